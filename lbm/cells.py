@@ -1,0 +1,111 @@
+"""Typed reading of decoded cells.
+
+The rule: a cell that is there has the right type and range, or the payload is
+malformed (section 3); only an absent cell takes the default. A boolean is never an
+unsigned integer. This file does not know which event wants which cells.
+"""
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, Final, TypeVar
+
+from lbm.codec import Value
+from lbm.errors import LbmDecodeError
+from lbm.keys import key_name
+
+MAX_UINT: Final = 2**64 - 1
+
+
+class Required(Enum):
+    """The type of `REQUIRED`, the default of a cell that has to be there."""
+
+    REQUIRED = "required"
+
+
+REQUIRED: Final = Required.REQUIRED
+
+D = TypeVar("D")
+
+_Cells = Mapping[int, Value]
+_ABSENT: Final = object()
+
+
+def read_uint(
+    cells: _Cells,
+    key: int,
+    *,
+    default: D | Required = REQUIRED,
+    minimum: int = 0,
+    maximum: int = MAX_UINT,
+) -> int | D:
+    """Read an integer of minimum..maximum; raises LbmDecodeError."""
+    value = cells.get(key, _ABSENT)
+    if type(value) is int:
+        if minimum <= value <= maximum:
+            return value
+        raise LbmDecodeError(f"cell {key_name(key)} is not in {minimum}..{maximum}")
+    return _otherwise(value, key, default, "an unsigned integer")
+
+
+def read_bytes(
+    cells: _Cells, key: int, *, default: D | Required = REQUIRED, size: int | None = None
+) -> bytes | D:
+    """Read a byte string, of exactly `size` bytes if given; raises LbmDecodeError."""
+    value = cells.get(key, _ABSENT)
+    if type(value) is bytes:
+        if size is None or len(value) == size:
+            return value
+        raise LbmDecodeError(f"cell {key_name(key)} has not {size} bytes")
+    return _otherwise(value, key, default, "a byte string")
+
+
+def read_text(cells: _Cells, key: int, *, default: D | Required = REQUIRED) -> str | D:
+    """Read a text string; raises LbmDecodeError."""
+    value = cells.get(key, _ABSENT)
+    if type(value) is str:
+        return value
+    return _otherwise(value, key, default, "a text string")
+
+
+def read_bool(cells: _Cells, key: int, *, default: D | Required = REQUIRED) -> bool | D:
+    """Read a boolean; raises LbmDecodeError."""
+    value = cells.get(key, _ABSENT)
+    if type(value) is bool:
+        return value
+    return _otherwise(value, key, default, "a boolean")
+
+
+def read_array(cells: _Cells, key: int, *, default: D | Required = REQUIRED) -> list[Any] | D:
+    """Read an array; raises LbmDecodeError. Its elements are yet to be checked."""
+    value = cells.get(key, _ABSENT)
+    if type(value) is list:
+        return value
+    return _otherwise(value, key, default, "an array")
+
+
+def read_map(cells: _Cells, key: int, *, default: D | Required = REQUIRED) -> dict[int, Any] | D:
+    """Read a map with unsigned keys; raises LbmDecodeError. Its values are yet to be checked."""
+    value = cells.get(key, _ABSENT)
+    # A decoded map has keys of one kind, so the first speaks for all.
+    if type(value) is dict and type(next(iter(value), 0)) is int:
+        return value
+    return _otherwise(value, key, default, "a map with unsigned keys")
+
+
+def read_text_map(
+    cells: _Cells, key: int, *, default: D | Required = REQUIRED
+) -> dict[str, Any] | D:
+    """Read a map with text keys; raises LbmDecodeError. Its values are yet to be checked."""
+    value = cells.get(key, _ABSENT)
+    if type(value) is dict and type(next(iter(value), "")) is str:
+        return value
+    return _otherwise(value, key, default, "a map with text keys")
+
+
+def _otherwise(value: object, key: int, default: D | Required, wanted: str) -> D:
+    """The default of an absent cell; everything else is malformed."""
+    if value is not _ABSENT:
+        raise LbmDecodeError(f"cell {key_name(key)} is not {wanted}")
+    if isinstance(default, Required):
+        raise LbmDecodeError(f"cell {key_name(key)} is missing")
+    return default

@@ -1,0 +1,98 @@
+"""The one table of cell keys of the base protocol (section 13).
+
+The rule: a key number is written here and nowhere else. Keys 1..255 are reserved
+for the base protocol, 256 and up are the application's. This file knows names and
+types, not which event carries which cell.
+"""
+
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+KeyType: TypeAlias = Literal["uint", "bytes", "text", "bool", "array", "map", "any"]
+
+NOISE: Final = 0
+VERSION: Final = 1
+RANDOM: Final = 2
+OFFER: Final = 3
+SUITE: Final = 4
+SHARES: Final = 5
+ROLE: Final = 6
+MAX_PAYLOAD: Final = 7
+SEAL_EVENTS: Final = 8
+SEAL_DELAY_MS: Final = 9
+STREAM_WINDOW: Final = 10
+MAX_STREAMS: Final = 11
+NETWORK_MAC: Final = 12
+PLAINTEXT: Final = 13
+IDENTITY_KEYS: Final = 14
+NODE_INFO: Final = 15
+CODE: Final = 16
+TEXT: Final = 17
+STREAM: Final = 18
+LABEL: Final = 19
+CREDIT: Final = 20
+TOPIC: Final = 21
+DATA: Final = 22
+DEADLINE_MS: Final = 23
+HEADERS: Final = 24
+REQUEST: Final = 25
+NAME: Final = 26
+NAMESPACE: Final = 27
+FORMAT: Final = 28
+SHARE: Final = 29
+WINDOW: Final = 30
+EPOCH: Final = 31
+NOTES: Final = 32
+REKEY_NUMBER: Final = 33
+
+FIRST_APPLICATION_KEY: Final = 256
+
+
+class Key(NamedTuple):
+    """What section 13 says of one key: its name and the type of its value."""
+
+    name: str
+    type: KeyType
+
+
+KEYS: Final[dict[int, Key]] = {
+    NOISE: Key("noise", "bytes"),
+    VERSION: Key("version", "uint"),
+    RANDOM: Key("random", "bytes"),
+    OFFER: Key("offer", "map"),
+    SUITE: Key("suite", "map"),
+    SHARES: Key("key shares", "map"),
+    ROLE: Key("role", "text"),
+    MAX_PAYLOAD: Key("max_payload", "uint"),
+    SEAL_EVENTS: Key("seal_events", "uint"),
+    SEAL_DELAY_MS: Key("seal_delay_ms", "uint"),
+    STREAM_WINDOW: Key("stream_window", "uint"),
+    MAX_STREAMS: Key("max_streams", "uint"),
+    NETWORK_MAC: Key("network mac", "bytes"),
+    PLAINTEXT: Key("plaintext", "bool"),
+    IDENTITY_KEYS: Key("identity keys", "array"),
+    NODE_INFO: Key("node information", "map"),
+    CODE: Key("code", "uint"),
+    TEXT: Key("text", "text"),
+    STREAM: Key("stream", "uint"),
+    LABEL: Key("label", "text"),
+    CREDIT: Key("credit", "uint"),
+    TOPIC: Key("topic", "text"),
+    DATA: Key("data", "any"),
+    DEADLINE_MS: Key("deadline ms", "uint"),
+    HEADERS: Key("headers", "map"),
+    REQUEST: Key("request", "uint"),
+    NAME: Key("name", "text"),
+    NAMESPACE: Key("namespace", "text"),
+    FORMAT: Key("format", "uint"),
+    SHARE: Key("share", "bytes"),
+    WINDOW: Key("window", "uint"),
+    EPOCH: Key("epoch", "uint"),
+    NOTES: Key("notes", "array"),
+    REKEY_NUMBER: Key("rekey number", "uint"),
+}
+
+
+def key_name(key: int) -> str:
+    """How error texts name a cell: `21 (topic)`, or the bare number of an unknown key."""
+    entry = KEYS.get(key)
+    return str(key) if entry is None else f"{key} ({entry.name})"
