@@ -1,0 +1,60 @@
+"""The hash chain over a direction's encrypted events, and the seals over it (section 6).
+
+Rule: the chain covers the bytes of the wire and nothing re-encoded; a seal signs one
+chain value under its own domain prefix and is masked, so that the wire does not show
+the signer. Knows no forms, no limits, and not when a seal is due.
+"""
+
+from crypto.errors import SignatureError
+from crypto.hashing import HashAlgorithm
+from crypto.kdf import label
+from crypto.signing import SigningKey, Verifier
+
+_SEAL = b"parley1 seal"
+
+
+class HashChain:
+    """d[n] = H(d[n-1] || stream u32 || blob); `value` is the latest d."""
+
+    __slots__ = ("_new", "value")
+
+    def __init__(self, hash: HashAlgorithm, value: bytes) -> None:
+        """Start from d[-1], which `crypto.schedule` makes.
+
+        `value` may be set anew: binding and rekey replace it (`chain_bind`, `chain_rekey`).
+        """
+        self._new = hash.new
+        self.value = value
+
+    def advance(self, stream4: bytes, blob: bytes) -> bytes:
+        """Take one event in the order of the wire and return its d[n]."""
+        self.value = value = self._new(b"".join((self.value, stream4, blob))).digest()
+        return value
+
+    def __repr__(self) -> str:
+        return f"<HashChain {self.value[:4].hex()}..>"
+
+
+def seal_mask(hash: HashAlgorithm, commit: bytes, d: bytes, size: int) -> bytes:
+    """Return the `size` bytes that hide a seal's signature over `d`."""
+    return label(hash, commit, "seal mask", d, size)
+
+
+def make_seal(signing_key: SigningKey, hash: HashAlgorithm, commit: bytes, d: bytes) -> bytes:
+    """Return seal(n) for the chain value `d`, of the algorithm's signature size."""
+    signature = signing_key.sign(_SEAL + d)
+    return _xor(signature, seal_mask(hash, commit, d, len(signature)))
+
+
+def check_seal(
+    verifier: Verifier, hash: HashAlgorithm, commit: bytes, d: bytes, seal: bytes
+) -> None:
+    """Return if `seal` is the signer's over `d`, else raise SignatureError."""
+    if len(seal) != verifier.signature_size:
+        raise SignatureError(f"a seal of {verifier.algorithm} has {verifier.signature_size} bytes")
+    verifier.verify(_xor(seal, seal_mask(hash, commit, d, len(seal))), _SEAL + d)
+
+
+def _xor(left: bytes, right: bytes) -> bytes:
+    value = int.from_bytes(left, "big") ^ int.from_bytes(right, "big")
+    return value.to_bytes(len(left), "big")

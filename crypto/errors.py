@@ -1,0 +1,86 @@
+"""The errors of `crypto`: one root, one type for each kind of failure.
+
+Rule: whatever the libraries below raise is translated here-named, once, at this
+floor's edge. Messages name sizes and algorithms, never a secret or a path's content.
+
+    CryptoError
+    ├── DecryptError                 a blob that does not open under this key and counter
+    ├── CounterExhaustedError        a stream key that has no nonce left
+    ├── SignatureError               a signature or seal that does not verify
+    │   └── InvalidKeyError          a signing key, public or private, that is malformed or weak
+    ├── KeyExchangeError             a malformed share, or an ephemeral key used twice
+    ├── UnknownAlgorithmError        a name that is not in the registry
+    ├── IdentityError                keys and bindings that make no identity, a bad node id
+    └── KeyFileError
+        ├── KeyFileUnreadableError   absent, not a regular file, or not to be read or written
+        ├── KeyFileExistsError       a file is there already; key files are never overwritten
+        ├── KeyFileTooOpenError      other users may read or write it
+        ├── KeyFileMalformedError    truncated, altered, or costs out of bounds
+        └── PassphraseError
+            ├── PassphraseNeededError
+            └── WrongPassphraseError
+"""
+
+
+class CryptoError(Exception):
+    """The root: nothing in this package raises an error of its own that is not one of these."""
+
+
+class DecryptError(CryptoError):
+    """A blob does not decrypt: another key, counter or associated data, or it was altered."""
+
+
+class CounterExhaustedError(CryptoError):
+    """A stream key has used its last counter (2^64 - 1); only a key update helps."""
+
+
+class SignatureError(CryptoError):
+    """A signature or seal is not the one this key makes over this message."""
+
+
+class InvalidKeyError(SignatureError):
+    """A signing key has the wrong size, is no point of its curve, or is weak."""
+
+
+class KeyExchangeError(CryptoError):
+    """A key share is malformed or weak, or an ephemeral key was asked to work twice."""
+
+
+class UnknownAlgorithmError(CryptoError, ValueError):
+    """No algorithm of this name is registered for this parameter."""
+
+
+class IdentityError(CryptoError):
+    """Keys and bindings do not make up an identity, or a text is no node id."""
+
+
+class KeyFileError(CryptoError):
+    """A key file cannot be used; the subclass says why."""
+
+
+class KeyFileUnreadableError(KeyFileError):
+    """The file is absent, is not a regular file, or the system refuses access."""
+
+
+class KeyFileExistsError(KeyFileError):
+    """There is a file at that path already; a key file is never overwritten."""
+
+
+class KeyFileTooOpenError(KeyFileError):
+    """The file belongs to, or can be read or written by, somebody else."""
+
+
+class KeyFileMalformedError(KeyFileError):
+    """The file is truncated or altered, or its costs are out of bounds."""
+
+
+class PassphraseError(KeyFileError):
+    """The passphrase given (or not given) does not open or cannot seal the file."""
+
+
+class PassphraseNeededError(PassphraseError):
+    """The file is sealed and no passphrase was given."""
+
+
+class WrongPassphraseError(PassphraseError):
+    """The passphrase is wrong, or the sealed file was altered: the two look alike."""

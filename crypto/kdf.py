@@ -1,0 +1,48 @@
+"""HKDF (RFC 5869) and the labelled derivation of section 5.
+
+Rule: every derived secret goes through `label`, so no two purposes can ever share
+bytes. Knows no particular label: those stand in `schedule`, `streamkeys` and `chain`.
+"""
+
+from crypto.hashing import HashAlgorithm
+
+_PREFIX = b"parley1 "
+_MAX_BLOCKS = 255  # RFC 5869, section 2.3: the block number is one byte
+
+
+def extract(hash: HashAlgorithm, salt: bytes, ikm: bytes) -> bytes:
+    """Return HKDF-Extract, `hash.size` bytes."""
+    return hash.hmac(salt, ikm)
+
+
+def expand(hash: HashAlgorithm, prk: bytes, info: bytes, size: int) -> bytes:
+    """Return HKDF-Expand, `size` bytes; ValueError above 255 digests."""
+    if size <= hash.size:
+        return hash.hmac(prk, info + b"\x01")[:size]
+    if size > _MAX_BLOCKS * hash.size:
+        raise ValueError(f"HKDF-Expand with {hash.name} gives at most {_MAX_BLOCKS} digests")
+    hmac = hash.hmac
+    block = b""
+    blocks = []
+    for number in range(1, -(-size // hash.size) + 1):
+        block = hmac(prk, block + info + bytes((number,)))
+        blocks.append(block)
+    return b"".join(blocks)[:size]
+
+
+def label(hash: HashAlgorithm, secret: bytes, label: str, context: bytes, size: int) -> bytes:
+    """Return Label(secret, label, context, size) of section 5.
+
+    `context` and the prefixed label have at most 255 bytes, `size` at most 65,535.
+    """
+    name = _PREFIX + label.encode("ascii")
+    info = b"".join(
+        (
+            size.to_bytes(2, "big"),
+            len(name).to_bytes(1, "big"),
+            name,
+            len(context).to_bytes(1, "big"),
+            context,
+        )
+    )
+    return expand(hash, secret, info, size)

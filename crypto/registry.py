@@ -1,0 +1,91 @@
+"""The registry of algorithms: what can be negotiated, in the default order.
+
+Rule: this is data. A new algorithm is one entry here (and its room), and every test of
+algorithms iterates over these tables. Knows nothing of offers and how one is chosen.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+
+from crypto.ciphers import AES_256_GCM, CHACHA20_POLY1305, XCHACHA20_POLY1305, CipherAlgorithm
+from crypto.errors import UnknownAlgorithmError
+from crypto.exchange import X25519, X25519_MLKEM768, KexAlgorithm
+from crypto.hashing import BLAKE2B_256, SHA256, SHA512, HashAlgorithm
+from crypto.signing import ECDSA_P256, ED25519, ML_DSA_65, SigningAlgorithm
+
+KEX: dict[str, KexAlgorithm] = {a.name: a for a in (X25519_MLKEM768, X25519)}
+SIGNING: dict[str, SigningAlgorithm] = {a.name: a for a in (ED25519, ML_DSA_65, ECDSA_P256)}
+HASHES: dict[str, HashAlgorithm] = {a.name: a for a in (SHA256, BLAKE2B_256, SHA512)}
+CIPHERS: dict[str, CipherAlgorithm] = {
+    a.name: a for a in (AES_256_GCM, CHACHA20_POLY1305, XCHACHA20_POLY1305)
+}
+SEALINGS = ("chain", "each")
+
+# In the order of their keys 1..5 in cells 3 and 4.
+PARAMETERS = ("kex", "signing", "hash", "cipher", "sealing")
+
+NAMES: Mapping[str, tuple[str, ...]] = {
+    "kex": tuple(KEX),
+    "signing": tuple(SIGNING),
+    "hash": tuple(HASHES),
+    "cipher": tuple(CIPHERS),
+    "sealing": SEALINGS,
+}
+
+
+def require_name(parameter: str, name: str) -> str:
+    """Return `name` if it is registered for `parameter`, else raise UnknownAlgorithmError."""
+    if parameter not in NAMES:
+        raise UnknownAlgorithmError(f"there is no parameter {parameter!r}: {', '.join(NAMES)}")
+    if name not in NAMES[parameter]:
+        known = ", ".join(NAMES[parameter])
+        raise UnknownAlgorithmError(f"there is no {parameter} {name!r}: {known}")
+    return name
+
+
+@dataclass(frozen=True)
+class Suite:
+    """One name for each parameter: what a handshake agreed on (cell 4)."""
+
+    kex: str
+    signing: str
+    hash: str
+    cipher: str
+    sealing: str
+
+    def __post_init__(self) -> None:
+        for parameter, name in self.names().items():
+            require_name(parameter, name)
+
+    def names(self) -> dict[str, str]:
+        """Return parameter -> name, in the order of `PARAMETERS`."""
+        return {parameter: getattr(self, parameter) for parameter in PARAMETERS}
+
+    # Cached, since the algorithms are looked up for every stream key.
+    @cached_property
+    def kex_algorithm(self) -> KexAlgorithm:
+        """The key exchange."""
+        return KEX[self.kex]
+
+    @cached_property
+    def signing_algorithm(self) -> SigningAlgorithm:
+        """The signature algorithm of the Proofs and seals."""
+        return SIGNING[self.signing]
+
+    @cached_property
+    def hash_algorithm(self) -> HashAlgorithm:
+        """The hash of transcript, key schedule and chains."""
+        return HASHES[self.hash]
+
+    @cached_property
+    def cipher_algorithm(self) -> CipherAlgorithm:
+        """The AEAD of every stream."""
+        return CIPHERS[self.cipher]
+
+
+def all_suites() -> Iterator[Suite]:
+    """Yield every suite that can be agreed on, the default one first."""
+    for names in product(*(NAMES[parameter] for parameter in PARAMETERS)):
+        yield Suite(*names)

@@ -1,0 +1,148 @@
+"""The key schedule of section 5, and the rekey and key update of section 6.
+
+Rule: pure functions from secrets and transcript hashes to secrets; the caller hashes
+the bytes as they were on the wire and drops what its phase no longer needs. Knows no
+events: that `th1` covers the right bytes is the handshake's business.
+"""
+
+import hmac
+from dataclasses import dataclass, field
+
+from crypto.errors import CryptoError
+from crypto.hashing import SHA256, HashAlgorithm
+from crypto.kdf import extract, label
+
+NETWORK_KEY_SIZE = 32
+SESSION_ID_SIZE = 32
+
+_CHAIN = b"parley1 chain"
+_INITIATOR, _RESPONDER, _BIND, _REKEY = b"\x00", b"\x01", b"\x02", b"\x03"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HandshakeSecrets:
+    """What follows from the key exchange alone; `commit` outlives the handshake."""
+
+    hash: HashAlgorithm = field(repr=False)
+    hs: bytes = field(repr=False)
+    commit: bytes = field(repr=False)
+    hs_initiator: bytes = field(repr=False)
+    hs_responder: bytes = field(repr=False)
+
+    def application(self, th2: bytes) -> "ApplicationSecrets":
+        """Return the secrets after both Proofs; `th2` is the hash of T2."""
+        hash = self.hash
+        size = hash.size
+        master = extract(hash, label(hash, self.hs, "derived", b"", size), bytes(size))
+        return ApplicationSecrets(
+            ap_initiator=label(hash, master, "ap initiator", th2, size),
+            ap_responder=label(hash, master, "ap responder", th2, size),
+            session_id=label(hash, master, "session", th2, SESSION_ID_SIZE),
+            exporter=label(hash, master, "exporter", th2, size),
+            rekey=label(hash, master, "rekey", b"", size),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ApplicationSecrets:
+    """Epoch 0 of both directions; the session id (32 bytes) is public."""
+
+    ap_initiator: bytes = field(repr=False)
+    ap_responder: bytes = field(repr=False)
+    session_id: bytes
+    exporter: bytes = field(repr=False)
+    rekey: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RekeySecrets:
+    """The outcome of a rekey: next secret of each direction, commitment, next `rekey`."""
+
+    next_initiator: bytes = field(repr=False)
+    next_responder: bytes = field(repr=False)
+    commit: bytes = field(repr=False)
+    rekey: bytes = field(repr=False)
+
+
+def check_network_key(network_key: bytes) -> None:
+    """Raise CryptoError unless it has 32 bytes that are not all zero."""
+    if len(network_key) != NETWORK_KEY_SIZE or not any(network_key):
+        raise CryptoError(f"a network key has {NETWORK_KEY_SIZE} bytes, not all zero")
+
+
+def handshake_secrets(
+    hash: HashAlgorithm, th1: bytes, shared_secret: bytes, network_key: bytes | None
+) -> HandshakeSecrets:
+    """Return the secrets after Hello and Reply; `th1` is the hash of T1.
+
+    CryptoError on a network key that is none.
+    """
+    if network_key is not None:
+        check_network_key(network_key)
+    size = hash.size
+    early = extract(hash, bytes(size), network_key or bytes(NETWORK_KEY_SIZE))
+    hs = extract(hash, label(hash, early, "derived", b"", size), shared_secret)
+    return HandshakeSecrets(
+        hash=hash,
+        hs=hs,
+        commit=label(hash, hs, "commit", th1, size),
+        hs_initiator=label(hash, hs, "hs initiator", th1, size),
+        hs_responder=label(hash, hs, "hs responder", th1, size),
+    )
+
+
+def chain_start_initiator(hash: HashAlgorithm, th1_with_proof: bytes, commit: bytes) -> bytes:
+    """Return chain_i[-1]; `th1_with_proof` is H(T1 || the responder's Proof event)."""
+    return hash.digest(_CHAIN + _INITIATOR + th1_with_proof + commit)
+
+
+def chain_start_responder(hash: HashAlgorithm, th1: bytes, commit: bytes) -> bytes:
+    """Return chain_r[-1]."""
+    return hash.digest(_CHAIN + _RESPONDER + th1 + commit)
+
+
+def chain_bind(hash: HashAlgorithm, d: bytes, th2: bytes) -> bytes:
+    """Return a direction's chain value once both Proofs are verified."""
+    return hash.digest(_CHAIN + _BIND + d + th2)
+
+
+def chain_rekey(hash: HashAlgorithm, d: bytes, rcommit: bytes) -> bytes:
+    """Return a direction's chain value directly after the KeyUpdate that ends a rekey."""
+    return hash.digest(_CHAIN + _REKEY + d + rcommit)
+
+
+def next_secret(hash: HashAlgorithm, ap: bytes) -> bytes:
+    """Return ap[e+1] of a plain key update; nothing leads back to ap[e]."""
+    return label(hash, ap, "update", b"", hash.size)
+
+
+def rekey_secrets(
+    hash: HashAlgorithm, rekey: bytes, shared_secret: bytes, a: bytes, b: bytes
+) -> RekeySecrets:
+    """Return the outcome of a rekey.
+
+    `a` and `b` are the chain values right after the offer and right after the answer, each
+    of its sender's direction; the initiator in `next_initiator` is the connection's.
+    """
+    size = hash.size
+    root = extract(hash, rekey, shared_secret)
+    return RekeySecrets(
+        next_initiator=label(hash, root, "ap initiator", a + b, size),
+        next_responder=label(hash, root, "ap responder", a + b, size),
+        commit=label(hash, root, "commit", a + b, size),
+        rekey=label(hash, root, "rekey", b"", size),
+    )
+
+
+def network_mac(network_key: bytes, encoded_map_without_cell_12: bytes) -> bytes:
+    """Return the value of cell 12: HMAC-SHA256, 32 bytes, whatever hash is negotiated.
+
+    The receiver compares it with `hmac.compare_digest`; `check_network_mac` does.
+    """
+    check_network_key(network_key)
+    return SHA256.hmac(network_key, b"parley1 hello" + encoded_map_without_cell_12)
+
+
+def check_network_mac(network_key: bytes, encoded_map_without_cell_12: bytes, mac: bytes) -> bool:
+    """Say whether `mac` is the right value of cell 12, in constant time."""
+    return hmac.compare_digest(network_mac(network_key, encoded_map_without_cell_12), mac)

@@ -1,0 +1,217 @@
+"""The signature algorithms of the `signing` parameter.
+
+Rule: a public key is checked when its verifier is built, a signature's form before its
+mathematics, and both fail with `SignatureError` or its `InvalidKeyError`. Knows nothing
+of what is signed: the domain prefixes belong to `crypto.chain` and `crypto.identity`.
+
+Ed25519 goes through libsodium, which takes about half the time of OpenSSL here and
+refuses non-canonical S and small-order R by itself.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import nacl.bindings
+import nacl.exceptions
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA65PrivateKey, MLDSA65PublicKey
+from cryptography.hazmat.primitives.asymmetric.utils import (
+    decode_dss_signature,
+    encode_dss_signature,
+)
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from crypto.errors import InvalidKeyError, SignatureError
+from crypto.randomness import random_bytes
+
+Sign = Callable[[bytes], bytes]
+Verify = Callable[[bytes, bytes], None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SigningAlgorithm:
+    """One signature algorithm; all sizes in bytes (section 4)."""
+
+    name: str
+    public_size: int
+    signature_size: int
+    private_size: int
+    draw_private: Callable[[], bytes]
+    open_private: Callable[[bytes], tuple[bytes, Sign]]
+    open_public: Callable[[bytes], Verify]
+
+    def generate(self) -> "SigningKey":
+        """Make a fresh key."""
+        return self.load(self.draw_private())
+
+    def load(self, private: bytes) -> "SigningKey":
+        """Make the key of given private bytes; InvalidKeyError if they are none.
+
+        `ed25519` and `ml-dsa-65`: the 32-byte seed; `ecdsa-p256`: the scalar, big-endian.
+        """
+        if len(private) != self.private_size:
+            raise InvalidKeyError(f"a private key of {self.name} has {self.private_size} bytes")
+        return SigningKey(self.name, private, *self.open_private(private))
+
+    def verifier(self, public: bytes) -> "Verifier":
+        """Make the verifier of a public key; InvalidKeyError if malformed or weak."""
+        if len(public) != self.public_size:
+            raise InvalidKeyError(f"a public key of {self.name} has {self.public_size} bytes")
+        return Verifier(self, public, self.open_public(public))
+
+
+class SigningKey:
+    """A private key and its public half."""
+
+    __slots__ = ("_private", "_sign", "algorithm", "public")
+
+    def __init__(self, algorithm: str, private: bytes, public: bytes, sign: Sign) -> None:
+        self.algorithm = algorithm
+        self.public = public
+        self._private = private
+        self._sign = sign
+
+    def sign(self, message: bytes) -> bytes:
+        """Return the signature; the caller prefixes the message with its domain."""
+        return self._sign(message)
+
+    def private_bytes(self) -> bytes:
+        """Return what `SigningAlgorithm.load` takes: a secret."""
+        return self._private
+
+    def __repr__(self) -> str:
+        return f"<SigningKey {self.algorithm} {self.public[:4].hex()}..>"
+
+
+class Verifier:
+    """A checked public key."""
+
+    __slots__ = ("_verify", "algorithm", "public", "signature_size")
+
+    def __init__(self, algorithm: SigningAlgorithm, public: bytes, verify: Verify) -> None:
+        self.algorithm = algorithm.name
+        self.signature_size = algorithm.signature_size
+        self.public = public
+        self._verify = verify
+
+    def verify(self, signature: bytes, message: bytes) -> None:
+        """Return if `signature` is this key's over `message`, else raise SignatureError."""
+        if len(signature) != self.signature_size:
+            raise SignatureError(f"a signature of {self.algorithm} has {self.signature_size} bytes")
+        self._verify(signature, message)
+
+    def __repr__(self) -> str:
+        return f"<Verifier {self.algorithm} {self.public[:4].hex()}..>"
+
+
+def _seed() -> bytes:
+    return random_bytes(32)
+
+
+def _ed25519_open_private(seed: bytes) -> tuple[bytes, Sign]:
+    public, secret = nacl.bindings.crypto_sign_seed_keypair(seed)
+
+    def sign(message: bytes) -> bytes:
+        return nacl.bindings.crypto_sign(message, secret)[:64]
+
+    return public, sign
+
+
+def _ed25519_open_public(public: bytes) -> Verify:
+    # Refuses what is not canonical, not on the curve, of small order, and also of mixed
+    # order: no honest key has a torsion part, and verifiers differ about those that do.
+    if not nacl.bindings.crypto_core_ed25519_is_valid_point(public):
+        raise InvalidKeyError("the Ed25519 public key is no point of the prime-order group")
+
+    def verify(signature: bytes, message: bytes) -> None:
+        try:
+            nacl.bindings.crypto_sign_open(signature + message, public)
+        except nacl.exceptions.BadSignatureError as error:
+            raise SignatureError("the Ed25519 signature does not verify") from error
+
+    return verify
+
+
+def _mldsa_open_private(seed: bytes) -> tuple[bytes, Sign]:
+    private = MLDSA65PrivateKey.from_seed_bytes(seed)
+    return private.public_key().public_bytes_raw(), private.sign
+
+
+def _mldsa_open_public(public: bytes) -> Verify:
+    try:
+        key = MLDSA65PublicKey.from_public_bytes(public)
+    except ValueError as error:
+        raise InvalidKeyError("the ML-DSA public key is malformed") from error
+
+    def verify(signature: bytes, message: bytes) -> None:
+        try:
+            key.verify(signature, message)
+        except InvalidSignature as error:
+            raise SignatureError("the ML-DSA signature does not verify") from error
+
+    return verify
+
+
+# The order of the P-256 group (SEC 2, section 2.4.2).
+_P256_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+_UNCOMPRESSED = 0x04
+# RFC 6979 nonces: a signature then depends on no random state that a fork could share.
+_ECDSA_SIGN = ec.ECDSA(SHA256(), deterministic_signing=True)
+_ECDSA_VERIFY = ec.ECDSA(SHA256())
+
+
+def _p256_scalar() -> bytes:
+    scalar = random_bytes(32)
+    while not 0 < int.from_bytes(scalar, "big") < _P256_ORDER:  # true once in 2^32
+        scalar = random_bytes(32)
+    return scalar
+
+
+def _p256_open_private(scalar: bytes) -> tuple[bytes, Sign]:
+    value = int.from_bytes(scalar, "big")
+    if not 0 < value < _P256_ORDER:
+        raise InvalidKeyError("the P-256 private key is out of range")
+    private = ec.derive_private_key(value, ec.SECP256R1())
+
+    def sign(message: bytes) -> bytes:
+        r, s = decode_dss_signature(private.sign(message, _ECDSA_SIGN))
+        # (r, s) and (r, n - s) both verify; only the lower may be sent, so that nobody can
+        # turn one valid signature into another.
+        return r.to_bytes(32, "big") + min(s, _P256_ORDER - s).to_bytes(32, "big")
+
+    public = private.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
+    return public, sign
+
+
+def _p256_open_public(public: bytes) -> Verify:
+    if public[0] != _UNCOMPRESSED:  # the hybrid forms 6 and 7 are of this length too
+        raise InvalidKeyError("the P-256 public key is no uncompressed point")
+    try:
+        key = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), public)
+    except ValueError as error:
+        raise InvalidKeyError("the P-256 public key is not on the curve") from error
+
+    def verify(signature: bytes, message: bytes) -> None:
+        r = int.from_bytes(signature[:32], "big")
+        s = int.from_bytes(signature[32:], "big")
+        if not 0 < r < _P256_ORDER or not 0 < s <= _P256_ORDER // 2:
+            raise SignatureError("the ECDSA signature's r or s is out of range, or s is high")
+        try:
+            key.verify(encode_dss_signature(r, s), message, _ECDSA_VERIFY)
+        except InvalidSignature as error:
+            raise SignatureError("the ECDSA signature does not verify") from error
+
+    return verify
+
+
+ED25519 = SigningAlgorithm(
+    "ed25519", 32, 64, 32, _seed, _ed25519_open_private, _ed25519_open_public
+)
+ML_DSA_65 = SigningAlgorithm(
+    "ml-dsa-65", 1952, 3309, 32, _seed, _mldsa_open_private, _mldsa_open_public
+)
+ECDSA_P256 = SigningAlgorithm(
+    "ecdsa-p256", 65, 64, 32, _p256_scalar, _p256_open_private, _p256_open_public
+)

@@ -1,0 +1,67 @@
+"""The key of one direction, epoch and stream, and its counter (section 6).
+
+Rule: a nonce is the iv XOR a counter that only rises, so no key ever sees a nonce
+twice. Knows nothing of the event around a blob: associated data comes in as bytes.
+"""
+
+from crypto.ciphers import INVALID_TAG_ERRORS
+from crypto.errors import CounterExhaustedError, DecryptError
+from crypto.kdf import label
+from crypto.registry import Suite
+
+_LAST_COUNTER = 2**64 - 1
+
+
+class StreamKey:
+    """Encrypts, or decrypts, the events of one stream in their order.
+
+    One object serves one side: either only `encrypt` or only `decrypt` is called on it.
+    """
+
+    __slots__ = ("_decrypt", "_encrypt", "_iv", "_nonce_size", "counter")
+
+    def __init__(self, suite: Suite, secret: bytes, stream: int) -> None:
+        """Derive key and iv from `secret`: `hs_*`, or `ap[epoch]` of the direction."""
+        hash = suite.hash_algorithm
+        cipher = suite.cipher_algorithm
+        context = stream.to_bytes(4, "big")
+        key = cipher.new(label(hash, secret, "stream key", context, cipher.key_size))
+        self._encrypt = key.encrypt
+        self._decrypt = key.decrypt
+        # As an integer, since that makes the XOR a single operation for each event.
+        self._iv = int.from_bytes(
+            label(hash, secret, "stream iv", context, cipher.nonce_size), "big"
+        )
+        self._nonce_size = cipher.nonce_size
+        self.counter = 0
+
+    def encrypt(self, data: bytes, aad: bytes) -> bytes:
+        """Return the blob (`data` plus 16 bytes) of this stream's next event.
+
+        CounterExhaustedError after 2^64 events.
+        """
+        counter = self.counter
+        if counter > _LAST_COUNTER:
+            raise CounterExhaustedError("this stream key has no nonce left")
+        # Raised first: should the AEAD fail, the nonce is spent rather than used again.
+        self.counter = counter + 1
+        return self._encrypt((self._iv ^ counter).to_bytes(self._nonce_size, "big"), data, aad)
+
+    def decrypt(self, blob: bytes, aad: bytes) -> bytes:
+        """Return what the peer's next event of this stream holds.
+
+        DecryptError if it does not open, and the counter stays; CounterExhaustedError after
+        2^64 events.
+        """
+        counter = self.counter
+        if counter > _LAST_COUNTER:
+            raise CounterExhaustedError("this stream key has no nonce left")
+        try:
+            data = self._decrypt((self._iv ^ counter).to_bytes(self._nonce_size, "big"), blob, aad)
+        except INVALID_TAG_ERRORS as error:
+            raise DecryptError("the event does not decrypt") from error
+        self.counter = counter + 1
+        return data
+
+    def __repr__(self) -> str:
+        return f"<StreamKey counter={self.counter}>"
