@@ -1,0 +1,168 @@
+"""Values to bytes: the one encoding of each (section 3).
+
+The rule: what has no encoding is refused with LbmEncodeError, never approximated.
+Knows nothing of what a key means, except that key 0 of a payload is noise.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
+from struct import Struct
+from typing import Any, Final, TypeAlias
+
+from lbm.errors import LbmEncodeError
+from lbm.heads import (
+    ARRAY,
+    ARRAY_HEADS,
+    BYTES,
+    BYTES_HEADS,
+    CANONICAL_NAN,
+    FALSE,
+    FLOAT,
+    MAP,
+    MAP_HEADS,
+    NEGATIVE,
+    NEGATIVE_HEADS,
+    NULL,
+    TEXT,
+    TEXT_HEADS,
+    TRUE,
+    UINT,
+    UINT_HEADS,
+    encode_head,
+)
+from lbm.limits import DEFAULT_LIMITS
+from lbm.values import Encodable, plain, plain_key
+
+_Append: TypeAlias = Callable[[bytes], object]
+
+_MAX_DEPTH: Final = DEFAULT_LIMITS.max_depth
+_BUFFERS: Final = (bytes, bytearray, memoryview)
+_FALSE: Final = bytes((FALSE,))
+_TRUE: Final = bytes((TRUE,))
+_NULL: Final = bytes((NULL,))
+_NAN: Final = bytes((FLOAT,)) + CANONICAL_NAN
+
+_pack_float = Struct(">Bd").pack
+
+
+def encode(cells: Mapping[int, Encodable]) -> bytes:
+    """Encode a payload: a map from unsigned keys to values, given in any order.
+
+    Tuples count as arrays, bytearrays and memoryviews as byte strings, members of
+    enumerations and other subclasses as what they are made of. Raises LbmEncodeError
+    for everything else that has no encoding: other types, integers of more than 64
+    bits, lone surrogates, keys that are not of one kind, more than 16 levels.
+    """
+    if not isinstance(cells, Mapping):
+        raise LbmEncodeError("a payload is a map")
+    if 0 in cells and not isinstance(cells[0], _BUFFERS):
+        raise LbmEncodeError("noise (key 0 of a payload) is a byte string")
+    parts: list[bytes] = []
+    try:
+        _write_map(cells, parts.append, 1)
+    except UnicodeEncodeError:
+        raise LbmEncodeError("text with a lone surrogate") from None
+    # parts[0] is the map's head, parts[1] the head of its first key.
+    if cells and parts[1] >= b"\x20":
+        raise LbmEncodeError("a payload has unsigned keys only")
+    return b"".join(parts)
+
+
+def encode_value(value: Encodable, *, enclosing: int = 1) -> bytes:
+    """Encode one value, to be spliced into a payload by the caller.
+
+    `enclosing` is the number of containers that will stand around it and count against
+    the 16 levels; by default the payload's map alone. Raises LbmEncodeError.
+    """
+    parts: list[bytes] = []
+    try:
+        _write_items((value,), parts.append, enclosing + 1)
+    except UnicodeEncodeError:
+        raise LbmEncodeError("text with a lone surrogate") from None
+    return b"".join(parts)
+
+
+def _write_items(items: Iterable[Any], append: _Append, level: int) -> None:
+    """Append the encodings of `items` one after the other; containers among them are at `level`."""
+    for item in items:
+        kind = type(item)
+        # Exact types: True is an int to isinstance, and must never become one here.
+        if kind is int:
+            if 0 <= item < 256:
+                append(UINT_HEADS[item])
+            elif item >= 0:
+                append(encode_head(UINT, item))
+            elif item >= -256:
+                append(NEGATIVE_HEADS[~item])
+            else:
+                append(encode_head(NEGATIVE, ~item))
+        elif kind is str:
+            text = item.encode()
+            size = len(text)
+            append(TEXT_HEADS[size] if size < 256 else encode_head(TEXT, size))
+            append(text)
+        elif kind is bytes:
+            size = len(item)
+            append(BYTES_HEADS[size] if size < 256 else encode_head(BYTES, size))
+            append(item)
+        elif kind is list or kind is tuple:
+            if level > _MAX_DEPTH:
+                raise LbmEncodeError(f"more than {_MAX_DEPTH} levels")
+            count = len(item)
+            append(ARRAY_HEADS[count] if count < 256 else encode_head(ARRAY, count))
+            _write_items(item, append, level + 1)
+        elif kind is dict:
+            _write_map(item, append, level)
+        elif item is None:
+            append(_NULL)
+        elif item is True:
+            append(_TRUE)
+        elif item is False:
+            append(_FALSE)
+        elif kind is float:
+            append(_pack_float(FLOAT, item) if item == item else _NAN)
+        elif isinstance(item, Mapping):
+            _write_map(item, append, level)
+        else:
+            _write_items((plain(item),), append, level)
+
+
+def _write_map(cells: Mapping[Any, Any], append: _Append, level: int) -> None:
+    """Append a map, which is itself at `level`."""
+    if level > _MAX_DEPTH:
+        raise LbmEncodeError(f"more than {_MAX_DEPTH} levels")
+    count = len(cells)
+    append(MAP_HEADS[count] if count < 256 else encode_head(MAP, count))
+    last = -1
+    for key in cells:
+        if type(key) is not int or key <= last:
+            pairs = _in_order(cells)
+            break
+        last = key
+    else:
+        # Unsigned keys in ascending order: how a writer of events lists them.
+        pairs = cells.items()
+    _write_items(chain.from_iterable(pairs), append, level + 1)
+
+
+def _in_order(cells: Mapping[Any, Any]) -> Iterable[tuple[Any, Any]]:
+    """The pairs of a map by their encoded keys; the keys are checked here."""
+    kinds = set(map(type, cells))
+    if not kinds <= {int, str}:
+        cells = {plain_key(key): value for key, value in cells.items()}
+        kinds = set(map(type, cells))
+    keys = sorted(cells) if len(kinds) == 1 else []
+    if kinds == {int}:
+        if keys[0] < 0:
+            raise LbmEncodeError("a negative map key")
+    elif kinds == {str}:
+        # Encoded text compares by its size first. Code points and their UTF-8 bytes
+        # compare alike, and sorting is stable.
+        keys.sort(key=len if "".join(keys).isascii() else _utf8_size)
+    else:
+        raise LbmEncodeError("map keys are neither all unsigned integers nor all text")
+    return [(key, cells[key]) for key in keys]
+
+
+def _utf8_size(text: str) -> int:
+    return len(text.encode())

@@ -1,0 +1,43 @@
+"""What a cell may hold, as types of Python.
+
+The rule: decoding makes `Value` and nothing else; encoding also takes what means the
+same (`Encodable`). This file knows no bytes.
+"""
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from lbm.errors import LbmEncodeError
+
+# What is in an array or a map is checked where it is read (lbm.cells), so it is Any here.
+Value: TypeAlias = int | float | bytes | str | bool | list[Any] | dict[Any, Any] | None
+Encodable: TypeAlias = Value | bytearray | memoryview | tuple[Any, ...] | Mapping[Any, Any]
+
+
+def plain(value: object) -> int | float | bytes | str | list[Any]:
+    """Reduce a buffer or an instance of a subclass (say, of IntEnum) to its plain type.
+
+    Reads what the object is made of, not what it says of itself: a subclass's own
+    `__int__` or `__str__` is not asked. Raises LbmEncodeError for any other type.
+    """
+    if isinstance(value, int):
+        return int.__index__(value)
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, float):
+        return float.__float__(value)
+    if isinstance(value, list | tuple):
+        return list(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        try:
+            return bytes(memoryview(value))
+        except ValueError:
+            raise LbmEncodeError("a memoryview that was released") from None
+    raise LbmEncodeError(f"{type(value).__name__} has no encoding")
+
+
+def plain_key(key: object) -> int | str:
+    """Reduce a map key like `plain`; raises LbmEncodeError for all but integers and text."""
+    if isinstance(key, int | str) and not isinstance(key, bool):
+        return int.__index__(key) if isinstance(key, int) else str.__str__(key)
+    raise LbmEncodeError(f"{type(key).__name__} is no map key")
