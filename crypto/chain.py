@@ -26,7 +26,7 @@ class HashChain:
         self._new = hash.new
         self.value = value
 
-    def advance(self, stream4: bytes, blob: bytes) -> bytes:
+    def advance(self, stream4: bytes | memoryview, blob: bytes | memoryview) -> bytes:
         """Take one event in the order of the wire and return its d[n]."""
         self.value = value = self._new(b"".join((self.value, stream4, blob))).digest()
         return value
@@ -47,7 +47,7 @@ def make_seal(signing_key: SigningKey, hash: HashAlgorithm, commit: bytes, d: by
 
 
 def check_seal(
-    verifier: Verifier, hash: HashAlgorithm, commit: bytes, d: bytes, seal: bytes
+    verifier: Verifier, hash: HashAlgorithm, commit: bytes, d: bytes, seal: bytes | memoryview
 ) -> None:
     """Return if `seal` is the signer's over `d`, else raise SignatureError."""
     if len(seal) != verifier.signature_size:
@@ -55,6 +55,6 @@ def check_seal(
     verifier.verify(_xor(seal, seal_mask(hash, commit, d, len(seal))), _SEAL + d)
 
 
-def _xor(left: bytes, right: bytes) -> bytes:
+def _xor(left: bytes | memoryview, right: bytes) -> bytes:
     value = int.from_bytes(left, "big") ^ int.from_bytes(right, "big")
     return value.to_bytes(len(left), "big")

@@ -18,15 +18,15 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 
 TAG_SIZE = 16
 
-# What 'does not decrypt' looks like in either library (PyNaCl's also covers a short blob).
+# What 'does not decrypt' looks like in either library.
 INVALID_TAG_ERRORS: tuple[type[Exception], ...] = (InvalidTag, nacl.exceptions.CryptoError)
 
 
 class AeadKey(Protocol):
     """A key that encrypts and decrypts; `decrypt` raises one of `INVALID_TAG_ERRORS`."""
 
-    def encrypt(self, nonce: bytes, data: bytes, aad: bytes, /) -> bytes: ...
-    def decrypt(self, nonce: bytes, data: bytes, aad: bytes, /) -> bytes: ...
+    def encrypt(self, nonce: bytes, data: bytes | memoryview, aad: bytes, /) -> bytes: ...
+    def decrypt(self, nonce: bytes, data: bytes | memoryview, aad: bytes, /) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,14 +48,16 @@ class XChaCha20Poly1305:
     def __init__(self, key: bytes) -> None:
         self._key = key
 
-    def encrypt(self, nonce: bytes, data: bytes, aad: bytes) -> bytes:
+    def encrypt(self, nonce: bytes, data: bytes | memoryview, aad: bytes) -> bytes:
         """Return ciphertext and tag; any bytes-like `data` is taken."""
         return nacl.bindings.crypto_aead_xchacha20poly1305_ietf_encrypt(
             bytes(data), bytes(aad), nonce, self._key
         )
 
-    def decrypt(self, nonce: bytes, data: bytes, aad: bytes) -> bytes:
-        """Return the plaintext; `nacl.exceptions.CryptoError` if it does not open."""
+    def decrypt(self, nonce: bytes, data: bytes | memoryview, aad: bytes) -> bytes:
+        """Return the plaintext; one of `INVALID_TAG_ERRORS` if it does not open."""
+        if len(data) < TAG_SIZE:  # PyNaCl fails on its own arithmetic, with a ValueError
+            raise InvalidTag
         return nacl.bindings.crypto_aead_xchacha20poly1305_ietf_decrypt(
             bytes(data), bytes(aad), nonce, self._key
         )

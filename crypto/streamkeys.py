@@ -35,7 +35,7 @@ class StreamKey:
         self._nonce_size = cipher.nonce_size
         self.counter = 0
 
-    def encrypt(self, data: bytes, aad: bytes) -> bytes:
+    def encrypt(self, data: bytes | memoryview, aad: bytes) -> bytes:
         """Return the blob (`data` plus 16 bytes) of this stream's next event.
 
         CounterExhaustedError after 2^64 events.
@@ -47,7 +47,7 @@ class StreamKey:
         self.counter = counter + 1
         return self._encrypt((self._iv ^ counter).to_bytes(self._nonce_size, "big"), data, aad)
 
-    def decrypt(self, blob: bytes, aad: bytes) -> bytes:
+    def decrypt(self, blob: bytes | memoryview, aad: bytes) -> bytes:
         """Return what the peer's next event of this stream holds.
 
         DecryptError if it does not open, and the counter stays; CounterExhaustedError after

@@ -1,0 +1,187 @@
+"""Tests of crypto/exchange.py: agreement, published values, and every bad share."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crypto import KEX, EphemeralKey, KexAlgorithm, KeyExchangeError
+
+each_kex = pytest.mark.parametrize("kex", KEX.values(), ids=lambda kex: kex.name)
+
+X25519 = KEX["x25519"]
+HYBRID = KEX["x25519-mlkem768"]
+Q = 3329
+COEFFICIENTS = 768
+
+# The values of u that lead to an all-zero result, with both values of the ignored top bit,
+# canonical and not (RFC 7748; the list of https://cr.yp.to/ecdh.html).
+P = 2**255 - 19
+ORDER_8 = (
+    325606250916557431795983626356110631294008115727848805560023387167927233504,
+    39382357235489614581723060781553021112529911719440698176882885853963445705823,
+)
+SMALL_ORDER = [
+    (u | top << 255).to_bytes(32, "little")
+    for u in (0, 1, P - 1, P, P + 1, *ORDER_8)
+    for top in (0, 1)
+]
+
+
+def with_coefficient(share: bytes, index: int, value: int) -> bytes:
+    """Return a hybrid share whose encapsulation key has one 12-bit coefficient replaced."""
+    start = index // 2 * 3
+    pair = int.from_bytes(share[start : start + 3], "little")
+    shift = index % 2 * 12
+    pair = pair & ~(0xFFF << shift) | value << shift
+    return share[:start] + pair.to_bytes(3, "little") + share[start + 3 :]
+
+
+@each_kex
+def test_both_sides_agree(kex: KexAlgorithm) -> None:
+    key = kex.generate()
+    share, secret = kex.respond(key.share)
+    assert len(key.share) == kex.initiator_share_size
+    assert len(share) == kex.responder_share_size
+    assert len(secret) == kex.secret_size
+    assert key.derive(share) == secret
+
+
+@each_kex
+def test_every_exchange_is_fresh(kex: KexAlgorithm) -> None:
+    assert kex.generate().share != kex.generate().share
+    share = kex.generate().share
+    assert kex.respond(share)[1] != kex.respond(share)[1]
+
+
+@each_kex
+def test_a_key_is_used_once(kex: KexAlgorithm) -> None:
+    key = kex.generate()
+    share, _ = kex.respond(key.share)
+    key.derive(share)
+    with pytest.raises(KeyExchangeError):
+        key.derive(share)
+
+
+@each_kex
+def test_a_key_is_spent_by_a_bad_share_too(kex: KexAlgorithm) -> None:
+    key = kex.generate()
+    share, _ = kex.respond(key.share)
+    with pytest.raises(KeyExchangeError):
+        key.derive(b"")
+    with pytest.raises(KeyExchangeError):
+        key.derive(share)
+
+
+@each_kex
+def test_wrong_sizes(kex: KexAlgorithm) -> None:
+    key = kex.generate()
+    share, _ = kex.respond(key.share)
+    for bad in (b"", key.share[:-1], key.share + b"\0"):
+        with pytest.raises(KeyExchangeError):
+            kex.respond(bad)
+    for bad in (b"", share[:-1], share + b"\0"):
+        with pytest.raises(KeyExchangeError):
+            kex.generate().derive(bad)
+    for size in (0, kex.private_size - 1, kex.private_size + 1):
+        with pytest.raises(KeyExchangeError):
+            kex.from_private(bytes(size))
+
+
+@each_kex
+def test_a_reflected_share_is_no_agreement(kex: KexAlgorithm) -> None:
+    key = kex.generate()
+    other = kex.generate()
+    share, secret = kex.respond(key.share)
+    assert other.derive(share) != secret
+
+
+@pytest.mark.parametrize("bad", SMALL_ORDER, ids=lambda bad: bad.hex()[:8] + bad.hex()[-2:])
+def test_an_all_zero_x25519_result_is_refused(bad: bytes) -> None:
+    with pytest.raises(KeyExchangeError):
+        X25519.respond(bad)
+    with pytest.raises(KeyExchangeError):
+        X25519.generate().derive(bad)
+    key = HYBRID.generate()
+    share, _ = HYBRID.respond(key.share)
+    with pytest.raises(KeyExchangeError):
+        HYBRID.respond(key.share[:-32] + bad)
+    with pytest.raises(KeyExchangeError):
+        key.derive(share[:-32] + bad)
+
+
+def test_the_mlkem_modulus_is_checked() -> None:
+    share = HYBRID.generate().share
+    chosen = [0, 1, 2, COEFFICIENTS - 1, *random.Random(1).sample(range(COEFFICIENTS), 20)]
+    for index in chosen:
+        HYBRID.respond(with_coefficient(share, index, Q - 1))
+        for value in (Q, Q + 1, 0xFFF):
+            with pytest.raises(KeyExchangeError):
+                HYBRID.respond(with_coefficient(share, index, value))
+
+
+def test_an_encapsulation_key_of_ones_is_refused() -> None:
+    with pytest.raises(KeyExchangeError):
+        HYBRID.respond(b"\xff" * (HYBRID.initiator_share_size - 32) + b"\x09" + bytes(31))
+
+
+@pytest.mark.parametrize("position", [0, 500, 1087, 1088, 1119])
+def test_an_altered_answer_gives_another_secret(position: int) -> None:
+    # FIPS 203 rejects implicitly: no error, but the Proof will not open.
+    key = HYBRID.generate()
+    share, secret = HYBRID.respond(key.share)
+    altered = bytearray(share)
+    altered[position] ^= 1
+    assert key.derive(bytes(altered)) != secret
+
+
+def test_both_halves_of_the_hybrid_secret_count() -> None:
+    key = HYBRID.generate()
+    share, secret = HYBRID.respond(key.share)
+    other_share, other_secret = HYBRID.respond(key.share)
+    assert secret[:32] != other_secret[:32]
+    assert secret[32:] != other_secret[32:]
+    # The halves are independent: an answer put together from two gives both its halves.
+    mixed = key.derive(share[:1088] + other_share[1088:])
+    assert mixed == secret[:32] + other_secret[32:]
+
+
+def test_rfc_7748_diffie_hellman() -> None:
+    # Section 6.1: Alice's private key, both public keys, the shared secret.
+    alice = X25519.from_private(
+        bytes.fromhex("77076d0a7318a57d3c16c17251b26645df4c2f92ebc0992ac177fba51db92c2a")
+    )
+    assert alice.share.hex() == "8520f0098930a754748b7ddcb43ef75a0dbf3a0d26381af4eba4a98eaa9b4e6a"
+    bob_share = bytes.fromhex("de9edb7d7b7dc1b4d35b61c2ece435373f8343c85b78674dadfc7e146f882b4f")
+    assert alice.derive(bob_share).hex() == (
+        "4a5d9d5ba4ce2de1728e3bf480350f25e07e21c947d19e3376f09b3c1e161742"
+    )
+
+
+@each_kex
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_any_share_gives_a_secret_or_the_typed_error(
+    kex: KexAlgorithm, data: st.DataObject
+) -> None:
+    sizes = (kex.initiator_share_size, kex.responder_share_size, 31)
+    share = data.draw(st.binary(max_size=64))
+    share = share.ljust(data.draw(st.sampled_from(sizes)), b"\x02")
+    key = kex.generate()
+    for attempt in (lambda: kex.respond(share)[1], lambda: key.derive(share)):
+        try:
+            secret = attempt()
+        except KeyExchangeError:
+            continue
+        assert len(secret) == kex.secret_size
+
+
+@each_kex
+def test_no_secret_in_repr(kex: KexAlgorithm) -> None:
+    private = b"K" * kex.private_size
+    key = kex.from_private(private)
+    assert isinstance(key, EphemeralKey)
+    assert kex.name in repr(key)
+    assert "KKKK" not in repr(key)
+    assert (b"K" * 4).hex() not in repr(key)

@@ -1,0 +1,55 @@
+"""Tests of crypto/hashing.py: published values, and HMAC by its definition."""
+
+import pytest
+
+from crypto import HASHES, HashAlgorithm
+
+each_hash = pytest.mark.parametrize("hash", HASHES.values(), ids=lambda hash: hash.name)
+
+# FIPS 180-4's "abc"; blake2b-256 as the reference implementation gives it.
+ABC = {
+    "sha256": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
+    "blake2b-256": "bddd813c634239723171ef3fee98579b94964e3bb1cb3e427262c8c068d52319",
+    "sha512": "ddaf35a193617abacc417349ae20413112e6fa4e89a97ea20a9eeee64b55d39a"
+    "2192992a274fc1a836ba3c23a3feebbd454d4423643ce80e2a9ac94fa54ca49f",
+}
+
+# RFC 4231, test case 2.
+JEFE = {
+    "sha256": "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843",
+    "sha512": "164b7a7bfcf819e2e395fbe73b56e0a387bd64222e831fd610270cd7ea250554"
+    "9758bf75c05a994a6d034f65f8f0e6fdcaeab1a34d4a6b4b636e070a38bce737",
+}
+
+
+@each_hash
+def test_published_digest(hash: HashAlgorithm) -> None:
+    assert hash.digest(b"abc").hex() == ABC[hash.name]
+
+
+@each_hash
+def test_sizes(hash: HashAlgorithm) -> None:
+    assert len(hash.digest(b"")) == hash.size
+    assert len(hash.hmac(b"", b"")) == hash.size
+
+
+@each_hash
+def test_new_takes_data_in_parts(hash: HashAlgorithm) -> None:
+    state = hash.new(b"a")
+    state.update(b"bc")
+    assert state.digest() == hash.digest(b"abc")
+
+
+@pytest.mark.parametrize("name", JEFE)
+def test_published_hmac(name: str) -> None:
+    assert HASHES[name].hmac(b"Jefe", b"what do ya want for nothing?").hex() == JEFE[name]
+
+
+@each_hash
+@pytest.mark.parametrize("size", [0, 1, 32, 64, 127, 128, 129, 300])
+def test_hmac_is_that_of_rfc_2104(hash: HashAlgorithm, size: int) -> None:
+    key = bytes(range(256))[:size] if size < 256 else bytes(size)
+    block = hash.digest(key) if size > hash.block_size else key
+    block = block.ljust(hash.block_size, b"\0")
+    inner = hash.digest(bytes(b ^ 0x36 for b in block) + b"data")
+    assert hash.hmac(key, b"data") == hash.digest(bytes(b ^ 0x5C for b in block) + inner)
