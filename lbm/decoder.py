@@ -7,7 +7,7 @@ payload is noise.
 
 from struct import Struct
 from struct import error as StructError
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from lbm.errors import LbmDecodeError
 from lbm.heads import BYTES, CANONICAL_NAN, FALSE, FLOAT, NULL, TRUE
@@ -37,10 +37,10 @@ def decode(
     Raises LbmDecodeError for anything but the one encoding of a map with unsigned
     keys within the limits.
     """
-    cells = decode_value(data, limits)
+    cells: dict[int, Value] = _read_whole(data, limits, is_payload=True)
     # All keys of a decoded map are of one kind, so the first speaks for them.
-    if type(cells) is not dict or type(next(iter(cells), 0)) is not int:
-        raise LbmDecodeError("a payload is a map with unsigned keys")
+    if type(next(iter(cells), 0)) is not int:
+        raise LbmDecodeError("a payload has unsigned keys only")
     if 0 in cells:
         if type(cells[0]) is not bytes:
             raise LbmDecodeError("noise (key 0 of a payload) is a byte string")
@@ -51,52 +51,71 @@ def decode(
 
 def decode_value(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Value:
     """Decode a single value, a container being at level 1; raises LbmDecodeError."""
+    value: Value = _read_whole(data, limits, is_payload=False)
+    return value
+
+
+def _read_whole(data: bytes, limits: Limits, *, is_payload: bool) -> Any:
+    """Read the one item, a map if it is a payload, that `data` consists of."""
     size = len(data)
     if size > limits.max_bytes:
         raise LbmDecodeError(f"more than {limits.max_bytes} bytes")
     if type(data) is not bytes:
         data = bytes(data)
+    value: Any
     try:
-        values, end = _read_body(data, 0, 1, False, limits.max_depth, [limits.max_items])
+        if is_payload:
+            n = data[0] - 0xA0
+            pos = 1
+            if not 0 <= n < 0x20:
+                raise LbmDecodeError("a payload is a map")
+            if n >= 24:
+                n, pos = _read_argument(data, pos, n)
+            value, end = _read_body(data, pos, n, {}, limits.max_depth - 1, [limits.max_items - 1])
+        else:
+            (value,), end = _read_body(data, 0, 1, None, limits.max_depth, [limits.max_items])
     except (IndexError, StructError):
         raise LbmDecodeError("the data ends early") from None
     except UnicodeDecodeError:
         raise LbmDecodeError("text is not UTF-8") from None
     if end != size:
         raise LbmDecodeError("trailing bytes" if end < size else "the data ends early")
-    return cast("Value", values[0])
+    return value
 
 
 def _read_body(
-    data: bytes, pos: int, count: int, is_map: bool, levels: int, budget: list[int]
+    data: bytes,
+    pos: int,
+    count: int,
+    cells: dict[int | str, Any] | None,
+    levels: int,
+    budget: list[int],
 ) -> tuple[Any, int]:
-    """Read `count` elements or pairs at `pos`; returns the list or dict, and its end.
+    """Read `count` pairs into `cells`, or without it elements of an array; with their end.
 
     `levels` containers may still be inside each other, `budget[0]` items still follow.
     One long function, and the hottest of the package: a call for each item would
     double its time. Slices and positions may run past the end of the data; what comes
-    next then raises IndexError or struct.error, and decode_value compares the ends.
+    next then raises IndexError or struct.error, and the caller compares the ends.
     """
-    items = 2 * count if is_map else count
+    items = count if cells is None else 2 * count
     left = budget[0] - items
     if left < 0:
         raise LbmDecodeError("too many items")
     if items > len(data) - pos:  # each takes a byte at least
         raise LbmDecodeError("the data ends early")
     budget[0] = left
+    if cells is None and count >= _LEAST_RUN and data[pos] >> 5 == BYTES:
+        run = _read_run(data, pos, count)
+        if run is not None:
+            return run
     array: list[Any] = []
-    cells: dict[int | str, Any] = {}
     key: int | str = 0
     value: Any
     last_uint = last_size = -1
     last_text = b""
-    if count >= _LEAST_RUN and not is_map and data[pos] >> 5 == BYTES:
-        run = _read_run(data, pos, count)
-        if run is not None:
-            return run
-    append = array.append
     for _ in range(count):
-        if is_map:
+        if cells is not None:
             head = data[pos]
             pos += 1
             if head < 0x20:
@@ -134,12 +153,19 @@ def _read_body(
                 pos += 1
                 if n < 24:
                     raise LbmDecodeError("a number that is not in its shortest form")
+            elif n < 28:  # as _read_argument does
+                unpack, size, least = _FORMS[n - 24]
+                (n,) = unpack(data, pos)
+                pos += size
+                if n < least:
+                    raise LbmDecodeError("a number that is not in its shortest form")
             else:
-                n, pos = _read_argument(data, pos, n)
+                raise LbmDecodeError("an indefinite length or a reserved head")
             if head >= 0x80:
                 if not levels:
                     raise LbmDecodeError("too many levels")
-                value, pos = _read_body(data, pos, n, head >= 0xA0, levels - 1, budget)
+                inner: dict[int | str, Any] | None = {} if head >= 0xA0 else None
+                value, pos = _read_body(data, pos, n, inner, levels - 1, budget)
             elif head >= 0x40:
                 end = pos + n
                 value = data[pos:end]
@@ -164,13 +190,13 @@ def _read_body(
             pos = end
         else:
             raise LbmDecodeError("a tag, a short float or another simple value")
-        if is_map:
-            cells[key] = value
+        if cells is None:
+            array.append(value)
         else:
-            append(value)
+            cells[key] = value
     if last_uint >= 0 <= last_size:
         raise LbmDecodeError("map keys of both kinds")
-    return (cells if is_map else array), pos
+    return (array if cells is None else cells), pos
 
 
 def _read_argument(data: bytes, pos: int, info: int) -> tuple[int, int]:

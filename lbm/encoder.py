@@ -42,6 +42,8 @@ _TRUE: Final = bytes((TRUE,))
 _NULL: Final = bytes((NULL,))
 _NAN: Final = bytes((FLOAT,)) + CANONICAL_NAN
 
+_KEY_TYPES: Final = frozenset({int, str})
+
 _pack_float = Struct(">Bd").pack
 
 
@@ -53,8 +55,10 @@ def encode(cells: Mapping[int, Encodable]) -> bytes:
     for everything else that has no encoding: other types, integers of more than 64
     bits, lone surrogates, keys that are not of one kind, more than 16 levels.
     """
-    if not isinstance(cells, Mapping):
-        raise LbmEncodeError("a payload is a map")
+    if type(cells) is not dict:
+        if not isinstance(cells, Mapping):
+            raise LbmEncodeError("a payload is a map")
+        cells = dict(cells)
     if 0 in cells and not isinstance(cells[0], _BUFFERS):
         raise LbmEncodeError("noise (key 0 of a payload) is a byte string")
     parts: list[bytes] = []
@@ -122,12 +126,12 @@ def _write_items(items: Iterable[Any], append: _Append, level: int) -> None:
         elif kind is float:
             append(_pack_float(FLOAT, item) if item == item else _NAN)
         elif isinstance(item, Mapping):
-            _write_map(item, append, level)
+            _write_map(dict(item), append, level)
         else:
             _write_items((plain(item),), append, level)
 
 
-def _write_map(cells: Mapping[Any, Any], append: _Append, level: int) -> None:
+def _write_map(cells: dict[Any, Any], append: _Append, level: int) -> None:
     """Append a map, which is itself at `level`."""
     if level > _MAX_DEPTH:
         raise LbmEncodeError(f"more than {_MAX_DEPTH} levels")
@@ -136,32 +140,35 @@ def _write_map(cells: Mapping[Any, Any], append: _Append, level: int) -> None:
     last = -1
     for key in cells:
         if type(key) is not int or key <= last:
-            pairs = _in_order(cells)
+            flat = _in_order(cells)
             break
         last = key
     else:
         # Unsigned keys in ascending order: how a writer of events lists them.
-        pairs = cells.items()
-    _write_items(chain.from_iterable(pairs), append, level + 1)
+        flat = chain.from_iterable(cells.items())
+    _write_items(flat, append, level + 1)
 
 
-def _in_order(cells: Mapping[Any, Any]) -> Iterable[tuple[Any, Any]]:
-    """The pairs of a map by their encoded keys; the keys are checked here."""
-    kinds = set(map(type, cells))
-    if not kinds <= {int, str}:
-        cells = {plain_key(key): value for key, value in cells.items()}
-        kinds = set(map(type, cells))
-    keys = sorted(cells) if len(kinds) == 1 else []
-    if kinds == {int}:
+def _in_order(cells: dict[Any, Any]) -> Iterable[Any]:
+    """Keys and values in turn, by the encoded keys, which are checked here."""
+    kinds = frozenset(map(type, cells))
+    if not kinds <= _KEY_TYPES:
+        plain_cells = {plain_key(key): value for key, value in cells.items()}
+        if len(plain_cells) != len(cells):
+            raise LbmEncodeError("map keys that differ in their class alone")
+        cells = plain_cells
+        kinds = frozenset(map(type, cells))
+    if len(kinds) > 1:
+        raise LbmEncodeError("map keys are neither all unsigned integers nor all text")
+    keys = sorted(cells)
+    if int in kinds:
         if keys[0] < 0:
             raise LbmEncodeError("a negative map key")
-    elif kinds == {str}:
+    elif len(keys) > 1:
         # Encoded text compares by its size first. Code points and their UTF-8 bytes
         # compare alike, and sorting is stable.
         keys.sort(key=len if "".join(keys).isascii() else _utf8_size)
-    else:
-        raise LbmEncodeError("map keys are neither all unsigned integers nor all text")
-    return [(key, cells[key]) for key in keys]
+    return [item for key in keys for item in (key, cells[key])]
 
 
 def _utf8_size(text: str) -> int:
