@@ -1,6 +1,6 @@
 """Tests of crypto/exchange.py: agreement, published values, and every bad share."""
 
-import random
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -113,7 +113,7 @@ def test_an_all_zero_x25519_result_is_refused(bad: bytes) -> None:
 
 def test_the_mlkem_modulus_is_checked() -> None:
     share = HYBRID.generate().share
-    chosen = [0, 1, 2, COEFFICIENTS - 1, *random.Random(1).sample(range(COEFFICIENTS), 20)]
+    chosen = [0, 1, 2, COEFFICIENTS - 1, *range(3, COEFFICIENTS, 37)]
     for index in chosen:
         HYBRID.respond(with_coefficient(share, index, Q - 1))
         for value in (Q, Q + 1, 0xFFF):
@@ -150,7 +150,7 @@ def test_both_halves_of_the_hybrid_secret_count() -> None:
 def test_rfc_7748_diffie_hellman() -> None:
     # Section 6.1: Alice's private key, both public keys, the shared secret.
     alice = X25519.from_private(
-        bytes.fromhex("77076d0a7318a57d3c16c17251b26645df4c2f92ebc0992ac177fba51db92c2a")
+        bytes.fromhex("77076d0a7318a57d3c16c17251b26645df4c2f87ebc0992ab177fba51db92c2a")
     )
     assert alice.share.hex() == "8520f0098930a754748b7ddcb43ef75a0dbf3a0d26381af4eba4a98eaa9b4e6a"
     bob_share = bytes.fromhex("de9edb7d7b7dc1b4d35b61c2ece435373f8343c85b78674dadfc7e146f882b4f")
@@ -162,16 +162,19 @@ def test_rfc_7748_diffie_hellman() -> None:
 @each_kex
 @settings(max_examples=40, deadline=None)
 @given(data=st.data())
-def test_any_share_gives_a_secret_or_the_typed_error(
+def test_any_share_is_taken_or_refused_with_the_typed_error(
     kex: KexAlgorithm, data: st.DataObject
 ) -> None:
     sizes = (kex.initiator_share_size, kex.responder_share_size, 31)
     share = data.draw(st.binary(max_size=64))
     share = share.ljust(data.draw(st.sampled_from(sizes)), b"\x02")
-    key = kex.generate()
-    for attempt in (lambda: kex.respond(share)[1], lambda: key.derive(share)):
+    attempts: list[Callable[[bytes], bytes]] = [
+        lambda share: kex.respond(share)[1],
+        lambda share: kex.generate().derive(share),
+    ]
+    for attempt in attempts:
         try:
-            secret = attempt()
+            secret = attempt(share)
         except KeyExchangeError:
             continue
         assert len(secret) == kex.secret_size

@@ -35,14 +35,15 @@ SHARED = b"\x11" * 64
 
 def second_extract(name: str, salt: bytes, ikm: bytes) -> bytes:
     """HMAC again, written out from RFC 2104 over hashlib."""
-    make = {
-        "sha256": hashlib.sha256,
-        "blake2b-256": lambda data: hashlib.blake2b(data, digest_size=32),
-        "sha512": hashlib.sha512,
-    }[name]
+
+    def make(data: bytes) -> bytes:
+        if name == "blake2b-256":
+            return hashlib.blake2b(data, digest_size=32).digest()
+        return hashlib.new(name, data).digest()
+
     key = salt.ljust(64 if name == "sha256" else 128, b"\0")
-    inner = make(bytes(byte ^ 0x36 for byte in key) + ikm).digest()
-    return make(bytes(byte ^ 0x5C for byte in key) + inner).digest()
+    inner = make(bytes(byte ^ 0x36 for byte in key) + ikm)
+    return make(bytes(byte ^ 0x5C for byte in key) + inner)
 
 
 def second_label(name: str, secret: bytes, label: str, context: bytes, size: int) -> bytes:
