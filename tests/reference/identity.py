@@ -1,0 +1,134 @@
+"""Identities (section 4): node ids, key bindings, UUIDs and cells 14 and 15.
+
+One rule: an identity is read whole or refused with Violation
+`authentication-failed`. Knows nothing of trust policies or key files.
+"""
+
+import base64
+import uuid
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tests.reference.cbor import encode_value
+from tests.reference.primitives import (
+    SIGNING_NAMES,
+    CryptoFailure,
+    SigningKey,
+    check_public,
+    digest,
+    verify,
+)
+from tests.reference.wire import Violation
+
+NODE_INFORMATION_LIMIT: Final = 1_024
+MAX_KEYS: Final = 8
+
+
+def _prefixed(algorithm: str) -> bytes:
+    name = algorithm.encode()
+    return bytes([len(name)]) + name
+
+
+def node_id(algorithm: str, public: bytes) -> bytes:
+    """32 bytes from the primary key."""
+    return digest("sha256", b"parley1 node id" + _prefixed(algorithm) + public)
+
+
+def node_text(identifier: bytes) -> str:
+    """Base32, lower case, no padding: 52 characters."""
+    return base64.b32encode(identifier).decode().lower().rstrip("=")
+
+
+def node_uuid(identifier: bytes) -> uuid.UUID:
+    """A UUID version 8 (RFC 9562, section 5.8) from the first 16 bytes of the node id."""
+    raw = bytearray(identifier[:16])
+    raw[6] = raw[6] & 0x0F | 0x80
+    raw[8] = raw[8] & 0x3F | 0x80
+    return uuid.UUID(bytes=bytes(raw))
+
+
+def binding_message(identifier: bytes, algorithm: str, public: bytes) -> bytes:
+    """What the primary signs to bind a further key."""
+    return b"parley1 key binding" + identifier + _prefixed(algorithm) + public
+
+
+@dataclass(frozen=True)
+class Identity:
+    """One's own keys, the primary first."""
+
+    keys: tuple[SigningKey, ...]
+
+    @classmethod
+    def from_seeds(cls, *keys: tuple[str, bytes]) -> "Identity":
+        """From (algorithm, 32-byte seed) pairs."""
+        return cls(tuple(SigningKey(algorithm, seed) for algorithm, seed in keys))
+
+    @property
+    def id(self) -> bytes:
+        """The node id."""
+        return node_id(self.keys[0].algorithm, self.keys[0].public)
+
+    def key(self, algorithm: str) -> SigningKey:
+        """The one key of an algorithm."""
+        return next(key for key in self.keys if key.algorithm == algorithm)
+
+    def cell(self) -> list[list[Any]]:
+        """Cell 14."""
+        primary = self.keys[0]
+        entries: list[list[Any]] = [[primary.algorithm, primary.public, None]]
+        for key in self.keys[1:]:
+            message = binding_message(self.id, key.algorithm, key.public)
+            entries.append([key.algorithm, key.public, primary.sign(message)])
+        return entries
+
+
+@dataclass(frozen=True)
+class RemoteIdentity:
+    """What a Proof's cell 14 says, verified: known algorithms only."""
+
+    id: bytes
+    keys: dict[str, bytes]
+
+
+def read_identity(cell: Any) -> RemoteIdentity:
+    """Cell 14 with every binding verified; raises Violation authentication-failed."""
+    try:
+        return _read(cell)
+    except (CryptoFailure, KeyError) as error:
+        raise Violation("authentication-failed", f"identity: {error}") from error
+
+
+def _read(cell: Any) -> RemoteIdentity:
+    if not isinstance(cell, list) or not 1 <= len(cell) <= MAX_KEYS:
+        raise CryptoFailure("one to eight keys")
+    for entry in cell:
+        if not (isinstance(entry, list) and len(entry) == 3):
+            raise CryptoFailure("an entry is [algorithm, key, binding]")
+        if not (isinstance(entry[0], str) and isinstance(entry[1], bytes)):
+            raise CryptoFailure("an entry is [text, bytes, bytes or null]")
+    if len({entry[0] for entry in cell}) != len(cell):
+        raise CryptoFailure("two keys of one algorithm")
+    primary_algorithm, primary, binding = cell[0]
+    if binding is not None:
+        raise CryptoFailure("the primary's binding is null")
+    if primary_algorithm not in SIGNING_NAMES:
+        raise CryptoFailure("a primary of an algorithm that is not known")
+    check_public(primary_algorithm, primary)
+    identifier = node_id(primary_algorithm, primary)
+    known = {primary_algorithm: primary}
+    for algorithm, public, signature in cell[1:]:
+        if not isinstance(signature, bytes):
+            raise CryptoFailure("a further key without a binding")
+        message = binding_message(identifier, algorithm, public)
+        verify(primary_algorithm, primary, message, signature)
+        if algorithm in SIGNING_NAMES:
+            check_public(algorithm, public)
+            known[algorithm] = public
+    return RemoteIdentity(identifier, known)
+
+
+def check_node_information(cell: Any) -> None:
+    """Cell 15: a text-keyed map of at most 1,024 encoded bytes; raises Violation."""
+    text_keys = isinstance(cell, dict) and all(isinstance(key, str) for key in cell)
+    if not text_keys or len(encode_value(cell)) > NODE_INFORMATION_LIMIT:
+        raise Violation("protocol-error", "node information")

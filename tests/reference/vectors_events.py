@@ -1,0 +1,164 @@
+"""Vectors for the payload of every event type (sections 5 to 11).
+
+One rule: a cell is named as in section 13; what is required and what is not
+is written once, in REQUIRED and OPTIONAL.
+"""
+
+from typing import Any
+
+from tests.reference import cbor, wire
+from tests.reference.vectors_lbm import tree
+from tests.reference.wire import CELLS, TYPES, Event
+
+Vector = dict[str, Any]
+NO_PAYLOAD = ("Ping", "Pong", "Seal", "Finish")
+REQUIRED: dict[str, dict[str, Any]] = {
+    "Reject": {"code": 6, "text": "a sentence"},
+    "KeyUpdate": {"epoch": 1},
+    "RekeyOffer": {"share": bytes(32)},
+    "RekeyAnswer": {"share": bytes(32)},
+    "Close": {"code": 0},
+    "Open": {"label": "app/files"},
+    "Window": {"stream": 3, "credit": 65_536},
+    "Reset": {"stream": 3, "code": 32},
+    "Call": {"topic": "parley.echo"},
+    "Subscribe": {"topic": "news"},
+    "Unsubscribe": {"topic": "news"},
+    "Notify": {},
+    "Result": {"code": 0},
+    "Cancel": {"request": 7},
+    "Chunk": {},
+    "Notes": {"notes": [1, "two", None]},
+    "Emit": {"name": "ping", "data": b"\x01", "format": 0},
+    "Named Reply": {"data": b"\x01", "format": 0},
+    "Error": {"code": 16, "text": "a sentence"},
+    "End": {},
+}
+OPTIONAL: dict[str, dict[str, Any]] = {
+    "KeyUpdate": {"rekey": 1},
+    "Close": {"text": "a sentence"},
+    "Open": {"window": 1_024},
+    "Window": {"request": 7},
+    "Reset": {"text": "a sentence"},
+    "Call": {"data": {"a": 1}, "deadline_ms": 1_000, "headers": {"trace": "x"}, "window": 65_536},
+    "Subscribe": {"data": [1], "window": 65_536},
+    "Notify": {"data": 1.5, "headers": {"k": "v"}, "topic": "news"},
+    "Result": {"data": "hello", "stream": 4},
+    "Chunk": {"data": b"item"},
+    "Emit": {"namespace": "space"},
+    "End": {"data": b"", "format": 3},
+}
+# cell: values of a wrong type, or out of range
+WRONG: dict[str, list[Any]] = {
+    "code": ["0", -1],
+    "text": [b"x", 1],
+    "stream": ["3", -1, 2**32],
+    "label": [b"x", 1],
+    "credit": ["1", -1],
+    "topic": [b"x", 1, None],
+    "deadline_ms": ["1", -1, 1.0],
+    "headers": [[], {1: 2}],
+    "request": ["1", -1, 65_536],
+    "name": [b"x", 1],
+    "namespace": [b"x", 1],
+    "format": ["0", -1],
+    "share": ["x", 1],
+    "window": ["1", 0, 2**31],
+    "epoch": ["1", -1],
+    "notes": [1, {}],
+    "rekey": ["1", -1],
+}
+
+
+def payload_vectors() -> dict[str, Any]:
+    """payloads.json."""
+    vectors: list[Vector] = []
+    for name in NO_PAYLOAD:
+        category, subcategory = TYPES[name]
+        raw = Event(3 if name == "Finish" else 0, 0, category, subcategory).raw
+        vectors.append(
+            {
+                "name": name,
+                "event": name,
+                "category": category,
+                "subcategory": subcategory,
+                "cells": {},
+                "expected": "",
+                "raw_event": raw.hex(),
+            }
+        )
+    for name, cells in REQUIRED.items():
+        vectors.append(_right(name, f"{name}, required cells", cells))
+        optional = OPTIONAL.get(name, {})
+        for cell, value in optional.items():
+            vectors.append(_right(name, f"{name} with {cell}", cells | {cell: value}))
+        if len(optional) > 1:
+            vectors.append(_right(name, f"{name}, all cells", cells | optional))
+        vectors.append(
+            _right(
+                name,
+                f"{name} with unknown cells and noise",
+                cells | {"_0": bytes(5), "_200": 1, "_300": {"a": b"b"}},
+            )
+        )
+        for cell in cells:
+            rest = {key: value for key, value in cells.items() if key != cell}
+            vectors.append(_wrong(name, f"{name} without {cell}", rest, f"{cell} is required"))
+        for cell in cells | optional:
+            vectors.extend(
+                _wrong(
+                    name,
+                    f"{name} with {cell} = {bad!r}",
+                    cells | optional | {cell: bad},
+                    "wrong type or out of range",
+                )
+                for bad in WRONG.get(cell, [])
+            )
+        for reason, data in {
+            "that is not LBM": b"\xff",
+            "that is an array": b"\x80",
+            "with a trailing byte": _encode(cells) + b"\x00",
+        }.items():
+            vectors.append(_failing(name, f"{name} {reason}", data, "malformed"))
+    return {
+        "about": "Payloads of event types, with cells by name; `fails` is the code that a receiver "
+        "closes with (categories 1 and 2), or answers with (categories 3 and 4, requests whose "
+        "async id is not 0), or 'ignored' for what nobody waits for.",
+        "section": "5 to 11, 13",
+        "vectors": vectors,
+    }
+
+
+def _encode(cells: dict[str, Any]) -> bytes:
+    return cbor.encode_payload(
+        {int(name[1:]) if name[0] == "_" else CELLS[name]: v for name, v in cells.items()}
+    )
+
+
+def _shown(name: str) -> Vector:
+    category, subcategory = TYPES[name]
+    return {"event": name, "category": category, "subcategory": subcategory}
+
+
+def _right(name: str, title: str, cells: dict[str, Any]) -> Vector:
+    payload = _encode(cells)
+    wire.named_types(cbor.decode_payload(payload))
+    known = {key: tree(value) for key, value in cells.items() if key[0] != "_"}
+    kind = {} if len(known) == len(cells) else {"read_only": True}
+    return {"name": title, **_shown(name), "cells": known, "expected": payload.hex(), **kind}
+
+
+def _wrong(name: str, title: str, cells: dict[str, Any], why: str) -> Vector:
+    return _failing(name, title, _encode(cells), why)
+
+
+def _failing(name: str, title: str, payload: bytes, why: str) -> Vector:
+    category = TYPES[name][0]
+    fails = "protocol-error" if category < 3 else "malformed (23)"
+    vector: Vector = {"name": title, **_shown(name), "input": payload.hex()}
+    if name in ("Notify", "Result", "Chunk", "Notes", "Cancel", "Named Reply", "Error", "End"):
+        fails = "malformed"
+        vector["ambiguous"] = (
+            "an answer or an event without a request: what a receiver does is open"
+        )
+    return vector | {"fails": fails, "why": why}

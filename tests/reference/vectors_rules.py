@@ -1,0 +1,362 @@
+"""Vectors for the rules of an open connection: async ids, streams, windows, epochs.
+
+One rule: a vector is a short exchange as one node sees it, step by step; the
+last step's outcome is what it tests. Payloads are written by cell names.
+"""
+
+from typing import Any
+
+from tests.reference import wire
+from tests.reference.wire import TYPES, Event
+
+Vector = dict[str, Any]
+Step = dict[str, Any]
+
+
+def step(side: str, name: str, stream: int, async_id: int = 0, /, **cells: Any) -> Step:
+    """One event: `side` is 'remote' (the node under test receives it) or 'local' (it sends it)."""
+    data: bytes | None = cells.pop("bytes", None)
+    if data is None:
+        data = wire.cells_payload(**cells) if cells else b""
+    event = Event(stream, async_id, *TYPES[name], data)
+    return {
+        "from": side,
+        "event": name,
+        "stream": stream,
+        "async_id": async_id,
+        "raw_event": event.raw.hex(),
+    }
+
+
+def remote(name: str, stream: int, async_id: int = 0, /, **cells: Any) -> Step:
+    """A step that the node under test receives."""
+    return step("remote", name, stream, async_id, **cells)
+
+
+def local(name: str, stream: int, async_id: int = 0, /, **cells: Any) -> Step:
+    """A step that the node under test sends."""
+    return step("local", name, stream, async_id, **cells)
+
+
+def raw(stream: int, async_id: int, category: int, subcategory: int, payload: bytes = b"") -> Step:
+    """A received event of any type."""
+    event = Event(stream, async_id, category, subcategory, payload)
+    return {
+        "from": "remote",
+        "event": f"{category}/{subcategory}",
+        "stream": stream,
+        "async_id": async_id,
+        "raw_event": event.raw.hex(),
+    }
+
+
+OPEN = remote("Open", 2, label="app/x")
+BYTES = {"bytes": b"some bytes"}
+# The node under test is the initiator: the remote side's streams are even.
+RULES: dict[str, tuple[str, list[Step], str]] = {
+    "ping": ("2", [remote("Ping", 0, 9)], "answers 1/7 Pong with async id 9 on stream 0"),
+    "a request is answered once": (
+        "2",
+        [remote("Call", 1, 7, topic="parley.echo", data=1)],
+        "answers 3/5 with async id 7",
+    ),
+    "a request that wants no answer": (
+        "2",
+        [remote("Call", 1, 0, topic="parley.echo", data=1)],
+        "nothing is sent",
+    ),
+    "the same id on both sides": (
+        "2",
+        [local("Call", 1, 7, topic="t"), remote("Call", 1, 7, topic="parley.echo")],
+        "answers 3/5 with async id 7; the own request 7 goes on waiting",
+    ),
+    "the same id on two streams": (
+        "2",
+        [
+            OPEN,
+            remote("Call", 1, 7, topic="parley.echo"),
+            remote("Call", 2, 7, topic="parley.echo"),
+        ],
+        "answers 3/5 on both streams",
+    ),
+    "an answer for an unknown id": ("2", [remote("Result", 1, 9, code=0)], "ignored"),
+    "a second answer": (
+        "2",
+        [
+            local("Call", 1, 7, topic="t"),
+            remote("Result", 1, 7, code=0),
+            remote("Result", 1, 7, code=0),
+        ],
+        "ignored",
+    ),
+    "an answer on another stream": (
+        "2",
+        [OPEN, local("Call", 1, 7, topic="t"), remote("Result", 2, 7, code=0)],
+        "ignored",
+    ),
+    "Cancel of an unknown id": ("2", [remote("Cancel", 1, request=9)], "ignored"),
+    "Cancel of a waiting request": (
+        "2",
+        [remote("Call", 1, 7, topic="a handler that waits"), remote("Cancel", 1, request=7)],
+        "answers 3/5 with async id 7 and code 18, or with the answer already under way",
+    ),
+    "a cancelled id is kept until its answer": (
+        "2",
+        [
+            local("Call", 1, 7, topic="t"),
+            local("Cancel", 1, request=7),
+            local("Call", 1, 7, topic="t"),
+        ],
+        "fails: local",
+    ),
+    "an id is free after its answer": (
+        "2",
+        [
+            local("Call", 1, 7, topic="t"),
+            remote("Result", 1, 7, code=0),
+            local("Call", 1, 7, topic="t"),
+        ],
+        "sent",
+    ),
+    "an id in use cannot be used again": (
+        "2",
+        [local("Call", 1, 7, topic="t"), local("Call", 1, 7, topic="t")],
+        "fails: local",
+    ),
+    "an unknown topic": ("9", [remote("Call", 1, 7, topic="no such")], "answers 3/5 with code 1"),
+    "a malformed Call": ("2", [raw(1, 7, 3, 1, b"\xa0")], "answers 3/5 with code 23"),
+    "a malformed Call that wants no answer": ("2", [raw(1, 0, 3, 1, b"\xa0")], "ignored"),
+    "Unsubscribe without a subscription": (
+        "9",
+        [remote("Unsubscribe", 1, 7, topic="t")],
+        "answers 3/5 with code 2",
+    ),
+    "an application category without a handler": ("2", [raw(1, 7, 99, 1, b"x")], "ignored"),
+    "a reserved category": ("2", [raw(1, 7, 9, 1, b"x")], "ignored"),
+    "an unknown subcategory of category 3": ("2", [raw(1, 0, 3, 9, b"\xa0")], "ignored"),
+    "an unknown subcategory of category 1": ("2", [raw(0, 0, 1, 13)], "fails: protocol-error"),
+    "an unknown subcategory of category 2": ("2", [raw(0, 0, 2, 7)], "fails: protocol-error"),
+    "the reserved 2/6": ("12", [OPEN, raw(2, 0, 2, 6, b"x")], "fails: protocol-error"),
+    "Hello after the handshake": ("2", [raw(0, 0, 1, 1, b"\xa0")], "fails: protocol-error"),
+    "Reject after the handshake": (
+        "5",
+        [remote("Reject", 0, code=2, text="x")],
+        "fails: protocol-error",
+    ),
+    "Ping on stream 1": ("2", [remote("Ping", 1, 9)], "fails: protocol-error"),
+    "Close on stream 1": ("2", [remote("Close", 1, code=0)], "fails: protocol-error"),
+    "Call on stream 0": ("8", [remote("Call", 0, 7, topic="t")], "fails: protocol-error"),
+    "an application's event on stream 0": ("8", [raw(0, 0, 64, 1, b"x")], "fails: protocol-error"),
+    "Data on stream 0": ("8", [remote("Data", 0, **BYTES)], "fails: protocol-error"),
+    "Open of stream 0": ("8", [remote("Open", 0, label="x")], "fails: protocol-error"),
+    "Open of stream 1": ("8", [remote("Open", 1, label="x")], "fails: protocol-error"),
+    "Finish of stream 0": ("8", [remote("Finish", 0)], "fails: protocol-error"),
+    "Finish of stream 1": ("8", [remote("Finish", 1)], "fails: protocol-error"),
+    "Reset of stream 1": ("8", [remote("Reset", 0, stream=1, code=32)], "fails: protocol-error"),
+    "Reset of stream 0": ("8", [remote("Reset", 0, stream=0, code=32)], "fails: protocol-error"),
+    "Window off stream 0": (
+        "8",
+        [OPEN, remote("Window", 2, stream=2, credit=1)],
+        "fails: protocol-error",
+    ),
+    "Reset off stream 0": (
+        "8",
+        [OPEN, remote("Reset", 2, stream=2, code=32)],
+        "fails: protocol-error",
+    ),
+    "a stream: Open, Data, Finish": (
+        "8",
+        [OPEN, remote("Data", 2, **BYTES), remote("Finish", 2)],
+        "accepted",
+    ),
+    "the first even stream, then a later one": (
+        "8",
+        [OPEN, remote("Open", 8, label="x")],
+        "accepted",
+    ),
+    "Open of an odd stream by the responder": (
+        "8",
+        [remote("Open", 3, label="x")],
+        "fails: protocol-error",
+    ),
+    "Open of the same stream twice": ("8", [OPEN, OPEN], "fails: protocol-error"),
+    "Open of a lesser id": (
+        "8",
+        [remote("Open", 8, label="x"), remote("Open", 6, label="x")],
+        "fails: protocol-error",
+    ),
+    "Data on a stream never opened": ("8", [remote("Data", 2, **BYTES)], "fails: protocol-error"),
+    "Finish on a stream never opened": ("8", [remote("Finish", 2)], "fails: protocol-error"),
+    "Data after Finish": (
+        "8",
+        [OPEN, remote("Finish", 2), remote("Data", 2, **BYTES)],
+        "fails: protocol-error",
+    ),
+    "Finish after Finish": (
+        "8",
+        [OPEN, remote("Finish", 2), remote("Finish", 2)],
+        "fails: protocol-error",
+    ),
+    "Data after the sender's own Reset": (
+        "8",
+        [OPEN, remote("Reset", 0, stream=2, code=32), remote("Data", 2, **BYTES)],
+        "fails: protocol-error",
+    ),
+    "Reset is answered with Reset": (
+        "8",
+        [OPEN, remote("Reset", 0, stream=2, code=32)],
+        "answers 2/4 for stream 2",
+    ),
+    "Reset after one's own Finish is not answered": (
+        "8",
+        [OPEN, local("Finish", 2), remote("Reset", 0, stream=2, code=32)],
+        "nothing is sent",
+    ),
+    "Data that crosses one's own Reset is dropped": (
+        "8",
+        [OPEN, local("Reset", 0, stream=2, code=32), remote("Data", 2, **BYTES)],
+        "ignored",
+    ),
+    "Window for a stream that is gone": (
+        "8",
+        [OPEN, remote("Finish", 2), local("Finish", 2), remote("Window", 0, stream=2, credit=1)],
+        "ignored",
+    ),
+    "Reset for a stream that is gone": (
+        "8",
+        [OPEN, remote("Finish", 2), local("Finish", 2), remote("Reset", 0, stream=2, code=32)],
+        "ignored",
+    ),
+    "more streams than max_streams (2)": (
+        "8",
+        [OPEN, remote("Open", 4, label="x"), remote("Open", 6, label="x")],
+        "fails: too-many-streams",
+    ),
+    "a stream that is gone counts no more (max_streams 2)": (
+        "8",
+        [
+            OPEN,
+            remote("Open", 4, label="x"),
+            remote("Finish", 2),
+            local("Finish", 2),
+            remote("Open", 6, label="x"),
+        ],
+        "accepted",
+    ),
+    "credit may go below zero once": (
+        "8",
+        [OPEN, remote("Data", 2, bytes=bytes(900)), remote("Data", 2, bytes=bytes(900))],
+        "accepted",
+    ),
+    "an event at no credit": (
+        "8",
+        [OPEN, *[remote("Data", 2, bytes=bytes(900))] * 3],
+        "fails: protocol-error",
+    ),
+    "credit of exactly zero is no credit": (
+        "8",
+        [OPEN, remote("Data", 2, bytes=bytes(960)), remote("Data", 2, bytes=b"x")],
+        "fails: protocol-error",
+    ),
+    "Finish and Open cost nothing": (
+        "8",
+        [OPEN, remote("Data", 2, bytes=bytes(960)), remote("Finish", 2)],
+        "accepted",
+    ),
+    "Window that lifts the credit above 2^31-1": (
+        "8",
+        [OPEN, remote("Window", 0, stream=2, credit=2**31 - 1)],
+        "fails: protocol-error",
+    ),
+    "Window up to exactly 2^31-1": (
+        "8",
+        [OPEN, remote("Window", 0, stream=2, credit=2**31 - 1 - 1_024)],
+        "accepted",
+    ),
+    "Open with window 0": ("8", [remote("Open", 2, label="x", window=0)], "fails: protocol-error"),
+    "Open with window 2^31": (
+        "8",
+        [remote("Open", 2, label="x", window=2**31)],
+        "fails: protocol-error",
+    ),
+    "a label topic: that answers no Subscribe": (
+        "9",
+        [remote("Open", 2, label="topic:news")],
+        "answers 2/4 for stream 2 with code 35",
+    ),
+    "a subscriber answers Finish with Finish": (
+        "9",
+        [
+            local("Subscribe", 1, 7, topic="news"),
+            remote("Open", 2, label="topic:news"),
+            remote("Result", 1, 7, code=0, stream=2),
+            local("Unsubscribe", 1, 8, topic="news"),
+            remote("Result", 1, 8, code=0),
+            remote("Finish", 2),
+        ],
+        "answers 2/3 on stream 2",
+    ),
+    "a payload of 4,097 bytes on stream 0": (
+        "2",
+        [remote("Close", 0, code=0, text="x" * 4_090)],
+        "fails: protocol-error",
+    ),
+    "KeyUpdate to epoch 1": ("6", [remote("KeyUpdate", 0, epoch=1)], "accepted"),
+    "KeyUpdate to a wrong epoch": ("6", [remote("KeyUpdate", 0, epoch=2)], "fails: protocol-error"),
+    "KeyUpdate to epoch 0": ("6", [remote("KeyUpdate", 0, epoch=0)], "fails: protocol-error"),
+    "KeyUpdate twice with the same epoch": (
+        "6",
+        [remote("KeyUpdate", 0, epoch=1)] * 2,
+        "fails: protocol-error",
+    ),
+    "KeyUpdate of a rekey that was not": (
+        "6",
+        [remote("KeyUpdate", 0, epoch=1, rekey=1)],
+        "fails: protocol-error",
+    ),
+    "an unasked RekeyAnswer": (
+        "6",
+        [remote("RekeyAnswer", 0, share=bytes(31) + b"\x09")],
+        "fails: protocol-error",
+    ),
+    "a second RekeyOffer before the first is over": (
+        "6",
+        [remote("RekeyOffer", 0, share=b"\x09" + bytes(31))] * 2,
+        "fails: protocol-error",
+    ),
+    "Pong that was not asked for": ("2", [remote("Pong", 0, 9)], "ignored"),
+    "Seal": ("6", [remote("Seal", 0)], "accepted"),
+    "Notes on a stream of no subscription": ("9", [OPEN, remote("Notes", 2, notes=[1])], "ignored"),
+}
+AMBIGUOUS = {
+    "a payload of 4,097 bytes on stream 0": "section 2 names no code",
+    "an unknown subcategory of category 3": "with an async id it might be answered with code 23",
+    "Notes on a stream of no subscription": "'everything else without a handler is dropped'",
+}
+
+
+def rule_vectors() -> dict[str, Any]:
+    """rules.json."""
+    vectors: list[Vector] = []
+    for name, (section, steps, outcome) in RULES.items():
+        vector: Vector = {"name": name, "section": section, "steps": steps}
+        if outcome.startswith("fails: "):
+            vector |= {"fails": outcome.removeprefix("fails: "), "why": name}
+        else:
+            vector["expected"] = outcome
+        if name in AMBIGUOUS:
+            vector["ambiguous"] = AMBIGUOUS[name]
+        vectors.append(vector)
+    return {
+        "about": "Exchanges after the handshake. The node under test is the initiator, encrypted, "
+        "suite x25519/ed25519/sha256/aes-256-gcm/each, every event sealed.",
+        "section": "2, 6, 8, 9, 12",
+        "limits": {
+            "max_payload": 1 << 20,
+            "seal_events": 64,
+            "seal_delay_ms": 20,
+            "stream_window": 1_024,
+            "max_streams": 2,
+        },
+        "vectors": vectors,
+    }

@@ -1,0 +1,240 @@
+"""Frames, events, event types, cell numbers and codes (sections 2, 11, 12, 13).
+
+One rule: bytes to fields and back, with the numbers of the document spelled
+out once. Knows nothing of keys, states or the order of events.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tests.reference import cbor
+from tests.reference.primitives import SIGNATURE_SIZES
+
+HANDSHAKE_LIMIT: Final = 16_384
+STREAM_ZERO_PAYLOAD: Final = 4_096
+
+CODES: Final = {
+    "normal": 0,
+    "going-away": 1,
+    "protocol-error": 2,
+    "bad-record": 3,
+    "seal-violation": 4,
+    "authentication-failed": 5,
+    "no-common-algorithm": 6,
+    "unsupported-version": 7,
+    "plaintext-refused": 8,
+    "frame-too-large": 9,
+    "timeout": 10,
+    "too-many-streams": 11,
+    "overloaded": 12,
+    "internal-error": 13,
+}
+RESET_CODES: Final = {"cancelled": 32, "slow-consumer": 33, "no-handler": 34, "refused": 35}
+RESULT_CODES: Final = {
+    "accepted": 0,
+    "topic not found": 1,
+    "already subscribed (Subscribe), not subscribed (Unsubscribe, Notify)": 2,
+    "rejected (Subscribe)": 3,
+    "handler failed": 16,
+    "deadline exceeded": 17,
+    "cancelled": 18,
+    "overloaded": 19,
+    "not authorised": 20,
+    "payload too large": 21,
+    "wrong supercategory": 22,
+    "malformed": 23,
+}
+NAMES: Final = {number: name for name, number in CODES.items()}
+
+TYPES: Final = {
+    "Hello": (1, 1),
+    "Reply": (1, 2),
+    "Proof": (1, 3),
+    "Retry": (1, 4),
+    "Reject": (1, 5),
+    "Ping": (1, 6),
+    "Pong": (1, 7),
+    "Seal": (1, 8),
+    "KeyUpdate": (1, 9),
+    "RekeyOffer": (1, 10),
+    "RekeyAnswer": (1, 11),
+    "Close": (1, 12),
+    "Open": (2, 1),
+    "Window": (2, 2),
+    "Finish": (2, 3),
+    "Reset": (2, 4),
+    "Data": (2, 5),
+    "Call": (3, 1),
+    "Subscribe": (3, 2),
+    "Unsubscribe": (3, 3),
+    "Notify": (3, 4),
+    "Result": (3, 5),
+    "Cancel": (3, 6),
+    "Chunk": (3, 7),
+    "Notes": (3, 8),
+    "Emit": (4, 1),
+    "Named Reply": (4, 2),
+    "Error": (4, 3),
+    "End": (4, 4),
+}
+ALWAYS_SEALED: Final = ("Proof", "KeyUpdate", "RekeyOffer", "RekeyAnswer", "Seal", "Close")
+ALWAYS_SEALED_TYPES: Final = frozenset(TYPES[name] for name in ALWAYS_SEALED)
+
+CELLS: Final = {
+    "noise": 0,
+    "version": 1,
+    "random": 2,
+    "offer": 3,
+    "suite": 4,
+    "shares": 5,
+    "role": 6,
+    "max_payload": 7,
+    "seal_events": 8,
+    "seal_delay_ms": 9,
+    "stream_window": 10,
+    "max_streams": 11,
+    "mac": 12,
+    "plaintext": 13,
+    "keys": 14,
+    "node": 15,
+    "code": 16,
+    "text": 17,
+    "stream": 18,
+    "label": 19,
+    "credit": 20,
+    "topic": 21,
+    "data": 22,
+    "deadline_ms": 23,
+    "headers": 24,
+    "request": 25,
+    "name": 26,
+    "namespace": 27,
+    "format": 28,
+    "share": 29,
+    "window": 30,
+    "epoch": 31,
+    "notes": 32,
+    "rekey": 33,
+}
+CELL_NAMES: Final = {number: name for name, number in CELLS.items()}
+TEXT_CELLS: Final = frozenset({6, 17, 19, 21, 26, 27})
+BYTES_CELLS: Final = frozenset({0, 2, 12, 29})
+ARRAY_CELLS: Final = frozenset({14, 32})
+MAP_CELLS: Final = frozenset({3, 4, 5, 15, 24})
+
+
+class Violation(Exception):
+    """A rule was broken; `code` is the name of section 11 that the Close would carry."""
+
+    def __init__(self, code: str, why: str = "") -> None:
+        super().__init__(f"{code}: {why}")
+        self.code = code
+        self.why = why
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event in the clear; `payload` is empty where the wire had 'no payload'."""
+
+    stream: int
+    async_id: int
+    category: int
+    subcategory: int
+    payload: bytes = b""
+
+    @property
+    def type(self) -> tuple[int, int]:
+        """Category and subcategory."""
+        return self.category, self.subcategory
+
+    @property
+    def inner(self) -> bytes:
+        """What a blob decrypts to: everything but the stream id."""
+        payload = self.payload or b"\x00"
+        return self.async_id.to_bytes(2) + bytes(self.type) + payload
+
+    @property
+    def raw(self) -> bytes:
+        """The unencrypted event."""
+        return self.stream.to_bytes(4) + self.inner
+
+    def cells(self, max_items: int = cbor.DEFAULT_ITEMS) -> dict[int, Any]:
+        """The payload's cells; 'no payload' reads as no cells. Raises LbmError."""
+        if not self.payload:
+            return {}
+        return named_types(cbor.decode_payload(self.payload, max_items=max_items))
+
+
+def parse_inner(stream: int, inner: bytes) -> Event:
+    """An event from its stream id and the rest; raises Violation."""
+    if len(inner) < 5:
+        raise Violation("protocol-error", "an event has at least nine bytes")
+    category, subcategory = inner[2], inner[3]
+    if not category or not subcategory:
+        raise Violation("protocol-error", "category and subcategory are 1..255")
+    payload = inner[4:]
+    if payload == b"\x00" and (category, subcategory) != TYPES["Data"]:
+        payload = b""
+    return Event(stream, int.from_bytes(inner[:2]), category, subcategory, payload)
+
+
+def parse_raw(event: bytes) -> Event:
+    """An unencrypted event; raises Violation."""
+    return parse_inner(int.from_bytes(event[:4]), event[4:])
+
+
+def split_encrypted(event: bytes, sealing: str, signing: str) -> tuple[int, int, bytes, bytes]:
+    """(stream, form, signed hash without its form byte, blob); raises Violation bad-record."""
+    stream, rest = int.from_bytes(event[:4]), event[4:]
+    form, size = 1, SIGNATURE_SIZES[signing]
+    if sealing == "chain":
+        if not rest or rest[0] > 1:
+            raise Violation("bad-record", "form byte")
+        form, rest = rest[0], rest[1:]
+        size = 16 + form * size
+    # The blob has a 16-byte tag and at least the five bytes of its event inside.
+    if len(rest) < size + 21:
+        raise Violation("bad-record", "too short for its form")
+    return stream, form, rest[:size], rest[size:]
+
+
+def frame(event: bytes) -> bytes:
+    """The frame of one event."""
+    return len(event).to_bytes(4) + event
+
+
+def frame_limit(max_payload: int, signing: str | None, sealing: str | None) -> int:
+    """The greatest event after the handshake; `signing` is None in plaintext."""
+    if signing is None:
+        return max(HANDSHAKE_LIMIT, max_payload + 8)
+    size = max_payload + 24 + SIGNATURE_SIZES[signing] + (17 if sealing == "chain" else 0)
+    return max(HANDSHAKE_LIMIT, size)
+
+
+def cells_payload(**cells: Any) -> bytes:
+    """A payload from cells by name: cells_payload(code=0, text="...")."""
+    return cbor.encode_payload({CELLS[name]: value for name, value in cells.items()})
+
+
+def named_types(cells: dict[int, Any]) -> dict[int, Any]:
+    """The cells, once every known one has the type of section 13; raises LbmError."""
+    for key, value in cells.items():
+        if not _right_type(key, value):
+            raise cbor.LbmError(f"cell-type-{key}")
+    return cells
+
+
+def _right_type(key: int, value: Any) -> bool:
+    if key == CELLS["data"] or key not in CELL_NAMES:
+        return True
+    if key in TEXT_CELLS:
+        return isinstance(value, str)
+    if key in BYTES_CELLS:
+        return isinstance(value, bytes)
+    if key == CELLS["plaintext"]:
+        return isinstance(value, bool)
+    if key in ARRAY_CELLS:
+        return isinstance(value, list)
+    if key in MAP_CELLS:
+        return isinstance(value, dict)
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
