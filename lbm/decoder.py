@@ -226,4 +226,4 @@ def _read_run(data: bytes, pos: int, count: int) -> tuple[list[bytes], int] | No
     for column in range(pos, start):
         if data[column:end:step] != data[column : column + 1] * count:
             return None
-    return [data[i : i + size] for i in range(start, end, step)], end
+    return [data[i : i + size] for i in range(start, start + step * count, step)], end
