@@ -1,6 +1,6 @@
 """The errors of `crypto`: one root, one type for each kind of failure.
 
-Rule: whatever the libraries below raise is translated here-named, once, at this
+Rule: whatever the libraries below raise is translated into one of these, once, at this
 floor's edge. Messages name sizes and algorithms, never a secret or a path's content.
 
     CryptoError

@@ -197,21 +197,26 @@ def _read(path: PathLike) -> bytes:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         raise KeyFileUnreadableError(f"cannot open the key file {os.fspath(path)}") from error
-    with open(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise KeyFileUnreadableError(f"{os.fspath(path)} is no regular file")
-        if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise KeyFileTooOpenError(f"others can use {os.fspath(path)}: chmod 600 it")
-        if status.st_uid not in (os.geteuid(), 0):
-            raise KeyFileTooOpenError(f"{os.fspath(path)} belongs to another user")
-        try:
+    try:
+        _require_private(os.fstat(descriptor), path)
+        with open(descriptor, "rb", closefd=False) as file:
             data = file.read(MAX_FILE_SIZE + 1)
-        except OSError as error:
-            raise KeyFileUnreadableError(f"cannot read the key file {os.fspath(path)}") from error
+    except OSError as error:
+        raise KeyFileUnreadableError(f"cannot read the key file {os.fspath(path)}") from error
+    finally:
+        os.close(descriptor)
     if len(data) > MAX_FILE_SIZE:
         raise KeyFileMalformedError("the key file is too long to be one")
     return data
+
+
+def _require_private(status: os.stat_result, path: PathLike) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise KeyFileUnreadableError(f"{os.fspath(path)} is no regular file")
+    if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise KeyFileTooOpenError(f"others can use {os.fspath(path)}: chmod 600 it")
+    if status.st_uid not in (os.geteuid(), 0):  # root can read every file anyway
+        raise KeyFileTooOpenError(f"{os.fspath(path)} belongs to another user")
 
 
 def _write(path: PathLike, data: bytes) -> None:
