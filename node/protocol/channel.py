@@ -1,0 +1,336 @@
+"""An encrypted connection's two directions: seals when due, key updates, rekeys.
+
+One rule: an event of category 1 is encrypted the moment it is decided, so that chain
+values and epochs are known at once. Implements docs/protocol.md section 6 but for the
+streams. `PlainChannel` is the same seam on an unencrypted connection.
+"""
+
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from crypto.errors import KeyExchangeError
+from crypto.schedule import chain_rekey, next_secret
+from lbm import keys
+from lbm.cells import read_bytes, read_uint
+from lbm.codec import Value, encode
+from node.protocol.codes import (
+    CONNECTION,
+    KEY_UPDATE,
+    REKEY_ANSWER,
+    REKEY_OFFER,
+    SEAL,
+    CloseCode,
+)
+from node.protocol.config import CoreConfig
+from node.protocol.errors import RemoteProtocolError, violation
+from node.protocol.event import NO_PAYLOAD, Event, parse_raw, serialise_raw
+from node.protocol.frames import frame
+from node.protocol.handshake import Agreed, known
+from node.protocol.limits import FRAME_HEADER_SIZE, REKEY_ANSWER_TIMEOUT, SEAL_GRACE
+from node.protocol.observer import DirectionState, Observer
+from node.protocol.rekey import Phase, Rekeying
+from node.protocol.reports import KeysUpdated, Report
+from node.protocol.sealing import Receiver, Sender
+
+NEVER: Final = float("inf")
+# No automatic KeyUpdate may follow these: they have their own place in the chain.
+_NEVER_FOLLOWED: Final = frozenset({KEY_UPDATE, REKEY_OFFER, REKEY_ANSWER})
+
+
+class Channel(Protocol):
+    """What a connection asks of either kind of channel."""
+
+    def protect(self, event: Event, seal: bool, now: float) -> bytes:
+        """One or more frames: the event, and what became due with it."""
+
+    def open(self, data: bytes) -> tuple[Event, bool]:
+        """One event from the wire, and whether all events up to it are vouched for."""
+
+    def control(self, subcategory: int, cells: Mapping[int, Value], now: float) -> bytes:
+        """Act on a key update, rekey or seal event; returns the frames that answer it."""
+
+    def flush_seal(self, now: float) -> bytes:
+        """What a flush has to end with."""
+
+    def forget(self, stream: int, *, sent: bool) -> None:
+        """A direction of a stream ended."""
+
+    def reading_began(self, now: float) -> None:
+        """Bytes came."""
+
+    def reading_ended(self, now: float) -> None:
+        """All that came has been read."""
+
+    def deadline(self) -> float:
+        """When `handle_deadline` has something to do."""
+
+    def handle_deadline(self, now: float) -> bytes:
+        """Frames that became due."""
+
+
+class PlainChannel:
+    """No keys, no chain, no seals: for local sockets and debugging."""
+
+    def protect(self, event: Event, seal: bool, now: float) -> bytes:
+        return frame(serialise_raw(event))
+
+    def open(self, data: bytes) -> tuple[Event, bool]:
+        return parse_raw(data), True
+
+    def control(self, subcategory: int, cells: Mapping[int, Value], now: float) -> bytes:
+        raise violation("an event of encryption on an unencrypted connection")
+
+    def flush_seal(self, now: float) -> bytes:
+        return b""
+
+    def forget(self, stream: int, *, sent: bool) -> None:
+        return
+
+    def reading_began(self, now: float) -> None:
+        return
+
+    def reading_ended(self, now: float) -> None:
+        return
+
+    def deadline(self) -> float:
+        return NEVER
+
+    def handle_deadline(self, now: float) -> bytes:
+        return b""
+
+
+class SecureChannel:
+    """Both directions of an encrypted connection after its handshake."""
+
+    def __init__(
+        self,
+        config: CoreConfig,
+        agreed: Agreed,
+        sender: Sender,
+        receiver: Receiver,
+        initiator: bool,
+        reports: list[Report],
+        observer: Observer | None,
+        now: float,
+    ) -> None:
+        suite = known(agreed.suite)
+        self._config = config
+        self._sender = sender
+        self._receiver = receiver
+        self._reports = reports
+        self._observer = observer
+        self._rekeying = Rekeying(suite, known(agreed.rekey), initiator, config.rekey_allowance)
+        self._seal_events = agreed.limits.seal_events
+        self._seal_delay = agreed.limits.seal_delay_ms / 1000
+        self._seal_due = NEVER
+        # The reader's patience: it runs out only while nothing is left to read.
+        self._patience = self._seal_delay + SEAL_GRACE
+        self._patience_left = self._patience
+        self._waiting_since: float | None = None
+        self._epoch_began = now
+        self._last_rekey = now
+        # The initiator rekeys first; the responder stands in if it does not.
+        self._rekey_interval = config.rekey_interval * (1.0 if initiator else 1.1)
+        self._used = False
+        self._rekey_wanted = False
+
+    # Events out.
+
+    def protect(self, event: Event, seal: bool, now: float) -> bytes:
+        """Frames: the event, sealed if it is time, and a KeyUpdate if that became due."""
+        sender = self._sender
+        stream, async_id, category, subcategory, payload = event
+        unsealed = sender.unsealed
+        if not seal:
+            seal = unsealed + 1 >= self._seal_events or now >= self._seal_due
+        framed = sender.protect(stream, async_id, category, subcategory, payload, seal)
+        if seal:
+            self._seal_due = NEVER
+        elif not unsealed and not sender.each:
+            self._seal_due = now + self._seal_delay
+        self._used = True
+        if self._observer is not None:
+            self._observer.event(True, framed[FRAME_HEADER_SIZE:], sender.chain.value)
+        config = self._config
+        if (
+            sender.events_sent >= config.update_after_events
+            or sender.bytes_sent >= config.update_after_bytes
+        ) and not (category == CONNECTION and subcategory in _NEVER_FOLLOWED):
+            framed += self.update_keys(now)
+        return framed
+
+    def flush_seal(self, now: float) -> bytes:
+        """With `seal_delay_ms` 0 every flush ends in a seal."""
+        if self._seal_delay == 0 and self._sender.unsealed:
+            return self._sealed(SEAL, NO_PAYLOAD, now)
+        return b""
+
+    def update_keys(self, now: float) -> bytes:
+        """A plain KeyUpdate: the last event of our direction's epoch."""
+        sender = self._sender
+        payload = encode({keys.EPOCH: sender.epoch + 1})
+        framed = self._sealed(KEY_UPDATE, payload, now)
+        self._switch_sender(next_secret(sender.suite.hash_algorithm, sender.secret), 0, now)
+        return framed
+
+    def rekey(self, now: float) -> bytes:
+        """Offer a rekey, now or as soon as the one under way is over.
+
+        Raises:
+            LocalProtocolError: the other side would take it for a flood.
+        """
+        if self._rekeying.phase is not Phase.IDLE:
+            self._rekey_wanted = True
+            return b""
+        self._rekey_wanted = False
+        self._last_rekey = now
+        share = self._rekeying.offer(now)
+        framed = self._sealed(REKEY_OFFER, encode({keys.SHARE: share}), now)
+        self._rekeying.offer_sent(self._sender.chain.value)
+        return framed
+
+    # Events in.
+
+    def open(self, data: bytes) -> tuple[Event, bool]:
+        """One event from the wire; the flag says whether it carried a seal."""
+        opened = self._receiver.open(data)
+        if opened[1]:
+            self._patience_left = self._patience
+        if self._observer is not None:
+            self._observer.event(False, data, self._receiver.chain.value)
+        self._used = True
+        return opened
+
+    def control(self, subcategory: int, cells: Mapping[int, Value], now: float) -> bytes:
+        """Act on 1/8 to 1/11; returns the frames that answer it."""
+        try:
+            if subcategory == SEAL:
+                return b""
+            if subcategory == KEY_UPDATE:
+                return self._key_update(cells, now)
+            if subcategory == REKEY_OFFER:
+                return self._rekey_offer(read_bytes(cells, keys.SHARE), now)
+            if subcategory == REKEY_ANSWER:
+                return self._rekey_answer(read_bytes(cells, keys.SHARE), now)
+        except KeyExchangeError as error:
+            raise violation(f"a malformed share: {error}") from error
+        raise violation(f"event 1/{subcategory} after the handshake")
+
+    def forget(self, stream: int, *, sent: bool) -> None:
+        """A direction of a stream ended: its key is freed."""
+        (self._sender if sent else self._receiver).forget(stream)
+
+    # Time.
+
+    def reading_began(self, now: float) -> None:
+        """Bytes came: stop the clock that waits for a seal."""
+        if self._waiting_since is not None:
+            self._patience_left -= now - self._waiting_since
+            self._waiting_since = None
+
+    def reading_ended(self, now: float) -> None:
+        """Nothing is left to read: the clock runs if events are unsealed."""
+        if self._receiver.unsealed:
+            self._waiting_since = now
+
+    def deadline(self) -> float:
+        """The earliest of all that may become due."""
+        due = min(
+            self._seal_due,
+            self._epoch_began + self._config.update_after_seconds,
+            self._last_rekey + self._rekey_interval,
+        )
+        if self._waiting_since is not None:
+            due = min(due, self._waiting_since + self._patience_left)
+        if self._rekeying.phase is Phase.OFFERED:
+            due = min(due, self._rekeying.offered_at + REKEY_ANSWER_TIMEOUT)
+        return due
+
+    def handle_deadline(self, now: float) -> bytes:
+        """Frames that became due.
+
+        Raises:
+            RemoteProtocolError: `seal-violation`, no seal came for too long; `timeout`,
+                no answer to a RekeyOffer.
+        """
+        if self._waiting_since is not None and now >= self._waiting_since + self._patience_left:
+            raise RemoteProtocolError(CloseCode.SEAL_VIOLATION, "no seal came in time")
+        rekeying = self._rekeying
+        if rekeying.phase is Phase.OFFERED and now >= rekeying.offered_at + REKEY_ANSWER_TIMEOUT:
+            raise RemoteProtocolError(CloseCode.TIMEOUT, "no answer to a RekeyOffer")
+        framed = b""
+        if now >= self._last_rekey + self._rekey_interval:
+            self._last_rekey = now
+            if self._used and self._rekeying.may_offer(now):
+                self._used = False
+                framed += self.rekey(now)
+        if now >= self._epoch_began + self._config.update_after_seconds:
+            self._epoch_began = now
+            if self._sender.events_sent:
+                framed += self.update_keys(now)
+        if now >= self._seal_due:
+            framed += self._sealed(SEAL, NO_PAYLOAD, now)
+        return framed
+
+    def checkpoint(self) -> tuple[DirectionState, DirectionState]:
+        """Our direction and the other one, as they stand between two events."""
+        sent, received = (
+            DirectionState(d.chain.value, d.epoch, d.counters(), d.unsealed)
+            for d in (self._sender, self._receiver)
+        )
+        return sent, received
+
+    # Key updates and rekeys, step by step.
+
+    def _sealed(self, subcategory: int, payload: bytes, now: float) -> bytes:
+        return self.protect(Event(0, 0, CONNECTION, subcategory, payload), True, now)
+
+    def _switch_sender(self, secret: bytes, rekey: int, now: float) -> None:
+        self._sender.switch(secret)
+        self._epoch_began = now
+        self._reports.append(KeysUpdated(True, self._sender.epoch, rekey))
+
+    def _key_update(self, cells: Mapping[int, Value], now: float) -> bytes:
+        receiver = self._receiver
+        if read_uint(cells, keys.EPOCH) != receiver.epoch + 1:
+            raise violation("a KeyUpdate with a wrong epoch")
+        number = read_uint(cells, keys.REKEY_NUMBER, default=None)
+        hash = receiver.suite.hash_algorithm
+        if number is None:
+            receiver.switch(next_secret(hash, receiver.secret))
+        else:
+            secret, commit = self._rekeying.take_receiving(number)
+            receiver.switch(secret)
+            receiver.chain.value = chain_rekey(hash, receiver.chain.value, commit)
+        self._reports.append(KeysUpdated(False, receiver.epoch, number or 0))
+        if self._rekey_wanted and self._rekeying.may_offer(now):
+            return self.rekey(now)
+        return b""
+
+    def _rekey_offer(self, share: bytes, now: float) -> bytes:
+        rekeying = self._rekeying
+        if not rekeying.offer_received(now):
+            return b""
+        after_offer = self._receiver.chain.value
+        answer, shared_secret = rekeying.answer(share)
+        framed = self._sealed(REKEY_ANSWER, encode({keys.SHARE: answer}), now)
+        rekeying.derive(shared_secret, after_offer, self._sender.chain.value)
+        return framed + self._rekey_update(shared_secret, now)
+
+    def _rekey_answer(self, share: bytes, now: float) -> bytes:
+        after_offer, shared_secret = self._rekeying.answer_received(share)
+        self._rekeying.derive(shared_secret, after_offer, self._receiver.chain.value)
+        return self._rekey_update(shared_secret, now)
+
+    def _rekey_update(self, shared_secret: bytes, now: float) -> bytes:
+        """Our KeyUpdate of a rekey, and our direction under the new keys."""
+        sender, number = self._sender, self._rekeying.number
+        self._last_rekey = now
+        if self._observer is not None:
+            self._observer.rekeyed(number, shared_secret)
+        payload = encode({keys.EPOCH: sender.epoch + 1, keys.REKEY_NUMBER: number})
+        framed = self._sealed(KEY_UPDATE, payload, now)
+        secret, commit = self._rekeying.take_sending()
+        self._switch_sender(secret, number, now)
+        sender.chain.value = chain_rekey(sender.suite.hash_algorithm, sender.chain.value, commit)
+        return framed

@@ -1,0 +1,165 @@
+"""The numbers of the protocol: event types, close codes, result codes, roles.
+
+One rule: a number of the wire stands here once and has its name from
+docs/protocol.md sections 11 and 12. Nothing here knows what is done with it.
+"""
+
+from enum import IntEnum
+from typing import Final
+
+
+class CloseCode(IntEnum):
+    """Codes of Reject, Reset and Close (section 11)."""
+
+    NORMAL = 0
+    GOING_AWAY = 1
+    PROTOCOL_ERROR = 2
+    BAD_RECORD = 3
+    SEAL_VIOLATION = 4
+    AUTHENTICATION_FAILED = 5
+    NO_COMMON_ALGORITHM = 6
+    UNSUPPORTED_VERSION = 7
+    PLAINTEXT_REFUSED = 8
+    FRAME_TOO_LARGE = 9
+    TIMEOUT = 10
+    TOO_MANY_STREAMS = 11
+    OVERLOADED = 12
+    INTERNAL_ERROR = 13
+    # Reset only.
+    CANCELLED = 32
+    SLOW_CONSUMER = 33
+    NO_HANDLER = 34
+    REFUSED = 35
+    # Never sent: the numbers lie outside of what the wire's codes may be.
+    CONNECTION_LOST = -1
+    PEER_NOT_TRUSTED = -2
+
+
+FIRST_APPLICATION_CODE: Final = 64
+LAST_CODE: Final = 2**32 - 1
+
+# The fixed sentences for strangers. Details go to the local log only.
+SENTENCES: Final[dict[int, str]] = {
+    CloseCode.NORMAL: "closed",
+    CloseCode.GOING_AWAY: "the node is going away",
+    CloseCode.PROTOCOL_ERROR: "the protocol was violated",
+    CloseCode.BAD_RECORD: "a record could not be opened",
+    CloseCode.SEAL_VIOLATION: "a seal is missing or wrong",
+    CloseCode.AUTHENTICATION_FAILED: "authentication failed",
+    CloseCode.NO_COMMON_ALGORITHM: "no common algorithm",
+    CloseCode.UNSUPPORTED_VERSION: "unsupported protocol version; spoken here",
+    CloseCode.PLAINTEXT_REFUSED: "unencrypted connections are refused",
+    CloseCode.FRAME_TOO_LARGE: "a frame is too large",
+    CloseCode.TIMEOUT: "the other side took too long",
+    CloseCode.TOO_MANY_STREAMS: "too many streams",
+    CloseCode.OVERLOADED: "overloaded",
+    CloseCode.INTERNAL_ERROR: "internal error",
+    CloseCode.CANCELLED: "cancelled",
+    CloseCode.SLOW_CONSUMER: "the consumer is too slow",
+    CloseCode.NO_HANDLER: "no handler",
+    CloseCode.REFUSED: "refused",
+    CloseCode.CONNECTION_LOST: "the connection was lost",
+    CloseCode.PEER_NOT_TRUSTED: "the peer is not trusted",
+}
+
+
+def code_name(code: int) -> str:
+    """The name of a close code as docs/protocol.md spells it, or its number."""
+    try:
+        return CloseCode(code).name.lower().replace("_", "-")
+    except ValueError:
+        return str(code)
+
+
+# Categories (section 12).
+CONNECTION: Final = 1
+STREAM: Final = 2
+SIM: Final = 3
+NAMED: Final = 4
+FIRST_APPLICATION_CATEGORY: Final = 64
+
+# 1 Connection
+HELLO: Final = 1
+REPLY: Final = 2
+PROOF: Final = 3
+RETRY: Final = 4
+REJECT: Final = 5
+PING: Final = 6
+PONG: Final = 7
+SEAL: Final = 8
+KEY_UPDATE: Final = 9
+REKEY_OFFER: Final = 10
+REKEY_ANSWER: Final = 11
+CLOSE: Final = 12
+
+# Events of category 1 that are always in sealed form (section 6).
+ALWAYS_SEALED: Final = frozenset({PROOF, SEAL, KEY_UPDATE, REKEY_OFFER, REKEY_ANSWER, CLOSE})
+
+# 2 Stream
+OPEN: Final = 1
+WINDOW: Final = 2
+FINISH: Final = 3
+RESET: Final = 4
+DATA: Final = 5
+
+# 3 Sim
+CALL: Final = 1
+SUBSCRIBE: Final = 2
+UNSUBSCRIBE: Final = 3
+NOTIFY: Final = 4
+RESULT: Final = 5
+CANCEL: Final = 6
+CHUNK: Final = 7
+NOTES: Final = 8
+
+# 4 Named
+EMIT: Final = 1
+REPLY_EVENT: Final = 2
+ERROR: Final = 3
+END: Final = 4
+
+
+class ResultCode(IntEnum):
+    """Codes of Result (section 9). 2 and 3 depend on what was asked."""
+
+    ACCEPTED = 0
+    TOPIC_NOT_FOUND = 1
+    ALREADY_SUBSCRIBED = 2  # Subscribe
+    NOT_SUBSCRIBED = 2
+    REJECTED = 3
+    HANDLER_FAILED = 16
+    DEADLINE_EXCEEDED = 17
+    CANCELLED = 18
+    OVERLOADED = 19
+    NOT_AUTHORISED = 20
+    PAYLOAD_TOO_LARGE = 21
+    WRONG_SUPERCATEGORY = 22
+    MALFORMED = 23
+
+
+ROLES: Final = ("client", "server", "peer")
+
+
+class Supercategory(IntEnum):
+    """Which kinds of nodes an event travels between. Never sent (section 2)."""
+
+    CLIENT_TO_SERVER = 1
+    SERVER_TO_CLIENT = 2
+    PEER_TO_PEER = 3
+
+
+def supercategory(sender_role: str, receiver_role: str) -> Supercategory:
+    """The supercategory of events that `sender_role` sends to `receiver_role`."""
+    if (sender_role, receiver_role) == ("client", "server"):
+        return Supercategory.CLIENT_TO_SERVER
+    if (sender_role, receiver_role) == ("server", "client"):
+        return Supercategory.SERVER_TO_CLIENT
+    return Supercategory.PEER_TO_PEER
+
+
+VERSION: Final = 1
+CONNECTION_STREAM: Final = 0
+MAIN_STREAM: Final = 1
+FIRST_INITIATOR_STREAM: Final = 3
+FIRST_RESPONDER_STREAM: Final = 2
+LAST_STREAM: Final = 2**32 - 1

@@ -1,0 +1,93 @@
+"""What a connection is told before it begins: identity, preferences, limits, policies.
+
+One rule: frozen, and checked when made, so that the core never meets a bad setting.
+Sizes are bytes, times seconds unless the name says otherwise. Knows no files.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+
+from crypto.identity import Identity
+from crypto.registry import NAMES, PARAMETERS, require_name
+from lbm.codec import Value
+from lbm.noise import Padding, parse_padding
+from node.protocol import limits as fixed
+from node.protocol.codes import ROLES
+from node.protocol.limits import Limits
+
+Plaintext = Literal["never", "only", "both"]
+
+
+def _default_names() -> Mapping[str, tuple[str, ...]]:
+    return MappingProxyType({parameter: NAMES[parameter] for parameter in PARAMETERS})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoreConfig:
+    """Settings of one connection's core.
+
+    `algorithms` maps each of the five parameters to names in order of preference;
+    `require` maps some of them to the names that are good enough: anything else is
+    neither offered nor taken (security.md's silent fallback). `plaintext` is "only"
+    to speak and take nothing but unencrypted connections, "both" for a listener that
+    takes either. `rekey_allowance` is how many RekeyOffers one side may send in any
+    10 seconds.
+
+    Raises:
+        ValueError: a setting is out of range; UnknownAlgorithmError (a ValueError)
+            names an algorithm that the registry does not have.
+    """
+
+    identity: Identity
+    role: str = "peer"
+    algorithms: Mapping[str, tuple[str, ...]] = field(default_factory=_default_names)
+    require: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits)
+    network_key: bytes | None = field(default=None, repr=False)
+    plaintext: Plaintext = "never"
+    deliver: Literal["opened", "sealed"] = "opened"
+    padding: Padding = field(default_factory=lambda: parse_padding("off"))
+    node_info: Mapping[str, Value] = field(default_factory=dict)
+    handshake_timeout: float = fixed.HANDSHAKE_TIMEOUT
+    idle_before_ping: float = fixed.IDLE_BEFORE_PING
+    ping_timeout: float = fixed.PING_TIMEOUT
+    update_after_events: int = fixed.UPDATE_AFTER_EVENTS
+    update_after_bytes: int = fixed.UPDATE_AFTER_BYTES
+    update_after_seconds: float = fixed.UPDATE_AFTER_SECONDS
+    rekey_interval: float = fixed.REKEY_INTERVAL
+    rekey_allowance: int = 1
+    connection_buffer: int = fixed.CONNECTION_BUFFER
+    close_drain: float = fixed.CLOSE_DRAIN
+
+    def __post_init__(self) -> None:
+        if self.role not in ROLES:
+            raise ValueError(f"role is {self.role!r}; it must be one of {', '.join(ROLES)}")
+        for parameter in PARAMETERS:
+            for name in self.algorithms.get(parameter, ()):
+                require_name(parameter, name)
+        for parameter, names in self.require.items():
+            for name in names:
+                require_name(parameter, name)
+        key = self.network_key
+        if key is not None and (len(key) != 32 or not any(key)):
+            raise ValueError("a network key is 32 bytes, not all zero")
+        if self.network_key is not None and self.plaintext != "never":
+            raise ValueError("a node with a network key speaks no plaintext")
+        for parameter in PARAMETERS:
+            if self.plaintext != "only" and not self.names(parameter):
+                raise ValueError(f"no {parameter} algorithm is left that this node may use")
+        for name in ("handshake_timeout", "idle_before_ping", "ping_timeout", "close_drain"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} must be above 0 seconds")
+        for name in ("update_after_events", "update_after_bytes", "rekey_allowance"):
+            if not getattr(self, name) >= 1:
+                raise ValueError(f"{name} must be at least 1")
+
+    def names(self, parameter: str) -> tuple[str, ...]:
+        """The names this node offers or takes for `parameter`, best first."""
+        wanted = self.algorithms.get(parameter) or NAMES[parameter]
+        floor = self.require.get(parameter)
+        held = self.identity.algorithms if parameter == "signing" else wanted
+        return tuple(n for n in wanted if n in held and (floor is None or n in floor))

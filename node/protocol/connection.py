@@ -1,0 +1,407 @@
+"""One connection's core: bytes and time in, bytes and reports out. Does no I/O.
+
+One rule: whatever the other side sends, these methods raise nothing of it; it ends in
+a report, at the latest `ConnectionEnded`. What a caller may not do raises
+LocalProtocolError and changes nothing. `Opening` does the handshake, `Session` the open
+connection; this file says which of them is next, and ends both.
+"""
+
+from collections.abc import Callable
+
+from crypto.randomness import random_bytes
+from lbm.errors import LbmDecodeError
+from node.protocol.codes import (
+    DATA,
+    FIRST_APPLICATION_CODE,
+    LAST_CODE,
+    SIM,
+    STREAM,
+    CloseCode,
+)
+from node.protocol.config import CoreConfig
+from node.protocol.errors import (
+    ConnectionClosedError,
+    LocalProtocolError,
+    RemoteProtocolError,
+    violation,
+)
+from node.protocol.frames import FrameReader
+from node.protocol.handshake import Agreed
+from node.protocol.initiator import RejectedError
+from node.protocol.limits import CLOSE_LINGER, HANDSHAKE_EVENT_SIZE
+from node.protocol.observer import DirectionState, Observer
+from node.protocol.opening import Opening
+from node.protocol.reports import ConnectionEnded, HandshakeCompleted, Report
+from node.protocol.session import Farewell, Session, Wire
+from node.protocol.states import HANDSHAKE, LIVE, READING, Signal, State, next_state
+from node.protocol.streams import Streams
+
+FLUSH_SIZE = 256 * 1024
+NEVER = float("inf")
+
+
+class Connection:
+    """The sans-IO core of one connection, either side.
+
+    `now` is seconds of any clock that never goes back, the same for all calls. `random`
+    gives random bytes of a size.
+    """
+
+    __slots__ = (
+        "_closing",
+        "_deadline",
+        "_frames",
+        "_observer",
+        "_opening",
+        "_reports",
+        "_session",
+        "_state",
+        "_streams",
+        "_wire",
+        "config",
+        "initiator",
+    )
+
+    def __init__(
+        self,
+        config: CoreConfig,
+        *,
+        initiator: bool,
+        now: float,
+        random: Callable[[int], bytes] = random_bytes,
+        observer: Observer | None = None,
+    ) -> None:
+        self.config = config
+        self.initiator = initiator
+        self._observer = observer
+        self._state = State.EXPECT_REPLY if initiator else State.EXPECT_HELLO
+        self._frames = FrameReader(HANDSHAKE_EVENT_SIZE)
+        self._reports: list[Report] = []
+        self._wire = Wire()
+        self._deadline = now + config.handshake_timeout  # of the handshake, then of closing
+        self._closing: Farewell = (CloseCode.NORMAL, "")
+        self._streams: Streams | None = None
+        self._session: Session | None = None
+        self._opening: Opening | None = Opening(config, initiator, random(32), self._admit)
+        self._wire.write(self._opening.first_flight())
+
+    # State, as a caller sees it.
+
+    @property
+    def state(self) -> State:
+        """Where the connection stands."""
+        return self._state
+
+    @property
+    def wants_data(self) -> bool:
+        """Whether bytes should be read: not while a peer is being decided on."""
+        return self._state in READING or self._state is State.FAREWELL
+
+    @property
+    def wants_eof(self) -> bool:
+        """Whether our sending side is to be shut: the farewell is out."""
+        return self._state is State.FAREWELL and not self._wire.frames
+
+    @property
+    def ended(self) -> bool:
+        """Whether the transport is to be closed."""
+        return self._state is State.ENDED
+
+    @property
+    def queued_bytes(self) -> int:
+        """Payload bytes that wait to be encrypted, and frames that wait."""
+        return self._wire.size + (self._session.mux.outbox.size if self._session else 0)
+
+    def waiting_events(self, stream: int) -> int:
+        """How many events of `stream` wait to be written."""
+        return self._session.mux.outbox.waiting(stream) if self._session else 0
+
+    def reports(self) -> list[Report]:
+        """What happened since the last call."""
+        reports = self._reports[:]
+        self._reports.clear()
+        return reports
+
+    def checkpoint(self) -> tuple[DirectionState, DirectionState]:
+        """Both directions (ours first) as a journal's checkpoint needs them.
+
+        Raises:
+            LocalProtocolError: the connection is not open, or not encrypted.
+        """
+        if self._session is None or self._session.secure is None:
+            raise LocalProtocolError("there is no chain")
+        return self._session.secure.checkpoint()
+
+    # Bytes in.
+
+    def receive_data(self, data: bytes, now: float) -> None:
+        """Take bytes from the transport; look at `reports` and `data_to_send` afterwards."""
+        if self._state is State.FAREWELL or self._state is State.ENDED:
+            return
+        try:
+            if self._session is not None:
+                self._session.reading_began(now)
+            for event in self._frames.feed(data):
+                if self._session is not None:
+                    farewell = self._session.receive(event)
+                    if farewell is not None:
+                        self._end(*farewell, remote=True, reason="the other side closed")
+                else:
+                    self._handshake_event(event, now)
+                if self._state not in READING:
+                    break
+            if self._session is not None:
+                self._session.reading_ended(now)
+        except RemoteProtocolError as error:
+            self._fail(error, now)
+        except LbmDecodeError as error:
+            self._fail(violation(f"a malformed payload: {error}"), now)
+
+    def receive_eof(self, now: float) -> None:
+        """The transport ended: without Close that is never a clean end."""
+        if self._state is State.FAREWELL:
+            self._go(Signal.END)
+        elif self._state is not State.ENDED:
+            self._end(CloseCode.CONNECTION_LOST, reason="the transport ended without Close")
+
+    # Bytes out.
+
+    def data_to_send(self, now: float, limit: int = FLUSH_SIZE) -> bytes:
+        """Encrypt and frame what waits, about `limit` bytes at most; empty for nothing."""
+        session = self._session
+        if session is None or self._state not in LIVE:
+            out = self._wire.take()
+        else:
+            out = session.flush(limit, now)
+            if self._state is State.DRAINING and not session.mux.outbox:
+                out.append(session.close_frames(self._closing, now))
+                self._say_farewell(now)
+                self._report_end(*self._closing, remote=False, reason="closed here")
+        return out[0] if len(out) == 1 else b"".join(out)
+
+    # Time.
+
+    def next_deadline(self) -> float:
+        """When to call `handle_deadline`, in seconds of `now`; infinity for never."""
+        if self._session is not None and self._state in LIVE:
+            due = self._session.deadline()
+            return min(due, self._deadline) if self._state is State.DRAINING else due
+        return NEVER if self._state is State.ENDED else self._deadline
+
+    def handle_deadline(self, now: float) -> None:
+        """Do what is due; calling it too early does nothing."""
+        try:
+            if self._session is not None and self._state in LIVE:
+                self._session.handle_deadline(now)
+                if self._state is State.DRAINING and now >= self._deadline:
+                    self._session.mux.outbox.clear()  # `data_to_send` goes on with Close
+            elif now < self._deadline or self._state is State.ENDED:
+                return
+            elif self._state is State.FAREWELL:
+                self._go(Signal.END)
+            else:
+                raise RemoteProtocolError(CloseCode.TIMEOUT, "the handshake took too long")
+        except RemoteProtocolError as error:
+            self._fail(error, now)
+
+    # The handshake's question.
+
+    def accept_peer(self, now: float) -> None:
+        """The answer to PeerIdentified: the peer is trusted; the connection opens."""
+        if self._state is not State.DECIDING or self._opening is None:
+            raise LocalProtocolError("nobody waits to be accepted")
+        proof, agreed = self._opening.accept()
+        self._wire.write(proof)
+        self._opened(self._opening, agreed, Signal.ACCEPT, now)
+        self.receive_data(b"", now)  # what came with the Proof
+
+    def refuse_peer(self, reason: str, now: float) -> None:
+        """The answer to PeerIdentified: the peer is not trusted. `reason` stays here."""
+        if self._state is not State.DECIDING:
+            raise LocalProtocolError("nobody waits to be refused")
+        self._fail(RemoteProtocolError(CloseCode.PEER_NOT_TRUSTED, reason), now)
+
+    # What a caller may ask of an open connection.
+
+    def send(
+        self,
+        stream: int,
+        async_id: int,
+        category: int,
+        subcategory: int,
+        payload: bytes,
+        *,
+        lbm: bool = True,
+        seal: bool = False,
+    ) -> None:
+        """Queue an event of category 3 up on stream 1 or an open stream.
+
+        `payload` is bytes of LBM, or with `lbm=False` the caller's own format (empty for
+        none; never padded). With `seal` it is signed at once.
+
+        Raises:
+            ConnectionClosedError: not open. PayloadTooLargeError: above `max_payload`.
+            LocalProtocolError: the stream is not open for sending, or the payload is the
+                single byte 0x00.
+        """
+        if not (SIM <= category <= 255 and 1 <= subcategory <= 255 and stream):
+            raise LocalProtocolError(f"event {category}/{subcategory} on stream {stream}")
+        self._open().mux.send(stream, async_id, category, subcategory, payload, lbm, seal)
+
+    def send_data(self, stream: int, data: bytes) -> None:
+        """Queue 2/5 Data, 1..max_payload bytes, on a stream from 2 up; raises as `send`."""
+        if not data or stream < 2:
+            raise LocalProtocolError("Data is at least one byte, on a stream of its own")
+        self._open().mux.send(stream, 0, STREAM, DATA, data, False, False)
+
+    def open_stream(self, label: str, window: int | None = None) -> int:
+        """Open a stream; returns its id. `window` is what we are ready to hold, bytes.
+
+        Raises:
+            ConnectionClosedError: not open. LocalProtocolError: `max_streams` are open.
+        """
+        return self._open().mux.open_stream(label, window)
+
+    def finish_stream(self, stream: int) -> None:
+        """End our direction of a stream, after what is queued on it; raises as `send`."""
+        self._open().mux.finish(stream)
+
+    def reset_stream(self, stream: int, code: int, text: str = "") -> None:
+        """End both directions of a stream now; nothing happens if it is gone."""
+        self._open().mux.reset(stream, code, text)
+
+    def consume(self, stream: int, cost: int) -> None:
+        """Give back the `cost` of an EventReceived once the application has used it."""
+        if cost and self._session is not None and self._state in LIVE:
+            self._session.mux.consume(stream, cost)
+
+    def notify_writable(self, stream: int) -> None:
+        """Report StreamWritable once, when nothing waits on `stream` any more."""
+        self._open().mux.watch(stream)
+
+    def ping(self, now: float) -> int:
+        """Send a Ping; PongReceived carries its async id.
+
+        Raises:
+            LocalProtocolError: 64 Pings are unanswered.
+        """
+        return self._open().ping(now)
+
+    def update_keys(self, now: float) -> None:
+        """Go to the next epoch in our direction; KeysUpdated reports it."""
+        self._open().update_keys(now)
+
+    def rekey(self, now: float) -> None:
+        """Agree on fresh keys for both directions; KeysUpdated reports each."""
+        self._open().rekey(now)
+
+    def close(self, now: float, code: int = CloseCode.NORMAL, text: str = "") -> None:
+        """End gracefully: what is queued goes first. During a handshake, at once.
+
+        Raises:
+            ValueError: `code` is not one that Close may carry.
+        """
+        sendable = CloseCode.NORMAL <= code <= CloseCode.INTERNAL_ERROR
+        if not (sendable or FIRST_APPLICATION_CODE <= code <= LAST_CODE):
+            raise ValueError(f"{code} is not a code for Close")
+        if self._state in HANDSHAKE:
+            self._end(code, reason="closed during the handshake")
+        elif self._state is State.OPEN:
+            self._closing = code, text
+            self._deadline = now + self.config.close_drain
+            self._go(Signal.CLOSE_ASKED)
+
+    def abort(self, now: float, code: CloseCode, reason: str) -> None:
+        """End now: what is queued is dropped, Close (or Reject) carries `code`."""
+        if self._state in HANDSHAKE or self._state in LIVE:
+            self._fail(RemoteProtocolError(code, reason), now)
+
+    # The handshake.
+
+    def _handshake_event(self, data: bytes, now: float) -> None:
+        opening = self._opening
+        if opening is None:
+            raise RemoteProtocolError(CloseCode.INTERNAL_ERROR, "no handshake, no session")
+        if self._state is State.EXPECT_PROOF:
+            identified = opening.receive_proof(data)
+            self._go(Signal.PROOF)
+            self._reports.append(identified)
+            return
+        frames, signal = opening.receive_raw(data)
+        self._wire.write(frames)
+        if signal is Signal.PLAINTEXT_REPLY:
+            self._opened(opening, opening.plaintext(), signal, now)
+        else:
+            self._go(signal)
+
+    def _opened(self, opening: Opening, agreed: Agreed, signal: Signal, now: float) -> None:
+        self._frames.limit = opening.frame_limit()
+        directions = opening.directions()
+        self._opening = None  # and with it every secret of the handshake
+        self._streams = Streams(self.initiator, agreed.limits.max_streams)
+        if self._observer is not None and directions is not None:
+            self._observer.session_started(agreed, self.initiator)
+        self._session = Session(
+            self.config,
+            agreed,
+            directions,
+            self._streams,
+            self.initiator,
+            self._wire,
+            self._reports,
+            self._observer,
+            now,
+        )
+        self._go(signal)
+        self._reports.append(HandshakeCompleted(agreed.without_secrets()))
+
+    def _admit(self, stream: int) -> None:
+        if self._streams is not None:
+            self._streams.admit(stream)
+        elif stream:
+            raise RemoteProtocolError(CloseCode.BAD_RECORD, "a stream before the Proofs")
+
+    # Endings.
+
+    def _fail(self, error: RemoteProtocolError, now: float) -> None:
+        """A violation, or an end that we decide on: say what the state allows, and end."""
+        if isinstance(error, RejectedError):
+            self._end(error.code, error.text, remote=True, reason=error.reason)
+            return
+        farewell = b""
+        if self._opening is not None:
+            farewell = self._opening.farewell(self._state, error)
+        elif self._session is not None and self._state in LIVE:
+            farewell = self._session.close_frames((error.code, ""), now)
+        if farewell:
+            self._wire.write(farewell)
+            self._say_farewell(now)
+            self._report_end(error.code, "", remote=False, reason=error.reason)
+        else:
+            self._end(error.code, reason=error.reason)
+
+    def _say_farewell(self, now: float) -> None:
+        self._go(Signal.SAID_FAREWELL)
+        self._deadline = now + CLOSE_LINGER
+
+    def _end(self, code: int, text: str = "", *, remote: bool = False, reason: str) -> None:
+        self._wire.take()
+        self._go(Signal.END)
+        self._report_end(code, text, remote=remote, reason=reason)
+
+    def _report_end(self, code: int, text: str, *, remote: bool, reason: str) -> None:
+        self._frames.clear()
+        self._opening = None
+        if self._session is not None:
+            self._session.mux.outbox.clear()
+            if self._observer is not None:
+                self._observer.session_ended(code)
+        self._reports.append(ConnectionEnded(code, text, remote, reason))
+
+    def _go(self, signal: Signal) -> None:
+        self._state = next_state(self._state, signal)
+
+    def _open(self) -> Session:
+        if self._state is not State.OPEN or self._session is None:
+            raise ConnectionClosedError(self._closing[0], "the connection is not open")
+        return self._session

@@ -1,0 +1,55 @@
+"""The errors of the core.
+
+    ProtocolError
+      LocalProtocolError       we may not do that now; the connection is unchanged
+        PayloadTooLargeError   more than the agreed max_payload
+        ConnectionClosedError  the connection is over or closing; carries its code
+      RemoteProtocolError      they broke the rules; the connection ends with `code`
+
+An error carries its close code, so that closing rightly is never a second decision.
+"""
+
+from node.protocol.codes import SENTENCES, CloseCode
+
+
+class ProtocolError(Exception):
+    """Root of the core's errors."""
+
+    code: int = CloseCode.PROTOCOL_ERROR
+
+
+class LocalProtocolError(ProtocolError):
+    """The caller asked for what the protocol does not allow now; nothing changed."""
+
+    code: int = CloseCode.INTERNAL_ERROR
+
+
+class PayloadTooLargeError(LocalProtocolError):
+    """A payload is longer than the agreed `max_payload`; it was not sent."""
+
+
+class ConnectionClosedError(LocalProtocolError):
+    """The connection is over; `code` and `text` say why (section 11)."""
+
+    def __init__(self, code: int, text: str = "") -> None:
+        super().__init__(text or SENTENCES.get(code, f"closed with code {code}"))
+        self.code = code
+
+
+class RemoteProtocolError(ProtocolError):
+    """The other side broke a rule. `reason` is for the local log, never for the wire."""
+
+    def __init__(self, code: CloseCode, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.reason = reason
+
+
+def violation(reason: str) -> RemoteProtocolError:
+    """A `protocol-error`, the most frequent of all."""
+    return RemoteProtocolError(CloseCode.PROTOCOL_ERROR, reason)
+
+
+def too_large(reason: str) -> RemoteProtocolError:
+    """A `frame-too-large`: a frame, or a payload inside a frame of allowed length."""
+    return RemoteProtocolError(CloseCode.FRAME_TOO_LARGE, reason)

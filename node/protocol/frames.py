@@ -1,0 +1,77 @@
+"""Frames: `u32 length || event`, cut from whatever pieces the transport brings.
+
+One rule: a frame that is too long is refused from its length, before its body is
+buffered (docs/protocol.md section 2). Knows nothing of what is in an event.
+"""
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final
+
+from node.protocol.errors import too_large
+from node.protocol.limits import FRAME_HEADER_SIZE
+
+_LENGTH: Final = Struct(">I")
+
+
+def frame(event: bytes) -> bytes:
+    """`event` with its length in front."""
+    return _LENGTH.pack(len(event)) + event
+
+
+class FrameReader:
+    """Cuts events from a byte stream. Holds at most one frame and one received piece."""
+
+    __slots__ = ("_have", "_need", "_pieces", "limit")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit  # the longest event, bytes; may be raised between events
+        self._pieces: list[bytes] = []
+        self._have = 0
+        self._need = FRAME_HEADER_SIZE
+
+    def __len__(self) -> int:
+        """Bytes received that belong to no event handed out yet."""
+        return self._have
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """Take `data` and yield the events that are complete, one at a time.
+
+        What is not asked for stays buffered: a caller that stops in the middle goes
+        on with `feed(b"")`.
+
+        Raises:
+            RemoteProtocolError: `frame-too-large`.
+        """
+        if data:
+            self._pieces.append(data)
+            self._have += len(data)
+        # A long frame arrives in many pieces. They are joined once, when it is whole.
+        while self._have >= self._need:
+            pieces = self._pieces
+            buffer = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            position, end = 0, len(buffer)
+            self._need = FRAME_HEADER_SIZE
+            try:
+                while end - position >= FRAME_HEADER_SIZE:
+                    (size,) = _LENGTH.unpack_from(buffer, position)
+                    if size > self.limit:
+                        raise too_large(
+                            f"{size} bytes where {self.limit} are allowed",
+                        )
+                    start = position + FRAME_HEADER_SIZE
+                    if end - start < size:
+                        self._need = FRAME_HEADER_SIZE + size
+                        break
+                    position = start + size
+                    yield buffer[start:position]
+            finally:
+                # Also when the caller stops asking or an event makes it raise.
+                rest = buffer[position:] if position else buffer
+                self._pieces = [rest] if rest else []
+                self._have = len(rest)
+
+    def clear(self) -> None:
+        """Forget what is buffered."""
+        self._pieces = []
+        self._have = 0

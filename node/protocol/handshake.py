@@ -1,0 +1,255 @@
+"""What both sides of a handshake share: transcript, secrets, Proofs (section 5).
+
+One rule: hashes and signatures cover the bytes as they came, never a re-encoding.
+The two sides' own steps are in initiator.py and responder.py; whom to trust, and what
+is sent when a handshake fails, is not known here.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from crypto.errors import IdentityError
+from crypto.identity import PublicIdentity
+from crypto.registry import Suite
+from crypto.schedule import (
+    ApplicationSecrets,
+    HandshakeSecrets,
+    chain_bind,
+    chain_start_initiator,
+    chain_start_responder,
+    handshake_secrets,
+)
+from lbm import keys
+from lbm.codec import Value, encode, encode_value
+from lbm.errors import LbmDecodeError
+from node.protocol.codes import CONNECTION, PROOF, CloseCode
+from node.protocol.config import CoreConfig
+from node.protocol.errors import RemoteProtocolError, violation
+from node.protocol.event import Event, parse_raw
+from node.protocol.hello import decode_handshake, identity_keys, node_information
+from node.protocol.limits import FRAME_HEADER_SIZE, NODE_INFO_SIZE, Limits, frame_limit
+from node.protocol.sealing import Receiver, Sender
+
+Admit = Callable[[int], None]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Agreed:
+    """What a finished handshake leaves. All but roles and limits is None in plaintext.
+
+    `session_id` has 32 bytes, `exporter` the hash's size. `t1`, the Proof events and
+    `hs` are what a journal needs to prove the session; nobody else is told them.
+    """
+
+    local_role: str
+    remote_role: str
+    limits: Limits
+    suite: Suite | None = None
+    identity: PublicIdentity | None = None
+    info: Mapping[str, Value] = field(default_factory=dict)
+    session_id: bytes | None = None
+    commit: bytes | None = field(default=None, repr=False)
+    exporter: bytes | None = field(default=None, repr=False)
+    rekey: bytes | None = field(default=None, repr=False)
+    t1: bytes = field(default=b"", repr=False)
+    responder_proof: bytes = field(default=b"", repr=False)
+    initiator_proof: bytes = field(default=b"", repr=False)
+    hs: bytes | None = field(default=None, repr=False)
+
+    def without_secrets(self) -> "Agreed":
+        """The same for those who need not know: only `exporter` is kept of the keys."""
+        return replace(
+            self, commit=None, rekey=None, hs=None, t1=b"", responder_proof=b"", initiator_proof=b""
+        )
+
+
+class Handshake:
+    """The state of one handshake; `Initiator` and `Responder` add their steps."""
+
+    def __init__(self, config: CoreConfig, random: bytes, admit: Admit) -> None:
+        self.config = config
+        self.random = random
+        self._admit = admit
+        self.transcript = b""
+        self.suite: Suite | None = None
+        self.limits: Limits | None = None
+        self.remote_role = ""
+        self.identity: PublicIdentity | None = None
+        self.info: Mapping[str, Value] = {}
+        self.sender: Sender | None = None
+        self.receiver: Receiver | None = None
+        self.secrets: HandshakeSecrets | None = None
+        self.responder_proof = b""
+        self.initiator_proof = b""
+        # The responder's Proof could be opened, or the initiator's: both chains are known.
+        self.proof_opened = False
+
+    # The key schedule, in the order of the flights.
+
+    def derive(self, suite: Suite, shared_secret: bytes) -> None:
+        """After Hello and Reply: the secrets of the Proofs."""
+        self.suite = suite
+        hash = suite.hash_algorithm
+        self.secrets = handshake_secrets(
+            hash, hash.digest(self.transcript), shared_secret, self.config.network_key
+        )
+
+    def responder_chain(self) -> bytes:
+        """The responder's first chain value."""
+        suite, secrets = self._derived()
+        hash = suite.hash_algorithm
+        return chain_start_responder(hash, hash.digest(self.transcript), secrets.commit)
+
+    def initiator_chain(self) -> bytes:
+        """The initiator's first chain value, which covers the responder's Proof."""
+        suite, secrets = self._derived()
+        hash = suite.hash_algorithm
+        covered = hash.digest(self.transcript + self.responder_proof)
+        return chain_start_initiator(hash, covered, secrets.commit)
+
+    def make_sender(self, secret: bytes, chain: bytes) -> Sender:
+        """Our direction, under the key of our Proof."""
+        suite, secrets = self._derived()
+        key = self.config.identity.key(suite.signing)
+        self.sender = Sender(suite, secret, chain, secrets.commit, key)
+        return self.sender
+
+    def make_receiver(self, secret: bytes, chain: bytes) -> Receiver:
+        """The other side's direction, under the key of its Proof."""
+        suite, secrets = self._derived()
+        limits = self.agreed_limits()
+        self.receiver = Receiver(
+            suite, secret, chain, secrets.commit, limits.seal_events, self._admit
+        )
+        return self.receiver
+
+    def bind(self) -> ApplicationSecrets:
+        """After both Proofs: bind both chains to the transcript, go to epoch 0."""
+        suite, secrets = self._derived()
+        hash = suite.hash_algorithm
+        th2 = hash.digest(self.transcript + self.responder_proof + self.initiator_proof)
+        application = secrets.application(th2)
+        for direction in (known(self.sender), known(self.receiver)):
+            direction.chain.value = chain_bind(hash, direction.chain.value, th2)
+            direction.epoch = -1  # the Proofs' key was no epoch
+        return application
+
+    # Proofs.
+
+    def proof_frame(self) -> bytes:
+        """Our Proof, sealed and framed."""
+        payload = encode(
+            {
+                keys.IDENTITY_KEYS: list(self.config.identity.cells()),
+                keys.NODE_INFO: dict(self.config.node_info),
+            }
+        )
+        return known(self.sender).protect(0, 0, CONNECTION, PROOF, payload, True)
+
+    def open_proof(self, event: bytes) -> None:
+        """Open and verify the other side's Proof.
+
+        Raises:
+            RemoteProtocolError: `bad-record` if it does not open, otherwise
+                `authentication-failed`, whatever is wrong with it.
+        """
+        receiver, suite = known(self.receiver), known(self.suite)
+        opened, seal = receiver.decrypt(event)
+        self.keep_proof(event)
+        self.proof_opened = True
+        if opened[:4] != (0, 0, CONNECTION, PROOF):
+            raise _refused("another event in place of the Proof")
+        if seal is None:
+            raise _refused("a Proof without seal")
+        try:
+            cells = decode_handshake(opened.payload)
+            identity = PublicIdentity.parse(identity_keys(cells))
+            verifier = identity.verifier(suite.signing)
+            info = node_information(cells)
+        except (LbmDecodeError, IdentityError) as error:
+            raise _refused(str(error)) from error
+        if len(encode_value(info)) > NODE_INFO_SIZE:
+            raise _refused("too much node information")
+        receiver.verifier = verifier
+        try:
+            receiver.verify(seal)
+        except RemoteProtocolError as error:
+            raise _refused("the Proof's signature is wrong") from error
+        if identity.node_id == self.config.identity.node_id:
+            raise _refused("the peer has our own node id")
+        self.identity = identity
+        self.info = info
+
+    def keep_proof(self, event: bytes) -> None:
+        """Remember the other side's Proof event for the transcript."""
+        raise TypeError("either side keeps its own")
+
+    # What the connection asks for.
+
+    def agreed_limits(self) -> Limits:
+        """The limits that hold; known after Hello and Reply."""
+        return known(self.limits)
+
+    def frame_limit(self) -> int:
+        """The longest event from now on, in bytes."""
+        limits, suite = self.agreed_limits(), self.suite
+        return frame_limit(
+            limits.max_payload,
+            sealing=suite.sealing if suite else None,
+            signature_size=suite.signing_algorithm.signature_size if suite else 0,
+        )
+
+    def agreed(self, application: ApplicationSecrets | None) -> Agreed:
+        """The result, encrypted or (`application` is None) not."""
+        if application is None:
+            return Agreed(self.config.role, self.remote_role, self.agreed_limits())
+        suite, secrets = self._derived()
+        return Agreed(
+            local_role=self.config.role,
+            remote_role=self.remote_role,
+            limits=self.agreed_limits(),
+            suite=suite,
+            identity=self.identity,
+            info=self.info,
+            session_id=application.session_id,
+            commit=secrets.commit,
+            exporter=application.exporter,
+            rekey=application.rekey,
+            t1=bytes(self.transcript),
+            responder_proof=self.responder_proof,
+            initiator_proof=self.initiator_proof,
+            hs=secrets.hs,
+        )
+
+    def _derived(self) -> tuple[Suite, HandshakeSecrets]:
+        return known(self.suite), known(self.secrets)
+
+
+def known(value: T | None) -> T:
+    """A part of the handshake that the order of its steps has made by now."""
+    if value is None:
+        raise TypeError("a step of the handshake was taken out of turn")
+    return value
+
+
+def raw_handshake_event(data: bytes) -> Event:
+    """Read a raw event that must be of the handshake: category 1, stream 0, async id 0.
+
+    Raises:
+        RemoteProtocolError: `protocol-error`.
+    """
+    event = parse_raw(data)
+    if event.category != CONNECTION or event.stream or event.async_id:
+        raise violation("an event that does not belong to a handshake")
+    return event
+
+
+def without_frame(framed: bytes) -> bytes:
+    """The event of a frame of our own making."""
+    return framed[FRAME_HEADER_SIZE:]
+
+
+def _refused(reason: str) -> RemoteProtocolError:
+    return RemoteProtocolError(CloseCode.AUTHENTICATION_FAILED, reason)

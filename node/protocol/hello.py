@@ -1,0 +1,203 @@
+"""The raw events of the handshake: Hello, Reply, Retry, Reject (section 5).
+
+One rule: building and reading only; what follows from a Hello is decided elsewhere.
+Reading raises LbmDecodeError, which whoever called turns into `protocol-error`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from crypto.registry import PARAMETERS, Suite
+from lbm import keys
+from lbm.cells import (
+    read_array,
+    read_bool,
+    read_bytes,
+    read_map,
+    read_text,
+    read_text_map,
+    read_uint,
+)
+from lbm.codec import Value, decode, encode
+from lbm.errors import LbmDecodeError
+from lbm.limits import HANDSHAKE_LIMITS
+from node.protocol.codes import LAST_CODE, ROLES, SENTENCES, VERSION, CloseCode
+from node.protocol.config import CoreConfig
+from node.protocol.errors import RemoteProtocolError
+from node.protocol.limits import Limits
+
+RANDOM_SIZE: Final = 32
+# The keys of the offer's and the suite's inner maps.
+PARAMETER_KEYS: Final = dict(enumerate(PARAMETERS, start=1))
+# What may differ between a Hello and the one that answers Retry.
+MAY_CHANGE: Final = (keys.NOISE, keys.SHARES, keys.NETWORK_MAC)
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """A Hello as read. `offer` and `shares` are empty in a plaintext Hello."""
+
+    role: str
+    limits: Limits
+    plaintext: bool
+    offer: Mapping[str, tuple[str, ...]]
+    shares: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A Reply as read. `suite` and `share` are None on an unencrypted connection."""
+
+    role: str
+    limits: Limits
+    suite: Suite | None
+    share: bytes | None
+
+
+def _common_cells(config: CoreConfig, random: bytes) -> dict[int, Value]:
+    return {
+        keys.VERSION: VERSION,
+        keys.RANDOM: random,
+        keys.ROLE: config.role,
+        **config.limits.cells(),
+    }
+
+
+def hello_cells(config: CoreConfig, random: bytes, shares: Mapping[str, bytes]) -> dict[int, Value]:
+    """The cells of a Hello without its network mac; no shares make it a plaintext one."""
+    cells = _common_cells(config, random)
+    if not shares:
+        cells[keys.PLAINTEXT] = True
+        return cells
+    cells[keys.OFFER] = {n: list(config.names(name)) for n, name in PARAMETER_KEYS.items()}
+    cells[keys.SHARES] = dict(shares)
+    return cells
+
+
+def reply_payload(
+    config: CoreConfig, random: bytes, suite: Suite | None, share: bytes | None
+) -> bytes:
+    """A Reply, in the kind of the Hello it answers."""
+    cells = _common_cells(config, random)
+    if suite is None or share is None:
+        cells[keys.PLAINTEXT] = True
+    else:
+        names = suite.names()
+        cells[keys.SUITE] = {n: names[parameter] for n, parameter in PARAMETER_KEYS.items()}
+        cells[keys.SHARES] = {suite.kex: share}
+    return encode(cells)
+
+
+def retry_payload(kex: str) -> bytes:
+    """A Retry that asks for a share for `kex`."""
+    return encode({keys.SUITE: {1: kex}})
+
+
+def reject_payload(code: int, parameter: str = "") -> bytes:
+    """A Reject with the code's fixed sentence."""
+    text = SENTENCES[code]
+    if code == CloseCode.NO_COMMON_ALGORITHM:
+        text = f"{text}: {parameter}"
+    elif code == CloseCode.UNSUPPORTED_VERSION:
+        text = f"{text}: {VERSION}"
+    return encode({keys.CODE: code, keys.TEXT: text})
+
+
+def decode_handshake(payload: bytes) -> dict[int, Value]:
+    """The cells of a handshake payload, noise included."""
+    return decode(payload, HANDSHAKE_LIMITS, keep_noise=True)
+
+
+def check_version(cells: Mapping[int, Value]) -> None:
+    """Refuse another version than ours before anything else is read."""
+    if read_uint(cells, keys.VERSION) != VERSION:
+        raise RemoteProtocolError(CloseCode.UNSUPPORTED_VERSION, "another protocol version")
+
+
+def parse_hello(cells: Mapping[int, Value]) -> Hello:
+    """Read a Hello's cells (its version is checked already)."""
+    role, limits, plaintext = _read_common(cells)
+    if plaintext:
+        return Hello(role, limits, True, {}, {})
+    offered = read_map(cells, keys.OFFER)
+    offer = {name: _names(offered.get(number)) for number, name in PARAMETER_KEYS.items()}
+    # No share at all is an offer too: it is answered by Retry.
+    shares = _shares(cells) if cells.get(keys.SHARES, {}) != {} else {}
+    return Hello(role, limits, False, offer, shares)
+
+
+def parse_reply(cells: Mapping[int, Value]) -> Reply:
+    """Read a Reply's cells (its version is checked already).
+
+    Raises:
+        LbmDecodeError: malformed. UnknownAlgorithmError: names nobody offered.
+    """
+    role, limits, plaintext = _read_common(cells)
+    if plaintext:
+        return Reply(role, limits, None, None)
+    suite = _suite(read_map(cells, keys.SUITE))
+    shares = _shares(cells)
+    if list(shares) != [suite.kex]:
+        raise LbmDecodeError("a Reply has one share, for the kex it chose")
+    return Reply(role, limits, suite, shares[suite.kex])
+
+
+def parse_retry(cells: Mapping[int, Value]) -> str:
+    """The kex that a Retry asks for."""
+    asked = read_map(cells, keys.SUITE)
+    kex = asked.get(1)
+    if type(kex) is not str or len(asked) != 1:
+        raise LbmDecodeError("a Retry names one kex")
+    return kex
+
+
+def parse_code_and_text(cells: Mapping[int, Value]) -> tuple[int, str]:
+    """The code and text of Reject, Reset or Close; an absent text is empty."""
+    code = read_uint(cells, keys.CODE, maximum=LAST_CODE)
+    return code, read_text(cells, keys.TEXT, default="")
+
+
+def _read_common(cells: Mapping[int, Value]) -> tuple[str, Limits, bool]:
+    read_bytes(cells, keys.RANDOM, size=RANDOM_SIZE)
+    role = read_text(cells, keys.ROLE)
+    if role not in ROLES:
+        raise LbmDecodeError("an unknown role")
+    plaintext = read_bool(cells, keys.PLAINTEXT, default=False)
+    if plaintext and any(key in cells for key in (keys.OFFER, keys.SUITE, keys.SHARES)):
+        raise LbmDecodeError("an unencrypted handshake with an offer, a suite or a share")
+    return role, Limits.from_cells(cells), plaintext
+
+
+def _names(value: Value) -> tuple[str, ...]:
+    if type(value) is not list or not all(type(name) is str for name in value):
+        raise LbmDecodeError("an offer is an array of names for each parameter")
+    return tuple(str(name) for name in value)
+
+
+def _shares(cells: Mapping[int, Value]) -> dict[str, bytes]:
+    shares = read_text_map(cells, keys.SHARES)
+    result = {name: share for name, share in shares.items() if type(share) is bytes}
+    if not result or len(result) != len(shares):
+        raise LbmDecodeError("shares are byte strings, at least one")
+    return result
+
+
+def _suite(chosen: Mapping[int, Value]) -> Suite:
+    names = {}
+    for number, parameter in PARAMETER_KEYS.items():
+        name = chosen.get(number)
+        if type(name) is not str:
+            raise LbmDecodeError("a suite names all five parameters")
+        names[parameter] = name
+    return Suite(**names)
+
+
+def node_information(cells: Mapping[int, Value]) -> dict[str, Value]:
+    """Cell 15 of a Proof; absent it is empty."""
+    return dict(read_text_map(cells, keys.NODE_INFO, default={}))
+
+
+def identity_keys(cells: Mapping[int, Value]) -> list[Value]:
+    """Cell 14 of a Proof."""
+    return list(read_array(cells, keys.IDENTITY_KEYS))

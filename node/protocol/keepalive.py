@@ -1,0 +1,68 @@
+"""Keep-alive: when to ping, when to give up, and which Pong answers what (section 9).
+
+One rule: any byte received counts as an answer. Sends nothing itself.
+"""
+
+from node.protocol.limits import WAITING_PONGS
+
+
+class KeepAlive:
+    """The clock of a connection that may be dead. All times are seconds of `now`."""
+
+    __slots__ = (
+        "_idle",
+        "_last_received",
+        "_next_id",
+        "_probe_sent",
+        "_timeout",
+        "_waiting",
+        "pongs_waiting",
+    )
+
+    def __init__(self, now: float, idle: float, timeout: float) -> None:
+        self._idle = idle
+        self._timeout = timeout
+        self._last_received = now
+        self._probe_sent: float | None = None
+        self._waiting: dict[int, float] = {}
+        self._next_id = 1
+        self.pongs_waiting = 0
+
+    def received(self, now: float) -> None:
+        """Something came."""
+        self._last_received = now
+        self._probe_sent = None
+
+    def deadline(self) -> float:
+        """When `probe_due` or `expired` may become true."""
+        if self._probe_sent is not None:
+            return self._probe_sent + self._timeout
+        return self._last_received + self._idle
+
+    def probe_due(self, now: float) -> bool:
+        """Whether to ping because nothing came for so long."""
+        return self._probe_sent is None and now >= self._last_received + self._idle
+
+    def expired(self, now: float) -> bool:
+        """Whether the ping was in vain."""
+        return self._probe_sent is not None and now >= self._probe_sent + self._timeout
+
+    def probe_sent(self, now: float) -> None:
+        """A ping of ours went out because of `probe_due`."""
+        self._probe_sent = now
+
+    def new_ping(self, now: float) -> int | None:
+        """The async id for a Ping; None while 64 are unanswered."""
+        if len(self._waiting) >= WAITING_PONGS:
+            return None
+        while self._next_id in self._waiting:
+            self._next_id = self._next_id % 65_535 + 1
+        async_id = self._next_id
+        self._next_id = async_id % 65_535 + 1
+        self._waiting[async_id] = now
+        return async_id
+
+    def pong(self, async_id: int, now: float) -> float | None:
+        """The round trip that a Pong ends, in seconds; None if nobody waits for it."""
+        sent = self._waiting.pop(async_id, None)
+        return None if sent is None else now - sent

@@ -1,0 +1,144 @@
+"""The limits that a connection lives by: negotiated ones, and fixed ones.
+
+One rule: every number of docs/protocol.md that bounds something stands here.
+Sizes are bytes, times are seconds unless the name says otherwise.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Final
+
+from lbm import keys
+from lbm.cells import read_uint
+from lbm.codec import Value
+
+# Frames (section 2).
+FRAME_HEADER_SIZE: Final = 4
+HANDSHAKE_EVENT_SIZE: Final = 16_384
+RAW_OVERHEAD: Final = 8  # stream, async id, type
+ENCRYPTED_OVERHEAD: Final = 24  # stream, async id, type, AEAD tag
+CHAIN_OVERHEAD: Final = 17  # form, first 16 bytes of the chain value
+RAW_EVENT_MINIMUM: Final = 9
+ENCRYPTED_EVENT_MINIMUM: Final = 25
+CONNECTION_STREAM_PAYLOAD: Final = 4_096
+NODE_INFO_SIZE: Final = 1_024
+
+# Handshake (section 5).
+HANDSHAKE_TIMEOUT: Final = 10.0
+HALF_OPEN_CONNECTIONS: Final = 256
+
+# Sealing (section 6).
+SEAL_GRACE: Final = 10.0
+
+# Key updates and rekeys (section 6).
+UPDATE_AFTER_EVENTS: Final = 2**24
+UPDATE_AFTER_BYTES: Final = 4 * 2**30
+UPDATE_AFTER_SECONDS: Final = 3_600.0
+REKEY_INTERVAL: Final = 900.0
+REKEY_ANSWER_TIMEOUT: Final = 30.0
+REKEY_RATE_SECONDS: Final = 10.0
+
+# Streams (section 8).
+EVENT_COST: Final = 64
+LARGEST_CREDIT: Final = 2**31 - 1
+CONNECTION_BUFFER: Final = 16 * 2**20
+
+# Stream 1 (section 8) and keep-alive (section 9).
+UNANSWERED_REQUESTS: Final = 1_024
+WAITING_BYTES: Final = 16 * 2**20
+IDLE_BEFORE_PING: Final = 15.0
+PING_TIMEOUT: Final = 10.0
+WAITING_PONGS: Final = 64
+
+# Closing (section 11).
+CLOSE_LINGER: Final = 2.0
+# Ours: how long a graceful close waits for queued data that has no credit.
+CLOSE_DRAIN: Final = 5.0
+# Ours: events of stream 0 that wait because the other side does not read.
+CONTROL_BUFFER: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A negotiated limit's key, range and default."""
+
+    key: int
+    minimum: int
+    maximum: int
+    default: int
+
+
+NEGOTIATED: Final[dict[str, Range]] = {
+    "max_payload": Range(keys.MAX_PAYLOAD, 1 << 10, 64 << 20, 1 << 20),
+    "seal_events": Range(keys.SEAL_EVENTS, 1, 65_536, 64),
+    "seal_delay_ms": Range(keys.SEAL_DELAY_MS, 0, 60_000, 20),
+    "stream_window": Range(keys.STREAM_WINDOW, 1 << 10, 64 << 20, 256 << 10),
+    "max_streams": Range(keys.MAX_STREAMS, 0, 65_536, 1_024),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What Hello and Reply state: each side its own, the minimum holds (section 5).
+
+    `max_payload` and `stream_window` are bytes, `seal_delay_ms` milliseconds,
+    the others counts.
+
+    Raises:
+        ValueError: a value is outside its range in `NEGOTIATED`.
+    """
+
+    max_payload: int = NEGOTIATED["max_payload"].default
+    seal_events: int = NEGOTIATED["seal_events"].default
+    seal_delay_ms: int = NEGOTIATED["seal_delay_ms"].default
+    stream_window: int = NEGOTIATED["stream_window"].default
+    max_streams: int = NEGOTIATED["max_streams"].default
+
+    def __post_init__(self) -> None:
+        for name, limit in NEGOTIATED.items():
+            value = getattr(self, name)
+            if not limit.minimum <= value <= limit.maximum:
+                raise ValueError(f"{name} is {value}; it must be {limit.minimum}..{limit.maximum}")
+
+    def cells(self) -> dict[int, Value]:
+        """The cells of Hello and Reply."""
+        return {NEGOTIATED[f.name].key: getattr(self, f.name) for f in fields(self)}
+
+    @classmethod
+    def from_cells(cls, cells: Mapping[int, Value]) -> "Limits":
+        """Read the other side's limits.
+
+        Absent means the default, greater than the greatest counts as the greatest.
+
+        Raises:
+            LbmDecodeError: a limit is below its least value, or no unsigned integer.
+        """
+        return cls(
+            **{
+                name: min(
+                    read_uint(cells, limit.key, default=limit.default, minimum=limit.minimum),
+                    limit.maximum,
+                )
+                for name, limit in NEGOTIATED.items()
+            }
+        )
+
+    def agreed_with(self, other: "Limits") -> "Limits":
+        """The limits that hold between two sides: the minimum of each."""
+        return Limits(
+            **{f.name: min(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)}
+        )
+
+
+def frame_limit(max_payload: int, *, sealing: str | None, signature_size: int) -> int:
+    """The longest event after the handshake, in bytes (section 2).
+
+    `sealing` is None on an unencrypted connection.
+    """
+    if sealing is None:
+        size = max_payload + RAW_OVERHEAD
+    else:
+        size = max_payload + ENCRYPTED_OVERHEAD + signature_size
+        if sealing == "chain":
+            size += CHAIN_OVERHEAD
+    return max(HANDSHAKE_EVENT_SIZE, size)

@@ -1,0 +1,287 @@
+"""Streams over one connection: opening, data, credit, finishing, resetting (section 8).
+
+One rule: what another side may do on a stream is checked here, after decryption and
+before anything is reported. Encrypts nothing: control events go out through `control`,
+all others wait in the outbox for their turn.
+"""
+
+from collections.abc import Callable, Mapping
+
+from lbm import keys
+from lbm.cells import read_text, read_uint
+from lbm.codec import Value, decode, encode
+from lbm.noise import pad
+from node.protocol.codes import (
+    CHUNK,
+    DATA,
+    FINISH,
+    FIRST_APPLICATION_CODE,
+    LAST_CODE,
+    MAIN_STREAM,
+    OPEN,
+    RESET,
+    SIM,
+    STREAM,
+    WINDOW,
+    CloseCode,
+)
+from node.protocol.config import CoreConfig
+from node.protocol.errors import LocalProtocolError, PayloadTooLargeError, too_large, violation
+from node.protocol.event import NO_PAYLOAD, Event
+from node.protocol.hello import parse_code_and_text
+from node.protocol.limits import EVENT_COST, LARGEST_CREDIT, Limits
+from node.protocol.outbox import Outbox, Outgoing
+from node.protocol.reports import (
+    EventReceived,
+    Report,
+    StreamFinished,
+    StreamOpened,
+    StreamReset,
+    StreamWritable,
+    WindowReceived,
+)
+from node.protocol.streams import Stream, Streams
+
+Control = Callable[[Event], None]
+# Least window that a short memory names in Open.
+LEAST_WINDOW = 1024
+
+
+class Multiplexer:
+    """The streams of one open connection, and what waits to be written on them.
+
+    `unconsumed` is the cost of what was reported and not yet given back by `consume`.
+    """
+
+    def __init__(
+        self,
+        config: CoreConfig,
+        limits: Limits,
+        streams: Streams,
+        control: Control,
+        forget: Callable[[int, bool], None],
+        reports: list[Report],
+    ) -> None:
+        self._config = config
+        self._limits = limits
+        self._streams = streams
+        self._control = control
+        self._forget = forget
+        self._reports = reports
+        self._watched: set[int] = set()
+        self.outbox = Outbox()
+        self.unconsumed = 0
+
+    # What the other side sends.
+
+    def receive(self, event: Event) -> None:
+        """Take an event that is not on stream 0.
+
+        Raises:
+            RemoteProtocolError, LbmDecodeError: it may not be, or not there.
+        """
+        stream, async_id, category, subcategory, payload = event
+        if len(payload) > self._limits.max_payload:
+            raise too_large(f"a payload of {len(payload)} bytes")
+        if stream == MAIN_STREAM:
+            if category > STREAM or (category, subcategory) == (STREAM, DATA):
+                payload = b"" if payload == NO_PAYLOAD else payload
+                self._reports.append(
+                    EventReceived(stream, async_id, category, subcategory, payload, 0)
+                )
+                return
+            raise violation(f"event {category}/{subcategory} on stream 1")
+        if category < STREAM:
+            raise violation("an event of category 1 off stream 0")
+        known = self._streams.open.get(stream)
+        if known is None:
+            self._streams.admit(stream)
+            if (category, subcategory) != (STREAM, OPEN):
+                raise violation(f"event {category}/{subcategory} opens stream {stream}")
+            self._opened(stream, decode(payload))
+            return
+        if not known.remote_open:
+            raise violation(f"an event on the ended direction of stream {stream}")
+        if category == STREAM and subcategory != DATA:
+            if subcategory != FINISH or payload != NO_PAYLOAD:
+                raise violation(f"event 2/{subcategory} on stream {stream}")
+            self._end_remote(known)
+            if not known.resetting:
+                self._reports.append(StreamFinished(stream))
+            return
+        cost = 0
+        if category != SIM or subcategory != CHUNK:
+            cost = len(payload) + EVENT_COST
+            if not known.resetting:
+                known.window.take(cost)
+        if known.resetting:
+            return
+        self.unconsumed += cost
+        if payload == NO_PAYLOAD and category != STREAM:
+            payload = b""
+        self._reports.append(EventReceived(stream, async_id, category, subcategory, payload, cost))
+
+    def window_received(self, cells: Mapping[int, Value]) -> None:
+        """2/2 Window on stream 0."""
+        stream = read_uint(cells, keys.STREAM)
+        credit = read_uint(cells, keys.CREDIT)
+        request = read_uint(cells, keys.REQUEST, default=None, minimum=1, maximum=0xFFFF)
+        if credit > LARGEST_CREDIT:
+            raise violation("more credit than 2^31 - 1")
+        if request is not None:
+            if stream == MAIN_STREAM or self._streams.get_live(stream) is not None:
+                self._reports.append(WindowReceived(stream, request, credit))
+            return
+        known = self._streams.get_live(stream)
+        if known is None or not known.local_open:
+            return
+        known.credit.grant(credit)
+        if known.credit.left > 0:
+            self.outbox.unblock(stream)
+
+    def reset_received(self, cells: Mapping[int, Value]) -> None:
+        """2/4 Reset on stream 0: both directions end, ours with a Reset if it is open."""
+        stream = read_uint(cells, keys.STREAM)
+        code, text = parse_code_and_text(cells)
+        known = self._streams.get_live(stream)
+        if known is None:
+            return
+        quiet = known.resetting
+        self._end_remote(known)
+        if known.local_open:
+            self.outbox.drop(stream)
+            self._send_reset(stream, code, "")
+            self._end_local(known)
+        if not quiet:
+            self._reports.append(StreamReset(stream, code, text))
+
+    # What we send.
+
+    def open_stream(self, label: str, window: int | None) -> int:
+        """Open a stream; Open goes out at once, so that nothing can overtake it."""
+        limits = self._limits
+        if window is None:
+            window = limits.stream_window
+            room = self._config.connection_buffer - self._streams.committed
+            if room < window:
+                window = max(LEAST_WINDOW, room)
+        elif not 1 <= window <= LARGEST_CREDIT:
+            raise ValueError(f"a window is 1..{LARGEST_CREDIT} bytes")
+        cells: dict[int, Value] = {keys.LABEL: label}
+        if window != limits.stream_window:
+            cells[keys.WINDOW] = window
+        payload = encode(cells)
+        if len(payload) > limits.max_payload:
+            raise PayloadTooLargeError("the label is longer than a payload may be")
+        known = self._streams.open_local(label, limits.stream_window, window)
+        self._control(Event(known.id, 0, STREAM, OPEN, payload))
+        return known.id
+
+    def send(
+        self,
+        stream: int,
+        async_id: int,
+        category: int,
+        subcategory: int,
+        payload: bytes,
+        lbm: bool,
+        seal: bool,
+    ) -> None:
+        """Queue an event; see `Connection.send`."""
+        if lbm:
+            payload = pad(payload, self._config.padding, self._limits.max_payload)
+        elif not payload:
+            payload = NO_PAYLOAD
+        elif payload == NO_PAYLOAD and (category, subcategory) != (STREAM, DATA):
+            raise LocalProtocolError("the payload 0x00 means that there is none")
+        if len(payload) > self._limits.max_payload:
+            raise PayloadTooLargeError(
+                f"a payload of {len(payload)} bytes; {self._limits.max_payload} were agreed"
+            )
+        if stream == MAIN_STREAM:
+            self.outbox.put(
+                Outgoing(stream, async_id, category, subcategory, payload, 0, seal), None
+            )
+            return
+        known = self._streams.get_local(stream)
+        free = category == SIM and subcategory == CHUNK
+        cost = 0 if free else len(payload) + EVENT_COST
+        self.outbox.put(
+            Outgoing(stream, async_id, category, subcategory, payload, cost, seal), known.credit
+        )
+
+    def finish(self, stream: int) -> None:
+        """Queue Finish behind what waits on the stream."""
+        known = self._streams.get_local(stream)
+        known.finishing = True
+        self.outbox.put(Outgoing(stream, 0, STREAM, FINISH, NO_PAYLOAD, 0, False), known.credit)
+
+    def reset(self, stream: int, code: int, text: str) -> None:
+        """End both directions at once; a stream that is gone is left alone."""
+        allowed = CloseCode.NORMAL <= code <= CloseCode.REFUSED or (
+            FIRST_APPLICATION_CODE <= code <= LAST_CODE
+        )
+        if not allowed:
+            raise ValueError(f"{code} is not a code for Reset")
+        known = self._streams.open.get(stream)
+        if known is None or known.resetting:
+            return
+        self.outbox.drop(stream)
+        self._send_reset(stream, code, text)
+        known.resetting = True
+        self._end_local(known)
+
+    def consume(self, stream: int, cost: int) -> None:
+        """The application used up reports of this cost: grant credit when it is time."""
+        self.unconsumed -= cost
+        known = self._streams.open.get(stream)
+        if known is None or not known.remote_open or known.resetting:
+            return
+        grant = self._streams.consume(known, cost, self._config.connection_buffer)
+        if grant:
+            payload = encode({keys.STREAM: stream, keys.CREDIT: grant})
+            self._control(Event(0, 0, STREAM, WINDOW, payload))
+
+    def watch(self, stream: int) -> None:
+        """Report StreamWritable once, when nothing waits on `stream` any more."""
+        self._watched.add(stream)
+
+    def taken(self, event: Outgoing) -> None:
+        """`event` left the outbox and was encrypted."""
+        stream = event.stream
+        if event.category == STREAM and event.subcategory == FINISH:
+            self._end_local(self._streams.open[stream])
+        elif self._watched and stream in self._watched and not self.outbox.waiting(stream):
+            self._watched.discard(stream)
+            self._reports.append(StreamWritable(stream))
+
+    # Steps of the above.
+
+    def _opened(self, stream: int, cells: Mapping[int, Value]) -> None:
+        label = read_text(cells, keys.LABEL)
+        limits = self._limits
+        credit = read_uint(
+            cells, keys.WINDOW, default=limits.stream_window, minimum=1, maximum=LARGEST_CREDIT
+        )
+        self._streams.open_remote(stream, label, credit, limits.stream_window)
+        if self.unconsumed > self._config.connection_buffer:
+            self.reset(stream, CloseCode.OVERLOADED, "")
+            return
+        self._reports.append(StreamOpened(stream, label))
+
+    def _send_reset(self, stream: int, code: int, text: str) -> None:
+        cells: dict[int, Value] = {keys.STREAM: stream, keys.CODE: code}
+        if text:
+            cells[keys.TEXT] = text
+        self._control(Event(0, 0, STREAM, RESET, encode(cells)))
+
+    def _end_local(self, stream: Stream) -> None:
+        self._streams.end_local(stream)
+        self._forget(stream.id, True)
+        if stream.id in self._watched:
+            self._watched.discard(stream.id)
+            self._reports.append(StreamWritable(stream.id))
+
+    def _end_remote(self, stream: Stream) -> None:
+        self._streams.end_remote(stream)
+        self._forget(stream.id, False)

@@ -1,0 +1,112 @@
+"""Events that wait to be written: a queue for each stream, served in turn (section 8).
+
+One rule: each stream with something to say and credit to say it gets one event a turn,
+so that a bulk stream does not delay a call. Holds plain events: they are encrypted when
+their turn comes. Stream 0 does not pass here.
+"""
+
+from collections import deque
+from typing import NamedTuple
+
+from node.protocol.window import SendCredit
+
+
+class Outgoing(NamedTuple):
+    """An event that waits. `cost` is 0 for those that need no credit."""
+
+    stream: int
+    async_id: int
+    category: int
+    subcategory: int
+    payload: bytes
+    cost: int
+    seal: bool
+
+
+class _Queue:
+    __slots__ = ("blocked", "credit", "events")
+
+    def __init__(self, credit: SendCredit | None) -> None:
+        self.events: deque[Outgoing] = deque()
+        self.credit = credit
+        self.blocked = False
+
+
+class Outbox:
+    """The queues, and whose turn it is. `size` counts the payload bytes that wait."""
+
+    __slots__ = ("_queues", "_turns", "size")
+
+    def __init__(self) -> None:
+        self._queues: dict[int, _Queue] = {}
+        self._turns: deque[_Queue] = deque()
+        self.size = 0
+
+    def __bool__(self) -> bool:
+        """Whether anything waits, with credit or without."""
+        return bool(self._queues)
+
+    @property
+    def ready(self) -> bool:
+        """Whether something may be written now (or its credit has yet to be looked at)."""
+        return bool(self._turns)
+
+    def put(self, event: Outgoing, credit: SendCredit | None) -> None:
+        """Queue an event; `credit` is its stream's, None for stream 1."""
+        queue = self._queues.get(event.stream)
+        if queue is None:
+            queue = self._queues[event.stream] = _Queue(credit)
+            self._turns.append(queue)
+        queue.events.append(event)
+        self.size += len(event.payload)
+
+    def take(self) -> Outgoing | None:
+        """The next event whose stream has credit; its cost is spent."""
+        turns = self._turns
+        while turns:
+            queue = turns.popleft()
+            event = queue.events[0]
+            credit = queue.credit
+            if event.cost and credit is not None:
+                if credit.left <= 0:
+                    queue.blocked = True
+                    continue
+                credit.left -= event.cost
+            queue.events.popleft()
+            if queue.events:
+                turns.append(queue)
+            else:
+                del self._queues[event.stream]
+            self.size -= len(event.payload)
+            return event
+        return None
+
+    def unblock(self, stream: int) -> bool:
+        """The stream got credit. Returns whether events waited for it."""
+        queue = self._queues.get(stream)
+        if queue is None or not queue.blocked:
+            return False
+        queue.blocked = False
+        self._turns.append(queue)
+        return True
+
+    def waiting(self, stream: int) -> int:
+        """How many events of `stream` wait."""
+        queue = self._queues.get(stream)
+        return len(queue.events) if queue else 0
+
+    def drop(self, stream: int) -> list[Outgoing]:
+        """Forget the events of a stream; returns them."""
+        queue = self._queues.pop(stream, None)
+        if queue is None:
+            return []
+        if not queue.blocked:
+            self._turns.remove(queue)
+        self.size -= sum(len(event.payload) for event in queue.events)
+        return list(queue.events)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._queues.clear()
+        self._turns.clear()
+        self.size = 0

@@ -1,0 +1,132 @@
+"""What the core tells its caller: one small class for each thing that happened.
+
+One rule: a report is complete in itself; nobody has to ask the connection back to
+understand it. (An *event* is the wire's unit; these are not events.)
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from crypto.identity import PublicIdentity
+from lbm.codec import Value
+from node.protocol.handshake import Agreed
+
+
+@dataclass(frozen=True, slots=True)
+class PeerIdentified:
+    """The other side proved who it is. Answer with `accept_peer` or `refuse_peer`.
+
+    Until then nothing is read; the handshake's deadline goes on.
+    """
+
+    identity: PublicIdentity
+    role: str
+    info: Mapping[str, Value]
+
+
+@dataclass(frozen=True, slots=True)
+class HandshakeCompleted:
+    """The connection is open; from here on events may be sent and come."""
+
+    agreed: Agreed
+
+
+class EventReceived(NamedTuple):
+    """An event for the application, categories 2/5 and 3 up; no payload is empty bytes.
+
+    `cost` is what to give back with `consume` once it is used (0: nothing).
+    """
+
+    stream: int
+    async_id: int
+    category: int
+    subcategory: int
+    payload: bytes
+    cost: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOpened:
+    """The other side opened a stream."""
+
+    stream: int
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFinished:
+    """The other side will send no more on this stream; all it sent came before."""
+
+    stream: int
+
+
+@dataclass(frozen=True, slots=True)
+class StreamReset:
+    """The other side ended both directions of a stream at once."""
+
+    stream: int
+    code: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class StreamWritable:
+    """A stream whose queue waited for credit got some."""
+
+    stream: int
+
+
+@dataclass(frozen=True, slots=True)
+class WindowReceived:
+    """Credit for the Chunks of the call `request` on `stream` (section 8), in bytes."""
+
+    stream: int
+    request: int
+    credit: int
+
+
+@dataclass(frozen=True, slots=True)
+class PongReceived:
+    """The answer to `ping`; `round_trip` in seconds."""
+
+    async_id: int
+    round_trip: float
+
+
+@dataclass(frozen=True, slots=True)
+class KeysUpdated:
+    """A direction (`sent` or received) goes on in `epoch`; `rekey` is its number, or 0."""
+
+    sent: bool
+    epoch: int
+    rekey: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionEnded:
+    """The connection is over; the last report.
+
+    `remote` says whether the other side's Close or Reject ended it. `reason` is for the
+    local log only.
+    """
+
+    code: int
+    text: str
+    remote: bool
+    reason: str
+
+
+Report = (
+    PeerIdentified
+    | HandshakeCompleted
+    | EventReceived
+    | StreamOpened
+    | StreamFinished
+    | StreamReset
+    | StreamWritable
+    | WindowReceived
+    | PongReceived
+    | KeysUpdated
+    | ConnectionEnded
+)

@@ -1,0 +1,137 @@
+"""Async ids: who asked what, on which stream, and which answer is still to come.
+
+One rule: an id is busy from its request to its final answer, also when the request was
+cancelled (docs/protocol.md section 2). Knows neither events nor time.
+"""
+
+from typing import Final, Generic, TypeVar
+
+from node.protocol.errors import LocalProtocolError, violation
+from node.protocol.limits import UNANSWERED_REQUESTS, WAITING_BYTES
+
+LAST_ASYNC_ID: Final = 65_535
+
+T = TypeVar("T")
+
+
+def request_key(stream: int, async_id: int) -> int:
+    """One integer for a request, since it keys the tables of the hot path."""
+    return stream << 16 | async_id
+
+
+class OutgoingRequests(Generic[T]):
+    """Our requests that wait for their final answer."""
+
+    __slots__ = ("_next", "_waiting")
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, T] = {}
+        self._next: dict[int, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, stream: int, request: T) -> int:
+        """The async id for `request`, 1..65535.
+
+        Raises:
+            LocalProtocolError: all ids of the stream are busy.
+        """
+        waiting = self._waiting
+        async_id = self._next.get(stream, 1)
+        base = stream << 16
+        if base | async_id in waiting:
+            async_id = self._free_id(base, async_id)
+        waiting[base | async_id] = request
+        self._next[stream] = async_id + 1 if async_id < LAST_ASYNC_ID else 1
+        return async_id
+
+    def get(self, stream: int, async_id: int) -> T | None:
+        """The request that waits under this id."""
+        return self._waiting.get(stream << 16 | async_id)
+
+    def pop(self, stream: int, async_id: int) -> T | None:
+        """The request that waits under this id, which is free from now on."""
+        return self._waiting.pop(stream << 16 | async_id, None)
+
+    def end_stream(self, stream: int) -> list[T]:
+        """All that wait on a stream that is gone."""
+        self._next.pop(stream, None)
+        keys = [key for key in self._waiting if key >> 16 == stream]
+        return [self._waiting.pop(key) for key in keys]
+
+    def end_all(self) -> list[T]:
+        """All that wait: the connection is over."""
+        requests = list(self._waiting.values())
+        self._waiting.clear()
+        return requests
+
+    def _free_id(self, base: int, start: int) -> int:
+        for offset in range(1, LAST_ASYNC_ID):
+            async_id = (start - 1 + offset) % LAST_ASYNC_ID + 1
+            if base | async_id not in self._waiting:
+                return async_id
+        raise LocalProtocolError("65,535 requests of this stream wait for their answers")
+
+
+class IncomingRequests(Generic[T]):
+    """The other side's requests that we have not answered, and the memory they hold."""
+
+    __slots__ = ("_unanswered", "count_limit", "size_limit", "waiting_bytes")
+
+    def __init__(
+        self, count_limit: int = UNANSWERED_REQUESTS, size_limit: int = WAITING_BYTES
+    ) -> None:
+        self.count_limit = count_limit
+        self.size_limit = size_limit
+        self._unanswered: dict[int, tuple[T, int]] = {}
+        self.waiting_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._unanswered)
+
+    def has_room(self, size: int) -> bool:
+        """Whether one more request of `size` bytes is within the bounds."""
+        return (
+            len(self._unanswered) < self.count_limit
+            and self.waiting_bytes + size <= self.size_limit
+        )
+
+    def add(self, stream: int, async_id: int, request: T, size: int) -> None:
+        """Remember a request, to be answered.
+
+        Raises:
+            RemoteProtocolError: `protocol-error`, the id is busy.
+        """
+        key = stream << 16 | async_id
+        if key in self._unanswered:
+            raise violation(f"async id {async_id} is used twice on stream {stream}")
+        self._unanswered[key] = request, size
+        self.waiting_bytes += size
+
+    def get(self, stream: int, async_id: int) -> T | None:
+        """The unanswered request under this id."""
+        entry = self._unanswered.get(stream << 16 | async_id)
+        return entry[0] if entry else None
+
+    def pop(self, stream: int, async_id: int) -> T | None:
+        """The request under this id, which counts as answered from now on."""
+        entry = self._unanswered.pop(stream << 16 | async_id, None)
+        if entry is None:
+            return None
+        self.waiting_bytes -= entry[1]
+        return entry[0]
+
+    def end_stream(self, stream: int) -> list[T]:
+        """All unanswered requests of a stream that is gone."""
+        keys = [key for key in self._unanswered if key >> 16 == stream]
+        return [self._drop(key) for key in keys]
+
+    def end_all(self) -> list[T]:
+        """All unanswered requests: the connection is over."""
+        return [self._drop(key) for key in list(self._unanswered)]
+
+    def _drop(self, key: int) -> T:
+        request, size = self._unanswered.pop(key)
+        self.waiting_bytes -= size
+        return request

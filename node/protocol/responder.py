@@ -1,0 +1,139 @@
+"""The responder's steps of the handshake: Retry or Reply, its Proof, then the other's.
+
+One rule: nothing is spent on a Hello before its network mac is right
+(docs/protocol.md section 5). Whom to trust is decided by the caller between `open_proof`
+and `finish`.
+"""
+
+from collections.abc import Mapping
+
+from crypto.errors import KeyExchangeError
+from crypto.registry import KEX
+from crypto.schedule import check_network_mac
+from lbm import keys
+from lbm.cells import read_bytes
+from lbm.codec import Value, encode
+from lbm.errors import LbmDecodeError
+from node.protocol.codes import CLOSE, CONNECTION, HELLO, REPLY, RETRY, CloseCode
+from node.protocol.config import CoreConfig
+from node.protocol.errors import RemoteProtocolError, violation
+from node.protocol.event import handshake_event
+from node.protocol.frames import frame
+from node.protocol.handshake import (
+    Admit,
+    Agreed,
+    Handshake,
+    known,
+    raw_handshake_event,
+    without_frame,
+)
+from node.protocol.hello import (
+    MAY_CHANGE,
+    Hello,
+    check_version,
+    decode_handshake,
+    parse_hello,
+    reply_payload,
+    retry_payload,
+)
+from node.protocol.negotiate import choose
+
+
+class Responder(Handshake):
+    """Who is dialled."""
+
+    def __init__(self, config: CoreConfig, random: bytes, admit: Admit) -> None:
+        super().__init__(config, random, admit)
+        self._asked: str | None = None  # the kex of our Retry
+        self._first: bytes = b""  # the first Hello's cells, but for those that may change
+        self.may_speak = config.network_key is None
+
+    def receive(self, data: bytes) -> tuple[bytes, bool]:
+        """Take a Hello. Returns the frames that answer it, and whether Reply is among them.
+
+        Raises:
+            RemoteProtocolError: with the code that Reject carries, if `may_speak`.
+        """
+        event = raw_handshake_event(data)
+        if event.subcategory != HELLO:
+            raise violation("another event in place of Hello")
+        try:
+            cells = decode_handshake(event.payload)
+            self._check_network_mac(cells)
+            check_version(cells)
+            hello = parse_hello(cells)
+        except LbmDecodeError as error:
+            raise violation(f"a malformed Hello: {error}") from error
+        self._check_kind(hello)
+        self._check_repeated(cells, hello)
+        self.transcript += data
+        self.remote_role = hello.role
+        self.limits = self.config.limits.agreed_with(hello.limits)
+        if hello.plaintext:
+            reply = handshake_event(REPLY, reply_payload(self.config, self.random, None, None))
+            return frame(reply), True
+        return self._answer(cells, hello)
+
+    def keep_proof(self, event: bytes) -> None:
+        """The initiator's Proof, the end of the transcript."""
+        self.initiator_proof = event
+
+    def finish(self) -> Agreed:
+        """The initiator is trusted: go to epoch 0."""
+        application = self.bind()
+        known(self.sender).switch(application.ap_responder)
+        known(self.receiver).switch(application.ap_initiator)
+        return self.agreed(application)
+
+    def refusal(self) -> bytes:
+        """Close `authentication-failed` under epoch 0: the one answer to a refused Proof."""
+        application = self.bind()
+        sender = known(self.sender)
+        sender.switch(application.ap_responder)
+        payload = encode({keys.CODE: CloseCode.AUTHENTICATION_FAILED})
+        return sender.protect(0, 0, CONNECTION, CLOSE, payload, True)
+
+    def _check_network_mac(self, cells: Mapping[int, Value]) -> None:
+        key = self.config.network_key
+        if key is None:
+            return
+        self.may_speak = False  # a second Hello has to earn it anew
+        mac = read_bytes(cells, keys.NETWORK_MAC, default=b"")
+        covered = encode({k: v for k, v in cells.items() if k != keys.NETWORK_MAC})
+        if not check_network_mac(key, covered, mac):
+            raise RemoteProtocolError(CloseCode.AUTHENTICATION_FAILED, "a wrong network mac")
+        self.may_speak = True
+
+    def _check_kind(self, hello: Hello) -> None:
+        if hello.plaintext and self.config.plaintext == "never":
+            raise RemoteProtocolError(CloseCode.PLAINTEXT_REFUSED, "an unencrypted Hello")
+        if not hello.plaintext and self.config.plaintext == "only":
+            raise violation("an encrypted Hello where only unencrypted ones are taken")
+
+    def _check_repeated(self, cells: Mapping[int, Value], hello: Hello) -> None:
+        same = encode({k: v for k, v in cells.items() if k not in MAY_CHANGE})
+        if self._asked is None:
+            self._first = same
+        elif same != self._first or list(hello.shares) != [self._asked]:
+            raise violation("the second Hello differs from the first")
+
+    def _answer(self, cells: Mapping[int, Value], hello: Hello) -> tuple[bytes, bool]:
+        suite, retry = choose(self.config, hello.offer, hello.shares)
+        if retry:
+            self._asked = suite.kex
+            event = handshake_event(RETRY, retry_payload(suite.kex))
+            self.transcript += event
+            return frame(event), False
+        try:
+            share, shared_secret = KEX[suite.kex].respond(hello.shares[suite.kex])
+        except KeyExchangeError as error:
+            raise violation(str(error)) from error
+        event = handshake_event(REPLY, reply_payload(self.config, self.random, suite, share))
+        self.transcript += event
+        self.derive(suite, shared_secret)
+        secrets = known(self.secrets)
+        self.make_sender(secrets.hs_responder, self.responder_chain())
+        proof = self.proof_frame()
+        self.responder_proof = without_frame(proof)
+        self.make_receiver(secrets.hs_initiator, self.initiator_chain())
+        return frame(event) + proof, True

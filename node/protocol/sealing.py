@@ -1,0 +1,254 @@
+"""One direction of an encrypted connection: stream keys, hash chain, seals (section 6).
+
+One rule: what goes into the chain is the bytes on the wire, never a re-encoding.
+`Sender` turns an event into a frame, `Receiver` a frame's event back. Which stream
+may be used and what an event means is not known here.
+"""
+
+from collections.abc import Callable
+from hmac import compare_digest
+from struct import Struct
+from typing import Final
+
+from crypto.chain import HashChain, check_seal, make_seal
+from crypto.errors import DecryptError, SignatureError
+from crypto.registry import Suite
+from crypto.signing import SigningKey, Verifier
+from crypto.streamkeys import StreamKey
+from node.protocol.codes import ALWAYS_SEALED, CONNECTION, CloseCode
+from node.protocol.errors import RemoteProtocolError, violation
+from node.protocol.event import INNER_HEAD, Event
+
+UNSEALED: Final = b"\x00"
+SEALED: Final = b"\x01"
+_LENGTH: Final = Struct(">I")
+_CHAIN_PREFIX: Final = 16  # bytes of the chain value that travel with each event
+_LEAST_BLOB: Final = 21  # async id, type, one byte of payload, tag
+
+
+class _Lane:
+    """A stream's key and the three byte strings that every event of it needs."""
+
+    __slots__ = ("key", "sealed_aad", "stream", "unsealed_aad")
+
+    def __init__(self, suite: Suite, secret: bytes, stream: int) -> None:
+        self.key = StreamKey(suite, secret, stream)
+        self.stream = stream.to_bytes(4, "big")
+        self.unsealed_aad = self.stream + UNSEALED
+        self.sealed_aad = self.stream + SEALED
+
+
+class Sender:
+    """Our direction. `unsealed` counts events in form 0 since the last seal."""
+
+    __slots__ = (
+        "_lanes",
+        "_secret",
+        "_signing_key",
+        "bytes_sent",
+        "chain",
+        "commit",
+        "each",
+        "epoch",
+        "events_sent",
+        "suite",
+        "unsealed",
+    )
+
+    def __init__(
+        self, suite: Suite, secret: bytes, chain: bytes, commit: bytes, signing_key: SigningKey
+    ) -> None:
+        self.suite = suite
+        self.each = suite.sealing == "each"
+        self.chain = HashChain(suite.hash_algorithm, chain)
+        self.commit = commit
+        self._signing_key = signing_key
+        self.unsealed = 0
+        self.epoch = -1
+        self.switch(secret)
+
+    def switch(self, secret: bytes) -> None:
+        """Go on under `secret`: all streams restart their counters, a new epoch begins."""
+        self._secret = secret
+        self._lanes: dict[int, _Lane] = {}
+        self.epoch += 1
+        self.events_sent = 0
+        self.bytes_sent = 0
+
+    @property
+    def secret(self) -> bytes:
+        """The epoch's secret, from which the next one is derived."""
+        return self._secret
+
+    def counters(self) -> dict[int, int]:
+        """The next counter of each stream that was used in this epoch."""
+        return {stream: lane.key.counter for stream, lane in self._lanes.items()}
+
+    def forget(self, stream: int) -> None:
+        """Free the key of a direction that ended."""
+        self._lanes.pop(stream, None)
+
+    def protect(
+        self,
+        stream: int,
+        async_id: int,
+        category: int,
+        subcategory: int,
+        payload: bytes,
+        sealed: bool,
+    ) -> bytes:
+        """Encrypt, chain and frame one event; `payload` is at least one byte."""
+        lane = self._lanes.get(stream)
+        if lane is None:
+            lane = self._lanes[stream] = _Lane(self.suite, self._secret, stream)
+        sealed = sealed or self.each
+        aad = lane.sealed_aad if sealed else lane.unsealed_aad
+        head = INNER_HEAD.pack(async_id, category, subcategory)
+        blob = lane.key.encrypt(head + payload, aad)
+        value = self.chain.advance(lane.stream, blob)
+        self.events_sent += 1
+        self.bytes_sent += len(blob)
+        if not sealed:
+            self.unsealed += 1
+            length = _LENGTH.pack(21 + len(blob))
+            return b"".join((length, aad, value[:_CHAIN_PREFIX], blob))
+        self.unsealed = 0
+        seal = make_seal(self._signing_key, self.suite.hash_algorithm, self.commit, value)
+        prefix = lane.stream if self.each else aad + value[:_CHAIN_PREFIX]
+        length = _LENGTH.pack(len(prefix) + len(seal) + len(blob))
+        return b"".join((length, prefix, seal, blob))
+
+
+class Receiver:
+    """The other side's direction. `unsealed` counts events in form 0 since its last seal.
+
+    `admit` is asked before a key is made for a stream, and raises if the stream may not
+    be used; `seal_events` is the agreed limit (a great one until it is agreed).
+    """
+
+    __slots__ = (
+        "_lanes",
+        "_secret",
+        "_signature_size",
+        "admit",
+        "chain",
+        "commit",
+        "each",
+        "epoch",
+        "seal_events",
+        "suite",
+        "unsealed",
+        "verifier",
+    )
+
+    def __init__(
+        self,
+        suite: Suite,
+        secret: bytes,
+        chain: bytes,
+        commit: bytes,
+        seal_events: int,
+        admit: Callable[[int], None],
+    ) -> None:
+        self.suite = suite
+        self.each = suite.sealing == "each"
+        self.chain = HashChain(suite.hash_algorithm, chain)
+        self.commit = commit
+        self.seal_events = seal_events
+        self.admit = admit
+        self.verifier: Verifier | None = None
+        self._signature_size = suite.signing_algorithm.signature_size
+        self.unsealed = 0
+        self.epoch = -1
+        self.switch(secret)
+
+    def switch(self, secret: bytes) -> None:
+        """Go on under `secret`: all streams restart their counters, a new epoch begins."""
+        self._secret = secret
+        self._lanes: dict[int, _Lane] = {}
+        self.epoch += 1
+
+    @property
+    def secret(self) -> bytes:
+        """The epoch's secret, from which the next one is derived."""
+        return self._secret
+
+    def counters(self) -> dict[int, int]:
+        """The next counter of each stream that was used in this epoch."""
+        return {stream: lane.key.counter for stream, lane in self._lanes.items()}
+
+    def forget(self, stream: int) -> None:
+        """Free the key of a direction that ended."""
+        self._lanes.pop(stream, None)
+
+    def open(self, event: bytes) -> tuple[Event, bool]:
+        """Decrypt, chain and check one event; the flag says whether it carried a seal.
+
+        Raises:
+            RemoteProtocolError: `bad-record`, `seal-violation`, or `protocol-error` for
+                a stream that may not be used and for category or subcategory 0.
+        """
+        opened, seal = self.decrypt(event)
+        if seal is None:
+            self.unsealed += 1
+            if self.unsealed > self.seal_events:
+                raise RemoteProtocolError(CloseCode.SEAL_VIOLATION, "too many events unsealed")
+            if opened.category == CONNECTION and opened.subcategory in ALWAYS_SEALED:
+                raise RemoteProtocolError(CloseCode.SEAL_VIOLATION, "an event came without seal")
+            return opened, False
+        self.verify(seal)
+        return opened, True
+
+    def decrypt(self, event: bytes) -> tuple[Event, bytes | None]:
+        """The event and its seal, which is not checked yet; None in form 0."""
+        stream = int.from_bytes(event[:4], "big")
+        lane = self._lanes.get(stream)
+        if lane is None:
+            if len(event) < 4:
+                raise _bad_record("shorter than a stream id")
+            self.admit(stream)
+            lane = self._lanes[stream] = _Lane(self.suite, self._secret, stream)
+        seal: bytes | None = None
+        if self.each:
+            start = 4 + self._signature_size
+            seal = event[4:start]
+            aad = lane.sealed_aad
+        else:
+            form = event[4:5]
+            aad = event[:5]
+            start = 5 + _CHAIN_PREFIX
+            if form == SEALED:
+                start += self._signature_size
+                seal = event[5 + _CHAIN_PREFIX : start]
+            elif form != UNSEALED:
+                raise _bad_record("a form byte other than 0 and 1")
+        if len(event) < start + _LEAST_BLOB:
+            raise _bad_record("too short for its form")
+        blob = event[start:]
+        value = self.chain.advance(lane.stream, blob)
+        if not self.each and not compare_digest(value[:_CHAIN_PREFIX], event[5:21]):
+            raise _bad_record("the chain value differs")
+        try:
+            inner = lane.key.decrypt(blob, aad)
+        except DecryptError as error:
+            raise _bad_record("does not decrypt") from error
+        async_id, category, subcategory = INNER_HEAD.unpack_from(inner)
+        if not category or not subcategory:
+            raise violation("category or subcategory 0")
+        return Event(stream, async_id, category, subcategory, inner[4:]), seal
+
+    def verify(self, seal: bytes) -> None:
+        """Check `seal` against the chain as it stands after the last event."""
+        if self.verifier is None:
+            raise RemoteProtocolError(CloseCode.INTERNAL_ERROR, "no verifier yet")
+        try:
+            check_seal(
+                self.verifier, self.suite.hash_algorithm, self.commit, self.chain.value, seal
+            )
+        except SignatureError as error:
+            raise RemoteProtocolError(CloseCode.SEAL_VIOLATION, "a wrong seal") from error
+        self.unsealed = 0
+
+
+def _bad_record(reason: str) -> RemoteProtocolError:
+    return RemoteProtocolError(CloseCode.BAD_RECORD, reason)

@@ -1,0 +1,259 @@
+"""An open connection: channel, streams and keep-alive, and the events of stream 0.
+
+One rule: it begins when the handshake is over and knows nothing of how; what ends it is
+raised (a violation, a time-out) or returned (Close). Stream 0's own events are encrypted
+at once into `Wire`, all others when `flush` gives them their turn.
+"""
+
+from collections.abc import Mapping
+
+from lbm import keys
+from lbm.codec import Value, decode, encode
+from node.protocol.channel import Channel, PlainChannel, SecureChannel
+from node.protocol.codes import (
+    CLOSE,
+    CONNECTION,
+    PING,
+    PONG,
+    RESET,
+    SEAL,
+    STREAM,
+    WINDOW,
+    CloseCode,
+)
+from node.protocol.config import CoreConfig
+from node.protocol.errors import LocalProtocolError, RemoteProtocolError, too_large, violation
+from node.protocol.event import NO_PAYLOAD, Event
+from node.protocol.handshake import Agreed
+from node.protocol.hello import parse_code_and_text
+from node.protocol.keepalive import KeepAlive
+from node.protocol.limits import CONNECTION_STREAM_PAYLOAD, CONTROL_BUFFER, WAITING_PONGS
+from node.protocol.multiplexer import Multiplexer
+from node.protocol.observer import Observer
+from node.protocol.reports import PongReceived, Report
+from node.protocol.sealing import Receiver, Sender
+from node.protocol.streams import Streams
+
+Farewell = tuple[int, str]
+
+
+class Wire:
+    """Frames that are ready and wait for the transport."""
+
+    __slots__ = ("frames", "size")
+
+    def __init__(self) -> None:
+        self.frames: list[bytes] = []
+        self.size = 0
+
+    def write(self, frames: bytes) -> None:
+        """Add frames; empty bytes are nothing."""
+        if frames:
+            self.frames.append(frames)
+            self.size += len(frames)
+
+    def take(self) -> list[bytes]:
+        """All frames, which are gone from here."""
+        frames, self.frames, self.size = self.frames, [], 0
+        return frames
+
+
+class Session:
+    """What is done between the handshake and the farewell."""
+
+    def __init__(
+        self,
+        config: CoreConfig,
+        agreed: Agreed,
+        directions: tuple[Sender, Receiver] | None,
+        streams: Streams,
+        initiator: bool,
+        wire: Wire,
+        reports: list[Report],
+        observer: Observer | None,
+        now: float,
+    ) -> None:
+        self._now = now
+        self._wire = wire
+        self._reports = reports
+        # With deliver="sealed" the streams' reports wait here for a seal.
+        self._held = reports if config.deliver == "opened" or directions is None else []
+        self._keepalive = KeepAlive(now, config.idle_before_ping, config.ping_timeout)
+        self.secure: SecureChannel | None = None
+        self._channel: Channel = PlainChannel()
+        if directions is not None:
+            self.secure = SecureChannel(
+                config, agreed, *directions, initiator, reports, observer, now
+            )
+            self._channel = self.secure
+        self.mux = Multiplexer(
+            config, agreed.limits, streams, self.control, self._forget, self._held
+        )
+
+    # Events in.
+
+    def reading_began(self, now: float) -> None:
+        """Bytes came."""
+        self._now = now
+        self._keepalive.received(now)
+        self._channel.reading_began(now)
+
+    def reading_ended(self, now: float) -> None:
+        """All that came has been read."""
+        self._channel.reading_ended(now)
+
+    def receive(self, data: bytes) -> Farewell | None:
+        """Take one event from the wire; returns code and text of a Close.
+
+        Raises:
+            RemoteProtocolError, LbmDecodeError: the connection is over.
+        """
+        event, vouched = self._channel.open(data)
+        farewell = None
+        if event.stream:
+            self.mux.receive(event)
+        else:
+            farewell = self._control_received(event)
+        if vouched and self._held is not self._reports:
+            self._reports.extend(self._held)
+            self._held.clear()
+        return farewell
+
+    # Events out.
+
+    def control(self, event: Event) -> None:
+        """Encrypt and queue an event of stream 0, or an Open, at once."""
+        self._write(self._channel.protect(event, False, self._now))
+
+    def flush(self, limit: int, now: float) -> list[bytes]:
+        """Frames for the transport, about `limit` bytes at most."""
+        self._now = now
+        self._keepalive.pongs_waiting = 0
+        out = self._wire.take()
+        mux, protect = self.mux, self._channel.protect
+        take, taken = mux.outbox.take, mux.taken
+        size = 0
+        while size < limit:
+            waiting = take()
+            if waiting is None:
+                break
+            frames = protect(Event(*waiting[:5]), waiting.seal, now)
+            taken(waiting)
+            out.append(frames)
+            size += len(frames)
+        seal = self._channel.flush_seal(now)
+        if seal:
+            out.append(seal)
+        return out
+
+    def close_frames(self, farewell: Farewell, now: float) -> bytes:
+        """Close, sealed; nothing may be encrypted after it."""
+        code, text = farewell
+        cells: dict[int, Value] = {keys.CODE: code}
+        if text:
+            cells[keys.TEXT] = text
+        return self._channel.protect(Event(0, 0, CONNECTION, CLOSE, encode(cells)), True, now)
+
+    def ping(self, now: float) -> int:
+        """Send a Ping; returns its async id.
+
+        Raises:
+            LocalProtocolError: 64 Pings are unanswered.
+        """
+        self._now = now
+        async_id = self._keepalive.new_ping(now)
+        if async_id is None:
+            raise LocalProtocolError("too many Pings are unanswered")
+        self.control(Event(0, async_id, CONNECTION, PING, NO_PAYLOAD))
+        return async_id
+
+    def update_keys(self, now: float) -> None:
+        """A plain KeyUpdate of our direction."""
+        self._wire.write(self._encrypted().update_keys(now))
+
+    def rekey(self, now: float) -> None:
+        """Offer a rekey."""
+        self._wire.write(self._encrypted().rekey(now))
+
+    # Time.
+
+    def deadline(self) -> float:
+        """When `handle_deadline` has something to do."""
+        return min(self._keepalive.deadline(), self._channel.deadline())
+
+    def handle_deadline(self, now: float) -> None:
+        """Pings, seals, key updates and rekeys that became due.
+
+        Raises:
+            RemoteProtocolError: the other side took too long.
+        """
+        self._now = now
+        keepalive = self._keepalive
+        if keepalive.expired(now):
+            raise RemoteProtocolError(CloseCode.TIMEOUT, "nothing came, not even a Pong")
+        if keepalive.probe_due(now):
+            keepalive.probe_sent(now)
+            # With 64 Pings of the application unanswered those do as well.
+            async_id = keepalive.new_ping(now)
+            if async_id is not None:
+                self.control(Event(0, async_id, CONNECTION, PING, NO_PAYLOAD))
+        self._write(self._channel.handle_deadline(now))
+
+    # Stream 0.
+
+    def _control_received(self, event: Event) -> Farewell | None:
+        _, async_id, category, subcategory, payload = event
+        if len(payload) > CONNECTION_STREAM_PAYLOAD:
+            raise too_large(f"{len(payload)} bytes of payload on stream 0")
+        if category == CONNECTION and subcategory in (PING, PONG, SEAL):
+            if payload != NO_PAYLOAD:
+                raise violation("a payload where there is none")
+            self._without_payload(subcategory, async_id)
+            return None
+        cells = decode(payload)
+        if category == CONNECTION and subcategory == CLOSE:
+            return parse_code_and_text(cells)
+        if category == CONNECTION:
+            self._write(self._channel.control(subcategory, cells, self._now))
+        elif category == STREAM:
+            self._stream_control(subcategory, cells)
+        else:
+            raise violation(f"event {category}/{subcategory} on stream 0")
+        return None
+
+    def _without_payload(self, subcategory: int, async_id: int) -> None:
+        keepalive = self._keepalive
+        if subcategory == PONG:
+            round_trip = keepalive.pong(async_id, self._now)
+            if round_trip is not None:
+                self._reports.append(PongReceived(async_id, round_trip))
+        elif subcategory == SEAL:
+            self._channel.control(subcategory, {}, self._now)
+        elif async_id:
+            self.control(Event(0, async_id, CONNECTION, PONG, NO_PAYLOAD))
+            keepalive.pongs_waiting += 1
+            if keepalive.pongs_waiting > WAITING_PONGS:
+                raise RemoteProtocolError(CloseCode.OVERLOADED, "too many Pongs wait")
+
+    def _stream_control(self, subcategory: int, cells: Mapping[int, Value]) -> None:
+        if subcategory == WINDOW:
+            self.mux.window_received(cells)
+        elif subcategory == RESET:
+            self.mux.reset_received(cells)
+        else:
+            raise violation(f"event 2/{subcategory} on stream 0")
+
+    # Small things.
+
+    def _write(self, frames: bytes) -> None:
+        self._wire.write(frames)
+        if self._wire.size > CONTROL_BUFFER:
+            raise RemoteProtocolError(CloseCode.OVERLOADED, "the other side does not read")
+
+    def _forget(self, stream: int, sent: bool) -> None:
+        self._channel.forget(stream, sent=sent)
+
+    def _encrypted(self) -> SecureChannel:
+        if self.secure is None:
+            raise LocalProtocolError("an unencrypted connection has no keys")
+        return self.secure

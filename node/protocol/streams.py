@@ -1,0 +1,181 @@
+"""The table of streams: which are open, in which directions, with how much credit.
+
+One rule: a direction ends with its Finish or its sender's Reset, and when both have
+ended the stream is gone (docs/protocol.md section 8). Writes no events.
+"""
+
+from node.protocol.codes import (
+    FIRST_INITIATOR_STREAM,
+    FIRST_RESPONDER_STREAM,
+    LAST_STREAM,
+    MAIN_STREAM,
+    CloseCode,
+)
+from node.protocol.errors import LocalProtocolError, RemoteProtocolError, violation
+from node.protocol.window import ReceiveWindow, SendCredit
+
+
+class Stream:
+    """One stream from 2 up. `resetting` means that we sent Reset: drop what comes."""
+
+    __slots__ = (
+        "credit",
+        "finishing",
+        "id",
+        "label",
+        "local_open",
+        "ours",
+        "remote_open",
+        "resetting",
+        "window",
+    )
+
+    def __init__(
+        self, stream: int, label: str, ours: bool, credit: SendCredit, window: ReceiveWindow
+    ) -> None:
+        self.id = stream
+        self.label = label
+        self.ours = ours
+        self.credit = credit
+        self.window = window
+        self.local_open = True
+        self.remote_open = True
+        self.finishing = False  # our Finish waits in the outbox
+        self.resetting = False
+
+
+class Streams:
+    """All streams of one connection that are not gone.
+
+    `committed` is the sum of the windows we read under, in bytes.
+    """
+
+    __slots__ = (
+        "_initiator",
+        "_last_local",
+        "_last_remote",
+        "_maximum",
+        "_ours",
+        "_theirs",
+        "committed",
+        "open",
+    )
+
+    def __init__(self, initiator: bool, maximum: int) -> None:
+        self._initiator = initiator
+        self._maximum = maximum
+        self._last_local = 0
+        self._last_remote = 0
+        self._ours = 0
+        self._theirs = 0
+        self.open: dict[int, Stream] = {}
+        self.committed = 0
+
+    def admit(self, stream: int) -> None:
+        """Whether an event may come on a stream for which there is no key yet.
+
+        Raises:
+            RemoteProtocolError: `protocol-error`.
+        """
+        if stream <= MAIN_STREAM:
+            return
+        known = self.open.get(stream)
+        if known is not None:
+            if known.remote_open:
+                return
+            raise violation(f"an event on the ended direction of stream {stream}")
+        if self._is_local(stream) or stream <= self._last_remote:
+            raise violation(f"an event on stream {stream}, which is not open")
+
+    def open_local(self, label: str, credit: int, window: int) -> Stream:
+        """Open a stream of ours.
+
+        Raises:
+            LocalProtocolError: as many as agreed are open, or the ids are used up.
+        """
+        if self._ours >= self._maximum:
+            raise LocalProtocolError(f"{self._maximum} streams of ours are open already")
+        first = FIRST_INITIATOR_STREAM if self._initiator else FIRST_RESPONDER_STREAM
+        stream = self._last_local + 2 if self._last_local else first
+        if stream > LAST_STREAM:
+            raise LocalProtocolError("the stream ids of this connection are used up")
+        self._last_local = stream
+        self._ours += 1
+        return self._add(Stream(stream, label, True, SendCredit(credit), ReceiveWindow(window)))
+
+    def open_remote(self, stream: int, label: str, credit: int, window: int) -> Stream:
+        """The other side opens a stream (`admit` let it pass).
+
+        Raises:
+            RemoteProtocolError: `protocol-error`, it is open; `too-many-streams`.
+        """
+        if stream <= MAIN_STREAM or stream in self.open:
+            raise violation(f"Open on stream {stream}, which is open")
+        if self._theirs >= self._maximum:
+            raise RemoteProtocolError(
+                CloseCode.TOO_MANY_STREAMS, f"more than {self._maximum} streams"
+            )
+        self._last_remote = stream
+        self._theirs += 1
+        return self._add(Stream(stream, label, False, SendCredit(credit), ReceiveWindow(window)))
+
+    def get_live(self, stream: int) -> Stream | None:
+        """The stream that a Window or Reset names; None if it is gone.
+
+        Raises:
+            RemoteProtocolError: `protocol-error`, stream 0 or 1, or never opened.
+        """
+        known = self.open.get(stream)
+        if known is None:
+            last = self._last_local if self._is_local(stream) else self._last_remote
+            if stream <= MAIN_STREAM or stream > last:
+                raise violation(f"stream {stream} was never opened")
+        return known
+
+    def get_local(self, stream: int) -> Stream:
+        """The stream that we want to write on.
+
+        Raises:
+            LocalProtocolError: it is not open, or our direction has ended.
+        """
+        known = self.open.get(stream)
+        if known is None or not known.local_open or known.finishing:
+            raise LocalProtocolError(f"stream {stream} is not open for sending")
+        return known
+
+    def end_local(self, stream: Stream) -> None:
+        """Our direction has ended."""
+        stream.local_open = False
+        stream.finishing = False
+        self._sweep(stream)
+
+    def end_remote(self, stream: Stream) -> None:
+        """The other side's direction has ended."""
+        if stream.remote_open:
+            self.committed -= stream.window.size
+        stream.remote_open = False
+        self._sweep(stream)
+
+    def consume(self, stream: Stream, cost: int, budget: int) -> int:
+        """The application used up `cost`: the credit to grant now, 0 for none."""
+        before = stream.window.size
+        grant = stream.window.consume(cost, shrink=self.committed > budget)
+        self.committed += stream.window.size - before
+        return grant
+
+    def _add(self, stream: Stream) -> Stream:
+        self.open[stream.id] = stream
+        self.committed += stream.window.size
+        return stream
+
+    def _sweep(self, stream: Stream) -> None:
+        if stream.local_open or stream.remote_open:
+            return
+        del self.open[stream.id]
+        if stream.ours:
+            self._ours -= 1
+        else:
+            self._theirs -= 1
+
+    def _is_local(self, stream: int) -> bool:
+        return (stream % 2 == 1) == self._initiator

@@ -1,0 +1,68 @@
+"""The arithmetic of flow control, for streams and for the Chunks of a call (section 8).
+
+One rule: credit is what may still be sent; one event may take it below zero, and none
+is sent or taken at zero or below. Knows neither streams nor events.
+"""
+
+from node.protocol.errors import violation
+from node.protocol.limits import LARGEST_CREDIT
+
+
+class SendCredit:
+    """What we may still send, in bytes of cost."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, initial: int) -> None:
+        self.left = initial
+
+    def grant(self, credit: int) -> None:
+        """The reader allows `credit` more.
+
+        Raises:
+            RemoteProtocolError: `protocol-error`, above 2^31 - 1.
+        """
+        self.left += credit
+        if self.left > LARGEST_CREDIT:
+            raise violation("more credit than 2^31 - 1")
+
+
+class ReceiveWindow:
+    """What the other side may still send, and what the application has used up.
+
+    Granted is given in one Window once half the size has been consumed, so `left` plus
+    `consumed` plus what the application holds is always `size` (or what is over it).
+    """
+
+    __slots__ = ("consumed", "left", "size")
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.left = size
+        self.consumed = 0
+
+    def take(self, cost: int) -> None:
+        """An event of `cost` came.
+
+        Raises:
+            RemoteProtocolError: `protocol-error`, it came at no credit.
+        """
+        if self.left <= 0:
+            raise violation("an event came at no credit")
+        self.left -= cost
+
+    def consume(self, cost: int, *, shrink: bool = False) -> int:
+        """The application used up `cost`: how much to grant now, 0 for nothing yet.
+
+        With `shrink` (memory is short) half of it is kept back for good, down to 1 KiB.
+        """
+        self.consumed += cost
+        if self.consumed * 2 < self.size:
+            return 0
+        grant, self.consumed = self.consumed, 0
+        if shrink:
+            kept = min(grant // 2, max(0, self.size - 1024))
+            self.size -= kept
+            grant -= kept
+        self.left += grant
+        return grant
