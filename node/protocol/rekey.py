@@ -29,6 +29,7 @@ class Rekeying:
 
     __slots__ = (
         "_allowance",
+        "_crossed",
         "_ephemeral",
         "_initiator",
         "_offers_made",
@@ -52,6 +53,7 @@ class Rekeying:
         self._offers_seen: deque[float] = deque(maxlen=allowance)
         self._offers_made: deque[float] = deque(maxlen=allowance)
         self._ephemeral: EphemeralKey | None = None
+        self._crossed = False  # the other side's offer crossed ours and was ignored
         self._value_after_offer = b""
         self._secrets: RekeySecrets | None = None
         self._sent = self._received = False
@@ -72,6 +74,7 @@ class Rekeying:
         if self._flooded(self._offers_made, now):
             raise LocalProtocolError("the last rekey is less than 10 s old")
         self._offers_made.append(now)
+        self._crossed = False
         self.phase = Phase.OFFERED
         self.offered_at = now
         self._ephemeral = self._suite.kex_algorithm.generate()
@@ -87,14 +90,19 @@ class Rekeying:
         Raises:
             RemoteProtocolError: `protocol-error`, too early; `overloaded`, too many.
         """
-        if self._flooded(self._offers_seen, now):
-            raise RemoteProtocolError(CloseCode.OVERLOADED, "too many rekeys in 10 s")
-        self._offers_seen.append(now)
         if self.phase is Phase.SWITCHING:
             raise violation("a RekeyOffer before the last rekey was over")
         if self.phase is Phase.OFFERED and self._initiator:
+            if self._crossed:
+                raise violation("a second RekeyOffer before an answer")
+            self._crossed = True
             return False
-        self._ephemeral = None  # ours crossed it and is forgotten
+        if self._flooded(self._offers_seen, now):
+            raise RemoteProtocolError(CloseCode.OVERLOADED, "too many rekeys in 10 s")
+        self._offers_seen.append(now)
+        if self.phase is Phase.OFFERED:  # ours crossed it, is forgotten and does not count
+            self._ephemeral = None
+            self._offers_made.pop()
         self.phase = Phase.IDLE
         return True
 
