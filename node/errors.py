@@ -1,0 +1,103 @@
+"""The errors of the node, as applications meet them.
+
+    ParleyError
+      AddressError           an address that cannot be read or used          (also ValueError)
+      UnreachableError       nobody answers there, or the port is taken      (also OSError)
+      HandshakeError         met, but could not agree; `code` says why
+        NotTrustedError      the peer is not who was expected, or refused us
+      PeerClosedError        the connection is over; `code` and `text` say why
+      CallRefused            answered with a code other than 0; `code` and `data`
+        CallTimeout          the deadline passed (code 17)                   (also TimeoutError)
+      StreamResetError       a stream was ended by Reset; `code` and `text`
+      KnownPeersError        the file of known peers cannot be read or written
+      ConfigError            a setting is wrong                              (also ValueError)
+
+Below them, `node.protocol.errors` has the core's and `crypto.errors` those of keys and
+key files. What the outside world raises is translated at the floor's edge, once.
+"""
+
+from node.protocol.codes import SENTENCES, CloseCode, ResultCode, code_name
+
+
+class ParleyError(Exception):
+    """Root of the node's errors."""
+
+
+class AddressError(ParleyError, ValueError):
+    """An address that is not of the form `tcp://host:port` or `unix:///path`."""
+
+
+class UnreachableError(ParleyError, OSError):
+    """Nobody answers at an address, or it cannot be listened on."""
+
+    def __str__(self) -> str:
+        # OSError would show the tuple of its arguments.
+        return str(self.args[0]) if self.args else ""
+
+
+class ConfigError(ParleyError, ValueError):
+    """A setting is out of its range or does not fit the others."""
+
+
+class KnownPeersError(ParleyError):
+    """The file of known peers cannot be read or written."""
+
+
+class _WithCode(ParleyError):
+    def __init__(self, code: int, text: str = "") -> None:
+        sentence = text or SENTENCES.get(code, "closed by the other side")
+        super().__init__(f"{sentence} ({code_name(code)})")
+        self.code = code
+        self.text = text
+
+
+class HandshakeError(_WithCode):
+    """The two sides met and could not agree. `code` is a close code (section 11)."""
+
+
+class NotTrustedError(HandshakeError):
+    """Authentication failed, or a trust policy refused the peer (or the peer us)."""
+
+    def __init__(self, text: str = "", code: int = CloseCode.PEER_NOT_TRUSTED) -> None:
+        super().__init__(code, text)
+
+
+class PeerClosedError(_WithCode):
+    """The connection is over. `code` is a close code (section 11)."""
+
+
+class StreamResetError(_WithCode):
+    """A stream was ended at once. `code` is a code of Reset (section 11)."""
+
+
+# The fixed sentences of results: what a caller is told when the answer has no text.
+RESULT_SENTENCES: dict[int, str] = {
+    ResultCode.TOPIC_NOT_FOUND: "topic not found",
+    ResultCode.HANDLER_FAILED: "the handler failed",
+    ResultCode.DEADLINE_EXCEEDED: "the deadline passed",
+    ResultCode.CANCELLED: "cancelled",
+    ResultCode.OVERLOADED: "overloaded",
+    ResultCode.NOT_AUTHORISED: "not authorised",
+    ResultCode.PAYLOAD_TOO_LARGE: "the payload is too large",
+    ResultCode.WRONG_SUPERCATEGORY: "not allowed between these roles",
+    ResultCode.MALFORMED: "malformed request",
+}
+
+
+class CallRefused(ParleyError):
+    """A call was answered with a code other than 0 (section 9).
+
+    A handler raises it to answer so; a caller meets it. `data` is any LBM value.
+    """
+
+    def __init__(self, code: int, data: object = None) -> None:
+        super().__init__(f"{RESULT_SENTENCES.get(code, 'refused')} (code {code})")
+        self.code = code
+        self.data = data
+
+
+class CallTimeout(CallRefused, TimeoutError):
+    """The deadline of a call passed before its answer came."""
+
+    def __init__(self, data: object = None) -> None:
+        super().__init__(ResultCode.DEADLINE_EXCEEDED, data)
