@@ -182,6 +182,17 @@ def test_what_is_not_there_or_no_file(tmp_path: Path) -> None:
         save_identity(tmp_path / "absent" / "x", IDENTITY)
 
 
+def test_a_failed_read_is_a_typed_error(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saved(path, None)
+
+    def fstat(descriptor: int) -> os.stat_result:
+        raise OSError(5, "input/output error")
+
+    monkeypatch.setattr(os, "fstat", fstat)
+    with pytest.raises(KeyFileUnreadableError):
+        load_identity(path)
+
+
 def test_a_failed_write_leaves_no_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fsync(descriptor: int) -> None:
         raise OSError(28, "no space left on device")
