@@ -1,0 +1,41 @@
+"""The table of keys, against the text of section 13."""
+
+import lbm.keys
+from lbm.keys import FIRST_APPLICATION_KEY, KEYS, key_name
+
+# "Types: ... text; ... bytes; 13 boolean; ... arrays; ... maps; 22 any; the rest unsigned."
+TYPES = {
+    "text": {6, 17, 19, 21, 26, 27},
+    "bytes": {0, 2, 12, 29},
+    "bool": {13},
+    "array": {14, 32},
+    "map": {3, 4, 5, 15, 24},
+    "any": {22},
+    "uint": {1, 7, 8, 9, 10, 11, 16, 18, 20, 23, 25, 28, 30, 31, 33},
+}
+
+
+def test_every_key_has_the_type_of_the_text() -> None:
+    assert {number: key.type for number, key in KEYS.items()} == {
+        number: kind for kind, numbers in TYPES.items() for number in numbers
+    }
+
+
+def test_keys_are_numbered_without_gaps_and_named_once() -> None:
+    assert list(KEYS) == list(range(34))
+    assert len({key.name for key in KEYS.values()}) == len(KEYS)
+
+
+def test_every_constant_is_in_the_table() -> None:
+    constants = {
+        name: number
+        for name, number in vars(lbm.keys).items()
+        if name.isupper() and isinstance(number, int)
+    }
+    assert constants.pop("FIRST_APPLICATION_KEY") == FIRST_APPLICATION_KEY == 256
+    assert sorted(constants.values()) == list(KEYS)
+
+
+def test_names_in_errors() -> None:
+    assert key_name(21) == "21 (topic)"
+    assert key_name(300) == "300"

@@ -1,0 +1,29 @@
+"""Limits: the numbers of section 3, and what is no limit."""
+
+import dataclasses
+
+import pytest
+
+from lbm.errors import LbmError
+from lbm.limits import DEFAULT_LIMITS, HANDSHAKE_LIMITS, Limits
+
+
+def test_the_numbers() -> None:
+    assert Limits(64 * 1024 * 1024, 131_072, 16) == DEFAULT_LIMITS
+    assert Limits(16_384, 256, 16) == HANDSHAKE_LIMITS
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [{"max_bytes": 0}, {"max_items": 0}, {"max_depth": 0}, {"max_depth": 129}, {"max_items": -1}],
+    ids=str,
+)
+def test_bounds_out_of_range(bounds: dict[str, int]) -> None:
+    with pytest.raises(LbmError):
+        Limits(**bounds)
+
+
+def test_limits_are_a_value() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        DEFAULT_LIMITS.max_depth = 5  # type: ignore[misc]
+    assert hash(Limits(max_depth=4)) == hash(Limits(max_depth=4))
