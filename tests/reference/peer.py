@@ -1,0 +1,335 @@
+"""A blocking peer for tests: initiator or responder, honest unless told otherwise.
+
+One rule: one thread, one socket; whatever blocks is bounded by the channel's
+time-out. What comes in is checked and answered here; the acts are in acts.py.
+"""
+
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, Literal
+
+from tests.reference import establish, wire
+from tests.reference.cbor import LbmError
+from tests.reference.channel import DEFAULT_TIMEOUT, Channel, ConnectionLost
+from tests.reference.establish import HONEST, Established, Misbehaviour
+from tests.reference.handshake import Config
+from tests.reference.rekeying import Rekeying
+from tests.reference.sealing import Opened, Signer, verify_seal
+from tests.reference.streams import Streams
+from tests.reference.wire import (
+    ALWAYS_SEALED_TYPES,
+    CELLS,
+    CODES,
+    STREAM_ZERO_PAYLOAD,
+    TYPES,
+    Event,
+    Violation,
+    cells_payload,
+)
+
+Side = Literal["initiator", "responder"]
+ON_STREAM_ZERO: Final = frozenset({TYPES["Window"], TYPES["Reset"]})
+HANDSHAKE_ONLY: Final = frozenset(TYPES[n] for n in ("Hello", "Reply", "Proof", "Retry", "Reject"))
+ENCRYPTED_ONLY: Final = frozenset(
+    TYPES[name] for name in ("Seal", "KeyUpdate", "RekeyOffer", "RekeyAnswer")
+)
+
+
+class Closed(Exception):
+    """The other side sent Close."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(f"{code} {text}")
+        self.code = code
+        self.text = text
+
+
+class ReferencePeer:
+    """`automatic` False: nothing is answered, every event is handed up (keys still change).
+
+    `handlers` answer Calls by topic. `signer` replaces the identity's key in later seals.
+    `events` has every event received, in order, with its form.
+    """
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        side: Side,
+        config: Config,
+        *,
+        wrong: Misbehaviour = HONEST,
+        expected: bytes | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
+        automatic: bool = True,
+    ) -> None:
+        self.channel = Channel(sock, timeout)
+        self.side: Side = side
+        self.config = config
+        self.wrong = wrong
+        self.expected = expected
+        self.automatic = automatic
+        self.handlers: dict[str, Callable[[Any], Any]] = {"parley.echo": lambda data: data}
+        self.signer: Signer | None = None
+        self.events: list[Opened] = []
+        self.backlog: deque[Event] = deque()
+        self.unsealed_sent = 0
+        self.unsealed_received = 0
+        self.rekeying: Rekeying | None = None
+        self._established: Established | None = None
+        self._streams: Streams | None = None
+
+    def handshake(self) -> "ReferencePeer":
+        """Up to both Proofs; raises Violation (of either side's making) or ConnectionLost."""
+        run = establish.initiate if self.side == "initiator" else establish.respond
+        try:
+            done = run(self.channel, self.config, self.wrong, self.expected)
+        except Violation:
+            self.channel.finish()
+            raise
+        self._established = done
+        limits, suite = done.agreement.limits, done.agreement.suite
+        names = (suite.signing, suite.sealing) if suite else (None, None)
+        self.channel.limit = wire.frame_limit(limits["max_payload"], *names)
+        initiator = self.side == "initiator"
+        self._streams = Streams(
+            limits["stream_window"], limits["max_streams"], is_initiator=initiator
+        )
+        if done.outgoing and done.incoming and done.keys:
+            self.rekeying = Rekeying(
+                done.outgoing, done.incoming, done.keys.rekey, is_initiator=initiator
+            )
+        return self
+
+    @property
+    def session(self) -> Established:
+        """What the handshake left."""
+        if self._established is None:
+            raise ConnectionLost("no handshake yet")
+        return self._established
+
+    @property
+    def streams(self) -> Streams:
+        """Stream states."""
+        if self._streams is None:
+            raise ConnectionLost("no handshake yet")
+        return self._streams
+
+    def send_frame(self, event: bytes) -> None:
+        """Any bytes as one event."""
+        self.channel.send_frame(event)
+
+    def send_raw(self, data: bytes) -> None:
+        """Any bytes, without a frame."""
+        self.channel.send_raw(data)
+
+    def send_event(
+        self,
+        stream: int,
+        async_id: int,
+        category: int,
+        subcategory: int,
+        payload: bytes = b"",
+        *,
+        sealed: bool | None = None,
+        flip_seal: bool = False,
+        corrupt: Callable[[bytes], bytes] | None = None,
+    ) -> bytes:
+        """Any event under valid keys; the event as sent.
+
+        `sealed` None: as the rules want it. `corrupt` changes the finished event; keys, counters
+        and chain are those of the honest one. KeyUpdates change keys only through acts.
+        """
+        event = Event(stream, async_id, category, subcategory, payload)
+        if sealed is None:
+            limit = self.session.agreement.limits["seal_events"]
+            sealed = event.type in ALWAYS_SEALED_TYPES or self.unsealed_sent >= limit
+        data = self._encrypted(event, sealed, flip_seal)
+        self.streams.written(event, self._loosely(event))
+        if corrupt is not None:
+            data = corrupt(data)
+        self.send_frame(data)
+        return data
+
+    def send(self, name: str, stream: int, async_id: int = 0, /, **cells: Any) -> bytes:
+        """An event by name and cells: send("Open", 3, label="app/x")."""
+        payload = cells_payload(**cells) if cells else b""
+        return self.send_event(stream, async_id, *TYPES[name], payload)
+
+    def seal(self) -> None:
+        """1/8 Seal, if anything waits for one."""
+        if self.unsealed_sent:
+            self.send("Seal", 0)
+
+    def _encrypted(self, event: Event, sealed: bool, flip_seal: bool) -> bytes:
+        outgoing = self.session.outgoing
+        if outgoing is None:
+            return event.raw
+        sealed = sealed or outgoing.suite.sealing == "each"
+        self.unsealed_sent = 0 if sealed else self.unsealed_sent + 1
+        signer = self.signer or self.config.identity.key(outgoing.suite.signing)
+        return outgoing.write(event.stream, event.inner, signer, sealed=sealed, flip_seal=flip_seal)
+
+    def recv_event(self) -> Event:
+        """The next event for the application.
+
+        Raises Closed, ConnectionLost, TimeoutError, or Violation after its Close was sent.
+        """
+        if self.backlog:
+            return self.backlog.popleft()
+        while True:
+            event = self.next_event()
+            if event is not None:
+                return event
+
+    def next_event(self) -> Event | None:
+        """Takes one event from the wire; None where it was answered or was of no concern."""
+        try:
+            if self.automatic:
+                self.seal()
+            return self._take(self.channel.receive_frame())
+        except Violation as violation:
+            self.fail(violation.code)
+            raise
+
+    def fail(self, code: str) -> None:
+        """Sends Close with a violation's code and shuts the sending side."""
+        try:
+            self.send("Close", 0, code=CODES[code])
+        except ConnectionLost:
+            return  # it has gone already
+        self.channel.finish()
+
+    def recv_close(self) -> tuple[int, str]:
+        """Reads on until Close: its code and text; raises ConnectionLost where none comes."""
+        try:
+            while True:
+                self.recv_event()
+        except Closed as closed:
+            return closed.code, closed.text
+
+    def _take(self, data: bytes) -> Event | None:
+        opened = self._open(data)
+        event = opened.event
+        self.events.append(opened)
+        if event.type in HANDSHAKE_ONLY:
+            raise Violation("protocol-error", "a handshake event after the handshake")
+        belongs = event.category == 1 or event.type in ON_STREAM_ZERO
+        if belongs != (event.stream == 0):
+            raise Violation("protocol-error", "stream 0 and what belongs there")
+        limit = self.session.agreement.limits["max_payload"]
+        if len(event.payload) > (limit if event.stream else STREAM_ZERO_PAYLOAD):
+            raise Violation("protocol-error", "payload over its limit")
+        if event.category == 1:
+            return self._connection_event(opened)
+        if event.category == 2 and event.subcategory > 5:
+            raise Violation("protocol-error", "unknown subcategory")
+        return self._stream_event(event)
+
+    def _open(self, data: bytes) -> Opened:
+        incoming, remote = self.session.incoming, self.session.remote
+        if incoming is None or remote is None:
+            event = wire.parse_raw(data)
+            if event.type in ENCRYPTED_ONLY:
+                raise Violation("protocol-error", "not in plaintext")
+            return Opened(event, 0, b"")
+        opened = incoming.read(data)
+        if opened.form:
+            verify_seal(incoming.suite, remote.keys[incoming.suite.signing], opened)
+            self.unsealed_received = 0
+            return opened
+        self.unsealed_received += 1
+        if opened.event.type in ALWAYS_SEALED_TYPES:
+            raise Violation("seal-violation", "must be sealed")
+        if self.unsealed_received > self.session.agreement.limits["seal_events"]:
+            raise Violation("seal-violation", "too many unsealed events")
+        return opened
+
+    def _connection_event(self, opened: Opened) -> Event | None:
+        event, cells = opened.event, self._strictly(opened.event)
+        name = next((name for name, kind in TYPES.items() if kind == event.type), "")
+        if name == "Close":
+            if CELLS["code"] not in cells:
+                raise Violation("protocol-error", "Close without a code")
+            raise Closed(cells[CELLS["code"]], cells.get(CELLS["text"], ""))
+        if not name:
+            raise Violation("protocol-error", "unknown subcategory")
+        if self.rekeying is not None and name == "KeyUpdate":
+            self.rekeying.receive_update(cells)
+        if not self.automatic:
+            return event
+        if name == "Ping":
+            if event.async_id:
+                self.send("Pong", 0, event.async_id)
+        elif name == "Pong":
+            return event
+        elif self.rekeying is not None and name == "RekeyOffer":
+            self._answer_offer(self.rekeying, opened, cells)
+        elif self.rekeying is not None and name == "RekeyAnswer":
+            self.rekeying.receive_answer(opened, cells)
+            self.update_keys()
+        return None
+
+    def _answer_offer(self, rekeying: Rekeying, opened: Opened, cells: dict[int, Any]) -> None:
+        answer = rekeying.receive_offer(opened, cells)
+        if answer is None:
+            return
+        self.send_event(0, 0, *TYPES["RekeyAnswer"], answer[0])
+        rekeying.answered(opened, answer[1])
+        self.update_keys()
+
+    def update_keys(self) -> None:
+        """KeyUpdate: the rekey's where one is due, else a plain one."""
+        if self.rekeying is None:
+            raise Violation("protocol-error", "no key updates in plaintext")
+        self.send_event(0, 0, *TYPES["KeyUpdate"], self.rekeying.update_payload())
+        self.rekeying.updated()
+
+    def _stream_event(self, event: Event) -> Event | None:
+        category_two = event.category == 2 and event.type != TYPES["Data"]
+        cells = self._strictly(event) if category_two else {}
+        if event.type == TYPES["Window"]:
+            if CELLS["request"] in cells:
+                return event
+            self.streams.read_window(cells)
+        elif event.type == TYPES["Reset"]:
+            answered = self.streams.read_reset(cells)
+            if answered is not None and self.automatic:
+                self.send("Reset", 0, stream=answered, code=wire.RESET_CODES["cancelled"])
+            return event
+        elif event.stream == 1:
+            if event.category == 2 and event.type != TYPES["Data"]:
+                raise Violation("protocol-error", "stream 1 is never opened or finished")
+        elif not self.streams.read(event, cells):
+            return None
+        if event.type == TYPES["Window"]:
+            return None if self.automatic else event
+        return None if self.automatic and self._answered(event) else event
+
+    def _answered(self, event: Event) -> bool:
+        """Grants credit for what is taken, and answers a Call that has a handler."""
+        grant = self.streams.consumed(event)
+        if grant:
+            self.send("Window", 0, stream=event.stream, credit=grant)
+        if event.type != TYPES["Call"]:
+            return False
+        cells = self._loosely(event)
+        handler = self.handlers.get(str(cells.get(CELLS["topic"])))
+        if handler is None:
+            return False
+        result = handler(cells.get(CELLS["data"]))
+        if event.async_id:
+            self.send("Result", event.stream, event.async_id, code=0, data=result)
+        return True
+
+    def _strictly(self, event: Event) -> dict[int, Any]:
+        try:
+            return event.cells()
+        except LbmError as error:
+            raise Violation("protocol-error", f"malformed: {error.rule}") from error
+
+    def _loosely(self, event: Event) -> dict[int, Any]:
+        try:
+            return event.cells()
+        except LbmError:
+            return {}
