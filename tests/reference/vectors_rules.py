@@ -329,6 +329,9 @@ RULES: dict[str, tuple[str, list[Step], str]] = {
     "Notes on a stream of no subscription": ("9", [OPEN, remote("Notes", 2, notes=[1])], "ignored"),
 }
 AMBIGUOUS = {
+    "Unsubscribe without a subscription": "code 1 where nothing publishes the topic",
+    "Window off stream 0": "section 2 names category 1 only, section 8 'nothing else' on stream 0",
+    "Reset off stream 0": "likewise",
     "a payload of 4,097 bytes on stream 0": "section 2 names no code",
     "an unknown subcategory of category 3": "with an async id it might be answered with code 23",
     "Notes on a stream of no subscription": "'everything else without a handler is dropped'",
