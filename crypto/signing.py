@@ -154,7 +154,6 @@ def _mldsa_open_public(public: bytes) -> Verify:
 
 # The order of the P-256 group (SEC 2, section 2.4.2).
 _P256_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
-_UNCOMPRESSED = 0x04
 # RFC 6979 nonces: a signature then depends on no random state that a fork could share.
 _ECDSA_SIGN = ec.ECDSA(SHA256(), deterministic_signing=True)
 _ECDSA_VERIFY = ec.ECDSA(SHA256())
@@ -184,9 +183,8 @@ def _p256_open_private(scalar: bytes) -> tuple[bytes, Sign]:
 
 
 def _p256_open_public(public: bytes) -> Verify:
-    if public[0] != _UNCOMPRESSED:  # the hybrid forms 6 and 7 are of this length too
-        raise InvalidKeyError("the P-256 public key is no uncompressed point")
     try:
+        # Of this length the library takes the uncompressed form 4 only, not the hybrid 6 and 7.
         key = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), public)
     except ValueError as error:
         raise InvalidKeyError("the P-256 public key is not on the curve") from error

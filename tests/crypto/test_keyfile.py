@@ -188,9 +188,11 @@ def test_a_failed_read_is_a_typed_error(path: Path, monkeypatch: pytest.MonkeyPa
     def fstat(descriptor: int) -> os.stat_result:
         raise OSError(5, "input/output error")
 
-    monkeypatch.setattr(os, "fstat", fstat)
-    with pytest.raises(KeyFileUnreadableError):
-        load_identity(path)
+    # Undone at once: pytest itself asks for the status of its files after the test.
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fstat", fstat)
+        with pytest.raises(KeyFileUnreadableError):
+            load_identity(path)
 
 
 def test_a_failed_write_leaves_no_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
