@@ -1,0 +1,198 @@
+"""Addresses: where a node listens or is dialled, and which node id is expected there.
+
+Rule: an `Address` exists only if it is sound, and there is one spelling for each, since
+it also serves as a name in the file of known peers. Resolves no name, opens no socket.
+
+    tcp://host:port[#node id]    host: a name, an IPv4 address, or [an IPv6 address]
+    unix:///path[#node id]       path: absolute, percent-encoded as in RFC 3986
+"""
+
+import re
+from dataclasses import dataclass, replace
+from ipaddress import AddressValueError, IPv4Address, IPv6Address
+from typing import Final, Literal
+from urllib.parse import quote, unquote_to_bytes
+
+from crypto.errors import IdentityError
+from crypto.identity import NodeId
+from node.errors import AddressError
+
+Scheme = Literal["tcp", "unix"]
+
+MAX_TEXT_SIZE: Final = 1_024
+MAX_PORT: Final = 65_535
+MAX_HOST_SIZE: Final = 253  # RFC 1035, section 2.3.4, as text
+MAX_PATH_SIZE: Final = 107  # bytes; Linux's sun_path has 108, the last of which is zero
+
+_LABEL: Final = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
+_ZONE: Final = re.compile(r"[A-Za-z0-9._-]{1,15}")  # Linux: IFNAMSIZ is 16, with a zero
+_BAD_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
+# Left as they are in a path; a comma or a blank would not do in a line of known peers.
+_PATH_SAFE: Final = "/:@+="
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A place to listen or dial: `host` and `port` with tcp, `path` with unix.
+
+    Port 0 lets the system choose one. `node_id` is the id expected there, or None.
+    AddressError, also when made without `parse`, if it does not fit together.
+    """
+
+    scheme: Scheme
+    host: str = ""
+    port: int = 0
+    path: str = ""
+    node_id: NodeId | None = None
+
+    def __post_init__(self) -> None:
+        if self.scheme == "tcp":
+            if self.path:
+                raise AddressError("a tcp address has no path")
+            # One spelling for each host: otherwise a changed case would be a new name,
+            # and first use would trust whoever answers under it.
+            object.__setattr__(self, "host", _canonical_host(self.host))
+            if not 0 <= self.port <= MAX_PORT:
+                raise AddressError(f"a port is a number from 0 to {MAX_PORT}")
+        elif self.scheme == "unix":
+            if self.host or self.port:
+                raise AddressError("a unix address has neither host nor port")
+            _require_path(self.path)
+        else:
+            raise AddressError("an address starts with tcp:// or unix://")
+
+    @classmethod
+    def parse(cls, text: str) -> "Address":
+        """Read `tcp://host:port[#node id]` or `unix:///path[#node id]`; else AddressError."""
+        if len(text) > MAX_TEXT_SIZE:
+            raise AddressError(f"an address has at most {MAX_TEXT_SIZE} characters")
+        if not text.isprintable():
+            raise AddressError("an address has no control characters")
+        scheme, mark, rest = text.partition("://")
+        if not mark or scheme not in ("tcp", "unix"):
+            raise AddressError("an address starts with tcp:// or unix://")
+        rest, mark, fragment = rest.partition("#")
+        node_id = _node_id(fragment) if mark else None
+        if "?" in rest:
+            raise AddressError("an address has no query (write ? in a path as %3F)")
+        if scheme == "unix":
+            return cls("unix", path=_decoded_path(rest), node_id=node_id)
+        host, port = _host_and_port(rest)
+        return cls("tcp", host, port, node_id=node_id)
+
+    def with_node_id(self, node_id: NodeId) -> "Address":
+        """Return this address with another expected node id."""
+        return replace(self, node_id=node_id)
+
+    def without_node_id(self) -> "Address":
+        """Return the place alone: what stands in the file of known peers."""
+        return replace(self, node_id=None)
+
+    def with_port(self, port: int) -> "Address":
+        """Return this tcp address with another port; AddressError if it is of a unix socket."""
+        if self.scheme != "tcp":
+            raise AddressError("a unix address has no port")
+        return replace(self, port=port)
+
+    def __str__(self) -> str:
+        """Return the one spelling, which `parse` reads back as this address."""
+        if self.scheme == "unix":
+            place = f"unix://{quote(self.path, safe=_PATH_SAFE)}"
+        elif ":" in self.host:
+            place = f"tcp://[{self.host}]:{self.port}"
+        else:
+            place = f"tcp://{self.host}:{self.port}"
+        return place if self.node_id is None else f"{place}#{self.node_id}"
+
+
+def _node_id(fragment: str) -> NodeId:
+    try:
+        return NodeId.parse(fragment)
+    except IdentityError as error:
+        raise AddressError("after # stands a node id: 52 characters of base32") from error
+
+
+def _host_and_port(rest: str) -> tuple[str, int]:
+    # The text is not shown: what stands before the @ may be a password.
+    if "@" in rest:
+        raise AddressError("an address has no user or password")
+    if "/" in rest:
+        raise AddressError("a tcp address has no path")
+    if rest.startswith("["):
+        host, mark, tail = rest[1:].partition("]")
+        if not mark:
+            raise AddressError("the bracket before the IPv6 address is not closed")
+        # In brackets stands nothing else: `[localhost]` is a mistake, not a host.
+        host = _canonical_ipv6(host)
+        colon, port = tail[:1], tail[1:]
+        if tail and colon != ":":
+            raise AddressError("after the bracket of an IPv6 address stands :port")
+    else:
+        host, colon, port = rest.partition(":")
+        if ":" in port:
+            raise AddressError("an IPv6 address stands in brackets: tcp://[::1]:4000")
+        if not host:
+            raise AddressError("the address names no host (0.0.0.0 or [::] listens on all)")
+    if not port:
+        raise AddressError("a tcp address needs a port: tcp://host:port")
+    if not (port.isascii() and port.isdigit()):
+        raise AddressError(f"a port is a number from 0 to {MAX_PORT}")
+    # `int` of very many digits would be an error of its own; five are enough.
+    if len(port) > 5:
+        raise AddressError(f"a port is a number from 0 to {MAX_PORT}")
+    return host, int(port)
+
+
+def _canonical_host(host: str) -> str:
+    """Return a host's one spelling: lower case, an IP address in its shortest form."""
+    if ":" in host:
+        return _canonical_ipv6(host)
+    host = host.lower()
+    labels = host.removesuffix(".").split(".")
+    if len(host) > MAX_HOST_SIZE or not all(_LABEL.fullmatch(label) for label in labels):
+        raise AddressError("the host is neither a host name nor an IP address")
+    # No top-level domain is a number, so 127.1 and 10.0.0.256 are mistyped IPv4
+    # addresses, which some resolvers would read in their own way.
+    if labels[-1].isdigit():
+        try:
+            return str(IPv4Address(host))
+        except AddressValueError as error:
+            raise AddressError("the host is not a valid IPv4 address") from error
+    return host
+
+
+def _canonical_ipv6(host: str) -> str:
+    literal, mark, zone = host.partition("%")
+    try:
+        address = IPv6Address(literal)
+    except AddressValueError as error:
+        raise AddressError("the host is not a valid IPv6 address") from error
+    if mark and not _ZONE.fullmatch(zone):
+        raise AddressError("after % in an IPv6 address stands the name of an interface")
+    # Python 3.13 began to write these with dots: written out, one spelling holds for all.
+    mapped = address.ipv4_mapped
+    return (f"::ffff:{mapped}" if mapped else str(address)) + mark + zone
+
+
+def _decoded_path(rest: str) -> str:
+    if _BAD_ESCAPE.search(rest):
+        raise AddressError("after % in a path stand two hexadecimal digits (write % as %25)")
+    try:
+        return unquote_to_bytes(rest).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise AddressError("the unix path is not UTF-8") from error
+
+
+def _require_path(path: str) -> None:
+    if not path.startswith("/"):
+        raise AddressError("a unix path is absolute: unix:///path")
+    if path.endswith("/"):
+        raise AddressError("a unix path names a socket, not a directory")
+    if "\0" in path:
+        raise AddressError("a unix path has no zero byte")
+    try:
+        size = len(path.encode("utf-8"))
+    except UnicodeEncodeError as error:
+        raise AddressError("the unix path is not UTF-8") from error
+    if size > MAX_PATH_SIZE:
+        raise AddressError(f"a unix path has at most {MAX_PATH_SIZE} bytes")

@@ -1,0 +1,174 @@
+"""Two byte streams joined in memory: for tests, examples and nodes of one process.
+
+Rule: bytes move only in plain code between two awaits, so that a cancelled call has
+either moved them or not. Starts no task, sets no timer, knows nothing of the protocol.
+"""
+
+from typing import Final
+
+from anyio import (
+    BrokenResourceError,
+    ClosedResourceError,
+    EndOfStream,
+    Event,
+    ResourceGuard,
+)
+from anyio.abc import ByteStream
+from anyio.lowlevel import checkpoint
+
+DEFAULT_BUFFER_SIZE: Final = 65_536
+
+
+def memory_pair(buffer_size: int = DEFAULT_BUFFER_SIZE) -> tuple["MemoryStream", "MemoryStream"]:
+    """Return two connected streams with at most `buffer_size` unread bytes in each direction.
+
+    ValueError if that is less than 1.
+    """
+    if buffer_size < 1:
+        raise ValueError("a buffer has at least one byte")
+    there, back = _Pipe(buffer_size), _Pipe(buffer_size)
+    return MemoryStream(there, back), MemoryStream(back, there)
+
+
+class MemoryStream(ByteStream):
+    """One end of a pair. One task may send and one receive at a time (BusyResourceError)."""
+
+    def __init__(self, outgoing: "_Pipe", incoming: "_Pipe") -> None:
+        self._outgoing = outgoing
+        self._incoming = incoming
+        self._sending = ResourceGuard("sending to")
+        self._receiving = ResourceGuard("receiving from")
+        self._closed = False
+
+    async def send(self, item: bytes) -> None:
+        """Send bytes, waiting while the buffer is full.
+
+        An item that fits in the buffer goes whole or, if the call is cancelled, not at
+        all; of a longer one a cancelled call may have sent a beginning, as on a socket.
+        ClosedResourceError after `aclose` or `send_eof`, BrokenResourceError once the
+        other end is closed.
+        """
+        with self._sending:
+            await checkpoint()
+            pipe = self._outgoing
+            rest = memoryview(item)
+            while True:
+                if self._closed or pipe.finished:
+                    raise ClosedResourceError
+                if pipe.abandoned:
+                    raise BrokenResourceError
+                # A piece of a long item may be short; an item that fits is one piece.
+                least = len(rest) if len(item) <= pipe.capacity else min(len(rest), 1)
+                if pipe.room >= least:
+                    size = min(len(rest), pipe.room)
+                    pipe.put(rest[:size])
+                    rest = rest[size:]
+                    if not rest:
+                        return
+                else:
+                    await pipe.wait_for_room(least)
+
+    async def receive(self, max_bytes: int = 65_536) -> bytes:
+        """Return 1 to `max_bytes` bytes, waiting for the first.
+
+        EndOfStream when the other end sent or closed all, ClosedResourceError after
+        `aclose`, ValueError if `max_bytes` is less than 1.
+        """
+        if max_bytes < 1:
+            raise ValueError("max_bytes must be at least 1")
+        with self._receiving:
+            await checkpoint()
+            pipe = self._incoming
+            while True:
+                if self._closed:
+                    raise ClosedResourceError
+                if pipe.unread:
+                    return pipe.take(max_bytes)
+                if pipe.finished:
+                    raise EndOfStream
+                await pipe.wait_for_bytes()
+
+    async def send_eof(self) -> None:
+        """End this direction: the other end reads what is left, then EndOfStream.
+
+        Does nothing the second time; ClosedResourceError after `aclose`.
+        """
+        with self._sending:
+            await checkpoint()
+            if self._closed:
+                raise ClosedResourceError
+            self._outgoing.finish()
+
+    async def aclose(self) -> None:
+        """Close both directions at once, also when cancelled.
+
+        What was sent before can still be read at the other end; what was not yet read
+        here is dropped.
+        """
+        self._closed = True
+        self._outgoing.finish()
+        self._incoming.abandon()
+        await checkpoint()
+
+
+class _Pipe:
+    """One direction: unread bytes, and who waits at which end."""
+
+    __slots__ = ("_least", "_reader", "_writer", "abandoned", "capacity", "finished", "unread")
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.unread = bytearray()
+        self.finished = False  # the writer sends no more
+        self.abandoned = False  # the reader reads no more
+        self._reader: Event | None = None
+        self._writer: Event | None = None
+        self._least = 0  # how much room the waiting writer needs
+
+    @property
+    def room(self) -> int:
+        """How many bytes can be put now."""
+        return self.capacity - len(self.unread)
+
+    def put(self, data: memoryview) -> None:
+        self.unread += data
+        if self._reader is not None:
+            self._reader.set()
+
+    def take(self, max_bytes: int) -> bytes:
+        data = bytes(self.unread[:max_bytes])
+        del self.unread[:max_bytes]
+        # Waking a writer whose item does not fit yet would only send it back to sleep.
+        if self._writer is not None and self.room >= self._least:
+            self._writer.set()
+        return data
+
+    def finish(self) -> None:
+        self.finished = True
+        self._wake()
+
+    def abandon(self) -> None:
+        self.abandoned = True
+        self.unread.clear()
+        self._wake()
+
+    def _wake(self) -> None:
+        # Both ends: a task may close a stream on which another of its tasks waits.
+        for waiter in (self._reader, self._writer):
+            if waiter is not None:
+                waiter.set()
+
+    async def wait_for_bytes(self) -> None:
+        self._reader = Event()
+        try:
+            await self._reader.wait()
+        finally:
+            self._reader = None
+
+    async def wait_for_room(self, least: int) -> None:
+        self._writer = Event()
+        self._least = least
+        try:
+            await self._writer.wait()
+        finally:
+            self._writer = None
