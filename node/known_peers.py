@@ -66,7 +66,8 @@ class KnownPeers:
     def __init__(self, path: PathLike) -> None:
         # Resolved: a link would otherwise be replaced by a file, and have a lock of its own.
         self.path = Path(os.path.realpath(path))
-        self._cached: tuple[_Stamp | None, _Lines] = (None, _Lines(()))
+        # One tuple, so that a thread sees stamp, bytes and lines of the same reading.
+        self._cached: tuple[_Stamp | None, bytes, _Lines] = _MISSING
 
     def lookup(self, node_id: NodeId) -> KnownPeer | None:
         """Return what is on record about a node id."""
@@ -133,7 +134,7 @@ class KnownPeers:
 
     def _current(self) -> "_Lines":
         """Return the file's lines, read again only if it is not the file that was read."""
-        stamp, lines = self._cached
+        stamp, _, lines = self._cached
         try:
             if _stamp(os.stat(self.path)) == stamp:
                 return lines
@@ -151,15 +152,19 @@ class KnownPeers:
                     raise KnownPeersError(f"{self.path} is no regular file")
                 data = file.read(MAX_FILE_SIZE + 1)
         except FileNotFoundError:
-            self._cached = None, _Lines(())
-            return self._cached[1]
+            self._cached = _MISSING
+            return self._cached[2]
         except OSError as error:
             raise KnownPeersError(f"cannot read {self.path}: {error.strerror}") from error
         if len(data) > MAX_FILE_SIZE:
             raise KnownPeersError(f"{self.path} is longer than {MAX_FILE_SIZE} bytes")
+        # Parsing is the dear part (150 ms for a full file), reading and comparing is not.
+        _, old, lines = self._cached
+        if data != old:
+            lines = _parse(data, self.path)
         # The stamp is older than the data: what changes in between is read once more.
-        self._cached = _stamp(status), _parse(data, self.path)
-        return self._cached[1]
+        self._cached = _stamp(status), data, lines
+        return lines
 
     def _write(self, lines: "_Lines") -> None:
         """Replace the file by these lines; the caller holds the lock."""
@@ -179,7 +184,7 @@ class KnownPeers:
             os.replace(fresh, self.path)
         except OSError as error:
             raise KnownPeersError(f"cannot write {self.path}: {error.strerror}") from error
-        self._cached = stamp, lines
+        self._cached = stamp, data, lines
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -230,6 +235,9 @@ class _Lines:
         return _Lines(
             tuple((text, old) for text, old in self.items if old is None or old.node_id != node_id)
         )
+
+
+_MISSING: Final[tuple[None, bytes, _Lines]] = (None, b"", _Lines(()))
 
 
 def _parse(data: bytes, path: Path) -> _Lines:
