@@ -1,0 +1,26 @@
+"""Parley: a secure peer-to-peer messaging node.
+
+`Node` and `Identity` are where to begin; `Peer`, `Call` and `Stream` are what they hand
+out, `node.errors` what they raise.
+"""
+
+from crypto.identity import Identity, NodeId
+from node.call import Call
+from node.config import NodeConfig
+from node.errors import CallRefused, CallTimeout, ParleyError
+from node.node import Node
+from node.peer import Peer
+from node.stream import Stream
+
+__all__ = [
+    "Call",
+    "CallRefused",
+    "CallTimeout",
+    "Identity",
+    "Node",
+    "NodeConfig",
+    "NodeId",
+    "ParleyError",
+    "Peer",
+    "Stream",
+]

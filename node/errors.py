@@ -5,16 +5,19 @@
       UnreachableError       nobody answers there, or the port is taken      (also OSError)
       HandshakeError         met, but could not agree; `code` says why
         NotTrustedError      the peer is not who was expected, or refused us
-      PeerClosedError        the connection is over; `code` and `text` say why
+      PeerClosedError        the connection is over; `code` and `text` say why (also anyio's
+                             BrokenResourceError)
       CallRefused            answered with a code other than 0; `code` and `data`
         CallTimeout          the deadline passed (code 17)                   (also TimeoutError)
-      StreamResetError       a stream was ended by Reset; `code` and `text`
+      StreamResetError       a stream was ended by Reset; `code` and `text` (likewise)
       KnownPeersError        the file of known peers cannot be read or written
       ConfigError            a setting is wrong                              (also ValueError)
 
 Below them, `node.protocol.errors` has the core's and `crypto.errors` those of keys and
 key files. What the outside world raises is translated at the floor's edge, once.
 """
+
+from anyio import BrokenResourceError
 
 from node.protocol.codes import SENTENCES, CloseCode, ResultCode, code_name
 
@@ -62,11 +65,11 @@ class NotTrustedError(HandshakeError):
         super().__init__(code, text)
 
 
-class PeerClosedError(_WithCode):
+class PeerClosedError(_WithCode, BrokenResourceError):
     """The connection is over. `code` is a close code (section 11)."""
 
 
-class StreamResetError(_WithCode):
+class StreamResetError(_WithCode, BrokenResourceError):
     """A stream was ended at once. `code` is a code of Reset (section 11)."""
 
 

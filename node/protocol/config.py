@@ -18,6 +18,7 @@ from node.protocol.codes import ROLES
 from node.protocol.limits import Limits
 
 Plaintext = Literal["never", "only", "both"]
+Deliver = Literal["opened", "sealed"]
 
 
 def _default_names() -> Mapping[str, tuple[str, ...]]:
@@ -47,7 +48,7 @@ class CoreConfig:
     limits: Limits = field(default_factory=Limits)
     network_key: bytes | None = field(default=None, repr=False)
     plaintext: Plaintext = "never"
-    deliver: Literal["opened", "sealed"] = "opened"
+    deliver: Deliver = "opened"
     padding: Padding = field(default_factory=lambda: parse_padding("off"))
     node_info: Mapping[str, Value] = field(default_factory=dict)
     handshake_timeout: float = fixed.HANDSHAKE_TIMEOUT

@@ -114,6 +114,10 @@ class IncomingRequests(Generic[T]):
         entry = self._unanswered.get(stream << 16 | async_id)
         return entry[0] if entry else None
 
+    def values(self) -> list[T]:
+        """All unanswered requests."""
+        return [request for request, _ in self._unanswered.values()]
+
     def pop(self, stream: int, async_id: int) -> T | None:
         """The request under this id, which counts as answered from now on."""
         entry = self._unanswered.pop(stream << 16 | async_id, None)

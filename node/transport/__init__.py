@@ -1,0 +1,1 @@
+"""The I/O shell: sockets, memory pairs, timers, and the driver that serves a core."""

@@ -1,0 +1,88 @@
+"""What a node is set to: preferences, limits and policies that all its peers share.
+
+One rule: frozen, checked when made, every setting with its unit and range. Reads no
+files and no environment.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from crypto.identity import Identity
+from crypto.registry import NAMES
+from lbm.codec import Value
+from lbm.noise import NO_PADDING, Padding
+from node.errors import ConfigError
+from node.protocol import limits as fixed
+from node.protocol.config import CoreConfig, Deliver, Plaintext
+from node.protocol.limits import Limits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeConfig:
+    """Settings of a node.
+
+    Attributes:
+        role: what the node claims to be: client, server or peer.
+        algorithms: for each parameter (kex, signing, hash, cipher, sealing) the names to
+            negotiate, best first; a parameter that is left out takes the default order.
+        require: for some parameters the only names that are good enough.
+        limits: what Hello and Reply state (max_payload, seal_events, ...).
+        network_key: 32 bytes that all nodes of a private network share, or None.
+        plaintext: "never", "only" or "both" (section 5).
+        deliver: hand events up once "opened", or only once "sealed".
+        padding: how payloads are padded (section 7).
+        info: node information for the other side's eyes, at most 1,024 bytes encoded.
+        handshake_timeout: seconds for a whole handshake, above 0.
+        idle_before_ping, ping_timeout: seconds, above 0 (section 9).
+        rekey_allowance: RekeyOffers that one side may send in 10 s, at least 1.
+        half_open: connections that may be in their handshake at once, at least 1.
+        drain_timeout: seconds that a closing node waits for running handlers, 0 or more.
+    """
+
+    role: str = "peer"
+    algorithms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    require: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits)
+    network_key: bytes | None = field(default=None, repr=False)
+    plaintext: Plaintext = "never"
+    deliver: Deliver = "opened"
+    padding: Padding = NO_PADDING
+    info: Mapping[str, Value] = field(default_factory=dict)
+    handshake_timeout: float = fixed.HANDSHAKE_TIMEOUT
+    idle_before_ping: float = fixed.IDLE_BEFORE_PING
+    ping_timeout: float = fixed.PING_TIMEOUT
+    rekey_allowance: int = 1
+    half_open: int = fixed.HALF_OPEN_CONNECTIONS
+    drain_timeout: float = 5.0
+
+    def __post_init__(self) -> None:
+        if self.half_open < 1:
+            raise ConfigError("half_open must be at least 1")
+        if self.drain_timeout < 0:
+            raise ConfigError("drain_timeout must not be negative")
+
+    def core(self, identity: Identity) -> CoreConfig:
+        """The settings of each connection's core.
+
+        Raises:
+            ConfigError: a setting is out of range, or no algorithm is left.
+        """
+        try:
+            return CoreConfig(
+                identity=identity,
+                role=self.role,
+                algorithms={name: self.algorithms.get(name, NAMES[name]) for name in NAMES},
+                require=self.require,
+                limits=self.limits,
+                network_key=self.network_key,
+                plaintext=self.plaintext,
+                deliver=self.deliver,
+                padding=self.padding,
+                node_info=self.info,
+                handshake_timeout=self.handshake_timeout,
+                idle_before_ping=self.idle_before_ping,
+                ping_timeout=self.ping_timeout,
+                rekey_allowance=self.rekey_allowance,
+            )
+        except ValueError as error:
+            raise ConfigError(str(error)) from error

@@ -1,0 +1,363 @@
+"""Calls, both ways: ask and be answered, be asked and answer (section 9).
+
+One rule: every call with an async id gets exactly one final answer, whatever happens to
+its handler, and a caller that gives up keeps the id until that answer came. Handlers
+are run by the shell: `Calls` tells it when to start one and when to stop it.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from lbm import keys
+from lbm.cells import read_text, read_text_map, read_uint
+from lbm.codec import Encodable, Value, decode, encode
+from lbm.errors import LbmDecodeError
+from node.messaging.deadlines import Deadlines
+from node.protocol.codes import (
+    CALL,
+    CANCEL,
+    LAST_CODE,
+    MAIN_STREAM,
+    RESULT,
+    SIM,
+    CloseCode,
+    ResultCode,
+)
+from node.protocol.connection import Connection
+from node.protocol.errors import (
+    LocalProtocolError,
+    PayloadTooLargeError,
+    RemoteProtocolError,
+)
+from node.protocol.limits import UNANSWERED_REQUESTS, WAITING_BYTES
+from node.protocol.requests import LAST_ASYNC_ID, IncomingRequests, OutgoingRequests
+
+LONGEST_DEADLINE_MS: Final = 2**53
+LOST: Final = -1
+
+
+class OutgoingCall:
+    """A call of ours. `code` and `data` are its answer once `done`.
+
+    `on_done` is called once, when the answer came, the deadline passed (code 17) or the
+    connection ended (code `LOST`; `close_code` and `close_text` say why).
+    """
+
+    __slots__ = (
+        "async_id",
+        "close_code",
+        "close_text",
+        "code",
+        "data",
+        "done",
+        "on_done",
+        "slot",
+    )
+
+    def __init__(self, on_done: Callable[[], None]) -> None:
+        self.on_done = on_done
+        self.async_id = 0
+        self.slot = 0
+        self.done = False
+        self.code = 0
+        self.data: Value = None
+        self.close_code = 0
+        self.close_text = ""
+
+    def finish(self, code: int, data: Value) -> None:
+        """Give the answer to who waits; later ones change nothing."""
+        if not self.done:
+            self.done = True
+            self.code = code
+            self.data = data
+            self.on_done()
+
+
+class IncomingCall:
+    """A call that came, for its handler.
+
+    `deadline` is seconds of the connection's clock, or None. `answered` is set once its
+    answer is on its way; from then on the handler's own answer changes nothing.
+    """
+
+    __slots__ = (
+        "answered",
+        "async_id",
+        "data",
+        "deadline",
+        "headers",
+        "runner",
+        "size",
+        "slot",
+        "stream",
+        "topic",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        data: Value,
+        headers: Mapping[str, Value],
+        stream: int,
+        async_id: int,
+        size: int,
+    ) -> None:
+        self.topic = topic
+        self.data = data
+        self.headers = headers
+        self.stream = stream
+        self.async_id = async_id
+        self.size = size
+        self.deadline: float | None = None
+        self.slot = 0
+        self.answered = False
+        self.runner: Any = None  # the shell's handle of the running handler
+
+
+class Calls:
+    """All calls of one connection.
+
+    `find` tells whether a topic has a handler, `run` starts the handler of a call and
+    `stop` ends it because nobody waits for it any more.
+    """
+
+    __slots__ = (
+        "_connection",
+        "_find",
+        "_incoming",
+        "_incoming_deadlines",
+        "_outgoing",
+        "_outgoing_deadlines",
+        "_run",
+        "_silent",
+        "_stop",
+        "dropped",
+    )
+
+    def __init__(
+        self,
+        connection: Connection,
+        find: Callable[[str], bool],
+        run: Callable[[IncomingCall], None],
+        stop: Callable[[IncomingCall], None],
+        *,
+        count_limit: int = UNANSWERED_REQUESTS,
+        size_limit: int = WAITING_BYTES,
+    ) -> None:
+        self._connection = connection
+        self._find = find
+        self._run = run
+        self._stop = stop
+        self._outgoing: OutgoingRequests[OutgoingCall] = OutgoingRequests()
+        self._outgoing_deadlines: Deadlines[OutgoingCall] = Deadlines()
+        self._incoming: IncomingRequests[IncomingCall] = IncomingRequests(count_limit, size_limit)
+        self._incoming_deadlines: Deadlines[IncomingCall] = Deadlines()
+        self._silent: set[IncomingCall] = set()  # those that want no answer
+        self.dropped = 0  # requests and answers that nobody took
+
+    # Asking.
+
+    def call(
+        self,
+        topic: str,
+        data: Encodable,
+        now: float,
+        timeout: float | None,
+        on_done: Callable[[], None],
+        headers: Mapping[str, Encodable] | None = None,
+    ) -> OutgoingCall:
+        """Send a call on stream 1; `timeout` is seconds from `now`, None for no deadline.
+
+        Raises:
+            LocalProtocolError: not open, too large, or 65,535 calls wait already.
+            LbmEncodeError: `data` or `headers` have no encoding.
+        """
+        cells: dict[int, Encodable] = {keys.TOPIC: topic}
+        if data is not None:
+            cells[keys.DATA] = data
+        if timeout is not None:
+            cells[keys.DEADLINE_MS] = min(max(1, int(timeout * 1000)), LONGEST_DEADLINE_MS)
+        if headers:
+            cells[keys.HEADERS] = headers
+        payload = encode(cells)
+        call = OutgoingCall(on_done)
+        call.async_id = async_id = self._outgoing.add(MAIN_STREAM, call)
+        try:
+            self._connection.send(MAIN_STREAM, async_id, SIM, CALL, payload)
+        except LocalProtocolError:
+            self._outgoing.pop(MAIN_STREAM, async_id)
+            raise
+        if timeout is not None:
+            call.slot = self._outgoing_deadlines.add(call, now + timeout)
+        return call
+
+    def give_up(self, call: OutgoingCall) -> None:
+        """Nobody waits for `call` any more: send Cancel; its id stays busy for now."""
+        if call.done:
+            return
+        call.done = True
+        self._outgoing_deadlines.discard(call, call.slot)
+        self._send_cancel(call)
+
+    # Being asked.
+
+    def answer(self, call: IncomingCall, code: int, data: Encodable = None) -> None:
+        """Answer a call; a second answer changes nothing.
+
+        Raises:
+            LbmEncodeError: `data` has no encoding; the call is still unanswered.
+        """
+        if call.answered:
+            return
+        self._forget(call, encode_result(code, data))
+
+    def waiting(self) -> list[IncomingCall]:
+        """The calls whose handlers run."""
+        return [*self._incoming.values(), *self._silent]
+
+    # From the connection.
+
+    def receive(
+        self, stream: int, async_id: int, subcategory: int, payload: bytes, now: float
+    ) -> bool:
+        """Take an event of category 3; returns whether it was one of calls.
+
+        Raises:
+            RemoteProtocolError: `protocol-error`, an async id is used twice;
+                `overloaded`, more answers wait than there are ids.
+        """
+        if subcategory == RESULT:
+            self._result(stream, async_id, payload)
+        elif subcategory == CALL:
+            self._called(stream, async_id, payload, now)
+        elif subcategory == CANCEL:
+            self._cancelled(stream, payload)
+        else:
+            return False
+        return True
+
+    def next_deadline(self) -> float:
+        """When `handle_deadline` has something to do."""
+        return min(self._outgoing_deadlines.next(), self._incoming_deadlines.next())
+
+    def handle_deadline(self, now: float) -> None:
+        """End the calls whose deadline has passed, on either side."""
+        for outgoing in self._outgoing_deadlines.due(now):
+            if not outgoing.done:
+                self._send_cancel(outgoing)
+                outgoing.finish(ResultCode.DEADLINE_EXCEEDED, None)
+        for incoming in self._incoming_deadlines.due(now):
+            self._abandon(incoming, ResultCode.DEADLINE_EXCEEDED)
+
+    def connection_ended(self, code: int, text: str) -> None:
+        """Whoever waits, waits in vain: callers get `LOST`, handlers are stopped."""
+        for outgoing in self._outgoing.end_all():
+            outgoing.close_code = code
+            outgoing.close_text = text
+            outgoing.finish(LOST, None)
+        for incoming in [*self._incoming.end_all(), *self._silent]:
+            incoming.answered = True
+            self._stop(incoming)
+        self._silent.clear()
+
+    # Answers.
+
+    def _result(self, stream: int, async_id: int, payload: bytes) -> None:
+        call = self._outgoing.pop(stream, async_id)
+        if call is None:
+            self.dropped += 1
+            return
+        self._outgoing_deadlines.discard(call, call.slot)
+        try:
+            cells = decode(payload)
+            code = read_uint(cells, keys.CODE, maximum=LAST_CODE)
+        except LbmDecodeError:
+            call.finish(ResultCode.MALFORMED, None)
+            return
+        call.finish(code, cells.get(keys.DATA))
+
+    def _send_cancel(self, call: OutgoingCall) -> None:
+        try:
+            payload = encode({keys.REQUEST: call.async_id})
+            self._connection.send(MAIN_STREAM, 0, SIM, CANCEL, payload)
+        except LocalProtocolError:
+            return  # the connection is closing: nobody is left to tell
+
+    # Requests.
+
+    def _called(self, stream: int, async_id: int, payload: bytes, now: float) -> None:
+        try:
+            cells = decode(payload)
+            topic = read_text(cells, keys.TOPIC)
+            headers = read_text_map(cells, keys.HEADERS, default={})
+            deadline = read_uint(cells, keys.DEADLINE_MS, default=None)
+        except LbmDecodeError:
+            self.refuse(stream, async_id, ResultCode.MALFORMED)
+            return
+        if not self._find(topic):
+            self.refuse(stream, async_id, ResultCode.TOPIC_NOT_FOUND)
+            return
+        size = len(payload)
+        queued = self._connection.queued_bytes
+        crowded = len(self._silent) >= self._incoming.count_limit
+        if crowded or not self._incoming.has_room(size + queued):
+            self.refuse(stream, async_id, ResultCode.OVERLOADED)
+            return
+        call = IncomingCall(topic, cells.get(keys.DATA), headers, stream, async_id, size)
+        if async_id:
+            self._incoming.add(stream, async_id, call, size)
+        else:
+            self._silent.add(call)
+        if deadline is not None:
+            call.deadline = now + min(deadline, LONGEST_DEADLINE_MS) / 1000
+            call.slot = self._incoming_deadlines.add(call, call.deadline)
+        self._run(call)
+
+    def refuse(self, stream: int, async_id: int, code: ResultCode) -> None:
+        """Answer a request with nothing but `code`; without async id it is dropped."""
+        if not async_id:
+            self.dropped += 1
+            return
+        if self._connection.waiting_events(stream) > LAST_ASYNC_ID:
+            # More answers than there are ids: nobody reads them.
+            raise RemoteProtocolError(CloseCode.OVERLOADED, "answers that nobody reads")
+        self._send_result(stream, async_id, encode_result(code))
+
+    def _cancelled(self, stream: int, payload: bytes) -> None:
+        try:
+            request = read_uint(decode(payload), keys.REQUEST)
+        except LbmDecodeError:
+            self.dropped += 1
+            return
+        call = self._incoming.get(stream, request)
+        if call is not None:
+            self._abandon(call, ResultCode.CANCELLED)
+
+    def _abandon(self, call: IncomingCall, code: ResultCode) -> None:
+        if not call.answered:
+            self._forget(call, encode_result(code))
+            self._stop(call)
+
+    def _forget(self, call: IncomingCall, result: bytes) -> None:
+        call.answered = True
+        self._incoming_deadlines.discard(call, call.slot)
+        if not call.async_id:
+            self._silent.discard(call)
+        elif self._incoming.pop(call.stream, call.async_id) is not None:
+            self._send_result(call.stream, call.async_id, result)
+
+    def _send_result(self, stream: int, async_id: int, result: bytes) -> None:
+        try:
+            self._connection.send(stream, async_id, SIM, RESULT, result)
+        except PayloadTooLargeError:
+            too_large = encode_result(ResultCode.PAYLOAD_TOO_LARGE)
+            self._connection.send(stream, async_id, SIM, RESULT, too_large)
+        except LocalProtocolError:
+            return  # the connection is closing, or the stream is gone
+
+
+def encode_result(code: int, data: Encodable = None) -> bytes:
+    """The payload of a Result; raises LbmEncodeError."""
+    if data is None:
+        return encode({keys.CODE: code})
+    return encode({keys.CODE: code, keys.DATA: data})

@@ -1,0 +1,320 @@
+"""`Node`: one identity, its listeners, its handlers and its peers.
+
+One rule: everything a node starts ends with `async with node`; there is no global state,
+so a process may hold many. What is said on a connection is `Peer`'s.
+"""
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self, TypeVar
+
+import anyio
+from anyio.abc import ByteStream, TaskGroup
+
+from crypto.identity import Identity, NodeId
+from node.config import NodeConfig
+from node.errors import ConfigError, HandshakeError, ParleyError
+from node.peer import CallHandler, Peer, StreamHandler
+from node.protocol.codes import CloseCode
+from node.protocol.connection import Connection
+from node.protocol.observer import Observer
+from node.transport.address import Address
+from node.transport.backend import Backend, Listener, Waiter, current_backend
+from node.transport.driver import Driver
+from node.transport.stream_outlet import StreamOutlet
+from node.trust import AnyPeer, Pinned, TrustPolicy
+
+logger = logging.getLogger("parley.node")
+
+CONNECT_TIMEOUT = 10.0
+# Beyond the drain: for Close to be written and the other side to hang up.
+CLOSE_TIMEOUT = 4.0
+
+C = TypeVar("C", bound=CallHandler)
+S = TypeVar("S", bound=StreamHandler)
+
+
+class Node:
+    """A node of the network.
+
+    `trust` says who may connect; the default lets anyone in who proves who they are, so
+    handlers look at `call.peer.node_id`. `observer` makes an observer for each encrypted
+    connection (a journal does).
+
+    Raises:
+        ConfigError: settings that do not fit each other.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        *,
+        config: NodeConfig | None = None,
+        trust: TrustPolicy | None = None,
+        observer: Callable[[], Observer] | None = None,
+    ) -> None:
+        self.identity = identity
+        self.config = config or NodeConfig()
+        self.trust = trust or AnyPeer()
+        if self.config.plaintext != "never" and not self.trust.allows_plaintext:
+            raise ConfigError(f"trust {self.trust.name!r} does not go with plaintext")
+        self._core_config = self.config.core(identity)
+        self._observer = observer
+        self._calls: dict[str, CallHandler] = {}
+        self._streams: dict[str, StreamHandler] = {}
+        self._peers: set[Peer] = set()
+        self._half_open: OrderedDict[Peer, None] = OrderedDict()
+        self._listeners: list[Listener] = []
+        self._waiters: set[Waiter] = set()
+        self._backend: Backend | None = None
+        self._task_group: TaskGroup | None = None
+
+    @property
+    def node_id(self) -> NodeId:
+        """Who this node is."""
+        return self.identity.node_id
+
+    @property
+    def peers(self) -> list[Peer]:
+        """The peers whose connections are open."""
+        return [peer for peer in self._peers if peer.is_open]
+
+    @property
+    def addresses(self) -> list[str]:
+        """What the node listens on, with its node id."""
+        return [str(self._advertised(listener.address)) for listener in self._listeners]
+
+    # Handlers.
+
+    def on_call(self, topic: str) -> Callable[[C], C]:
+        """Register the handler of a topic: `async def handler(call) -> answer`.
+
+        Raises:
+            ParleyError: the topic has a handler.
+        """
+
+        def register(handler: C) -> C:
+            if topic in self._calls:
+                raise ParleyError(f"topic {topic!r} has a handler already")
+            self._calls[topic] = handler
+            return handler
+
+        return register
+
+    def on_stream(self, label: str) -> Callable[[S], S]:
+        """Register the handler of streams that peers open: `async def handler(stream)`.
+
+        Raises:
+            ParleyError: the label has a handler, or is reserved.
+        """
+
+        def register(handler: S) -> S:
+            if label.startswith("topic:"):
+                raise ParleyError("labels that begin with 'topic:' are reserved")
+            if label in self._streams:
+                raise ParleyError(f"label {label!r} has a handler already")
+            self._streams[label] = handler
+            return handler
+
+        return register
+
+    # Meeting others.
+
+    async def listen(self, address: str) -> str:
+        """Listen on `tcp://host:port` (port 0: any) or `unix:///path`.
+
+        Returns:
+            The address to dial, with this node's id, so that it is pinned.
+
+        Raises:
+            AddressError: not an address. UnreachableError: it cannot be listened on.
+        """
+        listener = await self._running().listen(Address.parse(address), self._accept)
+        self._listeners.append(listener)
+        return str(self._advertised(listener.address))
+
+    async def connect(
+        self,
+        address: str,
+        *,
+        trust: TrustPolicy | None = None,
+        timeout: float = CONNECT_TIMEOUT,
+    ) -> Peer:
+        """Dial a node and do the handshake; `timeout` is seconds for both.
+
+        The peer must be the one whose id the address carries; without an id `trust` has
+        to say who will do.
+
+        Raises:
+            AddressError: not an address. ConfigError: neither a node id nor `trust`.
+            UnreachableError: nobody answers. HandshakeError: they could not agree.
+            NotTrustedError: it is somebody else, or refuses us.
+        """
+        target = Address.parse(address)
+        policy = self._policy(target, trust)
+        backend = self._running()
+        peer = self._peer(policy, str(target.without_node_id()), initiator=True)
+        try:
+            with anyio.fail_after(timeout):
+                await backend.connect(target, lambda: peer.driver)
+                await peer.opened()
+        except TimeoutError as error:
+            raise HandshakeError(CloseCode.TIMEOUT, f"no handshake in {timeout:g} s") from error
+        finally:
+            self._undo_unless_open(peer)
+        return peer
+
+    async def connect_stream(self, stream: ByteStream, *, trust: TrustPolicy) -> Peer:
+        """Do the handshake over any byte stream, as its initiator; raises as `connect`."""
+        peer = self._peer(self._policy(None, trust), "stream", initiator=True)
+        StreamOutlet(stream, peer.driver, self._running())
+        try:
+            await peer.opened()
+        finally:
+            self._undo_unless_open(peer)
+        return peer
+
+    async def accept_stream(self, stream: ByteStream) -> Peer:
+        """Do the handshake over any byte stream, as its responder; raises as `connect`."""
+        peer = self._peer(self.trust, "stream", initiator=False)
+        StreamOutlet(stream, peer.driver, self._running())
+        try:
+            await peer.opened()
+        finally:
+            self._undo_unless_open(peer)
+        return peer
+
+    # Life.
+
+    async def __aenter__(self) -> Self:
+        self._task_group = await anyio.create_task_group().__aenter__()
+        self._backend = current_backend(self._task_group)
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> bool | None:
+        task_group = self._task_group
+        if task_group is None:
+            return None
+        try:
+            # Also when we are being cancelled: peers are owed a Close.
+            with anyio.CancelScope(shield=True):
+                await self._shut_down(drain=exc_type is None)
+        finally:
+            self._task_group = self._backend = None
+        return await task_group.__aexit__(exc_type, exc_val, exc_tb)
+
+    async def aclose(self) -> None:
+        """Take no more connections, let handlers finish, say Close to each peer."""
+        await self._stop_listening()
+        drained = len(self._peers)
+        with anyio.move_on_after(self.config.drain_timeout):
+            await self._drain()
+        with anyio.move_on_after(CLOSE_TIMEOUT):
+            async with anyio.create_task_group() as closing:
+                for peer in list(self._peers):
+                    closing.start_soon(peer.close, CloseCode.GOING_AWAY)
+        logger.debug("closed %d peers", drained)
+
+    async def _shut_down(self, *, drain: bool) -> None:
+        if drain:
+            await self.aclose()
+        else:
+            await self._stop_listening()
+            for peer in list(self._peers):
+                peer.core.close(peer.backend.now(), CloseCode.GOING_AWAY)
+                peer.driver.settle()
+            with anyio.move_on_after(0.2):
+                await self._until(lambda: not self._peers)
+        await self._running().aclose()
+
+    async def _stop_listening(self) -> None:
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            await listener.aclose()
+
+    async def _drain(self) -> None:
+        for peer in self._peers:
+            peer.draining = True
+        await self._until(lambda: not any(peer.running_calls for peer in self._peers))
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        """Wait for the peers to become so; they say when they change."""
+        while not condition():
+            waiter = self._running().waiter()
+            self._waiters.add(waiter)
+            try:
+                await waiter.wait()
+            finally:
+                self._waiters.discard(waiter)
+
+    # Inside.
+
+    def _running(self) -> Backend:
+        if self._backend is None:
+            raise ParleyError("the node is not running: use `async with node`")
+        return self._backend
+
+    def _advertised(self, address: Address) -> Address:
+        if self.config.plaintext == "only":
+            return address.without_node_id()
+        return address.with_node_id(self.node_id)
+
+    def _policy(self, target: Address | None, trust: TrustPolicy | None) -> TrustPolicy:
+        if target is not None and target.node_id is not None:
+            trust = Pinned(target.node_id)
+        if trust is None:
+            raise ConfigError("the address carries no node id, and no trust policy is given")
+        if self.config.plaintext == "only" and not trust.allows_plaintext:
+            raise ConfigError(f"trust {trust.name!r} does not go with plaintext")
+        return trust
+
+    def _accept(self, name: str) -> Driver:
+        peer = self._peer(self.trust, name, initiator=False)
+        self._half_open[peer] = None
+        if len(self._half_open) > self.config.half_open:
+            oldest, _ = self._half_open.popitem(last=False)
+            oldest.drop("too many handshakes at once")
+        return peer.driver
+
+    def _peer(self, policy: TrustPolicy, name: str, *, initiator: bool) -> Peer:
+        backend = self._running()
+        core = Connection(
+            self._core_config,
+            initiator=initiator,
+            now=backend.now(),
+            observer=self._observer() if self._observer else None,
+        )
+        peer = Peer(
+            core,
+            backend,
+            policy,
+            name,
+            name if initiator else None,
+            self._calls,
+            self._streams,
+            self._peer_changed,
+        )
+        self._peers.add(peer)
+        return peer
+
+    def _peer_changed(self, peer: Peer) -> None:
+        if peer.is_open or peer.is_gone:
+            self._half_open.pop(peer, None)
+        if peer.is_gone:
+            self._peers.discard(peer)
+        waiters, self._waiters = self._waiters, set()
+        for waiter in waiters:
+            waiter.wake()
+
+    def _undo_unless_open(self, peer: Peer) -> None:
+        """A dial that failed, timed out or was cancelled leaves nothing behind."""
+        if not peer.is_open:
+            peer.drop("the handshake was given up")
+            self._peers.discard(peer)

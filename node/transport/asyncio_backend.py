@@ -1,0 +1,213 @@
+"""The shell on asyncio (and uvloop): protocols and raw futures, no task for each peer.
+
+One rule: it is `Backend` and `Outlet` for asyncio, and nothing more. Cancellation comes
+as anyio has it on asyncio, through the task that waits.
+"""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+from node.errors import UnreachableError
+from node.transport.address import Address
+from node.transport.driver import Driver
+from node.transport.endpoints import (
+    claim_unix_path,
+    connect_error,
+    listen_error,
+    release_unix_path,
+    remote_name,
+)
+
+# What the loop's transport holds beyond the kernel before we stop writing.
+WRITE_BUFFER = 256 * 1024
+BACKLOG = 512
+
+
+class AsyncioWaiter:
+    """A raw future."""
+
+    __slots__ = ("_future",)
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._future: asyncio.Future[None] = loop.create_future()
+
+    def wake(self) -> None:
+        """End the wait."""
+        if not self._future.done():
+            self._future.set_result(None)
+
+    async def wait(self) -> None:
+        """Until `wake`."""
+        await self._future
+
+
+class AsyncioOutlet(asyncio.Protocol):
+    """A socket as asyncio serves it: callbacks in, writes out."""
+
+    def __init__(self, accept: Callable[[str], Driver], living: "set[AsyncioOutlet]") -> None:
+        self._accept = accept
+        self._living = living
+        self._transport: asyncio.Transport | None = None
+        self._writing = True
+        self.driver: Driver | None = None
+
+    # asyncio's side.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A socket is connected."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=WRITE_BUFFER)
+        self._living.add(self)
+        self.driver = self._accept(remote_name(transport.get_extra_info("peername")))
+        self.driver.connected(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes came."""
+        if self.driver is not None:
+            self.driver.received(data)
+
+    def eof_received(self) -> bool:
+        """The other side shut its sending side; ours is closed by the driver's word."""
+        if self.driver is not None:
+            self.driver.ended()
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is gone."""
+        self._living.discard(self)
+        self._transport = None
+        if self.driver is not None:
+            self.driver.ended()
+
+    def pause_writing(self) -> None:
+        """The buffer is full."""
+        self._writing = False
+
+    def resume_writing(self) -> None:
+        """The buffer has room."""
+        self._writing = True
+        if self.driver is not None:
+            self.driver.may_write()
+
+    # The driver's side.
+
+    def write(self, data: bytes) -> bool:
+        """Take bytes; False until `may_write`."""
+        if self._transport is None:
+            return False
+        self._transport.write(data)
+        return self._writing
+
+    def write_eof(self) -> None:
+        """Shut the sending side."""
+        transport = self._transport
+        if transport is not None and not transport.is_closing() and transport.can_write_eof():
+            transport.write_eof()
+
+    def close(self) -> None:
+        """Close now; what the kernel has already is still sent."""
+        transport = self._transport
+        if transport is None:
+            return
+        if transport.get_write_buffer_size():
+            transport.abort()  # the other side does not read: it had its time
+        else:
+            transport.close()
+
+    def pause_reading(self) -> None:
+        """Read no more."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Go on reading."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+
+class AsyncioListener:
+    """A server of asyncio's; closing it leaves its connections alone."""
+
+    def __init__(self, server: asyncio.Server, address: Address) -> None:
+        self._server = server
+        self.address = address
+
+    async def aclose(self) -> None:
+        """Listen no more."""
+        self._server.close()
+        release_unix_path(self.address)
+
+
+class AsyncioBackend:
+    """`Backend` on the running asyncio loop."""
+
+    def __init__(self) -> None:
+        self._loop = loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._outlets: set[AsyncioOutlet] = set()
+        self.now = loop.time
+        self.at = loop.call_at
+
+    def waiter(self) -> AsyncioWaiter:
+        """A new wait."""
+        return AsyncioWaiter(self._loop)
+
+    def soon(self, callback: Callable[[], None]) -> None:
+        """Call back in the loop's next turn."""
+        self._loop.call_soon(callback)
+
+    def spawn(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> asyncio.Task[Any]:
+        """A raw task, kept until it is done."""
+        task = self._loop.create_task(cast(Any, function(*arguments)))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def connect(self, address: Address, accept: Callable[[], Driver]) -> Driver:
+        """Dial `address`."""
+
+        def make() -> AsyncioOutlet:
+            return AsyncioOutlet(lambda _: accept(), self._outlets)
+
+        try:
+            if address.scheme == "unix":
+                _, outlet = await self._loop.create_unix_connection(make, address.path)
+            else:
+                _, outlet = await self._loop.create_connection(make, address.host, address.port)
+        except OSError as error:
+            raise connect_error(address, error) from error
+        if outlet.driver is None:
+            raise UnreachableError(f"{address.without_node_id()} closed at once")
+        return outlet.driver
+
+    async def listen(self, address: Address, accept: Callable[[str], Driver]) -> AsyncioListener:
+        """Listen on `address`."""
+
+        def make() -> AsyncioOutlet:
+            return AsyncioOutlet(accept, self._outlets)
+
+        try:
+            if address.scheme == "unix":
+                await claim_unix_path(address)
+                server = await self._loop.create_unix_server(make, address.path, backlog=BACKLOG)
+                return AsyncioListener(server, address)
+            server = await self._loop.create_server(
+                make, address.host, address.port, backlog=BACKLOG
+            )
+        except OSError as error:
+            raise listen_error(address, error) from error
+        first: socket.socket = server.sockets[0]
+        return AsyncioListener(server, address.with_port(first.getsockname()[1]))
+
+    async def aclose(self) -> None:
+        """Cancel the tasks, close the sockets, wait until both are gone."""
+        for task in list(self._tasks):
+            task.cancel()
+        for outlet in list(self._outlets):
+            outlet.close()
+        while self._tasks or self._outlets:
+            if self._tasks:
+                await asyncio.wait(self._tasks)
+            await asyncio.sleep(0)

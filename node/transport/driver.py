@@ -1,0 +1,237 @@
+"""Serves one core: moves its bytes, sets its one timer, hands on its reports.
+
+One rule: it knows nothing of the protocol; what to do is the core's word, when it can
+be done is the outlet's. Everything runs in the loop's thread, between two awaits.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from node.protocol.codes import CloseCode
+from node.protocol.connection import Connection
+from node.protocol.reports import Report
+
+if TYPE_CHECKING:
+    from node.transport.backend import Backend, Timer, Waiter
+
+logger = logging.getLogger("parley.transport")
+
+NEVER = float("inf")
+# Bytes that may wait for one peer before callers wait too, and when they go on.
+HIGH_WATER = 4 * 2**20
+LOW_WATER = 1 * 2**20
+
+
+class Outlet(Protocol):
+    """The transport as the driver sees it."""
+
+    def write(self, data: bytes) -> bool:
+        """Take bytes to send, in order; returns whether more may follow at once."""
+
+    def write_eof(self) -> None:
+        """Shut the sending side after what was written."""
+
+    def close(self) -> None:
+        """Close both sides now."""
+
+    def pause_reading(self) -> None:
+        """Read no more until `resume_reading`."""
+
+    def resume_reading(self) -> None:
+        """Go on reading."""
+
+
+class Driver:
+    """The shell of one connection.
+
+    `on_reports` is called with what happened, in order; `next_deadline` and
+    `handle_deadline` are those of the layer above, which shares the timer.
+    """
+
+    __slots__ = (
+        "_backend",
+        "_closed",
+        "_eof_written",
+        "_flush_due",
+        "_handle_deadline",
+        "_next_deadline",
+        "_on_reports",
+        "_outlet",
+        "_paused",
+        "_rooms",
+        "_timer",
+        "_timer_at",
+        "_writable",
+        "core",
+        "on_closed",
+    )
+
+    def __init__(
+        self,
+        core: Connection,
+        backend: "Backend",
+        on_reports: Callable[[list[Report]], None],
+        next_deadline: Callable[[], float],
+        handle_deadline: Callable[[float], None],
+    ) -> None:
+        self.core = core
+        self._backend = backend
+        self._on_reports = on_reports
+        self._next_deadline = next_deadline
+        self._handle_deadline = handle_deadline
+        self._outlet: Outlet | None = None
+        self._writable = False
+        self._paused = False
+        self._flush_due = False
+        self._eof_written = False
+        self._closed = False
+        self._timer: Timer | None = None
+        self._timer_at = NEVER
+        self._rooms: list[Waiter] = []
+        self.on_closed: Callable[[], None] | None = None  # the transport is closed
+
+    # From the outlet.
+
+    def connected(self, outlet: Outlet) -> None:
+        """The transport is there."""
+        if self._closed:  # given up while it was being dialled
+            outlet.close()
+            return
+        self._outlet = outlet
+        self._writable = True
+        self.touch()
+
+    def received(self, data: bytes) -> None:
+        """The transport brought bytes."""
+        core = self.core
+        try:
+            core.receive_data(data, self._backend.now())
+        except Exception:
+            self._bug("receiving")
+        self._after()
+
+    def ended(self) -> None:
+        """The transport ended, or broke."""
+        self.core.receive_eof(self._backend.now())
+        self._writable = False
+        self._after()
+
+    def may_write(self) -> None:
+        """The transport takes bytes again."""
+        self._writable = True
+        self.touch()
+
+    # From the layer above.
+
+    def touch(self) -> None:
+        """The core was told something: flush in the loop's next turn."""
+        if not self._flush_due and not self._closed:
+            self._flush_due = True
+            self._backend.soon(self._flush)
+
+    async def room(self) -> None:
+        """Wait while more than `HIGH_WATER` bytes wait to be sent."""
+        while self.core.queued_bytes > HIGH_WATER and not self._closed:
+            waiter = self._backend.waiter()
+            self._rooms.append(waiter)
+            await waiter.wait()
+
+    def settle(self) -> None:
+        """The core changed outside of a receive: hand on its reports, then flush."""
+        self._after()
+
+    # Inside.
+
+    def _after(self) -> None:
+        reports = self.core.reports()
+        while reports:
+            try:
+                self._on_reports(reports)
+            except Exception:
+                self._bug("handling what came")
+            reports = self.core.reports()
+        self._follow()
+        self.touch()
+
+    def _flush(self) -> None:
+        self._flush_due = False
+        core, outlet = self.core, self._outlet
+        if outlet is None or self._closed:
+            return
+        try:
+            while self._writable:
+                data = core.data_to_send(self._backend.now())
+                if not data:
+                    break
+                self._writable = outlet.write(data)
+            if core.wants_eof and not self._eof_written:
+                self._eof_written = True
+                outlet.write_eof()
+        except Exception:
+            self._bug("sending")
+        if self._rooms and core.queued_bytes <= LOW_WATER:
+            self._wake_rooms()
+        reports = core.reports()
+        if reports:
+            try:
+                self._on_reports(reports)
+            except Exception:
+                self._bug("handling what was sent")
+        self._follow()
+
+    def _follow(self) -> None:
+        """Close, pause, and set the timer as the core has it."""
+        core, outlet = self.core, self._outlet
+        if core.ended:
+            self._close()
+            return
+        if outlet is not None and core.wants_data == self._paused:
+            self._paused = not core.wants_data
+            if self._paused:
+                outlet.pause_reading()
+            else:
+                outlet.resume_reading()
+        due = min(core.next_deadline(), self._next_deadline())
+        # A timer that is too early only looks again; one that is too late is replaced.
+        if due < self._timer_at:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer_at = due
+            self._timer = self._backend.at(due, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._timer_at = NEVER
+        if self._closed:
+            return
+        now = self._backend.now()
+        try:
+            self.core.handle_deadline(now)
+            self._handle_deadline(now)
+        except Exception:
+            self._bug("a deadline")
+        self._after()
+
+    def _close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._outlet is not None:
+            self._outlet.close()
+        self._wake_rooms()
+        if self.on_closed is not None:
+            self.on_closed()
+
+    def _wake_rooms(self) -> None:
+        rooms, self._rooms = self._rooms, []
+        for waiter in rooms:
+            waiter.wake()
+
+    def _bug(self, where: str) -> None:
+        """A mistake of ours: it ends this connection, with a traceback in the log."""
+        logger.exception("internal error while %s", where)
+        self.core.abort(self._backend.now(), CloseCode.INTERNAL_ERROR, f"a bug in {where}")

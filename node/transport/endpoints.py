@@ -1,0 +1,86 @@
+"""Sockets' small print: errors in one clear sentence, and the files of Unix sockets.
+
+One rule: an address that somebody serves is never taken over. Knows no loop but for
+the one probe of a Unix socket.
+"""
+
+import errno
+import os
+import socket
+import stat
+
+from anyio import to_thread
+
+from node.errors import UnreachableError
+from node.transport.address import Address
+
+
+def remote_name(peer: object) -> str:
+    """Where a connection comes from: the host of TCP, `unix` otherwise."""
+    if isinstance(peer, tuple) and peer:
+        return str(peer[0])
+    return "unix"
+
+
+def connect_error(address: Address, error: OSError) -> UnreachableError:
+    """What a failed dial means, with the address and without its node id."""
+    reasons = {
+        errno.ECONNREFUSED: "nobody listens there",
+        errno.ENOENT: "there is no such socket",
+        errno.EACCES: "permission denied",
+        errno.ENETUNREACH: "the network is unreachable",
+        errno.EHOSTUNREACH: "the host is unreachable",
+    }
+    return UnreachableError(f"cannot reach {address.without_node_id()}: {_why(error, reasons)}")
+
+
+def listen_error(address: Address, error: OSError) -> UnreachableError:
+    """What a failed listen means."""
+    reasons = {
+        errno.EADDRINUSE: "the address is in use",
+        errno.EACCES: "permission denied",
+        errno.EADDRNOTAVAIL: "this machine has no such address",
+        errno.ENOENT: "the directory does not exist",
+    }
+    return UnreachableError(f"cannot listen on {address.without_node_id()}: {_why(error, reasons)}")
+
+
+async def claim_unix_path(address: Address) -> None:
+    """Remove a socket file that nobody serves any more.
+
+    Raises:
+        OSError: EADDRINUSE, somebody serves it, or it is another kind of file.
+    """
+    try:
+        if await to_thread.run_sync(_is_stale, address.path):
+            os.unlink(address.path)
+    except FileNotFoundError:
+        return
+
+
+def release_unix_path(address: Address) -> None:
+    """Remove the socket file of an address that is no longer listened on."""
+    if address.scheme != "unix":
+        return
+    try:
+        os.unlink(address.path)
+    except OSError:
+        return  # it is gone already, or the directory is
+
+
+def _is_stale(path: str) -> bool:
+    if not stat.S_ISSOCK(os.stat(path).st_mode):
+        raise OSError(errno.EADDRINUSE, "another kind of file is in the way")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            return True
+    raise OSError(errno.EADDRINUSE, "somebody listens there")
+
+
+def _why(error: OSError, reasons: dict[int, str]) -> str:
+    # asyncio joins the errors of several addresses of one name without a number.
+    number = error.errno or 0
+    return reasons.get(number) or error.strerror or str(error)

@@ -1,0 +1,117 @@
+"""Any byte stream as an outlet: a task that reads, a task that writes.
+
+One rule: it takes any `anyio.abc.ByteStream` on either backend (memory pairs, trio's
+sockets, tunnels), and bounds what waits to be sent by telling the driver.
+"""
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio.abc import ByteStream
+
+from node.transport.driver import Driver
+
+if TYPE_CHECKING:
+    from node.transport.backend import Backend, Runner, Waiter
+
+READ_SIZE = 256 * 1024
+WRITE_BUFFER = 256 * 1024
+
+_BROKEN = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError)
+
+
+class StreamOutlet:
+    """Serves one driver over one stream; both end with it."""
+
+    def __init__(self, stream: ByteStream, driver: Driver, backend: "Backend") -> None:
+        self._stream = stream
+        self._driver = driver
+        self._backend = backend
+        self._queue: deque[bytes] = deque()
+        self._queued = 0
+        self._full = False
+        self._eof = False
+        self._closed = False
+        self._paused = False
+        self._writer_wakes: Waiter | None = None
+        self._reader_wakes: Waiter | None = None
+        self._reader: Runner = backend.spawn(self._read)
+        backend.spawn(self._write)
+        driver.connected(self)
+
+    # The driver's side.
+
+    def write(self, data: bytes) -> bool:
+        """Take bytes; False until `may_write`."""
+        if self._closed:
+            return False
+        self._queue.append(data)
+        self._queued += len(data)
+        self._full = self._queued >= WRITE_BUFFER
+        self._wake_writer()
+        return not self._full
+
+    def write_eof(self) -> None:
+        """Shut the sending side after what was written."""
+        self._eof = True
+        self._wake_writer()
+
+    def close(self) -> None:
+        """Close both sides now."""
+        if not self._closed:
+            self._closed = True
+            self._reader.cancel()
+            self._wake_writer()
+
+    def pause_reading(self) -> None:
+        """Read no more."""
+        self._paused = True
+
+    def resume_reading(self) -> None:
+        """Go on reading."""
+        self._paused = False
+        if self._reader_wakes is not None:
+            self._reader_wakes.wake()
+
+    # The tasks.
+
+    async def _read(self) -> None:
+        try:
+            while not self._closed:
+                if self._paused:
+                    self._reader_wakes = self._backend.waiter()
+                    await self._reader_wakes.wait()
+                    continue
+                self._driver.received(await self._stream.receive(READ_SIZE))
+        except _BROKEN:
+            if not self._closed:
+                self._driver.ended()
+
+    async def _write(self) -> None:
+        try:
+            while not self._closed:
+                if self._queue:
+                    data = self._queue.popleft()
+                    await self._stream.send(data)
+                    self._queued -= len(data)
+                    if self._full and self._queued < WRITE_BUFFER:
+                        self._full = False
+                        self._driver.may_write()
+                elif self._eof:
+                    self._eof = False
+                    await self._stream.send_eof()
+                else:
+                    self._writer_wakes = self._backend.waiter()
+                    await self._writer_wakes.wait()
+        except _BROKEN:
+            if not self._closed:
+                self._driver.ended()
+        finally:
+            self._closed = True
+            self._reader.cancel()
+            await anyio.aclose_forcefully(self._stream)
+
+    def _wake_writer(self) -> None:
+        if self._writer_wakes is not None:
+            self._writer_wakes.wake()
