@@ -1,0 +1,45 @@
+"""What all tests share: how many examples property tests try, and the two event loops.
+
+One rule: without `--fuzz-examples` a run is small and the same every time.
+"""
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+FIXED_EXAMPLES = 60
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--fuzz-examples",
+        type=int,
+        metavar="N",
+        help=f"random examples for each property test, instead of {FIXED_EXAMPLES} fixed ones",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    slow = (HealthCheck.too_slow, HealthCheck.data_too_large)
+    examples: int | None = config.getoption("--fuzz-examples")
+    settings.register_profile(
+        "fixed",
+        max_examples=FIXED_EXAMPLES,
+        stateful_step_count=40,
+        derandomize=True,
+        deadline=None,
+        suppress_health_check=slow,
+    )
+    settings.register_profile(
+        "fuzz",
+        max_examples=examples or FIXED_EXAMPLES,
+        stateful_step_count=100,
+        deadline=None,
+        suppress_health_check=slow,
+    )
+    settings.load_profile("fixed" if examples is None else "fuzz")
+
+
+@pytest.fixture(params=[pytest.param("asyncio"), pytest.param("trio")])
+def anyio_backend(request: pytest.FixtureRequest) -> str:
+    """Run each test marked `anyio` once on each backend."""
+    return str(request.param)

@@ -1,0 +1,230 @@
+"""Tests of node/transport/address.py: one spelling each, one sentence for each mistake."""
+
+import hashlib
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from crypto.identity import NodeId
+from node.errors import AddressError
+from node.transport.address import MAX_PATH_SIZE, MAX_TEXT_SIZE, Address
+
+NODE_ID = NodeId(hashlib.sha256(b"somebody").digest())
+OTHER_ID = NodeId(hashlib.sha256(b"somebody else").digest())
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("tcp://localhost:4000", Address("tcp", "localhost", 4000)),
+        ("tcp://192.0.2.1:65535", Address("tcp", "192.0.2.1", 65_535)),
+        ("tcp://[::1]:4000", Address("tcp", "::1", 4000)),
+        ("tcp://[fe80::1%eth0]:4000", Address("tcp", "fe80::1%eth0", 4000)),
+        ("tcp://[::ffff:192.0.2.1]:1", Address("tcp", "::ffff:192.0.2.1", 1)),
+        ("tcp://a-b.example_1.net:0", Address("tcp", "a-b.example_1.net", 0)),
+        ("tcp://example.net.:1", Address("tcp", "example.net.", 1)),
+        ("unix:///run/parley.sock", Address("unix", path="/run/parley.sock")),
+        ("unix:///a%20b%2Cc%23%25", Address("unix", path="/a b,c#%")),
+        ("unix:///caf%C3%A9", Address("unix", path="/café")),
+        (f"tcp://h:1#{NODE_ID}", Address("tcp", "h", 1, node_id=NODE_ID)),
+        (f"unix:///s#{NODE_ID}", Address("unix", path="/s", node_id=NODE_ID)),
+    ],
+)
+def test_an_address_is_read_and_written(text: str, address: Address) -> None:
+    assert Address.parse(text) == address
+    assert str(address) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "spelling"),
+    [
+        ("tcp://Example.NET:04000", "tcp://example.net:4000"),
+        ("tcp://[2001:DB8:0:0::1]:1", "tcp://[2001:db8::1]:1"),
+        ("tcp://[::FFFF:c000:201]:1", "tcp://[::ffff:192.0.2.1]:1"),
+        ("unix:///a b", "unix:///a%20b"),
+        ("unix:///%61", "unix:///a"),
+        ("unix:///café", "unix:///caf%C3%A9"),
+    ],
+)
+def test_other_spellings_become_the_one(text: str, spelling: str) -> None:
+    address = Address.parse(text)
+    assert str(address) == spelling
+    assert Address.parse(spelling) == address
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "an address starts with tcp:// or unix://"),
+        ("localhost:4000", "an address starts with tcp:// or unix://"),
+        ("udp://h:1", "an address starts with tcp:// or unix://"),
+        ("TCP://h:1", "an address starts with tcp:// or unix://"),
+        (" tcp://h:1", "an address starts with tcp:// or unix://"),
+        ("tcp:/h:1", "an address starts with tcp:// or unix://"),
+        ("tcp://h", "a tcp address needs a port"),
+        ("tcp://h:", "a tcp address needs a port"),
+        ("tcp://[::1]", "a tcp address needs a port"),
+        ("tcp://[::1]:", "a tcp address needs a port"),
+        ("tcp://h:65536", "a port is a number from 0 to 65535"),
+        ("tcp://h:000001", "a port is a number from 0 to 65535"),
+        ("tcp://h:-1", "a port is a number from 0 to 65535"),
+        ("tcp://h:+1", "a port is a number from 0 to 65535"),
+        ("tcp://h:1_0", "a port is a number from 0 to 65535"),
+        ("tcp://h: 1", "a port is a number from 0 to 65535"),
+        ("tcp://h:\u0661", "a port is a number from 0 to 65535"),
+        ("tcp://h:\u00b2", "a port is a number from 0 to 65535"),
+        ("tcp://h:http", "a port is a number from 0 to 65535"),
+        ("tcp://:1", "the address names no host"),
+        ("tcp://", "the address names no host"),
+        ("tcp://::1:4000", "an IPv6 address stands in brackets"),
+        ("tcp://[::1:4000", "the bracket before the IPv6 address is not closed"),
+        ("tcp://[::1]4000", "after the bracket of an IPv6 address stands :port"),
+        ("tcp://[::g]:1", "the host is not a valid IPv6 address"),
+        ("tcp://[localhost]:1", "the host is not a valid IPv6 address"),
+        ("tcp://[]:1", "the host is not a valid IPv6 address"),
+        ("tcp://[::1%]:1", "after % in an IPv6 address stands the name of an interface"),
+        ("tcp://[::1%a b]:1", "after % in an IPv6 address stands the name of an interface"),
+        ("tcp://10.0.0.256:1", "the host is not a valid IPv4 address"),
+        ("tcp://127.1:1", "the host is not a valid IPv4 address"),
+        ("tcp://2130706433:1", "the host is not a valid IPv4 address"),
+        ("tcp://a b:1", "the host is neither a host name nor an IP address"),
+        ("tcp://a..b:1", "the host is neither a host name nor an IP address"),
+        ("tcp://-a:1", "the host is neither a host name nor an IP address"),
+        ("tcp://.:1", "the host is neither a host name nor an IP address"),
+        ("tcp://bücher.example:1", "the host is neither a host name nor an IP address"),
+        ("tcp://%61:1", "the host is neither a host name nor an IP address"),
+        (f"tcp://{'a' * 64}:1", "the host is neither a host name nor an IP address"),
+        (f"tcp://{'a.' * 127}:1", "the host is neither a host name nor an IP address"),
+        ("tcp://h:1/", "a tcp address has no path"),
+        ("tcp://user:secret@h:1", "an address has no user or password"),
+        ("tcp://user@h:1", "an address has no user or password"),
+        ("tcp://h:1?a=b", "an address has no query"),
+        ("unix:///s?a=b", "an address has no query"),
+        ("tcp://h:1#", "after # stands a node id"),
+        ("tcp://h:1#abc", "after # stands a node id"),
+        (f"tcp://h:1#{NODE_ID.text.upper()}", "after # stands a node id"),
+        (f"tcp://h:1#{NODE_ID}#{NODE_ID}", "after # stands a node id"),
+        ("unix://", "a unix path is absolute"),
+        ("unix://run/s", "a unix path is absolute"),
+        ("unix://./s", "a unix path is absolute"),
+        ("unix:///", "a unix path names a socket, not a directory"),
+        ("unix:///run/", "a unix path names a socket, not a directory"),
+        ("unix:///a%00b", "a unix path has no zero byte"),
+        ("unix:///a%zz", "after % in a path stand two hexadecimal digits"),
+        ("unix:///a%4", "after % in a path stand two hexadecimal digits"),
+        ("unix:///a%ff", "the unix path is not UTF-8"),
+        ("unix:///" + "a" * MAX_PATH_SIZE, "a unix path has at most 107 bytes"),
+        ("unix:///" + "é" * 54, "a unix path has at most 107 bytes"),
+        ("tcp://h:1\n", "an address has no control characters"),
+        ("unix:///\udcff", "an address has no control characters"),
+        ("unix:///" + "a" * MAX_TEXT_SIZE, "an address has at most 1024 characters"),
+    ],
+)
+def test_each_mistake_has_its_sentence(text: str, sentence: str) -> None:
+    with pytest.raises(AddressError) as caught:
+        Address.parse(text)
+    assert str(caught.value).startswith(sentence)
+
+
+def test_a_password_is_not_repeated() -> None:
+    with pytest.raises(AddressError) as caught:
+        Address.parse("tcp://user:secret@h:1")
+    assert "secret" not in str(caught.value)
+
+
+def test_the_longest_path_is_read() -> None:
+    path = "/" + "a" * (MAX_PATH_SIZE - 1)
+    assert Address.parse(f"unix://{path}").path == path
+
+
+def test_a_host_gets_its_one_spelling_however_it_is_given() -> None:
+    assert Address("tcp", "LOCALHOST", 1) == Address("tcp", "localhost", 1)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        ("udp", "h", 1),
+        ("tcp", "", 1),
+        ("tcp", "h", 65_536),
+        ("tcp", "h", -1),
+        ("tcp", "h", 1, "/s"),
+        ("tcp", "a/b", 1),
+        ("tcp", "::1%a]:2", 1),
+        ("unix",),
+        ("unix", "h", 0, "/s"),
+        ("unix", "", 1, "/s"),
+        ("unix", "", 0, "s"),
+        ("unix", "", 0, "/\udcff"),
+    ],
+)
+def test_an_unsound_address_cannot_be_made(fields: tuple[Any, ...]) -> None:
+    with pytest.raises(AddressError):
+        Address(*fields)
+
+
+def test_parts_are_replaced() -> None:
+    address = Address.parse("tcp://h:0")
+    assert str(address.with_port(7)) == "tcp://h:7"
+    pinned = address.with_node_id(NODE_ID)
+    assert pinned.node_id == NODE_ID
+    assert pinned.with_port(7).node_id == NODE_ID
+    assert pinned.with_node_id(OTHER_ID).node_id == OTHER_ID
+    assert pinned.without_node_id() == address
+    assert address.without_node_id() == address
+
+
+def test_a_replaced_port_is_checked() -> None:
+    with pytest.raises(AddressError, match="a port is a number"):
+        Address.parse("tcp://h:0").with_port(65_536)
+    with pytest.raises(AddressError, match="a unix address has no port"):
+        Address.parse("unix:///s").with_port(1)
+
+
+def test_addresses_are_values() -> None:
+    assert len({Address.parse("tcp://h:1"), Address.parse("tcp://H:1")}) == 1
+    with pytest.raises(AttributeError):
+        Address.parse("tcp://h:1").port = 2  # type: ignore[misc]  # the mistake under test
+
+
+node_ids = st.none() | st.binary(min_size=32, max_size=32).map(NodeId)
+hosts = st.from_regex(r"[A-Za-z0-9_]{1,20}(\.[a-z]{1,9}){0,3}", fullmatch=True).filter(
+    lambda host: not host.rsplit(".", 1)[-1].isdigit()
+) | st.ip_addresses().map(str)
+paths = (
+    st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
+    .map(lambda text: f"/{text}")
+    .filter(lambda path: not path.endswith("/"))
+)
+addresses = st.builds(
+    lambda host, port, node_id: Address("tcp", host, port, node_id=node_id),
+    hosts,
+    st.integers(0, 65_535),
+    node_ids,
+) | st.builds(lambda path, node_id: Address("unix", path=path, node_id=node_id), paths, node_ids)
+
+
+@given(addresses)
+def test_every_address_round_trips(address: Address) -> None:
+    assert Address.parse(str(address)) == address
+    # It also serves as a name in a line of known peers.
+    assert not set(str(address)) & set(", \t\n")
+    assert str(address).isprintable()
+
+
+@given(
+    st.text(max_size=40)
+    | st.text("tcp:/unix[]#%@?.0123456789ab", max_size=40)
+    | st.text("[]#%@?.:0123456789ab/", max_size=30).map(lambda rest: f"tcp://{rest}")
+    | st.text("#%@?./0123456789ab", max_size=30).map(lambda rest: f"unix:///{rest}")
+)
+@example("tcp://[")
+@example("tcp://h:" + "9" * 5000)
+def test_any_text_is_an_address_or_an_address_error(text: str) -> None:
+    try:
+        address = Address.parse(text)
+    except AddressError:
+        return
+    assert Address.parse(str(address)) == address
