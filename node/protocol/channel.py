@@ -318,7 +318,7 @@ class SecureChannel:
         return framed + self._rekey_update(shared_secret, now)
 
     def _rekey_answer(self, share: bytes, now: float) -> bytes:
-        after_offer, shared_secret = self._rekeying.answer_received(share)
+        after_offer, shared_secret = self._rekeying.answer_received(share, now)
         self._rekeying.derive(shared_secret, after_offer, self._receiver.chain.value)
         return self._rekey_update(shared_secret, now)
 

@@ -63,7 +63,12 @@ class Rekeying:
 
     def may_offer(self, now: float) -> bool:
         """Whether an offer of ours is allowed now."""
-        return self.phase is Phase.IDLE and not self._flooded(self._offers_made, now)
+        return self.phase is Phase.IDLE and now >= self.next_offer()
+
+    def next_offer(self) -> float:
+        """From when on the allowance lets us offer."""
+        offers = self._offers_made
+        return offers[0] + REKEY_RATE_SECONDS if len(offers) == self._allowance else 0.0
 
     def offer(self, now: float) -> bytes:
         """Begin: the share for RekeyOffer. Follow with `offer_sent`.
@@ -71,7 +76,7 @@ class Rekeying:
         Raises:
             LocalProtocolError: more than the allowance in 10 s.
         """
-        if self._flooded(self._offers_made, now):
+        if now < self.next_offer():
             raise LocalProtocolError("the last rekey is less than 10 s old")
         self._offers_made.append(now)
         self._crossed = False
@@ -97,9 +102,10 @@ class Rekeying:
                 raise violation("a second RekeyOffer before an answer")
             self._crossed = True
             return False
-        if self._flooded(self._offers_seen, now):
+        seen = self._offers_seen
+        if len(seen) == self._allowance and now < seen[0] + REKEY_RATE_SECONDS:
             raise RemoteProtocolError(CloseCode.OVERLOADED, "too many rekeys in 10 s")
-        self._offers_seen.append(now)
+        seen.append(now)
         if self.phase is Phase.OFFERED:  # ours crossed it, is forgotten and does not count
             self._ephemeral = None
             self._offers_made.pop()
@@ -110,7 +116,7 @@ class Rekeying:
         """The share for RekeyAnswer and the shared secret. Follow with `derive`."""
         return self._suite.kex_algorithm.respond(share)
 
-    def answer_received(self, share: bytes) -> tuple[bytes, bytes]:
+    def answer_received(self, share: bytes, now: float) -> tuple[bytes, bytes]:
         """The chain value after our offer and the shared secret. Follow with `derive`.
 
         Raises:
@@ -118,6 +124,9 @@ class Rekeying:
         """
         if self.phase is not Phase.OFFERED or self._ephemeral is None:
             raise violation("a RekeyAnswer that nobody asked for")
+        # The other side measures between the arrivals of our offers. Counting from its
+        # answer, no delay on the way can make the next one arrive too early.
+        self._offers_made[-1] = now
         ephemeral, self._ephemeral = self._ephemeral, None
         return self._value_after_offer, ephemeral.derive(share)
 
@@ -144,9 +153,6 @@ class Rekeying:
         if self.phase is not Phase.SWITCHING or self._received or number != self.number:
             raise violation(f"a KeyUpdate for rekey {number}")
         return self._take(not self._initiator, sent=False)
-
-    def _flooded(self, offers: deque[float], now: float) -> bool:
-        return len(offers) == self._allowance and now - offers[0] < REKEY_RATE_SECONDS
 
     def _take(self, initiator: bool, *, sent: bool) -> tuple[bytes, bytes]:
         secrets = self._secrets

@@ -6,6 +6,7 @@ as anyio has it on asyncio, through the task that waits.
 
 import asyncio
 import socket
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
@@ -147,8 +148,8 @@ class AsyncioBackend:
         self._loop = loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._outlets: set[AsyncioOutlet] = set()
-        self.now = loop.time
-        self.at = loop.call_at
+        # Not the loop's clock, which uvloop reads once a turn and in milliseconds.
+        self.now = time.monotonic  # noqa: TID251 - this is where `now` comes from
 
     def waiter(self) -> AsyncioWaiter:
         """A new wait."""
@@ -157,6 +158,10 @@ class AsyncioBackend:
     def soon(self, callback: Callable[[], None]) -> None:
         """Call back in the loop's next turn."""
         self._loop.call_soon(callback)
+
+    def at(self, when: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+        """Call back at `when`."""
+        return self._loop.call_later(max(0.0, when - self.now()), callback)
 
     def spawn(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> asyncio.Task[Any]:
         """A raw task, kept until it is done."""
