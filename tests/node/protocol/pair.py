@@ -1,0 +1,284 @@
+"""Two cores joined in memory under a fake clock, and hand-made events under valid keys.
+
+One rule: what a test wants to see wrong is made with one side's own keys and chain, so
+that the other side meets exactly that one fault. The cores' insides are touched here
+only.
+"""
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from crypto.identity import Identity
+from crypto.registry import PARAMETERS, Suite
+from lbm.codec import Value, encode
+from node.protocol.channel import SecureChannel
+from node.protocol.codes import CONNECTION, CloseCode
+from node.protocol.config import CoreConfig
+from node.protocol.connection import Connection
+from node.protocol.event import Event, serialise_raw
+from node.protocol.frames import FrameReader, frame
+from node.protocol.handshake import Handshake, known
+from node.protocol.limits import Limits
+from node.protocol.observer import Observer
+from node.protocol.reports import (
+    ConnectionEnded,
+    EventReceived,
+    HandshakeCompleted,
+    PeerIdentified,
+    Report,
+)
+from node.protocol.session import Session
+from node.protocol.states import State
+
+ALICE = Identity.create(("ed25519", "ecdsa-p256", "ml-dsa-65"))
+BOB = Identity.create(("ed25519", "ecdsa-p256", "ml-dsa-65"))
+START = 1000.0
+# The cheap kex, so that a test costs a millisecond; test_suites.py does them all.
+FAST: Mapping[str, tuple[str, ...]] = {"kex": ("x25519",)}
+ANY_SIZE = 2**32 - 1
+
+R = TypeVar("R")
+
+
+def make_config(identity: Identity = ALICE, **settings: Any) -> CoreConfig:
+    """Settings of a core; those of `Limits` may stand among them."""
+    stated = {name: settings.pop(name) for name in Limits.__slots__ if name in settings}
+    settings.setdefault("algorithms", FAST)
+    return CoreConfig(identity=identity, limits=Limits(**stated), **settings)
+
+
+def algorithms(suite: Suite) -> dict[str, tuple[str, ...]]:
+    """The setting that leaves only `suite`."""
+    return {parameter: (suite.names()[parameter],) for parameter in PARAMETERS}
+
+
+def events_of(wire: bytes) -> list[bytes]:
+    """The events in some frames, which must be whole."""
+    reader = FrameReader(ANY_SIZE)
+    events = list(reader.feed(wire))
+    assert not len(reader)
+    return events
+
+
+def raw_frame(
+    subcategory: int, cells: Mapping[int, Value], *, stream: int = 0, async_id: int = 0
+) -> bytes:
+    """A frame with an unencrypted event of category 1."""
+    return frame(serialise_raw(Event(stream, async_id, CONNECTION, subcategory, encode(cells))))
+
+
+class Side:
+    """One core, and all that it reported and sent."""
+
+    def __init__(
+        self, config: CoreConfig, *, initiator: bool, observer: Observer | None = None
+    ) -> None:
+        self.core = Connection(config, initiator=initiator, now=START, observer=observer)
+        self.answer: bool | None = True  # to PeerIdentified; None leaves it open
+        self.reports: list[Report] = []
+        self.wire = bytearray()
+
+    def collect(self, now: float) -> bool:
+        """Take what the core reports, and answer its question; whether there was anything."""
+        reports = self.core.reports()
+        self.reports += reports
+        if any(isinstance(report, PeerIdentified) for report in reports):
+            if self.answer is True:
+                self.core.accept_peer(now)
+            elif self.answer is False:
+                self.core.refuse_peer("this test trusts nobody", now)
+        return bool(reports)
+
+    def take(self, now: float) -> bytes:
+        """What the core wants to send, in as many flushes as it takes."""
+        sent = b""
+        while data := self.core.data_to_send(now):
+            sent += data
+        self.wire += sent
+        return sent
+
+    # What it reported.
+
+    def all(self, kind: type[R]) -> list[R]:
+        """All reports of a kind so far."""
+        return [report for report in self.reports if isinstance(report, kind)]
+
+    def one(self, kind: type[R]) -> R:
+        """The one report of a kind."""
+        (report,) = self.all(kind)
+        return report
+
+    @property
+    def events(self) -> list[EventReceived]:
+        """The events handed up so far."""
+        return self.all(EventReceived)
+
+    @property
+    def payloads(self) -> list[bytes]:
+        """Their payloads."""
+        return [event.payload for event in self.events]
+
+    @property
+    def code(self) -> int | None:
+        """The code with which it ended; None while it goes on."""
+        ended = self.all(ConnectionEnded)
+        assert len(ended) <= 1
+        return ended[0].code if ended else None
+
+    @property
+    def opened(self) -> bool:
+        """Whether its handshake was completed."""
+        return bool(self.all(HandshakeCompleted))
+
+    # Its insides.
+
+    @property
+    def session(self) -> Session:
+        return known(self.core._session)
+
+    @property
+    def channel(self) -> SecureChannel:
+        return known(self.session.secure)
+
+    @property
+    def handshake(self) -> Handshake:
+        """The handshake under way."""
+        return known(self.core._opening)._handshake
+
+    def forge(
+        self,
+        stream: int,
+        category: int,
+        subcategory: int,
+        payload: bytes | Mapping[int, Value] = b"\x00",
+        *,
+        async_id: int = 0,
+        sealed: bool = False,
+    ) -> bytes:
+        """A frame under this side's keys, next in its chain, whatever the rules say."""
+        if not isinstance(payload, bytes):
+            payload = encode(payload)
+        if self.session.secure is None:
+            event = Event(stream, async_id, category, subcategory, payload)
+            return frame(serialise_raw(event))
+        sender = self.channel._sender
+        return sender.protect(stream, async_id, category, subcategory, payload, sealed)
+
+
+class Pair:
+    """An initiator `a` and a responder `b`; what one sends the other receives."""
+
+    def __init__(
+        self,
+        a: CoreConfig | None = None,
+        b: CoreConfig | None = None,
+        *,
+        observers: tuple[Observer | None, Observer | None] = (None, None),
+    ) -> None:
+        self.now = START
+        self.a = Side(a or make_config(ALICE), initiator=True, observer=observers[0])
+        self.b = Side(b or make_config(BOB), initiator=False, observer=observers[1])
+
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        return self.a, self.b
+
+    def other(self, side: Side) -> Side:
+        """The side that `side` talks to."""
+        return self.b if side is self.a else self.a
+
+    def deliver(self, receiver: Side, data: bytes) -> None:
+        """Give bytes to a core, and take its reports."""
+        receiver.core.receive_data(data, self.now)
+        while receiver.collect(self.now):
+            pass
+
+    def carry(self, sender: Side) -> bytes:
+        """Take what a side sends to the other; returns it."""
+        sent = sender.take(self.now)
+        if sent:
+            self.deliver(self.other(sender), sent)
+        return sent
+
+    def pump(self) -> None:
+        """Carry bytes both ways until both are quiet."""
+        for _ in range(1000):
+            moved = [bool(self.carry(side)) for side in self.sides]
+            told = [side.collect(self.now) for side in self.sides]
+            if not any(moved + told):
+                return
+        raise AssertionError("the two never fall quiet")
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, with each deadline handled at its time; what is sent is lost."""
+        end = self.now + seconds
+        for _ in range(1000):
+            due = min(side.core.next_deadline() for side in self.sides)
+            if due > end:
+                break
+            self.now = max(self.now, due)
+            for side in self.sides:
+                side.core.handle_deadline(self.now)
+                side.take(self.now)
+                side.collect(self.now)
+        else:
+            raise AssertionError("a deadline that is handled stays due")
+        self.now = end
+
+    def run(self, seconds: float) -> None:
+        """The same, with what is sent carried at once."""
+        end = self.now + seconds
+        self.pump()
+        for _ in range(1000):
+            due = min(side.core.next_deadline() for side in self.sides)
+            if due > end:
+                break
+            self.now = max(self.now, due)
+            for side in self.sides:
+                side.core.handle_deadline(self.now)
+            self.pump()
+        else:
+            raise AssertionError("a deadline that is handled stays due")
+        self.now = end
+
+    def inject(self, sender: Side, *args: Any, **settings: Any) -> None:
+        """Forge an event of one side (see `Side.forge`) and give it to the other."""
+        self.deliver(self.other(sender), sender.forge(*args, **settings))
+
+    def forget(self) -> "Pair":
+        """Forget what was reported and sent so far."""
+        for side in self.sides:
+            side.reports.clear()
+            side.wire.clear()
+        return self
+
+
+def open_pair(
+    a: Mapping[str, Any] | None = None,
+    b: Mapping[str, Any] | None = None,
+    *,
+    observers: tuple[Observer | None, Observer | None] = (None, None),
+    **both: Any,
+) -> Pair:
+    """A pair after its handshake; settings of one side or of both."""
+    pair = Pair(
+        make_config(ALICE, **{**both, **(a or {})}),
+        make_config(BOB, **{**both, **(b or {})}),
+        observers=observers,
+    )
+    pair.pump()
+    assert pair.a.core.state is State.OPEN
+    assert pair.b.core.state is State.OPEN
+    return pair.forget()
+
+
+def assert_violation(pair: Pair, receiver: Side, code: CloseCode) -> None:
+    """`receiver` ended with `code`, said so in Close, and handed up nothing."""
+    assert receiver.code == code
+    assert receiver.core.state is State.FAREWELL
+    assert not receiver.events
+    assert not receiver.one(ConnectionEnded).remote
+    other = pair.other(receiver)
+    pair.carry(receiver)
+    told = other.one(ConnectionEnded)
+    assert (told.code, told.remote) == (code, True)

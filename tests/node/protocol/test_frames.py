@@ -1,0 +1,82 @@
+"""Frames: cut rightly from any pieces, and refused by their length alone."""
+
+import pytest
+
+from node.protocol.codes import CloseCode
+from node.protocol.errors import RemoteProtocolError
+from node.protocol.frames import FrameReader, frame
+
+EVENTS = [b"", b"a", b"bc" * 50, b"x" * 300]
+WIRE = b"".join(map(frame, EVENTS))
+
+
+def test_a_frame_is_length_and_event() -> None:
+    assert frame(b"abc") == bytes.fromhex("00000003616263")
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 7, 100, len(WIRE)])
+def test_events_come_whole_whatever_the_pieces(size: int) -> None:
+    reader = FrameReader(300)
+    events: list[bytes] = []
+    for start in range(0, len(WIRE), size):
+        events += reader.feed(WIRE[start : start + size])
+    assert events == EVENTS
+    assert len(reader) == 0
+
+
+def test_an_unfinished_frame_waits() -> None:
+    reader = FrameReader(300)
+    assert list(reader.feed(WIRE[:-1])) == EVENTS[:-1]
+    assert len(reader) == 4 + 299
+    assert list(reader.feed(WIRE[-1:])) == EVENTS[-1:]
+
+
+def test_what_is_not_asked_for_stays() -> None:
+    reader = FrameReader(300)
+    for event in reader.feed(WIRE):
+        if event == b"a":
+            break
+    assert list(reader.feed(b"")) == EVENTS[2:]
+
+
+def test_the_limit_itself_is_allowed() -> None:
+    assert list(FrameReader(3).feed(frame(b"abc"))) == [b"abc"]
+
+
+def test_a_frame_too_long_is_refused_from_its_length() -> None:
+    reader = FrameReader(3)
+    with pytest.raises(RemoteProtocolError) as caught:
+        list(reader.feed(bytes.fromhex("00000004")))
+    assert caught.value.code == CloseCode.FRAME_TOO_LARGE
+    assert len(reader) <= 4  # nothing of its body was waited for
+
+
+def test_events_before_a_frame_too_long_are_handed_out() -> None:
+    events = []
+    with pytest.raises(RemoteProtocolError):
+        for event in FrameReader(3).feed(frame(b"abc") + frame(b"abcd")):
+            events.append(event)  # noqa: PERF402 - the error comes in between
+    assert events == [b"abc"]
+
+
+def test_the_limit_may_rise_between_two_events() -> None:
+    reader = FrameReader(3)
+    events = []
+    for event in reader.feed(frame(b"abc") + frame(b"abcd")):
+        events.append(event)
+        reader.limit = 4
+    assert events == [b"abc", b"abcd"]
+
+
+def test_a_long_frame_in_small_pieces_is_joined_once() -> None:
+    wire = frame(b"x" * 2_000_000)
+    reader = FrameReader(2_000_000)
+    pieces = [wire[i : i + 1000] for i in range(0, len(wire), 1000)]
+    assert [event for piece in pieces for event in reader.feed(piece)] == [b"x" * 2_000_000]
+
+
+def test_clear_forgets() -> None:
+    reader = FrameReader(300)
+    assert list(reader.feed(frame(b"abc")[:-1])) == []
+    reader.clear()
+    assert len(reader) == 0

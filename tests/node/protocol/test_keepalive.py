@@ -1,0 +1,156 @@
+"""Keep-alive: the clock alone, and two connections that fall silent."""
+
+import pytest
+
+from lbm import keys
+from node.protocol.codes import PING, PONG, CloseCode
+from node.protocol.errors import LocalProtocolError
+from node.protocol.keepalive import KeepAlive
+from node.protocol.reports import PongReceived
+from node.protocol.states import State
+from tests.node.protocol.pair import assert_violation, events_of, open_pair
+
+
+def test_the_clock() -> None:
+    keepalive = KeepAlive(0.0, 15.0, 10.0)
+    assert keepalive.deadline() == 15.0
+    assert not keepalive.probe_due(14.9)
+    assert keepalive.probe_due(15.0)
+    keepalive.probe_sent(15.0)
+    assert not keepalive.probe_due(100.0)
+    assert keepalive.deadline() == 25.0
+    assert not keepalive.expired(24.9)
+    assert keepalive.expired(25.0)
+    keepalive.received(24.9)
+    assert not keepalive.expired(25.0)
+    assert keepalive.deadline() == 24.9 + 15.0
+
+
+def test_64_pings_are_unanswered_at_most() -> None:
+    keepalive = KeepAlive(0.0, 15.0, 10.0)
+    ids = [keepalive.new_ping(1.0) for _ in range(64)]
+    assert ids == list(range(1, 65))
+    assert keepalive.new_ping(1.0) is None
+    assert keepalive.pong(3, 1.5) == 0.5
+    assert keepalive.pong(3, 1.5) is None
+    assert keepalive.new_ping(2.0) == 65
+
+
+def test_ids_come_round_and_pass_over_the_busy() -> None:
+    keepalive = KeepAlive(0.0, 15.0, 10.0)
+    first = keepalive.new_ping(0.0)
+    assert first == 1
+    for _ in range(65_534):
+        last = keepalive.new_ping(0.0)
+        assert last is not None
+        keepalive.pong(last, 0.0)
+    assert last == 65_535
+    assert keepalive.new_ping(0.0) == 2
+
+
+@pytest.mark.parametrize("plaintext", ["never", "only"])
+def test_an_idle_connection_is_pinged_and_lives(plaintext: str) -> None:
+    pair = open_pair(plaintext=plaintext)
+    pair.run(14.9)
+    assert not pair.a.wire
+    assert not pair.b.wire
+    pair.run(100.0)
+    assert pair.a.wire
+    assert pair.b.wire
+    assert pair.a.code is None
+    assert pair.b.code is None
+
+
+def test_without_an_answer_it_is_over_after_15_and_10_seconds() -> None:
+    pair = open_pair(b={"idle_before_ping": 1e6})
+    pair.advance(24.9)
+    assert pair.a.code is None
+    assert len(events_of(pair.a.wire)) == 2  # Ping, and its seal
+    pair.advance(0.2)
+    assert pair.a.code == CloseCode.TIMEOUT
+    assert pair.a.core.state is State.FAREWELL
+    assert pair.b.code is None
+
+
+@pytest.mark.parametrize("cut", [1, 3])
+def test_any_byte_counts_as_an_answer(cut: int) -> None:
+    pair = open_pair()
+    piece = pair.b.forge(1, 64, 1, b"x")
+    pair.advance(20.0)
+    pair.deliver(pair.a, piece[:cut])
+    pair.advance(14.9)
+    assert pair.a.code is None
+
+
+def test_ping_reports_the_round_trip() -> None:
+    pair = open_pair()
+    async_id = pair.a.core.ping(pair.now)
+    pair.carry(pair.a)
+    pair.now += 0.25
+    pair.pump()
+    assert pair.a.all(PongReceived) == [PongReceived(async_id, 0.25)]
+
+
+def test_a_pong_that_nobody_waits_for_is_ignored() -> None:
+    pair = open_pair()
+    pair.inject(pair.b, 0, 1, PONG, async_id=9)
+    pair.inject(pair.b, 0, 1, PONG, async_id=0)
+    assert not pair.a.reports
+
+
+def test_a_ping_without_async_id_wants_no_answer() -> None:
+    pair = open_pair()
+    pair.inject(pair.b, 0, 1, PING, async_id=0)
+    assert not pair.a.take(pair.now)
+    assert pair.a.code is None
+
+
+@pytest.mark.parametrize("subcategory", [PING, PONG])
+@pytest.mark.parametrize("payload", [b"\xa0", b"\x01", b"\x00\x00"])
+def test_ping_and_pong_have_no_payload(subcategory: int, payload: bytes) -> None:
+    pair = open_pair()
+    pair.inject(pair.b, 0, 1, subcategory, payload, async_id=1)
+    assert_violation(pair, pair.a, CloseCode.PROTOCOL_ERROR)
+
+
+def test_more_than_64_pongs_waiting_is_overloaded() -> None:
+    pair = open_pair(seal_events=1_000)
+    for async_id in range(1, 65):
+        pair.inject(pair.b, 0, 1, PING, async_id=async_id)
+    assert pair.a.code is None
+    pair.inject(pair.b, 0, 1, PING, async_id=65)
+    assert_violation(pair, pair.a, CloseCode.OVERLOADED)
+
+
+def test_pongs_that_were_sent_no_longer_count() -> None:
+    pair = open_pair(seal_events=1_000)
+    for round_ in range(3):
+        for async_id in range(64):
+            pair.inject(pair.b, 0, 1, PING, async_id=round_ * 64 + async_id + 1)
+        pair.carry(pair.a)
+    assert pair.a.code is None
+
+
+def test_our_65th_ping_is_refused_and_changes_nothing() -> None:
+    pair = open_pair(seal_events=1_000)
+    for _ in range(64):
+        pair.a.core.ping(pair.now)
+    with pytest.raises(LocalProtocolError):
+        pair.a.core.ping(pair.now)
+    pair.pump()
+    assert len(pair.a.all(PongReceived)) == 64
+    assert pair.a.core.ping(pair.now)
+
+
+def test_probing_goes_on_while_64_pings_are_unanswered() -> None:
+    pair = open_pair(seal_events=1_000)
+    for _ in range(64):
+        pair.a.core.ping(pair.now)
+    pair.advance(25.1)
+    assert pair.a.code == CloseCode.TIMEOUT
+
+
+def test_cancel_does_not_belong_on_stream_0() -> None:
+    pair = open_pair()
+    pair.inject(pair.b, 0, 3, 6, {keys.REQUEST: 1})
+    assert_violation(pair, pair.a, CloseCode.PROTOCOL_ERROR)

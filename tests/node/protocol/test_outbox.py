@@ -1,0 +1,88 @@
+"""The queues of events that wait: turns, credit, dropping."""
+
+from node.protocol.outbox import Outbox, Outgoing
+from node.protocol.window import SendCredit
+
+
+def event(stream: int, number: int = 0, cost: int = 0, size: int = 10) -> Outgoing:
+    return Outgoing(stream, number, 64, 1, b"x" * size, cost, False)
+
+
+def drained(outbox: Outbox) -> list[tuple[int, int]]:
+    taken = []
+    while (waiting := outbox.take()) is not None:
+        taken.append((waiting.stream, waiting.async_id))
+    return taken
+
+
+def test_empty() -> None:
+    outbox = Outbox()
+    assert not outbox
+    assert not outbox.ready
+    assert outbox.take() is None
+    assert outbox.waiting(1) == 0
+
+
+def test_streams_take_turns_and_keep_their_order() -> None:
+    outbox = Outbox()
+    for number in range(3):
+        outbox.put(event(3, number), SendCredit(1_000))
+    outbox.put(event(1, 7), None)
+    outbox.put(event(5, 8), SendCredit(1_000))
+    assert drained(outbox) == [(3, 0), (1, 7), (5, 8), (3, 1), (3, 2)]
+
+
+def test_size_counts_payloads_that_wait() -> None:
+    outbox = Outbox()
+    outbox.put(event(1, size=5), None)
+    outbox.put(event(1, size=7), None)
+    assert (outbox.size, outbox.waiting(1), bool(outbox), outbox.ready) == (12, 2, True, True)
+    outbox.take()
+    assert (outbox.size, outbox.waiting(1)) == (7, 1)
+    outbox.clear()
+    assert (outbox.size, outbox.waiting(1), bool(outbox), outbox.ready) == (0, 0, False, False)
+    assert outbox.take() is None
+
+
+def test_credit_is_spent_and_one_event_goes_below_zero() -> None:
+    outbox, credit = Outbox(), SendCredit(100)
+    for number in range(3):
+        outbox.put(event(3, number, cost=74), credit)
+    assert drained(outbox) == [(3, 0), (3, 1)]
+    assert credit.left == 100 - 2 * 74
+    assert outbox
+    assert not outbox.ready
+
+
+def test_a_blocked_stream_holds_up_no_other() -> None:
+    outbox, credit = Outbox(), SendCredit(0)
+    outbox.put(event(3, 1, cost=74), credit)
+    outbox.put(event(1, 2), None)
+    assert drained(outbox) == [(1, 2)]
+    credit.grant(1)
+    assert outbox.unblock(3)
+    assert not outbox.unblock(3)
+    assert not outbox.unblock(5)
+    assert drained(outbox) == [(3, 1)]
+
+
+def test_what_costs_nothing_waits_only_for_its_order() -> None:
+    outbox, credit = Outbox(), SendCredit(0)
+    outbox.put(event(3, 1, cost=0), credit)
+    outbox.put(event(3, 2, cost=74), credit)
+    outbox.put(event(3, 3, cost=0), credit)
+    assert drained(outbox) == [(3, 1)]
+
+
+def test_drop_waiting_and_blocked() -> None:
+    for blocked in (False, True):
+        outbox = Outbox()
+        outbox.put(event(3, 1, cost=74), SendCredit(0 if blocked else 10))
+        outbox.put(event(3, 2, cost=74), SendCredit(0))
+        outbox.put(event(1, 9), None)
+        if blocked:
+            assert drained(outbox) == [(1, 9)]
+        assert [dropped.async_id for dropped in outbox.drop(3)] == [1, 2]
+        assert outbox.drop(3) == []
+        assert drained(outbox) == ([] if blocked else [(1, 9)])
+        assert outbox.size == 0
