@@ -52,11 +52,10 @@ def test_a_frame_too_long_is_refused_from_its_length() -> None:
 
 
 def test_events_before_a_frame_too_long_are_handed_out() -> None:
-    events = []
+    events = FrameReader(3).feed(frame(b"abc") + frame(b"abcd"))
+    assert next(events) == b"abc"
     with pytest.raises(RemoteProtocolError):
-        for event in FrameReader(3).feed(frame(b"abc") + frame(b"abcd")):
-            events.append(event)  # noqa: PERF402 - the error comes in between
-    assert events == [b"abc"]
+        next(events)
 
 
 def test_the_limit_may_rise_between_two_events() -> None:
