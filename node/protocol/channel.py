@@ -174,7 +174,7 @@ class SecureChannel:
         return framed
 
     def rekey(self, now: float) -> bytes:
-        """Offer a rekey, now or as soon as the one under way is over.
+        """Offer a rekey, now or as soon as the one under way is over and the rate allows.
 
         Raises:
             LocalProtocolError: the other side would take it for a flood.
@@ -244,6 +244,8 @@ class SecureChannel:
             due = min(due, self._waiting_since + self._patience_left)
         if self._rekeying.phase is Phase.OFFERED:
             due = min(due, self._rekeying.offered_at + REKEY_ANSWER_TIMEOUT)
+        elif self._rekey_wanted and self._rekeying.phase is Phase.IDLE:
+            due = min(due, self._rekeying.next_offer())
         return due
 
     def handle_deadline(self, now: float) -> bytes:
@@ -264,6 +266,8 @@ class SecureChannel:
             if self._used and self._rekeying.may_offer(now):
                 self._used = False
                 framed += self.rekey(now)
+        if self._rekey_wanted and self._rekeying.may_offer(now):
+            framed += self.rekey(now)
         if now >= self._epoch_began + self._config.update_after_seconds:
             self._epoch_began = now
             if self._sender.events_sent:

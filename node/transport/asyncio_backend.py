@@ -145,7 +145,7 @@ class AsyncioBackend:
     """`Backend` on the running asyncio loop."""
 
     def __init__(self) -> None:
-        self._loop = loop = asyncio.get_running_loop()
+        self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._outlets: set[AsyncioOutlet] = set()
         # Not the loop's clock, which uvloop reads once a turn and in milliseconds.
