@@ -1,0 +1,464 @@
+"""Two cores, a fake clock, and a transport that cuts, delays and breaks as a test says.
+
+One rule: what an application did and saw is written down here independently of the
+core, so that the two can be compared. The core's insides are looked at in `check` only:
+credit, tables and buffers have no public face.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from crypto.identity import Identity
+from lbm.codec import encode
+from lbm.noise import pad
+from node.protocol.codes import CHUNK, DATA, FIRST_APPLICATION_CATEGORY, SIM, STREAM, CloseCode
+from node.protocol.config import CoreConfig
+from node.protocol.connection import Connection
+from node.protocol.event import NO_PAYLOAD
+from node.protocol.limits import (
+    CLOSE_LINGER,
+    CONTROL_BUFFER,
+    EVENT_COST,
+    REKEY_RATE_SECONDS,
+    Limits,
+)
+from node.protocol.reports import (
+    ConnectionEnded,
+    EventReceived,
+    HandshakeCompleted,
+    KeysUpdated,
+    PeerIdentified,
+    PongReceived,
+    StreamFinished,
+    StreamOpened,
+    StreamReset,
+    StreamWritable,
+)
+from node.protocol.states import LIVE, State
+from node.protocol.streams import Stream
+
+# The longest time, in seconds, that the transport holds bytes back: less than any
+# time-out of the protocol, so that none of them is ever a delay's fault.
+LONGEST_DELAY = 4.0
+
+INITIATOR_IDENTITY = Identity.create(("ed25519", "ecdsa-p256"))
+RESPONDER_IDENTITY = Identity.create(("ed25519", "ecdsa-p256"))
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One thing that happens on a stream in one direction, in its order."""
+
+    what: str  # "open", "event" or "finish"
+    payload: bytes  # as on the wire: the label, the payload, or nothing
+    category: int = STREAM
+    subcategory: int = 0
+    async_id: int = 0
+
+    @property
+    def cost(self) -> int:
+        """What section 8 says that it costs on a stream from 2 up."""
+        free = self.what != "event" or (self.category, self.subcategory) == (SIM, CHUNK)
+        return 0 if free else self.queued + EVENT_COST
+
+    @property
+    def queued(self) -> int:
+        """How many bytes it has; no payload is one byte."""
+        return max(1, len(self.payload))
+
+
+FINISH = Item("finish", b"")
+
+
+@dataclass
+class Side:
+    """One core, the bytes on their way to it, and its application's memory."""
+
+    name: str
+    connection: Connection
+    inbox: bytearray = field(default_factory=bytearray)
+    inbox_ends: bool = False
+    eof_told: bool = False
+    completed: HandshakeCompleted | None = None
+    end: ConnectionEnded | None = None
+    sent: defaultdict[int, list[Item]] = field(default_factory=lambda: defaultdict(list))
+    got: defaultdict[int, list[Item]] = field(default_factory=lambda: defaultdict(list))
+    unconsumed: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
+    consumed: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
+    writable: set[int] = field(default_factory=set)  # streams
+    known: set[int] = field(default_factory=set)  # streams that were ever open
+    broken: set[int] = field(default_factory=set)  # streams that either side reset
+    pings: set[int] = field(default_factory=set)  # async ids of the application's own
+    epochs_sent: int = 0
+    epochs_received: int = 0
+    close_asked: float | None = None
+    farewell_at: float | None = None
+
+    @property
+    def table(self) -> dict[int, Stream]:
+        """The core's streams from 2 up that are not gone."""
+        streams = self.connection._streams
+        return streams.open if streams is not None else {}
+
+    @property
+    def writable_streams(self) -> list[int]:
+        """Streams from 2 up on which this side may still send, as the application knows."""
+        mine = self.known - self.broken
+        return sorted(stream for stream in mine if FINISH not in self.sent[stream])
+
+    def left(self, stream: int) -> list[Item]:
+        """What of `sent` has left the core's queues."""
+        waiting = self.connection.waiting_events(stream)
+        items = self.sent[stream]
+        return items[: len(items) - waiting]
+
+    def waiting(self, stream: int) -> list[Item]:
+        """What of `sent` still waits."""
+        waiting = self.connection.waiting_events(stream)
+        return self.sent[stream][-waiting:] if waiting else []
+
+
+class Link:
+    """Both sides and all that is between them. `sides[0]` is the initiator."""
+
+    def __init__(self, initiator: CoreConfig, responder: CoreConfig) -> None:
+        self.now = 1000.0
+        self.cut = False
+        self._last_pump = self.now
+        self._serial = 0
+        configs = ("initiator", initiator), ("responder", responder)
+        self.sides = [
+            Side(name, Connection(config, initiator=not number, now=self.now))
+            for number, (name, config) in enumerate(configs)
+        ]
+
+    def other(self, side: Side) -> Side:
+        """Who is at the other end."""
+        return self.sides[1] if side is self.sides[0] else self.sides[0]
+
+    # The transport.
+
+    def flush(self, side: Side, limit: int = 1 << 18) -> bool:
+        """Take what `side` has to send; says whether it was anything."""
+        data = side.connection.data_to_send(self.now, limit)
+        peer = self.other(side)
+        if not self.cut:
+            peer.inbox += data
+        if side.connection.state is State.FAREWELL and side.farewell_at is None:
+            side.farewell_at = self.now
+        if side.connection.wants_eof or side.connection.ended:
+            peer.inbox_ends = True
+        self.collect(side)
+        return bool(data)
+
+    def deliver(self, side: Side, size: int) -> bool:
+        """Hand over at most `size` bytes, then the end of the transport if it is due."""
+        connection = side.connection
+        if connection.ended:
+            side.inbox.clear()
+            return False
+        data = bytes(side.inbox[:size])
+        if data:
+            del side.inbox[:size]
+            connection.receive_data(data, self.now)
+            self.collect(side)
+        elif side.inbox_ends and not side.eof_told:
+            side.eof_told = True
+            connection.receive_eof(self.now)
+            self.collect(side)
+            return True
+        return bool(data)
+
+    def pump(self) -> None:
+        """Nothing is held back any more: go on until both are quiet."""
+        for _ in range(1000):
+            moved = [self.flush(side) for side in self.sides]
+            moved += [self.deliver(side, 1 << 30) for side in self.sides]
+            if not any(moved):
+                self._last_pump = self.now
+                return
+        raise AssertionError("the two never come to rest")
+
+    def break_transport(self, keep: tuple[int, int]) -> None:
+        """Cut: only the first `keep` bytes of what is under way arrive."""
+        self.cut = True
+        for side, size in zip(self.sides, keep, strict=True):
+            del side.inbox[size:]
+            side.inbox_ends = True
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass; deadlines are kept to the moment."""
+        target = self.now + seconds
+        while True:
+            due = min(side.connection.next_deadline() for side in self.sides)
+            pump_due = self._last_pump + LONGEST_DELAY
+            if pump_due <= min(due, target) and self._under_way():
+                self.now = max(self.now, pump_due)
+                self.pump()
+                continue
+            if due > target:
+                break
+            self.now = max(self.now, due)
+            self._handle_deadlines()
+        self.now = target
+        if not self._under_way():
+            self._last_pump = target
+
+    def _under_way(self) -> bool:
+        return any(
+            side.inbox
+            or side.connection._wire.frames
+            or (side.inbox_ends and not side.eof_told and not side.connection.ended)
+            for side in self.sides
+        )
+
+    def _handle_deadlines(self) -> None:
+        for side in self.sides:
+            connection = side.connection
+            if connection.next_deadline() <= self.now:
+                connection.handle_deadline(self.now)
+                while self.flush(side):
+                    pass
+                late = connection.next_deadline()
+                assert late > self.now, f"{side.name} wants the same moment again"
+
+    # The applications.
+
+    def collect(self, side: Side) -> None:
+        """Write down what the core reports, and say yes to the peer."""
+        while reports := side.connection.reports():
+            for report in reports:
+                assert side.end is None, f"{report} after the end"
+                if isinstance(report, PeerIdentified):
+                    side.connection.accept_peer(self.now)
+                elif isinstance(report, HandshakeCompleted):
+                    side.completed = report
+                else:
+                    assert side.completed is not None or isinstance(report, ConnectionEnded)
+                    self._note(side, report)
+
+    def _note(self, side: Side, report: object) -> None:
+        match report:
+            case EventReceived(stream, async_id, category, subcategory, payload, cost):
+                item = Item("event", payload, category, subcategory, async_id)
+                side.got[stream].append(item)
+                if cost:
+                    side.unconsumed[stream] += cost
+            case StreamOpened(stream, label):
+                side.got[stream].append(Item("open", label.encode()))
+                side.known.add(stream)
+            case StreamFinished(stream):
+                side.got[stream].append(FINISH)
+            case StreamReset(stream):
+                side.broken.add(stream)
+            case StreamWritable(stream):
+                assert stream in side.writable, "nobody asked about that stream"
+                side.writable.discard(stream)
+            case PongReceived(async_id):
+                side.pings.discard(async_id)  # the core's own Pings are reported too
+            case KeysUpdated(sent=True):
+                side.epochs_sent += 1
+            case KeysUpdated():
+                side.epochs_received += 1
+            case ConnectionEnded():
+                side.end = report
+            case _:
+                raise AssertionError(f"an unexpected report: {report}")
+
+    def _payload(self, size: int) -> bytes:
+        self._serial += 1
+        return self._serial.to_bytes(4, "big").ljust(size, b"x")[-max(size, 1) :]
+
+    def send_event(self, side: Side, stream: int, size: int, *, lbm: bool, seal: bool) -> None:
+        """Send an application's event with a payload unlike all others."""
+        config = side.connection.config
+        if lbm:
+            payload = encode({256: self._payload(min(size, 1000))})
+            wire = pad(payload, config.padding, 1024)
+        else:
+            payload = wire = self._payload(size) if size > 1 else b""
+        category, async_id = FIRST_APPLICATION_CATEGORY + size % 5, size % 3
+        side.connection.send(stream, async_id, category, 7, payload, lbm=lbm, seal=seal)
+        side.sent[stream].append(Item("event", wire, category, 7, async_id))
+
+    def send_data(self, side: Side, stream: int, size: int) -> None:
+        """Send Data; one byte of 0x00 is as good as any other."""
+        data = self._payload(size) if size > 1 else NO_PAYLOAD
+        side.connection.send_data(stream, data)
+        side.sent[stream].append(Item("event", data, STREAM, DATA))
+
+    def send_chunk(self, side: Side, stream: int, size: int) -> None:
+        """Send a Chunk, which needs no credit of the stream."""
+        data = self._payload(max(4, size))
+        side.connection.send(stream, 9, SIM, CHUNK, data, lbm=False)
+        side.sent[stream].append(Item("event", data, SIM, CHUNK, 9))
+
+    def open_stream(self, side: Side, window: int | None) -> int:
+        """Open a stream."""
+        self._serial += 1
+        label = f"label {self._serial}"
+        stream = side.connection.open_stream(label, window)
+        assert stream not in side.known
+        assert stream % 2 == (side is self.sides[0])
+        side.known.add(stream)
+        side.sent[stream].append(Item("open", label.encode()))
+        return stream
+
+    def finish(self, side: Side, stream: int) -> None:
+        """Finish our direction."""
+        side.connection.finish_stream(stream)
+        side.sent[stream].append(FINISH)
+
+    def reset(self, side: Side, stream: int, code: int) -> None:
+        """Reset a stream; what waited on it is forgotten."""
+        side.sent[stream] = side.left(stream)
+        side.connection.reset_stream(stream, code, "reset")
+        side.broken.add(stream)
+
+    def consume(self, side: Side, stream: int, cost: int) -> None:
+        """Give back some of what was received."""
+        side.connection.consume(stream, cost)
+        side.unconsumed[stream] -= cost
+        side.consumed[stream] += cost
+
+    def consume_all(self) -> bool:
+        """Both applications use up everything; says whether there was anything."""
+        work = [(side, s, c) for side in self.sides for s, c in side.unconsumed.items() if c]
+        for side, stream, cost in work:
+            self.consume(side, stream, cost)
+        return bool(work)
+
+    # What always holds.
+
+    def check(self) -> None:
+        """Compare both cores with what the applications remember."""
+        for side in self.sides:
+            peer = self.other(side)
+            for stream, items in side.got.items():
+                assert items == peer.sent[stream][: len(items)], f"{side.name}, {stream}"
+            self._check_memory(side)
+            if {side.connection.state, peer.connection.state} == {State.OPEN}:
+                for stream in side.table.keys() & peer.table.keys():
+                    self._check_credit(side, peer, stream)
+            self._check_end(side)
+
+    def _check_end(self, side: Side) -> None:
+        if side.end is None:
+            return
+        allowed = {CloseCode.CONNECTION_LOST} if self.cut else set()
+        if any(each.close_asked is not None for each in self.sides):
+            allowed.add(CloseCode.NORMAL)
+        assert side.end.code in allowed, side.end
+
+    def _check_memory(self, side: Side) -> None:
+        connection = side.connection
+        assert len(connection._frames) <= connection._frames.limit + 4
+        assert connection._wire.size <= CONTROL_BUFFER
+        session = connection._session
+        if session is None:
+            return
+        waiting = sum(item.queued for s in side.sent for item in side.waiting(s))
+        assert connection.queued_bytes == connection._wire.size + waiting
+        if connection.state not in LIVE:
+            assert not session.mux.outbox
+            return
+        ours = sum(stream.ours for stream in side.table.values())
+        limits = known_limits(side)
+        assert ours <= limits.max_streams
+        assert len(side.table) - ours <= limits.max_streams
+        assert side.table.keys() >= session.mux.outbox._queues.keys() - {1}
+        if session.secure is not None:
+            local = {s for s, stream in side.table.items() if stream.local_open}
+            remote = {s for s, stream in side.table.items() if stream.remote_open}
+            assert session.secure._sender.counters().keys() <= local | {0, 1}
+            assert session.secure._receiver.counters().keys() <= remote | {0, 1}
+
+    def _check_credit(self, sender: Side, reader: Side, stream: int) -> None:
+        """Section 8: no credit is made, none is lost, on its way from reader to sender."""
+        there, here = sender.table[stream], reader.table[stream]
+        if not (there.local_open and here.remote_open) or there.resetting or here.resetting:
+            return
+        window = here.window
+        spent = sum(item.cost for item in sender.left(stream))
+        granted = reader.consumed[stream] - window.consumed
+        under_way = window.size + granted - spent - there.credit.left
+        assert under_way >= 0, "credit out of nothing"
+        quiet = not sender.inbox and not reader.connection._wire.frames
+        if quiet and not len(sender.connection._frames) and not self.cut:
+            assert under_way == 0, "credit was lost"
+        if reader.connection.config.deliver == "opened":
+            held = reader.unconsumed[stream]
+            assert window.left + window.consumed + held == window.size
+        assert there.credit.left > -(1024 + EVENT_COST)
+        assert window.left > -(1024 + EVENT_COST)
+
+    # The end.
+
+    def settle(self) -> None:
+        """Everything is delivered and consumed, and every seal is out."""
+        for _ in range(10_000):
+            self.pump()
+            if not self.consume_all():
+                break
+        self.advance(2.0)
+        self.pump()
+        if self.consume_all():
+            self.settle()
+
+    def finish_all(self) -> None:
+        """Both finish every stream and come to rest; then nothing may be left or missing."""
+        self.settle()
+        for side in self.sides:
+            for stream in side.writable_streams:
+                self.finish(side, stream)
+        self.advance(2 * REKEY_RATE_SECONDS)  # a rekey that had to wait comes now
+        self.settle()
+        self.check()
+        for side in self.sides:
+            peer = self.other(side)
+            assert side.end is None
+            for stream in peer.sent.keys() - side.broken - peer.broken:
+                assert side.got[stream] == peer.sent[stream], f"{side.name} lacks events"
+            assert not side.table, "a stream stays behind"
+            assert not side.writable, "a StreamWritable did not come"
+            assert not side.pings, "a Ping was not answered"
+            assert side.epochs_received == peer.epochs_sent
+            session = side.connection._session
+            assert session is not None
+            assert session.mux.unconsumed == 0
+            assert session.mux.outbox.size == 0
+            assert session.secure is None or not session.secure._rekey_wanted
+            assert side.connection._streams is not None
+            assert side.connection._streams.committed == 0
+
+    def close_all(self) -> None:
+        """Whatever was done before: both come to an end in time."""
+        if not self.cut and all(side.close_asked is None for side in self.sides):
+            self.sides[0].connection.close(self.now)
+            self.sides[0].close_asked = self.now
+        self.settle()
+        self.advance(CLOSE_LINGER + max(s.connection.config.close_drain for s in self.sides))
+        self.pump()
+        self.check()
+        for side in self.sides:
+            assert side.connection.state is State.ENDED
+            assert side.end is not None
+            assert side.connection.next_deadline() == float("inf")
+            assert side.connection.queued_bytes == 0
+            self._check_graceful(side)
+
+    def _check_graceful(self, side: Side) -> None:
+        """Who closed in time, and alone, had all that it queued delivered first."""
+        peer = self.other(side)
+        if self.cut or side.close_asked is None or peer.close_asked is not None:
+            return
+        assert side.farewell_at is not None
+        if side.farewell_at < side.close_asked + side.connection.config.close_drain:
+            for stream in side.sent.keys() - side.broken - peer.broken:
+                assert peer.got[stream] == side.sent[stream], "a graceful close lost events"
+
+
+def known_limits(side: Side) -> Limits:
+    """The limits that were agreed."""
+    assert side.completed is not None
+    return side.completed.agreed.limits

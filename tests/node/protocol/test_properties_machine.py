@@ -1,0 +1,257 @@
+"""Whatever two honest sides do and however the transport behaves, nothing goes wrong.
+
+A state machine over two cores: the rules are what applications and transports do, the
+invariants are in machine.py.
+"""
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from crypto.registry import NAMES
+from lbm.noise import parse_padding
+from node.protocol.config import CoreConfig
+from node.protocol.errors import ConnectionClosedError, LocalProtocolError
+from node.protocol.limits import Limits
+from node.protocol.states import State
+from tests.node.protocol.machine import INITIATOR_IDENTITY, RESPONDER_IDENTITY, Link, Side
+
+WHO = st.sampled_from([0, 1])
+SIZES = st.sampled_from([0, 1, 4, 31, 100, 896, 959, 960, 961, 1023, 1024])
+PICKS = st.integers(0, 7)
+
+suites = st.fixed_dictionaries(
+    {
+        "kex": st.just(("x25519",)),
+        "signing": st.sampled_from([("ed25519",), ("ecdsa-p256",)]),
+        "hash": st.sampled_from([(name,) for name in NAMES["hash"]]),
+        "cipher": st.sampled_from([(name,) for name in NAMES["cipher"]]),
+        "sealing": st.sampled_from([("chain",), ("each",)]),
+    }
+)
+limits = st.builds(
+    Limits,
+    max_payload=st.just(1024),
+    seal_events=st.integers(1, 8),
+    seal_delay_ms=st.sampled_from([0, 20, 1000]),
+    stream_window=st.sampled_from([1024, 1025, 4096]),
+    max_streams=st.integers(1, 3),
+)
+
+
+class TwoSides(RuleBasedStateMachine):
+    """Two applications over one transport."""
+
+    link: Link
+
+    @initialize(
+        suite=suites,
+        limits=st.tuples(limits, limits),
+        deliver=st.tuples(*[st.sampled_from(["opened", "sealed"])] * 2),
+        encrypted=st.sampled_from([True, True, True, False]),
+        buffer=st.sampled_from([1 << 24, 1 << 24, 2048]),
+        update_after=st.sampled_from([1 << 24, 1 << 24, 1, 3]),
+        padding=st.sampled_from(["off", "padme", "bucket:64"]),
+        often=st.booleans(),
+        half_open=st.booleans(),
+    )
+    def begin(self, **drawn) -> None:  # type: ignore[no-untyped-def]  # drawn as named above
+        """Make both sides; the responder may still lack the initiator's Proof."""
+        configs = [
+            CoreConfig(
+                identity=identity,
+                algorithms=drawn["suite"],
+                limits=drawn["limits"][number],
+                deliver=drawn["deliver"][number],
+                plaintext="never" if drawn["encrypted"] else "only",
+                connection_buffer=drawn["buffer"],
+                update_after_events=drawn["update_after"],
+                update_after_seconds=40.0 if drawn["often"] else 3600.0,
+                rekey_interval=25.0 if drawn["often"] else 900.0,
+                padding=parse_padding(drawn["padding"]),
+            )
+            for number, identity in enumerate((INITIATOR_IDENTITY, RESPONDER_IDENTITY))
+        ]
+        self.link = Link(*configs)
+        initiator, responder = self.link.sides
+        self.link.flush(initiator)
+        self.link.deliver(responder, 1 << 20)
+        self.link.flush(responder)
+        self.link.deliver(initiator, 1 << 20)
+        assert initiator.connection.state is State.OPEN
+        if not drawn["half_open"]:
+            self.link.pump()
+            assert responder.connection.state is State.OPEN
+
+    def open_side(self, who: int) -> Side | None:
+        side = self.link.sides[who]
+        return side if side.connection.state is State.OPEN else None
+
+    def pick_writable(self, side: Side, pick: int) -> int | None:
+        streams = side.writable_streams
+        return streams[pick % len(streams)] if streams else None
+
+    def sealed(self, side: Side) -> bool:
+        """Whether a Reset may be known to the core and not yet to the application."""
+        return side.connection.config.deliver == "sealed"
+
+    # Applications.
+
+    @rule(who=WHO, size=SIZES, lbm=st.booleans(), seal=st.booleans(), count=st.integers(1, 9))
+    def send(self, who: int, size: int, lbm: bool, seal: bool, count: int) -> None:
+        if side := self.open_side(who):
+            for _ in range(count):
+                self.link.send_event(side, 1, size, lbm=lbm, seal=seal)
+
+    @rule(who=WHO, window=st.sampled_from([None, None, 1, 1024, 5000, 2**31 - 1]))
+    def open_stream(self, who: int, window: int | None) -> None:
+        if side := self.open_side(who):
+            ours = sum(stream.ours for stream in side.table.values())
+            assert side.completed is not None
+            maximum = side.completed.agreed.limits.max_streams
+            try:
+                self.link.open_stream(side, window)
+                assert ours < maximum
+            except LocalProtocolError:
+                assert ours == maximum
+
+    @rule(
+        who=WHO,
+        pick=PICKS,
+        size=SIZES,
+        kind=st.sampled_from(["data", "data", "event", "lbm", "chunk"]),
+        count=st.integers(1, 5),
+    )
+    def send_on_stream(self, who: int, pick: int, size: int, kind: str, count: int) -> None:
+        side = self.open_side(who)
+        if side is None or (stream := self.pick_writable(side, pick)) is None:
+            return
+        try:
+            for _ in range(count):
+                if kind == "data":
+                    self.link.send_data(side, stream, size)
+                elif kind == "chunk":
+                    self.link.send_chunk(side, stream, size)
+                else:
+                    self.link.send_event(side, stream, size, lbm=kind == "lbm", seal=False)
+        except LocalProtocolError:
+            assert self.sealed(side)
+
+    @rule(who=WHO, pick=PICKS)
+    def finish(self, who: int, pick: int) -> None:
+        side = self.open_side(who)
+        if side is None or (stream := self.pick_writable(side, pick)) is None:
+            return
+        try:
+            self.link.finish(side, stream)
+        except LocalProtocolError:
+            assert self.sealed(side)
+
+    @rule(who=WHO, pick=PICKS, code=st.sampled_from([0, 32, 33, 35, 64]))
+    def reset(self, who: int, pick: int, code: int) -> None:
+        if side := self.open_side(who):
+            streams = sorted(side.known)
+            if streams:
+                self.link.reset(side, streams[pick % len(streams)], code)
+
+    @rule(who=WHO, pick=PICKS, part=st.sampled_from([1, 1, 2, 3, 100]))
+    def consume(self, who: int, pick: int, part: int) -> None:
+        side = self.link.sides[who]
+        held = sorted(stream for stream, cost in side.unconsumed.items() if cost)
+        if held:
+            stream = held[pick % len(held)]
+            self.link.consume(side, stream, -(-side.unconsumed[stream] // part))
+
+    @rule(who=WHO, pick=PICKS)
+    def watch(self, who: int, pick: int) -> None:
+        side = self.open_side(who)
+        if side is None or (stream := self.pick_writable(side, pick)) is None:
+            return
+        if side.connection.waiting_events(stream):
+            side.connection.notify_writable(stream)
+            side.writable.add(stream)
+
+    @rule(who=WHO)
+    def ping(self, who: int) -> None:
+        if side := self.open_side(who):
+            side.pings.add(side.connection.ping(self.link.now))
+
+    @rule(who=WHO)
+    def update_keys(self, who: int) -> None:
+        side = self.open_side(who)
+        if side and side.connection.config.plaintext != "only":
+            side.connection.update_keys(self.link.now)
+            self.link.collect(side)
+
+    @rule(who=WHO)
+    def rekey(self, who: int) -> None:
+        side = self.open_side(who)
+        if side and side.connection.config.plaintext != "only":
+            secure = side.connection._session and side.connection._session.secure
+            assert secure
+            early = self.link.now < secure._rekeying.next_offer()
+            try:
+                side.connection.rekey(self.link.now)
+            except LocalProtocolError:
+                assert early
+
+    @precondition(lambda self: not any(s.close_asked is not None for s in self.link.sides))
+    @rule(who=WHO, gate=st.integers(0, 5))
+    def close(self, who: int, gate: int) -> None:
+        """Seldom, since little can be done afterwards."""
+        side = self.open_side(who)
+        if side and not gate:
+            side.connection.close(self.link.now)
+            side.close_asked = self.link.now
+
+    @rule(who=WHO)
+    def closed_is_closed(self, who: int) -> None:
+        """After the end, or while it ends, every request says so and changes nothing."""
+        side = self.link.sides[who]
+        if side.connection.state in (State.DRAINING, State.FAREWELL, State.ENDED):
+            before = side.connection.queued_bytes
+            try:
+                side.connection.send(1, 0, 64, 1, b"too late", lbm=False)
+                raise AssertionError("a send on a closed connection")
+            except ConnectionClosedError:
+                assert side.connection.queued_bytes == before
+
+    # The transport, and time.
+
+    @rule(who=WHO, limit=st.sampled_from([1, 600, 1 << 18]))
+    def flush(self, who: int, limit: int) -> None:
+        self.link.flush(self.link.sides[who], limit)
+
+    @rule(who=WHO, sizes=st.lists(st.integers(1, 40) | st.integers(1, 3000), max_size=6))
+    def deliver(self, who: int, sizes: list[int]) -> None:
+        for size in sizes:
+            self.link.deliver(self.link.sides[who], size)
+
+    @rule()
+    def pump(self) -> None:
+        self.link.pump()
+
+    @rule(seconds=st.sampled_from([0.0, 0.001, 0.02, 0.5, 1.5, 3.0, 9.0, 16.0, 60.0]))
+    def advance(self, seconds: float) -> None:
+        self.link.advance(seconds)
+
+    @rule(gate=st.integers(0, 9), keep=st.tuples(st.integers(0, 5000), st.integers(0, 5000)))
+    def cut(self, gate: int, keep: tuple[int, int]) -> None:
+        if not gate and not self.link.cut:
+            self.link.break_transport(keep)
+
+    @invariant()
+    def nothing_is_wrong(self) -> None:
+        if hasattr(self, "link"):
+            self.link.check()
+
+    def teardown(self) -> None:
+        if not hasattr(self, "link"):
+            return
+        if not self.link.cut and all(side.close_asked is None for side in self.link.sides):
+            self.link.finish_all()
+        self.link.close_all()
+
+
+TestTwoSides = TwoSides.TestCase
+TestTwoSides.settings = settings()
