@@ -136,7 +136,9 @@ class Connection:
 
     def receive_data(self, data: bytes, now: float) -> None:
         """Take bytes from the transport; look at `reports` and `data_to_send` afterwards."""
-        if self._state is State.FAREWELL or self._state is State.ENDED:
+        if self._state not in READING:
+            if self._state is State.DECIDING:
+                self._frames.hold(data)  # what was under way when `wants_data` fell
             return
         try:
             if self._session is not None:
@@ -200,7 +202,7 @@ class Connection:
             elif self._state is State.FAREWELL:
                 self._go(Signal.END)
             else:
-                raise RemoteProtocolError(CloseCode.TIMEOUT, "the handshake took too long")
+                self._end(CloseCode.TIMEOUT, reason="the handshake took too long")
         except RemoteProtocolError as error:
             self._fail(error, now)
 
@@ -312,8 +314,15 @@ class Connection:
             self._go(Signal.CLOSE_ASKED)
 
     def abort(self, now: float, code: CloseCode, reason: str) -> None:
-        """End now: what is queued is dropped, Close (or Reject) carries `code`."""
-        if self._state in HANDSHAKE or self._state in LIVE:
+        """End now: what is queued is dropped, Close (or Reject) carries `code`.
+
+        A code that is never sent ends the connection in silence.
+        """
+        if self._state not in HANDSHAKE and self._state not in LIVE:
+            return
+        if code < 0:
+            self._end(code, reason=reason)
+        else:
             self._fail(RemoteProtocolError(code, reason), now)
 
     # The handshake.

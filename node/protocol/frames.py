@@ -43,9 +43,7 @@ class FrameReader:
         Raises:
             RemoteProtocolError: `frame-too-large`.
         """
-        if data:
-            self._pieces.append(data)
-            self._have += len(data)
+        self.hold(data)
         # A long frame arrives in many pieces. They are joined once, when it is whole.
         while self._have >= self._need:
             pieces = self._pieces
@@ -70,6 +68,12 @@ class FrameReader:
                 rest = buffer[position:] if position else buffer
                 self._pieces = [rest] if rest else []
                 self._have = len(rest)
+
+    def hold(self, data: bytes) -> None:
+        """Take `data` and look at it only when `feed` is called next."""
+        if data:
+            self._pieces.append(data)
+            self._have += len(data)
 
     def clear(self) -> None:
         """Forget what is buffered."""

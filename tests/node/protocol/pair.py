@@ -52,10 +52,10 @@ def algorithms(suite: Suite) -> dict[str, tuple[str, ...]]:
     return {parameter: (suite.names()[parameter],) for parameter in PARAMETERS}
 
 
-def events_of(wire: bytes) -> list[bytes]:
+def events_of(wire: bytes | bytearray) -> list[bytes]:
     """The events in some frames, which must be whole."""
     reader = FrameReader(ANY_SIZE)
-    events = list(reader.feed(wire))
+    events = list(reader.feed(bytes(wire)))
     assert not len(reader)
     return events
 
