@@ -157,10 +157,10 @@ class Handshake:
         """
         receiver, suite = known(self.receiver), known(self.suite)
         opened, seal = receiver.decrypt(event)
-        self.keep_proof(event)
-        self.proof_opened = True
         if opened[:4] != (0, 0, CONNECTION, PROOF):
             raise _refused("another event in place of the Proof")
+        self.keep_proof(event)
+        self.proof_opened = True
         if seal is None:
             raise _refused("a Proof without seal")
         try:
