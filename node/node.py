@@ -208,7 +208,9 @@ class Node:
                 await self._shut_down(drain=exc_type is None)
         finally:
             self._task_group = self._backend = None
-        return await task_group.__aexit__(exc_type, exc_val, exc_tb)
+        # Without the exception: a group would wrap it, and it is the caller's own.
+        await task_group.__aexit__(None, None, None)
+        return None
 
     async def aclose(self) -> None:
         """Take no more connections, let handlers finish, say Close to each peer."""

@@ -1,0 +1,82 @@
+"""`parley call` and `parley ping`: ask a node something."""
+
+import json
+import statistics
+import sys
+from typing import Annotated
+
+import anyio
+import typer
+
+from lbm.codec import Encodable
+from node.cli.options import Common, takes_common
+from node.cli.output import Output, show_value
+from node.cli.run import dialled, run
+from node.errors import ConfigError
+
+Address = Annotated[str, typer.Argument(metavar="ADDR", help="tcp://host:port[#NODEID] or unix:")]
+Timeout = Annotated[float, typer.Option(help="Seconds to wait for the answer.")]
+
+
+@takes_common
+def call(
+    common: Common,
+    address: Address,
+    topic: Annotated[str, typer.Argument(help="What to call.")],
+    data: Annotated[
+        str | None, typer.Argument(help="Text; - for bytes from standard input.")
+    ] = None,
+    data_json: Annotated[str | None, typer.Option(help="Any value, as JSON.")] = None,
+    timeout: Timeout = 30.0,
+) -> None:
+    """Call a topic and print its answer."""
+    value = _data(data, data_json)
+
+    async def calling(common: Common, out: Output) -> None:
+        async with dialled(common, out, address) as peer:
+            start = anyio.current_time()
+            answer = await peer.call(topic, value, timeout=timeout)
+            seconds = anyio.current_time() - start
+        out.say(show_value(answer))
+        out.done(code=0, data=answer, seconds=seconds)
+
+    run(common, calling)
+
+
+@takes_common
+def ping(
+    common: Common,
+    address: Address,
+    count: Annotated[int, typer.Option(min=1, help="How many times.")] = 4,
+    interval: Annotated[float, typer.Option(min=0.0, help="Seconds between two.")] = 0.2,
+) -> None:
+    """Measure the round trip to a node."""
+
+    async def pinging(common: Common, out: Output) -> None:
+        trips: list[float] = []
+        async with dialled(common, out, address) as peer:
+            for number in range(1, count + 1):
+                if trips:
+                    await anyio.sleep(interval)
+                trips.append(await peer.ping())
+                out.say(f"{peer.node_id or address}: {trips[-1] * 1e3:.3f} ms")
+                out.event("pong", number=number, seconds=trips[-1])
+        median = statistics.median(trips)
+        out.say(f"{count} round trips: median {median * 1e3:.3f} ms")
+        out.done(count=count, minimum=min(trips), median=median, maximum=max(trips))
+
+    run(common, pinging)
+
+
+def _data(text: str | None, as_json: str | None) -> Encodable:
+    if as_json is not None:
+        if text is not None:
+            raise ConfigError("give DATA or --data-json, not both")
+        try:
+            value: Encodable = json.loads(as_json)
+        except ValueError as error:
+            raise ConfigError(f"--data-json is not JSON: {error}") from error
+        return value
+    if text == "-":
+        return sys.stdin.buffer.read()
+    return text

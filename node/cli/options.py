@@ -1,0 +1,246 @@
+"""The options that every command that connects or listens takes: one table for all.
+
+One rule: an option is declared here once, and turned into settings here once. Which
+commands there are is not known here.
+"""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from crypto.identity import Identity
+from crypto.keyfile import load_identity
+from crypto.registry import NAMES, PARAMETERS, require_name
+from node.cli.exits import FileProblem
+from node.config import NodeConfig
+from node.errors import ConfigError
+from node.protocol.limits import NEGOTIATED, Limits
+from node.trust import AnyPeer, TrustPolicy, parse_trust
+
+NEGOTIATION = "Negotiation (comma lists, best first)"
+TRUST = "Identity and trust"
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON object a line on standard output.")]
+Kex = Annotated[
+    str, typer.Option(help=f"Of {', '.join(NAMES['kex'])}.", rich_help_panel=NEGOTIATION)
+]
+Signing = Annotated[
+    str, typer.Option(help=f"Of {', '.join(NAMES['signing'])}.", rich_help_panel=NEGOTIATION)
+]
+Hash = Annotated[
+    str, typer.Option("--hash", help=f"Of {', '.join(NAMES['hash'])}.", rich_help_panel=NEGOTIATION)
+]
+Cipher = Annotated[
+    str, typer.Option(help=f"Of {', '.join(NAMES['cipher'])}.", rich_help_panel=NEGOTIATION)
+]
+Sealing = Annotated[
+    str, typer.Option(help=f"Of {', '.join(NAMES['sealing'])}.", rich_help_panel=NEGOTIATION)
+]
+Require = Annotated[
+    str,
+    typer.Option(
+        help="Names without which there is no connection; others of their kind are not taken.",
+        rich_help_panel=NEGOTIATION,
+    ),
+]
+MaxPayload = Annotated[
+    int | None,
+    typer.Option(help="Longest payload, bytes; 1 KiB to 64 MiB.", rich_help_panel=NEGOTIATION),
+]
+Plaintext = Annotated[
+    bool,
+    typer.Option("--plaintext", help="Unencrypted, for debugging.", rich_help_panel=NEGOTIATION),
+]
+IdentityPath = Annotated[
+    Path | None,
+    typer.Option(
+        "--identity", help="Key file; without one, a fresh identity.", rich_help_panel=TRUST
+    ),
+]
+PassphraseFile = Annotated[
+    Path | None,
+    typer.Option(help="File with the key file's passphrase.", rich_help_panel=TRUST),
+]
+Trust = Annotated[
+    str | None,
+    typer.Option(
+        help="any, first-use, known, or a file of known peers. "
+        "Default: first-use when dialling, any when listening. "
+        "An address with a node id trusts that id only.",
+        rich_help_panel=TRUST,
+    ),
+]
+NetworkKey = Annotated[
+    Path | None,
+    typer.Option(
+        help="File with the network's 32-byte key, raw or as 64 hex digits.",
+        rich_help_panel=TRUST,
+    ),
+]
+Role = Annotated[str, typer.Option(help="client, server or peer.", rich_help_panel=TRUST)]
+Uvloop = Annotated[
+    bool | None,
+    typer.Option("--uvloop/--no-uvloop", help="Default: uvloop where it is installed."),
+]
+LogLevel = Annotated[str, typer.Option(help="debug, info, warning or error.")]
+
+
+# Every common option: its type and its default.
+TABLE: dict[str, tuple[Any, Any]] = {
+    "kex": (Kex, ""),
+    "signing": (Signing, ""),
+    "hash": (Hash, ""),
+    "cipher": (Cipher, ""),
+    "sealing": (Sealing, ""),
+    "require": (Require, ""),
+    "max_payload": (MaxPayload, None),
+    "plaintext": (Plaintext, False),
+    "identity_path": (IdentityPath, None),
+    "passphrase_file": (PassphraseFile, None),
+    "trust": (Trust, None),
+    "network_key": (NetworkKey, None),
+    "role": (Role, "peer"),
+    "uvloop": (Uvloop, None),
+    "log_level": (LogLevel, "warning"),
+    "as_json": (Json, False),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Common:
+    """The common options as given; the methods make settings of them."""
+
+    kex: str
+    signing: str
+    hash: str
+    cipher: str
+    sealing: str
+    require: str
+    max_payload: int | None
+    plaintext: bool
+    identity_path: Path | None
+    passphrase_file: Path | None
+    trust: str | None
+    network_key: Path | None
+    role: str
+    uvloop: bool | None
+    log_level: str
+    as_json: bool
+
+    def identity(self) -> Identity:
+        """The key file's identity, or a fresh one with a key for each `--signing`."""
+        if self.identity_path is not None:
+            return load_identity(self.identity_path, read_passphrase(self.passphrase_file))
+        return Identity.create(_names("signing", self.signing) or ("ed25519",))
+
+    def config(self) -> NodeConfig:
+        """The node's settings.
+
+        Raises:
+            ConfigError: a value out of range. UnknownAlgorithmError: an unknown name.
+        """
+        texts = {name: getattr(self, name) for name in PARAMETERS}
+        algorithms = {name: _names(name, text) for name, text in texts.items() if text}
+        limits = Limits()
+        if self.max_payload is not None:
+            allowed = NEGOTIATED["max_payload"]
+            if not allowed.minimum <= self.max_payload <= allowed.maximum:
+                raise ConfigError(f"--max-payload is {allowed.minimum} to {allowed.maximum} bytes")
+            limits = Limits(max_payload=self.max_payload)
+        return NodeConfig(
+            role=self.role,
+            algorithms=algorithms,
+            require=_required(self.require),
+            limits=limits,
+            network_key=read_network_key(self.network_key),
+            plaintext="only" if self.plaintext else "never",
+        )
+
+    def listening_trust(self) -> TrustPolicy:
+        """Whom to let in: by default anyone who proves who they are."""
+        return parse_trust(self.trust or "any")
+
+    def dialling_trust(self) -> TrustPolicy:
+        """Whom to take for who was dialled, where the address does not say."""
+        if self.trust is None and self.plaintext:
+            return AnyPeer()
+        return parse_trust(self.trust or "first-use")
+
+
+def takes_common(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command all options of `TABLE`; it gets them as its first argument, `Common`."""
+    own = list(inspect.signature(command).parameters.values())[1:]
+    named = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        for name, (kind, default) in TABLE.items()
+    ]
+
+    @wraps(command)
+    def with_common(**given: Any) -> None:
+        common = Common(**{name: given.pop(name) for name in TABLE})
+        command(common, **given)
+
+    with_common.__signature__ = inspect.Signature(own + named)  # type: ignore[attr-defined]  # read by inspect
+    with_common.__annotations__ = {p.name: p.annotation for p in own + named}
+    return with_common
+
+
+def read_passphrase(path: Path | None) -> bytes | None:
+    """The passphrase in a file, without the line's end.
+
+    Raises:
+        FileProblem: it cannot be read, or is empty.
+    """
+    if path is None:
+        return None
+    passphrase = _read(path).rstrip(b"\r\n")
+    if not passphrase:
+        raise FileProblem(f"{path} holds no passphrase")
+    return passphrase
+
+
+def read_network_key(path: Path | None) -> bytes | None:
+    """A network key: 32 bytes, raw or as 64 hex digits.
+
+    Raises:
+        FileProblem: it cannot be read, or is no network key.
+    """
+    if path is None:
+        return None
+    key = _read(path)
+    if len(key) != 32:
+        try:
+            key = bytes.fromhex(key.decode("ascii").strip())
+        except ValueError:
+            key = b""
+    if len(key) != 32 or not any(key):
+        raise FileProblem(f"{path} holds no network key (32 bytes, or 64 hex digits, not all 0)")
+    return key
+
+
+def _read(path: Path) -> bytes:
+    try:
+        if path.stat().st_mode & 0o077:
+            typer.echo(f"parley: warning: others can read {path}; chmod 600 it", err=True)
+        return path.read_bytes()
+    except OSError as error:
+        raise FileProblem(f"cannot read {path}: {error.strerror}") from error
+
+
+def _names(parameter: str, text: str) -> tuple[str, ...]:
+    return tuple(require_name(parameter, n.strip()) for n in text.split(",") if n.strip())
+
+
+def _required(text: str) -> dict[str, frozenset[str]]:
+    required: dict[str, set[str]] = {}
+    for name in (n.strip() for n in text.split(",") if n.strip()):
+        parameter = next((p for p in PARAMETERS if name in NAMES[p]), None)
+        if parameter is None:
+            raise ConfigError(f"--require {name}: there is no such algorithm")
+        required.setdefault(parameter, set()).add(name)
+    return {parameter: frozenset(names) for parameter, names in required.items()}
