@@ -36,6 +36,7 @@ START = 1000.0
 # The cheap kex, so that a test costs a millisecond; test_suites.py does them all.
 FAST: Mapping[str, tuple[str, ...]] = {"kex": ("x25519",)}
 ANY_SIZE = 2**32 - 1
+ALIVE = -99  # in place of the code of an end
 
 R = TypeVar("R")
 
@@ -119,11 +120,11 @@ class Side:
         return [event.payload for event in self.events]
 
     @property
-    def code(self) -> int | None:
-        """The code with which it ended; None while it goes on."""
+    def code(self) -> int:
+        """The code with which it ended; ALIVE while it goes on."""
         ended = self.all(ConnectionEnded)
         assert len(ended) <= 1
-        return ended[0].code if ended else None
+        return ended[0].code if ended else ALIVE
 
     @property
     def opened(self) -> bool:

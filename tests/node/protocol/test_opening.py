@@ -12,7 +12,7 @@ from node.protocol.frames import frame
 from node.protocol.limits import HANDSHAKE_EVENT_SIZE
 from node.protocol.reports import ConnectionEnded
 from node.protocol.states import State
-from tests.node.protocol.pair import ALICE, BOB, START, Pair, Side, events_of, make_config
+from tests.node.protocol.pair import ALICE, ALIVE, BOB, START, Pair, Side, events_of, make_config
 
 # The handshake's states on either side, and how many flights lead there.
 STATES = {
@@ -51,7 +51,7 @@ def test_the_deadline_ends_every_state_in_silence(name: str) -> None:
     assert side.core.next_deadline() == START + 10.0
     side.core.handle_deadline(START + 9.9)
     side.collect(pair.now)
-    assert side.code is None
+    assert side.code == ALIVE
     side.core.handle_deadline(START + 10.0)
     side.collect(pair.now)
     assert side.code == CloseCode.TIMEOUT
@@ -115,9 +115,9 @@ def test_abort_says_what_the_state_allows(name: str) -> None:
 def test_a_frame_too_long_is_noticed_from_its_length(name: str) -> None:
     pair, side = in_state(name)
     if side.core.state is State.DECIDING:
-        return_code, sent_events = None, 0  # nothing is looked at
+        return_code, sent_events = ALIVE, 0  # nothing is looked at
     else:
-        return_code, sent_events = CloseCode.FRAME_TOO_LARGE, int(name == "expect-hello")
+        return_code, sent_events = int(CloseCode.FRAME_TOO_LARGE), int(name == "expect-hello")
     pair.deliver(side, (HANDSHAKE_EVENT_SIZE + 1).to_bytes(4, "big"))
     assert side.code == return_code
     sent = events_of(side.take(pair.now))
