@@ -79,7 +79,7 @@ class KnownPeers:
 
     def __iter__(self) -> Iterator[KnownPeer]:
         """Go through the peers in the order of the file."""
-        return iter(tuple(self._current().by_id.values()))
+        return iter(self._current().by_id.values())
 
     def __len__(self) -> int:
         return len(self._current().by_id)

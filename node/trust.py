@@ -133,11 +133,11 @@ class FirstUse:
             known = self.known_peers.lookup(peer.node_id)
             if known is not None and (name is None or name in known.names):
                 return
-            _require_same_id(self, self.known_peers, peer, name)
             try:
                 self.known_peers.add(peer.node_id, name, self._clock())
             except KnownPeersError:
-                # Another process may have recorded the name for another id just now.
+                # `add` keeps one id for each name, also against another process. Here
+                # is only said what that means.
                 _require_same_id(self, self.known_peers, peer, name)
                 raise
 

@@ -260,6 +260,17 @@ def test_an_unchanged_file_is_not_read_again(path: Path, monkeypatch: pytest.Mon
     assert found == (KnownPeer(A, NOW, ("a",)),) * 2
 
 
+def test_a_writer_reads_again_what_seems_unchanged(path: Path) -> None:
+    peers = KnownPeers(path)
+    peers.add(A, "old", NOW)
+    before = path.stat()
+    with path.open("r+") as file:  # in place, of the same size, within one tick of the clock
+        file.write(path.read_text().replace("old", "new"))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    peers.add(B, None, NOW)
+    assert list(peers) == [KnownPeer(A, NOW, ("new",)), KnownPeer(B, NOW)]
+
+
 def test_files_and_directories_are_the_owners_alone(tmp_path: Path, open_umask: None) -> None:
     path = tmp_path / "one" / "two" / "known_peers"
     KnownPeers(path).add(A, None, NOW)
