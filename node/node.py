@@ -282,7 +282,7 @@ class Node:
         self._half_open[peer] = None
         if len(self._half_open) > self.config.half_open:
             oldest, _ = self._half_open.popitem(last=False)
-            oldest.drop("too many handshakes at once")
+            oldest.drop(CloseCode.OVERLOADED)
         return peer.driver
 
     def _peer(self, policy: TrustPolicy, name: str, *, initiator: bool) -> Peer:
@@ -318,5 +318,5 @@ class Node:
     def _undo_unless_open(self, peer: Peer) -> None:
         """A dial that failed, timed out or was cancelled leaves nothing behind."""
         if not peer.is_open:
-            peer.drop("the handshake was given up")
+            peer.drop(CloseCode.GOING_AWAY)
             self._peers.discard(peer)

@@ -302,11 +302,10 @@ class Peer:
         self.core.consume(stream, cost)
         self.touch()
 
-    def drop(self, reason: str) -> None:
+    def drop(self, code: CloseCode) -> None:
         """End at once and in silence: a handshake that nobody wants any more."""
         if self.core.state in HANDSHAKE:
-            self.core.close(self.backend.now(), CloseCode.OVERLOADED)
-            logger.info("%s dropped: %s", self.name, reason)
+            self.core.close(self.backend.now(), code)
         self.driver.settle()
 
     # Reports.
@@ -352,7 +351,6 @@ class Peer:
         try:
             self._trust.check(peer.identity, self._dialled)
         except ParleyError as error:
-            logger.warning("%s refused: %s", self.name, error)
             reason = error.text if isinstance(error, NotTrustedError) else str(error)
             self.core.refuse_peer(reason, now)
         else:
@@ -360,7 +358,8 @@ class Peer:
 
     def _connection_ended(self, ended: ConnectionEnded) -> None:
         self._ended = ended
-        log = logger.info if ended.code in (0, 1) else logger.warning
+        quiet = ended.code in (CloseCode.NORMAL, CloseCode.GOING_AWAY)
+        log = logger.info if quiet else logger.warning
         log("%s ended: %s (%s)", self, code_name(ended.code), ended.text or ended.reason)
         self._calls.connection_ended(ended.code, ended.text)
         for stream in list(self._streams.values()):

@@ -3,6 +3,7 @@
 import json
 import statistics
 import sys
+from time import perf_counter
 from typing import Annotated
 
 import anyio
@@ -34,9 +35,9 @@ def call(
 
     async def calling(common: Common, out: Output) -> None:
         async with dialled(common, out, address) as peer:
-            start = anyio.current_time()
+            start = perf_counter()
             answer = await peer.call(topic, value, timeout=timeout)
-            seconds = anyio.current_time() - start
+            seconds = perf_counter() - start
         out.say(show_value(answer))
         out.done(code=0, data=answer, seconds=seconds)
 

@@ -87,7 +87,12 @@ Uvloop = Annotated[
     bool | None,
     typer.Option("--uvloop/--no-uvloop", help="Default: uvloop where it is installed."),
 ]
-LogLevel = Annotated[str, typer.Option(help="debug, info, warning or error.")]
+LogLevel = Annotated[
+    str | None,
+    typer.Option(
+        help="debug, info, warning or error. Default: warning when listening, else error."
+    ),
+]
 
 
 # Every common option: its type and its default.
@@ -106,7 +111,7 @@ TABLE: dict[str, tuple[Any, Any]] = {
     "network_key": (NetworkKey, None),
     "role": (Role, "peer"),
     "uvloop": (Uvloop, None),
-    "log_level": (LogLevel, "warning"),
+    "log_level": (LogLevel, None),
     "as_json": (Json, False),
 }
 
@@ -129,7 +134,7 @@ class Common:
     network_key: Path | None
     role: str
     uvloop: bool | None
-    log_level: str
+    log_level: str | None
     as_json: bool
 
     def identity(self) -> Identity:

@@ -19,15 +19,23 @@ from node.peer import Peer
 from node.trust import TrustPolicy
 
 
-def run(common: Common, command: Callable[[Common, Output], Awaitable[None]]) -> None:
+def run(
+    common: Common,
+    command: Callable[[Common, Output], Awaitable[None]],
+    *,
+    log_level: str = "error",
+) -> None:
     """Run `command` on asyncio, with uvloop where it is installed or asked for.
+
+    `log_level` holds where the options name none.
 
     Raises:
         ConfigError: uvloop or a log level that is not there.
     """
-    if common.log_level.lower() not in ("debug", "info", "warning", "error"):
-        raise ConfigError(f"--log-level {common.log_level}: debug, info, warning or error")
-    set_up_logging(common.log_level)
+    level = common.log_level or log_level
+    if level.lower() not in ("debug", "info", "warning", "error"):
+        raise ConfigError(f"--log-level {level}: debug, info, warning or error")
+    set_up_logging(level)
     there = find_spec("uvloop") is not None
     if common.uvloop and not there:
         raise ConfigError("uvloop is not installed: pip install 'parley-node[uvloop]'")

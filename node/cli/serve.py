@@ -35,4 +35,4 @@ def serve(
             out.say(f"{signal}: closing")
         out.done(signal=signal)
 
-    run(common, serving)
+    run(common, serving, log_level="warning")
