@@ -11,7 +11,7 @@ from crypto.errors import KeyExchangeError
 from crypto.registry import KEX
 from crypto.schedule import check_network_mac
 from lbm import keys
-from lbm.cells import read_bytes
+from lbm.cells import read_bytes, read_text_map
 from lbm.codec import Value, encode
 from lbm.errors import LbmDecodeError
 from node.protocol.codes import CLOSE, CONNECTION, HELLO, REPLY, RETRY, CloseCode
@@ -60,12 +60,12 @@ class Responder(Handshake):
         try:
             cells = decode_handshake(event.payload)
             self._check_network_mac(cells)
+            self._check_repeated(cells)
             check_version(cells)
             hello = parse_hello(cells)
         except LbmDecodeError as error:
             raise violation(f"a malformed Hello: {error}") from error
         self._check_kind(hello)
-        self._check_repeated(cells, hello)
         self.transcript += data
         self.remote_role = hello.role
         self.limits = self.config.limits.agreed_with(hello.limits)
@@ -110,12 +110,14 @@ class Responder(Handshake):
         if not hello.plaintext and self.config.plaintext == "only":
             raise violation("an encrypted Hello where only unencrypted ones are taken")
 
-    def _check_repeated(self, cells: Mapping[int, Value], hello: Hello) -> None:
+    def _check_repeated(self, cells: Mapping[int, Value]) -> None:
         same = encode({k: v for k, v in cells.items() if k not in MAY_CHANGE})
         if self._asked is None:
             self._first = same
-        elif same != self._first or list(hello.shares) != [self._asked]:
+        elif same != self._first:
             raise violation("the second Hello differs from the first")
+        elif list(read_text_map(cells, keys.SHARES)) != [self._asked]:
+            raise violation("the second Hello has not the one share that was asked for")
 
     def _answer(self, cells: Mapping[int, Value], hello: Hello) -> tuple[bytes, bool]:
         suite, retry = choose(self.config, hello.offer, hello.shares)
