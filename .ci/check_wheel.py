@@ -1,0 +1,26 @@
+"""Checks the top level of a built wheel: our four packages, and nothing else.
+
+The names are general, so anything else at the top level would be an accident.
+"""
+
+import sys
+import zipfile
+
+PACKAGES = {"node", "crypto", "lbm", "pipeline"}
+
+
+def main(path: str) -> None:
+    with zipfile.ZipFile(path) as wheel:
+        names = wheel.namelist()
+    top = {name.split("/")[0] for name in names}
+    metadata = {name for name in top if name.startswith("parley_node-")}
+    if top - metadata != PACKAGES or len(metadata) != 1:
+        sys.exit(f"unexpected top level of {path}: {sorted(top)}")
+    missing = [name for name in PACKAGES if f"{name}/py.typed" not in names]
+    if missing:
+        sys.exit(f"no py.typed in {missing}")
+    print(f"{path}: {', '.join(sorted(PACKAGES))}, {len(names)} files")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
