@@ -1,0 +1,61 @@
+"""The raw events of the handshake: built and read back, and Reject's fixed sentences."""
+
+import pytest
+
+from crypto.registry import NAMES, PARAMETERS, Suite
+from lbm import keys
+from lbm.codec import decode
+from node.protocol.codes import SENTENCES, CloseCode
+from node.protocol.hello import (
+    check_version,
+    hello_cells,
+    parse_code_and_text,
+    parse_hello,
+    parse_reply,
+    parse_retry,
+    reject_payload,
+    reply_payload,
+    retry_payload,
+)
+from tests.node.protocol.pair import ALICE, make_config
+
+CONFIG = make_config(ALICE, role="server", max_payload=2_048, algorithms={})
+SUITE = Suite(**{parameter: NAMES[parameter][-1] for parameter in PARAMETERS})
+
+
+def test_hello() -> None:
+    cells = hello_cells(CONFIG, bytes(32), {"x25519": b"share"})
+    check_version(cells)
+    hello = parse_hello(cells)
+    assert (hello.role, hello.limits, hello.plaintext) == ("server", CONFIG.limits, False)
+    assert hello.offer == {parameter: CONFIG.names(parameter) for parameter in PARAMETERS}
+    assert hello.shares == {"x25519": b"share"}
+
+
+def test_plaintext_hello() -> None:
+    hello = parse_hello(hello_cells(CONFIG, bytes(32), {}))
+    assert (hello.plaintext, hello.offer, hello.shares) == (True, {}, {})
+
+
+def test_reply() -> None:
+    reply = parse_reply(decode(reply_payload(CONFIG, bytes(32), SUITE, b"share")))
+    assert (reply.role, reply.limits) == ("server", CONFIG.limits)
+    assert (reply.suite, reply.share) == (SUITE, b"share")
+    reply = parse_reply(decode(reply_payload(CONFIG, bytes(32), None, None)))
+    assert (reply.suite, reply.share) == (None, None)
+
+
+def test_retry() -> None:
+    assert parse_retry(decode(retry_payload("x25519"))) == "x25519"
+
+
+@pytest.mark.parametrize("code", range(14))
+def test_reject_carries_the_fixed_sentence(code: int) -> None:
+    number, text = parse_code_and_text(decode(reject_payload(code, "kex" if code == 6 else "")))
+    assert number == code
+    addition = {CloseCode.NO_COMMON_ALGORITHM: ": kex", CloseCode.UNSUPPORTED_VERSION: ": 1"}
+    assert text == SENTENCES[code] + addition.get(CloseCode(code), "")
+
+
+def test_the_text_may_be_left_out() -> None:
+    assert parse_code_and_text({keys.CODE: 64}) == (64, "")
