@@ -127,6 +127,11 @@ class Side:
         return ended[0].code if ended else ALIVE
 
     @property
+    def state(self) -> str:
+        """The name of the core's state (a text: mypy takes an enum for constant)."""
+        return self.core.state.name
+
+    @property
     def opened(self) -> bool:
         """Whether its handshake was completed."""
         return bool(self.all(HandshakeCompleted))

@@ -132,7 +132,7 @@ def test_retry_asks_for_the_share_and_the_second_hello_brings_it() -> None:
     event = parse_raw(retry)
     assert event[:4] == (0, 0, 1, RETRY)
     assert decode(event.payload) == {keys.SUITE: {1: CLASSIC}}
-    assert side.core.state is State.EXPECT_HELLO
+    assert side.state == "EXPECT_HELLO"
     cells[keys.SHARES] = {CLASSIC: share(CLASSIC)}
     cells[keys.NOISE] = b"may differ"
     cells[keys.NETWORK_MAC] = b"may differ, and is ignored here"
@@ -141,7 +141,8 @@ def test_retry_asks_for_the_share_and_the_second_hello_brings_it() -> None:
 
 
 def test_a_hello_without_any_share_is_answered_by_retry() -> None:
-    for shares in ({}, None):
+    nothing: list[Value] = [{}, None]
+    for shares in nothing:
         (retry,) = give(responder(), hello(shares=shares))
         assert parse_raw(retry).subcategory == RETRY
 
