@@ -14,6 +14,7 @@ from lbm import keys
 from lbm.cells import read_bytes, read_uint
 from lbm.codec import Value, encode
 from node.protocol.codes import (
+    CLOSE,
     CONNECTION,
     KEY_UPDATE,
     REKEY_ANSWER,
@@ -33,8 +34,9 @@ from node.protocol.reports import KeysUpdated, Report
 from node.protocol.sealing import Receiver, Sender
 
 NEVER: Final = float("inf")
-# No automatic KeyUpdate may follow these: they have their own place in the chain.
-_NEVER_FOLLOWED: Final = frozenset({KEY_UPDATE, REKEY_OFFER, REKEY_ANSWER})
+# No automatic KeyUpdate may follow these: they have their own place in the chain, or the
+# last one.
+_NEVER_FOLLOWED: Final = frozenset({KEY_UPDATE, REKEY_OFFER, REKEY_ANSWER, CLOSE})
 
 
 class Channel(Protocol):
@@ -182,9 +184,9 @@ class SecureChannel:
         if self._rekeying.phase is not Phase.IDLE:
             self._rekey_wanted = True
             return b""
+        share = self._rekeying.offer(now)
         self._rekey_wanted = False
         self._last_rekey = now
-        share = self._rekeying.offer(now)
         framed = self._sealed(REKEY_OFFER, encode({keys.SHARE: share}), now)
         self._rekeying.offer_sent(self._sender.chain.value)
         return framed
@@ -194,6 +196,8 @@ class SecureChannel:
     def open(self, data: bytes) -> tuple[Event, bool]:
         """One event from the wire; the flag says whether it carried a seal."""
         opened = self._receiver.open(data)
+        if self._rekeying.update_due and opened[0][2:4] != (CONNECTION, KEY_UPDATE):
+            raise violation("another event between a RekeyAnswer and its KeyUpdate")
         if opened[1]:
             self._patience_left = self._patience
         if self._observer is not None:
@@ -300,6 +304,8 @@ class SecureChannel:
             raise violation("a KeyUpdate with a wrong epoch")
         number = read_uint(cells, keys.REKEY_NUMBER, default=None)
         hash = receiver.suite.hash_algorithm
+        if number is None and self._rekeying.update_due:
+            raise violation("a plain KeyUpdate in place of a rekey's")
         if number is None:
             receiver.switch(next_secret(hash, receiver.secret))
         else:

@@ -11,7 +11,7 @@ from typing import Literal
 
 from crypto.identity import Identity
 from crypto.registry import NAMES, PARAMETERS, require_name
-from lbm.codec import Value
+from lbm.codec import Value, encode_value
 from lbm.noise import Padding, parse_padding
 from node.protocol import limits as fixed
 from node.protocol.codes import ROLES
@@ -76,6 +76,8 @@ class CoreConfig:
             raise ValueError("a network key is 32 bytes, not all zero")
         if self.network_key is not None and self.plaintext != "never":
             raise ValueError("a node with a network key speaks no plaintext")
+        if len(encode_value(self.node_info)) > fixed.NODE_INFO_SIZE:
+            raise ValueError(f"node information is at most {fixed.NODE_INFO_SIZE} bytes encoded")
         for parameter in PARAMETERS:
             if self.plaintext != "only" and not self.names(parameter):
                 raise ValueError(f"no {parameter} algorithm is left that this node may use")

@@ -23,6 +23,7 @@ from node.protocol.errors import (
     ConnectionClosedError,
     LocalProtocolError,
     RemoteProtocolError,
+    check_text,
     violation,
 )
 from node.protocol.frames import FrameReader
@@ -301,11 +302,12 @@ class Connection:
         """End gracefully: what is queued goes first. During a handshake, at once.
 
         Raises:
-            ValueError: `code` is not one that Close may carry.
+            ValueError: `code` is not one that Close may carry, or `text` above 1,024 bytes.
         """
         sendable = CloseCode.NORMAL <= code <= CloseCode.INTERNAL_ERROR
         if not (sendable or FIRST_APPLICATION_CODE <= code <= LAST_CODE):
             raise ValueError(f"{code} is not a code for Close")
+        check_text(text)
         if self._state in HANDSHAKE:
             self._end(code, reason="closed during the handshake")
         elif self._state is State.OPEN:

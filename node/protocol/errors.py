@@ -10,6 +10,7 @@ An error carries its close code, so that closing rightly is never a second decis
 """
 
 from node.protocol.codes import SENTENCES, CloseCode
+from node.protocol.limits import TEXT_SIZE
 
 
 class ProtocolError(Exception):
@@ -43,6 +44,12 @@ class RemoteProtocolError(ProtocolError):
         super().__init__(reason)
         self.code = code
         self.reason = reason
+
+
+def check_text(text: str) -> None:
+    """Raise ValueError for a text that is too long for Reset and Close (in UTF-8)."""
+    if len(text.encode()) > TEXT_SIZE:
+        raise ValueError(f"a text of {len(text.encode())} bytes; at most {TEXT_SIZE}")
 
 
 def violation(reason: str) -> RemoteProtocolError:

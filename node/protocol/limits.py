@@ -22,6 +22,8 @@ RAW_EVENT_MINIMUM: Final = 9
 ENCRYPTED_EVENT_MINIMUM: Final = 25
 CONNECTION_STREAM_PAYLOAD: Final = 4_096
 NODE_INFO_SIZE: Final = 1_024
+# Ours: the text of Reset and Close, UTF-8, so that their payload stays within the above.
+TEXT_SIZE: Final = 1_024
 
 # Handshake (section 5).
 HANDSHAKE_TIMEOUT: Final = 10.0

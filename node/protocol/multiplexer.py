@@ -26,7 +26,13 @@ from node.protocol.codes import (
     CloseCode,
 )
 from node.protocol.config import CoreConfig
-from node.protocol.errors import LocalProtocolError, PayloadTooLargeError, too_large, violation
+from node.protocol.errors import (
+    LocalProtocolError,
+    PayloadTooLargeError,
+    check_text,
+    too_large,
+    violation,
+)
 from node.protocol.event import NO_PAYLOAD, Event
 from node.protocol.hello import parse_code_and_text
 from node.protocol.limits import EVENT_COST, LARGEST_CREDIT, Limits
@@ -223,6 +229,7 @@ class Multiplexer:
         )
         if not allowed:
             raise ValueError(f"{code} is not a code for Reset")
+        check_text(text)
         known = self._streams.open.get(stream)
         if known is None or known.resetting:
             return

@@ -61,7 +61,11 @@ class AsyncioOutlet(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER)
         self._living.add(self)
-        self.driver = self._accept(remote_name(transport.get_extra_info("peername")))
+        try:
+            self.driver = self._accept(remote_name(transport.get_extra_info("peername")))
+        except Exception:
+            self._transport.abort()  # the loop would log it and leave the socket open
+            raise
         self.driver.connected(self)
 
     def data_received(self, data: bytes) -> None:
