@@ -129,16 +129,7 @@ class Ours:
         if side == "initiator":
             address = await self.listen(transport)
             return await to_thread.run_sync(lambda: run(dial(address)))
-
-        with listening(transport, self.directory) as (server, place):
-
-            def serve() -> T:
-                sock, _ = server.accept()
-                return run(sock)
-
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._connect, place, trust or AnyPeer(), application)
-                return await to_thread.run_sync(serve)
+        return await self._be_dialled(run, transport, trust or AnyPeer(), application)
 
     async def listen(self, transport: Transport = "tcp") -> str:
         """Our address on a transport, listening from now on."""
@@ -146,6 +137,24 @@ class Ours:
             place = "tcp://127.0.0.1:0" if transport == "tcp" else f"unix://{self.directory}/ours"
             self.accepted[transport] = await self.node.listen(place)
         return self.accepted[transport]
+
+    async def _be_dialled(
+        self,
+        run: Callable[[socket.socket], T],
+        transport: Transport,
+        trust: TrustPolicy,
+        application: Application | None,
+    ) -> T:
+        results: list[T] = []
+        with listening(transport, self.directory) as (server, place):
+
+            def serve() -> None:
+                results.append(run(without_delay(server.accept()[0])))
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._connect, place, trust, application)
+                await to_thread.run_sync(serve)
+        return results[0]
 
     async def _connect(
         self, place: str, trust: TrustPolicy, application: Application | None
@@ -275,7 +284,7 @@ def dial(address: str) -> socket.socket:
     """A plain socket to one of our addresses."""
     target = Address.parse(address)
     if target.scheme == "tcp":
-        return socket.create_connection((target.host, target.port), timeout=PATIENCE)
+        return without_delay(socket.create_connection((target.host, target.port), PATIENCE))
     sock = socket.socket(socket.AF_UNIX)
     try:
         sock.settimeout(PATIENCE)
@@ -283,6 +292,13 @@ def dial(address: str) -> socket.socket:
     except OSError:
         sock.close()
         raise
+    return sock
+
+
+def without_delay(sock: socket.socket) -> socket.socket:
+    """The socket, writing at once what it is given."""
+    if sock.family != socket.AF_UNIX:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return sock
 
 

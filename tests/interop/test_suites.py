@@ -9,11 +9,11 @@ import anyio
 import pytest
 
 from node import Peer
-from tests.interop.meeting import SIDES, our_config, our_identity, our_node, their_config
+from tests.interop.meeting import SIDES, Transport, our_config, our_identity, our_node, their_config
 from tests.reference import acts
 from tests.reference.exchange import KEX_NAMES
 from tests.reference.handshake import SEALING_NAMES
-from tests.reference.peer import Closed, ReferencePeer, Side
+from tests.reference.peer import ReferencePeer, Side
 from tests.reference.primitives import CIPHER_NAMES, HASH_NAMES, SIGNING_NAMES
 from tests.reference.sealing import Suite
 from tests.reference.wire import CELLS, TYPES
@@ -61,7 +61,7 @@ def course(peer: ReferencePeer) -> None:
     ],
 )
 @pytest.mark.parametrize("side", SIDES)
-async def test_the_reference_asks(suite: Suite, transport: str, side: Side) -> None:
+async def test_the_reference_asks(suite: Suite, transport: Transport, side: Side) -> None:
     config = our_config(suite)
     async with our_node(config, identity=our_identity(suite.signing)) as ours:
 
@@ -104,16 +104,12 @@ async def test_our_node_asks(suite: Suite) -> None:
         def act(peer: ReferencePeer) -> ReferencePeer:
             peer.handshake()
             data = b""
-            with pytest.raises(Closed) as closed:
-                while True:
-                    event = peer.recv_event()
-                    if event.type == TYPES["Data"]:
-                        data += event.payload
-                    elif event.type == TYPES["Finish"]:
-                        acts.send_data(peer, event.stream, b"done")
-                        acts.finish(peer, event.stream)
-            assert closed.value.code == 0
+            while (event := peer.recv_event()).type != TYPES["Finish"]:
+                data += event.payload if event.type == TYPES["Data"] else b""
             assert data == PIECE + b"\x00"
+            acts.send_data(peer, event.stream, b"done")
+            acts.finish(peer, event.stream)
+            assert acts.serve(peer).code == 0
             return peer
 
         peer = await ours.meet(
