@@ -43,6 +43,7 @@ class Rekeying:
         "number",
         "offered_at",
         "phase",
+        "update_due",
     )
 
     def __init__(self, suite: Suite, secret: bytes, initiator: bool, allowance: int) -> None:
@@ -57,6 +58,7 @@ class Rekeying:
         self._value_after_offer = b""
         self._secrets: RekeySecrets | None = None
         self._sent = self._received = False
+        self.update_due = False  # the other side answered: its next event is a KeyUpdate
         self.number = 0
         self.offered_at = 0.0
         self.phase = Phase.IDLE
@@ -127,6 +129,7 @@ class Rekeying:
         # The other side measures between the arrivals of our offers. Counting from its
         # answer, no delay on the way can make the next one arrive too early.
         self._offers_made[-1] = now
+        self.update_due = True
         ephemeral, self._ephemeral = self._ephemeral, None
         return self._value_after_offer, ephemeral.derive(share)
 
@@ -152,6 +155,7 @@ class Rekeying:
         """
         if self.phase is not Phase.SWITCHING or self._received or number != self.number:
             raise violation(f"a KeyUpdate for rekey {number}")
+        self.update_due = False
         return self._take(not self._initiator, sent=False)
 
     def _take(self, initiator: bool, *, sent: bool) -> tuple[bytes, bytes]:
