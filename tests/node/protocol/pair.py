@@ -278,12 +278,17 @@ def open_pair(
     return pair.forget()
 
 
-def assert_violation(pair: Pair, receiver: Side, code: CloseCode) -> None:
-    """`receiver` ended with `code`, said so in Close, and handed up nothing."""
+def assert_ended(receiver: Side, code: CloseCode) -> None:
+    """`receiver` ended with `code`, has a Close to send, and handed up nothing."""
     assert receiver.code == code
     assert receiver.core.state is State.FAREWELL
     assert not receiver.events
     assert not receiver.one(ConnectionEnded).remote
+
+
+def assert_violation(pair: Pair, receiver: Side, code: CloseCode) -> None:
+    """The same, and the other side can read that Close."""
+    assert_ended(receiver, code)
     other = pair.other(receiver)
     pair.carry(receiver)
     told = other.one(ConnectionEnded)
