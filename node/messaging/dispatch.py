@@ -7,12 +7,16 @@ types of events, not what handlers do.
 
 from collections.abc import Callable
 
-from lbm.codec import encode
+from lbm import keys
+from lbm.cells import REQUIRED, read_text
+from lbm.codec import decode, encode
+from lbm.errors import LbmDecodeError
 from node.messaging.calls import Calls
 from node.protocol.codes import (
     DATA,
     EMIT,
     END,
+    ERROR,
     NAMED,
     NOTIFY,
     SIM,
@@ -55,23 +59,38 @@ class Dispatch:
             self.dropped += 1
         elif category == SIM:
             if not self._calls.receive(stream, async_id, subcategory, payload, now):
-                self._without_topics(stream, async_id, subcategory)
+                self._without_topics(stream, async_id, subcategory, payload)
         else:
             self.dropped += 1
             if category == NAMED and subcategory == EMIT and async_id:
-                self._end_of_nothing(stream, async_id)
+                self._without_handler(stream, async_id, payload)
         if cost:
             self._connection.consume(stream, cost)
 
-    def _without_topics(self, stream: int, async_id: int, subcategory: int) -> None:
+    def _without_topics(self, stream: int, async_id: int, subcategory: int, payload: bytes) -> None:
         code = _NO_TOPICS.get(subcategory)
         if code is None:
             self.dropped += 1
-        else:
-            self._calls.refuse(stream, async_id, code)
-
-    def _end_of_nothing(self, stream: int, async_id: int) -> None:
+            return
         try:
-            self._connection.send(stream, async_id, NAMED, END, encode({}))
+            # Where Notify's topic is implied there is a subscription, and here is none.
+            default = REQUIRED if subcategory != NOTIFY else ""
+            read_text(decode(payload), keys.TOPIC, default=default)
+        except LbmDecodeError:
+            code = ResultCode.MALFORMED
+        self._calls.refuse(stream, async_id, code)
+
+    def _without_handler(self, stream: int, async_id: int, payload: bytes) -> None:
+        """Emit: its one answer is an empty End, or an Error if it is malformed."""
+        try:
+            cells = decode(payload)
+            read_text(cells, keys.NAME)
+            read_text(cells, keys.NAMESPACE, default="")
+            answer, text = END, encode({})
+        except LbmDecodeError:
+            code = ResultCode.MALFORMED
+            answer, text = ERROR, encode({keys.CODE: code, keys.TEXT: "malformed request"})
+        try:
+            self._connection.send(stream, async_id, NAMED, answer, text)
         except LocalProtocolError:
             return  # the connection is closing

@@ -135,6 +135,9 @@ class SecureChannel:
         self._rekey_interval = config.rekey_interval * (1.0 if initiator else 1.1)
         self._used = False
         self._rekey_wanted = False
+        if observer is not None:
+            observer.epoch_began(True, sender.epoch, sender.secret)
+            observer.epoch_began(False, receiver.epoch, receiver.secret)
 
     # Events out.
 
@@ -297,6 +300,8 @@ class SecureChannel:
         self._sender.switch(secret)
         self._epoch_began = now
         self._reports.append(KeysUpdated(True, self._sender.epoch, rekey))
+        if self._observer is not None:
+            self._observer.epoch_began(True, self._sender.epoch, secret)
 
     def _key_update(self, cells: Mapping[int, Value], now: float) -> bytes:
         receiver = self._receiver
@@ -313,6 +318,8 @@ class SecureChannel:
             receiver.switch(secret)
             receiver.chain.value = chain_rekey(hash, receiver.chain.value, commit)
         self._reports.append(KeysUpdated(False, receiver.epoch, number or 0))
+        if self._observer is not None:
+            self._observer.epoch_began(False, receiver.epoch, receiver.secret)
         if self._rekey_wanted and self._rekeying.may_offer(now):
             return self.rekey(now)
         return b""

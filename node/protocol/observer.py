@@ -30,6 +30,10 @@ class Observer(Protocol):
     def session_started(self, agreed: Agreed, initiator: bool) -> None:
         """The handshake is complete: identities, suite, T1, both Proof events, `hs`."""
 
+    def epoch_began(self, sent: bool, epoch: int, secret: bytes) -> None:
+        """A direction's events from here on are under `secret`, the epoch's `ap`, which
+        gives every stream's key (`crypto.streamkeys.StreamKey`)."""
+
     def event(self, sent: bool, wire: bytes, chain: bytes) -> None:
         """One encrypted event after the Proofs: its bytes without the frame length, and
         the chain value after it."""
