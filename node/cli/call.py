@@ -10,12 +10,18 @@ import anyio
 import typer
 
 from lbm.codec import Encodable
+from node.cli.exits import FileProblem
 from node.cli.options import Common, takes_common
 from node.cli.output import Output, show_value
 from node.cli.run import dialled, run
 from node.errors import ConfigError
 
-Address = Annotated[str, typer.Argument(metavar="ADDR", help="tcp://host:port[#NODEID] or unix:")]
+Address = Annotated[
+    str,
+    typer.Argument(
+        metavar="ADDR", help="tcp://host:port or unix:///path, best with #NODEID after it."
+    ),
+]
 Timeout = Annotated[float, typer.Option(help="Seconds to wait for the answer.")]
 
 
@@ -23,14 +29,17 @@ Timeout = Annotated[float, typer.Option(help="Seconds to wait for the answer.")]
 def call(
     common: Common,
     address: Address,
-    topic: Annotated[str, typer.Argument(help="What to call.")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="What to call.")],
     data: Annotated[
-        str | None, typer.Argument(help="Text; - for bytes from standard input.")
+        str | None,
+        typer.Argument(metavar="DATA", help="Text; - for bytes from standard input."),
     ] = None,
     data_json: Annotated[str | None, typer.Option(help="Any value, as JSON.")] = None,
     timeout: Timeout = 30.0,
 ) -> None:
     """Call a topic and print its answer."""
+    if not timeout > 0:  # not a number is not above 0 either
+        raise ConfigError("--timeout is a number of seconds above 0")
     value = _data(data, data_json)
 
     async def calling(common: Common, out: Output) -> None:
@@ -77,7 +86,11 @@ def _data(text: str | None, as_json: str | None) -> Encodable:
             value: Encodable = json.loads(as_json)
         except ValueError as error:
             raise ConfigError(f"--data-json is not JSON: {error}") from error
+        except RecursionError as error:
+            raise ConfigError("--data-json is nested too deeply") from error
         return value
-    if text == "-":
-        return sys.stdin.buffer.read()
-    return text
+    if text != "-":
+        return text
+    if sys.stdin is None:
+        raise FileProblem("standard input is closed")
+    return sys.stdin.buffer.read()

@@ -6,10 +6,11 @@ and what is shown was measured on this run.
 
 import hashlib
 import json
+import stat
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from importlib.metadata import metadata
 from pathlib import Path
 from time import perf_counter
@@ -19,15 +20,16 @@ import anyio
 import typer
 from anyio.abc import Process
 from anyio.streams.text import TextReceiveStream
+from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 from rich.table import Table
 
 from crypto.identity import Identity
 from node.call import Call
-from node.cli.exits import FileProblem
+from node.cli.exits import FileProblem, one_line
 from node.cli.options import Json
 from node.cli.output import Output, set_up_logging, show_value
-from node.cli.run import described
+from node.cli.run import described, until_interrupted
 from node.errors import ParleyError
 from node.node import Node
 from node.peer import Peer
@@ -45,7 +47,7 @@ def demo(
 ) -> None:
     """Show two nodes that meet, call, send a file and change their keys meanwhile."""
     set_up_logging("error")
-    anyio.run(_demo, Output(as_json), *_content(file))
+    anyio.run(until_interrupted, _demo, Output(as_json), *_content(file))
 
 
 def demo_responder() -> None:
@@ -102,10 +104,11 @@ async def _demo(out: Output, name: str, content: Path | bytes) -> None:
         ("handshake", "", handshake),
         ("call", "", call_time),
         ("round trip", "", round_trip),
-        (f"file {name}", f"{sent['size']:,} bytes", sent["seconds"]),
+        (f"file {_shown(name)}", f"{sent['size']:,} bytes", sent["seconds"]),
     ]
     _table(out, rows, sent)
-    out.console.print("[bold green]The file arrived unchanged; the keys changed under way.[/]")
+    changed = "; the keys changed under way" if sent["size"] else ", being empty"
+    out.console.print(f"[bold green]The file arrived unchanged{changed}.[/]")
     out.done(
         seconds=perf_counter() - start,
         handshake_seconds=handshake,
@@ -126,7 +129,7 @@ async def _send_file(out: Output, peer: Peer, name: str, content: Path | bytes) 
         TransferSpeedColumn(),
     )
     with Progress(*columns, console=out.console) as progress:
-        bar = progress.add_task(name, total=size)
+        bar = progress.add_task(_shown(name), total=size)
         async with anyio.create_task_group() as tasks, peer.open_stream(FILE_LABEL) as stream:
             async for piece in _pieces(content, max(1, min(PIECE, size // 16))):
                 before, done = done, done + len(piece)
@@ -141,6 +144,8 @@ async def _send_file(out: Output, peer: Peer, name: str, content: Path | bytes) 
             await stream.send_eof()
             receipt = json.loads(b"".join([piece async for piece in stream]))
     seconds = perf_counter() - began
+    if done != size:
+        raise FileProblem(f"{name} changed its size while it was being sent")
     if receipt != {"sha256": digest.hexdigest(), "size": size}:
         raise ParleyError("the file arrived changed: the two SHA-256 differ")
     result = {"name": name, "size": size, "seconds": seconds, "sha256": digest.hexdigest()}
@@ -167,22 +172,32 @@ async def _pieces(content: Path | bytes, size: int) -> AsyncIterator[bytes]:
 @asynccontextmanager
 async def _other_process() -> AsyncIterator[str]:
     """The responder's address; leaving ends the process."""
-    command = [sys.executable, "-m", "node.cli", "demo-responder"]
-    process = await anyio.open_process(command, stdin=None, stderr=subprocess.DEVNULL)
+    # -P: the directory where the demo is run is none to import from.
+    command = [sys.executable, "-P", "-m", "node.cli", "demo-responder"]
+    process = await anyio.open_process(
+        command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
     try:
-        with anyio.fail_after(START_TIMEOUT):
+        with _in_time(START_TIMEOUT, "start"):
             ready = json.loads(await _line(process))
         yield ready["addresses"][0]
-        with anyio.fail_after(STOP_TIMEOUT):
+        with _in_time(STOP_TIMEOUT, "end"):
             if await process.wait() != 0:
                 raise ParleyError("the other process failed")
-    except TimeoutError as error:
-        raise ParleyError("the other process did not start or end in time") from error
     finally:
         with anyio.CancelScope(shield=True):
             if process.returncode is None:
                 process.kill()
             await process.aclose()
+
+
+@contextmanager
+def _in_time(seconds: float, what: str) -> Iterator[None]:
+    try:
+        with anyio.fail_after(seconds):
+            yield
+    except TimeoutError as error:
+        raise ParleyError(f"the other process did not {what} within {seconds:g} s") from error
 
 
 async def _line(process: Process) -> str:
@@ -212,6 +227,11 @@ def _table(out: Output, rows: list[tuple[str, str, float]], sent: dict[str, Any]
     out.console.print(table)
 
 
+def _shown(name: str) -> str:
+    """A file's name as rich shows it unchanged."""
+    return escape(one_line(name))
+
+
 def _content(file: Path | None) -> tuple[str, Path | bytes]:
     """What to send: the file, or the README, which an installed package has as metadata."""
     if file is None:
@@ -220,6 +240,8 @@ def _content(file: Path | None) -> tuple[str, Path | bytes]:
             return readme.name, readme
         return "README.md", str(metadata("parley-node").json["description"]).encode()
     try:
+        if not stat.S_ISREG(file.stat().st_mode):
+            raise FileProblem(f"{file} is no regular file")
         with file.open("rb"):
             return file.name, file
     except OSError as error:

@@ -6,6 +6,7 @@ never a traceback.
 
 from dataclasses import dataclass
 from enum import IntEnum
+from signal import Signals
 
 from typer import TyperException
 
@@ -44,26 +45,38 @@ class FileProblem(ParleyError):
     """A file that a command was given cannot be used."""
 
 
+class Interrupted(ParleyError):
+    """A signal ended a command before it was done."""
+
+    def __init__(self, signal: Signals) -> None:
+        super().__init__(f"interrupted by {signal.name}")
+        self.exit = 128 + signal  # as shells have it
+
+
 @dataclass(frozen=True)
 class Failure:
     """How a command failed: `code` is the protocol's if there is one, else the exit code."""
 
-    exit: Exit
+    exit: int
     code: int
     name: str
     text: str
+    data: object = None  # what came with an answer that was a refusal
 
 
+# Characters of another node's text that a sentence of ours quotes.
+_LONGEST_QUOTE = 500
 _UNREACHABLE_CODES = (CloseCode.CONNECTION_LOST, CloseCode.TIMEOUT)
 
 
 def failure(error: BaseException) -> Failure | None:
     """What an error means for who typed the command; None for a bug of ours."""
-    text = " ".join(str(error).split()) or type(error).__name__
+    text = _sentence(error)
     match error:
         case CallRefused():
             name = RESULT_SENTENCES.get(error.code, "refused").replace(" ", "-")
-            return Failure(Exit.ANSWERED, error.code, name, _with_data(text, error.data))
+            text = _with_data(text, error.data)
+            return Failure(Exit.ANSWERED, error.code, name, text, error.data)
         case NotTrustedError():
             return Failure(Exit.NOT_TRUSTED, error.code, code_name(error.code), text)
         case PeerClosedError() | HandshakeError() | StreamResetError() | ConnectionClosedError():
@@ -73,17 +86,34 @@ def failure(error: BaseException) -> Failure | None:
         case KeyFileError() | KnownPeersError() | FileProblem():
             return Failure(Exit.FILE, Exit.FILE, "file", text)
         case TyperException() if error.exit_code == Exit.USAGE:
-            return Failure(Exit.USAGE, Exit.USAGE, "usage", error.format_message())
+            return Failure(Exit.USAGE, Exit.USAGE, "usage", text)
         case AddressError() | ConfigError() | UnknownAlgorithmError() | LbmError():
             return Failure(Exit.USAGE, Exit.USAGE, "usage", text)
-        case TyperException():
-            return Failure(Exit.FAILED, Exit.FAILED, "failed", error.format_message())
-        case ParleyError() | LocalProtocolError():
+        case Interrupted():
+            return Failure(error.exit, error.exit, "interrupted", text)
+        case TyperException() | ParleyError() | LocalProtocolError():
             return Failure(Exit.FAILED, Exit.FAILED, "failed", text)
         case OSError():
             return Failure(Exit.FILE, Exit.FILE, "file", text)
         case _:
             return None
+
+
+def one_line(text: str) -> str:
+    """The text with its line ends and other control characters escaped."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _sentence(error: BaseException) -> str:
+    if isinstance(error, TyperException):
+        text = error.format_message() or "a command is missing"
+    elif isinstance(error, OSError) and error.strerror:
+        text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    else:
+        text = str(error) or type(error).__name__
+    return one_line(" ".join(text.split()))
 
 
 def _closed_exit(error: BaseException) -> Exit:
@@ -96,4 +126,7 @@ def _closed_exit(error: BaseException) -> Exit:
 
 
 def _with_data(text: str, data: object) -> str:
-    return f"{text}: {data}" if isinstance(data, str) and data and data not in text else text
+    if not isinstance(data, str) or not data or data in text:
+        return text
+    shown = data if len(data) <= _LONGEST_QUOTE else data[:_LONGEST_QUOTE] + "..."
+    return f"{text}: {one_line(shown)}"

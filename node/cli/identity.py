@@ -7,13 +7,12 @@ import typer
 
 from crypto.identity import Identity
 from crypto.keyfile import describe_keyfile, load_identity, save_identity
-from crypto.registry import require_name
-from node.cli.options import Json, PassphraseFile, read_passphrase
+from node.cli.options import Json, PassphraseFile, parse_names, read_passphrase
 from node.cli.output import Output
 
 app = typer.Typer(help="Make and show identities.", no_args_is_help=True)
 
-KeyPath = Annotated[Path, typer.Argument(help="The key file.")]
+KeyPath = Annotated[Path, typer.Argument(metavar="PATH", help="The key file.")]
 
 
 @app.command()
@@ -26,9 +25,9 @@ def new(
     as_json: Json = False,
 ) -> None:
     """Make an identity and write its key file, readable by its owner only."""
-    names = [require_name("signing", n.strip()) for n in algorithm.split(",") if n.strip()]
+    names = parse_names("signing", algorithm)
     passphrase = read_passphrase(passphrase_file)
-    identity = Identity.create(tuple(names) or ("ed25519",))
+    identity = Identity.create(names)
     save_identity(path, identity, passphrase)
     _show(Output(as_json), path, identity, passphrase is not None)
 

@@ -4,15 +4,17 @@ One rule: whatever happens, one clear sentence and the exit code that goes with 
 """
 
 import logging
+import signal
 import sys
 from importlib.metadata import version
+from itertools import takewhile
 from typing import Annotated, NoReturn
 
 import typer
 
 from node.cli import call, demo, identity, serve
-from node.cli.exits import Exit, Failure, failure
-from node.cli.output import Output
+from node.cli.exits import Exit, Failure, Interrupted, failure
+from node.cli.output import Output, abandon_stdout, set_up_streams
 
 app = typer.Typer(
     name="parley",
@@ -27,8 +29,6 @@ app.command("call")(call.call)
 app.command("ping")(call.ping)
 app.command("demo")(demo.demo)
 app.command("demo-responder", hidden=True)(demo.demo_responder)
-
-INTERRUPTED = 130
 
 
 def _show_version(wanted: bool) -> None:
@@ -49,11 +49,14 @@ def parley(
 
 def main() -> NoReturn:
     """The entry point of the script `parley`."""
-    out = Output("--json" in sys.argv)
+    set_up_streams()
+    # Also for what fails before the options are read.
+    out = Output("--json" in takewhile(lambda argument: argument != "--", sys.argv))
+    code: object = Exit.DONE
     try:
         code = app(standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
-        code = INTERRUPTED
+        code = _failed(out, Interrupted(signal.SIGINT))
     except typer.Exit as error:
         code = error.exit_code
     except Exception as error:
@@ -62,12 +65,27 @@ def main() -> NoReturn:
 
 
 def _failed(out: Output, error: Exception) -> int:
-    # A task group of anyio's wraps what went wrong inside; one cause is the cause.
-    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
+    error = _cause(error)
     found = failure(error)
     if found is None:
         logging.getLogger("parley").error("a bug in parley", exc_info=error)
         found = Failure(Exit.FAILED, Exit.FAILED, "internal-error", f"internal error: {error!r}")
-    out.fail(found)
+    if isinstance(error, BrokenPipeError):
+        abandon_stdout()  # as `parley ... | head` means it: there is nobody to tell
+        return Exit.FAILED
+    try:
+        out.fail(found)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        abandon_stdout()
+        print(f"parley: {found.text}", file=sys.stderr)
     return found.exit
+
+
+def _cause(error: Exception) -> Exception:
+    """What went wrong inside the task groups that wrapped it; a bug of ours goes first."""
+    if not isinstance(error, ExceptionGroup):
+        return error
+    causes = [_cause(inner) for inner in error.exceptions]
+    return next((cause for cause in causes if failure(cause) is None), causes[0])

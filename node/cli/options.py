@@ -5,6 +5,8 @@ commands there are is not known here.
 """
 
 import inspect
+import os
+import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
@@ -20,29 +22,32 @@ from node.cli.exits import FileProblem
 from node.config import NodeConfig
 from node.errors import ConfigError
 from node.protocol.limits import NEGOTIATED, Limits
-from node.trust import AnyPeer, TrustPolicy, parse_trust
+from node.trust import AnyPeer, FirstUse, Known, TrustPolicy, parse_trust
 
 NEGOTIATION = "Negotiation (comma lists, best first)"
 TRUST = "Identity and trust"
 
+_LONGEST_SECRET = 4_096  # bytes of a file with a passphrase or a network key
+
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line on standard output.")]
 Kex = Annotated[
-    str, typer.Option(help=f"Of {', '.join(NAMES['kex'])}.", rich_help_panel=NEGOTIATION)
+    str | None, typer.Option(help=f"Of {', '.join(NAMES['kex'])}.", rich_help_panel=NEGOTIATION)
 ]
 Signing = Annotated[
-    str, typer.Option(help=f"Of {', '.join(NAMES['signing'])}.", rich_help_panel=NEGOTIATION)
+    str | None, typer.Option(help=f"Of {', '.join(NAMES['signing'])}.", rich_help_panel=NEGOTIATION)
 ]
 Hash = Annotated[
-    str, typer.Option("--hash", help=f"Of {', '.join(NAMES['hash'])}.", rich_help_panel=NEGOTIATION)
+    str | None,
+    typer.Option("--hash", help=f"Of {', '.join(NAMES['hash'])}.", rich_help_panel=NEGOTIATION),
 ]
 Cipher = Annotated[
-    str, typer.Option(help=f"Of {', '.join(NAMES['cipher'])}.", rich_help_panel=NEGOTIATION)
+    str | None, typer.Option(help=f"Of {', '.join(NAMES['cipher'])}.", rich_help_panel=NEGOTIATION)
 ]
 Sealing = Annotated[
-    str, typer.Option(help=f"Of {', '.join(NAMES['sealing'])}.", rich_help_panel=NEGOTIATION)
+    str | None, typer.Option(help=f"Of {', '.join(NAMES['sealing'])}.", rich_help_panel=NEGOTIATION)
 ]
 Require = Annotated[
-    str,
+    str | None,
     typer.Option(
         help="Names without which there is no connection; others of their kind are not taken.",
         rich_help_panel=NEGOTIATION,
@@ -97,12 +102,12 @@ LogLevel = Annotated[
 
 # Every common option: its type and its default.
 TABLE: dict[str, tuple[Any, Any]] = {
-    "kex": (Kex, ""),
-    "signing": (Signing, ""),
-    "hash": (Hash, ""),
-    "cipher": (Cipher, ""),
-    "sealing": (Sealing, ""),
-    "require": (Require, ""),
+    "kex": (Kex, None),
+    "signing": (Signing, None),
+    "hash": (Hash, None),
+    "cipher": (Cipher, None),
+    "sealing": (Sealing, None),
+    "require": (Require, None),
     "max_payload": (MaxPayload, None),
     "plaintext": (Plaintext, False),
     "identity_path": (IdentityPath, None),
@@ -120,12 +125,12 @@ TABLE: dict[str, tuple[Any, Any]] = {
 class Common:
     """The common options as given; the methods make settings of them."""
 
-    kex: str
-    signing: str
-    hash: str
-    cipher: str
-    sealing: str
-    require: str
+    kex: str | None
+    signing: str | None
+    hash: str | None
+    cipher: str | None
+    sealing: str | None
+    require: str | None
     max_payload: int | None
     plaintext: bool
     identity_path: Path | None
@@ -138,10 +143,14 @@ class Common:
     as_json: bool
 
     def identity(self) -> Identity:
-        """The key file's identity, or a fresh one with a key for each `--signing`."""
+        """The key file's identity, or a fresh one with the keys that are asked for."""
         if self.identity_path is not None:
             return load_identity(self.identity_path, read_passphrase(self.passphrase_file))
-        return Identity.create(_names("signing", self.signing) or ("ed25519",))
+        wanted = parse_names("signing", self.signing)
+        if not wanted:
+            floor = _required(self.require).get("signing", frozenset())
+            wanted = tuple(name for name in NAMES["signing"] if name in floor)
+        return Identity.create(wanted or ("ed25519",))
 
     def config(self) -> NodeConfig:
         """The node's settings.
@@ -149,8 +158,10 @@ class Common:
         Raises:
             ConfigError: a value out of range. UnknownAlgorithmError: an unknown name.
         """
-        texts = {name: getattr(self, name) for name in PARAMETERS}
-        algorithms = {name: _names(name, text) for name, text in texts.items() if text}
+        algorithms = {name: parse_names(name, getattr(self, name)) for name in PARAMETERS}
+        require = _required(self.require)
+        if self.plaintext and require:
+            raise ConfigError("--require does not go with --plaintext, which uses no algorithms")
         limits = Limits()
         if self.max_payload is not None:
             allowed = NEGOTIATED["max_payload"]
@@ -159,8 +170,8 @@ class Common:
             limits = Limits(max_payload=self.max_payload)
         return NodeConfig(
             role=self.role,
-            algorithms=algorithms,
-            require=_required(self.require),
+            algorithms={name: names for name, names in algorithms.items() if names},
+            require=require,
             limits=limits,
             network_key=read_network_key(self.network_key),
             plaintext="only" if self.plaintext else "never",
@@ -168,13 +179,18 @@ class Common:
 
     def listening_trust(self) -> TrustPolicy:
         """Whom to let in: by default anyone who proves who they are."""
-        return parse_trust(self.trust or "any")
+        policy = parse_trust(self.trust or "any")
+        _require_readable(policy, self.trust)
+        return policy
 
-    def dialling_trust(self) -> TrustPolicy:
+    def dialling_trust(self, address: str) -> TrustPolicy:
         """Whom to take for who was dialled, where the address does not say."""
         if self.trust is None and self.plaintext:
             return AnyPeer()
-        return parse_trust(self.trust or "first-use")
+        policy = parse_trust(self.trust or "first-use")
+        if "#" not in address:  # with a node id there, no file decides
+            _require_readable(policy, self.trust)
+        return policy
 
 
 def takes_common(command: Callable[..., None]) -> Callable[..., None]:
@@ -193,6 +209,15 @@ def takes_common(command: Callable[..., None]) -> Callable[..., None]:
     with_common.__signature__ = inspect.Signature(own + named)  # type: ignore[attr-defined]  # read by inspect
     with_common.__annotations__ = {p.name: p.annotation for p in own + named}
     return with_common
+
+
+def parse_names(parameter: str, text: str | None) -> tuple[str, ...]:
+    """The names of a comma list, each once; empty if it is not given.
+
+    Raises:
+        ConfigError: a list without names. UnknownAlgorithmError: an unknown name.
+    """
+    return tuple(require_name(parameter, name) for name in _listed(parameter, text))
 
 
 def read_passphrase(path: Path | None) -> bytes | None:
@@ -229,21 +254,41 @@ def read_network_key(path: Path | None) -> bytes | None:
 
 
 def _read(path: Path) -> bytes:
+    """A small file with a secret, or the pipe that a shell gives for one."""
     try:
-        if path.stat().st_mode & 0o077:
-            typer.echo(f"parley: warning: others can read {path}; chmod 600 it", err=True)
-        return path.read_bytes()
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            data = file.read(_LONGEST_SECRET + 1)
     except OSError as error:
         raise FileProblem(f"cannot read {path}: {error.strerror}") from error
+    if len(data) > _LONGEST_SECRET:
+        raise FileProblem(f"{path} is too long: at most {_LONGEST_SECRET} bytes are read")
+    if stat.S_ISREG(status.st_mode) and status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        typer.echo(f"parley: warning: others can read {path}; chmod 600 it", err=True)
+    return data
 
 
-def _names(parameter: str, text: str) -> tuple[str, ...]:
-    return tuple(require_name(parameter, n.strip()) for n in text.split(",") if n.strip())
+def _require_readable(policy: TrustPolicy, text: str | None) -> None:
+    """A file of known peers that is missing or broken is found before anybody is met."""
+    if isinstance(policy, Known | FirstUse):
+        len(policy.known_peers)  # reads it
+    if isinstance(policy, Known) and text != Known.name and not policy.known_peers.path.exists():
+        raise FileProblem(f"there is no file of known peers at {policy.known_peers.path}")
 
 
-def _required(text: str) -> dict[str, frozenset[str]]:
+def _listed(option: str, text: str | None) -> tuple[str, ...]:
+    if text is None:
+        return ()
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    if not names:
+        # An empty variable of a script shall not pass for no wish, least of all a floor's.
+        raise ConfigError(f"the {option} list names nothing")
+    return names
+
+
+def _required(text: str | None) -> dict[str, frozenset[str]]:
     required: dict[str, set[str]] = {}
-    for name in (n.strip() for n in text.split(",") if n.strip()):
+    for name in _listed("require", text):
         parameter = next((p for p in PARAMETERS if name in NAMES[p]), None)
         if parameter is None:
             raise ConfigError(f"--require {name}: there is no such algorithm")

@@ -1,19 +1,21 @@
 """What a command prints: for people, or one JSON object a line.
 
 One rule: with `--json` standard output carries nothing but JSON lines, and the last one
-is `done` or `error`; logs and everything for the eye go to standard error.
+is `done` or `error`; logs and everything for the eye go to standard error. What came
+from another node never steers a terminal.
 """
 
 import json
 import logging
 import math
+import os
 import sys
 from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
 
-from node.cli.exits import Failure
+from node.cli.exits import Failure, one_line
 
 
 class Output:
@@ -29,9 +31,10 @@ class Output:
             print(json.dumps({"event": kind, **plain(fields)}), flush=True)
 
     def say(self, text: str) -> None:
-        """A line for people, printed as it is."""
+        """A line for people; to a terminal without what would steer it."""
         if not self.as_json:
-            print(text, flush=True)
+            terminal = sys.stdout is not None and sys.stdout.isatty()
+            print(_harmless(text) if terminal else text, flush=True)
 
     def done(self, **fields: Any) -> None:
         """The last JSON line of a command that did what it should."""
@@ -45,6 +48,7 @@ class Output:
             name=failure.name,
             exit=int(failure.exit),
             text=failure.text,
+            **({} if failure.data is None else {"data": failure.data}),
         )
         if not self.as_json:
             print(f"parley: {failure.text}", file=sys.stderr, flush=True)
@@ -84,9 +88,41 @@ def show_value(value: Any) -> str:
 
 
 def set_up_logging(level: str) -> None:
-    """Logs go to standard error, from `level` up."""
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=level.upper(),
-        format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
-    )
+    """Logs go to standard error, from `level` up, one line for each message."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_OneLine("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+    logging.basicConfig(level=level.upper(), handlers=[handler])
+
+
+def set_up_streams() -> None:
+    """Make the three standard files fit for whatever a command meets.
+
+    A closed one is replaced by the null device: its number would go to the next socket,
+    and what is printed to the peer. What an encoding does not have is escaped.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+
+
+def abandon_stdout() -> None:
+    """Nobody takes what is printed: drop it, also what the interpreter flushes at its end."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    os.close(null)
+
+
+class _OneLine(logging.Formatter):
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        # Messages quote other nodes, who shall not write log lines of their own.
+        return one_line(super().formatMessage(record))
+
+
+def _harmless(text: str) -> str:
+    return "\n".join("\t".join(map(one_line, line.split("\t"))) for line in text.split("\n"))

@@ -4,18 +4,21 @@ One rule: a command either returns, or raises what `exits.failure` knows.
 """
 
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
 import anyio
 
+from node.cli.exits import Interrupted
 from node.cli.options import Common
 from node.cli.output import Output, set_up_logging
-from node.errors import ConfigError
+from node.errors import ConfigError, HandshakeError
 from node.node import Node
 from node.peer import Peer
+from node.protocol.codes import CloseCode
 from node.trust import TrustPolicy
 
 
@@ -24,13 +27,15 @@ def run(
     command: Callable[[Common, Output], Awaitable[None]],
     *,
     log_level: str = "error",
+    takes_signals: bool = False,
 ) -> None:
     """Run `command` on asyncio, with uvloop where it is installed or asked for.
 
-    `log_level` holds where the options name none.
+    `log_level` holds where the options name none; `takes_signals` leaves SIGINT and
+    SIGTERM to the command.
 
     Raises:
-        ConfigError: uvloop or a log level that is not there.
+        ConfigError: uvloop or a log level that is not there. Interrupted: by a signal.
     """
     level = common.log_level or log_level
     if level.lower() not in ("debug", "info", "warning", "error"):
@@ -40,7 +45,10 @@ def run(
     if common.uvloop and not there:
         raise ConfigError("uvloop is not installed: pip install 'parley-node[uvloop]'")
     use_uvloop = there if common.uvloop is None else common.uvloop
-    anyio.run(command, common, Output(common.as_json), backend_options={"use_uvloop": use_uvloop})
+    start: Callable[[], Awaitable[None]] = partial(command, common, Output(common.as_json))
+    if not takes_signals:
+        start = partial(until_interrupted, start)
+    anyio.run(start, backend_options={"use_uvloop": use_uvloop})
 
 
 def make_node(common: Common, trust: TrustPolicy | None = None) -> Node:
@@ -52,10 +60,21 @@ def make_node(common: Common, trust: TrustPolicy | None = None) -> Node:
 async def dialled(common: Common, out: Output, address: str) -> AsyncIterator[Peer]:
     """A peer at `address`; leaving closes it and the node."""
     async with make_node(common) as node:
-        peer = await node.connect(address, trust=common.dialling_trust())
+        peer = await _meet(node, address, common.dialling_trust(address))
         out.event("connected", **described(peer))
         yield peer
         await peer.close()
+
+
+async def _meet(node: Node, address: str, trust: TrustPolicy) -> Peer:
+    try:
+        return await node.connect(address, trust=trust)
+    except HandshakeError as error:
+        if error.code != CloseCode.CONNECTION_LOST:
+            raise
+        # A node with a network key is silent towards all who do not have it.
+        hint = "it may have another network key, or speak another protocol"
+        raise HandshakeError(error.code, f"{error.text}: {hint}") from error
 
 
 def described(peer: Peer) -> dict[str, Any]:
@@ -68,9 +87,29 @@ def described(peer: Peer) -> dict[str, Any]:
     }
 
 
-async def until_asked_to_end() -> str:
-    """Wait for SIGINT or SIGTERM; returns its name."""
+async def until_interrupted(command: Callable[..., Awaitable[None]], *args: Any) -> None:
+    """Run `command`; SIGINT or SIGTERM cancels it, so that its peers are told.
+
+    Raises:
+        Interrupted: it was cancelled.
+    """
+    caught: list[signal.Signals] = []
+
+    async def watch() -> None:
+        caught.append(await anext(signals))
+        tasks.cancel_scope.cancel()
+
+    with ending_signals() as signals:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(watch)
+            await command(*args)
+            tasks.cancel_scope.cancel()
+    if caught:
+        raise Interrupted(caught[0])
+
+
+@contextmanager
+def ending_signals() -> Iterator[AsyncIterator[signal.Signals]]:
+    """Have SIGINT and SIGTERM brought here instead of ending the process."""
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async for number in signals:
-            return number.name
-    raise ConfigError("signals cannot be received here")
+        yield signals

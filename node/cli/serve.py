@@ -6,8 +6,8 @@ import typer
 
 from node.cli.builtin import offer_builtin_calls
 from node.cli.options import Common, takes_common
-from node.cli.output import Output
-from node.cli.run import make_node, run, until_asked_to_end
+from node.cli.output import Output, abandon_stdout
+from node.cli.run import ending_signals, make_node, run
 
 DEFAULT_ADDRESS = "tcp://127.0.0.1:0"
 
@@ -27,12 +27,18 @@ def serve(
     async def serving(common: Common, out: Output) -> None:
         async with make_node(common, common.listening_trust()) as node:
             offer_builtin_calls(node)
-            addresses = [await node.listen(address) for address in listen or [DEFAULT_ADDRESS]]
-            for address in addresses:
-                out.say(f"listening on {address}")
-            out.event("ready", node_id=str(node.node_id), addresses=addresses)
-            signal = await until_asked_to_end()
-            out.say(f"{signal}: closing")
-        out.done(signal=signal)
+            # Before anybody is told: whoever reads `ready` may send a signal at once. It
+            # ends before the node drains, so that a second signal does not wait for that.
+            with ending_signals() as signals:
+                addresses = [await node.listen(address) for address in listen or [DEFAULT_ADDRESS]]
+                for address in addresses:
+                    out.say(f"listening on {address}")
+                out.event("ready", node_id=str(node.node_id), addresses=addresses)
+                name = (await anext(signals)).name
+        try:
+            out.say(f"closed on {name}")
+            out.done(signal=name)
+        except BrokenPipeError:
+            abandon_stdout()  # whoever read the address and left wanted no more
 
-    run(common, serving, log_level="warning")
+    run(common, serving, log_level="warning", takes_signals=True)
