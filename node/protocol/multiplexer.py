@@ -66,6 +66,7 @@ class Multiplexer:
         streams: Streams,
         control: Control,
         forget: Callable[[int, bool], None],
+        received: list[Report],
         reports: list[Report],
     ) -> None:
         self._config = config
@@ -73,6 +74,7 @@ class Multiplexer:
         self._streams = streams
         self._control = control
         self._forget = forget
+        self._received = received  # what the other side did; it may have to wait for a seal
         self._reports = reports
         self._watched: set[int] = set()
         self.outbox = Outbox()
@@ -91,8 +93,9 @@ class Multiplexer:
             raise too_large(f"a payload of {len(payload)} bytes")
         if stream == MAIN_STREAM:
             if category > STREAM or (category, subcategory) == (STREAM, DATA):
-                payload = b"" if payload == NO_PAYLOAD else payload
-                self._reports.append(
+                if payload == NO_PAYLOAD and category != STREAM:
+                    payload = b""
+                self._received.append(
                     EventReceived(stream, async_id, category, subcategory, payload, 0)
                 )
                 return
@@ -113,7 +116,7 @@ class Multiplexer:
                 raise violation(f"event 2/{subcategory} on stream {stream}")
             self._end_remote(known)
             if not known.resetting:
-                self._reports.append(StreamFinished(stream))
+                self._received.append(StreamFinished(stream))
             return
         cost = 0
         if category != SIM or subcategory != CHUNK:
@@ -125,7 +128,7 @@ class Multiplexer:
         self.unconsumed += cost
         if payload == NO_PAYLOAD and category != STREAM:
             payload = b""
-        self._reports.append(EventReceived(stream, async_id, category, subcategory, payload, cost))
+        self._received.append(EventReceived(stream, async_id, category, subcategory, payload, cost))
 
     def window_received(self, cells: Mapping[int, Value]) -> None:
         """2/2 Window on stream 0."""
@@ -136,7 +139,7 @@ class Multiplexer:
             raise violation("more credit than 2^31 - 1")
         if request is not None:
             if stream == MAIN_STREAM or self._streams.get_live(stream) is not None:
-                self._reports.append(WindowReceived(stream, request, credit))
+                self._received.append(WindowReceived(stream, request, credit))
             return
         known = self._streams.get_live(stream)
         if known is None or not known.local_open:
@@ -159,7 +162,7 @@ class Multiplexer:
             self._send_reset(stream, code, "")
             self._end_local(known)
         if not quiet:
-            self._reports.append(StreamReset(stream, code, text))
+            self._received.append(StreamReset(stream, code, text))
 
     # What we send.
 
@@ -251,7 +254,10 @@ class Multiplexer:
 
     def watch(self, stream: int) -> None:
         """Report StreamWritable once, when nothing waits on `stream` any more."""
-        self._watched.add(stream)
+        if self.outbox.waiting(stream):
+            self._watched.add(stream)
+        else:
+            self._reports.append(StreamWritable(stream))
 
     def taken(self, event: Outgoing) -> None:
         """`event` left the outbox and was encrypted."""
@@ -274,7 +280,7 @@ class Multiplexer:
         if self.unconsumed > self._config.connection_buffer:
             self.reset(stream, CloseCode.OVERLOADED, "")
             return
-        self._reports.append(StreamOpened(stream, label))
+        self._received.append(StreamOpened(stream, label))
 
     def _send_reset(self, stream: int, code: int, text: str) -> None:
         cells: dict[int, Value] = {keys.STREAM: stream, keys.CODE: code}

@@ -72,7 +72,7 @@ class StreamReset:
 
 @dataclass(frozen=True, slots=True)
 class StreamWritable:
-    """A stream whose queue waited for credit got some."""
+    """Nothing waits to be written on this stream any more; `notify_writable` asked."""
 
     stream: int
 

@@ -87,7 +87,7 @@ class Session:
             )
             self._channel = self.secure
         self.mux = Multiplexer(
-            config, agreed.limits, streams, self.control, self._forget, self._held
+            config, agreed.limits, streams, self.control, self._forget, self._held, reports
         )
 
     # Events in.
@@ -110,6 +110,7 @@ class Session:
         """
         event, vouched = self._channel.open(data)
         farewell = None
+        waiting = self._wire.size
         if event.stream:
             self.mux.receive(event)
         else:
@@ -117,13 +118,15 @@ class Session:
         if vouched and self._held is not self._reports:
             self._reports.extend(self._held)
             self._held.clear()
+        if self._wire.size > CONTROL_BUFFER and self._wire.size > waiting:
+            raise RemoteProtocolError(CloseCode.OVERLOADED, "it makes us answer and does not read")
         return farewell
 
     # Events out.
 
     def control(self, event: Event) -> None:
         """Encrypt and queue an event of stream 0, or an Open, at once."""
-        self._write(self._channel.protect(event, False, self._now))
+        self._wire.write(self._channel.protect(event, False, self._now))
 
     def flush(self, limit: int, now: float) -> list[bytes]:
         """Frames for the transport, about `limit` bytes at most."""
@@ -197,7 +200,7 @@ class Session:
             async_id = keepalive.new_ping(now)
             if async_id is not None:
                 self.control(Event(0, async_id, CONNECTION, PING, NO_PAYLOAD))
-        self._write(self._channel.handle_deadline(now))
+        self._wire.write(self._channel.handle_deadline(now))
 
     # Stream 0.
 
@@ -214,7 +217,7 @@ class Session:
         if category == CONNECTION and subcategory == CLOSE:
             return parse_code_and_text(cells)
         if category == CONNECTION:
-            self._write(self._channel.control(subcategory, cells, self._now))
+            self._wire.write(self._channel.control(subcategory, cells, self._now))
         elif category == STREAM:
             self._stream_control(subcategory, cells)
         else:
@@ -244,11 +247,6 @@ class Session:
             raise violation(f"event 2/{subcategory} on stream 0")
 
     # Small things.
-
-    def _write(self, frames: bytes) -> None:
-        self._wire.write(frames)
-        if self._wire.size > CONTROL_BUFFER:
-            raise RemoteProtocolError(CloseCode.OVERLOADED, "the other side does not read")
 
     def _forget(self, stream: int, sent: bool) -> None:
         self._channel.forget(stream, sent=sent)

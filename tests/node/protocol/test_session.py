@@ -1,0 +1,240 @@
+"""Stream 0 of an open connection: Close, limits, what does not belong there."""
+
+import pytest
+
+from lbm import keys
+from lbm.codec import Value, encode
+from node.protocol.codes import CLOSE, DATA, OPEN, PONG, RESET, SEAL, STREAM, CloseCode
+from node.protocol.limits import CONTROL_BUFFER
+from node.protocol.reports import ConnectionEnded, PongReceived, StreamOpened
+from node.protocol.session import Wire
+from tests.node.protocol.pair import ALIVE, assert_ended, assert_violation, open_pair
+
+EACH_KIND = pytest.mark.parametrize("plaintext", ["never", "only"])
+
+
+def test_wire_keeps_order_and_counts() -> None:
+    wire = Wire()
+    wire.write(b"ab")
+    wire.write(b"")
+    wire.write(b"c")
+    assert (wire.size, len(wire.frames)) == (3, 2)
+    assert wire.take() == [b"ab", b"c"]
+    assert (wire.size, wire.take()) == (0, [])
+
+
+# Category 1 after the handshake.
+
+
+@EACH_KIND
+@pytest.mark.parametrize("subcategory", [1, 2, 3, 4, 5, 13, 14, 100, 255])
+def test_handshake_events_and_unknown_ones(plaintext: str, subcategory: int) -> None:
+    pair = open_pair(plaintext=plaintext)
+    pair.inject(pair.a, 0, 1, subcategory, {keys.CODE: 0, keys.TEXT: ""}, sealed=True)
+    assert_violation(pair, pair.b, CloseCode.PROTOCOL_ERROR)
+
+
+@EACH_KIND
+@pytest.mark.parametrize(("category", "subcategory"), [(2, 7), (2, 255)])
+def test_unknown_stream_events(plaintext: str, category: int, subcategory: int) -> None:
+    pair = open_pair(plaintext=plaintext)
+    pair.inject(pair.a, 0, category, subcategory, b"\xa0")
+    assert_violation(pair, pair.b, CloseCode.PROTOCOL_ERROR)
+
+
+@EACH_KIND
+@pytest.mark.parametrize(("category", "subcategory"), [(0, 1), (1, 0), (64, 0), (0, 0)])
+@pytest.mark.parametrize("stream", [0, 1])
+def test_type_0(plaintext: str, category: int, subcategory: int, stream: int) -> None:
+    pair = open_pair(plaintext=plaintext)
+    pair.inject(pair.a, stream, category, subcategory)
+    assert_violation(pair, pair.b, CloseCode.PROTOCOL_ERROR)
+
+
+@EACH_KIND
+@pytest.mark.parametrize(("category", "subcategory"), [(1, 100), (2, 100), (64, 1)])
+def test_a_payload_above_4096_bytes(plaintext: str, category: int, subcategory: int) -> None:
+    pair = open_pair(plaintext=plaintext)
+    pair.inject(pair.a, 0, category, subcategory, bytes(4_097))
+    assert_violation(pair, pair.b, CloseCode.FRAME_TOO_LARGE)
+
+
+def test_a_payload_of_4096_bytes_is_allowed() -> None:
+    pair = open_pair()
+    text = "x" * (4_096 - len(encode({keys.CODE: 0, keys.TEXT: "x" * 4_000})) + 4_000)
+    pair.inject(pair.a, 0, 1, CLOSE, {keys.CODE: 0, keys.TEXT: text}, sealed=True)
+    assert pair.b.one(ConnectionEnded).text == text
+
+
+@EACH_KIND
+def test_a_frame_above_the_limit_is_noticed_from_its_length(plaintext: str) -> None:
+    for beyond in (0, 1):
+        pair = open_pair(plaintext=plaintext, max_payload=100_000)
+        limit = pair.b.core._frames.limit
+        assert limit == (100_000 + 24 + 64 + 17 if plaintext == "never" else 100_000 + 8)
+        pair.deliver(pair.b, (limit + beyond).to_bytes(4, "big"))
+        if beyond:
+            assert_violation(pair, pair.b, CloseCode.FRAME_TOO_LARGE)
+        else:
+            assert pair.b.code == ALIVE
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_the_greatest_payload_fits_the_greatest_frame(sealed: bool) -> None:
+    for signing in ("ed25519", "ml-dsa-65", "ecdsa-p256"):
+        for sealing in ("chain", "each"):
+            names = {"kex": ("x25519",), "signing": (signing,), "sealing": (sealing,)}
+            pair = open_pair(algorithms=names, max_payload=50_000)
+            pair.a.core.send(1, 1, 64, 1, bytes(50_000), lbm=False, seal=sealed)
+            pair.pump()
+            assert pair.b.payloads == [bytes(50_000)]
+
+
+# Close.
+
+
+@EACH_KIND
+@pytest.mark.parametrize("code", [*range(14), 32, 50, 64, 2**32 - 1])
+def test_close_ends_it_with_its_code(plaintext: str, code: int) -> None:
+    pair = open_pair(plaintext=plaintext)
+    pair.inject(pair.a, 0, 1, CLOSE, {keys.CODE: code, keys.TEXT: "bye"}, sealed=True)
+    ended = pair.b.one(ConnectionEnded)
+    assert (ended.code, ended.text, ended.remote) == (code, "bye", True)
+    assert pair.b.core.ended
+    assert not pair.b.take(pair.now)
+
+
+CLOSES: list[bytes | dict[int, Value]] = [
+    {},
+    {keys.TEXT: "x"},
+    {keys.CODE: "0"},
+    {keys.CODE: -1},
+    {keys.CODE: 2**32},
+    {keys.CODE: True},
+    {keys.CODE: 0, keys.TEXT: b"x"},
+    b"\x00",
+    b"\xff",
+]
+
+
+@pytest.mark.parametrize("payload", CLOSES)
+def test_a_malformed_close(payload: bytes | dict[int, Value]) -> None:
+    pair = open_pair()
+    pair.inject(pair.a, 0, 1, CLOSE, payload, sealed=True)
+    assert_violation(pair, pair.b, CloseCode.PROTOCOL_ERROR)
+
+
+def test_who_receives_close_sends_nothing_more() -> None:
+    pair = open_pair()
+    pair.b.core.send(1, 0, 64, 1, b"queued", lbm=False)
+    pair.b.core.ping(pair.now)
+    pair.inject(pair.a, 0, 1, CLOSE, {keys.CODE: 0}, sealed=True)
+    assert not pair.b.take(pair.now)
+    assert pair.b.core.queued_bytes == 0
+    assert pair.b.core.next_deadline() == float("inf")
+
+
+def test_what_follows_a_close_is_not_read() -> None:
+    pair = open_pair()
+    wire = pair.a.forge(0, 1, CLOSE, {keys.CODE: 0}, sealed=True) + pair.a.forge(1, 64, 1, b"x")
+    pair.deliver(pair.b, wire)
+    assert not pair.b.events
+    assert pair.b.code == CloseCode.NORMAL
+
+
+def test_unknown_cells_are_ignored() -> None:
+    pair = open_pair()
+    pair.inject(pair.a, 0, 1, CLOSE, {keys.CODE: 1, 200: "?", 999: "?", 0: b""}, sealed=True)
+    assert pair.b.code == CloseCode.GOING_AWAY
+
+
+# A peer that makes us answer and does not read.
+
+
+@EACH_KIND
+def test_answers_that_nobody_reads_are_bounded(plaintext: str) -> None:
+    pair = open_pair(plaintext=plaintext, seal_events=65_536)
+    pair.b.session._wire.write(bytes(CONTROL_BUFFER - 10_000))  # as if it went on for long
+    for stream in range(3, 2_003, 2):
+        pair.inject(pair.a, stream, STREAM, OPEN, {keys.LABEL: "x"})
+        pair.inject(pair.a, 0, STREAM, RESET, {keys.STREAM: stream, keys.CODE: 64})
+        if pair.b.code != ALIVE:
+            break
+    assert_ended(pair.b, CloseCode.OVERLOADED)
+    assert pair.b.session._wire.size < CONTROL_BUFFER + 500
+
+
+@EACH_KIND
+def test_what_the_application_asks_for_is_not_held_against_the_peer(plaintext: str) -> None:
+    pair = open_pair(plaintext=plaintext)
+    for _ in range(3):
+        pair.a.core.open_stream("x" * 900_000)
+    pair.inject(pair.b, 0, 1, PONG)  # a peer that does no more than live
+    assert pair.a.code == ALIVE
+    pair.pump()
+    assert len(pair.b.all(StreamOpened)) == 3
+
+
+# deliver = "sealed".
+
+
+def test_sealed_delivery_waits_for_the_seal() -> None:
+    pair = open_pair(b={"deliver": "sealed"})
+    pair.inject(pair.a, 1, 64, 1, b"one")
+    pair.inject(pair.a, 3, STREAM, OPEN, {keys.LABEL: "x"})
+    pair.inject(pair.a, 3, STREAM, DATA, b"two")
+    assert not pair.b.reports
+    pair.inject(pair.a, 0, 1, SEAL, sealed=True)
+    assert pair.b.payloads == [b"one", b"two"]
+    assert pair.b.all(StreamOpened)
+
+
+def test_sealed_delivery_hands_up_a_sealed_event_at_once() -> None:
+    pair = open_pair(b={"deliver": "sealed"})
+    pair.inject(pair.a, 1, 64, 1, b"one")
+    pair.inject(pair.a, 1, 64, 1, b"two", sealed=True)
+    assert pair.b.payloads == [b"one", b"two"]
+
+
+def test_sealed_delivery_drops_what_no_seal_vouches_for() -> None:
+    pair = open_pair(b={"deliver": "sealed"})
+    pair.inject(pair.a, 1, 64, 1, b"one")
+    broken = bytearray(pair.a.forge(1, 64, 1, b"two", sealed=True))
+    broken[30] ^= 1  # in the seal
+    pair.deliver(pair.b, bytes(broken))
+    assert_ended(pair.b, CloseCode.SEAL_VIOLATION)
+
+
+def test_sealed_delivery_when_the_transport_ends() -> None:
+    pair = open_pair(b={"deliver": "sealed"})
+    pair.inject(pair.a, 1, 64, 1, b"one")
+    pair.b.core.receive_eof(pair.now)
+    pair.b.collect(pair.now)
+    assert pair.b.code == CloseCode.CONNECTION_LOST
+    assert not pair.b.events
+
+
+def test_sealed_delivery_does_not_hold_up_keep_alive() -> None:
+    pair = open_pair(b={"deliver": "sealed"})
+    async_id = pair.b.core.ping(pair.now)
+    pair.carry(pair.b)
+    pair.carry(pair.a)
+    assert pair.b.channel._receiver.unsealed
+    assert pair.b.one(PongReceived).async_id == async_id
+
+
+@pytest.mark.parametrize("sealing", ["chain", "each"])
+def test_sealed_delivery_between_two_honest_sides(sealing: str) -> None:
+    names = {"kex": ("x25519",), "sealing": (sealing,)}
+    pair = open_pair(deliver="sealed", algorithms=names)
+    for number in range(200):
+        pair.a.core.send(1, 0, 64, 1, b"%d" % number, lbm=False)
+    pair.run(0.1)
+    assert pair.b.payloads == [b"%d" % number for number in range(200)]
+
+
+def test_without_encryption_there_is_no_seal_to_wait_for() -> None:
+    pair = open_pair(deliver="sealed", plaintext="only")
+    pair.a.core.send(1, 0, 64, 1, b"x", lbm=False)
+    pair.pump()
+    assert pair.b.payloads == [b"x"]
