@@ -172,8 +172,10 @@ async def _pieces(content: Path | bytes, size: int) -> AsyncIterator[bytes]:
 @asynccontextmanager
 async def _other_process() -> AsyncIterator[str]:
     """The responder's address; leaving ends the process."""
-    # -P: the directory where the demo is run is none to import from.
-    command = [sys.executable, "-P", "-m", "node.cli", "demo-responder"]
+    # The same code as here, found in the same places: -m would look in the directory
+    # where the demo is run first, or find another installation.
+    code = f"import sys; sys.path[:] = {sys.path!r}; from node.cli.main import main; main()"
+    command = [sys.executable, "-P", "-c", code, "demo-responder"]
     process = await anyio.open_process(
         command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
     )

@@ -23,7 +23,7 @@ class Output:
 
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
-        self.console = Console(stderr=as_json, quiet=as_json, highlight=False, soft_wrap=True)
+        self.console = _Console(stderr=as_json, quiet=as_json, highlight=False, soft_wrap=True)
 
     def event(self, kind: str, /, **fields: Any) -> None:
         """A JSON line, if JSON is wanted."""
@@ -116,6 +116,12 @@ def abandon_stdout() -> None:
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
     os.close(null)
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        # Rich would leave by SystemExit, which passes by whatever has to be closed.
+        raise BrokenPipeError
 
 
 class _OneLine(logging.Formatter):
