@@ -12,6 +12,7 @@ from lbm import keys
 from lbm.cells import read_text, read_text_map, read_uint
 from lbm.codec import Encodable, Value, decode, encode
 from lbm.errors import LbmDecodeError
+from node.messaging.backlog import AnswerBacklog
 from node.messaging.deadlines import Deadlines
 from node.protocol.codes import (
     CALL,
@@ -32,8 +33,10 @@ from node.protocol.errors import (
 from node.protocol.limits import UNANSWERED_REQUESTS, WAITING_BYTES
 from node.protocol.requests import LAST_ASYNC_ID, IncomingRequests, OutgoingRequests
 
-LONGEST_DEADLINE_MS: Final = 2**53
+# 31 years, which the numbers of every clock and timer can hold.
+LONGEST_DEADLINE_MS: Final = 10**12
 LOST: Final = -1
+INFINITY: Final = float("inf")
 
 
 class OutgoingCall:
@@ -122,6 +125,7 @@ class Calls:
     """
 
     __slots__ = (
+        "_backlog",
         "_connection",
         "_find",
         "_incoming",
@@ -130,6 +134,7 @@ class Calls:
         "_outgoing_deadlines",
         "_run",
         "_silent",
+        "_silent_bytes",
         "_stop",
         "dropped",
     )
@@ -153,6 +158,8 @@ class Calls:
         self._incoming: IncomingRequests[IncomingCall] = IncomingRequests(count_limit, size_limit)
         self._incoming_deadlines: Deadlines[IncomingCall] = Deadlines()
         self._silent: set[IncomingCall] = set()  # those that want no answer
+        self._silent_bytes = 0
+        self._backlog = AnswerBacklog(connection.waiting_events)
         self.dropped = 0  # requests and answers that nobody took
 
     # Asking.
@@ -166,7 +173,8 @@ class Calls:
         on_done: Callable[[], None],
         headers: Mapping[str, Encodable] | None = None,
     ) -> OutgoingCall:
-        """Send a call on stream 1; `timeout` is seconds from `now`, None for no deadline.
+        """Send a call on stream 1; `timeout` is seconds from `now`, None or infinity for
+        no deadline.
 
         Raises:
             LocalProtocolError: not open, too large, or 65,535 calls wait already.
@@ -175,8 +183,11 @@ class Calls:
         cells: dict[int, Encodable] = {keys.TOPIC: topic}
         if data is not None:
             cells[keys.DATA] = data
+        if timeout == INFINITY:
+            timeout = None
         if timeout is not None:
-            cells[keys.DEADLINE_MS] = min(max(1, int(timeout * 1000)), LONGEST_DEADLINE_MS)
+            timeout = min(max(0.0, timeout), LONGEST_DEADLINE_MS / 1000)
+            cells[keys.DEADLINE_MS] = max(1, int(timeout * 1000))
         if headers:
             cells[keys.HEADERS] = headers
         payload = encode(cells)
@@ -259,6 +270,7 @@ class Calls:
             incoming.answered = True
             self._stop(incoming)
         self._silent.clear()
+        self._silent_bytes = 0
 
     # Answers.
 
@@ -298,9 +310,7 @@ class Calls:
             self.refuse(stream, async_id, ResultCode.TOPIC_NOT_FOUND)
             return
         size = len(payload)
-        queued = self._connection.queued_bytes
-        crowded = len(self._silent) >= self._incoming.count_limit
-        if crowded or not self._incoming.has_room(size + queued):
+        if not self._has_room(size):
             self.refuse(stream, async_id, ResultCode.OVERLOADED)
             return
         call = IncomingCall(topic, cells.get(keys.DATA), headers, stream, async_id, size)
@@ -308,10 +318,24 @@ class Calls:
             self._incoming.add(stream, async_id, call, size)
         else:
             self._silent.add(call)
+            self._silent_bytes += size
         if deadline is not None:
             call.deadline = now + min(deadline, LONGEST_DEADLINE_MS) / 1000
             call.slot = self._incoming_deadlines.add(call, call.deadline)
         self._run(call)
+
+    def _has_room(self, size: int) -> bool:
+        """Whether a request of `size` bytes is within the bounds of section 8.
+
+        Answers that wait count as well: who does not read them may not ask for more.
+        """
+        incoming, backlog = self._incoming, self._backlog
+        if len(self._silent) >= incoming.count_limit:
+            return False
+        size += self._silent_bytes
+        if not incoming.has_room(size + backlog.size):
+            backlog.trim()
+        return incoming.has_room(size + backlog.size)
 
     def refuse(self, stream: int, async_id: int, code: ResultCode) -> None:
         """Answer a request with nothing but `code`; without async id it is dropped."""
@@ -343,6 +367,7 @@ class Calls:
         self._incoming_deadlines.discard(call, call.slot)
         if not call.async_id:
             self._silent.discard(call)
+            self._silent_bytes -= call.size
         elif self._incoming.pop(call.stream, call.async_id) is not None:
             self._send_result(call.stream, call.async_id, result)
 
@@ -350,10 +375,11 @@ class Calls:
         try:
             self._connection.send(stream, async_id, SIM, RESULT, result)
         except PayloadTooLargeError:
-            too_large = encode_result(ResultCode.PAYLOAD_TOO_LARGE)
-            self._connection.send(stream, async_id, SIM, RESULT, too_large)
+            result = encode_result(ResultCode.PAYLOAD_TOO_LARGE)
+            self._connection.send(stream, async_id, SIM, RESULT, result)
         except LocalProtocolError:
             return  # the connection is closing, or the stream is gone
+        self._backlog.add(stream, len(result))
 
 
 def encode_result(code: int, data: Encodable = None) -> bytes:

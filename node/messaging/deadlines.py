@@ -4,12 +4,14 @@ One rule: a deadline is kept in the 1/64 s in which it falls and comes due at th
 it, never early. Knows nothing of what is due.
 """
 
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
 _PER_SECOND = 64
+# Emptied slots that the heap may hold on top of as many as are in use.
+_SPARE = 256
 
 
 class Deadlines(Generic[T]):
@@ -38,18 +40,23 @@ class Deadlines(Generic[T]):
     def discard(self, item: T, slot: int) -> None:
         """Watch `item` no more."""
         items = self._slots.get(slot)
-        if items is not None:
-            items.discard(item)
+        if items is None:
+            return
+        items.discard(item)
+        if not items:
+            # Far deadlines of calls that were answered long ago must not pile up.
+            del self._slots[slot]
+            if len(self._order) > 2 * len(self._slots) + _SPARE:
+                self._order = list(self._slots)
+                heapify(self._order)
 
     def next(self) -> float:
         """When something may be due; infinity for never."""
         order = self._order
         while order:
-            slot = order[0]
-            if self._slots[slot]:
-                return slot / _PER_SECOND
+            if order[0] in self._slots:
+                return order[0] / _PER_SECOND
             heappop(order)
-            del self._slots[slot]
         return float("inf")
 
     def due(self, now: float) -> list[T]:
@@ -57,5 +64,5 @@ class Deadlines(Generic[T]):
         result: list[T] = []
         order = self._order
         while order and order[0] / _PER_SECOND <= now:
-            result.extend(self._slots.pop(heappop(order)))
+            result.extend(self._slots.pop(heappop(order), ()))
         return result
