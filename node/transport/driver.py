@@ -21,6 +21,8 @@ NEVER = float("inf")
 # Bytes that may wait for one peer before callers wait too, and when they go on.
 HIGH_WATER = 4 * 2**20
 LOW_WATER = 1 * 2**20
+# Seconds between two looks at the deadlines.
+LEAST_PAUSE = 0.001
 
 
 class Outlet(Protocol):
@@ -59,6 +61,7 @@ class Driver:
         "_on_reports",
         "_outlet",
         "_paused",
+        "_rang_at",
         "_rooms",
         "_timer",
         "_timer_at",
@@ -88,6 +91,7 @@ class Driver:
         self._closed = False
         self._timer: Timer | None = None
         self._timer_at = NEVER
+        self._rang_at = -NEVER
         self._rooms: list[Waiter] = []
         self.on_closed: Callable[[], None] | None = None  # the transport is closed
 
@@ -113,8 +117,11 @@ class Driver:
 
     def ended(self) -> None:
         """The transport ended, or broke."""
-        self.core.receive_eof(self._backend.now())
         self._writable = False
+        try:
+            self.core.receive_eof(self._backend.now())
+        except Exception:
+            self._bug("the end of the transport")
         self._after()
 
     def may_write(self) -> None:
@@ -130,12 +137,22 @@ class Driver:
             self._flush_due = True
             self._backend.soon(self._flush)
 
+    @property
+    def has_room(self) -> bool:
+        """Whether callers need not wait: a transport that takes bytes takes all that may
+        be sent, and what lacks credit is no concern of others."""
+        return self._writable or self._closed or self.core.queued_bytes <= HIGH_WATER
+
     async def room(self) -> None:
-        """Wait while more than `HIGH_WATER` bytes wait to be sent."""
-        while self.core.queued_bytes > HIGH_WATER and not self._closed:
+        """Wait while the transport is full and more than `HIGH_WATER` bytes wait for it."""
+        while not self.has_room:
             waiter = self._backend.waiter()
             self._rooms.append(waiter)
-            await waiter.wait()
+            try:
+                await waiter.wait()
+            finally:
+                if waiter in self._rooms:  # it was cancelled
+                    self._rooms.remove(waiter)
 
     def settle(self) -> None:
         """The core changed outside of a receive: hand on its reports, then flush."""
@@ -170,7 +187,7 @@ class Driver:
                 outlet.write_eof()
         except Exception:
             self._bug("sending")
-        if self._rooms and core.queued_bytes <= LOW_WATER:
+        if self._rooms and (self._writable or core.queued_bytes <= LOW_WATER):
             self._wake_rooms()
         reports = core.reports()
         if reports:
@@ -193,6 +210,8 @@ class Driver:
             else:
                 outlet.resume_reading()
         due = min(core.next_deadline(), self._next_deadline())
+        # A deadline that stays where it was although it was handled must not spin.
+        due = max(due, self._rang_at + LEAST_PAUSE)
         # A timer that is too early only looks again; one that is too late is replaced.
         if due < self._timer_at:
             if self._timer is not None:
@@ -205,7 +224,7 @@ class Driver:
         self._timer_at = NEVER
         if self._closed:
             return
-        now = self._backend.now()
+        now = self._rang_at = self._backend.now()
         try:
             self.core.handle_deadline(now)
             self._handle_deadline(now)
