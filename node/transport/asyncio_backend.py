@@ -5,7 +5,7 @@ as anyio has it on asyncio, through the task that waits.
 """
 
 import asyncio
-import socket
+import logging
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
@@ -14,12 +14,14 @@ from node.errors import UnreachableError
 from node.transport.address import Address
 from node.transport.driver import Driver
 from node.transport.endpoints import (
+    SocketFile,
     claim_unix_path,
     connect_error,
     listen_error,
-    release_unix_path,
     remote_name,
 )
+
+logger = logging.getLogger("parley.transport")
 
 # What the loop's transport holds beyond the kernel before we stop writing.
 WRITE_BUFFER = 256 * 1024
@@ -64,8 +66,10 @@ class AsyncioOutlet(asyncio.Protocol):
         try:
             self.driver = self._accept(remote_name(transport.get_extra_info("peername")))
         except Exception:
-            self._transport.abort()  # the loop would log it and leave the socket open
-            raise
+            # The loop would log it too, and leave the socket open.
+            logger.exception("a connection could not be accepted")
+            self._transport.abort()
+            return
         self.driver.connected(self)
 
     def data_received(self, data: bytes) -> None:
@@ -137,12 +141,13 @@ class AsyncioListener:
 
     def __init__(self, server: asyncio.Server, address: Address) -> None:
         self._server = server
+        self._file = SocketFile(address)
         self.address = address
 
     async def aclose(self) -> None:
         """Listen no more."""
         self._server.close()
-        release_unix_path(self.address)
+        self._file.remove()
 
 
 class AsyncioBackend:
@@ -202,21 +207,38 @@ class AsyncioBackend:
                 await claim_unix_path(address)
                 server = await self._loop.create_unix_server(make, address.path, backlog=BACKLOG)
                 return AsyncioListener(server, address)
-            server = await self._loop.create_server(
-                make, address.host, address.port, backlog=BACKLOG
-            )
+            server = await self._serve(make, address.host, address.port)
         except OSError as error:
             raise listen_error(address, error) from error
-        first: socket.socket = server.sockets[0]
-        return AsyncioListener(server, address.with_port(first.getsockname()[1]))
+        return AsyncioListener(server, address.with_port(_port(server)))
+
+    async def _serve(
+        self, make: Callable[[], AsyncioOutlet], host: str, port: int
+    ) -> asyncio.Server:
+        server = await self._loop.create_server(make, host, port, backlog=BACKLOG)
+        if not port and len(server.sockets) > 1:
+            # A name with several addresses got a port for each; one has to do for all.
+            port = _port(server)
+            server.close()
+            await server.wait_closed()
+            server = await self._loop.create_server(make, host, port, backlog=BACKLOG)
+        return server
 
     async def aclose(self) -> None:
         """Cancel the tasks, close the sockets, wait until both are gone."""
-        for task in list(self._tasks):
-            task.cancel()
-        for outlet in list(self._outlets):
-            outlet.close()
+        # A task that is cancelled before it began would not clean up.
+        await asyncio.sleep(0)
         while self._tasks or self._outlets:
-            if self._tasks:
-                await asyncio.wait(self._tasks)
+            tasks = set(self._tasks)
+            for task in tasks:
+                task.cancel()
+            for outlet in list(self._outlets):
+                outlet.close()
+            if tasks:
+                await asyncio.wait(tasks)
             await asyncio.sleep(0)
+
+
+def _port(server: asyncio.Server) -> int:
+    port: int = server.sockets[0].getsockname()[1]
+    return port

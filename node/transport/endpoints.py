@@ -38,6 +38,7 @@ def listen_error(address: Address, error: OSError) -> UnreachableError:
     """What a failed listen means."""
     reasons = {
         errno.EADDRINUSE: "the address is in use",
+        errno.EEXIST: "another kind of file is in the way",
         errno.EACCES: "permission denied",
         errno.EADDRNOTAVAIL: "this machine has no such address",
         errno.ENOENT: "the directory does not exist",
@@ -49,7 +50,7 @@ async def claim_unix_path(address: Address) -> None:
     """Remove a socket file that nobody serves any more.
 
     Raises:
-        OSError: EADDRINUSE, somebody serves it, or it is another kind of file.
+        OSError: EADDRINUSE, somebody serves it; EEXIST, it is another kind of file.
     """
     try:
         if await to_thread.run_sync(_is_stale, address.path):
@@ -58,29 +59,45 @@ async def claim_unix_path(address: Address) -> None:
         return
 
 
-def release_unix_path(address: Address) -> None:
-    """Remove the socket file of an address that is no longer listened on."""
-    if address.scheme != "unix":
-        return
+class SocketFile:
+    """The file of a Unix socket that we just bound; nothing with tcp."""
+
+    def __init__(self, address: Address) -> None:
+        self._path = address.path
+        self._made = _file_number(address.path) if address.scheme == "unix" else None
+
+    def remove(self) -> None:
+        """Remove it, unless somebody else's stands in its place by now."""
+        if self._made is not None and _file_number(self._path) == self._made:
+            os.unlink(self._path)
+
+
+def _file_number(path: str) -> tuple[int, int] | None:
     try:
-        os.unlink(address.path)
+        status = os.stat(path)
     except OSError:
-        return  # it is gone already, or the directory is
+        return None  # it is gone already, or the directory is
+    return status.st_dev, status.st_ino
 
 
 def _is_stale(path: str) -> bool:
     if not stat.S_ISSOCK(os.stat(path).st_mode):
-        raise OSError(errno.EADDRINUSE, "another kind of file is in the way")
+        raise OSError(errno.EEXIST, os.strerror(errno.EEXIST))
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(1.0)
         try:
             probe.connect(path)
         except ConnectionRefusedError:
             return True
-    raise OSError(errno.EADDRINUSE, "somebody listens there")
+        except (BlockingIOError, TimeoutError):
+            pass  # its backlog is full: it is served, if badly
+    raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
 
 
 def _why(error: OSError, reasons: dict[int, str]) -> str:
-    # asyncio joins the errors of several addresses of one name without a number.
+    # anyio gives the cause of a failed dial as the cause of its own error. Both it and
+    # asyncio join the errors of several addresses of one name, without a number.
+    if not error.errno and isinstance(error.__cause__, OSError):
+        error = error.__cause__
     number = error.errno or 0
     return reasons.get(number) or error.strerror or str(error)

@@ -4,6 +4,7 @@ One rule: it takes any `anyio.abc.ByteStream` on either backend (memory pairs, t
 sockets, tunnels), and bounds what waits to be sent by telling the driver.
 """
 
+import logging
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,8 @@ from node.transport.driver import Driver
 
 if TYPE_CHECKING:
     from node.transport.backend import Backend, Runner, Waiter
+
+logger = logging.getLogger("parley.transport")
 
 READ_SIZE = 256 * 1024
 WRITE_BUFFER = 256 * 1024
@@ -33,11 +36,12 @@ class StreamOutlet:
         self._full = False
         self._eof = False
         self._closed = False
+        self._sending = False
         self._paused = False
         self._writer_wakes: Waiter | None = None
         self._reader_wakes: Waiter | None = None
         self._reader: Runner = backend.spawn(self._read)
-        backend.spawn(self._write)
+        self._writer: Runner = backend.spawn(self._write)
         driver.connected(self)
 
     # The driver's side.
@@ -62,6 +66,10 @@ class StreamOutlet:
         if not self._closed:
             self._closed = True
             self._reader.cancel()
+            # The writer closes the stream. It may wait for ever for a peer that does not
+            # read; cancelled before it began, on asyncio, it would never run at all.
+            if self._sending:
+                self._writer.cancel()
             self._wake_writer()
 
     def pause_reading(self) -> None:
@@ -85,15 +93,19 @@ class StreamOutlet:
                     continue
                 self._driver.received(await self._stream.receive(READ_SIZE))
         except _BROKEN:
-            if not self._closed:
-                self._driver.ended()
+            self._ended()
+        except Exception:
+            logger.exception("reading from %r failed", self._stream)
+            self._ended()
 
     async def _write(self) -> None:
         try:
             while not self._closed:
                 if self._queue:
                     data = self._queue.popleft()
+                    self._sending = True
                     await self._stream.send(data)
+                    self._sending = False
                     self._queued -= len(data)
                     if self._full and self._queued < WRITE_BUFFER:
                         self._full = False
@@ -105,12 +117,20 @@ class StreamOutlet:
                     self._writer_wakes = self._backend.waiter()
                     await self._writer_wakes.wait()
         except _BROKEN:
-            if not self._closed:
-                self._driver.ended()
+            return
+        except Exception:
+            logger.exception("writing to %r failed", self._stream)
         finally:
-            self._closed = True
+            # Also when the backend is closed: whoever waits on this peer must know.
+            self._sending = False
             self._reader.cancel()
+            self._ended()
+            self._closed = True
             await anyio.aclose_forcefully(self._stream)
+
+    def _ended(self) -> None:
+        if not self._closed:
+            self._driver.ended()
 
     def _wake_writer(self) -> None:
         if self._writer_wakes is not None:

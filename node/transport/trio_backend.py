@@ -5,20 +5,20 @@ group; what they do catches its own errors, so that one peer never ends a node.
 """
 
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, cast
 
 import anyio
 import trio
-from anyio.abc import ByteStream, SocketAttribute, TaskGroup
+from anyio.abc import ByteStream, SocketAttribute, SocketListener, TaskGroup
 
 from node.transport.address import Address
 from node.transport.driver import Driver
 from node.transport.endpoints import (
+    SocketFile,
     claim_unix_path,
     connect_error,
     listen_error,
-    release_unix_path,
     remote_name,
 )
 from node.transport.stream_outlet import StreamOutlet
@@ -26,6 +26,8 @@ from node.transport.stream_outlet import StreamOutlet
 logger = logging.getLogger("parley.transport")
 
 BACKLOG = 512
+# Seconds without accepting when that failed, which mostly means: out of descriptors.
+ACCEPT_PAUSE = 0.1
 
 
 class TrioWaiter:
@@ -46,18 +48,20 @@ class TrioWaiter:
 
 
 class TrioListener:
-    """A listening socket and the task that accepts."""
+    """Listening sockets, and for each a task that accepts."""
 
-    def __init__(self, scope: anyio.CancelScope, closed: trio.Event, address: Address) -> None:
-        self._scope = scope
-        self._closed = closed
+    def __init__(self, tasks: "list[tuple[anyio.CancelScope, trio.Event]]", address: Address):
+        self._tasks = tasks
+        self._file = SocketFile(address)
         self.address = address
 
     async def aclose(self) -> None:
         """Listen no more."""
-        self._scope.cancel()
-        await self._closed.wait()
-        release_unix_path(self.address)
+        for scope, _ in self._tasks:
+            scope.cancel()
+        for _, closed in self._tasks:
+            await closed.wait()
+        self._file.remove()
 
 
 class TrioBackend:
@@ -104,6 +108,8 @@ class TrioBackend:
                 if not self._scopes and self._empty is not None:
                     self._empty.set()
 
+        if self._empty is not None:
+            scope.cancel()  # everything is being cancelled
         self._task_group.start_soon(run)
         return scope
 
@@ -123,35 +129,53 @@ class TrioBackend:
 
     async def listen(self, address: Address, accept: Callable[[str], Driver]) -> TrioListener:
         """Listen on `address`."""
-        listener: Any
+        listeners: Sequence[SocketListener]
         try:
             if address.scheme == "unix":
                 await claim_unix_path(address)
-                listener = await anyio.create_unix_listener(address.path, backlog=BACKLOG)
+                listeners = [await anyio.create_unix_listener(address.path, backlog=BACKLOG)]
             else:
-                listener = await anyio.create_tcp_listener(
+                several = await anyio.create_tcp_listener(
                     local_host=address.host, local_port=address.port, backlog=BACKLOG
                 )
+                listeners = cast("Sequence[SocketListener]", several.listeners)
         except OSError as error:
             raise listen_error(address, error) from error
         if address.scheme == "tcp":
-            address = address.with_port(listener.extra(SocketAttribute.local_port))  # noqa: S610 - anyio's attributes, no query
+            address = address.with_port(listeners[0].extra(SocketAttribute.local_port))  # noqa: S610 - anyio's attributes, no query
+        tasks = []
+        for listener in listeners:
+            closed = trio.Event()
+            tasks.append((self.spawn(self._serve, listener, accept, closed), closed))
+        return TrioListener(tasks, address)
 
-        async def handle(stream: ByteStream) -> None:
-            peer = stream.extra(SocketAttribute.remote_address, None)  # noqa: S610 - as above
-            StreamOutlet(stream, accept(remote_name(peer)), self)
+    async def _serve(
+        self, listener: SocketListener, accept: Callable[[str], Driver], closed: trio.Event
+    ) -> None:
+        try:
+            while True:
+                try:
+                    stream = await listener.accept()
+                except (OSError, anyio.BrokenResourceError):
+                    # The listener outlives it: the next connection may be fine.
+                    logger.warning("a connection could not be accepted", exc_info=True)
+                    await trio.sleep(ACCEPT_PAUSE)
+                else:
+                    await self._accepted(stream, accept)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await listener.aclose()
+            closed.set()
 
-        closed = trio.Event()
-
-        async def serve() -> None:
-            try:
-                await listener.serve(handle, self._task_group)
-            finally:
-                with anyio.CancelScope(shield=True):
-                    await listener.aclose()
-                closed.set()
-
-        return TrioListener(self.spawn(serve), closed, address)
+    async def _accepted(self, stream: ByteStream, accept: Callable[[str], Driver]) -> None:
+        peer = stream.extra(SocketAttribute.remote_address, None)  # noqa: S610 - as above
+        try:
+            driver = accept(remote_name(peer))
+        except Exception:
+            logger.exception("a connection could not be accepted")
+            await anyio.aclose_forcefully(stream)
+        else:
+            StreamOutlet(stream, driver, self)
 
     async def aclose(self) -> None:
         """Cancel the tasks and wait until they are gone."""
