@@ -56,6 +56,11 @@ class NodeConfig:
     drain_timeout: float = 5.0
 
     def __post_init__(self) -> None:
+        for setting, names in (("algorithms", self.algorithms), ("require", self.require)):
+            unknown = names.keys() - NAMES.keys()
+            if unknown:
+                # Passed over, a mistyped one would mean: whatever the other side likes.
+                raise ConfigError(f"{setting} has no parameter {', '.join(sorted(unknown))}")
         if self.half_open < 1:
             raise ConfigError("half_open must be at least 1")
         if self.drain_timeout < 0:

@@ -19,7 +19,7 @@ key files. What the outside world raises is translated at the floor's edge, once
 
 from anyio import BrokenResourceError
 
-from node.protocol.codes import SENTENCES, CloseCode, ResultCode, code_name
+from node.protocol.codes import LAST_CODE, SENTENCES, CloseCode, ResultCode, code_name
 
 
 class ParleyError(Exception):
@@ -65,6 +65,17 @@ class NotTrustedError(HandshakeError):
         super().__init__(code, text)
 
 
+def handshake_error(code: int, text: str, reason: str) -> HandshakeError:
+    """What the end of a handshake means: `text` is the other side's, `reason` our log's."""
+    if code == CloseCode.PEER_NOT_TRUSTED:
+        return NotTrustedError(reason)
+    if code == CloseCode.AUTHENTICATION_FAILED:
+        return NotTrustedError(text, code)
+    if code == CloseCode.CONNECTION_LOST:
+        text = "the other side hung up during the handshake"
+    return HandshakeError(code, text)
+
+
 class PeerClosedError(_WithCode, BrokenResourceError):
     """The connection is over. `code` is a close code (section 11)."""
 
@@ -91,9 +102,14 @@ class CallRefused(ParleyError):
     """A call was answered with a code other than 0 (section 9).
 
     A handler raises it to answer so; a caller meets it. `data` is any LBM value.
+
+    Raises:
+        ValueError: `code` is not 1..2^32-1.
     """
 
     def __init__(self, code: int, data: object = None) -> None:
+        if not 1 <= code <= LAST_CODE:
+            raise ValueError(f"{code} is not a code of refusal")
         super().__init__(f"{RESULT_SENTENCES.get(code, 'refused')} (code {code})")
         self.code = code
         self.data = data

@@ -6,7 +6,8 @@ so a process may hold many. What is said on a connection is `Peer`'s.
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -16,21 +17,26 @@ from anyio.abc import ByteStream, TaskGroup
 from crypto.identity import Identity, NodeId
 from node.config import NodeConfig
 from node.errors import ConfigError, HandshakeError, ParleyError
-from node.peer import CallHandler, Peer, StreamHandler
+from node.peer import Peer
 from node.protocol.codes import CloseCode
 from node.protocol.connection import Connection
+from node.protocol.limits import CLOSE_DRAIN, CLOSE_LINGER
 from node.protocol.observer import Observer
+from node.serving import CallHandler, StreamHandler
 from node.transport.address import Address
-from node.transport.backend import Backend, Listener, Waiter, current_backend
+from node.transport.backend import Backend, Listener, current_backend
 from node.transport.driver import Driver
 from node.transport.stream_outlet import StreamOutlet
 from node.trust import AnyPeer, Pinned, TrustPolicy
+from node.waiting import Changes
 
 logger = logging.getLogger("parley.node")
 
 CONNECT_TIMEOUT = 10.0
-# Beyond the drain: for Close to be written and the other side to hang up.
-CLOSE_TIMEOUT = 4.0
+# For what is queued and Close to be written, and for the other side to hang up.
+CLOSE_TIMEOUT = CLOSE_DRAIN + CLOSE_LINGER + 1.0
+# Seconds for Close when `async with` is left by an exception.
+HASTY_TIMEOUT = 0.2
 
 C = TypeVar("C", bound=CallHandler)
 S = TypeVar("S", bound=StreamHandler)
@@ -67,7 +73,7 @@ class Node:
         self._peers: set[Peer] = set()
         self._half_open: OrderedDict[Peer, None] = OrderedDict()
         self._listeners: list[Listener] = []
-        self._waiters: set[Waiter] = set()
+        self._changes = Changes(lambda: self._running().waiter())
         self._backend: Backend | None = None
         self._task_group: TaskGroup | None = None
 
@@ -155,40 +161,39 @@ class Node:
         target = Address.parse(address)
         policy = self._policy(target, trust)
         backend = self._running()
-        peer = self._peer(policy, str(target.without_node_id()), initiator=True)
-        try:
-            with anyio.fail_after(timeout):
-                await backend.connect(target, lambda: peer.driver)
-                await peer.opened()
-        except TimeoutError as error:
-            raise HandshakeError(CloseCode.TIMEOUT, f"no handshake in {timeout:g} s") from error
-        finally:
-            self._undo_unless_open(peer)
+        place = str(target.without_node_id())
+        peer = self._peer(policy, place, initiator=True, dialled=place)
+        with _given_up(peer):
+            try:
+                with anyio.fail_after(timeout):
+                    await backend.connect(target, lambda: peer.driver)
+                    await peer.opened()
+            except TimeoutError as error:
+                text = f"no handshake in {timeout:g} s"
+                raise HandshakeError(CloseCode.TIMEOUT, text) from error
         return peer
 
     async def connect_stream(self, stream: ByteStream, *, trust: TrustPolicy) -> Peer:
         """Do the handshake over any byte stream, as its initiator; raises as `connect`."""
         peer = self._peer(self._policy(None, trust), "stream", initiator=True)
         StreamOutlet(stream, peer.driver, self._running())
-        try:
+        with _given_up(peer):
             await peer.opened()
-        finally:
-            self._undo_unless_open(peer)
         return peer
 
     async def accept_stream(self, stream: ByteStream) -> Peer:
         """Do the handshake over any byte stream, as its responder; raises as `connect`."""
         peer = self._peer(self.trust, "stream", initiator=False)
         StreamOutlet(stream, peer.driver, self._running())
-        try:
+        with _given_up(peer):
             await peer.opened()
-        finally:
-            self._undo_unless_open(peer)
         return peer
 
     # Life.
 
     async def __aenter__(self) -> Self:
+        if self._task_group is not None:
+            raise ParleyError("the node is running already")
         self._task_group = await anyio.create_task_group().__aenter__()
         self._backend = current_backend(self._task_group)
         return self
@@ -208,12 +213,15 @@ class Node:
                 await self._shut_down(drain=exc_type is None)
         finally:
             self._task_group = self._backend = None
-        # Without the exception: a group would wrap it, and it is the caller's own.
-        await task_group.__aexit__(None, None, None)
+            # Without the exception: a group would wrap it, and it is the caller's own.
+            await task_group.__aexit__(None, None, None)
         return None
 
     async def aclose(self) -> None:
-        """Take no more connections, let handlers finish, say Close to each peer."""
+        """Take no more connections, let the handlers of calls finish, say Close to each peer.
+
+        Streams end with Close: their handlers meet PeerClosedError.
+        """
         await self._stop_listening()
         drained = len(self._peers)
         with anyio.move_on_after(self.config.drain_timeout):
@@ -232,8 +240,8 @@ class Node:
             for peer in list(self._peers):
                 peer.core.close(peer.backend.now(), CloseCode.GOING_AWAY)
                 peer.driver.settle()
-            with anyio.move_on_after(0.2):
-                await self._until(lambda: not self._peers)
+            with anyio.move_on_after(HASTY_TIMEOUT):
+                await self._changes.until(lambda: not self._peers)
         await self._running().aclose()
 
     async def _stop_listening(self) -> None:
@@ -243,18 +251,8 @@ class Node:
 
     async def _drain(self) -> None:
         for peer in self._peers:
-            peer.draining = True
-        await self._until(lambda: not any(peer.running_calls for peer in self._peers))
-
-    async def _until(self, condition: Callable[[], bool]) -> None:
-        """Wait for the peers to become so; they say when they change."""
-        while not condition():
-            waiter = self._running().waiter()
-            self._waiters.add(waiter)
-            try:
-                await waiter.wait()
-            finally:
-                self._waiters.discard(waiter)
+            peer.drain()
+        await self._changes.until(lambda: not any(peer.running_calls for peer in self._peers))
 
     # Inside.
 
@@ -285,7 +283,9 @@ class Node:
             oldest.drop(CloseCode.OVERLOADED)
         return peer.driver
 
-    def _peer(self, policy: TrustPolicy, name: str, *, initiator: bool) -> Peer:
+    def _peer(
+        self, policy: TrustPolicy, name: str, *, initiator: bool, dialled: str | None = None
+    ) -> Peer:
         backend = self._running()
         core = Connection(
             self._core_config,
@@ -298,7 +298,7 @@ class Node:
             backend,
             policy,
             name,
-            name if initiator else None,
+            dialled,
             self._calls,
             self._streams,
             self._peer_changed,
@@ -311,12 +311,15 @@ class Node:
             self._half_open.pop(peer, None)
         if peer.is_gone:
             self._peers.discard(peer)
-        waiters, self._waiters = self._waiters, set()
-        for waiter in waiters:
-            waiter.wake()
+        self._changes.notify()
 
-    def _undo_unless_open(self, peer: Peer) -> None:
-        """A dial that failed, timed out or was cancelled leaves nothing behind."""
-        if not peer.is_open:
-            peer.drop(CloseCode.GOING_AWAY)
-            self._peers.discard(peer)
+
+@contextmanager
+def _given_up(peer: Peer) -> Iterator[None]:
+    """A dial that failed, timed out or was cancelled (be it at the last moment, when the
+    peer is open but in nobody's hands) leaves nothing behind."""
+    try:
+        yield
+    except BaseException:
+        peer.drop(CloseCode.GOING_AWAY)
+        raise

@@ -4,34 +4,27 @@ One rule: what waits here ends with the connection, at once, with its code. The 
 decides, `Calls` and `Stream` keep what waits, this file joins them and the handlers.
 """
 
-import inspect
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+
+import anyio
 
 from crypto.identity import NodeId
 from crypto.registry import Suite
 from lbm.codec import Encodable, Value
-from lbm.errors import LbmEncodeError
-from node.call import Call
 from node.errors import (
-    RESULT_SENTENCES,
     CallRefused,
     CallTimeout,
-    HandshakeError,
     NotTrustedError,
     ParleyError,
     PeerClosedError,
-    StreamResetError,
+    handshake_error,
 )
-from node.messaging.calls import LOST, Calls, IncomingCall
+from node.messaging.calls import LOST
 from node.messaging.dispatch import Dispatch
 from node.protocol.codes import CloseCode, ResultCode, code_name
 from node.protocol.connection import Connection
-from node.protocol.errors import (
-    ConnectionClosedError,
-    RemoteProtocolError,
-)
+from node.protocol.errors import ConnectionClosedError, RemoteProtocolError
 from node.protocol.handshake import Agreed
 from node.protocol.limits import Limits
 from node.protocol.reports import (
@@ -47,16 +40,17 @@ from node.protocol.reports import (
     StreamReset,
     StreamWritable,
 )
-from node.protocol.states import HANDSHAKE
+from node.protocol.states import State
+from node.serving import CallHandler, Serving, StreamHandler
 from node.stream import Stream
+from node.stream_table import StreamTable
 from node.transport.backend import Backend, Waiter
 from node.transport.driver import Driver
 from node.trust import TrustPolicy
+from node.waiting import Changes
 
 logger = logging.getLogger("parley.peer")
 
-CallHandler = Callable[[Call], Any]
-StreamHandler = Callable[[Stream], Awaitable[None]]
 DEFAULT_TIMEOUT = 30.0
 
 
@@ -82,22 +76,21 @@ class Peer:
         self.backend = backend
         self.name = name
         self._dialled = dialled
-        self.draining = False
         self._trust = trust
         self._agreed: Agreed | None = None
         self._ended: ConnectionEnded | None = None
-        self._call_handlers = call_handlers
-        self._stream_handlers = stream_handlers
         self._on_change = on_change
-        self._calls = Calls(core, self._has_handler, self._run_call, self._stop_call)
-        self._dispatch = Dispatch(core, self._calls, self._data_received)
-        self._streams: dict[int, Stream] = {}
+        self._serving = Serving(self, call_handlers, stream_handlers)
+        self._calls = self._serving.calls
+        self.streams = StreamTable(self)
+        self._dispatch = Dispatch(core, self._calls, self.streams.data_received)
         self._pings: dict[int, tuple[Waiter, list[float]]] = {}
         self._rekeys = [0, 0]  # the number of the last rekey of each direction
-        self._waiters: set[Waiter] = set()  # for the state of the connection to change
+        self._changes = Changes(backend.waiter)
         self._gone = False
+        calls = self._serving.calls
         self.driver = Driver(
-            core, backend, self._reports, self._calls.next_deadline, self._deadline
+            core, backend, self._reports, calls.next_deadline, calls.handle_deadline
         )
         self.driver.on_closed = self._transport_closed
 
@@ -175,14 +168,16 @@ class Peer:
         Raises:
             CallRefused: answered with a code other than 0. CallTimeout: no answer in time.
             PeerClosedError: the connection is over. PayloadTooLargeError: not sent.
+            LocalProtocolError: 65,535 calls wait for their answers.
             LbmEncodeError: `data` has no encoding.
         """
-        await self.driver.room()
+        if not self.driver.has_room:
+            timeout = await self._room(timeout)
         waiter = self.backend.waiter()
         try:
             call = self._calls.call(topic, data, self.backend.now(), timeout, waiter.wake, headers)
         except ConnectionClosedError as error:
-            raise self._closed_error() from error
+            raise self.closed_error() from error
         self.touch()
         try:
             await waiter.wait()
@@ -198,6 +193,15 @@ class Peer:
             raise CallTimeout(call.data)
         raise CallRefused(call.code, call.data)
 
+    async def _room(self, timeout: float | None) -> float | None:
+        """Wait until the transport takes more; returns what is left of `timeout`."""
+        began = self.backend.now()
+        with anyio.move_on_after(timeout) as scope:
+            await self.driver.room()
+        if scope.cancelled_caught:
+            raise CallTimeout
+        return None if timeout is None else began + timeout - self.backend.now()
+
     def open_stream(self, label: str) -> Stream:
         """Open a byte stream to the handler that the other side has for `label`.
 
@@ -206,20 +210,23 @@ class Peer:
                 are open as were agreed.
         """
         try:
-            stream = Stream(self, self.core.open_stream(label), label)
+            stream_id = self.core.open_stream(label)
         except ConnectionClosedError as error:
-            raise self._closed_error() from error
-        self._streams[stream.id] = stream
+            raise self.closed_error() from error
         self.touch()
-        return stream
+        return self.streams.add(stream_id, label)
 
     async def ping(self) -> float:
-        """The round-trip time in seconds; raises PeerClosedError."""
+        """The round-trip time in seconds.
+
+        Raises:
+            PeerClosedError: the connection is over. LocalProtocolError: 64 wait already.
+        """
         waiter = self.backend.waiter()
         try:
             async_id = self.core.ping(self.backend.now())
         except ConnectionClosedError as error:
-            raise self._closed_error() from error
+            raise self.closed_error() from error
         answer: list[float] = []
         self._pings[async_id] = waiter, answer
         self.touch()
@@ -228,7 +235,7 @@ class Peer:
         finally:
             self._pings.pop(async_id, None)
         if not answer:
-            raise self._closed_error()
+            raise self.closed_error()
         return answer[0]
 
     def update_keys(self) -> None:
@@ -236,7 +243,7 @@ class Peer:
         try:
             self.core.update_keys(self.backend.now())
         except ConnectionClosedError as error:
-            raise self._closed_error() from error
+            raise self.closed_error() from error
         self.touch()
 
     async def rekey(self) -> int:
@@ -250,9 +257,11 @@ class Peer:
         try:
             self.core.rekey(self.backend.now())
         except ConnectionClosedError as error:
-            raise self._closed_error() from error
+            raise self.closed_error() from error
         self.touch()
-        await self._until(lambda: min(self._rekeys) >= number)
+        await self._changes.until(lambda: min(self._rekeys) >= number or not self.is_open)
+        if min(self._rekeys) < number:
+            raise self.closed_error()
         return number
 
     async def close(self, code: int = CloseCode.NORMAL, text: str = "") -> None:
@@ -263,13 +272,12 @@ class Peer:
         """
         self.core.close(self.backend.now(), code, text)
         self.driver.settle()
-        await self._wait(lambda: self._gone)
+        await self._changes.until(lambda: self._gone)
 
     async def closed(self) -> ConnectionEnded:
         """Wait for the end of the connection; returns why it ended."""
-        await self._wait(lambda: self._ended is not None)
-        if self._ended is None:
-            raise ParleyError("the connection is open")
+        while self._ended is None:
+            await self._changes.until(lambda: self._ended is not None)
         return self._ended
 
     async def opened(self) -> None:
@@ -278,20 +286,16 @@ class Peer:
         Raises:
             NotTrustedError: a side refused the other. HandshakeError: they could not agree.
         """
-        await self._wait(lambda: self._agreed is not None or self._ended is not None)
+        await self._changes.until(lambda: self._agreed is not None or self._ended is not None)
         ended = self._ended
-        if self._agreed is not None or ended is None:
-            return
-        if ended.code == CloseCode.PEER_NOT_TRUSTED:
-            raise NotTrustedError(ended.reason)
-        if ended.code == CloseCode.AUTHENTICATION_FAILED:
-            raise NotTrustedError(ended.text, ended.code)
-        text = ended.text
-        if ended.code == CloseCode.CONNECTION_LOST:
-            text = "the other side hung up during the handshake"
-        raise HandshakeError(ended.code, text)
+        if self._agreed is None and ended is not None:
+            raise handshake_error(ended.code, ended.text, ended.reason)
 
     # For streams and for the node.
+
+    def drain(self) -> None:
+        """Take nothing new: calls are answered with code 19, streams reset with `refused`."""
+        self._serving.draining = True
 
     def touch(self) -> None:
         """Something was queued: flush soon."""
@@ -303,23 +307,42 @@ class Peer:
         self.touch()
 
     def drop(self, code: CloseCode) -> None:
-        """End at once and in silence: a handshake that nobody wants any more."""
-        if self.core.state in HANDSHAKE:
-            self.core.close(self.backend.now(), code)
+        """End what nobody wants any more: a handshake at once and in silence, an open
+        connection with Close."""
+        now = self.backend.now()
+        if self.core.state is State.FAREWELL:
+            self.core.receive_eof(now)  # its farewell was said; nobody lingers for it
+        else:
+            self.core.close(now, code)
         self.driver.settle()
+
+    def call_ended(self) -> None:
+        """A handler is over: its answer waits, and who drains may look again."""
+        self._changed()
+        self.touch()
+
+    def closed_error(self) -> PeerClosedError:
+        """Why nothing can be asked any more."""
+        if self._ended is None:
+            return PeerClosedError(CloseCode.NORMAL, "the connection is closing")
+        return PeerClosedError(self._ended.code, self._ended.text)
 
     # Reports.
 
     def _reports(self, reports: list[Report]) -> None:
         now = self.backend.now()
         dispatch = self._dispatch.receive
+        aborted = False
         for report in reports:
             kind = type(report)
             if kind is EventReceived:
+                if aborted:
+                    continue
                 try:
                     dispatch(report, now)  # type: ignore[arg-type]  # `kind` says what it is
                 except RemoteProtocolError as error:
                     self.core.abort(now, CloseCode(error.code), error.reason)
+                    aborted = True
             else:
                 self._report(report, now)
 
@@ -331,9 +354,9 @@ class Peer:
                     waiting[1].append(round_trip)
                     waiting[0].wake()
             case StreamOpened(stream, label):
-                self._stream_opened(stream, label)
+                self._serving.stream_opened(stream, label)
             case StreamFinished() | StreamReset() | StreamWritable():
-                self._stream_changed(report)
+                self.streams.changed(report)
             case KeysUpdated(sent, _, rekey):
                 if rekey:
                     self._rekeys[sent] = rekey
@@ -362,9 +385,7 @@ class Peer:
         log = logger.info if quiet else logger.warning
         log("%s ended: %s (%s)", self, code_name(ended.code), ended.text or ended.reason)
         self._calls.connection_ended(ended.code, ended.text)
-        for stream in list(self._streams.values()):
-            stream.failed(PeerClosedError(ended.code, ended.text))
-        self._streams.clear()
+        self.streams.connection_ended(ended.code, ended.text)
         for waiter, _ in self._pings.values():
             waiter.wake()
         self._changed()
@@ -373,124 +394,6 @@ class Peer:
         self._gone = True
         self._changed()
 
-    def _deadline(self, now: float) -> None:
-        self._calls.handle_deadline(now)
-
-    # Calls that come.
-
-    def _has_handler(self, topic: str) -> bool:
-        return topic in self._call_handlers
-
-    def _run_call(self, call: IncomingCall) -> None:
-        if self.draining:
-            self._calls.answer(call, ResultCode.OVERLOADED)
-            return
-        handler = self._call_handlers[call.topic]
-        call.runner = self.backend.spawn(self._handle, handler, call)
-
-    def _stop_call(self, call: IncomingCall) -> None:
-        if call.runner is not None:
-            call.runner.cancel()
-
-    async def _handle(self, handler: CallHandler, call: IncomingCall) -> None:
-        code: int = ResultCode.CANCELLED
-        data: Any = None
-        try:
-            result = handler(Call(self, call))
-            data = await result if inspect.isawaitable(result) else result
-            code = ResultCode.ACCEPTED
-        except CallRefused as refused:
-            code, data = refused.code, refused.data
-        except Exception:
-            logger.exception("the handler of %r failed", call.topic)
-            code, data = _FAILED
-        finally:
-            # Also when it was cancelled: each call gets its one answer.
-            self._answer(call, code, data)
-
-    def _answer(self, call: IncomingCall, code: int, data: Any) -> None:
-        try:
-            self._calls.answer(call, code, data)
-        except LbmEncodeError:
-            logger.exception("the answer to %r has no encoding", call.topic)
-            self._calls.answer(call, *_FAILED)
-        self._changed()
-        self.touch()
-
-    # Streams that come.
-
-    def _data_received(self, event: EventReceived) -> bool:
-        stream = self._streams.get(event.stream)
-        if stream is None:
-            return False
-        stream.data_received(event.payload, event.cost)
-        return True
-
-    def _stream_opened(self, stream_id: int, label: str) -> None:
-        handler = self._stream_handlers.get(label)
-        if handler is None or self.draining:
-            reserved = label.startswith("topic:")
-            code = CloseCode.REFUSED if reserved or self.draining else CloseCode.NO_HANDLER
-            self.core.reset_stream(stream_id, code)
-            return
-        stream = self._streams[stream_id] = Stream(self, stream_id, label)
-        self.backend.spawn(self._serve_stream, handler, stream)
-
-    def _stream_changed(self, report: StreamFinished | StreamReset | StreamWritable) -> None:
-        stream = self._streams.get(report.stream)
-        if stream is None:
-            return
-        if isinstance(report, StreamReset):
-            self.forget_stream(stream)
-            stream.failed(StreamResetError(report.code, report.text))
-        elif isinstance(report, StreamFinished):
-            stream.finished()
-        else:
-            stream.writable()
-
-    async def _serve_stream(self, handler: StreamHandler, stream: Stream) -> None:
-        try:
-            await handler(stream)
-            await stream.aclose()
-        except (StreamResetError, PeerClosedError) as error:
-            logger.info("stream %r ended: %s", stream.label, error)
-        except Exception:
-            logger.exception("the handler of stream %r failed", stream.label)
-            stream.reset(CloseCode.INTERNAL_ERROR)
-
-    def forget_stream(self, stream: Stream) -> None:
-        """Both directions of a stream are over and its buffer is empty."""
-        self._streams.pop(stream.id, None)
-
-    # Waiting.
-
     def _changed(self) -> None:
         self._on_change(self)
-        waiters, self._waiters = self._waiters, set()
-        for waiter in waiters:
-            waiter.wake()
-
-    async def _wait(self, condition: Callable[[], bool]) -> None:
-        while not condition():
-            waiter = self.backend.waiter()
-            self._waiters.add(waiter)
-            try:
-                await waiter.wait()
-            finally:
-                self._waiters.discard(waiter)
-
-    async def _until(self, condition: Callable[[], bool]) -> None:
-        await self._wait(lambda: condition() or self._ended is not None)
-        if not condition():
-            raise self._closed_error()
-
-    def _closed_error(self) -> PeerClosedError:
-        if self._ended is None:
-            return PeerClosedError(CloseCode.NORMAL, "the connection is closing")
-        return PeerClosedError(self._ended.code, self._ended.text)
-
-
-_FAILED: tuple[int, str] = (
-    ResultCode.HANDLER_FAILED,
-    RESULT_SENTENCES[ResultCode.HANDLER_FAILED],
-)
+        self._changes.notify()

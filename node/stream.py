@@ -5,6 +5,7 @@ that a slow reader slows its sender and nobody else. Knows its peer and its stre
 """
 
 from collections import deque
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,8 @@ class Stream(ByteStream):
         self._finished = False
         self._closed = False
         self._error: StreamResetError | PeerClosedError | None = None
+        self._receiving = anyio.ResourceGuard("receiving from")
+        self._sending = anyio.ResourceGuard("sending to")
         self._reader: Waiter | None = None
         self._writer: Waiter | None = None
 
@@ -53,22 +56,27 @@ class Stream(ByteStream):
         Raises:
             EndOfStream: the other side finished. StreamResetError: it was reset.
             PeerClosedError: the connection is over. BusyResourceError: two receive.
+            ClosedResourceError: it was closed here. ValueError: `max_bytes` is below 1.
         """
-        await anyio.lowlevel.checkpoint()
-        while not self._received:
-            if self._closed:
-                raise anyio.ClosedResourceError
-            if self._eof:
-                raise anyio.EndOfStream
-            if self._error is not None:
-                raise self._error
-            if self._reader is not None:
-                raise anyio.BusyResourceError("receiving from")
-            self._reader = self.peer.backend.waiter()
-            try:
-                await self._reader.wait()
-            finally:
-                self._reader = None
+        if max_bytes < 1:
+            raise ValueError("max_bytes must be at least 1")
+        with self._receiving:
+            await anyio.lowlevel.checkpoint()
+            while not self._received:
+                if self._closed:
+                    raise anyio.ClosedResourceError
+                if self._eof:
+                    raise anyio.EndOfStream
+                if self._error is not None:
+                    raise self._error
+                self._reader = self.peer.backend.waiter()
+                try:
+                    await self._reader.wait()
+                finally:
+                    self._reader = None
+            return self._take(max_bytes)
+
+    def _take(self, max_bytes: int) -> bytes:
         data, cost = self._received[0]
         start = self._position
         piece = data[start : start + max_bytes] if start or len(data) > max_bytes else data
@@ -89,47 +97,49 @@ class Stream(ByteStream):
             StreamResetError, PeerClosedError: it was not sent, or not all of it.
             ClosedResourceError: our direction is finished. BusyResourceError: two send.
         """
-        await anyio.lowlevel.checkpoint()
-        view = memoryview(item)
-        size = min(LARGEST_PIECE, self.peer.limits.max_payload)
-        for start in range(0, len(view), size):
-            await self._may_send()
-            self._queue(bytes(view[start : start + size]))
+        with self._sending:
+            await anyio.lowlevel.checkpoint()
+            self._require_sendable()
+            view = memoryview(item)
+            size = min(LARGEST_PIECE, self.peer.limits.max_payload)
+            for start in range(0, len(view), size):
+                await self._may_send()
+                self._queue(bytes(view[start : start + size]))
 
     async def send_eof(self) -> None:
-        """Finish our direction; what was sent before goes first."""
-        await anyio.lowlevel.checkpoint()
-        if self._finished or self._error is not None:
-            return
-        self._finished = True
-        try:
-            self.peer.core.finish_stream(self.id)
-        except LocalProtocolError:
-            return  # reset, or the connection is over: there is nothing to finish
-        self.peer.touch()
-        self._forget_if_over()
+        """Finish our direction; what was sent before goes first.
+
+        Raises:
+            BusyResourceError: another task is sending.
+        """
+        with self._sending:
+            await anyio.lowlevel.checkpoint()
+            self._finish()
 
     def reset(self, code: int = CloseCode.CANCELLED, text: str = "") -> None:
-        """End both directions now; the other side gets `code` (section 11)."""
+        """End both directions now; the other side gets `code` (section 11).
+
+        Raises:
+            ValueError: `code` is not one that Reset may carry, or `text` is too long.
+        """
+        with suppress(LocalProtocolError):  # the connection is over
+            self.peer.core.reset_stream(self.id, code, text)
         self._finished = self._closed = True
         self._drop_received()
-        self.peer.forget_stream(self)
+        self.peer.streams.forget(self)
         self._wake(self._reader)
         self._wake(self._writer)
-        try:
-            self.peer.core.reset_stream(self.id, code, text)
-        except LocalProtocolError:
-            return  # the connection is over
         self.peer.touch()
 
     async def aclose(self) -> None:
         """Finish our direction and read no more; more Data from there is answered by Reset."""
         if not self._closed:
+            # All at once: a cancelled close has closed as well.
             self._closed = True
-            if not self._finished:
-                await self.send_eof()
             self._drop_received()
-            self._forget_if_over()
+            self._finish()
+            self._wake(self._reader)
+            self._wake(self._writer)
         await anyio.lowlevel.checkpoint()
 
     async def __aexit__(
@@ -178,32 +188,45 @@ class Stream(ByteStream):
     async def _may_send(self) -> None:
         core = self.peer.core
         while True:
-            if self._error is not None:
-                raise self._error
-            if self._finished or self._closed:
-                raise anyio.ClosedResourceError
+            self._require_sendable()
             if core.waiting_events(self.id) < WAITING_PIECES:
                 return
-            if self._writer is not None:
-                raise anyio.BusyResourceError("sending to")
+            try:
+                core.notify_writable(self.id)
+            except LocalProtocolError as error:
+                raise self.peer.closed_error() from error
             self._writer = self.peer.backend.waiter()
-            core.notify_writable(self.id)
             try:
                 await self._writer.wait()
             finally:
                 self._writer = None
 
+    def _require_sendable(self) -> None:
+        if self._error is not None:
+            raise self._error
+        if self._finished or self._closed:
+            raise anyio.ClosedResourceError
+
+    def _finish(self) -> None:
+        if not self._finished and self._error is None:
+            self._finished = True
+            # It may be reset, or the connection over: then there is nothing to finish.
+            with suppress(LocalProtocolError):
+                self.peer.core.finish_stream(self.id)
+            self.peer.touch()
+        self._forget_if_over()
+
     def _queue(self, data: bytes) -> None:
         try:
             self.peer.core.send_data(self.id, data)
         except LocalProtocolError as error:
-            raise anyio.BrokenResourceError from error
+            raise self.peer.closed_error() from error
         self.peer.touch()
 
     def _forget_if_over(self) -> None:
         """Once both directions have ended and all is read, the peer need not know us."""
         if self._eof and self._finished and not self._received:
-            self.peer.forget_stream(self)
+            self.peer.streams.forget(self)
 
     def _drop_received(self) -> None:
         for _, cost in self._received:
