@@ -1,0 +1,127 @@
+"""The documents: their programs run, their links lead somewhere, their tables are the code's."""
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+from node.cli.exits import Exit
+from node.protocol.codes import SENTENCES, CloseCode, ResultCode, code_name
+
+ROOT = Path(__file__).parent.parent
+HOWTOS = sorted((ROOT / "docs" / "howto").glob("*.md"))
+DOCUMENTS = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+_BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+
+
+def programs() -> list[tuple[str, str]]:
+    """Each Python block with its name; blank lines before it keep the document's numbers."""
+    found = []
+    for path in [ROOT / "README.md", *HOWTOS]:
+        text = path.read_text()
+        for block in _BLOCK.finditer(text):
+            line = text.count("\n", 0, block.start(1))
+            found.append((f"{path.name}:{line + 1}", "\n" * line + block[1]))
+    return found
+
+
+def name_of(document: Path) -> str:
+    return str(document.relative_to(ROOT))
+
+
+def rows(document: str, heading: str) -> list[list[str]]:
+    """The body of the first table under a heading, without the marks of code."""
+    text = (ROOT / document).read_text()
+    section = text.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    return [[cell.strip(" `") for cell in line.split("|")[1:-1]] for line in lines[2:]]
+
+
+def anchor(heading: str) -> str:
+    """A heading's fragment, as web pages of Git repositories make it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+@pytest.mark.parametrize("program", [pytest.param(code, id=name) for name, code in programs()])
+def test_a_program_runs(program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PARLEY_HOME", str(tmp_path / "home"))
+    file = tmp_path / "program.py"
+    file.write_text(program)
+    assert runpy.run_path(str(file), run_name="__main__")["__name__"] == "__main__"
+
+
+def test_there_are_programs_in_every_howto() -> None:
+    named = {name.split(":")[0] for name, _ in programs()}
+    assert named == {"README.md", *(path.name for path in HOWTOS)}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_links_lead_somewhere(document: Path) -> None:
+    broken = []
+    for link in _LINK.findall(document.read_text()):
+        if "://" in link:
+            continue
+        place, _, fragment = link.partition("#")
+        target = (document.parent / place).resolve() if place else document
+        if not target.exists() or not target.is_relative_to(ROOT):
+            broken.append(link)
+        elif fragment:
+            headings = _HEADING.findall(target.read_text())
+            if fragment not in map(anchor, headings):
+                broken.append(link)
+    assert broken == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_tables_have_as_many_cells_in_each_row(document: Path) -> None:
+    uneven = []
+    width = 0
+    for number, line in enumerate(document.read_text().splitlines(), 1):
+        if not line.startswith("|"):
+            width = 0
+            continue
+        cells = len(re.findall(r"(?<!\\)\|", line))
+        width = width or cells
+        if cells != width:
+            uneven.append(number)
+    assert uneven == []
+
+
+def test_the_close_codes() -> None:
+    table = {
+        row[1]: (int(row[0]), row[2]) for row in rows("docs/reference/errors.md", "Close codes")
+    }
+    assert table == {code_name(code): (code.value, SENTENCES[code]) for code in CloseCode}
+
+
+def test_the_close_codes_of_the_protocol() -> None:
+    table = rows("docs/protocol.md", "11. Closing and errors")
+    assert {row[1]: int(row[0]) for row in table if row[0].isdigit()} == {
+        code_name(code): code.value for code in CloseCode if code >= 0
+    }
+    (never_sent,) = (row[1] for row in table if row[0] == "never sent")
+    local = {code_name(code) for code in CloseCode if code < 0}
+    assert {name.strip(" `") for name in never_sent.split(",")} == local
+
+
+def test_the_result_codes() -> None:
+    table = rows("docs/reference/errors.md", "Result codes")
+    assert [int(row[0]) for row in table] == [code.value for code in ResultCode]
+
+
+def test_the_exit_codes() -> None:
+    table = {row[1]: int(row[0]) for row in rows("docs/reference/errors.md", "Exit codes")}
+    assert table == {code.name: code.value for code in Exit}
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/reference/commands.md"])
+def test_exit_codes_are_said_alike(document: str) -> None:
+    heading = "Exit codes" if document != "README.md" else "Across two terminals"
+    table = rows(document, heading)
+    assert [int(row[0]) for row in table] == [code.value for code in Exit]
+    assert table == rows("docs/reference/commands.md", "Exit codes")
