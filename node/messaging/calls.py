@@ -29,6 +29,7 @@ from node.protocol.errors import (
     LocalProtocolError,
     PayloadTooLargeError,
     RemoteProtocolError,
+    violation,
 )
 from node.protocol.limits import UNANSWERED_REQUESTS, WAITING_BYTES
 from node.protocol.requests import LAST_ASYNC_ID, IncomingRequests, OutgoingRequests
@@ -247,6 +248,11 @@ class Calls:
             return False
         return True
 
+    def require_free(self, stream: int, async_id: int) -> None:
+        """Raise RemoteProtocolError if a request under this id is unanswered."""
+        if self._incoming.get(stream, async_id) is not None:
+            raise violation(f"async id {async_id} is used twice on stream {stream}")
+
     def next_deadline(self) -> float:
         """When `handle_deadline` has something to do."""
         return min(self._outgoing_deadlines.next(), self._incoming_deadlines.next())
@@ -338,10 +344,15 @@ class Calls:
         return incoming.has_room(size + backlog.size)
 
     def refuse(self, stream: int, async_id: int, code: ResultCode) -> None:
-        """Answer a request with nothing but `code`; without async id it is dropped."""
+        """Answer a request with nothing but `code`; without async id it is dropped.
+
+        Raises:
+            RemoteProtocolError: as `receive`.
+        """
         if not async_id:
             self.dropped += 1
             return
+        self.require_free(stream, async_id)
         if self._connection.waiting_events(stream) > LAST_ASYNC_ID:
             # More answers than there are ids: nobody reads them.
             raise RemoteProtocolError(CloseCode.OVERLOADED, "answers that nobody reads")

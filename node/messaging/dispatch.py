@@ -51,7 +51,11 @@ class Dispatch:
         self.dropped = 0
 
     def receive(self, event: EventReceived, now: float) -> None:
-        """Deliver one event; what it cost is given back unless a reader keeps it."""
+        """Deliver one event; what it cost is given back unless a reader keeps it.
+
+        Raises:
+            RemoteProtocolError: as `Calls.receive`.
+        """
         stream, async_id, category, subcategory, payload, cost = event
         if category == STREAM and subcategory == DATA:
             if self._on_data(event):
@@ -82,6 +86,7 @@ class Dispatch:
 
     def _without_handler(self, stream: int, async_id: int, payload: bytes) -> None:
         """Emit: its one answer is an empty End, or an Error if it is malformed."""
+        self._calls.require_free(stream, async_id)
         try:
             cells = decode(payload)
             read_text(cells, keys.NAME)
