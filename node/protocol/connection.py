@@ -33,6 +33,7 @@ from node.protocol.limits import CLOSE_LINGER, HANDSHAKE_EVENT_SIZE
 from node.protocol.observer import DirectionState, Observer
 from node.protocol.opening import Opening
 from node.protocol.reports import ConnectionEnded, HandshakeCompleted, Report
+from node.protocol.requests import LAST_ASYNC_ID
 from node.protocol.session import Farewell, Session, Wire
 from node.protocol.states import HANDSHAKE, LIVE, READING, Signal, State, next_state
 from node.protocol.streams import Streams
@@ -239,16 +240,18 @@ class Connection:
     ) -> None:
         """Queue an event of category 3 up on stream 1 or an open stream.
 
-        `payload` is bytes of LBM, or with `lbm=False` the caller's own format (empty for
-        none; never padded). With `seal` it is signed at once.
+        `payload` is bytes of LBM, or with `lbm=False` the caller's own format (never
+        padded); empty for none. With `seal` it is signed at once.
 
         Raises:
             ConnectionClosedError: not open. PayloadTooLargeError: above `max_payload`.
-            LocalProtocolError: the stream is not open for sending, or the payload is the
-                single byte 0x00.
+            LocalProtocolError: the stream is not open for sending, a number is out of
+                range, or the payload is the single byte 0x00.
         """
         if not (SIM <= category <= 255 and 1 <= subcategory <= 255 and stream):
             raise LocalProtocolError(f"event {category}/{subcategory} on stream {stream}")
+        if not 0 <= async_id <= LAST_ASYNC_ID:
+            raise LocalProtocolError(f"{async_id} is no async id")
         self._open().mux.send(stream, async_id, category, subcategory, payload, lbm, seal)
 
     def send_data(self, stream: int, data: bytes) -> None:
@@ -403,9 +406,10 @@ class Connection:
     def _report_end(self, code: int, text: str, *, remote: bool, reason: str) -> None:
         self._frames.clear()
         self._opening = None
+        self._closing = code, text
         if self._session is not None:
             self._session.mux.outbox.clear()
-            if self._observer is not None:
+            if self._observer is not None and self._session.secure is not None:
                 self._observer.session_ended(code)
         self._reports.append(ConnectionEnded(code, text, remote, reason))
 

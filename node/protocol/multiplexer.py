@@ -197,12 +197,12 @@ class Multiplexer:
         seal: bool,
     ) -> None:
         """Queue an event; see `Connection.send`."""
-        if lbm:
-            payload = pad(payload, self._config.padding, self._limits.max_payload)
-        elif not payload:
+        if not payload:
             payload = NO_PAYLOAD
         elif payload == NO_PAYLOAD and (category, subcategory) != (STREAM, DATA):
             raise LocalProtocolError("the payload 0x00 means that there is none")
+        elif lbm:
+            payload = pad(payload, self._config.padding, self._limits.max_payload)
         if len(payload) > self._limits.max_payload:
             raise PayloadTooLargeError(
                 f"a payload of {len(payload)} bytes; {self._limits.max_payload} were agreed"

@@ -1,0 +1,537 @@
+"""The core as its caller sees it: sending, flushing, ending, and what may not be asked."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from lbm.codec import encode
+from lbm.noise import parse_padding
+from node.protocol.codes import CLOSE, CloseCode
+from node.protocol.connection import Connection
+from node.protocol.errors import (
+    ConnectionClosedError,
+    LocalProtocolError,
+    PayloadTooLargeError,
+)
+from node.protocol.reports import ConnectionEnded, HandshakeCompleted
+from node.protocol.states import State
+from tests.node.protocol.pair import (
+    ALICE,
+    ALIVE,
+    BOB,
+    START,
+    Pair,
+    Side,
+    assert_ended,
+    events_of,
+    make_config,
+    open_pair,
+)
+
+EACH_KIND = pytest.mark.parametrize("plaintext", ["never", "only"])
+
+
+def send(side: Side, payload: bytes = b"x", **settings: Any) -> None:
+    side.core.send(1, 0, 64, 1, payload, lbm=False, **settings)
+
+
+# Sending.
+
+
+@EACH_KIND
+def test_all_fields_arrive(plaintext: str) -> None:
+    pair = open_pair(plaintext=plaintext)
+    pair.a.core.send(1, 65_535, 255, 254, encode({256: "x"}))
+    pair.a.core.send(1, 1, 3, 1, b"", lbm=False)
+    pair.a.core.send(1, 0, 64, 1, b"")
+    pair.pump()
+    assert pair.b.events == [
+        (1, 65_535, 255, 254, encode({256: "x"}), 0),
+        (1, 1, 3, 1, b"", 0),
+        (1, 0, 64, 1, b"", 0),
+    ]
+
+
+@pytest.mark.parametrize("lbm", [False, True])
+def test_the_single_byte_0_is_refused(lbm: bool) -> None:
+    pair = open_pair(padding=parse_padding("padme"))
+    with pytest.raises(LocalProtocolError, match="0x00"):
+        pair.a.core.send(1, 0, 64, 1, b"\x00", lbm=lbm)
+    pair.pump()
+    assert not pair.b.events
+
+
+@pytest.mark.parametrize(
+    ("stream", "async_id", "category", "subcategory"),
+    [
+        (0, 0, 64, 1),
+        (1, 0, 0, 1),
+        (1, 0, 1, 6),
+        (1, 0, 2, 5),
+        (1, 0, 256, 1),
+        (1, 0, 64, 0),
+        (1, 0, 64, 256),
+        (1, -1, 64, 1),
+        (1, 65_536, 64, 1),
+        (-1, 0, 64, 1),
+    ],
+)
+def test_numbers_that_cannot_be_sent(
+    stream: int, async_id: int, category: int, subcategory: int
+) -> None:
+    pair = open_pair()
+    with pytest.raises(LocalProtocolError):
+        pair.a.core.send(stream, async_id, category, subcategory, b"x", lbm=False)
+    assert not pair.a.core.queued_bytes
+    pair.pump()
+    assert pair.b.code == ALIVE
+
+
+@pytest.mark.parametrize("stream", [1, 3])
+def test_max_payload_holds_for_us(stream: int) -> None:
+    pair = open_pair(b={"max_payload": 2_000})
+    assert pair.a.core.open_stream("x") == 3
+    pair.a.core.send(stream, 0, 64, 1, bytes(2_000), lbm=False)
+    with pytest.raises(PayloadTooLargeError):
+        pair.a.core.send(stream, 0, 64, 1, bytes(2_001), lbm=False)
+    with pytest.raises(PayloadTooLargeError):
+        pair.a.core.send_data(3, bytes(2_001))
+    pair.pump()
+    assert pair.b.payloads == [bytes(2_000)]
+
+
+def test_padding_is_for_lbm_alone_and_never_lifts_over_the_limit() -> None:
+    pair = open_pair(a={"padding": parse_padding("bucket:512")}, max_payload=1_100)
+    small, great = encode({256: b"x"}), encode({256: bytes(1_050)})
+    pair.a.core.send(1, 0, 64, 1, small)
+    pair.a.core.send(1, 0, 64, 1, great)
+    pair.a.core.send(1, 0, 64, 1, b"raw", lbm=False)
+    pair.pump()
+    assert [len(payload) for payload in pair.b.payloads] == [512, len(great), 3]
+
+
+def test_a_flush_is_bounded_and_the_next_one_goes_on() -> None:
+    pair = open_pair()
+    for _ in range(10):
+        send(pair.a, bytes(1_000))
+    first = pair.a.core.data_to_send(pair.now, limit=2_500)
+    assert 2_500 <= len(first) < 4_000
+    assert pair.a.core.waiting_events(1) == 7
+    assert pair.a.core.queued_bytes == 7_000
+    pair.deliver(pair.b, first)
+    pair.pump()
+    assert len(pair.b.events) == 10
+    assert pair.a.core.queued_bytes == 0
+
+
+@EACH_KIND
+@pytest.mark.parametrize("size", [1, 3, 50])
+def test_bytes_may_come_in_any_pieces(plaintext: str, size: int) -> None:
+    pair = open_pair(plaintext=plaintext)
+    for number in range(20):
+        send(pair.a, b"%d" % number)
+    sent = pair.a.take(pair.now)
+    for start in range(0, len(sent), size):
+        pair.deliver(pair.b, sent[start : start + size])
+    assert pair.b.payloads == [b"%d" % number for number in range(20)]
+
+
+def test_two_connections_at_different_times_do_not_meet() -> None:
+    first, second = open_pair(), open_pair()
+    second.deliver(second.b, first.a.forge(1, 64, 1, b"x"))
+    assert_ended(second.b, CloseCode.BAD_RECORD)
+
+
+@EACH_KIND
+def test_a_raw_event_on_an_open_connection(plaintext: str) -> None:
+    pair = open_pair(plaintext=plaintext)
+    raw = bytes.fromhex("00000009 00000001 0000 40 01 41")
+    pair.deliver(pair.b, raw)
+    if plaintext == "only":
+        assert pair.b.payloads == [b"A"]
+    else:
+        assert_ended(pair.b, CloseCode.BAD_RECORD)
+
+
+def test_ones_own_frames_reflected() -> None:
+    pair = open_pair()
+    send(pair.a)
+    pair.deliver(pair.a, pair.a.take(pair.now))
+    assert_ended(pair.a, CloseCode.BAD_RECORD)
+
+
+@EACH_KIND
+@pytest.mark.parametrize("size", range(9))
+def test_an_event_shorter_than_any_can_be(plaintext: str, size: int) -> None:
+    pair = open_pair(plaintext=plaintext)
+    pair.deliver(pair.b, size.to_bytes(4, "big") + bytes(size))
+    code = CloseCode.BAD_RECORD if plaintext == "never" else CloseCode.PROTOCOL_ERROR
+    assert_ended(pair.b, code)
+
+
+# Closing.
+
+
+@EACH_KIND
+def test_a_graceful_close_sends_what_is_queued_first(plaintext: str) -> None:
+    pair = open_pair(plaintext=plaintext)
+    stream = pair.a.core.open_stream("x")
+    for number in range(100):
+        send(pair.a, b"%d" % number)
+        pair.a.core.send_data(stream, bytes(1_000))
+    pair.a.core.close(pair.now, 77, "done")
+    assert pair.a.core.state is State.DRAINING
+    pair.pump()
+    assert len(pair.b.events) == 200
+    for side, remote in ((pair.a, False), (pair.b, True)):
+        ended = side.one(ConnectionEnded)
+        assert (ended.code, ended.text, ended.remote) == (77, "done", remote)
+        assert side.reports[-1] is ended
+    assert pair.a.state == "FAREWELL"
+    assert pair.b.core.ended
+
+
+def test_close_is_sealed_and_the_last_event() -> None:
+    pair = open_pair()
+    send(pair.a)
+    pair.a.core.close(pair.now)
+    events = events_of(pair.a.take(pair.now))
+    assert [event[4] for event in events] == [0, 1]
+    assert pair.a.core.wants_eof
+    assert not pair.a.take(pair.now)
+
+
+def test_close_waits_for_credit_for_a_while() -> None:
+    pair = open_pair(stream_window=1_024)
+    stream = pair.a.core.open_stream("x")
+    for _ in range(2):
+        pair.a.core.send_data(stream, bytes(2_000))
+    pair.a.core.close(pair.now)
+    pair.pump()
+    assert pair.a.state == "DRAINING"
+    pair.b.core.consume(stream, pair.b.events[0].cost)
+    pair.pump()
+    assert len(pair.b.events) == 2
+    assert pair.a.code == pair.b.code == CloseCode.NORMAL
+
+
+def test_close_waits_for_credit_no_longer_than_close_drain() -> None:
+    pair = open_pair(stream_window=1_024, a={"close_drain": 3.0})
+    stream = pair.a.core.open_stream("x")
+    for _ in range(2):
+        pair.a.core.send_data(stream, bytes(2_000))
+    pair.a.core.close(pair.now)
+    pair.run(2.9)
+    assert pair.a.code == ALIVE
+    pair.run(0.2)
+    assert pair.a.code == pair.b.code == CloseCode.NORMAL
+    assert len(pair.b.events) == 1
+
+
+def test_while_draining_nothing_new_is_taken_but_the_rest_goes_on() -> None:
+    pair = open_pair(stream_window=1_024)
+    stream = pair.a.core.open_stream("x")
+    for _ in range(2):
+        pair.a.core.send_data(stream, bytes(2_000))
+    pair.a.core.close(pair.now, 64)
+    for ask in (
+        lambda: send(pair.a),
+        lambda: pair.a.core.open_stream("y"),
+        lambda: pair.a.core.send_data(stream, b"x"),
+        lambda: pair.a.core.ping(pair.now),
+    ):
+        with pytest.raises(ConnectionClosedError) as caught:
+            ask()
+        assert caught.value.code == 64
+    pair.a.core.close(pair.now, 65)  # the first one counts
+    send(pair.b, b"still read")
+    pair.b.core.ping(pair.now)
+    pair.pump()
+    assert pair.a.payloads == [b"still read"]
+    pair.b.core.reset_stream(stream, 64)
+    pair.pump()
+    assert pair.b.code == 64
+
+
+def test_a_violation_while_draining() -> None:
+    pair = open_pair(stream_window=1_024)
+    stream = pair.a.core.open_stream("x")
+    for _ in range(2):
+        pair.a.core.send_data(stream, bytes(2_000))
+    pair.a.core.close(pair.now)
+    pair.pump()
+    pair.inject(pair.b, 1, 1, 6)
+    assert_ended(pair.a, CloseCode.PROTOCOL_ERROR)
+
+
+def test_a_close_while_draining() -> None:
+    pair = open_pair()
+    for side in pair.sides:
+        send(side)
+        side.core.close(pair.now, 64)
+    from_a, from_b = pair.a.take(pair.now), pair.b.take(pair.now)
+    pair.deliver(pair.a, from_b)
+    pair.deliver(pair.b, from_a)
+    for side in pair.sides:  # both said farewell first: what comes is thrown away
+        assert side.code == 64
+        assert not side.events
+        side.core.receive_eof(pair.now)
+        assert side.core.ended
+
+
+@pytest.mark.parametrize("code", [-1, -2, 14, 32, 35, 63, 2**32])
+def test_a_code_that_close_may_not_carry(code: int) -> None:
+    pair = open_pair()
+    with pytest.raises(ValueError, match="Close"):
+        pair.a.core.close(pair.now, code)
+    assert pair.a.core.state is State.OPEN
+
+
+@pytest.mark.parametrize("ending", ["close", "violation", "abort"])
+def test_who_sent_close_reads_on_and_discards_for_2_seconds(ending: str) -> None:
+    pair = open_pair()
+    if ending == "close":
+        pair.a.core.close(pair.now)
+    elif ending == "abort":
+        pair.a.core.abort(pair.now, CloseCode.GOING_AWAY, "stopping")
+    else:
+        pair.inject(pair.b, 1, 1, 6)
+    pair.a.take(pair.now)
+    pair.a.collect(pair.now)
+    reports = len(pair.a.reports)
+    core = pair.a.core
+    assert core.wants_data
+    assert core.wants_eof
+    assert not core.ended
+    pair.inject(pair.b, 1, 64, 1, b"discarded")
+    pair.deliver(pair.a, b"\xff" * 100)
+    core.close(pair.now)
+    core.abort(pair.now, CloseCode.INTERNAL_ERROR, "again")
+    assert core.next_deadline() == pair.now + 2.0
+    core.handle_deadline(pair.now + 1.9)
+    assert not core.ended
+    core.handle_deadline(pair.now + 2.0)
+    assert core.ended
+    assert not core.wants_data
+    assert core.next_deadline() == float("inf")
+    core.handle_deadline(pair.now + 10.0)
+    core.receive_eof(pair.now)
+    pair.a.collect(pair.now)
+    assert len(pair.a.reports) == reports
+
+
+def test_the_end_of_the_transport_ends_the_farewell() -> None:
+    pair = open_pair()
+    pair.a.core.close(pair.now)
+    pair.a.take(pair.now)
+    pair.a.core.receive_eof(pair.now)
+    assert pair.a.core.ended
+    pair.a.collect(pair.now)
+    assert pair.a.code == CloseCode.NORMAL
+
+
+def test_eof_is_wanted_only_once_the_farewell_was_taken() -> None:
+    pair = open_pair()
+    pair.inject(pair.b, 1, 1, 6)
+    assert not pair.a.core.wants_eof
+    pair.a.take(pair.now)
+    assert pair.a.core.wants_eof
+
+
+@EACH_KIND
+def test_an_end_without_close_is_connection_lost_between_frames_too(plaintext: str) -> None:
+    pair = open_pair(plaintext=plaintext)
+    pair.a.core.receive_eof(pair.now)
+    pair.a.collect(pair.now)
+    ended = pair.a.one(ConnectionEnded)
+    assert (ended.code, ended.remote) == (CloseCode.CONNECTION_LOST, False)
+    assert pair.a.core.ended
+    assert not pair.a.take(pair.now)
+
+
+@EACH_KIND
+def test_cut_at_every_byte_it_is_never_a_clean_end(plaintext: str) -> None:
+    honest = Pair(make_config(ALICE, plaintext=plaintext), make_config(BOB, plaintext=plaintext))
+    honest.pump()
+    wire_before = len(honest.a.wire)
+    send(honest.a, b"data")
+    honest.a.core.close(honest.now)
+    honest.pump()
+    size = len(honest.a.wire)
+    assert honest.b.code == CloseCode.NORMAL
+    for cut in range(0, size, 1 if plaintext == "only" else 7):
+        pair = Pair(make_config(ALICE, plaintext=plaintext), make_config(BOB, plaintext=plaintext))
+        left = cut
+        for _ in range(3):
+            sent = pair.a.take(pair.now)
+            pair.deliver(pair.b, sent[:left])
+            left = max(0, left - len(sent))
+            pair.carry(pair.b)
+            if pair.a.opened and pair.a.core.state is State.OPEN:
+                send(pair.a, b"data")
+                pair.a.core.close(pair.now)
+        pair.b.core.receive_eof(pair.now)
+        pair.b.collect(pair.now)
+        assert pair.b.code == CloseCode.CONNECTION_LOST
+        if cut < wire_before:
+            assert not pair.b.events
+
+
+def test_the_last_seven_bytes_of_close_matter_too() -> None:
+    for missing in range(1, 8):
+        pair = open_pair()
+        pair.a.core.close(pair.now)
+        pair.deliver(pair.b, pair.a.take(pair.now)[:-missing])
+        pair.b.core.receive_eof(pair.now)
+        pair.b.collect(pair.now)
+        assert pair.b.code == CloseCode.CONNECTION_LOST
+
+
+# Aborting.
+
+
+@EACH_KIND
+def test_abort_drops_what_is_queued_and_tells_the_code(plaintext: str) -> None:
+    pair = open_pair(plaintext=plaintext)
+    send(pair.a)
+    pair.a.core.abort(pair.now, CloseCode.OVERLOADED, "local reason")
+    pair.pump()
+    assert not pair.b.events
+    told = pair.b.one(ConnectionEnded)
+    assert (told.code, told.text, told.remote) == (CloseCode.OVERLOADED, "", True)
+    assert pair.a.one(ConnectionEnded).reason == "local reason"
+
+
+@pytest.mark.parametrize("code", [CloseCode.CONNECTION_LOST, CloseCode.PEER_NOT_TRUSTED])
+def test_codes_that_are_never_sent_are_not_sent(code: CloseCode) -> None:
+    pair = open_pair()
+    pair.a.core.abort(pair.now, code, "broken pipe")
+    assert not pair.carry(pair.a)
+    pair.a.collect(pair.now)
+    assert pair.a.code == code
+    assert pair.a.core.ended
+
+
+def test_reasons_stay_here() -> None:
+    pair = open_pair()
+    pair.inject(pair.b, 9, 64, 1, b"x")
+    assert "stream 9" in pair.a.one(ConnectionEnded).reason
+    pair.pump()
+    assert pair.b.one(ConnectionEnded).text == ""
+    assert pair.b.one(ConnectionEnded).reason == "the other side closed"
+
+
+# What may not be asked.
+
+ASKS: list[Callable[[Connection], object]] = [
+    lambda core: core.send(1, 0, 64, 1, b"x", lbm=False),
+    lambda core: core.send_data(3, b"x"),
+    lambda core: core.open_stream("x"),
+    lambda core: core.finish_stream(3),
+    lambda core: core.reset_stream(3, 64),
+    lambda core: core.notify_writable(1),
+    lambda core: core.ping(START),
+    lambda core: core.update_keys(START),
+    lambda core: core.rekey(START),
+]
+
+
+@pytest.mark.parametrize("number", range(len(ASKS)))
+def test_asking_a_connection_that_is_over_says_why(number: int) -> None:
+    pair = open_pair()
+    pair.inject(pair.a, 1, 1, 6)
+    with pytest.raises(ConnectionClosedError) as caught:
+        ASKS[number](pair.b.core)
+    assert caught.value.code == CloseCode.PROTOCOL_ERROR
+    pair = open_pair()
+    pair.a.core.receive_eof(pair.now)
+    with pytest.raises(ConnectionClosedError) as caught:
+        ASKS[number](pair.a.core)
+    assert caught.value.code == CloseCode.CONNECTION_LOST
+    assert not pair.a.take(pair.now)
+
+
+@pytest.mark.parametrize("number", range(len(ASKS)))
+def test_asking_before_it_is_open(number: int) -> None:
+    for initiator in (True, False):
+        core = Connection(make_config(ALICE), initiator=initiator, now=START)
+        before = core.queued_bytes
+        with pytest.raises(ConnectionClosedError):
+            ASKS[number](core)
+        assert core.queued_bytes == before
+
+
+def test_nobody_waits_to_be_decided_on() -> None:
+    pair = open_pair()
+    with pytest.raises(LocalProtocolError):
+        pair.a.core.accept_peer(pair.now)
+    with pytest.raises(LocalProtocolError):
+        pair.a.core.refuse_peer("x", pair.now)
+    assert pair.a.code == ALIVE
+
+
+def test_consuming_never_fails() -> None:
+    pair = open_pair()
+    pair.a.core.consume(1, 0)
+    pair.a.core.consume(99, 0)
+    pair.a.core.receive_eof(pair.now)
+    pair.a.core.consume(3, 100)
+    core = Connection(make_config(ALICE), initiator=True, now=START)
+    core.consume(3, 100)
+    assert core.state is State.EXPECT_REPLY
+
+
+def test_a_closed_connection_is_deaf() -> None:
+    pair = open_pair()
+    pair.inject(pair.a, 0, 1, CLOSE, {16: 0}, sealed=True)
+    reports = len(pair.b.reports)
+    pair.deliver(pair.b, b"\x00" * 100)
+    pair.b.core.receive_eof(pair.now)
+    pair.b.core.handle_deadline(pair.now + 1e6)
+    pair.b.core.close(pair.now)
+    pair.b.core.abort(pair.now, CloseCode.INTERNAL_ERROR, "x")
+    pair.b.collect(pair.now)
+    assert len(pair.b.reports) == reports
+    assert not pair.b.take(pair.now)
+
+
+def test_handling_a_deadline_too_early_does_nothing() -> None:
+    pair = open_pair()
+    send(pair.a)
+    pair.carry(pair.a)
+    for side in pair.sides:
+        side.core.handle_deadline(pair.now)
+        assert not side.take(pair.now)
+
+
+@pytest.mark.parametrize("require", [{"cipher": frozenset({"aes-256-gcm"})}, {}])
+def test_roles_and_floors_in_a_whole_handshake(require: dict[str, frozenset[str]]) -> None:
+    weak = {"kex": ("x25519",), "cipher": ("chacha20-poly1305",)}
+    pair = Pair(make_config(ALICE, require=require), make_config(BOB, algorithms=weak))
+    pair.pump()
+    if require:
+        assert pair.a.code == pair.b.code == CloseCode.NO_COMMON_ALGORITHM
+        assert not pair.a.all(HandshakeCompleted)
+    else:
+        assert pair.a.opened
+        assert pair.b.opened
+
+
+def test_network_keys_that_differ_and_one_that_is_missing() -> None:
+    key, other = bytes([1]) * 32, bytes([2]) * 32
+    for ours, theirs, meets in (
+        (key, key, True),
+        (key, other, False),
+        (None, key, False),
+        (key, None, False),
+    ):
+        pair = Pair(make_config(ALICE, network_key=ours), make_config(BOB, network_key=theirs))
+        pair.pump()
+        assert pair.a.opened == pair.b.opened == meets
+        if not meets and theirs is not None:
+            assert not pair.b.wire
+            assert pair.b.core.ended
+        if not meets and theirs is None:  # it cannot know: the Proof does not open
+            assert pair.a.code == CloseCode.BAD_RECORD
+            assert pair.a.core.ended
