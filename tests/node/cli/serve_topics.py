@@ -1,0 +1,57 @@
+"""`parley` whose `serve` has a few topics more: they wait, refuse and misbehave.
+
+One rule: run as a program, it is `parley` in every other respect.
+"""
+
+import anyio
+
+import node.cli.serve
+from lbm.codec import Value
+from node.call import Call
+from node.cli.main import main
+from node.errors import CallRefused
+from node.node import Node
+
+offer_builtin_calls = node.cli.serve.offer_builtin_calls  # type: ignore[attr-defined]  # imported there
+
+HOSTILE = "\x1b]0;owned\x07\nparley: all is well\r\x1b[2J"
+NESTED: dict[str, Value] = {
+    "text": [b"caf\xc3\xa9", b"\xff\x00"],
+    "deep": {"map": {"bytes": b"\x80"}, "numbers": {1: float("nan"), 2: float("-inf")}},
+}
+
+
+def offer_all(node: Node) -> None:
+    """The built-in calls, and those of the tests."""
+    offer_builtin_calls(node)
+
+    @node.on_call("test.wait")
+    async def wait(call: Call) -> str:
+        print('{"event": "waiting"}', flush=True)
+        try:
+            await anyio.sleep(float(str(call.data)))
+        except BaseException:
+            print('{"event": "cancelled"}', flush=True)
+            raise
+        return "late"
+
+    @node.on_call("test.nested")
+    async def nested(call: Call) -> Value:
+        return NESTED
+
+    @node.on_call("test.hostile")
+    async def hostile(call: Call) -> Value:
+        return HOSTILE
+
+    @node.on_call("test.refuse")
+    async def refuse(call: Call) -> Value:
+        raise CallRefused(64, call.data)
+
+    @node.on_call("test.fail")
+    async def fail(call: Call) -> Value:
+        raise RuntimeError(HOSTILE)
+
+
+if __name__ == "__main__":
+    node.cli.serve.offer_builtin_calls = offer_all  # type: ignore[attr-defined]  # imported there
+    main()

@@ -1,0 +1,115 @@
+"""Which error ends a command with which exit code, and in which words."""
+
+from signal import Signals
+
+import pytest
+from typer import TyperException
+
+from crypto.errors import (
+    KeyFileTooOpenError,
+    UnknownAlgorithmError,
+    WrongPassphraseError,
+)
+from lbm.errors import LbmEncodeError
+from node.cli.exits import Exit, Failure, FileProblem, Interrupted, failure, one_line
+from node.errors import (
+    AddressError,
+    CallRefused,
+    CallTimeout,
+    ConfigError,
+    HandshakeError,
+    KnownPeersError,
+    NotTrustedError,
+    ParleyError,
+    PeerClosedError,
+    StreamResetError,
+    UnreachableError,
+)
+from node.protocol.codes import CloseCode, ResultCode
+from node.protocol.errors import ConnectionClosedError, PayloadTooLargeError
+
+EXPECTED: list[tuple[Exception, int, int, str]] = [
+    (CallRefused(1), Exit.ANSWERED, 1, "topic-not-found"),
+    (CallRefused(64), Exit.ANSWERED, 64, "refused"),
+    (CallTimeout(), Exit.ANSWERED, ResultCode.DEADLINE_EXCEEDED, "the-deadline-passed"),
+    (NotTrustedError("no"), Exit.NOT_TRUSTED, CloseCode.PEER_NOT_TRUSTED, "peer-not-trusted"),
+    (HandshakeError(5), Exit.NOT_TRUSTED, 5, "authentication-failed"),
+    (PeerClosedError(5), Exit.NOT_TRUSTED, 5, "authentication-failed"),
+    (HandshakeError(6), Exit.FAILED, 6, "no-common-algorithm"),
+    (HandshakeError(CloseCode.TIMEOUT), Exit.UNREACHABLE, 10, "timeout"),
+    (HandshakeError(CloseCode.CONNECTION_LOST), Exit.UNREACHABLE, -1, "connection-lost"),
+    (PeerClosedError(CloseCode.CONNECTION_LOST), Exit.FAILED, -1, "connection-lost"),
+    (PeerClosedError(CloseCode.TIMEOUT), Exit.FAILED, 10, "timeout"),
+    (ConnectionClosedError(1), Exit.FAILED, 1, "going-away"),
+    (StreamResetError(34), Exit.FAILED, 34, "no-handler"),
+    (StreamResetError(70), Exit.FAILED, 70, "70"),
+    (UnreachableError("nobody"), Exit.UNREACHABLE, 3, "unreachable"),
+    (KeyFileTooOpenError("chmod"), Exit.FILE, 6, "file"),
+    (WrongPassphraseError("wrong"), Exit.FILE, 6, "file"),
+    (KnownPeersError("line 3"), Exit.FILE, 6, "file"),
+    (FileProblem("none"), Exit.FILE, 6, "file"),
+    (OSError(28, "No space left on device"), Exit.FILE, 6, "file"),
+    (AddressError("tcp"), Exit.USAGE, 2, "usage"),
+    (ConfigError("setting"), Exit.USAGE, 2, "usage"),
+    (UnknownAlgorithmError("rot13"), Exit.USAGE, 2, "usage"),
+    (LbmEncodeError("surrogate"), Exit.USAGE, 2, "usage"),
+    (Interrupted(Signals.SIGINT), 130, 130, "interrupted"),
+    (Interrupted(Signals.SIGTERM), 143, 143, "interrupted"),
+    (PayloadTooLargeError("too long"), Exit.FAILED, 1, "failed"),
+    (ParleyError("other"), Exit.FAILED, 1, "failed"),
+    (TyperException("odd"), Exit.FAILED, 1, "failed"),
+]
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "number", "name"), EXPECTED, ids=[repr(case[0]) for case in EXPECTED]
+)
+def test_each_error_has_its_exit(error: Exception, code: int, number: int, name: str) -> None:
+    found = failure(error)
+    assert found is not None
+    assert (found.exit, found.code, found.name) == (code, number, name)
+    assert found.text
+    assert found.text.isprintable()
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), KeyError("x"), AssertionError(), SystemExit(3)])
+def test_bugs_are_no_failures_of_the_user(error: BaseException) -> None:
+    assert failure(error) is None
+
+
+def _found(error: Exception) -> Failure:
+    found = failure(error)
+    assert found is not None
+    return found
+
+
+def test_the_text_of_another_node_is_one_harmless_line() -> None:
+    text = _found(PeerClosedError(70, "bye\r\n2026 ERROR forged\x1b[2J\x9b\u202e")).text
+    assert text == "bye 2026 ERROR forged\\x1b[2J\\x9b\\u202e (70)"
+
+
+def test_a_refusal_says_and_carries_what_came_with_it() -> None:
+    found = _found(CallRefused(64, "not\x1b today"))
+    assert found.text == "refused (code 64): not\\x1b today"
+    assert found.data == "not\x1b today"
+    assert _found(CallRefused(64, {"why": 1})).data == {"why": 1}
+
+
+def test_a_refusal_that_is_very_long_is_cut() -> None:
+    assert len(_found(CallRefused(64, "x" * 100_000)).text) < 600
+
+
+def test_an_error_of_the_system_names_its_file() -> None:
+    assert _found(OSError(28, "No space left on device")).text == "No space left on device"
+    named = PermissionError(13, "Permission denied", "/etc/x")
+    assert _found(named).text == "/etc/x: Permission denied"
+
+
+def test_an_error_without_words_has_its_name() -> None:
+    assert _found(ParleyError()).text == "ParleyError"
+    assert _found(TyperException("")).text == "a command is missing"
+
+
+def test_one_line_leaves_what_can_be_read() -> None:
+    assert one_line("café, 日本 ✓") == "café, 日本 ✓"
+    assert one_line("a\nb\tc\0\udc80") == "a\\nb\\tc\\x00\\udc80"

@@ -1,0 +1,144 @@
+"""Commands as such: help, version, usage errors, and failures that nobody foresaw."""
+
+import pytest
+
+import node.cli.call
+import node.cli.identity
+from node.cli.options import TABLE
+from node.errors import PeerClosedError
+from tests.node.cli.conftest import Parley
+
+DIALS = "tcp://127.0.0.1:1"
+NAMES = {"as_json": "json", "identity_path": "identity"}
+SHARED = [f"--{NAMES.get(name, name).replace('_', '-')}" for name in TABLE]
+
+
+def test_the_table_has_what_the_commands_promise() -> None:
+    promised = "kex signing hash cipher sealing require max-payload plaintext identity trust "
+    promised += "network-key role uvloop log-level json passphrase-file"
+    assert sorted(SHARED) == sorted(f"--{name}" for name in promised.split())
+
+
+@pytest.mark.parametrize(
+    ("command", "own"),
+    [
+        ("serve", ["--listen"]),
+        ("call", ["--data-json", "--timeout", "ADDR", "TOPIC", "DATA", "#NODEID"]),
+        ("ping", ["--count", "--interval", "ADDR"]),
+    ],
+)
+def test_help_shows_every_shared_option(parley: Parley, command: str, own: list[str]) -> None:
+    done = parley(command, "--help")
+    assert done.code == 0
+    assert done.err == ""
+    for option in [*SHARED, "--no-uvloop", *own]:
+        assert option in done.out, option
+
+
+@pytest.mark.parametrize(
+    ("command", "own"),
+    [
+        ([], ["id", "serve", "call", "ping", "demo", "--version"]),
+        (["id"], ["new", "show"]),
+        (["id", "new"], ["PATH", "--algorithm", "--passphrase-file", "--json"]),
+        (["id", "show"], ["PATH", "--passphrase-file", "--json"]),
+        (["demo"], ["--json"]),
+    ],
+)
+def test_help_of_the_others(parley: Parley, command: list[str], own: list[str]) -> None:
+    done = parley(*command, "--help")
+    assert done.code == 0
+    for word in own:
+        assert word in done.out, word
+    assert "responder" not in done.out  # the demo's other process is nobody's command
+
+
+def test_version(parley: Parley) -> None:
+    assert parley("--version") == (0, "0.1.0\n", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["nonsense"], "No such command 'nonsense'."),
+        (["call"], "Missing argument 'ADDR'."),
+        (["call", DIALS], "Missing argument 'TOPIC'."),
+        (["call", DIALS, "t", "a", "b"], "Got unexpected extra argument(s) (b)"),
+        (["call", DIALS, "t", "--nonsense"], "No such option: --nonsense"),
+        (["ping", DIALS, "--count", "many"], "Invalid value for '--count'"),
+        (["ping", DIALS, "--count", "0"], "Invalid value for '--count'"),
+        (["ping", DIALS, "--interval", "-1"], "Invalid value for '--interval'"),
+        (["ping", DIALS, "--interval", "nan"], "Invalid value for '--interval'"),
+        (["call", DIALS, "t", "--max-payload", "1k"], "Invalid value for '--max-payload'"),
+    ],
+)
+def test_a_usage_error_is_one_sentence(
+    parley: Parley, arguments: list[str], sentence: str
+) -> None:
+    done = parley(*arguments)
+    assert done.code == 2
+    assert done.err.startswith(f"parley: {sentence}")
+    assert done.err.count("\n") == 1
+    assert done.out == ""
+    as_json = parley(*arguments, "--json")
+    assert as_json.code == 2
+    assert [line["event"] for line in as_json.lines] == ["error"]
+    assert as_json.last["code"] == 2
+    assert as_json.last["text"].startswith(sentence)
+
+
+@pytest.mark.parametrize("command", [[], ["id"]])
+def test_no_command_shows_the_help(parley: Parley, command: list[str]) -> None:
+    done = parley(*command)
+    assert done.code == 2
+    assert "Commands" in done.out + done.err
+    assert done.err.endswith("parley: a command is missing\n")
+
+
+def test_json_after_two_dashes_is_data(parley: Parley) -> None:
+    done = parley("call", "nowhere", "t", "--", "--json")
+    assert (done.code, done.out) == (2, "")
+
+
+class BugError(Exception):
+    pass
+
+
+def test_a_bug_says_that_it_is_one(parley: Parley, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise BugError("oops")
+
+    monkeypatch.setattr(node.cli.identity, "save_identity", fail)
+    done = parley("id", "new", "key", "--json")
+    assert done.code == 1
+    assert done.last["name"] == "internal-error"
+    assert "oops" in done.last["text"]
+
+
+@pytest.mark.parametrize(
+    ("errors", "name"),
+    [
+        ([PeerClosedError(1)], "going-away"),
+        ([PeerClosedError(1), PeerClosedError(1)], "going-away"),
+        ([ExceptionGroup("", [PeerClosedError(1)]), PeerClosedError(2)], "going-away"),
+        ([PeerClosedError(1), BugError("oops")], "internal-error"),
+    ],
+)
+def test_the_cause_inside_task_groups(
+    parley: Parley, monkeypatch: pytest.MonkeyPatch, errors: list[Exception], name: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise ExceptionGroup("unhandled", errors)
+
+    monkeypatch.setattr(node.cli.call, "run", fail)
+    done = parley("ping", DIALS, "--json")
+    assert (done.code, done.last["name"]) == (1, name)
+
+
+def test_an_interrupted_command_says_so(parley: Parley, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(node.cli.call, "run", interrupt)
+    assert parley("ping", DIALS) == (130, "", "parley: interrupted by SIGINT\n")
+    assert parley("ping", DIALS, "--json").last["code"] == 130

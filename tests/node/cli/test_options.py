@@ -1,0 +1,268 @@
+"""The shared options: what they become, and what is refused before anybody is met."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crypto.errors import UnknownAlgorithmError
+from crypto.identity import Identity
+from crypto.keyfile import save_identity
+from crypto.registry import NAMES, PARAMETERS
+from node.cli.exits import FileProblem
+from node.cli.options import TABLE, Common, read_network_key
+from node.errors import ConfigError, KnownPeersError
+from node.trust import AnyPeer, FirstUse, Known
+from tests.node.cli.conftest import Parley
+
+PLACE = "tcp://127.0.0.1:1"
+KEY = bytes(range(32))
+
+
+def common(**given: Any) -> Common:
+    """The options with these given and all others as they are by default."""
+    return Common(**{name: given.get(name, default) for name, (_, default) in TABLE.items()})
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own for the files of known peers."""
+    monkeypatch.setenv("PARLEY_HOME", str(tmp_path))
+    return tmp_path
+
+
+def secret(path: Path, content: bytes) -> Path:
+    """A file for its owner only."""
+    path.write_bytes(content)
+    path.chmod(0o600)
+    return path
+
+
+# Algorithms.
+
+
+def test_by_default_everything_is_left_to_the_node() -> None:
+    config = common().config()
+    assert dict(config.algorithms) == {}
+    assert dict(config.require) == {}
+    assert config.role == "peer"
+    assert config.plaintext == "never"
+    assert config.network_key is None
+
+
+@pytest.mark.parametrize("parameter", PARAMETERS)
+def test_a_list_is_an_order_of_preference(parameter: str) -> None:
+    names = NAMES[parameter]
+    backwards = tuple(reversed(names))
+    config = common(**{parameter: " , ".join(backwards) + ","}).config()
+    assert dict(config.algorithms) == {parameter: backwards}
+    repeated = common(**{parameter: ",".join((names[0], names[1], names[0]))}).config()
+    assert dict(repeated.algorithms) == {parameter: names[:2]}
+
+
+@pytest.mark.parametrize("parameter", PARAMETERS)
+@pytest.mark.parametrize("name", ["rot13", "AES-256-GCM", "none", "null"])
+def test_an_unknown_name_is_refused(parameter: str, name: str) -> None:
+    with pytest.raises(UnknownAlgorithmError, match=f"no {parameter} '{name}'"):
+        common(**{parameter: f"{NAMES[parameter][0]},{name}"}).config()
+
+
+@pytest.mark.parametrize("option", [*PARAMETERS, "require"])
+@pytest.mark.parametrize("text", ["", " ", ",,"])
+def test_a_list_that_names_nothing_is_no_default(option: str, text: str) -> None:
+    with pytest.raises(ConfigError, match=f"the {option} list names nothing"):
+        common(**{option: text}).config()
+
+
+def test_require_sorts_names_by_what_they_are() -> None:
+    config = common(require="x25519-mlkem768,aes-256-gcm,chacha20-poly1305").config()
+    assert dict(config.require) == {
+        "kex": {"x25519-mlkem768"},
+        "cipher": {"aes-256-gcm", "chacha20-poly1305"},
+    }
+    with pytest.raises(ConfigError, match="--require rot13: there is no such algorithm"):
+        common(require="sha256,rot13").config()
+
+
+def test_a_floor_that_nothing_meets_is_refused() -> None:
+    options = common(kex="x25519", require="x25519-mlkem768")
+    with pytest.raises(ConfigError, match="no kex algorithm is left"):
+        options.config().core(options.identity())
+
+
+def test_a_floor_and_plaintext_exclude_each_other() -> None:
+    with pytest.raises(ConfigError, match="--require does not go with --plaintext"):
+        common(plaintext=True, require="x25519-mlkem768").config()
+
+
+# Identities.
+
+
+@pytest.mark.parametrize(
+    ("given", "held"),
+    [
+        ({}, ("ed25519",)),
+        ({"signing": "ml-dsa-65,ed25519"}, ("ml-dsa-65", "ed25519")),
+        ({"require": "ml-dsa-65"}, ("ml-dsa-65",)),
+        ({"require": "ecdsa-p256,ml-dsa-65,sha256"}, ("ml-dsa-65", "ecdsa-p256")),
+        ({"signing": "ed25519", "require": "ed25519"}, ("ed25519",)),
+    ],
+)
+def test_a_fresh_identity_holds_what_is_asked_for(
+    given: dict[str, str], held: tuple[str, ...]
+) -> None:
+    options = common(**given)
+    identity = options.identity()
+    assert identity.algorithms == held
+    options.config().core(identity)
+
+
+def test_a_key_file_is_the_identity(tmp_path: Path) -> None:
+    identity = Identity.create()
+    save_identity(tmp_path / "key", identity, b"secret")
+    options = common(
+        identity_path=tmp_path / "key", passphrase_file=secret(tmp_path / "pass", b"secret\n")
+    )
+    assert options.identity().node_id == identity.node_id
+    with pytest.raises(ConfigError, match="no signing algorithm is left"):
+        common(signing="ml-dsa-65").config().core(options.identity())
+
+
+# Limits and roles.
+
+
+@pytest.mark.parametrize("size", [1024, 65536, 64 * 2**20])
+def test_max_payload(size: int) -> None:
+    assert common(max_payload=size).config().limits.max_payload == size
+
+
+@pytest.mark.parametrize("size", [-1, 0, 1023, 64 * 2**20 + 1, 2**70])
+def test_max_payload_out_of_range(size: int) -> None:
+    with pytest.raises(ConfigError, match="--max-payload is 1024 to 67108864 bytes"):
+        common(max_payload=size).config()
+
+
+def test_a_role_is_one_of_three() -> None:
+    identity = Identity.create()
+    for role in ("client", "server", "peer"):
+        assert common(role=role).config().core(identity).role == role
+    with pytest.raises(ConfigError, match="must be one of client, server, peer"):
+        common(role="king").config().core(identity)
+
+
+# Network keys.
+
+
+@pytest.mark.parametrize(
+    "content", [KEY, KEY.hex().encode(), KEY.hex().upper().encode() + b"\n", b"\n" * 32]
+)
+def test_a_network_key_is_raw_or_hex(tmp_path: Path, content: bytes) -> None:
+    key = read_network_key(secret(tmp_path / "key", content))
+    assert key == (content if len(content) == 32 else KEY)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"x", KEY[:31], KEY + b"\n", bytes(32), b"00" * 32, b"zz" * 32, b"\xff" * 64, b"x" * 9000],
+)
+def test_what_is_no_network_key(tmp_path: Path, content: bytes) -> None:
+    with pytest.raises(FileProblem):
+        read_network_key(secret(tmp_path / "key", content))
+
+
+def test_a_network_key_may_come_by_a_pipe() -> None:
+    reader, writer = os.pipe()
+    os.write(writer, KEY)
+    os.close(writer)
+    try:
+        assert read_network_key(Path(f"/dev/fd/{reader}")) == KEY
+    finally:
+        os.close(reader)
+
+
+def test_network_key_and_plaintext_exclude_each_other(tmp_path: Path) -> None:
+    options = common(plaintext=True, network_key=secret(tmp_path / "key", KEY))
+    with pytest.raises(ConfigError, match="network key"):
+        options.config().core(options.identity())
+
+
+# Trust.
+
+
+def test_who_is_trusted_by_default() -> None:
+    assert isinstance(common().listening_trust(), AnyPeer)
+    assert isinstance(common().dialling_trust(PLACE), FirstUse)
+    assert isinstance(common(plaintext=True).dialling_trust(PLACE), AnyPeer)
+
+
+def test_trust_as_asked_for(home: Path) -> None:
+    file = home / "friends.txt"
+    file.write_text("# nobody yet\n")
+    for text, kind in (("any", AnyPeer), ("first-use", FirstUse), ("known", Known)):
+        assert isinstance(common(trust=text).listening_trust(), kind)
+        assert isinstance(common(trust=text).dialling_trust(PLACE), kind)
+    policy = common(trust=str(file)).listening_trust()
+    assert isinstance(policy, Known)
+    assert policy.known_peers.path == file
+
+
+def test_a_trust_file_that_is_not_there_is_refused(home: Path) -> None:
+    options = common(trust=str(home / "friend.txt"))
+    for policy in (options.listening_trust, lambda: options.dialling_trust(PLACE)):
+        with pytest.raises(FileProblem, match="there is no file of known peers at"):
+            policy()
+    assert isinstance(common(trust="known").listening_trust(), Known)  # empty so far
+
+
+@pytest.mark.parametrize("content", [b"garbage\n", b"\xff\n", b"a b c\n"])
+def test_a_broken_file_is_found_before_anybody_is_met(home: Path, content: bytes) -> None:
+    (home / "known_peers").write_bytes(content)
+    for trust in ("first-use", "known", str(home / "known_peers")):
+        with pytest.raises(KnownPeersError, match="known_peers, line 1"):
+            common(trust=trust).listening_trust()
+        with pytest.raises(KnownPeersError, match="known_peers, line 1"):
+            common(trust=trust).dialling_trust(PLACE)
+    # Where the address says who is meant, no file is asked.
+    common().dialling_trust(f"{PLACE}#{Identity.create().node_id}")
+
+
+@pytest.mark.parametrize("text", ["anyone", "Any", "First-Use", "knwon"])
+def test_a_mistyped_policy_is_no_file(text: str) -> None:
+    with pytest.raises(ConfigError, match="trust is any, first-use, known, or the path"):
+        common(trust=text).listening_trust()
+
+
+# On the command line: each of these fails the same in every command, before it connects.
+
+REFUSED = [
+    (["--kex", "rot13"], 2, "there is no kex 'rot13': x25519-mlkem768, x25519"),
+    (["--signing", "rsa"], 2, "there is no signing 'rsa'"),
+    (["--hash", "md5"], 2, "there is no hash 'md5'"),
+    (["--cipher", "des"], 2, "there is no cipher 'des'"),
+    (["--sealing", "wax"], 2, "there is no sealing 'wax'"),
+    (["--require", "rot13"], 2, "--require rot13: there is no such algorithm"),
+    (["--require", ""], 2, "the require list names nothing"),
+    (["--max-payload", "5"], 2, "--max-payload is 1024 to 67108864 bytes"),
+    (["--role", "king"], 2, "role is 'king'"),
+    (["--trust", "anyone"], 2, "trust is any, first-use, known"),
+    (["--trust", "/nonexistent/friends"], 6, "there is no file of known peers at"),
+    (["--plaintext", "--trust", "known"], 2, "trust 'known' does not go with plaintext"),
+    (["--plaintext", "--require", "sha256"], 2, "--require does not go with --plaintext"),
+    (["--identity", "/nonexistent/key"], 6, "cannot open the key file /nonexistent/key"),
+    (["--network-key", "/nonexistent/key"], 6, "cannot read /nonexistent/key: No such file"),
+    (["--network-key", "/dev/zero"], 6, "/dev/zero is too long"),
+    (["--log-level", "loud"], 2, "--log-level loud: debug, info, warning or error"),
+]
+
+
+@pytest.mark.parametrize("command", [["serve"], ["call", PLACE, "topic"], ["ping", PLACE]])
+@pytest.mark.parametrize(("options", "code", "sentence"), REFUSED)
+def test_a_wrong_option_is_one_sentence(
+    parley: Parley, command: list[str], options: list[str], code: int, sentence: str
+) -> None:
+    done = parley(*command, *options)
+    assert done.code == code
+    assert done.out == ""
+    assert done.err.startswith(f"parley: {sentence}")
+    assert done.err.count("\n") == 1

@@ -1,0 +1,112 @@
+"""What is printed: values as people and as JSON have them, and who reads it."""
+
+import io
+import json
+import logging
+import sys
+
+import pytest
+
+from node.cli.exits import Exit, Failure
+from node.cli.output import Output, as_text, plain, set_up_logging, show_value
+
+FAILURE = Failure(Exit.ANSWERED, 64, "refused", "refused (code 64)", {"why": b"\xff"})
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("text", "text"),
+        ("", ""),
+        ("two\nlines", "two\nlines"),
+        (b"caf\xc3\xa9", "café"),
+        (b"", ""),
+        (b"\xff\x00", "ff00"),
+        (None, "null"),
+        (True, "true"),
+        (2**64 - 1, "18446744073709551615"),
+        (-0.0, "-0.0"),
+        (float("nan"), '"nan"'),
+        (float("-inf"), '"-inf"'),
+        ({"é": [b"\xff", b"ok", {1: None}]}, '{"é": ["ff", "ok", {"1": null}]}'),
+        ([], "[]"),
+        ({}, "{}"),
+    ],
+)
+def test_an_answer_for_people(value: object, shown: str) -> None:
+    assert show_value(value) == shown
+
+
+def test_plain_values_are_strict_json() -> None:
+    value = {"deep": [{"nan": float("nan"), "inf": [float("inf")], "bytes": bytearray(b"\x80")}]}
+    text = json.dumps(plain(value), allow_nan=False)
+    assert json.loads(text) == {"deep": [{"nan": "nan", "inf": ["inf"], "bytes": "80"}]}
+
+
+def test_bytes_are_hex_unless_they_are_utf_8() -> None:
+    assert as_text(b"\xed\xa0\x80") == "eda080"  # a surrogate, which UTF-8 does not have
+    assert as_text("日本".encode()) == "日本"
+
+
+def test_json_alone_on_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
+    out = Output(as_json=True)
+    out.say("for people")
+    out.console.print("for people")
+    out.event("pong", seconds=float("inf"))
+    out.done(code=0, data=b"\xff")
+    out.fail(FAILURE)
+    printed, errors = capsys.readouterr()
+    assert [json.loads(line) for line in printed.splitlines()] == [
+        {"event": "pong", "seconds": "inf"},
+        {"event": "done", "code": 0, "data": "ff"},
+        {
+            "event": "error",
+            "code": 64,
+            "name": "refused",
+            "exit": 5,
+            "text": "refused (code 64)",
+            "data": {"why": "ff"},
+        },
+    ]
+    assert errors == ""
+
+
+def test_people_read_words(capsys: pytest.CaptureFixture[str]) -> None:
+    out = Output(as_json=False)
+    out.event("pong", seconds=1)
+    out.say("for people")
+    out.done(code=0)
+    out.fail(FAILURE)
+    printed, errors = capsys.readouterr()
+    assert printed == "for people\n"
+    assert errors == "parley: refused (code 64)\n"
+
+
+def test_a_terminal_is_not_steered_by_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "two\nlines\tand \x1b]0;owned\x07\x9b2J\r"
+    for stream, shown in (
+        (Terminal(), "two\nlines\tand \\x1b]0;owned\\x07\\x9b2J\\r\n"),
+        (io.StringIO(), text + "\n"),  # a file gets what was answered
+    ):
+        monkeypatch.setattr(sys, "stdout", stream)
+        Output(as_json=False).say(text)
+        assert stream.getvalue() == shown
+
+
+def test_a_message_is_one_line_of_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    root = logging.getLogger()
+    monkeypatch.setattr(root, "handlers", [])
+    monkeypatch.setattr(root, "level", root.level)
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    set_up_logging("info")
+    logging.getLogger("parley.peer").info("ended: %s", "bye\n2026 ERROR forged")
+    logging.getLogger("parley.peer").debug("not shown")
+    assert isinstance(sys.stderr, io.StringIO)
+    line = sys.stderr.getvalue()
+    assert line.endswith("INFO    parley.peer: ended: bye\\n2026 ERROR forged\n")
+    assert line.count("\n") == 1
