@@ -2,12 +2,21 @@
 
 import re
 import runpy
+from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
+from crypto.identity import Identity
 from node.cli.exits import Exit
+from node.cli.main import app
+from node.config import NodeConfig
+from node.protocol import limits
 from node.protocol.codes import SENTENCES, CloseCode, ResultCode, code_name
+from node.protocol.config import CoreConfig
 
 ROOT = Path(__file__).parent.parent
 HOWTOS = sorted((ROOT / "docs" / "howto").glob("*.md"))
@@ -125,3 +134,57 @@ def test_exit_codes_are_said_alike(document: str) -> None:
     table = rows(document, heading)
     assert [int(row[0]) for row in table] == [code.value for code in Exit]
     assert table == rows("docs/reference/commands.md", "Exit codes")
+
+
+def number(text: str) -> float:
+    """A value as the tables write it: digits in threes, perhaps with a unit."""
+    return float(text.removesuffix(" s").replace(",", ""))
+
+
+def test_the_settings_of_a_node() -> None:
+    table = {row[0]: row for row in rows("docs/reference/settings.md", "NodeConfig")}
+    assert list(table) == [field.name for field in fields(NodeConfig)]
+    usual = NodeConfig()
+    for name, row in table.items():
+        value = getattr(usual, name)
+        if isinstance(value, int | float):
+            assert number(row[2]) == value, name
+
+
+def test_the_settings_of_a_core() -> None:
+    table = {row[0]: row for row in rows("docs/reference/settings.md", "CoreConfig")}
+    shared = {field.name for field in fields(NodeConfig)} | {"node_info"}
+    assert list(table) == [f.name for f in fields(CoreConfig) if f.name not in shared]
+    usual = CoreConfig(identity=Identity.create())
+    for name, row in table.items():
+        if name != "identity":
+            assert number(row[2]) == getattr(usual, name), name
+
+
+def test_the_negotiated_limits() -> None:
+    table = rows("docs/reference/settings.md", "Limits")
+    assert {row[0]: (row[2], number(row[3])) for row in table} == {
+        name: (f"{limit.minimum:,}..{limit.maximum:,}", limit.default)
+        for name, limit in limits.NEGOTIATED.items()
+    }
+
+
+def test_the_fixed_limits() -> None:
+    table = {row[0]: number(row[1]) for row in rows("docs/reference/settings.md", "Fixed limits")}
+    numbers = {n: v for n, v in vars(limits).items() if n.isupper() and isinstance(v, int | float)}
+    assert table == numbers
+
+
+def options(command: Any) -> Iterator[str]:
+    """The long names of a command's options and those of the commands below it."""
+    for parameter in command.params:
+        yield from (name for name in parameter.opts if name.startswith("--"))
+    for below in getattr(command, "commands", {}).values():
+        yield from options(below)
+
+
+def test_every_option_of_every_command_is_described() -> None:
+    text = (ROOT / "docs" / "reference" / "commands.md").read_text()
+    found = set(options(typer.main.get_command(app))) - {"--help"}
+    assert "--passphrase-file" in found
+    assert sorted(name for name in found if not re.search(rf"{name}\b", text)) == []
