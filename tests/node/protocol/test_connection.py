@@ -303,17 +303,16 @@ def test_who_sent_close_reads_on_and_discards_for_2_seconds(ending: str) -> None
     core = pair.a.core
     assert core.wants_data
     assert core.wants_eof
-    assert not core.ended
+    assert pair.a.state == "FAREWELL"
     pair.inject(pair.b, 1, 64, 1, b"discarded")
     pair.deliver(pair.a, b"\xff" * 100)
     core.close(pair.now)
     core.abort(pair.now, CloseCode.INTERNAL_ERROR, "again")
     assert core.next_deadline() == pair.now + 2.0
     core.handle_deadline(pair.now + 1.9)
-    assert not core.ended
+    assert pair.a.state == "FAREWELL"
     core.handle_deadline(pair.now + 2.0)
-    assert core.ended
-    assert not core.wants_data
+    assert pair.a.state == "ENDED"
     assert core.next_deadline() == float("inf")
     core.handle_deadline(pair.now + 10.0)
     core.receive_eof(pair.now)
@@ -329,6 +328,7 @@ def test_the_end_of_the_transport_ends_the_farewell() -> None:
     assert pair.a.core.ended
     pair.a.collect(pair.now)
     assert pair.a.code == CloseCode.NORMAL
+    assert not pair.a.core.wants_data
 
 
 def test_eof_is_wanted_only_once_the_farewell_was_taken() -> None:
