@@ -139,6 +139,7 @@ def respond(
     incoming = Direction(suite, keys.hs_initiator, start, keys.commit)
     proof_i = channel.receive_frame()
     opened = incoming.read(proof_i)
+    check_type(opened)  # another event than a Proof is met with silence
     application = schedule.application_keys(keys, proof_r, proof_i)
     outgoing = _bound(outgoing, application.ap_responder, application)
     try:
@@ -178,13 +179,21 @@ def send_proof(channel: Channel, config: Config, outgoing: Direction, wrong: Mis
     return event
 
 
+def check_type(opened: Opened) -> None:
+    """Raises Violation for anything but a Proof."""
+    event = opened.event
+    if (event.stream, event.async_id, event.type) != (0, 0, TYPES["Proof"]):
+        raise Violation("protocol-error", "not a Proof")
+
+
 def check_proof(
     config: Config, suite: Suite, opened: Opened, expected: bytes | None
 ) -> RemoteIdentity:
     """The other side's identity; raises Violation for a Proof that is refused."""
+    check_type(opened)
     event = opened.event
-    if (event.stream, event.async_id, event.type) != (0, 0, TYPES["Proof"]) or not opened.form:
-        raise Violation("authentication-failed", "not a sealed Proof")
+    if not opened.form:
+        raise Violation("authentication-failed", "an unsealed Proof")
     try:
         cells = event.cells(cbor.HANDSHAKE_ITEMS)
     except LbmError as error:

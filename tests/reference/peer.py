@@ -212,6 +212,10 @@ class ReferencePeer:
         opened = self._open(data)
         event = opened.event
         self.events.append(opened)
+        if self.rekeying is not None and self.rekeying.update_due:
+            if event.type != TYPES["KeyUpdate"] or CELLS["rekey"] not in self._strictly(event):
+                raise Violation("protocol-error", "RekeyAnswer is followed by its KeyUpdate")
+            self.rekeying.update_due = False
         if event.type in HANDSHAKE_ONLY:
             raise Violation("protocol-error", "a handshake event after the handshake")
         belongs = event.category == 1 or event.type in ON_STREAM_ZERO
@@ -219,7 +223,7 @@ class ReferencePeer:
             raise Violation("protocol-error", "stream 0 and what belongs there")
         limit = self.session.agreement.limits["max_payload"]
         if len(event.payload) > (limit if event.stream else STREAM_ZERO_PAYLOAD):
-            raise Violation("protocol-error", "payload over its limit")
+            raise Violation("frame-too-large", "payload over its limit")
         if event.category == 1:
             return self._connection_event(opened)
         if event.category == 2 and event.subcategory > 5:
@@ -254,6 +258,8 @@ class ReferencePeer:
             raise Closed(cells[CELLS["code"]], cells.get(CELLS["text"], ""))
         if not name:
             raise Violation("protocol-error", "unknown subcategory")
+        if name in ("Ping", "Pong", "Seal") and event.payload:
+            raise Violation("protocol-error", f"{name} has no payload")
         if self.rekeying is not None and name == "KeyUpdate":
             self.rekeying.receive_update(cells)
         if not self.automatic:
@@ -287,6 +293,8 @@ class ReferencePeer:
 
     def _stream_event(self, event: Event) -> Event | None:
         category_two = event.category == 2 and event.type != TYPES["Data"]
+        if event.type == TYPES["Finish"] and event.payload:
+            raise Violation("protocol-error", "Finish has no payload")
         cells = self._strictly(event) if category_two else {}
         if event.type == TYPES["Window"]:
             if CELLS["request"] in cells:

@@ -36,6 +36,7 @@ class Rekeying:
         self.offer: Offer | None = None
         self.offer_chain = b""
         self.pending: Pending | None = None
+        self.update_due = False  # the next event that comes is the answerer's KeyUpdate
 
     def make_offer(self) -> bytes:
         """The payload of RekeyOffer; `offered` follows when it has been written."""
@@ -73,6 +74,7 @@ class Rekeying:
             raise Violation("protocol-error", "share") from error
         self.offer = None
         self._derive(secret, self.offer_chain, opened.chain)
+        self.update_due = True
 
     def update_payload(self) -> bytes:
         """The payload of the next KeyUpdate: of the rekey where one is due, else a plain one."""

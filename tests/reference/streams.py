@@ -99,8 +99,10 @@ class Streams:
         number, credit = cells.get(CELLS["stream"]), cells.get(CELLS["credit"])
         if number is None or credit is None:
             raise Violation("protocol-error", "malformed Window")
+        if number < 2:
+            raise Violation("protocol-error", "streams 0 and 1 have no window")
         stream = self._named(number)
-        if stream is not None and not stream.gone:
+        if stream is not None and not stream.local_ended:
             stream.send_credit += credit
             if stream.send_credit > GREATEST_CREDIT:
                 raise Violation("protocol-error", "credit")
