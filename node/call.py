@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from lbm.codec import Value
-from node.messaging.calls import IncomingCall
+from node.messaging.pending import IncomingCall
 
 if TYPE_CHECKING:
     from node.peer import Peer

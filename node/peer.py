@@ -20,8 +20,8 @@ from node.errors import (
     PeerClosedError,
     handshake_error,
 )
-from node.messaging.calls import LOST
 from node.messaging.dispatch import Dispatch
+from node.messaging.pending import LOST
 from node.protocol.codes import CloseCode, ResultCode, code_name
 from node.protocol.connection import Connection
 from node.protocol.errors import ConnectionClosedError, RemoteProtocolError
@@ -81,14 +81,13 @@ class Peer:
         self._ended: ConnectionEnded | None = None
         self._on_change = on_change
         self._serving = Serving(self, call_handlers, stream_handlers)
-        self._calls = self._serving.calls
+        self._calls = calls = self._serving.calls
         self.streams = StreamTable(self)
         self._dispatch = Dispatch(core, self._calls, self.streams.data_received)
         self._pings: dict[int, tuple[Waiter, list[float]]] = {}
         self._rekeys = [0, 0]  # the number of the last rekey of each direction
         self._changes = Changes(backend.waiter)
         self._gone = False
-        calls = self._serving.calls
         self.driver = Driver(
             core, backend, self._reports, calls.next_deadline, calls.handle_deadline
         )
@@ -357,6 +356,8 @@ class Peer:
                 self._serving.stream_opened(stream, label)
             case StreamFinished() | StreamReset() | StreamWritable():
                 self.streams.changed(report)
+                if isinstance(report, StreamReset):
+                    self._calls.stream_reset(report.stream)
             case KeysUpdated(sent, _, rekey):
                 if rekey:
                     self._rekeys[sent] = rekey

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 from lbm.errors import LbmEncodeError
 from node.call import Call
 from node.errors import RESULT_SENTENCES, CallRefused, PeerClosedError, StreamResetError
-from node.messaging.calls import Calls, IncomingCall
+from node.messaging.calls import Calls
+from node.messaging.pending import IncomingCall
 from node.protocol.codes import CloseCode, ResultCode
 from node.protocol.errors import LocalProtocolError
 from node.stream import Stream

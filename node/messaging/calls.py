@@ -6,14 +6,15 @@ are run by the shell: `Calls` tells it when to start one and when to stop it.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 from lbm import keys
 from lbm.cells import read_text, read_text_map, read_uint
-from lbm.codec import Encodable, Value, decode, encode
+from lbm.codec import Encodable, decode, encode
 from lbm.errors import LbmDecodeError
 from node.messaging.backlog import AnswerBacklog
 from node.messaging.deadlines import Deadlines
+from node.messaging.pending import LOST, IncomingCall, OutgoingCall
 from node.protocol.codes import (
     CALL,
     CANCEL,
@@ -32,90 +33,12 @@ from node.protocol.errors import (
     violation,
 )
 from node.protocol.limits import UNANSWERED_REQUESTS, WAITING_BYTES
+from node.protocol.reports import EventReceived
 from node.protocol.requests import LAST_ASYNC_ID, IncomingRequests, OutgoingRequests
 
 # 31 years, which the numbers of every clock and timer can hold.
 LONGEST_DEADLINE_MS: Final = 10**12
-LOST: Final = -1
 INFINITY: Final = float("inf")
-
-
-class OutgoingCall:
-    """A call of ours. `code` and `data` are its answer once `done`.
-
-    `on_done` is called once, when the answer came, the deadline passed (code 17) or the
-    connection ended (code `LOST`; `close_code` and `close_text` say why).
-    """
-
-    __slots__ = (
-        "async_id",
-        "close_code",
-        "close_text",
-        "code",
-        "data",
-        "done",
-        "on_done",
-        "slot",
-    )
-
-    def __init__(self, on_done: Callable[[], None]) -> None:
-        self.on_done = on_done
-        self.async_id = 0
-        self.slot = 0
-        self.done = False
-        self.code = 0
-        self.data: Value = None
-        self.close_code = 0
-        self.close_text = ""
-
-    def finish(self, code: int, data: Value) -> None:
-        """Give the answer to who waits; later ones change nothing."""
-        if not self.done:
-            self.done = True
-            self.code = code
-            self.data = data
-            self.on_done()
-
-
-class IncomingCall:
-    """A call that came, for its handler.
-
-    `deadline` is seconds of the connection's clock, or None. `answered` is set once its
-    answer is on its way; from then on the handler's own answer changes nothing.
-    """
-
-    __slots__ = (
-        "answered",
-        "async_id",
-        "data",
-        "deadline",
-        "headers",
-        "runner",
-        "size",
-        "slot",
-        "stream",
-        "topic",
-    )
-
-    def __init__(
-        self,
-        topic: str,
-        data: Value,
-        headers: Mapping[str, Value],
-        stream: int,
-        async_id: int,
-        size: int,
-    ) -> None:
-        self.topic = topic
-        self.data = data
-        self.headers = headers
-        self.stream = stream
-        self.async_id = async_id
-        self.size = size
-        self.deadline: float | None = None
-        self.slot = 0
-        self.answered = False
-        self.runner: Any = None  # the shell's handle of the running handler
 
 
 class Calls:
@@ -229,23 +152,26 @@ class Calls:
 
     # From the connection.
 
-    def receive(
-        self, stream: int, async_id: int, subcategory: int, payload: bytes, now: float
-    ) -> bool:
+    def receive(self, event: EventReceived, now: float) -> bool:
         """Take an event of category 3; returns whether it was one of calls.
+
+        What it cost is given back, that of a call with its answer.
 
         Raises:
             RemoteProtocolError: `protocol-error`, an async id is used twice;
                 `overloaded`, more answers wait than there are ids.
         """
-        if subcategory == RESULT:
+        stream, async_id, _, subcategory, payload, cost = event
+        if subcategory == CALL:
+            if self._called(event, now):
+                return True
+        elif subcategory == RESULT:
             self._result(stream, async_id, payload)
-        elif subcategory == CALL:
-            self._called(stream, async_id, payload, now)
         elif subcategory == CANCEL:
             self._cancelled(stream, payload)
         else:
             return False
+        self._connection.consume(stream, cost)
         return True
 
     def require_free(self, stream: int, async_id: int) -> None:
@@ -265,6 +191,12 @@ class Calls:
                 outgoing.finish(ResultCode.DEADLINE_EXCEEDED, None)
         for incoming in self._incoming_deadlines.due(now):
             self._abandon(incoming, ResultCode.DEADLINE_EXCEEDED)
+
+    def stream_reset(self, stream: int) -> None:
+        """Nobody can be answered on `stream` any more: its handlers are stopped."""
+        silent = [call for call in self._silent if call.stream == stream]
+        for call in [*self._incoming.end_stream(stream), *silent]:
+            self._abandon(call, ResultCode.CANCELLED)
 
     def connection_ended(self, code: int, text: str) -> None:
         """Whoever waits, waits in vain: callers get `LOST`, handlers are stopped."""
@@ -303,7 +235,9 @@ class Calls:
 
     # Requests.
 
-    def _called(self, stream: int, async_id: int, payload: bytes, now: float) -> None:
+    def _called(self, event: EventReceived, now: float) -> bool:
+        """Start the handler; returns whether there is one and may run."""
+        stream, async_id, _, _, payload, cost = event
         try:
             cells = decode(payload)
             topic = read_text(cells, keys.TOPIC)
@@ -311,15 +245,15 @@ class Calls:
             deadline = read_uint(cells, keys.DEADLINE_MS, default=None)
         except LbmDecodeError:
             self.refuse(stream, async_id, ResultCode.MALFORMED)
-            return
+            return False
         if not self._find(topic):
             self.refuse(stream, async_id, ResultCode.TOPIC_NOT_FOUND)
-            return
+            return False
         size = len(payload)
         if not self._has_room(size):
             self.refuse(stream, async_id, ResultCode.OVERLOADED)
-            return
-        call = IncomingCall(topic, cells.get(keys.DATA), headers, stream, async_id, size)
+            return False
+        call = IncomingCall(topic, cells.get(keys.DATA), headers, stream, async_id, size, cost)
         if async_id:
             self._incoming.add(stream, async_id, call, size)
         else:
@@ -329,6 +263,7 @@ class Calls:
             call.deadline = now + min(deadline, LONGEST_DEADLINE_MS) / 1000
             call.slot = self._incoming_deadlines.add(call, call.deadline)
         self._run(call)
+        return True
 
     def _has_room(self, size: int) -> bool:
         """Whether a request of `size` bytes is within the bounds of section 8.
@@ -376,6 +311,7 @@ class Calls:
     def _forget(self, call: IncomingCall, result: bytes) -> None:
         call.answered = True
         self._incoming_deadlines.discard(call, call.slot)
+        self._connection.consume(call.stream, call.cost)
         if not call.async_id:
             self._silent.discard(call)
             self._silent_bytes -= call.size

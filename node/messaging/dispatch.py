@@ -62,8 +62,9 @@ class Dispatch:
                 return
             self.dropped += 1
         elif category == SIM:
-            if not self._calls.receive(stream, async_id, subcategory, payload, now):
-                self._without_topics(stream, async_id, subcategory, payload)
+            if self._calls.receive(event, now):
+                return
+            self._without_topics(stream, async_id, subcategory, payload)
         else:
             self.dropped += 1
             if category == NAMED and subcategory == EMIT and async_id:
