@@ -1,7 +1,10 @@
 """What all tests share: how many examples property tests try, and the two event loops.
 
-One rule: without `--fuzz-examples` a run is small and the same every time.
+One rule: without `--fuzz-examples` a run is small and the same every time. An async test
+that names no backend would never be awaited, and would pass: it is not collected.
 """
+
+import inspect
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -43,3 +46,17 @@ def pytest_configure(config: pytest.Config) -> None:
 def anyio_backend(request: pytest.FixtureRequest) -> str:
     """Run each test marked `anyio` once on each backend."""
     return str(request.param)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    unawaited = [
+        item.nodeid
+        for item in items
+        if isinstance(item, pytest.Function)
+        and inspect.iscoroutinefunction(inspect.unwrap(item.function))
+        and "anyio_backend" not in item.fixturenames
+    ]
+    if unawaited:
+        raise pytest.UsageError(
+            "async tests without the anyio_backend fixture:\n" + "\n".join(unawaited)
+        )
