@@ -7,7 +7,7 @@ Sizes are bytes, times seconds unless the name says otherwise. Knows no files.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, get_args
 
 from crypto.identity import Identity
 from crypto.registry import NAMES, PARAMETERS, require_name
@@ -19,6 +19,16 @@ from node.protocol.limits import Limits
 
 Plaintext = Literal["never", "only", "both"]
 Deliver = Literal["opened", "sealed"]
+
+_TIMES = (
+    "handshake_timeout",
+    "idle_before_ping",
+    "ping_timeout",
+    "update_after_seconds",
+    "rekey_interval",
+    "close_drain",
+)
+_COUNTS = ("update_after_events", "update_after_bytes", "rekey_allowance", "connection_buffer")
 
 
 def _default_names() -> Mapping[str, tuple[str, ...]]:
@@ -65,12 +75,16 @@ class CoreConfig:
     def __post_init__(self) -> None:
         if self.role not in ROLES:
             raise ValueError(f"role is {self.role!r}; it must be one of {', '.join(ROLES)}")
-        for parameter in PARAMETERS:
-            for name in self.algorithms.get(parameter, ()):
-                require_name(parameter, name)
-        for parameter, names in self.require.items():
-            for name in names:
-                require_name(parameter, name)
+        if self.plaintext not in get_args(Plaintext):
+            raise ValueError(f"plaintext is {self.plaintext!r}; it must be never, only or both")
+        if self.deliver not in get_args(Deliver):
+            raise ValueError(f"deliver is {self.deliver!r}; it must be opened or sealed")
+        for named in (self.algorithms, self.require):
+            for parameter, names in named.items():
+                if parameter not in PARAMETERS:
+                    raise ValueError(f"there is no parameter {parameter!r}")
+                for name in names:
+                    require_name(parameter, name)
         key = self.network_key
         if key is not None and (len(key) != 32 or not any(key)):
             raise ValueError("a network key is 32 bytes, not all zero")
@@ -81,16 +95,16 @@ class CoreConfig:
         for parameter in PARAMETERS:
             if self.plaintext != "only" and not self.names(parameter):
                 raise ValueError(f"no {parameter} algorithm is left that this node may use")
-        for name in ("handshake_timeout", "idle_before_ping", "ping_timeout", "close_drain"):
+        for name in _TIMES:
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0 seconds")
-        for name in ("update_after_events", "update_after_bytes", "rekey_allowance"):
+        for name in _COUNTS:
             if not getattr(self, name) >= 1:
                 raise ValueError(f"{name} must be at least 1")
 
     def names(self, parameter: str) -> tuple[str, ...]:
         """The names this node offers or takes for `parameter`, best first."""
-        wanted = self.algorithms.get(parameter) or NAMES[parameter]
+        wanted = self.algorithms.get(parameter, NAMES[parameter])
         floor = self.require.get(parameter)
         held = self.identity.algorithms if parameter == "signing" else wanted
         return tuple(n for n in wanted if n in held and (floor is None or n in floor))
