@@ -1,0 +1,55 @@
+"""Every suite: handshake, 200 events each way, key updates and rekeys, a clean end."""
+
+import pytest
+
+from crypto.registry import NAMES, all_suites
+from node.protocol.codes import CloseCode
+from node.protocol.reports import HandshakeCompleted, KeysUpdated
+from tests.node.protocol.pair import ALICE, BOB, Pair, algorithms, make_config
+
+EVENTS = 200
+
+
+def exchange(pair: Pair) -> None:
+    """`EVENTS` events each way, with what changes keys in between, ten at a time."""
+    for number in range(EVENTS):
+        for side, name in zip(pair.sides, b"ab", strict=True):
+            side.core.send(1, 0, 64, 1, b"%c%d" % (name, number), lbm=False)
+        if number == 50:
+            pair.a.core.update_keys(pair.now)
+        elif number == 70:
+            pair.b.core.update_keys(pair.now)
+        elif number == 100:
+            pair.a.core.rekey(pair.now)
+        elif number == 150:
+            pair.b.core.rekey(pair.now)
+        if number % 10 == 9:
+            pair.pump()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_every_suite() -> None:
+    suites = list(all_suites())
+    assert len(suites) == len({str(suite.names()) for suite in suites}) == 2 * 3 * 3 * 3 * 2
+    for suite in suites:
+        assert suite.signing in NAMES["signing"]
+        names = algorithms(suite)
+        pair = Pair(make_config(ALICE, algorithms=names), make_config(BOB, algorithms=names))
+        pair.pump()
+        for side in pair.sides:
+            assert side.one(HandshakeCompleted).agreed.suite == suite
+        exchange(pair)
+        assert pair.a.payloads == [b"b%d" % number for number in range(EVENTS)]
+        assert pair.b.payloads == [b"a%d" % number for number in range(EVENTS)]
+        for side in pair.sides:
+            updates = [(r.sent, r.epoch, r.rekey) for r in side.all(KeysUpdated)]
+            for sent in (True, False):
+                assert [(epoch, rekey) for s, epoch, rekey in updates if s == sent] == [
+                    (1, 0),
+                    (2, 1),
+                    (3, 2),
+                ]
+        pair.a.core.close(pair.now)
+        pair.pump()
+        assert pair.a.code == pair.b.code == CloseCode.NORMAL
