@@ -123,7 +123,9 @@ def respond(
         try:
             share, secret = exchange.answer(suite.kex, offered)
         except CryptoFailure as error:
-            channel.send_frame(handshake.reject_event("protocol-error", "malformed share"))
+            channel.send_frame(
+                handshake.reject_event("protocol-error", handshake.sentence("protocol-error"))
+            )
             raise Violation("protocol-error", "share") from error
     reply = handshake.reply_event(config, random_bytes(32), suite, share)
     reply = wrong.apply("Reply", reply)
@@ -158,7 +160,8 @@ def _decide(
     try:
         return handshake.respond(config, event, first)
     except Violation as violation:
-        channel.send_frame(handshake.reject_event(violation.code, violation.why))
+        text = handshake.sentence(violation.code, violation.why)
+        channel.send_frame(handshake.reject_event(violation.code, text))
         raise
 
 

@@ -119,6 +119,13 @@ def reject_event(code: str, text: str) -> bytes:
     return Event(0, 0, *TYPES["Reject"], cells_payload(code=wire.CODES[code], text=text)).raw
 
 
+def sentence(code: str, why: str = "") -> str:
+    """The text of a Reject: fixed for its code, but for a parameter's name or the version."""
+    if code == "no-common-algorithm":
+        return f"{code}: {why}"
+    return f"{code}: {VERSION}" if code == "unsupported-version" else code
+
+
 def handshake_cells(
     event: bytes, keep_noise: bool = False
 ) -> tuple[tuple[int, int], dict[int, Any]]:
