@@ -153,7 +153,8 @@ class SecureChannel:
             self._seal_due = NEVER
         elif not unsealed and not sender.each:
             self._seal_due = now + self._seal_delay
-        self._used = True
+        if stream:
+            self._used = True  # events of stream 0 alone are no use of the connection
         if self._observer is not None:
             self._observer.event(True, framed[FRAME_HEADER_SIZE:], sender.chain.value)
         config = self._config
@@ -205,7 +206,8 @@ class SecureChannel:
             self._patience_left = self._patience
         if self._observer is not None:
             self._observer.event(False, data, self._receiver.chain.value)
-        self._used = True
+        if opened[0].stream:
+            self._used = True
         return opened
 
     def control(self, subcategory: int, cells: Mapping[int, Value], now: float) -> bytes:

@@ -19,7 +19,6 @@ RAW_OVERHEAD: Final = 8  # stream, async id, type
 ENCRYPTED_OVERHEAD: Final = 24  # stream, async id, type, AEAD tag
 CHAIN_OVERHEAD: Final = 17  # form, first 16 bytes of the chain value
 RAW_EVENT_MINIMUM: Final = 9
-ENCRYPTED_EVENT_MINIMUM: Final = 25
 CONNECTION_STREAM_PAYLOAD: Final = 4_096
 NODE_INFO_SIZE: Final = 1_024
 # Ours: the text of Reset and Close, UTF-8, so that their payload stays within the above.

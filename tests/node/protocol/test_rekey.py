@@ -354,8 +354,17 @@ def test_without_use_there_is_no_rekey() -> None:
     assert not pair.a.wire
 
 
+def test_keep_alive_is_no_use() -> None:
+    pair = open_pair()
+    pair.run(3_000.0)
+    assert pair.a.wire  # Pings and Pongs went to and fro
+    assert not pair.a.all(KeysUpdated)
+    assert not pair.b.all(KeysUpdated)
+
+
 def test_the_responder_stands_in_when_the_initiator_does_not_rekey() -> None:
     pair = open_pair(a={"rekey_interval": 1e6})
+    pair.a.core.send(1, 0, 64, 1, b"used", lbm=False)
     pair.run(1_000.0)
     assert pair.b.all(KeysUpdated)
     assert_in_step(pair)
