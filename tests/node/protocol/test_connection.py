@@ -288,6 +288,20 @@ def test_a_code_that_close_may_not_carry(code: int) -> None:
     assert pair.a.core.state is State.OPEN
 
 
+@pytest.mark.parametrize("text", ["x" * 1_025, "é" * 513, "\ud800"])
+def test_a_text_that_is_too_long_or_no_text(text: str) -> None:
+    pair = open_pair()
+    stream = pair.a.core.open_stream("x")
+    with pytest.raises(ValueError, match=r"text|surrogates"):
+        pair.a.core.close(pair.now, 64, text)
+    with pytest.raises(ValueError, match=r"text|surrogates"):
+        pair.a.core.reset_stream(stream, 64, text)
+    pair.a.core.reset_stream(stream, 64, "é" * 512)
+    pair.a.core.close(pair.now, 64, "é" * 512)
+    pair.pump()
+    assert pair.b.one(ConnectionEnded).text == "é" * 512
+
+
 @pytest.mark.parametrize("ending", ["close", "violation", "abort"])
 def test_who_sent_close_reads_on_and_discards_for_2_seconds(ending: str) -> None:
     pair = open_pair()
