@@ -242,8 +242,8 @@ class Link:
             case EventReceived(stream, async_id, category, subcategory, payload, cost):
                 item = Item("event", payload, category, subcategory, async_id)
                 side.got[stream].append(item)
-                if cost:
-                    side.unconsumed[stream] += cost
+                assert cost == (item.cost if stream > 1 else 0)
+                side.unconsumed[stream] += cost
             case StreamOpened(stream, label):
                 side.got[stream].append(Item("open", label.encode()))
                 side.known.add(stream)

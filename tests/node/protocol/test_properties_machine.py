@@ -4,7 +4,10 @@ A state machine over two cores: the rules are what applications and transports d
 invariants are in machine.py.
 """
 
-from hypothesis import settings
+from random import Random  # noqa: TID251  # tests may
+from typing import Any
+
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -17,8 +20,12 @@ from node.protocol.states import State
 from tests.node.protocol.machine import INITIATOR_IDENTITY, RESPONDER_IDENTITY, Link, Side
 
 WHO = st.sampled_from([0, 1])
-SIZES = st.sampled_from([0, 1, 4, 31, 100, 896, 959, 960, 961, 1023, 1024])
+SIZE = [0, 1, 4, 31, 100, 896, 959, 960, 961, 1023, 1024]
+SIZES = st.sampled_from(SIZE)
 PICKS = st.integers(0, 7)
+KINDS = st.sampled_from(
+    ["data", "data", "event", "lbm", "chunk", "main", "main lbm", "consume", "deliver"]
+)
 
 suites = st.fixed_dictionaries(
     {
@@ -38,25 +45,32 @@ limits = st.builds(
     max_streams=st.integers(1, 3),
 )
 
+beginnings = st.fixed_dictionaries(
+    {
+        "suite": suites,
+        "limits": st.tuples(limits, limits),
+        "deliver": st.tuples(*[st.sampled_from(["opened", "sealed"])] * 2),
+        "encrypted": st.sampled_from([True, True, True, False]),
+        "buffer": st.sampled_from([1 << 24, 1 << 24, 2048]),
+        "update_after": st.sampled_from([1 << 24, 1 << 24, 1, 3]),
+        "padding": st.sampled_from(["off", "padme", "bucket:64"]),
+        "often": st.booleans(),
+        "half_open": st.sampled_from([False, False, True]),
+        "streams": st.tuples(st.integers(0, 3), st.integers(0, 3)),
+    }
+)
+
 
 class TwoSides(RuleBasedStateMachine):
     """Two applications over one transport."""
 
     link: Link
+    steps: int
 
-    @initialize(
-        suite=suites,
-        limits=st.tuples(limits, limits),
-        deliver=st.tuples(*[st.sampled_from(["opened", "sealed"])] * 2),
-        encrypted=st.sampled_from([True, True, True, False]),
-        buffer=st.sampled_from([1 << 24, 1 << 24, 2048]),
-        update_after=st.sampled_from([1 << 24, 1 << 24, 1, 3]),
-        padding=st.sampled_from(["off", "padme", "bucket:64"]),
-        often=st.booleans(),
-        half_open=st.booleans(),
-    )
-    def begin(self, **drawn) -> None:  # type: ignore[no-untyped-def]  # drawn as named above
+    @initialize(drawn=beginnings)
+    def begin(self, drawn: dict[str, Any]) -> None:
         """Make both sides; the responder may still lack the initiator's Proof."""
+        self.steps = 0
         configs = [
             CoreConfig(
                 identity=identity,
@@ -82,10 +96,26 @@ class TwoSides(RuleBasedStateMachine):
         if not drawn["half_open"]:
             self.link.pump()
             assert responder.connection.state is State.OPEN
+            for side, count in zip(self.link.sides, drawn["streams"], strict=True):
+                assert side.completed is not None
+                for _ in range(min(count, side.completed.agreed.limits.max_streams)):
+                    self.link.open_stream(side, None)
+            self.link.pump()
 
     def open_side(self, who: int) -> Side | None:
         side = self.link.sides[who]
         return side if side.connection.state is State.OPEN else None
+
+    def any_open(self) -> bool:
+        return any(side.connection.state is State.OPEN for side in self.link.sides)
+
+    def any_writable(self) -> bool:
+        return self.any_open() and any(side.writable_streams for side in self.link.sides)
+
+    def may_end(self) -> bool:
+        """Late, since little can be done afterwards."""
+        asked = any(side.close_asked is not None for side in self.link.sides)
+        return self.steps > 15 and not asked and not self.link.cut
 
     def pick_writable(self, side: Side, pick: int) -> int | None:
         streams = side.writable_streams
@@ -97,12 +127,41 @@ class TwoSides(RuleBasedStateMachine):
 
     # Applications.
 
-    @rule(who=WHO, size=SIZES, lbm=st.booleans(), seal=st.booleans(), count=st.integers(1, 9))
-    def send(self, who: int, size: int, lbm: bool, seal: bool, count: int) -> None:
-        if side := self.open_side(who):
-            for _ in range(count):
-                self.link.send_event(side, 1, size, lbm=lbm, seal=seal)
+    @precondition(any_open)
+    @rule(steps=st.lists(st.tuples(WHO, KINDS, PICKS, SIZES), min_size=1, max_size=16))
+    def traffic(self, steps: list[tuple[int, str, int, int]]) -> None:
+        """What applications do most of the time, several steps at once."""
+        for who, kind, pick, size in steps:
+            side = self.link.sides[who]
+            if kind == "deliver":
+                self.link.flush(self.link.other(side))
+                self.link.deliver(side, 1 << 20)
+            elif kind == "consume":
+                self.consume(who, pick, 1 + pick)
+            elif side.connection.state is not State.OPEN:
+                continue
+            elif kind.startswith("main"):
+                self.link.send_event(side, 1, size, lbm=kind == "main lbm", seal=not pick)
+            else:
+                self.send_on_stream(side, kind, pick, size)
+            self.link.check()
 
+    def send_on_stream(self, side: Side, kind: str, pick: int, size: int) -> None:
+        stream = self.pick_writable(side, pick)
+        if stream is None:
+            self.open_stream(self.link.sides.index(side), None)
+            return
+        try:
+            if kind == "data":
+                self.link.send_data(side, stream, size)
+            elif kind == "chunk":
+                self.link.send_chunk(side, stream, size)
+            else:
+                self.link.send_event(side, stream, size, lbm=kind == "lbm", seal=not pick)
+        except LocalProtocolError:
+            assert self.sealed(side)
+
+    @precondition(any_open)
     @rule(who=WHO, window=st.sampled_from([None, None, 1, 1024, 5000, 2**31 - 1]))
     def open_stream(self, who: int, window: int | None) -> None:
         if side := self.open_side(who):
@@ -115,28 +174,7 @@ class TwoSides(RuleBasedStateMachine):
             except LocalProtocolError:
                 assert ours == maximum
 
-    @rule(
-        who=WHO,
-        pick=PICKS,
-        size=SIZES,
-        kind=st.sampled_from(["data", "data", "event", "lbm", "chunk"]),
-        count=st.integers(1, 5),
-    )
-    def send_on_stream(self, who: int, pick: int, size: int, kind: str, count: int) -> None:
-        side = self.open_side(who)
-        if side is None or (stream := self.pick_writable(side, pick)) is None:
-            return
-        try:
-            for _ in range(count):
-                if kind == "data":
-                    self.link.send_data(side, stream, size)
-                elif kind == "chunk":
-                    self.link.send_chunk(side, stream, size)
-                else:
-                    self.link.send_event(side, stream, size, lbm=kind == "lbm", seal=False)
-        except LocalProtocolError:
-            assert self.sealed(side)
-
+    @precondition(any_writable)
     @rule(who=WHO, pick=PICKS)
     def finish(self, who: int, pick: int) -> None:
         side = self.open_side(who)
@@ -147,6 +185,7 @@ class TwoSides(RuleBasedStateMachine):
         except LocalProtocolError:
             assert self.sealed(side)
 
+    @precondition(any_open)
     @rule(who=WHO, pick=PICKS, code=st.sampled_from([0, 32, 33, 35, 64]))
     def reset(self, who: int, pick: int, code: int) -> None:
         if side := self.open_side(who):
@@ -154,6 +193,7 @@ class TwoSides(RuleBasedStateMachine):
             if streams:
                 self.link.reset(side, streams[pick % len(streams)], code)
 
+    @precondition(lambda self: any(any(s.unconsumed.values()) for s in self.link.sides))
     @rule(who=WHO, pick=PICKS, part=st.sampled_from([1, 1, 2, 3, 100]))
     def consume(self, who: int, pick: int, part: int) -> None:
         side = self.link.sides[who]
@@ -162,6 +202,7 @@ class TwoSides(RuleBasedStateMachine):
             stream = held[pick % len(held)]
             self.link.consume(side, stream, -(-side.unconsumed[stream] // part))
 
+    @precondition(any_writable)
     @rule(who=WHO, pick=PICKS)
     def watch(self, who: int, pick: int) -> None:
         side = self.open_side(who)
@@ -171,11 +212,13 @@ class TwoSides(RuleBasedStateMachine):
             side.connection.notify_writable(stream)
             side.writable.add(stream)
 
+    @precondition(any_open)
     @rule(who=WHO)
     def ping(self, who: int) -> None:
         if side := self.open_side(who):
             side.pings.add(side.connection.ping(self.link.now))
 
+    @precondition(any_open)
     @rule(who=WHO)
     def update_keys(self, who: int) -> None:
         side = self.open_side(who)
@@ -183,6 +226,7 @@ class TwoSides(RuleBasedStateMachine):
             side.connection.update_keys(self.link.now)
             self.link.collect(side)
 
+    @precondition(any_open)
     @rule(who=WHO)
     def rekey(self, who: int) -> None:
         side = self.open_side(who)
@@ -195,15 +239,15 @@ class TwoSides(RuleBasedStateMachine):
             except LocalProtocolError:
                 assert early
 
-    @precondition(lambda self: not any(s.close_asked is not None for s in self.link.sides))
-    @rule(who=WHO, gate=st.integers(0, 5))
+    @precondition(may_end)
+    @rule(who=WHO, gate=st.integers(0, 2))
     def close(self, who: int, gate: int) -> None:
-        """Seldom, since little can be done afterwards."""
         side = self.open_side(who)
-        if side and not gate:
+        if side and gate == 2:
             side.connection.close(self.link.now)
             side.close_asked = self.link.now
 
+    @precondition(lambda self: not self.any_open())
     @rule(who=WHO)
     def closed_is_closed(self, who: int) -> None:
         """After the end, or while it ends, every request says so and changes nothing."""
@@ -222,10 +266,14 @@ class TwoSides(RuleBasedStateMachine):
     def flush(self, who: int, limit: int) -> None:
         self.link.flush(self.link.sides[who], limit)
 
-    @rule(who=WHO, sizes=st.lists(st.integers(1, 40) | st.integers(1, 3000), max_size=6))
+    @rule(
+        who=WHO, sizes=st.lists(st.integers(1, 40) | st.integers(1, 9000), min_size=1, max_size=6)
+    )
     def deliver(self, who: int, sizes: list[int]) -> None:
+        side = self.link.sides[who]
+        self.link.flush(self.link.other(side))
         for size in sizes:
-            self.link.deliver(self.link.sides[who], size)
+            self.link.deliver(side, size)
 
     @rule()
     def pump(self) -> None:
@@ -235,14 +283,16 @@ class TwoSides(RuleBasedStateMachine):
     def advance(self, seconds: float) -> None:
         self.link.advance(seconds)
 
-    @rule(gate=st.integers(0, 9), keep=st.tuples(st.integers(0, 5000), st.integers(0, 5000)))
+    @precondition(may_end)
+    @rule(gate=st.integers(0, 3), keep=st.tuples(st.integers(0, 5000), st.integers(0, 5000)))
     def cut(self, gate: int, keep: tuple[int, int]) -> None:
-        if not gate and not self.link.cut:
+        if gate == 3:
             self.link.break_transport(keep)
 
     @invariant()
     def nothing_is_wrong(self) -> None:
         if hasattr(self, "link"):
+            self.steps += 1
             self.link.check()
 
     def teardown(self) -> None:
@@ -255,3 +305,41 @@ class TwoSides(RuleBasedStateMachine):
 
 TestTwoSides = TwoSides.TestCase
 TestTwoSides.settings = settings()
+
+
+SECONDS = [0.0, 0.02, 0.5, 3.0, 11.0, 16.0]
+
+
+@given(drawn=beginnings, seed=st.integers(0, 2**32 - 1))
+def test_long_traffic(drawn: dict[str, Any], seed: int) -> None:
+    """The same rules with far more traffic than a machine that can be shrunk gets to."""
+    random = Random(seed)
+    state = TwoSides()
+    state.begin(drawn)
+    kinds = ["data"] * 4 + ["event", "lbm", "chunk", "main", "main lbm"] + ["consume"] * 4
+    for _ in range(12):
+        steps = random.choices(range(2), k=24)
+        state.traffic(
+            [
+                (who, random.choice([*kinds, "deliver"]), random.randrange(8), random.choice(SIZE))
+                for who in steps
+            ]
+        )
+        match random.randrange(8):
+            case 0:
+                state.rekey(random.randrange(2))
+            case 1:
+                state.update_keys(random.randrange(2))
+            case 2:
+                state.finish(random.randrange(2), random.randrange(8))
+            case 3:
+                state.reset(random.randrange(2), random.randrange(8), 32)
+            case 4:
+                state.watch(random.randrange(2), random.randrange(8))
+            case 5:
+                state.advance(random.choice(SECONDS))
+            case 6:
+                state.deliver(random.randrange(2), [random.randrange(1, 900) for _ in range(9)])
+            case _:
+                state.pump()
+    state.teardown()
