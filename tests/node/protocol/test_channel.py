@@ -285,8 +285,7 @@ def test_all_streams_count_together() -> None:
 
 
 def test_an_update_after_an_hour_if_an_event_was_sent() -> None:
-    settings = {"rekey_interval": 1e9, "idle_before_ping": 1e9}
-    pair = open_pair(**settings)
+    pair = open_pair(rekey_interval=1e9, idle_before_ping=1e9)
     send(pair.a)
     pair.run(3_599.9)
     assert epochs(pair.a) == []
@@ -299,8 +298,7 @@ def test_an_update_after_an_hour_if_an_event_was_sent() -> None:
 
 
 def test_limits_crossed_under_load_on_both_sides() -> None:
-    settings = {"update_after_events": 11, "rekey_allowance": 100}
-    pair = open_pair(**settings)
+    pair = open_pair(update_after_events=11, rekey_allowance=100)
     for number in range(300):
         for side in pair.sides:
             side.core.send(1, 0, 64, 1, b"%d" % number, lbm=False)
