@@ -32,7 +32,7 @@ from node.protocol.errors import (
     RemoteProtocolError,
     violation,
 )
-from node.protocol.limits import UNANSWERED_REQUESTS, WAITING_BYTES
+from node.protocol.limits import LARGEST_CREDIT, UNANSWERED_REQUESTS, WAITING_BYTES
 from node.protocol.reports import EventReceived
 from node.protocol.requests import LAST_ASYNC_ID, IncomingRequests, OutgoingRequests
 
@@ -243,6 +243,8 @@ class Calls:
             topic = read_text(cells, keys.TOPIC)
             headers = read_text_map(cells, keys.HEADERS, default={})
             deadline = read_uint(cells, keys.DEADLINE_MS, default=None)
+            # For Chunks, which no handler sends; a wrong one is malformed all the same.
+            read_uint(cells, keys.WINDOW, default=1, minimum=1, maximum=LARGEST_CREDIT)
         except LbmDecodeError:
             self.refuse(stream, async_id, ResultCode.MALFORMED)
             return False

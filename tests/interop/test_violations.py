@@ -20,7 +20,7 @@ from tests.reference.handshake import Config
 from tests.reference.peer import ReferencePeer, Side
 from tests.reference.primitives import SigningKey
 from tests.reference.recorded import seed
-from tests.reference.wire import CELLS, CODES, TYPES, Event, cells_payload, frame
+from tests.reference.wire import CELLS, CODES, TYPES, Event, cells_payload
 
 pytestmark = pytest.mark.anyio
 
@@ -552,9 +552,3 @@ async def test_a_violation_ends_its_connection_and_no_other(
 def ends(sock: socket.socket) -> bool:
     """Whether nothing follows Close but the end."""
     return not sock.recv(1)
-
-
-def test_the_tables_hold_what_they_should() -> None:
-    """A frame is a length and an event; nothing here relies on anything else."""
-    assert frame(b"x") == b"\0\0\0\1x"
-    assert len({case.id for case in CASES}) == len(CASES) > 150
