@@ -55,10 +55,8 @@ def main() -> NoReturn:
     code: object = Exit.DONE
     try:
         code = app(standalone_mode=False)
-    except (KeyboardInterrupt, typer.Abort):
-        code = _failed(out, Interrupted(signal.SIGINT))
-    except typer.Exit as error:
-        code = error.exit_code
+        if code == 128 + signal.SIGINT:  # what typer makes of KeyboardInterrupt
+            code = _failed(out, Interrupted(signal.SIGINT))
     except Exception as error:
         code = _failed(out, error)
     sys.exit(code if isinstance(code, int) else Exit.DONE)

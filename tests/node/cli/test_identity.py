@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from crypto.keyfile import load_identity
+from crypto.identity import Identity
+from crypto.keyfile import PassphraseCost, load_identity, save_identity
 from tests.node.cli.conftest import Parley
 
 
@@ -54,8 +55,9 @@ def test_a_passphrase_seals_the_file(parley: Parley, tmp_path: Path) -> None:
     right = _passphrase(tmp_path / "right", b"correct horse\r\n")
     same = _passphrase(tmp_path / "same", b"correct horse")
     wrong = _passphrase(tmp_path / "wrong", b"battery staple\n")
-    assert parley("id", "new", path, "--passphrase-file", right).code == 0
-    assert parley("id", "show", path, "--passphrase-file", same, "--json").last["encrypted"]
+    save_identity(path, Identity.create(), b"correct horse", cost=PassphraseCost(1, 8))
+    for file in (right, same):
+        assert parley("id", "show", path, "--passphrase-file", file, "--json").last["encrypted"]
     for arguments, sentence in (
         (["--passphrase-file", wrong], "wrong passphrase, or the key file was altered"),
         ([], "the key file is sealed: it takes a passphrase"),
@@ -90,6 +92,8 @@ def test_a_passphrase_that_others_can_read_is_warned_of(parley: Parley, tmp_path
     assert done.code == 0
     assert len(done.lines) == 1
     assert done.err == f"parley: warning: others can read {file}; chmod 600 it\n"
+    assert done.last["encrypted"] is True
+    assert load_identity(tmp_path / "key", b"secret").keys
 
 
 def test_a_key_file_is_never_overwritten(parley: Parley, tmp_path: Path) -> None:

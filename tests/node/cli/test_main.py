@@ -72,9 +72,7 @@ def test_version(parley: Parley) -> None:
         (["call", DIALS, "t", "--max-payload", "1k"], "Invalid value for '--max-payload'"),
     ],
 )
-def test_a_usage_error_is_one_sentence(
-    parley: Parley, arguments: list[str], sentence: str
-) -> None:
+def test_a_usage_error_is_one_sentence(parley: Parley, arguments: list[str], sentence: str) -> None:
     done = parley(*arguments)
     assert done.code == 2
     assert done.err.startswith(f"parley: {sentence}")

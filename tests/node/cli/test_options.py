@@ -8,7 +8,7 @@ import pytest
 
 from crypto.errors import UnknownAlgorithmError
 from crypto.identity import Identity
-from crypto.keyfile import save_identity
+from crypto.keyfile import PassphraseCost, save_identity
 from crypto.registry import NAMES, PARAMETERS
 from node.cli.exits import FileProblem
 from node.cli.options import TABLE, Common, read_network_key
@@ -120,7 +120,7 @@ def test_a_fresh_identity_holds_what_is_asked_for(
 
 def test_a_key_file_is_the_identity(tmp_path: Path) -> None:
     identity = Identity.create()
-    save_identity(tmp_path / "key", identity, b"secret")
+    save_identity(tmp_path / "key", identity, b"secret", cost=PassphraseCost(1, 8))
     options = common(
         identity_path=tmp_path / "key", passphrase_file=secret(tmp_path / "pass", b"secret\n")
     )
@@ -164,7 +164,17 @@ def test_a_network_key_is_raw_or_hex(tmp_path: Path, content: bytes) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"x", KEY[:31], KEY + b"\n", bytes(32), b"00" * 32, b"zz" * 32, b"\xff" * 64, b"x" * 9000],
+    [
+        b"",
+        b"x",
+        KEY[:31],
+        KEY + b"\n",
+        bytes(32),
+        b"00" * 32,
+        b"zz" * 32,
+        b"\xff" * 64,
+        b"x" * 9000,
+    ],
 )
 def test_what_is_no_network_key(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(FileProblem):

@@ -1,0 +1,165 @@
+"""`parley demo`: two real processes, what they show, and how it fails."""
+
+import hashlib
+import os
+import time
+from pathlib import Path
+from signal import SIGKILL, SIGTERM
+
+import pytest
+
+from tests.node.cli.conftest import Parley
+from tests.node.cli.processes import Processes, Running
+
+
+def _other_process(running: Running) -> int:
+    """The demo's child."""
+    path = Path(f"/proc/{running.process.pid}/task/{running.process.pid}/children")
+    (child,) = path.read_text().split()
+    return int(child)
+
+
+def _await_end(process: int) -> None:
+    """Wait until a process that is no child of ours is gone, or waits to be reaped."""
+    for _ in range(200):
+        try:
+            if Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return
+        except (FileNotFoundError, ProcessLookupError):
+            return
+        time.sleep(0.05)
+    raise AssertionError("the demo's other process is still there")
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> Path:
+    """A file that takes its time."""
+    path = tmp_path / "large"
+    with path.open("wb") as file:
+        file.truncate(2**28)  # sparse: it takes no room
+    return path
+
+
+def test_json_of_the_demo(processes: Processes) -> None:
+    start = time.monotonic()  # noqa: TID251  # a test's own clock
+    done = processes.run("demo", "--json")
+    assert time.monotonic() - start < 10  # noqa: TID251  # as above
+    assert (done.code, done.err) == (0, "")
+    kinds = [line["event"] for line in done.lines]
+    assert kinds == ["connected", "call", "key-update", "rekey", "file", "done"]
+    connected, call, update, rekey, file, last = done.lines
+    assert len({connected["node_id"], connected["local_node_id"]}) == 2
+    assert sorted(connected["suite"]) == ["cipher", "hash", "kex", "sealing", "signing"]
+    assert connected["encrypted"] is True
+    assert call["answer"].startswith("hello alice, I am ")
+    assert call["answer"].endswith(connected["node_id"][:8])
+    readme = (Path(__file__).parents[3] / "README.md").read_bytes()
+    assert file["name"] == "README.md"
+    assert file["size"] == len(readme)
+    assert file["sha256"] == hashlib.sha256(readme).hexdigest()
+    assert file["match"] is True
+    assert 0 < update["at"] < rekey["at"] < file["size"]  # while it was under way
+    assert rekey["number"] == 1
+    for name in ("seconds", "handshake_seconds", "call_seconds", "round_trip_seconds"):
+        assert 0 < last[name] < 10
+
+
+def test_what_people_see(processes: Processes, tmp_path: Path) -> None:
+    path = tmp_path / "some file.bin"
+    content = bytes(range(256)) * 12_000
+    path.write_bytes(content)
+    done = processes.run("demo", str(path))
+    assert (done.code, done.err) == (0, "")
+    for word in (
+        "(this process)",
+        "(another process)",
+        "kex x25519-mlkem768",
+        "call     greet('alice')",
+        f"sha256   {hashlib.sha256(content).hexdigest()} on both sides",
+        "3,072,000 bytes",
+        "MB/s",
+        "handshake",
+        "round trip",
+        "The file arrived unchanged; the keys changed under way.",
+    ):
+        assert word in done.out, word
+    assert "\x1b" not in done.out  # it is no terminal
+
+
+@pytest.mark.parametrize("size", [1, 65_537])
+def test_small_files_change_keys_too(parley: Parley, tmp_path: Path, size: int) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * size)
+    done = parley("demo", str(path), "--json")
+    assert done.code == 0
+    assert {"key-update", "rekey"} < {line["event"] for line in done.lines}
+    assert done.last["file"]["size"] == size
+
+
+def test_an_empty_file_is_no_boast(parley: Parley, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.touch()
+    done = parley("demo", str(path))
+    assert done.code == 0
+    assert "The file arrived unchanged, being empty." in done.out
+
+
+def test_an_odd_name_is_shown_and_steers_nothing(parley: Parley, tmp_path: Path) -> None:
+    path = tmp_path / "[red] new\nline \x1b[2J \udcff 日本"
+    path.write_bytes(b"content")
+    done = parley("demo", str(path))
+    assert (done.code, done.err) == (0, "")
+    assert done.out.count("[red] new\\nline \\x1b[2J \\udcff 日本") == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("missing", "cannot read {}: No such file or directory"),
+        (".", "{} is no regular file"),
+        ("pipe", "{} is no regular file"),
+    ],
+)
+def test_what_cannot_be_sent(parley: Parley, tmp_path: Path, name: str, sentence: str) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    path = tmp_path / name
+    done = parley("demo", str(path))
+    assert done == (6, "", f"parley: {sentence.format(path)}\n")
+    last = parley("demo", str(path), "--json").last
+    assert (last["event"], last["code"]) == ("error", 6)
+
+
+def test_the_other_process_is_killed(processes: Processes, large: Path) -> None:
+    running = processes.start("demo", str(large), "--json")
+    running.event("call")
+    os.kill(_other_process(running), SIGKILL)
+    done = running.finish()
+    assert (done.code, done.err) == (1, "")
+    assert (done.last["event"], done.last["name"]) == ("error", "connection-lost")
+
+
+def test_the_demo_is_killed(processes: Processes, large: Path) -> None:
+    running = processes.start("demo", str(large), "--json")
+    running.event("call")
+    other = _other_process(running)
+    running.stop(SIGKILL)
+    _await_end(other)
+
+
+def test_the_demo_is_interrupted(processes: Processes, large: Path) -> None:
+    running = processes.start("demo", str(large), "--json")
+    running.event("call")
+    other = _other_process(running)
+    done = running.stop(SIGTERM)
+    assert (done.code, done.err) == (143, "")
+    assert (done.last["event"], done.last["name"]) == ("error", "interrupted")
+    _await_end(other)
+
+
+def test_a_file_that_shrinks_is_told(processes: Processes, large: Path) -> None:
+    running = processes.start("demo", str(large), "--json")
+    running.event("key-update")
+    os.truncate(large, 4096)
+    done = running.finish()
+    assert done.code == 6
+    assert done.last["text"] == "large changed its size while it was being sent"

@@ -1,0 +1,108 @@
+"""Commands as real processes: how they end by signals, and with odd standard files."""
+
+import shlex
+import subprocess
+from pathlib import Path
+from signal import SIGINT, SIGTERM, Signals
+
+import pytest
+
+from crypto.identity import Identity
+from crypto.keyfile import PassphraseCost, save_identity
+from tests.node.cli.processes import PARLEY, Processes
+
+
+@pytest.mark.parametrize("number", [SIGINT, SIGTERM])
+def test_a_signal_ends_a_call_with_close(processes: Processes, number: Signals) -> None:
+    running, (address,) = processes.serve("--log-level", "info", topics=True)
+    caller = processes.start("call", address, "test.wait", "60", "--json")
+    running.event("waiting")
+    done = caller.stop(number)
+    assert (done.code, done.err) == (128 + number, "")
+    assert (done.last["event"], done.last["code"]) == ("error", 128 + number)
+    assert done.last["text"] == f"interrupted by {number.name}"
+    running.event("cancelled")
+    ended = running.stop().err
+    assert "going-away" in ended
+    assert "connection-lost" not in ended
+
+
+def test_a_signal_ends_a_ping(processes: Processes, server: str) -> None:
+    running = processes.start("ping", server, "--count", "1000", "--interval", "0.02")
+    running.line()
+    done = running.stop(SIGINT)
+    assert (done.code, done.err) == (130, "parley: interrupted by SIGINT\n")
+
+
+def _shell(processes: Processes, line: str) -> "subprocess.CompletedProcess[bytes]":
+    """Run a line of sh in which $P is parley."""
+    return subprocess.run(
+        ["/bin/sh", "-c", f"P={shlex.quote(shlex.join(PARLEY))}; {line}"],
+        capture_output=True,
+        cwd=processes.directory,
+        timeout=30,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("json", ["", "--json"])
+def test_a_reader_that_leaves(processes: Processes, server: str, json: str) -> None:
+    done = _shell(processes, f"$P ping '{server}' --count 5 --interval 0.01 {json} | true")
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+@pytest.mark.parametrize("json", ["", "--json"])
+def test_a_reader_that_leaves_ends_the_command(
+    processes: Processes, server: str, json: str
+) -> None:
+    line = f"{{ $P ping '{server}' --count 1000 {json}; echo $? >&2; }} | head -n 1"
+    done = _shell(processes, line)
+    assert done.stdout.count(b"\n") == 1
+    assert done.stderr == b"1\n"
+
+
+@pytest.mark.parametrize("json", ["", "--json"])
+def test_a_full_disk_is_told(processes: Processes, server: str, json: str) -> None:
+    done = _shell(processes, f"$P call '{server}' parley.echo x {json} > /dev/full")
+    assert (done.returncode, done.stderr) == (6, b"parley: No space left on device\n")
+
+
+def test_closed_standard_files(processes: Processes, server: str) -> None:
+    call = f"$P call '{server}' parley.echo"
+    assert _shell(processes, f"{call} x <&- >&- 2>&-").returncode == 0
+    closed = _shell(processes, f"{call} - <&-")
+    assert (closed.returncode, closed.stdout) == (6, b"")
+    assert closed.stderr == b"parley: standard input is closed\n"
+
+
+def test_a_terminal_without_the_letters(processes: Processes, server: str) -> None:
+    call = f"PYTHONIOENCODING=ascii $P call '{server}'"
+    assert _shell(processes, f"{call} parley.echo é").stdout == b"\\xe9\n"
+
+
+def test_bytes_through_a_pipe(processes: Processes, server: str) -> None:
+    done = _shell(processes, f"printf '\\377\\000' | $P call '{server}' parley.echo -")
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"ff00\n", b"")
+    answered = processes.run("call", server, "parley.echo", "-", data="日本\n".encode() * 10_000)
+    assert answered.out == "日本\n" * 10_000 + "\n"
+
+
+def test_a_passphrase_by_a_pipe(processes: Processes) -> None:
+    key = processes.directory / "key"
+    save_identity(key, Identity.create(), b"secret", cost=PassphraseCost(1, 8))
+    line = f"echo secret | $P id show {shlex.quote(str(key))} --passphrase-file /dev/stdin"
+    shown = _shell(processes, line)
+    assert (shown.returncode, shown.stderr) == (0, b"")
+    assert b"with passphrase" in shown.stdout
+
+
+def test_the_directory_of_the_user_is_not_imported_from(
+    processes: Processes, tmp_path: Path
+) -> None:
+    for name in ("json.py", "node.py", "crypto.py"):
+        (tmp_path / name).write_text("raise SystemExit('imported from here')")
+    code = "import sys; sys.path.pop(0); from node.cli.main import main; main()"
+    command = [PARLEY[0], "-c", code]  # as the installed script does
+    done = processes.start("demo", "--json", command=command, cwd=tmp_path).finish()
+    assert (done.code, done.err) == (0, "")
+    assert done.last["event"] == "done"

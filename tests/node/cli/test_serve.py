@@ -1,0 +1,197 @@
+"""`parley serve` as a real process: where it listens, and how it ends."""
+
+import socket
+import stat
+from pathlib import Path
+from signal import SIGINT, SIGKILL, SIGTERM, Signals
+
+import pytest
+
+from tests.node.cli.conftest import Parley
+from tests.node.cli.processes import Processes
+
+
+def test_three_listeners_serve_one_node(
+    processes: Processes, parley: Parley, tmp_path: Path
+) -> None:
+    places = ["tcp://127.0.0.1:0", "tcp://[::1]:0", f"unix://{tmp_path}/socket"]
+    running, addresses = processes.serve("--role", "server", listen=places)
+    assert [address.rpartition(":")[0] for address in addresses[:2]] == [
+        place.rpartition(":")[0] for place in places[:2]
+    ]
+    node_ids = {address.partition("#")[2] for address in addresses}
+    assert len(node_ids) == 1
+    for address in addresses:
+        info = parley("call", address, "parley.info", "--role", "client", "--json").last["data"]
+        assert {info["node_id"]} == node_ids
+        assert info["role"] == "server"
+    # From other processes too, at the same time.
+    callers = [processes.start("call", address, "parley.echo", "hello") for address in addresses]
+    for caller in callers:
+        assert caller.finish() == (0, "hello\n", "")
+    done = running.stop()
+    assert (done.code, done.err) == (0, "")
+    assert not (tmp_path / "socket").exists()
+
+
+def test_without_options_it_listens_on_loopback(processes: Processes, parley: Parley) -> None:
+    running = processes.start("serve")
+    line = running.line()
+    assert line.startswith("listening on tcp://127.0.0.1:")
+    address = line.removeprefix("listening on ")
+    assert parley("call", address, "parley.echo", "hello").out == "hello\n"
+    done = running.stop()
+    assert (done.code, done.err) == (0, "")
+    assert done.out == f"{line}\nclosed on SIGTERM\n"
+
+
+@pytest.mark.parametrize("number", [SIGINT, SIGTERM])
+def test_a_signal_ends_it_with_close(processes: Processes, number: Signals) -> None:
+    running, (address,) = processes.serve()
+    visitor = processes.start("ping", address, "--count", "1000", "--interval", "0.02", "--json")
+    visitor.event("pong")
+    done = running.stop(number)
+    assert (done.code, done.err) == (0, "")
+    assert [line["event"] for line in done.lines] == ["ready", "done"]
+    assert done.last["signal"] == number.name
+    # The visitor was told, not cut off.
+    left = visitor.finish()
+    assert (left.code, left.err) == (1, "")
+    assert (left.last["event"], left.last["name"]) == ("error", "going-away")
+
+
+def test_a_running_call_is_answered_before_the_end(processes: Processes) -> None:
+    running, (address,) = processes.serve(topics=True)
+    caller = processes.start("call", address, "test.wait", "0.6")
+    running.event("waiting")
+    done = running.stop()
+    assert (done.code, done.last["event"]) == (0, "done")
+    assert caller.finish() == (0, "late\n", "")
+
+
+def test_a_second_signal_does_not_wait(processes: Processes, parley: Parley) -> None:
+    running, (address,) = processes.serve(topics=True)
+    caller = processes.start("call", address, "test.wait", "60", "--json")
+    running.event("waiting")
+    running.send(SIGTERM)
+    while parley("call", address, "parley.echo", "x").code == 0:
+        pass  # until the first was noticed: who drains takes no more calls
+    assert running.stop().code == -SIGTERM
+    assert caller.finish().last["name"] == "connection-lost"
+
+
+def test_a_caller_that_is_killed_is_noticed(processes: Processes) -> None:
+    running, (address,) = processes.serve(topics=True)
+    caller = processes.start("call", address, "test.wait", "60")
+    running.event("waiting")
+    caller.send(SIGKILL)
+    running.event("cancelled")  # its handler was told
+    assert caller.finish().code == -SIGKILL
+    done = running.stop()
+    assert done.code == 0
+    assert "connection-lost" in done.err
+
+
+def test_a_server_that_is_killed_is_noticed(processes: Processes) -> None:
+    running, (address,) = processes.serve(topics=True)
+    callers = [
+        processes.start("call", address, "test.wait", "60", "--json"),
+        processes.start("ping", address, "--count", "1000", "--interval", "0.02", "--json"),
+    ]
+    running.event("waiting")
+    callers[1].event("pong")
+    running.stop(SIGKILL)
+    for caller in callers:
+        done = caller.finish()
+        assert done.code == 1
+        assert (done.last["event"], done.last["code"]) == ("error", -1)
+        assert done.last["text"] == "the connection was lost (connection-lost)"
+
+
+def test_a_port_in_use(processes: Processes, parley: Parley, server: str) -> None:
+    place = server.partition("#")[0]
+    sentence = f"cannot listen on {place}: the address is in use"
+    # Also if it is not the first address: nothing is announced before all are there.
+    for listen in (["--listen", place], ["--listen", "tcp://127.0.0.1:0", "--listen", place]):
+        done = parley("serve", *listen)
+        assert done == (3, "", f"parley: {sentence}\n")
+        last = parley("serve", *listen, "--json").last
+        assert (last["event"], last["code"], last["text"]) == ("error", 3, sentence)
+    assert parley("call", server, "parley.echo", "x").out == "x\n"
+
+
+def test_a_socket_that_is_served_is_not_taken_over(
+    processes: Processes, parley: Parley, tmp_path: Path
+) -> None:
+    place = f"unix://{tmp_path}/socket"
+    running, (address,) = processes.serve(listen=[place])
+    assert stat.S_ISSOCK((tmp_path / "socket").stat().st_mode)
+    assert parley("serve", "--listen", place).code == 3
+    assert parley("call", address, "parley.echo", "x").out == "x\n"
+    running.stop(SIGKILL)
+    # What the dead one left behind is.
+    again, (address,) = processes.serve(listen=[place])
+    assert parley("call", address, "parley.echo", "x").out == "x\n"
+    assert again.stop().code == 0
+
+
+@pytest.mark.parametrize(
+    ("place", "code"),
+    [
+        ("127.0.0.1:0", 2),
+        ("tcp://127.0.0.1", 2),
+        ("tcp://192.0.2.1:4000", 3),  # RFC 5737: nobody's address
+        ("unix:///nonexistent/socket", 3),
+        ("unix://relative", 2),
+        ("unix:///" + "x" * 200, 2),
+    ],
+)
+def test_where_nothing_can_listen(parley: Parley, place: str, code: int) -> None:
+    done = parley("serve", "--listen", place)
+    assert (done.code, done.out) == (code, "")
+    assert done.err.startswith("parley: ")
+    assert done.err.count("\n") == 1
+
+
+def test_a_file_in_the_way_is_left_alone(parley: Parley, tmp_path: Path) -> None:
+    file = tmp_path / "dear"
+    file.write_text("dear")
+    done = parley("serve", "--listen", f"unix://{file}")
+    assert done.code == 3
+    assert file.read_text() == "dear"
+
+
+def test_strangers_are_logged_in_one_line_and_do_no_harm(
+    processes: Processes, parley: Parley
+) -> None:
+    running, (address,) = processes.serve()
+    port = int(address.partition("#")[0].rpartition(":")[2])
+    for greeting in (b"GET / HTTP/1.1\r\n\r\n", b"\0\0\0\1\0", b"\xff" * 64):
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as stranger:
+            stranger.sendall(greeting)
+            while stranger.recv(1024):
+                pass
+    assert parley("call", address, "parley.echo", "x").out == "x\n"
+    done = running.stop()
+    assert done.code == 0
+    assert len(done.err.splitlines()) == 3
+    assert "Traceback" not in done.err
+
+
+def test_a_log_level_opens_the_log(processes: Processes, parley: Parley) -> None:
+    running, (address,) = processes.serve("--log-level", "INFO")
+    assert parley("call", address, "parley.echo", "x").code == 0
+    done = running.stop()
+    assert "INFO" in done.err
+    assert "aes-256-gcm" in done.err
+    assert [line["event"] for line in done.lines] == ["ready", "done"]
+
+
+def test_a_reader_that_left_does_no_harm(processes: Processes, parley: Parley) -> None:
+    running, (address,) = processes.serve()
+    stdout = running.process.stdout
+    assert stdout is not None
+    stdout.close()
+    assert parley("call", address, "parley.echo", "x").out == "x\n"
+    running.send(SIGTERM)
+    assert running.process.wait(20) == 0
