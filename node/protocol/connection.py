@@ -10,20 +10,13 @@ from collections.abc import Callable
 
 from crypto.randomness import random_bytes
 from lbm.errors import LbmDecodeError
-from node.protocol.codes import (
-    DATA,
-    FIRST_APPLICATION_CODE,
-    LAST_CODE,
-    SIM,
-    STREAM,
-    CloseCode,
-)
+from node.protocol.codes import DATA, SIM, STREAM, CloseCode
 from node.protocol.config import CoreConfig
 from node.protocol.errors import (
     ConnectionClosedError,
     LocalProtocolError,
     RemoteProtocolError,
-    check_text,
+    check_farewell,
     violation,
 )
 from node.protocol.frames import FrameReader
@@ -33,7 +26,6 @@ from node.protocol.limits import CLOSE_LINGER, HANDSHAKE_EVENT_SIZE
 from node.protocol.observer import DirectionState, Observer
 from node.protocol.opening import Opening
 from node.protocol.reports import ConnectionEnded, HandshakeCompleted, Report
-from node.protocol.requests import LAST_ASYNC_ID
 from node.protocol.session import Farewell, Session, Wire
 from node.protocol.states import HANDSHAKE, LIVE, READING, Signal, State, next_state
 from node.protocol.streams import Streams
@@ -125,11 +117,7 @@ class Connection:
         return reports
 
     def checkpoint(self) -> tuple[DirectionState, DirectionState]:
-        """Both directions (ours first) as a journal's checkpoint needs them.
-
-        Raises:
-            LocalProtocolError: the connection is not open, or not encrypted.
-        """
+        """Both directions, ours first; raises LocalProtocolError where there is no chain."""
         if self._session is None or self._session.secure is None:
             raise LocalProtocolError("there is no chain")
         return self._session.secure.checkpoint()
@@ -248,11 +236,10 @@ class Connection:
             LocalProtocolError: the stream is not open for sending, a number is out of
                 range, or the payload is the single byte 0x00.
         """
-        if not (SIM <= category <= 255 and 1 <= subcategory <= 255 and stream):
-            raise LocalProtocolError(f"event {category}/{subcategory} on stream {stream}")
-        if not 0 <= async_id <= LAST_ASYNC_ID:
-            raise LocalProtocolError(f"{async_id} is no async id")
-        self._open().mux.send(stream, async_id, category, subcategory, payload, lbm, seal)
+        mux = self._open().mux
+        if category < SIM:
+            raise LocalProtocolError(f"events of category {category} are not the caller's")
+        mux.send(stream, async_id, category, subcategory, payload, lbm, seal)
 
     def send_data(self, stream: int, data: bytes) -> None:
         """Queue 2/5 Data, 1..max_payload bytes, on a stream from 2 up; raises as `send`."""
@@ -286,11 +273,7 @@ class Connection:
         self._open().mux.watch(stream)
 
     def ping(self, now: float) -> int:
-        """Send a Ping; PongReceived carries its async id.
-
-        Raises:
-            LocalProtocolError: 64 Pings are unanswered.
-        """
+        """Send a Ping; PongReceived carries its async id. Raises LocalProtocolError after 64."""
         return self._open().ping(now)
 
     def update_keys(self, now: float) -> None:
@@ -307,10 +290,7 @@ class Connection:
         Raises:
             ValueError: `code` is not one that Close may carry, or `text` above 1,024 bytes.
         """
-        sendable = CloseCode.NORMAL <= code <= CloseCode.INTERNAL_ERROR
-        if not (sendable or FIRST_APPLICATION_CODE <= code <= LAST_CODE):
-            raise ValueError(f"{code} is not a code for Close")
-        check_text(text)
+        check_farewell(code, text, CloseCode.INTERNAL_ERROR)
         if self._state in HANDSHAKE:
             self._end(code, reason="closed during the handshake")
         elif self._state is State.OPEN:
@@ -319,10 +299,7 @@ class Connection:
             self._go(Signal.CLOSE_ASKED)
 
     def abort(self, now: float, code: CloseCode, reason: str) -> None:
-        """End now: what is queued is dropped, Close (or Reject) carries `code`.
-
-        A code that is never sent ends the connection in silence.
-        """
+        """End now: what is queued is dropped; Close or Reject carries `code` if it may be sent."""
         if self._state not in HANDSHAKE and self._state not in LIVE:
             return
         if code < 0:

@@ -9,7 +9,7 @@
 An error carries its close code, so that closing rightly is never a second decision.
 """
 
-from node.protocol.codes import SENTENCES, CloseCode
+from node.protocol.codes import FIRST_APPLICATION_CODE, LAST_CODE, SENTENCES, CloseCode
 from node.protocol.limits import TEXT_SIZE
 
 
@@ -46,8 +46,14 @@ class RemoteProtocolError(ProtocolError):
         self.reason = reason
 
 
-def check_text(text: str) -> None:
-    """Raise ValueError for a text that is too long for Reset and Close (in UTF-8)."""
+def check_farewell(code: int, text: str, last: CloseCode) -> None:
+    """What Close or Reset is to carry; `last` is the greatest code of ours that it may.
+
+    Raises:
+        ValueError: another code, or more than 1,024 bytes of text (in UTF-8).
+    """
+    if not (CloseCode.NORMAL <= code <= last or FIRST_APPLICATION_CODE <= code <= LAST_CODE):
+        raise ValueError(f"{code} is not a code for it")
     if len(text.encode()) > TEXT_SIZE:
         raise ValueError(f"a text of {len(text.encode())} bytes; at most {TEXT_SIZE}")
 

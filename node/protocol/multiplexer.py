@@ -15,8 +15,6 @@ from node.protocol.codes import (
     CHUNK,
     DATA,
     FINISH,
-    FIRST_APPLICATION_CODE,
-    LAST_CODE,
     MAIN_STREAM,
     OPEN,
     RESET,
@@ -29,7 +27,7 @@ from node.protocol.config import CoreConfig
 from node.protocol.errors import (
     LocalProtocolError,
     PayloadTooLargeError,
-    check_text,
+    check_farewell,
     too_large,
     violation,
 )
@@ -46,6 +44,7 @@ from node.protocol.reports import (
     StreamWritable,
     WindowReceived,
 )
+from node.protocol.requests import LAST_ASYNC_ID
 from node.protocol.streams import Stream, Streams
 
 Control = Callable[[Event], None]
@@ -197,6 +196,8 @@ class Multiplexer:
         seal: bool,
     ) -> None:
         """Queue an event; see `Connection.send`."""
+        if not (category <= 255 and 1 <= subcategory <= 255 and 0 <= async_id <= LAST_ASYNC_ID):
+            raise LocalProtocolError(f"event {category}/{subcategory}, async id {async_id}")
         if not payload:
             payload = NO_PAYLOAD
         elif payload == NO_PAYLOAD and (category, subcategory) != (STREAM, DATA):
@@ -227,12 +228,7 @@ class Multiplexer:
 
     def reset(self, stream: int, code: int, text: str) -> None:
         """End both directions at once; a stream that is gone is left alone."""
-        allowed = CloseCode.NORMAL <= code <= CloseCode.REFUSED or (
-            FIRST_APPLICATION_CODE <= code <= LAST_CODE
-        )
-        if not allowed:
-            raise ValueError(f"{code} is not a code for Reset")
-        check_text(text)
+        check_farewell(code, text, CloseCode.REFUSED)
         known = self._streams.open.get(stream)
         if known is None or known.resetting:
             return

@@ -23,7 +23,12 @@ from tests.node.protocol.pair import (
 )
 
 # The handshake's events, and how many flights were carried before each.
-EVENTS = {"hello": (0, 0), "reply": (1, 0), "responder's proof": (1, 1), "initiator's proof": (2, 0)}
+EVENTS = {
+    "hello": (0, 0),
+    "reply": (1, 0),
+    "responder's proof": (1, 1),
+    "initiator's proof": (2, 0),
+}
 each_event = pytest.mark.parametrize("name", EVENTS)
 
 
