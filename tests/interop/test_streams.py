@@ -1,0 +1,355 @@
+"""Streams between our node and the reference: life, credit, Reset, labels, limits.
+
+Section 8 of docs/protocol.md; what breaks its rules is in test_violations.py.
+"""
+
+from collections.abc import Callable
+
+import anyio
+import pytest
+
+from node import Peer
+from node.errors import StreamResetError
+from node.protocol.limits import Limits
+from tests.interop.meeting import SIDES, Ours, our_config, our_node, their_config
+from tests.reference import acts, cbor
+from tests.reference.peer import ReferencePeer, Side
+from tests.reference.streams import cost
+from tests.reference.wire import CELLS, RESET_CODES, TYPES, Event
+
+pytestmark = pytest.mark.anyio
+
+
+def data_of(peer: ReferencePeer, stream: int, size: int) -> bytes:
+    """So many bytes of a stream, read."""
+    data = b""
+    while len(data) < size:
+        arrived = acts.wait_for(peer, lambda e: e.type == TYPES["Data"] and e.stream == stream)
+        data += arrived.payload
+    return data
+
+
+def resets(peer: ReferencePeer) -> list[tuple[int, int]]:
+    """(stream, code) of each Reset that came, up to a Pong."""
+    acts.ping(peer, 60_000)
+    return [
+        (cells[CELLS["stream"]], cells[CELLS["code"]]) for cells in acts.received(peer, "Reset")
+    ]
+
+
+Steps = Callable[[ReferencePeer], list[tuple[int, int]]]
+
+
+def unknown_label(peer: ReferencePeer) -> list[tuple[int, int]]:
+    stream = acts.open_stream(peer, "nobody")
+    acts.wait_for(peer, lambda e: e.type == TYPES["Reset"])
+    return [(stream, RESET_CODES["no-handler"])]
+
+
+def reserved_label(peer: ReferencePeer) -> list[tuple[int, int]]:
+    stream = acts.open_stream(peer, "topic:news")
+    acts.wait_for(peer, lambda e: e.type == TYPES["Reset"])
+    return [(stream, RESET_CODES["refused"])]
+
+
+def reset_at_once(peer: ReferencePeer) -> list[tuple[int, int]]:
+    """Reset is answered with Reset."""
+    stream = acts.open_stream(peer, "echo")
+    acts.reset(peer, stream, RESET_CODES["cancelled"])
+    acts.wait_for(peer, lambda e: e.type == TYPES["Reset"])
+    return [(stream, RESET_CODES["cancelled"])]
+
+
+def reset_by_an_application(peer: ReferencePeer) -> list[tuple[int, int]]:
+    stream = acts.open_stream(peer, "hold")
+    acts.send_data(peer, stream, b"x")
+    peer.send("Reset", 0, stream=stream, code=2**32 - 1, text="for a reason")
+    acts.wait_for(peer, lambda e: e.type == TYPES["Reset"])
+    return [(stream, 2**32 - 1)]
+
+
+def finished_then_reset(peer: ReferencePeer) -> list[tuple[int, int]]:
+    """Both sides have finished: Reset and Window of what is gone are ignored."""
+    stream = acts.open_stream(peer, "echo")
+    acts.finish(peer, stream)
+    acts.wait_for(peer, lambda e: e.type == TYPES["Finish"])
+    acts.reset(peer, stream, 0)
+    acts.grant(peer, stream, 2**31 - 1)
+    acts.grant(peer, stream, 2**31 - 1)
+    return []
+
+
+def reset_twice(peer: ReferencePeer) -> list[tuple[int, int]]:
+    stream = acts.open_stream(peer, "hold")
+    acts.reset(peer, stream, 33)
+    acts.reset(peer, stream, 33)
+    acts.wait_for(peer, lambda e: e.type == TYPES["Reset"])
+    return [(stream, 33)]
+
+
+def reset_after_finish(peer: ReferencePeer) -> list[tuple[int, int]]:
+    """Our direction is still open, so that Reset is answered."""
+    stream = acts.open_stream(peer, "hold")
+    acts.finish(peer, stream)
+    acts.reset(peer, stream, 32)
+    acts.wait_for(peer, lambda e: e.type == TYPES["Reset"])
+    return [(stream, 32)]
+
+
+def data_meets_reset(peer: ReferencePeer) -> list[tuple[int, int]]:
+    """What is sent before our Reset is read is dropped."""
+    stream = acts.open_stream(peer, "nobody")
+    for _ in range(3):
+        peer.send_event(stream, 0, *TYPES["Data"], bytes(500))
+    acts.finish(peer, stream)
+    acts.wait_for(peer, lambda e: e.type == TYPES["Reset"])
+    return [(stream, RESET_CODES["no-handler"])]
+
+
+def with_unknown_cells(peer: ReferencePeer) -> list[tuple[int, int]]:
+    """4,096 bytes of payload on stream 0, most of them in a cell that nobody knows."""
+    stream = acts.open_stream(peer, "hold")
+    cells = {CELLS["stream"]: stream, CELLS["credit"]: 1, CELLS["code"]: "any"}
+    bare = len(cbor.encode_payload({**cells, 300: bytes(1000)})) - 1000
+    payload = cbor.encode_payload({**cells, 300: bytes(4_096 - bare)})
+    assert len(payload) == 4_096
+    peer.send_event(0, 0, *TYPES["Window"], payload)
+    return []
+
+
+def credit_to_the_limit(peer: ReferencePeer) -> list[tuple[int, int]]:
+    stream = acts.open_stream(peer, "hold")
+    acts.grant(peer, stream, 2**31 - 1 - peer.session.agreement.limits["stream_window"])
+    acts.grant(peer, stream, 0)
+    return []
+
+
+def ids_passed_over(peer: ReferencePeer) -> list[tuple[int, int]]:
+    """Ids ascend; some may be left out."""
+    first = acts.open_stream(peer, "hold")
+    peer.send("Open", first + 1_000, label="hold")
+    peer.send("Open", 2**32 - 2 + first % 2, label="hold")
+    return []
+
+
+STEPS: dict[str, Steps] = {
+    step.__name__: step
+    for step in (
+        unknown_label,
+        reserved_label,
+        reset_at_once,
+        reset_by_an_application,
+        finished_then_reset,
+        reset_twice,
+        reset_after_finish,
+        data_meets_reset,
+        with_unknown_cells,
+        credit_to_the_limit,
+        ids_passed_over,
+    )
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize("side", SIDES)
+async def test_what_a_stream_may_go_through(side: Side, name: str) -> None:
+    def act(peer: ReferencePeer) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        peer.handshake()
+        expected = STEPS[name](peer)
+        seen = resets(peer)
+        acts.call(peer, "parley.echo", "after")
+        acts.close(peer)
+        return seen, expected
+
+    config = their_config(limits={"stream_window": 2_048})
+    async with our_node() as ours:
+        seen, expected = await ours.meet(act, side, config=config)
+        assert seen == expected
+        assert ours.called == [("parley.echo", "after")]
+        assert await ours.ended() == "normal"
+
+
+# Credit.
+
+
+@pytest.mark.parametrize("side", SIDES)
+async def test_our_node_sends_no_more_than_it_has_credit_for(side: Side) -> None:
+    """The reference raises for an event without credit; here it counts the last one too."""
+
+    def act(peer: ReferencePeer) -> tuple[int, bytes]:
+        peer.handshake()
+        stream = acts.open_stream(peer, "echo", window=1_000)
+        for number in range(6):
+            peer.send_event(stream, 0, *TYPES["Data"], bytes([number]) * 600)
+        early = data_of(peer, stream, 1_200)
+        acts.ping(peer)
+        held = sum(cost(o.event) for o in peer.events if o.event.stream == stream)
+        acts.grant(peer, stream, 10_000)
+        rest = data_of(peer, stream, 2_400)
+        acts.close(peer)
+        return held, early + rest
+
+    async with our_node() as ours:
+        held, data = await ours.meet(act, side, automatic=False)
+        assert held == 2 * 664  # the second took the credit below zero
+        assert data == b"".join(bytes([number]) * 600 for number in range(6))
+
+
+@pytest.mark.parametrize("side", SIDES)
+async def test_our_node_grants_what_was_consumed_and_not_what_came(side: Side) -> None:
+    def act(peer: ReferencePeer) -> tuple[list[dict[int, int]], int]:
+        peer.handshake()
+        held = acts.open_stream(peer, "hold")
+        read = acts.open_stream(peer, "echo")
+        for stream in (held, read):
+            for _ in range(4):
+                peer.send_event(stream, 0, *TYPES["Data"], bytes(1_000))
+        data_of(peer, read, 4_000)
+        acts.ping(peer)
+        windows = acts.received(peer, "Window")
+        acts.close(peer)
+        return windows, read
+
+    config = their_config(limits={"stream_window": 4_096})
+    async with our_node() as ours:
+        windows, read = await ours.meet(act, side, config=config, automatic=False)
+        assert {cells[CELLS["stream"]] for cells in windows} == {read}
+        granted = sum(cells[CELLS["credit"]] for cells in windows)
+        assert 2_048 <= granted <= 4 * 1_064
+        assert all(cells[CELLS["credit"]] >= 2_048 for cells in windows)
+
+
+async def test_a_stream_without_credit_holds_up_no_call() -> None:
+    def act(peer: ReferencePeer) -> object:
+        peer.handshake()
+        stream = acts.open_stream(peer, "echo", window=1)
+        for _ in range(50):
+            acts.send_data(peer, stream, bytes(1_000))
+        answer = acts.call(peer, "parley.echo", "not held up")
+        acts.close(peer)
+        return answer[CELLS["data"]]
+
+    async with our_node() as ours:
+        assert await ours.meet(act) == "not held up"
+
+
+async def test_credit_that_crosses_our_finish_is_ignored() -> None:
+    async def application(peer: Peer) -> None:
+        stream = peer.open_stream("app/any")
+        await stream.send_eof()
+        assert await peer.call("any", timeout=None) is None
+        assert (await peer.closed()).code == 0
+
+    def act(peer: ReferencePeer) -> None:
+        peer.handshake()
+        finish = acts.wait_for(peer, lambda e: e.type == TYPES["Finish"])
+        for _ in range(3):
+            acts.grant(peer, finish.stream, 2**31 - 1)
+        call = acts.wait_for(peer, lambda e: e.type == TYPES["Call"])
+        peer.send("Result", 1, call.async_id, code=0)
+        acts.close(peer)
+
+    async with our_node() as ours:
+        await ours.meet(act, "responder", application=application, automatic=False)
+        assert await ours.ended() == "normal"
+
+
+# max_streams.
+
+
+async def test_our_node_opens_no_more_than_were_agreed() -> None:
+    async def application(peer: Peer) -> None:
+        streams = [peer.open_stream("app/any") for _ in range(2)]
+        with pytest.raises(Exception, match="2 streams"):
+            peer.open_stream("app/any")
+        for stream in streams:
+            stream.reset()
+        await peer.ping()  # the reference has answered both Resets before
+        peer.open_stream("app/any")
+        await peer.close()
+
+    def act(peer: ReferencePeer) -> list[int]:
+        peer.handshake()
+        assert acts.serve(peer).code == 0
+        return [o.event.stream for o in peer.events if o.event.type == TYPES["Open"]]
+
+    async with our_node() as ours:
+        config = their_config(limits={"max_streams": 2})
+        opened = await ours.meet(act, "responder", config=config, application=application)
+        assert opened == [3, 5, 7]
+
+
+@pytest.mark.parametrize("side", SIDES)
+async def test_of_streams_that_are_gone_there_may_be_any_number(side: Side) -> None:
+    def act(peer: ReferencePeer) -> None:
+        peer.handshake()
+        for number in range(20):
+            stream = acts.open_stream(peer, "echo")
+            acts.finish(peer, stream)
+            acts.wait_for(peer, lambda e: e.type == TYPES["Finish"])
+            acts.reset(peer, acts.open_stream(peer, "hold"), 32)
+            acts.wait_for(peer, lambda e: e.type == TYPES["Reset"])
+            assert len(acts.received(peer, "Reset")) == number + 1
+        acts.close(peer)
+
+    async with our_node(our_config(limits=Limits(max_streams=1))) as ours:
+        await ours.meet(act, side)
+        assert ours.opened.count("echo") == 20
+        assert await ours.ended() == "normal"
+
+
+# What our application sees.
+
+
+async def seen(ours: Ours, act: Callable[[ReferencePeer], object]) -> list[str]:
+    """How the reading and the writing of a stream of ours end."""
+    ends: list[str] = []
+
+    async def application(peer: Peer) -> None:
+        stream = peer.open_stream("app/any")
+        await stream.send(b"first")
+        try:
+            ends.append((await stream.receive()).decode())
+            ends.append((await stream.receive()).decode())
+        except anyio.EndOfStream:
+            ends.append("end")
+        except StreamResetError as error:
+            ends.append(f"{error.code} {error.text}")
+        try:
+            for _ in range(100):
+                await stream.send(bytes(60_000))
+                await peer.ping()
+        except StreamResetError as error:
+            ends.append(f"{error.code}")
+        await peer.close()
+
+    def run(peer: ReferencePeer) -> None:
+        peer.handshake()
+        first = acts.wait_for(peer, lambda e: e.type == TYPES["Data"])
+        assert first.payload == b"first"
+        act(peer)
+        assert acts.serve(peer).code == 0
+
+    await ours.meet(run, "responder", application=application)
+    return ends
+
+
+async def test_our_application_sees_what_came_before_a_finish() -> None:
+    def act(peer: ReferencePeer) -> None:
+        peer.send_event(3, 0, *TYPES["Data"], b"last")
+        acts.finish(peer, 3)
+
+    async with our_node() as ours:
+        assert await seen(ours, act) == ["last", "end"]
+
+
+async def test_our_application_sees_code_and_text_of_a_reset() -> None:
+    def act(peer: ReferencePeer) -> None:
+        peer.send("Reset", 0, stream=3, code=70, text="enough")
+
+    async with our_node() as ours:
+        assert await seen(ours, act) == ["70 enough", "70"]
+
+
+def test_an_event_costs_64_more_than_its_payload() -> None:
+    assert cost(Event(3, 0, *TYPES["Data"], bytes(600))) == 664
