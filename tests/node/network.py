@@ -1,0 +1,149 @@
+"""Two nodes that have met, for tests of what they then say; and what must not be left.
+
+One rule: everything here ends with its `async with`, and nothing waits for longer than
+`PATIENCE`. Small key exchange, no drain unless a test asks for it.
+"""
+
+import asyncio
+import gc
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import anyio
+from anyio.lowlevel import cancel_shielded_checkpoint
+
+from crypto.identity import Identity
+from node import Node, NodeConfig, Peer, Stream
+from node.transport.memory import memory_pair
+from node.trust import AnyPeer, TrustPolicy
+
+PATIENCE = 10.0
+FAST = {"kex": ("x25519",)}
+
+
+def config(**settings: Any) -> NodeConfig:
+    """Settings for tests: the cheap key exchange."""
+    return NodeConfig(**{"algorithms": FAST, **settings})
+
+
+def new_node(trust: TrustPolicy | None = None, **settings: Any) -> Node:
+    """A node of its own identity."""
+    return Node(Identity.create(), config=config(**settings), trust=trust)
+
+
+@dataclass
+class Meeting:
+    """`peer` is the server as the client sees it, `back` the client as the server does."""
+
+    client: Node
+    server: Node
+    peer: Peer
+    back: Peer
+
+
+async def introduce(client: Node, server: Node) -> tuple[Peer, Peer]:
+    """Join two running nodes in memory."""
+    ours, theirs = memory_pair()
+    peers: dict[str, Peer] = {}
+
+    async def accept() -> None:
+        peers["back"] = await server.accept_stream(theirs)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(accept)
+        peers["peer"] = await client.connect_stream(ours, trust=AnyPeer())
+    return peers["peer"], peers["back"]
+
+
+@asynccontextmanager
+async def meeting(
+    *,
+    transport: str = "memory",
+    client: NodeConfig | None = None,
+    server: NodeConfig | None = None,
+    **both: Any,
+) -> AsyncIterator[Meeting]:
+    """A client and a server that have met, over memory, tcp or unix."""
+    ours = Node(Identity.create(), config=client or config(**both))
+    theirs = Node(Identity.create(), config=server or config(**both))
+    with anyio.fail_after(PATIENCE), TemporaryDirectory() as directory:
+        async with theirs, ours:
+            if transport == "memory":
+                peer, back = await introduce(ours, theirs)
+            else:
+                place = "tcp://127.0.0.1:0"
+                if transport == "unix":
+                    place = f"unix://{directory}/socket"
+                peer = await ours.connect(await theirs.listen(place), trust=AnyPeer())
+                await eventually(lambda: bool(theirs.peers))
+                back = theirs.peers[0]
+            yield Meeting(ours, theirs, peer, back)
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    """Wait until it holds; TimeoutError if it never does."""
+    with anyio.fail_after(PATIENCE):
+        while not condition():  # noqa: ASYNC110 - what it waits for sets no event
+            await anyio.sleep(0.002)
+
+
+async def settled() -> None:
+    """Let everything that can go on do so: some turns of the loop, and a millisecond."""
+    for _ in range(5):
+        await cancel_shielded_checkpoint()
+    await anyio.sleep(0.005)
+
+
+async def started(
+    tasks: anyio.abc.TaskGroup, function: Callable[[], Awaitable[object]]
+) -> "list[BaseException | object]":
+    """Run `function` in a task; its result, or what it raised, will be in the list."""
+    outcome: list[BaseException | object] = []
+
+    async def run() -> None:
+        try:
+            outcome.append(await function())
+        except Exception as error:
+            outcome.append(error)
+
+    tasks.start_soon(run)
+    await settled()
+    return outcome
+
+
+def open_files() -> set[str]:
+    """What the process has open: sockets and files, by number and target."""
+    found = set()
+    for entry in Path("/proc/self/fd").iterdir():
+        try:
+            found.add(f"{entry.name} {os.readlink(entry)}")
+        except OSError:
+            continue  # the listing's own
+    return found
+
+
+def living(kind: type) -> int:
+    """How many objects of a type there are."""
+    gc.collect()
+    return sum(type(thing) is kind for thing in gc.get_objects())
+
+
+def other_tasks() -> int:
+    """Asyncio's tasks but for this one; trio's belong to a nursery that sees to them."""
+    try:
+        return len(asyncio.all_tasks()) - 1
+    except RuntimeError:
+        return 0
+
+
+@contextmanager
+def nothing_left() -> Iterator[None]:
+    """No file, socket or task, and no Peer or Stream, is there that was not before."""
+    before = open_files(), other_tasks(), living(Peer), living(Stream)
+    yield
+    assert (open_files(), other_tasks(), living(Peer), living(Stream)) == before
