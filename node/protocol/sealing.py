@@ -38,31 +38,19 @@ class _Lane:
         self.sealed_aad = self.stream + SEALED
 
 
-class Sender:
-    """Our direction. `unsealed` counts events in form 0 since the last seal."""
+class Direction:
+    """What both directions have: the epoch's secret, a lane for each stream, the chain.
 
-    __slots__ = (
-        "_lanes",
-        "_secret",
-        "_signing_key",
-        "bytes_sent",
-        "chain",
-        "commit",
-        "each",
-        "epoch",
-        "events_sent",
-        "suite",
-        "unsealed",
-    )
+    `unsealed` counts events in form 0 since the last seal.
+    """
 
-    def __init__(
-        self, suite: Suite, secret: bytes, chain: bytes, commit: bytes, signing_key: SigningKey
-    ) -> None:
+    __slots__ = ("_lanes", "_secret", "chain", "commit", "each", "epoch", "suite", "unsealed")
+
+    def __init__(self, suite: Suite, secret: bytes, chain: bytes, commit: bytes) -> None:
         self.suite = suite
         self.each = suite.sealing == "each"
         self.chain = HashChain(suite.hash_algorithm, chain)
         self.commit = commit
-        self._signing_key = signing_key
         self.unsealed = 0
         self.epoch = -1
         self.switch(secret)
@@ -72,8 +60,6 @@ class Sender:
         self._secret = secret
         self._lanes: dict[int, _Lane] = {}
         self.epoch += 1
-        self.events_sent = 0
-        self.bytes_sent = 0
 
     @property
     def secret(self) -> bytes:
@@ -87,6 +73,24 @@ class Sender:
     def forget(self, stream: int) -> None:
         """Free the key of a direction that ended."""
         self._lanes.pop(stream, None)
+
+
+class Sender(Direction):
+    """Our direction. `events_sent` and `bytes_sent` (of blobs) count within the epoch."""
+
+    __slots__ = ("_signing_key", "bytes_sent", "events_sent")
+
+    def __init__(
+        self, suite: Suite, secret: bytes, chain: bytes, commit: bytes, signing_key: SigningKey
+    ) -> None:
+        self._signing_key = signing_key
+        super().__init__(suite, secret, chain, commit)
+
+    def switch(self, secret: bytes) -> None:
+        """Go on under `secret`; the epoch's counts begin anew."""
+        super().switch(secret)
+        self.events_sent = 0
+        self.bytes_sent = 0
 
     def protect(
         self,
@@ -119,27 +123,14 @@ class Sender:
         return b"".join((length, prefix, seal, blob))
 
 
-class Receiver:
-    """The other side's direction. `unsealed` counts events in form 0 since its last seal.
+class Receiver(Direction):
+    """The other side's direction.
 
     `admit` is asked before a key is made for a stream, and raises if the stream may not
-    be used; `seal_events` is the agreed limit (a great one until it is agreed).
+    be used; `seal_events` is the agreed limit.
     """
 
-    __slots__ = (
-        "_lanes",
-        "_secret",
-        "_signature_size",
-        "admit",
-        "chain",
-        "commit",
-        "each",
-        "epoch",
-        "seal_events",
-        "suite",
-        "unsealed",
-        "verifier",
-    )
+    __slots__ = ("_signature_size", "admit", "seal_events", "verifier")
 
     def __init__(
         self,
@@ -150,36 +141,11 @@ class Receiver:
         seal_events: int,
         admit: Callable[[int], None],
     ) -> None:
-        self.suite = suite
-        self.each = suite.sealing == "each"
-        self.chain = HashChain(suite.hash_algorithm, chain)
-        self.commit = commit
+        super().__init__(suite, secret, chain, commit)
         self.seal_events = seal_events
         self.admit = admit
         self.verifier: Verifier | None = None
         self._signature_size = suite.signing_algorithm.signature_size
-        self.unsealed = 0
-        self.epoch = -1
-        self.switch(secret)
-
-    def switch(self, secret: bytes) -> None:
-        """Go on under `secret`: all streams restart their counters, a new epoch begins."""
-        self._secret = secret
-        self._lanes: dict[int, _Lane] = {}
-        self.epoch += 1
-
-    @property
-    def secret(self) -> bytes:
-        """The epoch's secret, from which the next one is derived."""
-        return self._secret
-
-    def counters(self) -> dict[int, int]:
-        """The next counter of each stream that was used in this epoch."""
-        return {stream: lane.key.counter for stream, lane in self._lanes.items()}
-
-    def forget(self, stream: int) -> None:
-        """Free the key of a direction that ended."""
-        self._lanes.pop(stream, None)
 
     def open(self, event: bytes) -> tuple[Event, bool]:
         """Decrypt, chain and check one event; the flag says whether it carried a seal.
