@@ -15,6 +15,7 @@ from node.cli.options import Common, takes_common
 from node.cli.output import Output, show_value
 from node.cli.run import dialled, run
 from node.errors import ConfigError
+from node.protocol.limits import NEGOTIATED
 
 Address = Annotated[
     str,
@@ -93,4 +94,5 @@ def _data(text: str | None, as_json: str | None) -> Encodable:
         return text
     if sys.stdin is None:
         raise FileProblem("standard input is closed")
-    return sys.stdin.buffer.read()
+    # One byte more than can ever be sent is enough to be refused as too large.
+    return sys.stdin.buffer.read(NEGOTIATED["max_payload"].maximum + 1)

@@ -1,5 +1,7 @@
 """Commands as such: help, version, usage errors, and failures that nobody foresaw."""
 
+from importlib.metadata import entry_points
+
 import pytest
 
 import node.cli.call
@@ -51,6 +53,11 @@ def test_help_of_the_others(parley: Parley, command: list[str], own: list[str]) 
     for word in own:
         assert word in done.out, word
     assert "responder" not in done.out  # the demo's other process is nobody's command
+
+
+def test_the_script_is_this_program() -> None:
+    (script,) = entry_points(group="console_scripts", name="parley")
+    assert script.value == "node.cli.main:main"
 
 
 def test_version(parley: Parley) -> None:

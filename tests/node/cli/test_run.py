@@ -87,6 +87,13 @@ def test_bytes_through_a_pipe(processes: Processes, server: str) -> None:
     assert answered.out == "日本\n" * 10_000 + "\n"
 
 
+def test_an_input_without_end_is_too_large(processes: Processes, server: str) -> None:
+    done = _shell(processes, f"$P call '{server}' parley.echo - < /dev/zero")
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert b"1048576" in done.stderr
+    assert done.stderr.count(b"\n") == 1
+
+
 def test_a_passphrase_by_a_pipe(processes: Processes) -> None:
     key = processes.directory / "key"
     save_identity(key, Identity.create(), b"secret", cost=PassphraseCost(1, 8))

@@ -3,7 +3,7 @@
 import socket
 import stat
 from pathlib import Path
-from signal import SIGINT, SIGKILL, SIGTERM, Signals
+from signal import SIGCONT, SIGINT, SIGKILL, SIGSTOP, SIGTERM, Signals
 
 import pytest
 
@@ -67,6 +67,16 @@ def test_a_running_call_is_answered_before_the_end(processes: Processes) -> None
     done = running.stop()
     assert (done.code, done.last["event"]) == (0, "done")
     assert caller.finish() == (0, "late\n", "")
+
+
+def test_a_visitor_that_hangs_does_not_keep_it(processes: Processes) -> None:
+    running, (address,) = processes.serve()
+    visitor = processes.start("ping", address, "--count", "1000", "--interval", "0.02", "--json")
+    visitor.event("pong")
+    visitor.send(SIGSTOP)
+    assert running.stop().last["event"] == "done"
+    visitor.send(SIGCONT)
+    assert visitor.finish().last["event"] == "error"
 
 
 def test_a_second_signal_does_not_wait(processes: Processes, parley: Parley) -> None:
