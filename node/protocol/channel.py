@@ -34,6 +34,8 @@ from node.protocol.reports import KeysUpdated, Report
 from node.protocol.sealing import Receiver, Sender
 
 NEVER: Final = float("inf")
+# How late our timer may be, in seconds, before it was we who slept (a stopped process).
+_OVERSLEPT: Final = 1.0
 # No automatic KeyUpdate may follow these: they have their own place in the chain, or the
 # last one.
 _NEVER_FOLLOWED: Final = frozenset({KEY_UPDATE, REKEY_OFFER, REKEY_ANSWER, CLOSE})
@@ -236,6 +238,10 @@ class SecureChannel:
         if self._waiting_since is not None:
             self._patience_left -= now - self._waiting_since
             self._waiting_since = None
+            if self._patience_left < -_OVERSLEPT:
+                # Nobody was awake to see it run out, so these bytes may have waited for
+                # us and not we for them: look at what they are first.
+                self._patience_left = _OVERSLEPT
 
     def reading_ended(self, now: float) -> None:
         """Nothing is left to read: the clock runs if events are unsealed."""

@@ -386,7 +386,8 @@ class Connection:
         self._closing = code, text
         if self._session is not None:
             self._session.mux.outbox.clear()
-            if self._observer is not None and self._session.secure is not None:
+            session, self._session = self._session, None  # and with it every key
+            if self._observer is not None and session.secure is not None:
                 self._observer.session_ended(code)
         self._reports.append(ConnectionEnded(code, text, remote, reason))
 

@@ -12,6 +12,8 @@ An error carries its close code, so that closing rightly is never a second decis
 from node.protocol.codes import FIRST_APPLICATION_CODE, LAST_CODE, SENTENCES, CloseCode
 from node.protocol.limits import TEXT_SIZE
 
+_ASSIGNED = frozenset(code for code in CloseCode if code >= 0)
+
 
 class ProtocolError(Exception):
     """Root of the core's errors."""
@@ -52,7 +54,8 @@ def check_farewell(code: int, text: str, last: CloseCode) -> None:
     Raises:
         ValueError: another code, or more than 1,024 bytes of text (in UTF-8).
     """
-    if not (CloseCode.NORMAL <= code <= last or FIRST_APPLICATION_CODE <= code <= LAST_CODE):
+    assigned = code in _ASSIGNED and code <= last
+    if not (assigned or FIRST_APPLICATION_CODE <= code <= LAST_CODE):
         raise ValueError(f"{code} is not a code for it")
     if len(text.encode()) > TEXT_SIZE:
         raise ValueError(f"a text of {len(text.encode())} bytes; at most {TEXT_SIZE}")

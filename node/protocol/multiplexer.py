@@ -124,6 +124,12 @@ class Multiplexer:
                 known.window.take(cost)
         if known.resetting:
             return
+        if self.unconsumed > self._config.connection_buffer:
+            # Windows of streams that the other side opened cannot be made smaller, so
+            # what is firm is this: it holds at most one event more than the bound.
+            self.reset(stream, CloseCode.OVERLOADED, "")
+            self._received.append(StreamReset(stream, CloseCode.OVERLOADED, ""))
+            return
         self.unconsumed += cost
         if payload == NO_PAYLOAD and category != STREAM:
             payload = b""

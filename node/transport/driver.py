@@ -220,7 +220,11 @@ class Driver:
             self._timer = self._backend.at(due, self._ring)
 
     def _ring(self) -> None:
+        # What a stopped process finds in its sockets on waking counts before the time.
         self._timer = None
+        self._backend.soon(self._rung)
+
+    def _rung(self) -> None:
         self._timer_at = NEVER
         if self._closed:
             return

@@ -160,6 +160,19 @@ def test_a_seal_ends_the_wait() -> None:
     assert pair.b.code == ALIVE
 
 
+def test_a_reader_that_overslept_looks_first_at_what_waited_for_it() -> None:
+    pair = open_pair(idle_before_ping=1e6)
+    pair.inject(pair.a, 1, 64, 1, b"x")
+    pair.now += 3_600.0  # stopped, and its timer with it
+    pair.inject(pair.a, 1, 64, 1, b"x")
+    pair.b.core.handle_deadline(pair.now)
+    assert pair.b.code == ALIVE
+    pair.now += 1.1
+    pair.b.core.handle_deadline(pair.now)
+    pair.b.collect(pair.now)
+    assert pair.b.code == CloseCode.SEAL_VIOLATION
+
+
 def test_the_time_stands_still_while_there_is_something_to_read() -> None:
     pair = open_pair(idle_before_ping=1e6)
     pair.inject(pair.a, 1, 64, 1, b"x")

@@ -1,5 +1,7 @@
 """The core as its caller sees it: sending, flushing, ending, and what may not be asked."""
 
+import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -549,3 +551,18 @@ def test_network_keys_that_differ_and_one_that_is_missing() -> None:
         if not meets and theirs is None:  # it cannot know: the Proof does not open
             assert pair.a.code == CloseCode.BAD_RECORD
             assert pair.a.core.ended
+
+
+def test_no_key_outlives_the_connection() -> None:
+    for ending in ("close", "lost", "violation"):
+        pair = open_pair()
+        session = weakref.ref(pair.a.session)
+        if ending == "close":
+            pair.a.core.close(pair.now)
+            pair.pump()
+        elif ending == "lost":
+            pair.a.core.receive_eof(pair.now)
+        else:
+            pair.inject(pair.b, 0, 64, 1, b"x")
+        gc.collect()
+        assert session() is None, ending

@@ -311,8 +311,9 @@ def test_no_key_is_made_for_a_stream_that_is_not_open() -> None:
     pair = open_pair()
     for number in range(5):
         pair2 = open_pair()
+        channel = pair2.b.channel
         pair2.inject(pair2.a, 4 + 2 * number, 64, 1, b"x")
-        assert set(pair2.b.channel._receiver.counters()) <= {0}
+        assert set(channel._receiver.counters()) <= {0}
     assert not pair.b.channel._receiver.counters()
 
 
@@ -829,3 +830,31 @@ def test_sending_where_one_cannot() -> None:
         pair.a.core.send_data(stream, b"")
     pair.pump()
     assert pair.b.reports == [StreamFinished(stream)]
+
+
+def test_the_bound_of_a_connection_is_firm() -> None:
+    pair = open_pair(b={"connection_buffer": 4_096}, stream_window=2_048)
+    opened = [pair.a.core.open_stream("app/test") for _ in range(10)]
+    pair.pump()
+    for stream in opened:
+        pair.a.core.send_data(stream, bytes(2_000))
+    pair.pump()
+    held = sum(event.cost for event in pair.b.events)
+    assert held == 2 * 2_064 == pair.b.session.mux.unconsumed  # one event above the bound
+    resets = {report.stream: report.code for report in pair.a.all(StreamReset)}
+    assert resets == dict.fromkeys(opened[2:], CloseCode.OVERLOADED)
+    assert {report.stream for report in pair.b.all(StreamReset)} == set(opened[2:])
+    assert streams(pair.b) == set(opened[:2]) == streams(pair.a)
+    for event in pair.b.events:
+        pair.b.core.consume(event.stream, event.cost)
+    pair.a.core.send_data(opened[0], b"goes on")
+    pair.pump()
+    assert pair.b.events[-1].payload == b"goes on"
+
+
+def test_unassigned_codes_are_not_for_reset() -> None:
+    pair, stream = with_stream()
+    for code in (-1, 14, 31, 36, 63, 2**32):
+        with pytest.raises(ValueError, match="code"):
+            pair.a.core.reset_stream(stream, code)
+    assert streams(pair.a) == {stream}
