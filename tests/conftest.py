@@ -9,6 +9,9 @@ import inspect
 import pytest
 from hypothesis import HealthCheck, settings
 
+# What it asserts is to be explained as in the tests themselves.
+pytest.register_assert_rewrite("tests.node.network")
+
 FIXED_EXAMPLES = 60
 
 

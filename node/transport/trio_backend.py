@@ -93,7 +93,8 @@ class TrioBackend:
 
     def spawn(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> anyio.CancelScope:
         """A task in the node's task group, with a scope of its own."""
-        scope = anyio.CancelScope()
+        # Whoever cancels the node's owner cancels no task of ours: peers are owed a Close.
+        scope = anyio.CancelScope(shield=True)
         self._scopes.add(scope)
 
         async def run() -> None:

@@ -11,7 +11,7 @@ from anyio import create_task_group, fail_after, move_on_after
 
 from lbm.codec import Value
 from lbm.errors import LbmEncodeError
-from node import Call, CallRefused, CallTimeout, NodeConfig, Peer
+from node import Call, CallRefused, CallTimeout, NodeConfig, Peer, Stream
 from node.errors import PeerClosedError
 from node.protocol.codes import CloseCode, ResultCode
 from node.protocol.errors import PayloadTooLargeError
@@ -316,28 +316,25 @@ async def test_a_call_beyond_the_bounds_is_refused_and_the_others_go_on(
     assert codes[3:] == [0] * UNANSWERED_REQUESTS
 
 
-async def test_streams_that_nobody_reads_hold_up_no_call(met: Meeting, anyio_backend: str) -> None:
+async def test_streams_that_nobody_reads_hold_up_no_call(anyio_backend: str) -> None:
     """Their data waits for credit: more of it than calls wait for, or are refused for."""
 
-    @met.server.on_stream("stuck")
-    async def stuck(stream: object) -> None:
-        await anyio.sleep_forever()
-
-    @met.client.on_stream("stuck")
-    async def stuck_too(stream: object) -> None:
+    async def stick(stream: Stream) -> None:
         await anyio.sleep_forever()
 
     async def stuff(peer: Peer) -> None:
         async with peer.open_stream("stuck") as stream:
             await stream.send(bytes(1 << 20))
 
-    async with create_task_group() as tasks:
+    async with meeting(limits=Limits(stream_window=1024)) as met, create_task_group() as tasks:
+        for node in (met.client, met.server):
+            node.on_stream("stuck")(stick)
+            node.on_call("echo")(lambda call: call.data)
         for peer in (met.peer, met.back):
             for _ in range(72):
                 tasks.start_soon(stuff, peer)
         await eventually(lambda: met.back.core.queued_bytes > 16 << 20)
-        assert met.peer.core.queued_bytes > 16 << 20
-        met.client.on_call("echo")(lambda call: call.data)
+        await eventually(lambda: met.peer.core.queued_bytes > 16 << 20)
         assert await met.peer.call("echo", 1, timeout=2) == 1
         assert await met.back.call("echo", 2, timeout=2) == 2
         tasks.cancel_scope.cancel()
