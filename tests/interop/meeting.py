@@ -211,9 +211,10 @@ async def with_bystander(config: NodeConfig | None = None, **settings: Any) -> A
         address = await ours.listen()
         async with Node(Identity.create(), config=config or our_config()) as bystander:
             peer = await bystander.connect(address, trust=AnyPeer())
+            # Our node has it open too, before anything else happens.
+            assert await peer.call("parley.echo", BYSTANDER, timeout=PATIENCE) == BYSTANDER
             yield ours
-            answer = await peer.call("parley.echo", BYSTANDER, timeout=PATIENCE)
-            assert answer == BYSTANDER
+            assert await peer.call("parley.echo", BYSTANDER, timeout=PATIENCE) == BYSTANDER
             assert peer.is_open
             await peer.close()
 
