@@ -7,7 +7,16 @@ out, `node.errors` what they raise.
 from crypto.identity import Identity, NodeId
 from node.call import Call
 from node.config import NodeConfig
-from node.errors import CallRefused, CallTimeout, ParleyError
+from node.errors import (
+    CallRefused,
+    CallTimeout,
+    HandshakeError,
+    NotTrustedError,
+    ParleyError,
+    PeerClosedError,
+    StreamResetError,
+    UnreachableError,
+)
 from node.node import Node
 from node.peer import Peer
 from node.stream import Stream
@@ -16,11 +25,16 @@ __all__ = [
     "Call",
     "CallRefused",
     "CallTimeout",
+    "HandshakeError",
     "Identity",
     "Node",
     "NodeConfig",
     "NodeId",
+    "NotTrustedError",
     "ParleyError",
     "Peer",
+    "PeerClosedError",
     "Stream",
+    "StreamResetError",
+    "UnreachableError",
 ]
