@@ -159,7 +159,7 @@ def connection_vectors() -> dict[str, Any]:
         vector = _described(name, play, rekey, retry)
         vectors.append(vector)
         if suite.signing != "ml-dsa-65":
-            vectors += _changed(name, play, vector, proofs)
+            vectors += _changed(name, play, vector, proofs, rekey)
     return {
         "about": "Whole connections; every private key is in the vector. Where one fails, `at` is "
         "the index of the first event that is refused, by the side that receives it. Those "
@@ -194,7 +194,9 @@ def _described(name: str, play: Play, rekey: schedule.RekeyKeys, retry: bool) ->
     }
 
 
-def _changed(name: str, play: Play, good: Vector, proofs: int) -> list[Vector]:
+def _changed(
+    name: str, play: Play, good: Vector, proofs: int, rekey: schedule.RekeyKeys
+) -> list[Vector]:
     reply = next(n for n in range(proofs) if play.events[n][1][6:8] == bytes(TYPES["Reply"]))
 
     def flip(at: int) -> Callable[[bytes], bytes]:
@@ -218,12 +220,17 @@ def _changed(name: str, play: Play, good: Vector, proofs: int) -> list[Vector]:
         ),
         ("a raw Reject after the Reply", responder, handshake.reject_event("protocol-error", "x")),
         ("a replayed Call", proofs + 1, play.events[proofs][1]),
-        ("the last event of the old epoch again", len(play.events) - 1, play.events[-4][1]),
+        # The initiator's last three are its KeyUpdate, a Call and Close.
+        (
+            "the last event of the old epoch again",
+            len(play.events) - 1,
+            [event for side, event in play.events if side == "initiator"][-3],
+        ),
     ]
     vectors: list[Vector] = []
     for title, at, event in plans:
         side = play.events[at][0]
-        code = _refusal(play, at, side, event, responder)
+        code = _refusal(play, at, side, event, responder, rekey)
         if code is None:
             raise AssertionError(title)
         vectors.append(
@@ -240,7 +247,9 @@ def _changed(name: str, play: Play, good: Vector, proofs: int) -> list[Vector]:
     return vectors
 
 
-def _refusal(play: Play, at: int, side: str, changed: bytes, responder: int) -> str | None:
+def _refusal(
+    play: Play, at: int, side: str, changed: bytes, responder: int, rekey: schedule.RekeyKeys
+) -> str | None:
     """Reads the events of one direction up to the changed one; the Violation's code, if any."""
     suite, keys = play.suite, play.hs
     if side == "responder":
@@ -251,6 +260,7 @@ def _refusal(play: Play, at: int, side: str, changed: bytes, responder: int) -> 
     reader = Direction(suite, secret, start, keys.commit)
     proof_at = responder + (side == "initiator")
     public = play.keys[side].public
+    number = -1
     try:
         for number, (sender, event) in enumerate(play.events[: at + 1]):
             if (sender != side and number != at) or number < proof_at:
@@ -268,7 +278,9 @@ def _refusal(play: Play, at: int, side: str, changed: bytes, responder: int) -> 
                 reader.replace(schedule.updated(suite.hash, reader.secret))
             elif opened.event.type == TYPES["KeyUpdate"]:
                 reader.replace(play.directions[side].secret)
-                # The chain after a rekey is not followed here: what fails, fails to decrypt.
+                reader.chain = schedule.chain_rekey(suite.hash, reader.chain, rekey.rcommit)
     except Violation as violation:
+        if number != at:
+            raise AssertionError(f"event {number} is refused, not {at}") from violation
         return violation.code
     return None
