@@ -1,0 +1,152 @@
+"""The checked-in vectors of decisions in the handshake against the core.
+
+One decision each: what a responder does with a Hello, an initiator with its answer.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+from unittest.mock import patch
+
+from crypto import KEX, Identity, KexAlgorithm, Suite
+from crypto.exchange import EphemeralKey
+from lbm import decode, keys
+from node.protocol.codes import CONNECTION, REJECT, REPLY, RETRY, SENTENCES, CloseCode
+from node.protocol.config import CoreConfig, Plaintext
+from node.protocol.event import Event, parse_raw
+from node.protocol.frames import frame
+from node.protocol.limits import Limits
+from node.protocol.reports import HandshakeCompleted
+from node.protocol.states import State
+from tests.node.protocol.pair import ALIVE, START, Side, events_of, raw_frame
+from tests.vectors.load import Vector, codes, of_kind, read, unhex, vectors
+
+IDENTITIES = {
+    names: Identity.create(names)
+    for names in {tuple(v["config"]["signing"]) for v in read("handshake")["vectors"]}
+}
+MODES: dict[tuple[bool, bool], Plaintext] = {
+    (True, False): "never",
+    (True, True): "both",
+    (False, True): "only",
+}
+
+
+def config_of(vector: Vector) -> CoreConfig:
+    given = vector["config"]
+    names = {p: tuple(given[p]) for p in ("kex", "signing", "hash", "cipher", "sealing")}
+    return CoreConfig(
+        identity=IDENTITIES[names["signing"]],
+        role=given["role"],
+        algorithms=names,
+        limits=Limits(**{name: int(value) for name, value in given["limits"].items()}),
+        network_key=given["network_key"] and unhex(given["network_key"]),
+        plaintext=MODES[given["encrypted"], given["plaintext"]],
+    )
+
+
+def fed(side: Side, event: str) -> list[Event]:
+    """Give a core one event; returns the raw events that answer it."""
+    side.core.receive_data(frame(unhex(event)), START)
+    side.collect(START)
+    return [parse_raw(answer) for answer in events_of(side.take(START))]
+
+
+def decided(side: Side) -> dict[str, Any]:
+    """What was agreed, in the vectors' words."""
+    if side.opened:
+        agreed = side.one(HandshakeCompleted).agreed
+        suite, limits, role = agreed.suite, agreed.limits, agreed.remote_role
+    else:
+        handshake = side.handshake
+        suite, limits, role = handshake.suite, handshake.agreed_limits(), handshake.remote_role
+    names = suite.names() if isinstance(suite, Suite) else None
+    return {
+        "suite": names,
+        "limits": {name: getattr(limits, name) for name in Limits.__slots__},
+        "remote_role": role,
+    }
+
+
+def assert_reject(side: Side, answers: list[Event], vector: Vector) -> None:
+    (answer,) = answers
+    assert answer[:4] == (0, 0, CONNECTION, REJECT)
+    cells = decode(answer.payload)
+    text = str(cells[keys.TEXT])
+    code = CloseCode(side.code)
+    assert cells[keys.CODE] == code
+    assert text.startswith(SENTENCES[code])
+    assert vector.get("names", "") in text
+    assert side.core.state is State.FAREWELL
+
+
+@vectors("handshake", of_kind("respond"))
+def test_what_a_responder_decides(vector: Vector) -> None:
+    side = Side(config_of(vector), initiator=False)
+    if "first_hello" in vector:
+        (retry,) = fed(side, vector["first_hello"])
+        assert retry.subcategory == RETRY
+    answers = fed(side, vector["hello"])
+    assert not side.events
+    if "fails" not in vector:
+        assert_answered(side, answers, vector["expected"])
+    elif vector["reject"]:
+        assert side.code in codes(vector) or "ambiguous" in vector
+        assert_reject(side, answers, vector)
+    else:
+        # Without a word: the code stays in the log, and any will do.
+        assert side.code != ALIVE
+        assert not answers or "ambiguous" in vector
+
+
+def assert_answered(side: Side, answers: list[Event], expected: Mapping[str, Any]) -> None:
+    assert side.code == ALIVE
+    if "retry" in expected:
+        (retry,) = answers
+        assert retry[:4] == (0, 0, CONNECTION, RETRY)
+        assert decode(retry.payload) == {keys.SUITE: {1: expected["retry"]}}
+        return
+    reply = answers[0]
+    assert reply[:4] == (0, 0, CONNECTION, REPLY)
+    assert decided(side) == expected
+    cells = decode(reply.payload)
+    if expected["suite"] is None:
+        assert cells[keys.PLAINTEXT] is True
+        assert side.core.state is State.OPEN
+    else:
+        assert cells[keys.SUITE] == dict(enumerate(expected["suite"].values(), start=1))
+        assert side.core.state is State.EXPECT_PROOF
+
+
+def known_offers(algorithm: KexAlgorithm) -> EphemeralKey:
+    """In place of fresh keys: those of the file."""
+    offer = read("handshake")["offers"][algorithm.name]
+    return algorithm.from_private(unhex(offer["mlkem768_seed"]) + unhex(offer["x25519_private"]))
+
+
+@vectors("handshake", of_kind("accept"))
+def test_what_an_initiator_decides(vector: Vector) -> None:
+    with patch.object(KexAlgorithm, "generate", known_offers):
+        side = Side(config_of(vector), initiator=True)
+        side.take(START)
+        if vector["retried"]:
+            (kex,) = vector["shares_sent"]
+            side.core.receive_data(raw_frame(RETRY, {keys.SUITE: {1: kex}}), START)
+            assert side.take(START)
+        answers = fed(side, vector["answer"])
+    assert not side.events
+    if "fails" in vector:
+        assert side.code in codes(vector)
+        assert not answers, "an initiator says nothing when it refuses"
+        assert side.core.ended
+        return
+    assert side.code == ALIVE
+    expected = vector["expected"]
+    if "retry" in expected:
+        (hello,) = answers
+        shares = decode(hello.payload)[keys.SHARES]
+        assert shares == {expected["retry"]: known_offers(KEX[expected["retry"]]).share}
+        return
+    assert not answers
+    assert decided(side) == expected
+    agreed_on_keys = expected["suite"] is not None
+    assert side.core.state is (State.EXPECT_PROOF if agreed_on_keys else State.OPEN)
