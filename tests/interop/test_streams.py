@@ -15,7 +15,7 @@ from tests.interop.meeting import SIDES, Ours, our_config, our_node, their_confi
 from tests.reference import acts, cbor
 from tests.reference.peer import ReferencePeer, Side
 from tests.reference.streams import cost
-from tests.reference.wire import CELLS, RESET_CODES, TYPES, Event
+from tests.reference.wire import CELLS, RESET_CODES, TYPES
 
 pytestmark = pytest.mark.anyio
 
@@ -349,7 +349,3 @@ async def test_our_application_sees_code_and_text_of_a_reset() -> None:
 
     async with our_node() as ours:
         assert await seen(ours, act) == ["70 enough", "70"]
-
-
-def test_an_event_costs_64_more_than_its_payload() -> None:
-    assert cost(Event(3, 0, *TYPES["Data"], bytes(600))) == 664

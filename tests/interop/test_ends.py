@@ -1,0 +1,173 @@
+"""How connections end that nobody breaks: Close from either side, and silence.
+
+Sections 9 (Ping) and 11 of docs/protocol.md, with short times in place of long ones.
+"""
+
+from time import perf_counter, sleep
+
+import anyio
+import pytest
+
+from node import Peer
+from tests.interop.meeting import SIDES, our_config, our_node, silence, with_bystander
+from tests.reference import acts
+from tests.reference.channel import ConnectionLost
+from tests.reference.peer import ReferencePeer, Side
+from tests.reference.wire import CELLS, CODES, TYPES, frame
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("side", SIDES)
+async def test_who_receives_close_sends_nothing_more(side: Side) -> None:
+    def act(peer: ReferencePeer) -> list[tuple[int, int]]:
+        peer.handshake()
+        peer.send("Call", 1, 1, topic="hold")
+        acts.ping(peer)
+        peer.send("Close", 0, code=CODES["going-away"], text="for today")
+        peer.send("Call", 1, 2, topic="parley.echo", data="after Close")
+        seen = len(peer.events)
+        with pytest.raises(ConnectionLost):
+            acts.wait_for(peer, lambda _: False)
+        return [opened.event.type for opened in peer.events[seen:]]
+
+    async with with_bystander() as ours:
+        # A Seal may have been on its way already.
+        assert set(await ours.meet(act, side)) <= {TYPES["Seal"]}
+        assert await ours.ended() == "going-away"
+        assert ours.called == [("hold", None)]
+        await ours.until(lambda: ours.stopped == ["hold"])
+
+
+@pytest.mark.parametrize("side", SIDES)
+async def test_a_node_that_stops_says_going_away(side: Side) -> None:
+    async with our_node() as ours:
+
+        async def stop() -> None:
+            await ours.until(lambda: bool(ours.called))
+            await ours.node.aclose()
+
+        def act(peer: ReferencePeer) -> list[int]:
+            peer.handshake()
+            peer.send("Call", 1, 1, topic="hold")
+            closed = acts.serve(peer)
+            assert silence(peer)
+            results = [cells[CELLS["code"]] for cells in acts.received(peer, "Result")]
+            return [closed.code, *results]
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(stop)
+            code, *results = await ours.meet(act, side)
+        assert code == CODES["going-away"]
+        # Handlers had no time here (`drain_timeout` is 0), and the call failed with Close.
+        assert results == []
+
+
+async def test_after_its_own_close_our_node_reads_on_for_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The reference neither hangs up nor stops sending; a reset would destroy the Close."""
+    monkeypatch.setattr("node.protocol.connection.CLOSE_LINGER", 0.4)
+
+    async def application(peer: Peer) -> None:
+        await peer.close(70, "done")
+
+    def act(peer: ReferencePeer) -> tuple[int, str, float]:
+        peer.handshake()
+        began = perf_counter()
+        for _ in range(200):
+            peer.send_raw(bytes(4_096))
+        code, text = peer.recv_close()
+        assert silence(peer)  # its sending side is shut
+        for _ in range(100):
+            try:
+                peer.send_raw(bytes(4_096))
+            except ConnectionLost:
+                break
+            sleep(0.01)
+        return code, text, perf_counter() - began
+
+    async with our_node() as ours:
+        code, text, took = await ours.meet(act, "responder", application=application)
+        assert (code, text) in [(70, "done"), (CODES["bad-record"], "")]
+        assert took > 0.3
+
+
+@pytest.mark.parametrize("side", SIDES)
+async def test_our_close_carries_code_and_text(side: Side) -> None:
+    async with our_node() as ours:
+
+        async def close() -> None:
+            await ours.until(lambda: bool(ours.node.peers))
+            await ours.node.peers[0].close(4_000_000_000, "any text")
+
+        def act(peer: ReferencePeer) -> tuple[int, str]:
+            peer.handshake()
+            return peer.recv_close()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(close)
+            assert await ours.meet(act, side) == (4_000_000_000, "any text")
+
+
+# Silence.
+
+
+@pytest.mark.parametrize("side", SIDES)
+async def test_who_is_silent_is_pinged_and_then_given_up(side: Side) -> None:
+    def act(peer: ReferencePeer) -> list[str]:
+        peer.handshake()
+        closed = acts.closed_with(peer)
+        assert acts.received(peer, "Ping")
+        return [closed]
+
+    config = our_config(idle_before_ping=0.1, ping_timeout=0.2)
+    async with our_node(config) as ours:
+        assert await ours.meet(act, side, automatic=False) == ["timeout"]
+        assert await ours.ended() == "timeout"
+
+
+@pytest.mark.parametrize("bytewise", [False, True])
+async def test_any_byte_counts_as_an_answer(bytewise: bool) -> None:
+    def act(peer: ReferencePeer) -> int:
+        peer.handshake()
+        if bytewise:  # one event over a second, and no Pong
+            with_head = frame(peer_event(peer))
+            for byte in with_head[:10]:
+                peer.send_raw(bytes([byte]))
+                sleep(0.1)
+            peer.send_raw(with_head[10:])
+        else:
+            for number in range(10):
+                acts.ping(peer, number + 1)
+                sleep(0.1)
+        assert acts.call(peer, "parley.echo", "alive", async_id=2)[CELLS["data"]] == "alive"
+        acts.close(peer)
+        return len(acts.received(peer, "Ping"))
+
+    def peer_event(peer: ReferencePeer) -> bytes:
+        """A Call, encrypted and not sent."""
+        kept: list[bytes] = []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(peer, "send_frame", kept.append)
+            peer.send("Call", 1, 1, topic="parley.echo", data="slow")
+        return kept[0]
+
+    config = our_config(idle_before_ping=0.15, ping_timeout=0.25)
+    async with our_node(config) as ours:
+        await ours.meet(act, automatic=not bytewise)
+        assert await ours.ended() == "normal"
+        assert ("parley.echo", "alive") in ours.called
+
+
+async def test_a_peer_that_answers_pings_may_be_idle() -> None:
+    def act(peer: ReferencePeer) -> int:
+        peer.handshake()
+        while len(acts.received(peer, "Ping")) < 4:
+            peer.next_event()
+        acts.close(peer)
+        return len(acts.received(peer, "Ping"))
+
+    config = our_config(idle_before_ping=0.05, ping_timeout=1.0)
+    async with our_node(config) as ours:
+        assert await ours.meet(act) == 4
