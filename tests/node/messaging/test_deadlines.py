@@ -1,0 +1,92 @@
+"""Tests of node/messaging/deadlines.py: never early, never forgotten, and no pile."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from node.messaging.deadlines import _SPARE, Deadlines
+
+STEP = 1 / 64
+
+
+def test_nothing_is_due_where_nothing_is_watched() -> None:
+    deadlines: Deadlines[str] = Deadlines()
+    assert deadlines.next() == float("inf")
+    assert deadlines.due(1e12) == []
+    assert len(deadlines) == 0
+
+
+def test_a_deadline_is_due_at_the_end_of_its_step() -> None:
+    deadlines: Deadlines[str] = Deadlines()
+    deadlines.add("a", 10.0)
+    assert deadlines.next() == 10.0 + STEP
+    assert deadlines.due(10.0) == []
+    assert deadlines.due(10.0 + STEP) == ["a"]
+    assert deadlines.due(10.0 + STEP) == []
+    assert deadlines.next() == float("inf")
+
+
+def test_what_is_discarded_is_not_due() -> None:
+    deadlines: Deadlines[str] = Deadlines()
+    first, second = deadlines.add("a", 1.0), deadlines.add("b", 1.0)
+    deadlines.add("c", 2.0)
+    deadlines.discard("a", first)
+    deadlines.discard("a", first)
+    assert deadlines.next() == 1.0 + STEP
+    deadlines.discard("b", second)
+    assert deadlines.next() == 2.0 + STEP
+    deadlines.discard("nobody", 12345)
+    assert deadlines.due(5.0) == ["c"]
+
+
+def test_a_step_may_be_used_again_after_it_was_emptied() -> None:
+    deadlines: Deadlines[str] = Deadlines()
+    deadlines.discard("a", deadlines.add("a", 1.0))
+    deadlines.add("b", 1.0)
+    assert deadlines.next() == 1.0 + STEP
+    assert deadlines.due(2.0) == ["b"]
+    assert deadlines.due(2.0) == []
+
+
+def test_far_deadlines_that_were_discarded_do_not_pile_up() -> None:
+    """As when a peer asks for answers by ever later times, and is answered."""
+    deadlines: Deadlines[int] = Deadlines()
+    deadlines.add(-1, 1.0)  # keeps the front of the heap occupied
+    for number in range(10_000):
+        deadlines.discard(number, deadlines.add(number, 100.0 + number))
+    assert len(deadlines._order) <= _SPARE + 3
+    assert len(deadlines._slots) == 1
+    assert deadlines.due(1e9) == [-1]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["add", "discard", "due"]),
+            st.integers(0, 9),
+            st.floats(0, 20, allow_nan=False),
+        ),
+        max_size=80,
+    )
+)
+def test_it_is_a_table_of_deadlines(steps: list[tuple[str, int, float]]) -> None:
+    deadlines: Deadlines[int] = Deadlines()
+    model: dict[int, tuple[float, int]] = {}
+    now = 0.0
+    for step, item, time in steps:
+        if step == "add" and item not in model:
+            model[item] = now + time, deadlines.add(item, now + time)
+        elif step == "discard" and item in model:
+            deadlines.discard(item, model.pop(item)[1])
+        elif step == "due":
+            now += time
+            due = deadlines.due(now)
+            assert all(model[late][0] <= now for late in due)
+            for late in due:
+                del model[late]
+            assert all(deadline + STEP > now for deadline, _ in model.values())
+        assert len(deadlines) == len(model)
+        if model:
+            first = min(deadline for deadline, _ in model.values())
+            assert first < deadlines.next() <= first + STEP
+        else:
+            assert deadlines.next() == float("inf")

@@ -1,0 +1,144 @@
+"""Tests of node/messaging/dispatch.py: where each event goes, and what it is answered."""
+
+import pytest
+
+from lbm import keys
+from lbm.codec import Encodable
+from node.messaging.calls import Calls
+from node.messaging.dispatch import Dispatch
+from node.messaging.pending import IncomingCall
+from node.protocol.codes import (
+    CHUNK,
+    DATA,
+    EMIT,
+    END,
+    ERROR,
+    NAMED,
+    NOTES,
+    NOTIFY,
+    REPLY_EVENT,
+    RESULT,
+    SIM,
+    STREAM,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+    CloseCode,
+    ResultCode,
+)
+from node.protocol.errors import RemoteProtocolError
+from node.protocol.reports import EventReceived
+from tests.node.messaging.fake import FakeConnection, call_event, event
+
+
+class Shell:
+    """A dispatch whose streams take Data on stream 4 only."""
+
+    def __init__(self) -> None:
+        self.connection = FakeConnection()
+        self.started: list[IncomingCall] = []
+        self.data: list[bytes] = []
+        self.calls = Calls(
+            self.connection.as_connection,
+            lambda topic: True,
+            self.started.append,
+            lambda call: None,
+        )
+        self.dispatch = Dispatch(self.connection.as_connection, self.calls, self.take)
+
+    def take(self, event: EventReceived) -> bool:
+        if event.stream != 4:
+            return False
+        self.data.append(event.payload)
+        return True
+
+
+def test_calls_go_to_calls() -> None:
+    shell = Shell()
+    shell.dispatch.receive(call_event("x", 5, cost=100), 0.0)
+    assert [call.topic for call in shell.started] == ["x"]
+    assert shell.connection.consumed == []
+    assert shell.dispatch.dropped == 0
+
+
+def test_data_goes_to_its_reader_who_keeps_its_credit() -> None:
+    shell = Shell()
+    for stream in (4, 6, 1):
+        shell.dispatch.receive(
+            event(DATA, b"abc", category=STREAM, stream=stream, cost=67 * (stream > 1)), 0.0
+        )
+    assert shell.data == [b"abc"]
+    assert shell.connection.consumed == [(6, 67)]
+    assert shell.dispatch.dropped == 2
+
+
+@pytest.mark.parametrize(
+    ("subcategory", "code"),
+    [
+        (SUBSCRIBE, ResultCode.TOPIC_NOT_FOUND),
+        (UNSUBSCRIBE, ResultCode.TOPIC_NOT_FOUND),
+        (NOTIFY, ResultCode.NOT_SUBSCRIBED),
+    ],
+)
+def test_requests_of_topics_are_answered(subcategory: int, code: int) -> None:
+    shell = Shell()
+    for cells, expected in [({keys.TOPIC: "x"}, code), ({keys.TOPIC: 5}, ResultCode.MALFORMED)]:
+        shell.dispatch.receive(event(subcategory, cells, async_id=7, stream=4, cost=9), 0.0)  # type: ignore[arg-type]  # cells
+        (sent,) = shell.connection.take()
+        assert sent[:4] == (4, 7, SIM, RESULT)
+        assert sent.cells == {keys.CODE: expected}
+    assert shell.connection.consumed == [(4, 9), (4, 9)]
+    shell.dispatch.receive(event(subcategory, {keys.TOPIC: "x"}), 0.0)
+    assert shell.connection.sent == []
+
+
+@pytest.mark.parametrize(
+    ("cells", "subcategory"),
+    [
+        ({keys.NAME: "x"}, END),
+        ({keys.NAME: "x", keys.NAMESPACE: "y"}, END),
+        ({}, ERROR),
+        ({keys.NAME: 5}, ERROR),
+        (b"junk", ERROR),
+    ],
+)
+def test_an_emit_is_answered_if_it_wants_to_be(
+    cells: dict[int, Encodable] | bytes, subcategory: int
+) -> None:
+    shell = Shell()
+    shell.dispatch.receive(event(EMIT, cells, async_id=7, category=NAMED), 0.0)
+    shell.dispatch.receive(event(EMIT, cells, category=NAMED), 0.0)
+    (sent,) = shell.connection.take()
+    assert sent[:4] == (1, 7, NAMED, subcategory)
+    assert shell.dispatch.dropped == 2
+
+
+@pytest.mark.parametrize(
+    ("category", "subcategory"),
+    [(SIM, CHUNK), (SIM, NOTES), (SIM, 99), (NAMED, REPLY_EVENT), (NAMED, 99), (5, 1), (64, 1)],
+)
+def test_everything_else_is_dropped_and_counted(category: int, subcategory: int) -> None:
+    shell = Shell()
+    shell.dispatch.receive(
+        event(subcategory, b"x", category=category, async_id=7, stream=4, cost=65), 0.0
+    )
+    assert shell.dispatch.dropped == 1
+    assert shell.connection.sent == []
+    assert shell.connection.consumed == [(4, 65)]
+
+
+@pytest.mark.parametrize(("category", "subcategory"), [(SIM, SUBSCRIBE), (NAMED, EMIT)])
+def test_the_id_of_an_unanswered_call_is_no_one_else_s(category: int, subcategory: int) -> None:
+    shell = Shell()
+    shell.dispatch.receive(call_event("x", 7), 0.0)
+    cells: dict[int, Encodable] = {keys.TOPIC: "x", keys.NAME: "x"}
+    with pytest.raises(RemoteProtocolError) as caught:
+        shell.dispatch.receive(event(subcategory, cells, category=category, async_id=7), 0.0)
+    assert caught.value.code == CloseCode.PROTOCOL_ERROR
+
+
+def test_a_closing_connection_answers_nothing() -> None:
+    shell = Shell()
+    shell.connection.closed = True
+    shell.dispatch.receive(event(EMIT, {keys.NAME: "x"}, async_id=7, category=NAMED), 0.0)
+    shell.dispatch.receive(event(SUBSCRIBE, {keys.TOPIC: "x"}, async_id=8), 0.0)
+    assert shell.connection.sent == []

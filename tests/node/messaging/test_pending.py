@@ -1,0 +1,16 @@
+"""Tests of node/messaging/pending.py: a call has one answer."""
+
+from node.messaging.pending import LOST, OutgoingCall
+
+
+def test_the_first_answer_is_the_answer() -> None:
+    woken: list[str] = []
+    call = OutgoingCall(lambda: woken.append("done"))
+    assert not call.done
+    call.finish(0, "first")
+    call.finish(16, "second")
+    assert (call.done, call.code, call.data, woken) == (True, 0, "first", ["done"])
+
+
+def test_no_code_of_the_wire_means_lost() -> None:
+    assert LOST < 0
