@@ -333,17 +333,14 @@ class Peer:
         dispatch = self._dispatch.receive
         aborted = False
         for report in reports:
-            kind = type(report)
-            if kind is EventReceived:
-                if aborted:
-                    continue
+            if type(report) is not EventReceived:
+                self._report(report, now)
+            elif not aborted:
                 try:
-                    dispatch(report, now)  # type: ignore[arg-type]  # `kind` says what it is
+                    dispatch(report, now)
                 except RemoteProtocolError as error:
                     self.core.abort(now, CloseCode(error.code), error.reason)
                     aborted = True
-            else:
-                self._report(report, now)
 
     def _report(self, report: Report, now: float) -> None:
         match report:
@@ -393,6 +390,8 @@ class Peer:
 
     def _transport_closed(self) -> None:
         self._gone = True
+        if self._ended is None:  # a bug kept the core from telling
+            self._connection_ended(ConnectionEnded(CloseCode.INTERNAL_ERROR, "", False, "a bug"))
         self._changed()
 
     def _changed(self) -> None:

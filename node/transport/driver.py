@@ -200,7 +200,7 @@ class Driver:
     def _follow(self) -> None:
         """Close, pause, and set the timer as the core has it."""
         core, outlet = self.core, self._outlet
-        if core.ended:
+        if core.ended or self._closed:
             self._close()
             return
         if outlet is not None and core.wants_data == self._paused:
@@ -257,4 +257,9 @@ class Driver:
     def _bug(self, where: str) -> None:
         """A mistake of ours: it ends this connection, with a traceback in the log."""
         logger.exception("internal error while %s", where)
-        self.core.abort(self._backend.now(), CloseCode.INTERNAL_ERROR, f"a bug in {where}")
+        try:
+            self.core.abort(self._backend.now(), CloseCode.INTERNAL_ERROR, f"a bug in {where}")
+        except Exception:
+            logger.exception("internal error while saying so")
+            self._close()
+        self.touch()

@@ -3,7 +3,7 @@
 import logging
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from node.transport.driver import Driver
 from node.transport.memory import memory_pair
 from node.trust import AnyPeer, FirstUse, Known, OneOf
 from tests.node.network import (
+    config,
     eventually,
     introduce,
     meeting,
@@ -41,6 +42,14 @@ from tests.node.network import (
 )
 
 pytestmark = pytest.mark.anyio
+
+
+class Silent:
+    """An observer that looks at nothing."""
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *arguments: None
+
 
 LISTEN = "tcp://127.0.0.1:0"
 
@@ -478,6 +487,39 @@ async def test_an_observer_that_cannot_be_made_costs_one_connection(
                 await alice.connect(address)
         assert not bob._peers
         await eventually(lambda: open_files() == files)
+    assert "the disk is full" in caplog.text
+
+
+@pytest.mark.parametrize("ends_too", [False, True])
+async def test_an_observer_that_fails_ends_its_connection(
+    anyio_backend: str, ends_too: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken(Silent):
+        broken = False
+
+        def event(self, sent: bool, wire: bytes, chain: bytes) -> None:
+            if self.broken:
+                raise OSError("the disk is full")
+
+        def session_ended(self, code: int) -> None:
+            if ends_too:
+                raise OSError("the disk is still full")
+
+    observer = Broken()
+    bob = Node(Identity.create(), config=config(), observer=lambda: observer)
+    async with new_node() as alice, bob, create_task_group() as tasks:
+        echo_on(bob)
+        alice.on_call("never")(lambda call: anyio.sleep(60))
+        peer = await alice.connect(await bob.listen(LISTEN))
+        assert await peer.call("echo", 1) == 1
+        waiting = await started(tasks, lambda: bob.peers[0].call("never"))
+        observer.broken = True
+        with fail_after(3), pytest.raises(PeerClosedError):
+            await peer.call("echo", 2)
+        await eventually(lambda: bool(waiting))
+        assert isinstance(waiting[0], PeerClosedError)
+        assert waiting[0].code == CloseCode.INTERNAL_ERROR
+        assert bob.peers == []
     assert "the disk is full" in caplog.text
 
 
