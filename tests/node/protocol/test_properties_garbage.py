@@ -1,0 +1,343 @@
+"""Whatever comes over the wire: a report and a known code, never an exception.
+
+Nothing is handed up before both Proofs, and nothing after the first event that was
+tampered with. Those who have no keys are here; a peer with keys that breaks every rule
+is in test_properties_hostile.py.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+from unittest.mock import patch
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lbm import decode, encode
+from node.protocol.codes import REJECT, REPLY, RETRY, CloseCode
+from node.protocol.errors import ConnectionClosedError
+from node.protocol.event import Event, handshake_event, parse_raw
+from node.protocol.frames import frame
+from node.protocol.handshake import Handshake, known
+from node.protocol.reports import (
+    ConnectionEnded,
+    EventReceived,
+    HandshakeCompleted,
+    StreamFinished,
+    StreamOpened,
+    StreamReset,
+)
+from node.protocol.states import State
+from tests.node.protocol.pair import ALICE, ALIVE, BOB, Pair, Side, events_of, make_config
+
+NETWORK_KEY = bytes(range(32))
+CODES = frozenset(CloseCode)
+HANDED_UP = (HandshakeCompleted, EventReceived, StreamOpened, StreamFinished, StreamReset)
+
+
+def handed_up(side: Side) -> int:
+    return sum(isinstance(report, HANDED_UP) for report in side.reports)
+
+
+def assert_over(pair: Pair) -> None:
+    """Time and the transport run out: both end once, with a code that has a name."""
+    pair.run(60.0)
+    for side in pair.sides:
+        side.core.receive_eof(pair.now)
+        side.collect(pair.now)
+        assert side.core.ended
+        (ended,) = side.all(ConnectionEnded)
+        assert side.reports[-1] is ended
+        assert ended.remote or ended.code in CODES
+        assert side.core.next_deadline() == float("inf")
+        assert not side.core.queued_bytes
+        assert not side.core.data_to_send(pair.now)
+
+
+# Bytes that were never a connection.
+
+SETTINGS: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
+    [
+        {},
+        {"plaintext": "only"},
+        {"plaintext": "both"},
+        {"network_key": NETWORK_KEY},
+        {"algorithms": {"kex": ("x25519-mlkem768", "x25519")}},
+    ]
+)
+raw_events = st.builds(
+    Event,
+    st.sampled_from([0, 0, 0, 1, 2]),
+    st.sampled_from([0, 0, 0, 7]),
+    st.sampled_from([1, 1, 1, 0, 2, 3]),
+    st.integers(0, 13),
+    st.binary(max_size=60) | st.sampled_from([b"\x00", b"\xa0", encode({1: 1}), encode({16: 6})]),
+)
+junk = st.lists(
+    st.binary(max_size=60)
+    | st.binary(max_size=60).map(frame)
+    | raw_events.map(lambda e: frame(b"".join((e[0].to_bytes(4, "big"), *pack(e))))),
+    min_size=1,
+    max_size=6,
+)
+
+
+def pack(event: Event) -> tuple[bytes, bytes]:
+    head = event.async_id.to_bytes(2, "big") + bytes((event.category, event.subcategory))
+    return head, event.payload
+
+
+@given(settings=SETTINGS, initiator=st.booleans(), pieces=junk)
+def test_junk_in_place_of_a_handshake(
+    settings: dict[str, Any], initiator: bool, pieces: list[bytes]
+) -> None:
+    pair = Pair(make_config(ALICE, **settings), make_config(BOB, **settings))
+    side = pair.a if initiator else pair.b
+    for piece in pieces:
+        pair.deliver(side, piece)
+    sent = events_of(side.take(pair.now))
+    if not initiator and settings.get("network_key"):
+        assert not sent
+    assert all(parse_raw(event).subcategory in (1, REPLY, RETRY, REJECT) for event in sent)
+    assert not handed_up(side)
+    pair.run(60.0)
+    side.core.receive_eof(pair.now)
+    side.collect(pair.now)
+    (ended,) = side.all(ConnectionEnded)
+    assert ended.remote or ended.code in CODES
+    assert side.core.ended
+
+
+# Hellos, Replies and Proofs that are right but for some cells.
+
+cells = st.dictionaries(
+    st.integers(0, 15) | st.integers(250, 260),
+    st.none()
+    | st.booleans()
+    | st.integers(-1, 3)
+    | st.integers(1000, 2**64 - 1)
+    | st.sampled_from(["peer", "client", "x25519", b"", bytes(32), [], {}, [[]], {1: "x25519"}])
+    | st.builds(lambda share: {"x25519": share}, st.binary(max_size=40) | st.just(bytes(32)))
+    | st.binary(max_size=40)
+    | st.text(max_size=5),
+    max_size=3,
+)
+removed = st.sets(st.integers(0, 15), max_size=2)
+
+
+def changed(payload: bytes, changes: dict[int, Any], without: set[int]) -> bytes:
+    honest = decode(payload, keep_noise=True)
+    mixed = {key: value for key, value in (honest | changes).items() if key not in without}
+    if 0 in mixed and not isinstance(mixed[0], bytes):
+        del mixed[0]  # cannot be encoded
+    return encode(mixed)
+
+
+@given(settings=SETTINGS, changes=cells, without=removed, to_responder=st.booleans())
+def test_a_handshake_with_other_cells(
+    settings: dict[str, Any], changes: dict[int, Any], without: set[int], to_responder: bool
+) -> None:
+    """Whatever a Hello or Reply says: no handshake that both do not see alike is completed."""
+    pair = Pair(make_config(ALICE, **settings), make_config(BOB, **settings))
+    hello = pair.a.take(pair.now)
+    if not to_responder:
+        pair.deliver(pair.b, hello)
+        first, *rest = events_of(pair.b.take(pair.now))
+    else:
+        (first,), rest = events_of(hello), []
+    event = parse_raw(first)
+    altered = handshake_event(event.subcategory, changed(event.payload, changes, without))
+    pair.deliver(pair.b if to_responder else pair.a, b"".join(map(frame, [altered, *rest])))
+    pair.pump()
+    if altered != first and settings.get("plaintext") is None:
+        assert not pair.a.opened
+        assert not pair.b.opened
+    assert not pair.a.events
+    assert not pair.b.events
+    assert_over(pair)
+
+
+@given(changes=cells, without=removed, by_initiator=st.booleans(), junk=st.none() | st.binary())
+def test_a_proof_with_other_cells(
+    changes: dict[int, Any], without: set[int], by_initiator: bool, junk: bytes | None
+) -> None:
+    """Sealed and signed as it should be, by who has the keys; only its payload is wrong."""
+    honest = Handshake.proof_frame
+    pair = Pair(make_config(ALICE), make_config(BOB))
+    liar = (pair.a if by_initiator else pair.b).core
+    payloads: list[bytes] = []
+
+    def lie(handshake: Handshake) -> bytes:
+        if handshake.config is not liar.config:
+            return honest(handshake)
+        sent = encode(
+            {14: list(handshake.config.identity.cells()), 15: dict(handshake.config.node_info)}
+        )
+        payloads.append(sent)
+        payloads.append(changed(sent, changes, without) if junk is None else junk or b"\x00")
+        return known(handshake.sender).protect(0, 0, 1, 3, payloads[1], True)
+
+    with patch.object(Handshake, "proof_frame", lie):
+        pair.pump()
+    victim = pair.b if by_initiator else pair.a
+    believable = changes.keys() | without <= {0, *range(1, 14), *range(250, 261)}
+    if junk is None and believable:
+        assert victim.opened
+    elif 14 in changes.keys() | without or junk is not None:
+        assert victim.code == CloseCode.AUTHENTICATION_FAILED
+        assert not handed_up(victim)
+    assert_over(pair)
+
+
+# A whole connection, and somebody on the wire.
+
+
+@dataclass
+class Tamper:
+    """Does one thing to the frame `at` of what one side sends."""
+
+    to_responder: bool
+    at: int
+    change: str
+    place: int
+    junk: bytes
+    seen: int = 0
+    done: bool = False  # the first byte that is not the sender's was delivered
+    held: bytes | None = None
+    before: int = field(default=-1)  # what the victim had been handed until then
+
+    def carry(self, framed: bytes, handed: Callable[[], int]) -> list[bytes]:
+        """What arrives in place of a frame."""
+        self.seen += 1
+        if self.held is not None:
+            first, self.held = self.held, None
+            return [framed, first]
+        if self.seen - 1 != self.at:
+            return [framed]
+        self.done = True
+        self.before = handed()
+        changed = bytearray(framed)
+        match self.change:
+            case "flip":
+                changed[self.place % len(framed)] ^= 1 << self.junk[0] % 8
+                return [bytes(changed)]
+            case "cut":
+                return [framed[: self.place % len(framed)]]
+            case "drop":
+                return []
+            case "insert":
+                return [frame(self.junk), framed]
+            case "insert bytes":
+                return [self.junk, framed]
+            case "swap":
+                self.held = framed
+                return []
+            case _:
+                self.before = -1  # the frame itself comes once as it should
+                return [framed, framed]
+
+
+def carry_all(pair: Pair, tamper: Tamper) -> None:
+    """Pump, with everything through the hands of `tamper`."""
+    moved = True
+    while moved:
+        moved = False
+        for side in pair.sides:
+            side.collect(pair.now)
+            peer = pair.other(side)
+            for event in events_of(side.take(pair.now)):
+                moved = True
+                pieces = [frame(event)]
+                if tamper.to_responder == (peer is pair.b):
+                    pieces = tamper.carry(pieces[0], lambda peer=peer: handed_up(peer))  # type: ignore[misc]
+                for piece in pieces:
+                    pair.deliver(peer, piece)
+                    if tamper.done and tamper.before < 0:
+                        tamper.before = handed_up(peer)
+
+
+def act(side: Side, now: float, number: int, encrypted: bool) -> None:
+    core = side.core
+    if core.state is not State.OPEN:
+        return
+    try:
+        match number:
+            case 0 | 3:
+                for serial in range(3):
+                    core.send(1, serial, 64, 1, encode({300: serial}))
+            case 1:
+                stream = core.open_stream("tampered with")
+                core.send_data(stream, bytes(50))
+                core.finish_stream(stream)
+            case 2 if encrypted:
+                core.rekey(now) if core.initiator else core.update_keys(now)
+            case 4:
+                core.ping(now)
+                core.reset_stream(core.open_stream("reset"), 32)
+            case 5:
+                core.close(now)
+    except ConnectionClosedError:
+        assert core.state is not State.OPEN
+
+
+tampers = st.builds(
+    Tamper,
+    to_responder=st.booleans(),
+    at=st.integers(0, 24),
+    change=st.sampled_from(
+        ["flip", "flip", "flip", "cut", "drop", "insert", "insert bytes", "swap", "repeat"]
+    ),
+    place=st.integers(0, 400),
+    junk=st.binary(min_size=1, max_size=60),
+)
+connections: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
+    {
+        "algorithms": st.builds(
+            lambda sealing, signing: {"kex": ("x25519",), "sealing": sealing, "signing": signing},
+            st.sampled_from([("chain",), ("each",)]),
+            st.sampled_from([("ed25519",), ("ecdsa-p256",)]),
+        ),
+        "deliver": st.sampled_from(["opened", "sealed"]),
+        "seal_events": st.integers(1, 8),
+    }
+)
+
+
+def converse(pair: Pair, tamper: Tamper, *, encrypted: bool) -> None:
+    carry_all(pair, tamper)
+    for number in range(6):
+        for side in pair.sides:
+            act(side, pair.now, number, encrypted)
+        carry_all(pair, tamper)
+
+
+@given(settings=connections, tamper=tampers, retry=st.booleans())
+def test_tampering_is_the_end(settings: dict[str, Any], tamper: Tamper, retry: bool) -> None:
+    dialling = dict(settings)
+    if retry:  # the first share is for a kex that the responder does not know
+        kexes = ("x25519-mlkem768", "x25519")
+        dialling["algorithms"] = {**settings["algorithms"], "kex": kexes}
+    pair = Pair(make_config(ALICE, **dialling), make_config(BOB, **settings))
+    converse(pair, tamper, encrypted=True)
+    victim = pair.b if tamper.to_responder else pair.a
+    if tamper.done:
+        assert handed_up(victim) == tamper.before, "something was handed up after tampering"
+    assert_over(pair)
+    if tamper.done:
+        assert handed_up(victim) == tamper.before
+        ended = victim.one(ConnectionEnded)
+        if tamper.change == "repeat":
+            return  # of a Close: nobody listens any more
+        assert not (ended.remote and ended.code == CloseCode.NORMAL), "nobody noticed"
+
+
+@given(settings=connections, tamper=tampers)
+def test_tampering_without_encryption_breaks_nothing_but_the_connection(
+    settings: dict[str, Any], tamper: Tamper
+) -> None:
+    settings = {**settings, "plaintext": "only"}
+    pair = Pair(make_config(ALICE, **settings), make_config(BOB, **settings))
+    converse(pair, tamper, encrypted=False)
+    assert_over(pair)
+    for side in pair.sides:
+        assert side.code != ALIVE
