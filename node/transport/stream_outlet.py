@@ -36,7 +36,7 @@ class StreamOutlet:
         self._full = False
         self._eof = False
         self._closed = False
-        self._sending = False
+        self._busy = False
         self._paused = False
         self._writer_wakes: Waiter | None = None
         self._reader_wakes: Waiter | None = None
@@ -68,7 +68,7 @@ class StreamOutlet:
             self._reader.cancel()
             # The writer closes the stream. It may wait for ever for a peer that does not
             # read; cancelled before it began, on asyncio, it would never run at all.
-            if self._sending:
+            if self._busy:
                 self._writer.cancel()
             self._wake_writer()
 
@@ -103,17 +103,18 @@ class StreamOutlet:
             while not self._closed:
                 if self._queue:
                     data = self._queue.popleft()
-                    self._sending = True
+                    self._busy = True
                     await self._stream.send(data)
-                    self._sending = False
                     self._queued -= len(data)
                     if self._full and self._queued < WRITE_BUFFER:
                         self._full = False
                         self._driver.may_write()
                 elif self._eof:
                     self._eof = False
+                    self._busy = True
                     await self._stream.send_eof()
                 else:
+                    self._busy = False
                     self._writer_wakes = self._backend.waiter()
                     await self._writer_wakes.wait()
         except _BROKEN:
@@ -122,7 +123,7 @@ class StreamOutlet:
             logger.exception("writing to %r failed", self._stream)
         finally:
             # Also when the backend is closed: whoever waits on this peer must know.
-            self._sending = False
+            self._busy = False
             self._reader.cancel()
             self._ended()
             self._closed = True

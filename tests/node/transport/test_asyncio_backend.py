@@ -1,0 +1,208 @@
+"""Tests of node/transport/asyncio_backend.py: what only asyncio's transports do."""
+
+import asyncio
+import socket
+from typing import Any, cast
+
+import anyio
+import pytest
+from anyio import fail_after
+
+from node.errors import UnreachableError
+from node.transport.address import Address
+from node.transport.asyncio_backend import WRITE_BUFFER, AsyncioBackend, AsyncioOutlet
+from node.transport.driver import Driver
+from tests.node.network import eventually, settled
+
+pytestmark = pytest.mark.anyio
+
+LISTEN = Address.parse("tcp://127.0.0.1:0")
+
+
+@pytest.fixture(
+    params=[pytest.param("asyncio"), pytest.param(("asyncio", {"use_uvloop": True}), id="uvloop")]
+)
+def anyio_backend(request: pytest.FixtureRequest) -> object:
+    return request.param
+
+
+class Noted:
+    """A driver that notes what the outlet tells it."""
+
+    def __init__(self) -> None:
+        self.outlet: Any = None
+        self.data = bytearray()
+        self.ends = 0
+        self.writable = 0
+
+    def connected(self, outlet: Any) -> None:
+        self.outlet = outlet
+
+    def received(self, data: bytes) -> None:
+        self.data += data
+
+    def ended(self) -> None:
+        self.ends += 1
+
+    def may_write(self) -> None:
+        self.writable += 1
+
+    @property
+    def as_driver(self) -> Driver:
+        return cast(Driver, self)
+
+
+async def joined(backend: AsyncioBackend) -> tuple[Noted, socket.socket]:
+    """A connection whose other end is a plain socket."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        driver = Noted()
+        address = Address("tcp", "127.0.0.1", server.getsockname()[1])
+        assert await backend.connect(address, lambda: driver.as_driver) is driver.as_driver
+        other, _ = server.accept()
+    other.settimeout(2)
+    return driver, other
+
+
+async def test_bytes_and_ends_both_ways(anyio_backend: object) -> None:
+    backend = AsyncioBackend()
+    driver, other = await joined(backend)
+    with other:
+        assert driver.outlet.write(b"abc")
+        driver.outlet.write_eof()
+        await settled()
+        assert other.recv(10) == b"abc"
+        assert other.recv(10) == b""
+        other.sendall(b"def")
+        await eventually(lambda: driver.data == b"def")
+        other.shutdown(socket.SHUT_WR)
+        await eventually(lambda: driver.ends == 1)
+        driver.outlet.close()
+        await eventually(lambda: driver.ends == 2)
+        assert not driver.outlet.write(b"too late")
+        for late in ("write_eof", "close", "pause_reading", "resume_reading"):
+            getattr(driver.outlet, late)()
+    assert backend._outlets == set()
+
+
+async def test_a_full_buffer_stops_the_writer_until_it_has_room(anyio_backend: object) -> None:
+    backend = AsyncioBackend()
+    driver, other = await joined(backend)
+    with other:
+        sent = 0
+        while driver.outlet.write(bytes(1 << 18)):
+            sent += 1 << 18
+            await settled()
+        sent += 1 << 18
+        assert driver.writable == 0
+        received = 0
+        while received < sent:
+            received += len(other.recv(1 << 16))
+            if not driver.writable:
+                await asyncio.sleep(0)
+        await eventually(lambda: driver.writable > 0)
+        assert driver.outlet.write(b"more")
+    await backend.aclose()
+
+
+async def test_closing_does_not_wait_for_who_does_not_read(anyio_backend: object) -> None:
+    backend = AsyncioBackend()
+    driver, other = await joined(backend)
+    with other:
+        while driver.outlet.write(bytes(WRITE_BUFFER)):
+            await settled()
+        driver.outlet.close()
+        with fail_after(1):
+            await backend.aclose()
+    assert driver.ends == 1
+
+
+async def test_reading_pauses(anyio_backend: object) -> None:
+    backend = AsyncioBackend()
+    driver, other = await joined(backend)
+    with other:
+        driver.outlet.pause_reading()
+        other.sendall(b"abc")
+        await anyio.sleep(0.02)
+        assert not driver.data
+        driver.outlet.resume_reading()
+        await eventually(lambda: driver.data == b"abc")
+    await backend.aclose()
+
+
+async def test_a_reset_by_the_other_side_is_an_end(anyio_backend: object) -> None:
+    backend = AsyncioBackend()
+    driver, other = await joined(backend)
+    other.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    other.close()
+    await eventually(lambda: driver.ends > 0)
+    await backend.aclose()
+
+
+async def test_a_listener_that_closes_leaves_its_connections(anyio_backend: object) -> None:
+    backend = AsyncioBackend()
+    drivers: list[Noted] = []
+    names: list[str] = []
+
+    def accept(name: str) -> Driver:
+        names.append(name)
+        drivers.append(Noted())
+        return drivers[-1].as_driver
+
+    listener = await backend.listen(LISTEN, accept)
+    place = ("127.0.0.1", listener.address.port)
+    with socket.create_connection(place) as other:
+        await eventually(lambda: bool(drivers))
+        await listener.aclose()
+        await settled()
+        with socket.socket() as late:
+            assert late.connect_ex(place) != 0
+        other.sendall(b"abc")
+        await eventually(lambda: drivers[0].data == b"abc")
+        assert names == ["127.0.0.1"]
+        await backend.aclose()
+        assert drivers[0].ends == 1
+
+
+async def test_what_cannot_be_accepted_is_closed(
+    anyio_backend: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    def accept(name: str) -> Driver:
+        raise ZeroDivisionError
+
+    backend = AsyncioBackend()
+    listener = await backend.listen(LISTEN, accept)
+    for _ in range(2):
+        with socket.create_connection(("127.0.0.1", listener.address.port)) as other:
+            other.settimeout(2)
+            await eventually(lambda: "could not be accepted" in caplog.text)
+            await settled()
+            assert ended(other)
+    await listener.aclose()
+    await backend.aclose()
+
+
+def ended(other: socket.socket) -> bool:
+    """Whether the other side closed or reset."""
+    try:
+        return other.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+async def test_errors_are_translated(anyio_backend: object) -> None:
+    backend = AsyncioBackend()
+    with pytest.raises(UnreachableError, match="there is no such socket"):
+        await backend.connect(Address("unix", path="/nowhere/at/all"), Noted)  # type: ignore[arg-type]  # not called
+    with pytest.raises(UnreachableError, match="the directory does not exist"):
+        await backend.listen(Address("unix", path="/nowhere/at/all"), Noted)  # type: ignore[arg-type]  # not called
+
+
+async def test_an_outlet_without_transport_takes_nothing(anyio_backend: object) -> None:
+    outlet = AsyncioOutlet(lambda name: Noted().as_driver, set())
+    assert not outlet.write(b"x")
+    outlet.pause_writing()
+    outlet.resume_writing()
+    outlet.data_received(b"x")
+    outlet.connection_lost(None)
+    assert outlet.eof_received()
+    assert outlet.driver is None

@@ -1,0 +1,458 @@
+"""Tests of node/transport/driver.py with a scripted core, outlet and loop: no I/O, no time."""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import anyio
+import pytest
+from anyio import create_task_group, move_on_after
+
+from node.protocol.codes import CloseCode
+from node.protocol.connection import Connection
+from node.protocol.reports import ConnectionEnded, Report, StreamFinished
+from node.transport.backend import Backend, current_backend
+from node.transport.driver import HIGH_WATER, LEAST_PAUSE, LOW_WATER, Driver
+from tests.node.network import started
+
+NEVER = float("inf")
+
+
+class FakeTimer:
+    def __init__(self, when: float, callback: Callable[[], None]) -> None:
+        self.when = when
+        self.callback = callback
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class FakeLoop:
+    """A clock that the test moves, and callbacks that it runs."""
+
+    def __init__(self) -> None:
+        self.time = 100.0
+        self.due: list[Callable[[], None]] = []
+        self.timers: list[FakeTimer] = []
+
+    def now(self) -> float:
+        return self.time
+
+    def soon(self, callback: Callable[[], None]) -> None:
+        self.due.append(callback)
+
+    def at(self, when: float, callback: Callable[[], None]) -> FakeTimer:
+        self.timers.append(FakeTimer(when, callback))
+        return self.timers[-1]
+
+    @property
+    def set_timers(self) -> list[float]:
+        return [timer.when for timer in self.timers if not timer.cancelled]
+
+    def turn(self) -> None:
+        """Run what is due, and what follows from it."""
+        while self.due:
+            self.due.pop(0)()
+
+    def move(self, seconds: float) -> None:
+        self.time += seconds
+        for timer in list(self.timers):
+            if timer.when <= self.time and not timer.cancelled:
+                self.timers.remove(timer)
+                timer.callback()
+        self.turn()
+
+
+class FakeCore:
+    """A core that does as it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+        self.pending: list[Report] = []
+        self.chunks: list[bytes] = []
+        self.queued_bytes = 0
+        self.wants_data = True
+        self.wants_eof = False
+        self.ended = False
+        self.deadline = NEVER
+        self.fail_in = ""
+
+    def _called(self, what: str, *arguments: Any) -> None:
+        if self.fail_in == what:
+            self.fail_in = ""
+            raise ZeroDivisionError(what)
+        self.told.append((what, *arguments))
+
+    def receive_data(self, data: bytes, now: float) -> None:
+        self._called("receive_data", data)
+
+    def receive_eof(self, now: float) -> None:
+        self._called("receive_eof")
+        self.ended = True
+
+    def handle_deadline(self, now: float) -> None:
+        self._called("handle_deadline", now)
+
+    def abort(self, now: float, code: int, reason: str) -> None:
+        self._called("abort", code)
+        self.chunks.append(b"close")
+        self.pending.append(ConnectionEnded(code, "", False, reason))
+
+    def reports(self) -> list[Report]:
+        pending, self.pending = self.pending, []
+        return pending
+
+    def data_to_send(self, now: float) -> bytes:
+        self._called("data_to_send")
+        return self.chunks.pop(0) if self.chunks else b""
+
+    def next_deadline(self) -> float:
+        return self.deadline
+
+
+class FakeOutlet:
+    """Takes bytes until it is full."""
+
+    def __init__(self) -> None:
+        self.done: list[Any] = []
+        self.more = True
+
+    def write(self, data: bytes) -> bool:
+        self.done.append(data)
+        return self.more
+
+    def write_eof(self) -> None:
+        self.done.append("eof")
+
+    def close(self) -> None:
+        self.done.append("close")
+
+    def pause_reading(self) -> None:
+        self.done.append("pause")
+
+    def resume_reading(self) -> None:
+        self.done.append("resume")
+
+
+class Scene:
+    """A driver and all it touches."""
+
+    def __init__(self, backend: Backend | None = None) -> None:
+        self.loop = FakeLoop()
+        self.core = FakeCore()
+        self.outlet = FakeOutlet()
+        self.reports: list[Report] = []
+        self.on_report: Callable[[], None] = lambda: None
+        self.upper_deadline = NEVER
+        self.upper_rang: list[float] = []
+        self.closed = 0
+        self.driver = Driver(
+            cast(Connection, self.core),
+            backend or cast(Backend, self.loop),
+            self._reported,
+            lambda: self.upper_deadline,
+            self.upper_rang.append,
+        )
+        self.driver.on_closed = self._closed
+
+    def _reported(self, reports: list[Report]) -> None:
+        self.reports += reports
+        self.on_report()
+
+    def _closed(self) -> None:
+        self.closed += 1
+
+    def connect(self) -> None:
+        self.driver.connected(self.outlet)
+        self.loop.turn()
+
+
+FINISHED = StreamFinished(3)
+
+
+# Bytes.
+
+
+def test_it_sends_what_there_is_once_it_is_connected() -> None:
+    scene = Scene()
+    scene.core.chunks = [b"one", b"two"]
+    scene.driver.touch()
+    scene.loop.turn()
+    assert scene.outlet.done == []
+    scene.connect()
+    assert scene.outlet.done == [b"one", b"two"]
+
+
+def test_many_touches_make_one_flush() -> None:
+    scene = Scene()
+    scene.connect()
+    for _ in range(10):
+        scene.driver.touch()
+    assert len(scene.loop.due) == 1
+
+
+def test_a_full_outlet_is_left_alone_until_it_may_write() -> None:
+    scene = Scene()
+    scene.connect()
+    scene.outlet.more = False
+    scene.core.chunks = [b"one", b"two", b"three"]
+    scene.driver.touch()
+    scene.loop.turn()
+    assert scene.outlet.done == [b"one"]
+    scene.driver.touch()
+    scene.loop.turn()
+    assert scene.outlet.done == [b"one"]
+    scene.outlet.more = True
+    scene.driver.may_write()
+    scene.loop.turn()
+    assert scene.outlet.done == [b"one", b"two", b"three"]
+
+
+def test_what_comes_goes_to_the_core_and_its_reports_up_in_order() -> None:
+    scene = Scene()
+    scene.connect()
+    scene.core.pending = [FINISHED]
+    later = [StreamFinished(5)]
+
+    def more() -> None:
+        scene.core.pending, later[:] = list(later), []
+
+    scene.on_report = more
+    scene.driver.received(b"data")
+    assert ("receive_data", b"data") in scene.core.told
+    assert scene.reports == [FINISHED, StreamFinished(5)]
+    scene.core.chunks = [b"answer"]
+    scene.loop.turn()
+    assert scene.outlet.done == [b"answer"]
+
+
+def test_reports_of_a_flush_go_up_too() -> None:
+    scene = Scene()
+    scene.connect()
+    scene.core.pending = [FINISHED]
+    scene.driver.touch()
+    scene.loop.turn()
+    assert scene.reports == [FINISHED]
+
+
+def test_reading_follows_the_core() -> None:
+    scene = Scene()
+    scene.connect()
+    scene.core.wants_data = False
+    scene.driver.settle()
+    scene.driver.settle()
+    scene.core.wants_data = True
+    scene.driver.settle()
+    scene.driver.settle()
+    assert scene.outlet.done == ["pause", "resume"]
+
+
+# Ends.
+
+
+def test_the_sending_side_is_shut_once_after_the_last_bytes() -> None:
+    scene = Scene()
+    scene.connect()
+    scene.core.chunks = [b"close"]
+    scene.core.wants_eof = True
+    for _ in range(2):
+        scene.driver.settle()
+        scene.loop.turn()
+    assert scene.outlet.done == [b"close", "eof"]
+
+
+def test_an_ended_core_closes_the_transport_once() -> None:
+    scene = Scene()
+    scene.connect()
+    scene.core.deadline = 200.0
+    scene.driver.settle()
+    scene.driver.ended()
+    scene.driver.ended()
+    scene.driver.settle()
+    scene.driver.touch()
+    scene.loop.turn()
+    assert scene.outlet.done == ["close"]
+    assert scene.closed == 1
+    assert scene.loop.set_timers == []
+    assert scene.loop.due == []
+
+
+def test_a_transport_that_comes_too_late_is_closed() -> None:
+    scene = Scene()
+    scene.core.ended = True
+    scene.driver.settle()
+    assert scene.closed == 1
+    scene.connect()
+    assert scene.outlet.done == ["close"]
+
+
+# The timer.
+
+
+def test_there_is_one_timer_for_the_earliest_of_both_floors() -> None:
+    scene = Scene()
+    scene.core.deadline, scene.upper_deadline = 120.0, 110.0
+    scene.connect()
+    assert scene.loop.set_timers == [110.0]
+    scene.core.deadline = 105.0
+    scene.driver.settle()
+    assert scene.loop.set_timers == [105.0]
+    scene.loop.move(5.0)
+    assert ("handle_deadline", 105.0) in scene.core.told
+    assert scene.upper_rang == [105.0]
+
+
+def test_a_later_deadline_keeps_the_timer_which_then_looks_again() -> None:
+    scene = Scene()
+    scene.core.deadline = 110.0
+    scene.connect()
+    scene.core.deadline = 150.0
+    scene.driver.settle()
+    assert scene.loop.set_timers == [110.0]
+    scene.loop.move(10.0)
+    assert scene.loop.set_timers == [150.0]
+
+
+def test_a_deadline_that_stays_does_not_spin() -> None:
+    scene = Scene()
+    scene.core.deadline = 99.0
+    scene.connect()
+    for _ in range(10):
+        scene.loop.move(LEAST_PAUSE)
+    rang = [what for what in scene.core.told if what[0] == "handle_deadline"]
+    assert 1 <= len(rang) <= 10
+    assert scene.loop.set_timers[0] >= scene.loop.time + LEAST_PAUSE / 2
+
+
+def test_a_timer_that_rings_after_the_end_does_nothing() -> None:
+    scene = Scene()
+    scene.core.deadline = 110.0
+    scene.connect()
+    ring = scene.loop.timers[0].callback
+    scene.driver.ended()
+    ring()
+    scene.loop.turn()
+    assert not [what for what in scene.core.told if what[0] == "handle_deadline"]
+
+
+# Mistakes of ours.
+
+
+@pytest.mark.parametrize(
+    "place", ["receive_data", "receive_eof", "data_to_send", "handle_deadline"]
+)
+def test_a_bug_ends_the_connection_with_a_traceback(
+    place: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene = Scene()
+    scene.core.deadline = 101.0
+    scene.connect()
+    scene.core.deadline = NEVER
+    scene.core.fail_in = place
+    if place == "receive_eof":
+        scene.driver.ended()
+    elif place == "handle_deadline":
+        scene.loop.move(1.0)
+    else:
+        scene.driver.received(b"x")
+    scene.loop.turn()
+    assert ("abort", CloseCode.INTERNAL_ERROR) in scene.core.told
+    assert isinstance(scene.reports[-1], ConnectionEnded)
+    assert "ZeroDivisionError" in caplog.text
+    if place != "receive_eof":
+        assert b"close" in scene.outlet.done
+
+
+@pytest.mark.parametrize("when", ["receiving", "flushing"])
+def test_a_bug_in_the_layer_above_too(when: str, caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene()
+    scene.connect()
+
+    def fail() -> None:
+        scene.on_report = lambda: None
+        raise ZeroDivisionError
+
+    scene.on_report = fail
+    scene.core.pending = [FINISHED]
+    if when == "receiving":
+        scene.driver.received(b"x")
+    else:
+        scene.driver.touch()
+    scene.loop.turn()
+    assert ("abort", CloseCode.INTERNAL_ERROR) in scene.core.told
+    assert isinstance(scene.reports[-1], ConnectionEnded)
+    assert b"close" in scene.outlet.done
+    assert "internal error" in caplog.text
+
+
+def test_a_bug_while_aborting_closes_at_least(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene()
+    scene.core.deadline = 200.0
+    scene.connect()
+
+    def fail(data: bytes, now: float) -> None:
+        scene.core.fail_in = "abort"
+        raise ZeroDivisionError
+
+    scene.core.receive_data = fail  # type: ignore[method-assign]  # to fail
+    scene.driver.received(b"x")
+    scene.loop.turn()
+    assert scene.outlet.done == ["close"]
+    assert scene.closed == 1
+    assert scene.loop.set_timers == []
+    assert "while saying so" in caplog.text
+
+
+# Back-pressure.
+
+
+def test_there_is_room_while_the_transport_takes_bytes() -> None:
+    scene = Scene()
+    rooms: list[bool] = []
+    scene.core.queued_bytes = HIGH_WATER + 1
+    rooms.append(scene.driver.has_room)
+    scene.connect()
+    rooms.append(scene.driver.has_room)
+    scene.outlet.more = False
+    scene.core.chunks = [b"x"]
+    scene.driver.touch()
+    scene.loop.turn()
+    rooms.append(scene.driver.has_room)
+    scene.core.queued_bytes = HIGH_WATER
+    rooms.append(scene.driver.has_room)
+    assert rooms == [False, True, False, True]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("how", ["written", "less", "closed"])
+async def test_callers_wait_for_room(anyio_backend: str, how: str) -> None:
+    async with create_task_group() as tasks:
+        scene = Scene(current_backend(tasks))
+        scene.core.queued_bytes = HIGH_WATER + 1
+        scene.outlet.more = False
+        scene.core.chunks = [b"x"]
+        scene.driver.connected(scene.outlet)
+        await anyio.wait_all_tasks_blocked()
+        outcomes = [await started(tasks, scene.driver.room) for _ in range(3)]
+        assert not any(outcomes)
+        if how == "written":
+            scene.outlet.more = True
+            scene.driver.may_write()
+        elif how == "less":
+            scene.core.queued_bytes = LOW_WATER
+            scene.driver.touch()
+        else:
+            scene.driver.ended()
+        await anyio.wait_all_tasks_blocked()
+        assert outcomes == [[None]] * 3
+
+
+@pytest.mark.anyio
+async def test_who_waits_for_room_may_be_cancelled(anyio_backend: str) -> None:
+    async with create_task_group() as tasks:
+        scene = Scene(current_backend(tasks))
+        scene.core.queued_bytes = HIGH_WATER + 1
+        with move_on_after(0.005) as scope:
+            await scene.driver.room()
+        assert scope.cancelled_caught
+        assert scene.driver._rooms == []

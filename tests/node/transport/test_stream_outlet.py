@@ -1,0 +1,191 @@
+"""Tests of node/transport/stream_outlet.py: any byte stream serves a driver, to its end."""
+
+from collections.abc import AsyncIterator
+
+import anyio
+import pytest
+from anyio import BrokenResourceError, EndOfStream, create_task_group, fail_after
+from anyio.abc import ByteStream, TaskGroup
+
+from node.transport.backend import Backend, current_backend
+from node.transport.memory import MemoryStream, memory_pair
+from node.transport.stream_outlet import WRITE_BUFFER, StreamOutlet
+from tests.node.network import eventually, settled
+from tests.node.transport.test_asyncio_backend import Noted
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def tasks(anyio_backend: str) -> AsyncIterator[TaskGroup]:
+    async with create_task_group() as tasks:
+        yield tasks
+
+
+@pytest.fixture
+async def backend(tasks: TaskGroup) -> AsyncIterator[Backend]:
+    backend = current_backend(tasks)
+    yield backend
+    with fail_after(2):
+        await backend.aclose()
+
+
+def served(backend: Backend) -> tuple[Noted, MemoryStream]:
+    ours, theirs = memory_pair()
+    driver = Noted()
+    outlet = StreamOutlet(ours, driver.as_driver, backend)
+    assert driver.outlet is outlet
+    return driver, theirs
+
+
+async def test_bytes_and_ends_both_ways(anyio_backend: str, backend: Backend) -> None:
+    driver, theirs = served(backend)
+    assert driver.outlet.write(b"abc")
+    assert driver.outlet.write(b"def")
+    driver.outlet.write_eof()
+    received = bytearray()
+    async for data in theirs:
+        received += data
+    assert received == b"abcdef"
+    await theirs.send(b"ghi")
+    await eventually(lambda: driver.data == b"ghi")
+    await theirs.aclose()
+    await eventually(lambda: driver.ends == 1)
+    driver.outlet.close()
+    await settled()
+    assert driver.ends == 1
+    assert not driver.outlet.write(b"too late")
+
+
+async def test_close_closes_the_stream(anyio_backend: str, backend: Backend) -> None:
+    driver, theirs = served(backend)
+    driver.outlet.close()
+    driver.outlet.close()
+    with fail_after(1), pytest.raises(EndOfStream):
+        await theirs.receive()
+    with pytest.raises(BrokenResourceError):
+        await theirs.send(b"x")
+    assert driver.ends == 0
+
+
+async def test_close_does_not_wait_for_who_does_not_read(
+    anyio_backend: str, backend: Backend
+) -> None:
+    driver, theirs = served(backend)
+    driver.outlet.write(bytes(1 << 20))
+    await settled()
+    driver.outlet.close()
+    with fail_after(1):
+        while True:
+            try:
+                await theirs.receive()
+            except EndOfStream:
+                break
+    assert driver.ends == 0
+
+
+async def test_what_waits_is_bounded(anyio_backend: str, backend: Backend) -> None:
+    driver, theirs = served(backend)
+    sent = 0
+    while driver.outlet.write(bytes(1 << 16)):
+        sent += 1 << 16
+        await settled()
+    sent += 1 << 16
+    assert WRITE_BUFFER <= sent <= WRITE_BUFFER + 3 * (1 << 16)
+    assert driver.writable == 0
+    received = 0
+    while received < sent:
+        received += len(await theirs.receive())
+    await eventually(lambda: driver.writable == 1)
+    assert driver.outlet.write(b"more")
+
+
+async def test_reading_pauses(anyio_backend: str, backend: Backend) -> None:
+    driver, theirs = served(backend)
+    await settled()
+    driver.outlet.pause_reading()
+    await theirs.send(b"a")  # for the receive under way
+    await settled()
+    await theirs.send(b"b")
+    await settled()
+    assert driver.data == b"a"
+    driver.outlet.resume_reading()
+    await eventually(lambda: driver.data == b"ab")
+    driver.outlet.pause_reading()
+    await settled()
+    driver.outlet.close()
+    with fail_after(1), pytest.raises(EndOfStream):
+        await theirs.receive()
+
+
+class Odd(ByteStream):
+    """A stream that fails as no stream should. Slow where it does not."""
+
+    def __init__(self, fails: str) -> None:
+        self.fails = fails
+        self.closed = 0
+
+    async def _do(self, what: str) -> None:
+        await anyio.lowlevel.checkpoint()
+        if what == self.fails:
+            raise ZeroDivisionError(what)
+        await anyio.sleep_forever()
+
+    async def receive(self, max_bytes: int = 65_536) -> bytes:
+        await self._do("receive")
+        return b""
+
+    async def send(self, item: bytes) -> None:
+        await self._do("send")
+
+    async def send_eof(self) -> None:
+        await self._do("send_eof")
+
+    async def aclose(self) -> None:
+        self.closed += 1
+        await anyio.lowlevel.checkpoint()
+
+
+@pytest.mark.parametrize("what", ["receive", "send", "send_eof"])
+async def test_an_odd_failure_is_an_end_and_logged(
+    anyio_backend: str, backend: Backend, what: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    stream, driver = Odd(what), Noted()
+    StreamOutlet(stream, driver.as_driver, backend)
+    if what == "send":
+        driver.outlet.write(b"x")
+    elif what == "send_eof":
+        driver.outlet.write_eof()
+    await eventually(lambda: driver.ends == 1)
+    assert "ZeroDivisionError" in caplog.text
+    driver.outlet.close()
+    await eventually(lambda: stream.closed == 1)
+
+
+@pytest.mark.parametrize("what", ["send", "send_eof"])
+async def test_a_stuck_stream_is_closed(anyio_backend: str, backend: Backend, what: str) -> None:
+    stream, driver = Odd("nothing"), Noted()
+    StreamOutlet(stream, driver.as_driver, backend)
+    if what == "send":
+        driver.outlet.write(b"x")
+    else:
+        driver.outlet.write_eof()
+    await settled()
+    driver.outlet.close()
+    await eventually(lambda: stream.closed == 1)
+
+
+async def test_closed_before_its_tasks_began(anyio_backend: str, backend: Backend) -> None:
+    driver, theirs = served(backend)
+    driver.outlet.write(b"never sent")
+    driver.outlet.close()
+    with fail_after(1), pytest.raises(EndOfStream):
+        await theirs.receive()
+
+
+async def test_a_backend_that_closes_tells_the_driver(anyio_backend: str, backend: Backend) -> None:
+    drivers = [served(backend)[0] for _ in range(3)]
+    await settled()
+    drivers.append(served(backend)[0])  # its tasks have not begun
+    await backend.aclose()
+    assert [driver.ends for driver in drivers] == [1] * 4

@@ -1,0 +1,146 @@
+"""Tests of node/transport/trio_backend.py: what only the shell on trio does."""
+
+import errno
+import logging
+import socket
+from collections.abc import AsyncIterator
+
+import anyio
+import pytest
+import trio
+from anyio import create_task_group, fail_after
+from anyio.abc import TaskGroup
+
+from node.transport.address import Address
+from node.transport.driver import Driver
+from node.transport.trio_backend import ACCEPT_PAUSE, TrioBackend
+from tests.node.network import eventually, settled
+from tests.node.transport.test_asyncio_backend import Noted
+
+pytestmark = pytest.mark.anyio
+
+LISTEN = Address.parse("tcp://127.0.0.1:0")
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "trio"
+
+
+@pytest.fixture
+async def tasks(anyio_backend: str) -> AsyncIterator[TaskGroup]:
+    async with create_task_group() as tasks:
+        yield tasks
+
+
+@pytest.fixture
+async def backend(tasks: TaskGroup) -> AsyncIterator[TrioBackend]:
+    backend = TrioBackend(tasks)
+    yield backend
+    with fail_after(2):
+        await backend.aclose()
+
+
+async def test_a_failing_task_takes_no_other_along(
+    anyio_backend: str, backend: TrioBackend, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail() -> None:
+        raise ZeroDivisionError
+
+    backend.spawn(fail)
+    await settled()
+    assert "ZeroDivisionError" in caplog.text
+    assert not backend._scopes
+
+
+async def test_who_cancels_around_it_cancels_no_task_of_it(anyio_backend: str) -> None:
+    """The node says Close first, then it ends its tasks itself."""
+    steps: list[str] = []
+
+    async def run() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            steps.append("task")
+
+    with anyio.CancelScope() as scope:
+        async with create_task_group() as tasks:
+            backend = TrioBackend(tasks)
+            backend.spawn(run)
+            await settled()
+            scope.cancel()
+            with anyio.CancelScope(shield=True):
+                await anyio.sleep(0.01)
+                steps.append("owner")
+                await backend.aclose()
+    assert steps == ["owner", "task"]
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ECONNABORTED])
+async def test_an_accept_that_fails_ends_no_listener(
+    anyio_backend: str,
+    backend: TrioBackend,
+    number: int,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    drivers: list[Noted] = []
+    failures = [2]
+    with trio.socket.socket() as some:
+        kind = type(some)
+    accept = kind.accept
+
+    async def flaky(self: trio.socket.SocketType) -> object:
+        if failures[0]:
+            failures[0] -= 1
+            raise OSError(number, "out of something")
+        return await accept(self)
+
+    def accepted(name: str) -> Driver:
+        drivers.append(Noted())
+        return drivers[-1].as_driver
+
+    monkeypatch.setattr(kind, "accept", flaky)
+    caplog.set_level(logging.WARNING)
+    listener = await backend.listen(LISTEN, accepted)
+    with socket.create_connection(("127.0.0.1", listener.address.port)):
+        with fail_after(2 * ACCEPT_PAUSE + 2):
+            await eventually(lambda: bool(drivers))
+    assert caplog.text.count("could not be accepted") == 2
+    await listener.aclose()
+
+
+async def test_what_cannot_be_accepted_is_closed(
+    anyio_backend: str, backend: TrioBackend, caplog: pytest.LogCaptureFixture
+) -> None:
+    def accept(name: str) -> Driver:
+        raise ZeroDivisionError
+
+    listener = await backend.listen(LISTEN, accept)
+    for _ in range(2):
+        with socket.create_connection(("127.0.0.1", listener.address.port)) as other:
+            other.settimeout(2)
+            await settled()
+            assert other.recv(1) == b""
+    assert caplog.text.count("could not be accepted") == 2
+
+
+async def test_a_listener_that_closes_leaves_its_connections(
+    anyio_backend: str, backend: TrioBackend
+) -> None:
+    drivers: list[Noted] = []
+
+    def accept(name: str) -> Driver:
+        drivers.append(Noted())
+        return drivers[-1].as_driver
+
+    listener = await backend.listen(Address.parse("tcp://localhost:0"), accept)
+    with socket.create_connection(("localhost", listener.address.port)) as other:
+        await eventually(lambda: bool(drivers))
+        await listener.aclose()
+        with socket.socket() as late:
+            assert late.connect_ex(("127.0.0.1", listener.address.port)) != 0
+        other.sendall(b"abc")
+        await eventually(lambda: drivers[0].data == b"abc")
+        await backend.aclose()
+        assert drivers[0].ends == 1
