@@ -1,0 +1,94 @@
+"""Tests of node/config.py: every setting reaches the core, and no wrong one does."""
+
+from dataclasses import FrozenInstanceError, fields
+from typing import Any
+
+import pytest
+
+from crypto.identity import Identity
+from crypto.registry import NAMES, PARAMETERS
+from lbm.noise import parse_padding
+from node import Node, NodeConfig
+from node.errors import ConfigError
+from node.protocol.config import CoreConfig
+from node.protocol.limits import Limits
+
+IDENTITY = Identity.create()
+
+
+def test_the_defaults_are_the_core_s() -> None:
+    assert NodeConfig().core(IDENTITY) == CoreConfig(identity=IDENTITY)
+
+
+def test_every_setting_reaches_the_core() -> None:
+    settings: dict[str, Any] = {
+        "role": "server",
+        "algorithms": {"cipher": ("chacha20-poly1305",)},
+        "require": {"kex": frozenset({"x25519-mlkem768"})},
+        "limits": Limits(max_payload=2048),
+        "network_key": bytes(range(32)),
+        "deliver": "sealed",
+        "padding": parse_padding("padme"),
+        "handshake_timeout": 1.0,
+        "idle_before_ping": 2.0,
+        "ping_timeout": 3.0,
+        "rekey_allowance": 4,
+    }
+    core = NodeConfig(**settings, info={"name": "x"}).core(IDENTITY)
+    assert core.node_info == {"name": "x"}
+    assert core.algorithms == {**NAMES, **settings.pop("algorithms")}
+    for name, value in settings.items():
+        assert getattr(core, name) == value
+    assert NodeConfig(plaintext="both").core(IDENTITY).plaintext == "both"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"role": "boss"},
+        {"algorithms": {"cipher": ("rot13",)}},
+        {"algorithms": {"signing": ("ecdsa-p256",)}},
+        {"require": {"hash": frozenset({"md5"})}},
+        {"require": {"signing": frozenset({"ml-dsa-65"})}},
+        {"network_key": bytes(32)},
+        {"network_key": b"short"},
+        {"network_key": bytes(31) + b"x", "plaintext": "both"},
+        {"info": {"x": "y" * 2000}},
+        {"handshake_timeout": 0},
+        {"idle_before_ping": -1},
+        {"ping_timeout": float("nan")},
+        {"rekey_allowance": 0},
+    ],
+)
+def test_a_node_is_not_made_with_a_wrong_setting(settings: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Node(IDENTITY, config=NodeConfig(**settings))
+    assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"half_open": 0}, "half_open"),
+        ({"drain_timeout": -0.1}, "drain_timeout"),
+        ({"algorithms": {"ciphers": ("aes-256-gcm",)}}, "algorithms has no parameter ciphers"),
+        ({"require": {"kem": frozenset()}}, "require has no parameter kem"),
+    ],
+)
+def test_what_is_checked_when_it_is_made(settings: dict[str, Any], text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        NodeConfig(**settings)
+
+
+def test_settings_do_not_change_and_do_not_show_the_network_key() -> None:
+    config = NodeConfig(network_key=b"\x5a" * 32)
+    with pytest.raises(FrozenInstanceError):
+        config.role = "server"  # type: ignore[misc]  # that is the test
+    assert "network_key" not in repr(config)
+    assert "ZZZ" not in repr(config)
+
+
+def test_all_settings_are_described() -> None:
+    text = NodeConfig.__doc__ or ""
+    assert [field.name for field in fields(NodeConfig) if field.name not in text] == []
+    assert set(PARAMETERS) == set(NAMES)

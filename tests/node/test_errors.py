@@ -1,0 +1,99 @@
+"""Tests of node/errors.py: one tree, with the codes of the wire and fixed sentences."""
+
+import anyio
+import pytest
+
+from node import errors
+from node.errors import (
+    RESULT_SENTENCES,
+    AddressError,
+    CallRefused,
+    CallTimeout,
+    ConfigError,
+    HandshakeError,
+    NotTrustedError,
+    ParleyError,
+    PeerClosedError,
+    StreamResetError,
+    UnreachableError,
+    handshake_error,
+)
+from node.protocol.codes import CloseCode, ResultCode
+
+
+def test_every_error_is_a_parley_error_and_stands_in_the_tree() -> None:
+    found = [
+        thing
+        for name, thing in vars(errors).items()
+        if isinstance(thing, type) and issubclass(thing, Exception) and not name.startswith("_")
+    ]
+    ours = [error for error in found if error.__module__ == "node.errors"]
+    assert len(ours) == 11
+    for error in ours:
+        assert issubclass(error, ParleyError)
+        assert error.__name__ in (errors.__doc__ or "")
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (AddressError("x"), ValueError),
+        (ConfigError("x"), ValueError),
+        (UnreachableError("x"), OSError),
+        (PeerClosedError(1), anyio.BrokenResourceError),
+        (StreamResetError(32), anyio.BrokenResourceError),
+        (CallTimeout(), TimeoutError),
+        (CallTimeout(), CallRefused),
+        (NotTrustedError(), HandshakeError),
+    ],
+)
+def test_errors_are_caught_as_what_they_are_elsewhere(error: Exception, kind: type) -> None:
+    assert isinstance(error, kind)
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (PeerClosedError(CloseCode.GOING_AWAY), "the node is going away (going-away)"),
+        (PeerClosedError(70, "tea time"), "tea time (70)"),
+        (StreamResetError(99), "closed by the other side (99)"),
+        (UnreachableError("nobody listens"), "nobody listens"),
+        (UnreachableError(), ""),
+        (CallRefused(ResultCode.HANDLER_FAILED, "data"), "the handler failed (code 16)"),
+        (CallRefused(99), "refused (code 99)"),
+        (CallTimeout(), "the deadline passed (code 17)"),
+        (NotTrustedError("who?"), "who? (peer-not-trusted)"),
+    ],
+)
+def test_an_error_says_what_happened(error: Exception, text: str) -> None:
+    assert str(error) == text
+
+
+@pytest.mark.parametrize("code", [0, -1, 2**32])
+def test_a_refusal_has_a_code_of_the_wire(code: int) -> None:
+    with pytest.raises(ValueError, match="not a code of refusal"):
+        CallRefused(code)
+
+
+def test_each_result_code_of_ours_has_its_sentence() -> None:
+    assert {code for code in ResultCode if code >= 16} <= RESULT_SENTENCES.keys()
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "text"),
+    [
+        (CloseCode.PEER_NOT_TRUSTED, NotTrustedError, "our reason (peer-not-trusted)"),
+        (CloseCode.AUTHENTICATION_FAILED, NotTrustedError, "their text (authentication-failed)"),
+        (CloseCode.NO_COMMON_ALGORITHM, HandshakeError, "their text (no-common-algorithm)"),
+        (
+            CloseCode.CONNECTION_LOST,
+            HandshakeError,
+            "the other side hung up during the handshake (connection-lost)",
+        ),
+    ],
+)
+def test_how_a_handshake_ended(code: int, kind: type, text: str) -> None:
+    error = handshake_error(code, "their text", "our reason")
+    assert type(error) is kind
+    assert error.code == code
+    assert str(error) == text
