@@ -32,6 +32,7 @@ from tests.node.protocol.pair import ALICE, ALIVE, BOB, Pair, Side, events_of, m
 
 NETWORK_KEY = bytes(range(32))
 CODES = frozenset(CloseCode)
+SEAL_IN_FRAME = 4 + 4 + 17  # after the length, the stream, the form and the chain value
 HANDED_UP = (HandshakeCompleted, EventReceived, StreamOpened, StreamFinished, StreamReset)
 
 
@@ -157,11 +158,21 @@ def test_a_handshake_with_other_cells(
     assert_over(pair)
 
 
-@given(changes=cells, without=removed, by_initiator=st.booleans(), junk=st.none() | st.binary())
+@given(
+    changes=cells,
+    without=removed,
+    by_initiator=st.booleans(),
+    junk=st.none() | st.binary(),
+    unsigned=st.integers(-5, 63),
+)
 def test_a_proof_with_other_cells(
-    changes: dict[int, Any], without: set[int], by_initiator: bool, junk: bytes | None
+    changes: dict[int, Any],
+    without: set[int],
+    by_initiator: bool,
+    junk: bytes | None,
+    unsigned: int,
 ) -> None:
-    """Sealed and signed as it should be, by who has the keys; only its payload is wrong."""
+    """Encrypted by who has the keys; its payload is wrong, or byte `unsigned` of its seal."""
     honest = Handshake.proof_frame
     pair = Pair(make_config(ALICE), make_config(BOB))
     liar = (pair.a if by_initiator else pair.b).core
@@ -175,15 +186,18 @@ def test_a_proof_with_other_cells(
         )
         payloads.append(sent)
         payloads.append(changed(sent, changes, without) if junk is None else junk or b"\x00")
-        return known(handshake.sender).protect(0, 0, 1, 3, payloads[1], True)
+        proof = bytearray(known(handshake.sender).protect(0, 0, 1, 3, payloads[1], True))
+        if unsigned >= 0:
+            proof[SEAL_IN_FRAME + unsigned] ^= 1
+        return bytes(proof)
 
     with patch.object(Handshake, "proof_frame", lie):
         pair.pump()
     victim = pair.b if by_initiator else pair.a
     believable = changes.keys() | without <= {0, *range(1, 14), *range(250, 261)}
-    if junk is None and believable:
+    if junk is None and believable and unsigned < 0:
         assert victim.opened
-    elif 14 in changes.keys() | without or junk is not None:
+    elif 14 in changes.keys() | without or junk is not None or unsigned >= 0:
         assert victim.code == CloseCode.AUTHENTICATION_FAILED
         assert not handed_up(victim)
     assert_over(pair)
