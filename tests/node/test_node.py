@@ -689,13 +689,15 @@ async def test_an_exception_leaves_as_it_is_and_peers_are_told(anyio_backend: st
 
 async def test_a_cancelled_node_tells_its_peers(anyio_backend: str) -> None:
     async with new_node() as alice:
-        with move_on_after(0.02) as scope:
+        peers: list[Peer] = []
+        with anyio.CancelScope() as scope:
             async with new_node() as bob:
-                peer, _ = await introduce(alice, bob)
+                peers.extend(await introduce(alice, bob))
+                scope.cancel()
                 await anyio.sleep_forever()
         assert scope.cancelled_caught
         with fail_after(2):
-            assert (await peer.closed()).code == CloseCode.GOING_AWAY
+            assert (await peers[0].closed()).code == CloseCode.GOING_AWAY
 
 
 async def test_who_waits_on_a_peer_learns_that_the_node_is_gone(anyio_backend: str) -> None:

@@ -1,6 +1,5 @@
 """Tests of node/transport/backend.py: what both loops promise, tried on both."""
 
-import time
 from collections.abc import AsyncIterator
 
 import anyio
@@ -61,9 +60,9 @@ async def test_another_loop_is_refused(
 async def test_the_clock_goes_on(anyio_backend: object, backend: Backend) -> None:
     times = [backend.now() for _ in range(1000)]
     assert times == sorted(times)
-    began, real = backend.now(), time.perf_counter()
+    began = backend.now()
     await anyio.sleep(0.02)
-    assert abs((backend.now() - began) - (time.perf_counter() - real)) < 0.01
+    assert 0.018 <= backend.now() - began < 5
 
 
 # Waiting.
