@@ -101,7 +101,8 @@ RESULT_SENTENCES: dict[int, str] = {
 class CallRefused(ParleyError):
     """A call was answered with a code other than 0 (section 9).
 
-    A handler raises it to answer so; a caller meets it. `data` is any LBM value.
+    A handler raises it to answer so; a caller meets it, with `received` set: one that
+    leaves a handler is the handler's failure, not its answer. `data` is any LBM value.
 
     Raises:
         ValueError: `code` is not 1..2^32-1.
@@ -113,6 +114,7 @@ class CallRefused(ParleyError):
         super().__init__(f"{RESULT_SENTENCES.get(code, 'refused')} (code {code})")
         self.code = code
         self.data = data
+        self.received = False
 
 
 class CallTimeout(CallRefused, TimeoutError):

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from time import sleep
 from typing import Final
 
 from crypto.errors import IdentityError
@@ -27,6 +28,8 @@ PathLike = str | os.PathLike[str]
 # About 13,000 peers. Whoever records strangers must stop somewhere.
 MAX_FILE_SIZE: Final = 1_048_576
 MAX_NAME_SIZE: Final = 1_024  # characters
+LOCK_TIMEOUT: Final = 5.0  # seconds to wait for another process that writes
+LOCK_PAUSE: Final = 0.01
 
 _NO_NAMES: Final = "-"
 
@@ -197,7 +200,7 @@ class KnownPeers:
             raise KnownPeersError(f"cannot open {lock}: {error.strerror}") from error
         try:
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                _lock(descriptor)
             except OSError as error:
                 raise KnownPeersError(f"cannot lock {lock}: {error.strerror}") from error
             yield
@@ -205,6 +208,18 @@ class KnownPeers:
             # Closing unlocks. The file stays: to remove it would give the next two
             # processes a lock each.
             os.close(descriptor)
+
+
+def _lock(descriptor: int) -> None:
+    """Lock a file, waiting at most `LOCK_TIMEOUT` for who holds it; else BlockingIOError."""
+    for _ in range(round(LOCK_TIMEOUT / LOCK_PAUSE)):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sleep(LOCK_PAUSE)
+        else:
+            return
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 class _Lines:

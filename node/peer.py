@@ -12,11 +12,10 @@ import anyio
 from crypto.identity import NodeId
 from crypto.registry import Suite
 from lbm.codec import Encodable, Value
+from node.deciding import Deciding
 from node.errors import (
     CallRefused,
     CallTimeout,
-    NotTrustedError,
-    ParleyError,
     PeerClosedError,
     handshake_error,
 )
@@ -75,8 +74,7 @@ class Peer:
         self.core = core
         self.backend = backend
         self.name = name
-        self._dialled = dialled
-        self._trust = trust
+        self._deciding = Deciding(self, trust, dialled)
         self._agreed: Agreed | None = None
         self._ended: ConnectionEnded | None = None
         self._on_change = on_change
@@ -188,9 +186,10 @@ class Peer:
             return call.data
         if call.code == LOST:
             raise PeerClosedError(call.close_code, call.close_text)
-        if call.code == ResultCode.DEADLINE_EXCEEDED:
-            raise CallTimeout(call.data)
-        raise CallRefused(call.code, call.data)
+        late = call.code == ResultCode.DEADLINE_EXCEEDED
+        refused = CallTimeout(call.data) if late else CallRefused(call.code, call.data)
+        refused.received = True
+        raise refused
 
     async def _room(self, timeout: float | None) -> float | None:
         """Wait until the transport takes more; returns what is left of `timeout`."""
@@ -248,11 +247,13 @@ class Peer:
     async def rekey(self) -> int:
         """Agree on fresh keys for both directions; returns the rekey's number.
 
+        While one is under way, by either side's wish, that is the one.
+
         Raises:
             PeerClosedError: the connection is over, or ended meanwhile.
             LocalProtocolError: the last rekey is less than 10 s old.
         """
-        number = max(self._rekeys) + 1
+        number = min(self._rekeys) + 1
         try:
             self.core.rekey(self.backend.now())
         except ConnectionClosedError as error:
@@ -360,22 +361,13 @@ class Peer:
                     self._rekeys[sent] = rekey
                 self._changed()
             case PeerIdentified():
-                self._decide(report, now)
+                self._deciding.decide(report)
             case HandshakeCompleted(agreed):
                 self._agreed = agreed
                 logger.info("%s open: %s", self, agreed.suite or "UNENCRYPTED")
                 self._changed()
             case ConnectionEnded():
                 self._connection_ended(report)
-
-    def _decide(self, peer: PeerIdentified, now: float) -> None:
-        try:
-            self._trust.check(peer.identity, self._dialled)
-        except ParleyError as error:
-            reason = error.text if isinstance(error, NotTrustedError) else str(error)
-            self.core.refuse_peer(reason, now)
-        else:
-            self.core.accept_peer(now)
 
     def _connection_ended(self, ended: ConnectionEnded) -> None:
         self._ended = ended

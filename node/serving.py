@@ -71,7 +71,11 @@ class Serving:
             data = await result if inspect.isawaitable(result) else result
             code = ResultCode.ACCEPTED
         except CallRefused as refused:
-            code, data = refused.code, refused.data
+            if refused.received:  # by a call of the handler's own: none of the caller's business
+                logger.exception("the handler of %r failed", call.topic)
+                code, data = _FAILED
+            else:
+                code, data = refused.code, refused.data
         except Exception:
             logger.exception("the handler of %r failed", call.topic)
             code, data = _FAILED

@@ -40,6 +40,10 @@ class TrustPolicy(Protocol):
     def allows_plaintext(self) -> bool:
         """Whether a peer that proves no id at all may be met (section 5)."""
 
+    @property
+    def reads_files(self) -> bool:
+        """Whether `check` may wait for a file; then it is called in a thread."""
+
     def check(self, peer: PublicIdentity, name: str | None) -> None:
         """Return if the peer is trusted, else raise NotTrustedError.
 
@@ -59,6 +63,7 @@ class AnyPeer:
 
     name = "any"
     allows_plaintext = True
+    reads_files = False
 
     def check(self, peer: PublicIdentity, name: str | None) -> None:
         """Return."""
@@ -69,6 +74,7 @@ class Pinned:
 
     name = "pinned"
     allows_plaintext = False
+    reads_files = False
 
     def __init__(self, node_id: NodeId) -> None:
         self.node_id = node_id
@@ -84,6 +90,7 @@ class OneOf:
 
     name = "one-of"
     allows_plaintext = False
+    reads_files = False
 
     def __init__(self, node_ids: Collection[NodeId]) -> None:
         self.node_ids = frozenset(node_ids)
@@ -99,6 +106,7 @@ class Known:
 
     name = "known"
     allows_plaintext = False
+    reads_files = True
 
     def __init__(self, known_peers: KnownPeers) -> None:
         self.known_peers = known_peers
@@ -120,6 +128,7 @@ class FirstUse:
 
     name = "first-use"
     allows_plaintext = False
+    reads_files = True
 
     def __init__(
         self, known_peers: KnownPeers, clock: Callable[[], datetime] = lambda: datetime.now(UTC)

@@ -11,7 +11,7 @@ import typer
 
 from lbm.codec import Encodable
 from node.cli.exits import FileProblem
-from node.cli.options import Common, takes_common
+from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output, show_value
 from node.cli.run import dialled, run
 from node.errors import ConfigError
@@ -26,9 +26,9 @@ Address = Annotated[
 Timeout = Annotated[float, typer.Option(help="Seconds to wait for the answer.")]
 
 
-@takes_common
+@takes_node_options
 def call(
-    common: Common,
+    options: NodeOptions,
     address: Address,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="What to call.")],
     data: Annotated[
@@ -43,29 +43,29 @@ def call(
         raise ConfigError("--timeout is a number of seconds above 0")
     value = _data(data, data_json)
 
-    async def calling(common: Common, out: Output) -> None:
-        async with dialled(common, out, address) as peer:
+    async def calling(options: NodeOptions, out: Output) -> None:
+        async with dialled(options, out, address) as peer:
             start = perf_counter()
             answer = await peer.call(topic, value, timeout=timeout)
             seconds = perf_counter() - start
         out.say(show_value(answer))
         out.done(code=0, data=answer, seconds=seconds)
 
-    run(common, calling)
+    run(options, calling)
 
 
-@takes_common
+@takes_node_options
 def ping(
-    common: Common,
+    options: NodeOptions,
     address: Address,
     count: Annotated[int, typer.Option(min=1, help="How many times.")] = 4,
     interval: Annotated[float, typer.Option(min=0.0, help="Seconds between two.")] = 0.2,
 ) -> None:
     """Measure the round trip to a node."""
 
-    async def pinging(common: Common, out: Output) -> None:
+    async def pinging(options: NodeOptions, out: Output) -> None:
         trips: list[float] = []
-        async with dialled(common, out, address) as peer:
+        async with dialled(options, out, address) as peer:
             for number in range(1, count + 1):
                 if trips:
                     await anyio.sleep(interval)
@@ -76,7 +76,7 @@ def ping(
         out.say(f"{count} round trips: median {median * 1e3:.3f} ms")
         out.done(count=count, minimum=min(trips), median=median, maximum=max(trips))
 
-    run(common, pinging)
+    run(options, pinging)
 
 
 def _data(text: str | None, as_json: str | None) -> Encodable:

@@ -100,7 +100,7 @@ LogLevel = Annotated[
 ]
 
 
-# Every common option: its type and its default.
+# Every shared option: its type and its default.
 TABLE: dict[str, tuple[Any, Any]] = {
     "kex": (Kex, None),
     "signing": (Signing, None),
@@ -122,8 +122,8 @@ TABLE: dict[str, tuple[Any, Any]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Common:
-    """The common options as given; the methods make settings of them."""
+class NodeOptions:
+    """The options as given; the methods make settings of them."""
 
     kex: str | None
     signing: str | None
@@ -193,8 +193,8 @@ class Common:
         return policy
 
 
-def takes_common(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command all options of `TABLE`; it gets them as its first argument, `Common`."""
+def takes_node_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command all options of `TABLE`; it gets them as its first argument, `NodeOptions`."""
     own = list(inspect.signature(command).parameters.values())[1:]
     named = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
@@ -202,13 +202,13 @@ def takes_common(command: Callable[..., None]) -> Callable[..., None]:
     ]
 
     @wraps(command)
-    def with_common(**given: Any) -> None:
-        common = Common(**{name: given.pop(name) for name in TABLE})
-        command(common, **given)
+    def with_options(**given: Any) -> None:
+        options = NodeOptions(**{name: given.pop(name) for name in TABLE})
+        command(options, **given)
 
-    with_common.__signature__ = inspect.Signature(own + named)  # type: ignore[attr-defined]  # read by inspect
-    with_common.__annotations__ = {p.name: p.annotation for p in own + named}
-    return with_common
+    with_options.__signature__ = inspect.Signature(own + named)  # type: ignore[attr-defined]  # read by inspect
+    with_options.__annotations__ = {p.name: p.annotation for p in own + named}
+    return with_options
 
 
 def parse_names(parameter: str, text: str | None) -> tuple[str, ...]:

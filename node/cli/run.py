@@ -13,7 +13,7 @@ from typing import Any
 import anyio
 
 from node.cli.exits import Interrupted
-from node.cli.options import Common
+from node.cli.options import NodeOptions
 from node.cli.output import Output, set_up_logging
 from node.errors import ConfigError, HandshakeError
 from node.node import Node
@@ -23,8 +23,8 @@ from node.trust import TrustPolicy
 
 
 def run(
-    common: Common,
-    command: Callable[[Common, Output], Awaitable[None]],
+    options: NodeOptions,
+    command: Callable[[NodeOptions, Output], Awaitable[None]],
     *,
     log_level: str = "error",
     takes_signals: bool = False,
@@ -37,30 +37,30 @@ def run(
     Raises:
         ConfigError: uvloop or a log level that is not there. Interrupted: by a signal.
     """
-    level = common.log_level or log_level
+    level = options.log_level or log_level
     if level.lower() not in ("debug", "info", "warning", "error"):
         raise ConfigError(f"--log-level {level}: debug, info, warning or error")
     set_up_logging(level)
     there = find_spec("uvloop") is not None
-    if common.uvloop and not there:
+    if options.uvloop and not there:
         raise ConfigError("uvloop is not installed: pip install 'parley-node[uvloop]'")
-    use_uvloop = there if common.uvloop is None else common.uvloop
-    start: Callable[[], Awaitable[None]] = partial(command, common, Output(common.as_json))
+    use_uvloop = there if options.uvloop is None else options.uvloop
+    start: Callable[[], Awaitable[None]] = partial(command, options, Output(options.as_json))
     if not takes_signals:
         start = partial(until_interrupted, start)
     anyio.run(start, backend_options={"use_uvloop": use_uvloop})
 
 
-def make_node(common: Common, trust: TrustPolicy | None = None) -> Node:
+def make_node(options: NodeOptions, trust: TrustPolicy | None = None) -> Node:
     """A node as the options have it."""
-    return Node(common.identity(), config=common.config(), trust=trust)
+    return Node(options.identity(), config=options.config(), trust=trust)
 
 
 @asynccontextmanager
-async def dialled(common: Common, out: Output, address: str) -> AsyncIterator[Peer]:
+async def dialled(options: NodeOptions, out: Output, address: str) -> AsyncIterator[Peer]:
     """A peer at `address`; leaving closes it and the node."""
-    async with make_node(common) as node:
-        peer = await _meet(node, address, common.dialling_trust(address))
+    async with make_node(options) as node:
+        peer = await _meet(node, address, options.dialling_trust(address))
         out.event("connected", **described(peer))
         yield peer
         await peer.close()

@@ -5,16 +5,16 @@ from typing import Annotated
 import typer
 
 from node.cli.builtin import offer_builtin_calls
-from node.cli.options import Common, takes_common
+from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output, abandon_stdout
 from node.cli.run import ending_signals, make_node, run
 
 DEFAULT_ADDRESS = "tcp://127.0.0.1:0"
 
 
-@takes_common
+@takes_node_options
 def serve(
-    common: Common,
+    options: NodeOptions,
     listen: Annotated[
         list[str] | None,
         typer.Option(
@@ -24,8 +24,8 @@ def serve(
 ) -> None:
     """Listen, and answer parley.echo and parley.info, until SIGINT or SIGTERM."""
 
-    async def serving(common: Common, out: Output) -> None:
-        async with make_node(common, common.listening_trust()) as node:
+    async def serving(options: NodeOptions, out: Output) -> None:
+        async with make_node(options, options.listening_trust()) as node:
             offer_builtin_calls(node)
             # Before anybody is told: whoever reads `ready` may send a signal at once. It
             # ends before the node drains, so that a second signal does not wait for that.
@@ -41,4 +41,4 @@ def serve(
         except BrokenPipeError:
             abandon_stdout()  # whoever read the address and left wanted no more
 
-    run(common, serving, log_level="warning", takes_signals=True)
+    run(options, serving, log_level="warning", takes_signals=True)

@@ -5,12 +5,12 @@ its handler, and a caller that gives up keeps the id until that answer came. Han
 are run by the shell: `Calls` tells it when to start one and when to stop it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from lbm import keys
 from lbm.cells import read_text, read_text_map, read_uint
-from lbm.codec import Encodable, decode, encode
+from lbm.codec import Encodable, Value, decode, encode
 from lbm.errors import LbmDecodeError
 from node.messaging.backlog import AnswerBacklog
 from node.messaging.deadlines import Deadlines
@@ -38,6 +38,8 @@ from node.protocol.requests import LAST_ASYNC_ID, IncomingRequests, OutgoingRequ
 
 # 31 years, which the numbers of every clock and timer can hold.
 LONGEST_DEADLINE_MS: Final = 10**12
+# What an item of a decoded payload takes at least in memory, bytes.
+ITEM_SIZE: Final = 64
 INFINITY: Final = float("inf")
 
 
@@ -175,7 +177,10 @@ class Calls:
         return True
 
     def require_free(self, stream: int, async_id: int) -> None:
-        """Raise RemoteProtocolError if a request under this id is unanswered."""
+        """Raise RemoteProtocolError if a request under this id is unanswered, or if more
+        events wait to be written than a stream has ids: nobody reads the answers."""
+        if self._connection.queued_events > LAST_ASYNC_ID:
+            raise RemoteProtocolError(CloseCode.OVERLOADED, "answers that nobody reads")
         if self._incoming.get(stream, async_id) is not None:
             raise violation(f"async id {async_id} is used twice on stream {stream}")
 
@@ -251,11 +256,13 @@ class Calls:
         if not self._find(topic):
             self.refuse(stream, async_id, ResultCode.TOPIC_NOT_FOUND)
             return False
-        size = len(payload)
+        data, size = cells.get(keys.DATA), len(payload)
+        if headers or type(data) is list or type(data) is dict:
+            size = held_size(cells, size)
         if not self._has_room(size):
             self.refuse(stream, async_id, ResultCode.OVERLOADED)
             return False
-        call = IncomingCall(topic, cells.get(keys.DATA), headers, stream, async_id, size, cost)
+        call = IncomingCall(topic, data, headers, stream, async_id, size, cost)
         if async_id:
             self._incoming.add(stream, async_id, call, size)
         else:
@@ -290,9 +297,6 @@ class Calls:
             self.dropped += 1
             return
         self.require_free(stream, async_id)
-        if self._connection.waiting_events(stream) > LAST_ASYNC_ID:
-            # More answers than there are ids: nobody reads them.
-            raise RemoteProtocolError(CloseCode.OVERLOADED, "answers that nobody reads")
         self._send_result(stream, async_id, encode_result(code))
 
     def _cancelled(self, stream: int, payload: bytes) -> None:
@@ -329,6 +333,18 @@ class Calls:
         except LocalProtocolError:
             return  # the connection is closing, or the stream is gone
         self._backlog.add(stream, len(result))
+
+
+def held_size(cells: Mapping[int, Value], size: int) -> int:
+    """What a decoded payload of `size` bytes holds, about: small items weigh more decoded."""
+    items = 0
+    containers: list[Collection[Value]] = [cells.values()]
+    while containers:
+        inside = containers.pop()
+        items += len(inside)
+        containers += [item for item in inside if type(item) is list]
+        containers += [item.values() for item in inside if type(item) is dict]
+    return max(size, items * ITEM_SIZE)
 
 
 def encode_result(code: int, data: Encodable = None) -> bytes:

@@ -136,7 +136,6 @@ class SecureChannel:
         # The initiator rekeys first; the responder stands in if it does not.
         self._rekey_interval = config.rekey_interval * (1.0 if initiator else 1.1)
         self._used = False
-        self._rekey_wanted = False
         if observer is not None:
             observer.epoch_began(True, sender.epoch, sender.secret)
             observer.epoch_began(False, receiver.epoch, receiver.secret)
@@ -153,7 +152,7 @@ class SecureChannel:
         framed = sender.protect(stream, async_id, category, subcategory, payload, seal)
         if seal:
             self._seal_due = NEVER
-        elif not unsealed and not sender.each:
+        elif not unsealed and not sender.each and self._seal_delay:
             self._seal_due = now + self._seal_delay
         if stream:
             self._used = True  # events of stream 0 alone are no use of the connection
@@ -182,16 +181,14 @@ class SecureChannel:
         return framed
 
     def rekey(self, now: float) -> bytes:
-        """Offer a rekey, now or as soon as the one under way is over and the rate allows.
+        """Offer a rekey; while one is under way that is the one.
 
         Raises:
             LocalProtocolError: the other side would take it for a flood.
         """
         if self._rekeying.phase is not Phase.IDLE:
-            self._rekey_wanted = True
             return b""
         share = self._rekeying.offer(now)
-        self._rekey_wanted = False
         self._last_rekey = now
         framed = self._sealed(REKEY_OFFER, encode({keys.SHARE: share}), now)
         self._rekeying.offer_sent(self._sender.chain.value)
@@ -218,7 +215,8 @@ class SecureChannel:
             if subcategory == SEAL:
                 return b""
             if subcategory == KEY_UPDATE:
-                return self._key_update(cells, now)
+                self._key_update(cells)
+                return b""
             if subcategory == REKEY_OFFER:
                 return self._rekey_offer(read_bytes(cells, keys.SHARE), now)
             if subcategory == REKEY_ANSWER:
@@ -259,8 +257,6 @@ class SecureChannel:
             due = min(due, self._waiting_since + self._patience_left)
         if self._rekeying.phase is Phase.OFFERED:
             due = min(due, self._rekeying.offered_at + REKEY_ANSWER_TIMEOUT)
-        elif self._rekey_wanted and self._rekeying.phase is Phase.IDLE:
-            due = min(due, self._rekeying.next_offer())
         return due
 
     def handle_deadline(self, now: float) -> bytes:
@@ -281,8 +277,6 @@ class SecureChannel:
             if self._used and self._rekeying.may_offer(now):
                 self._used = False
                 framed += self.rekey(now)
-        if self._rekey_wanted and self._rekeying.may_offer(now):
-            framed += self.rekey(now)
         if now >= self._epoch_began + self._config.update_after_seconds:
             self._epoch_began = now
             if self._sender.events_sent:
@@ -311,7 +305,7 @@ class SecureChannel:
         if self._observer is not None:
             self._observer.epoch_began(True, self._sender.epoch, secret)
 
-    def _key_update(self, cells: Mapping[int, Value], now: float) -> bytes:
+    def _key_update(self, cells: Mapping[int, Value]) -> None:
         receiver = self._receiver
         if read_uint(cells, keys.EPOCH) != receiver.epoch + 1:
             raise violation("a KeyUpdate with a wrong epoch")
@@ -328,9 +322,6 @@ class SecureChannel:
         self._reports.append(KeysUpdated(False, receiver.epoch, number or 0))
         if self._observer is not None:
             self._observer.epoch_began(False, receiver.epoch, receiver.secret)
-        if self._rekey_wanted and self._rekeying.may_offer(now):
-            return self.rekey(now)
-        return b""
 
     def _rekey_offer(self, share: bytes, now: float) -> bytes:
         rekeying = self._rekeying

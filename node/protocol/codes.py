@@ -158,7 +158,6 @@ def supercategory(sender_role: str, receiver_role: str) -> Supercategory:
 
 
 VERSION: Final = 1
-CONNECTION_STREAM: Final = 0
 MAIN_STREAM: Final = 1
 FIRST_INITIATOR_STREAM: Final = 3
 FIRST_RESPONDER_STREAM: Final = 2

@@ -20,7 +20,7 @@ from node.protocol.errors import (
     violation,
 )
 from node.protocol.frames import FrameReader
-from node.protocol.handshake import Agreed
+from node.protocol.handshake import Agreed, known
 from node.protocol.initiator import RejectedError
 from node.protocol.limits import CLOSE_LINGER, HANDSHAKE_EVENT_SIZE
 from node.protocol.observer import DirectionState, Observer
@@ -40,21 +40,6 @@ class Connection:
     `now` is seconds of any clock that never goes back, the same for all calls. `random`
     gives random bytes of a size.
     """
-
-    __slots__ = (
-        "_closing",
-        "_deadline",
-        "_frames",
-        "_observer",
-        "_opening",
-        "_reports",
-        "_session",
-        "_state",
-        "_streams",
-        "_wire",
-        "config",
-        "initiator",
-    )
 
     def __init__(
         self,
@@ -105,6 +90,11 @@ class Connection:
     def queued_bytes(self) -> int:
         """Payload bytes that wait to be encrypted, and frames that wait."""
         return self._wire.size + (self._session.mux.outbox.size if self._session else 0)
+
+    @property
+    def queued_events(self) -> int:
+        """Events of all streams that wait to be encrypted."""
+        return self._session.mux.outbox.count if self._session else 0
 
     def waiting_events(self, stream: int) -> int:
         """How many events of `stream` wait to be written."""
@@ -186,7 +176,7 @@ class Connection:
             if self._session is not None and self._state in LIVE:
                 self._session.handle_deadline(now)
                 if self._state is State.DRAINING and now >= self._deadline:
-                    self._session.mux.outbox.clear()  # `data_to_send` goes on with Close
+                    self._drained_too_long(now)
             elif now < self._deadline or self._state is State.ENDED:
                 return
             elif self._state is State.FAREWELL:
@@ -370,6 +360,16 @@ class Connection:
             self._report_end(error.code, "", remote=False, reason=error.reason)
         else:
             self._end(error.code, reason=error.reason)
+
+    def _drained_too_long(self, now: float) -> None:
+        """Go on with Close; if the transport takes not even that, end."""
+        mux = known(self._session).mux
+        if mux.outbox:
+            mux.outbox.clear()
+            self._deadline = now + CLOSE_LINGER
+        else:
+            code, text = self._closing
+            self._end(code, text, reason="closed here; the other side does not read")
 
     def _say_farewell(self, now: float) -> None:
         self._go(Signal.SAID_FAREWELL)

@@ -13,7 +13,6 @@ from node.protocol.limits import RAW_EVENT_MINIMUM
 NO_PAYLOAD: Final = b"\x00"
 RAW_HEAD: Final = Struct(">IHBB")  # stream, async id, category, subcategory
 INNER_HEAD: Final = Struct(">HBB")  # the same without the stream
-STREAM_ID: Final = Struct(">I")
 
 
 class Event(NamedTuple):

@@ -12,6 +12,7 @@ from node.protocol.errors import too_large
 from node.protocol.limits import FRAME_HEADER_SIZE
 
 _LENGTH: Final = Struct(">I")
+_SMALL_PIECE: Final = 4_096
 
 
 def frame(event: bytes) -> bytes:
@@ -26,7 +27,7 @@ class FrameReader:
 
     def __init__(self, limit: int) -> None:
         self.limit = limit  # the longest event, bytes; may be raised between events
-        self._pieces: list[bytes] = []
+        self._pieces: list[bytes | bytearray] = []
         self._have = 0
         self._need = FRAME_HEADER_SIZE
 
@@ -47,7 +48,7 @@ class FrameReader:
         # A long frame arrives in many pieces. They are joined once, when it is whole.
         while self._have >= self._need:
             pieces = self._pieces
-            buffer = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+            buffer = bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces)
             position, end = 0, len(buffer)
             self._need = FRAME_HEADER_SIZE
             try:
@@ -71,9 +72,17 @@ class FrameReader:
 
     def hold(self, data: bytes) -> None:
         """Take `data` and look at it only when `feed` is called next."""
-        if data:
-            self._pieces.append(data)
-            self._have += len(data)
+        if not data:
+            return
+        pieces = self._pieces
+        if pieces and len(data) < _SMALL_PIECE:
+            # Each piece has a cost of its own: a frame in crumbs is collected in one.
+            if type(pieces[-1]) is not bytearray:
+                pieces.append(bytearray())
+            pieces[-1] += data
+        else:
+            pieces.append(data)
+        self._have += len(data)
 
     def clear(self) -> None:
         """Forget what is buffered."""

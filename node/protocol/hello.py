@@ -55,7 +55,7 @@ class Reply:
     share: bytes | None
 
 
-def _common_cells(config: CoreConfig, random: bytes) -> dict[int, Value]:
+def _shared_cells(config: CoreConfig, random: bytes) -> dict[int, Value]:
     return {
         keys.VERSION: VERSION,
         keys.RANDOM: random,
@@ -66,7 +66,7 @@ def _common_cells(config: CoreConfig, random: bytes) -> dict[int, Value]:
 
 def hello_cells(config: CoreConfig, random: bytes, shares: Mapping[str, bytes]) -> dict[int, Value]:
     """The cells of a Hello without its network mac; no shares make it a plaintext one."""
-    cells = _common_cells(config, random)
+    cells = _shared_cells(config, random)
     if not shares:
         cells[keys.PLAINTEXT] = True
         return cells
@@ -79,7 +79,7 @@ def reply_payload(
     config: CoreConfig, random: bytes, suite: Suite | None, share: bytes | None
 ) -> bytes:
     """A Reply, in the kind of the Hello it answers."""
-    cells = _common_cells(config, random)
+    cells = _shared_cells(config, random)
     if suite is None or share is None:
         cells[keys.PLAINTEXT] = True
     else:
@@ -117,7 +117,7 @@ def check_version(cells: Mapping[int, Value]) -> None:
 
 def parse_hello(cells: Mapping[int, Value]) -> Hello:
     """Read a Hello's cells (its version is checked already)."""
-    role, limits, plaintext = _read_common(cells)
+    role, limits, plaintext = _read_shared(cells)
     if plaintext:
         return Hello(role, limits, True, {}, {})
     offered = read_map(cells, keys.OFFER)
@@ -133,7 +133,7 @@ def parse_reply(cells: Mapping[int, Value]) -> Reply:
     Raises:
         LbmDecodeError: malformed. UnknownAlgorithmError: names nobody offered.
     """
-    role, limits, plaintext = _read_common(cells)
+    role, limits, plaintext = _read_shared(cells)
     if plaintext:
         return Reply(role, limits, None, None)
     suite = _suite(read_map(cells, keys.SUITE))
@@ -158,7 +158,7 @@ def parse_code_and_text(cells: Mapping[int, Value]) -> tuple[int, str]:
     return code, read_text(cells, keys.TEXT, default="")
 
 
-def _read_common(cells: Mapping[int, Value]) -> tuple[str, Limits, bool]:
+def _read_shared(cells: Mapping[int, Value]) -> tuple[str, Limits, bool]:
     read_bytes(cells, keys.RANDOM, size=RANDOM_SIZE)
     role = read_text(cells, keys.ROLE)
     if role not in ROLES:

@@ -187,7 +187,7 @@ class Multiplexer:
         payload = encode(cells)
         if len(payload) > limits.max_payload:
             raise PayloadTooLargeError("the label is longer than a payload may be")
-        known = self._streams.open_local(label, limits.stream_window, window)
+        known = self._streams.open_local(limits.stream_window, window)
         self._control(Event(known.id, 0, STREAM, OPEN, payload))
         return known.id
 
@@ -278,7 +278,7 @@ class Multiplexer:
         credit = read_uint(
             cells, keys.WINDOW, default=limits.stream_window, minimum=1, maximum=LARGEST_CREDIT
         )
-        self._streams.open_remote(stream, label, credit, limits.stream_window)
+        self._streams.open_remote(stream, credit, limits.stream_window)
         if self.unconsumed > self._config.connection_buffer:
             self.reset(stream, CloseCode.OVERLOADED, "")
             return

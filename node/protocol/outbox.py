@@ -33,13 +33,15 @@ class _Queue:
 
 
 class Outbox:
-    """The queues, and whose turn it is. `size` counts the payload bytes that wait."""
+    """The queues, and whose turn it is. `size` counts the payload bytes that wait, `count`
+    the events."""
 
-    __slots__ = ("_queues", "_turns", "size")
+    __slots__ = ("_queues", "_turns", "count", "size")
 
     def __init__(self) -> None:
         self._queues: dict[int, _Queue] = {}
         self._turns: deque[_Queue] = deque()
+        self.count = 0
         self.size = 0
 
     def __bool__(self) -> bool:
@@ -58,6 +60,7 @@ class Outbox:
             queue = self._queues[event.stream] = _Queue(credit)
             self._turns.append(queue)
         queue.events.append(event)
+        self.count += 1
         self.size += len(event.payload)
 
     def take(self) -> Outgoing | None:
@@ -77,6 +80,7 @@ class Outbox:
                 turns.append(queue)
             else:
                 del self._queues[event.stream]
+            self.count -= 1
             self.size -= len(event.payload)
             return event
         return None
@@ -102,6 +106,7 @@ class Outbox:
             return []
         if not queue.blocked:
             self._turns.remove(queue)
+        self.count -= len(queue.events)
         self.size -= sum(len(event.payload) for event in queue.events)
         return list(queue.events)
 
@@ -109,4 +114,4 @@ class Outbox:
         """Forget all."""
         self._queues.clear()
         self._turns.clear()
-        self.size = 0
+        self.count = self.size = 0

@@ -10,13 +10,10 @@ from node.protocol.errors import LocalProtocolError, violation
 from node.protocol.limits import UNANSWERED_REQUESTS, WAITING_BYTES
 
 LAST_ASYNC_ID: Final = 65_535
+# A request's key in the tables below is one integer, stream << 16 | async id, since that
+# is made for every event of the hot path.
 
 T = TypeVar("T")
-
-
-def request_key(stream: int, async_id: int) -> int:
-    """One integer for a request, since it keys the tables of the hot path."""
-    return stream << 16 | async_id
 
 
 class OutgoingRequests(Generic[T]):

@@ -22,7 +22,6 @@ class Stream:
         "credit",
         "finishing",
         "id",
-        "label",
         "local_open",
         "ours",
         "remote_open",
@@ -30,11 +29,8 @@ class Stream:
         "window",
     )
 
-    def __init__(
-        self, stream: int, label: str, ours: bool, credit: SendCredit, window: ReceiveWindow
-    ) -> None:
+    def __init__(self, stream: int, ours: bool, credit: SendCredit, window: ReceiveWindow) -> None:
         self.id = stream
-        self.label = label
         self.ours = ours
         self.credit = credit
         self.window = window
@@ -87,7 +83,7 @@ class Streams:
         if self._is_local(stream) or stream <= self._last_remote:
             raise violation(f"an event on stream {stream}, which is not open")
 
-    def open_local(self, label: str, credit: int, window: int) -> Stream:
+    def open_local(self, credit: int, window: int) -> Stream:
         """Open a stream of ours.
 
         Raises:
@@ -101,9 +97,9 @@ class Streams:
             raise LocalProtocolError("the stream ids of this connection are used up")
         self._last_local = stream
         self._ours += 1
-        return self._add(Stream(stream, label, True, SendCredit(credit), ReceiveWindow(window)))
+        return self._add(Stream(stream, True, SendCredit(credit), ReceiveWindow(window)))
 
-    def open_remote(self, stream: int, label: str, credit: int, window: int) -> Stream:
+    def open_remote(self, stream: int, credit: int, window: int) -> Stream:
         """The other side opens a stream (`admit` let it pass).
 
         Raises:
@@ -117,7 +113,7 @@ class Streams:
             )
         self._last_remote = stream
         self._theirs += 1
-        return self._add(Stream(stream, label, False, SendCredit(credit), ReceiveWindow(window)))
+        return self._add(Stream(stream, False, SendCredit(credit), ReceiveWindow(window)))
 
     def get_live(self, stream: int) -> Stream | None:
         """The stream that a Window or Reset names; None if it is gone.

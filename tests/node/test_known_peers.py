@@ -363,6 +363,18 @@ def test_a_writer_waits_for_the_lock_and_then_reads_again(path: Path) -> None:
     assert [peer.node_id for peer in KnownPeers(path)] == [A, B, C]
 
 
+def test_a_writer_does_not_wait_for_ever(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    peers = KnownPeers(path)
+    peers.add(A, "a", NOW)
+    monkeypatch.setattr(module, "LOCK_TIMEOUT", 0.05)
+    with path.with_name("known_peers.lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(KnownPeersError, match="cannot lock"):
+            peers.add(B, "b", NOW)
+    peers.add(B, "b", NOW)
+    assert peers.lookup(B) is not None
+
+
 def test_processes_lose_nothing_of_each_others(path: Path) -> None:
     program = (
         "import hashlib, sys\n"

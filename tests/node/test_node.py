@@ -1,10 +1,12 @@
 """Tests of node/node.py: listening, dialling, trust, bounds, and ends that leave nothing."""
 
+import fcntl
 import logging
 import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 import anyio
@@ -262,6 +264,26 @@ async def test_first_use_then_known(anyio_backend: str, tmp_path: Path) -> None:
         for policy in (FirstUse(known_peers), Known(known_peers)):
             with pytest.raises(NotTrustedError, match="HAS CHANGED"):
                 await alice.connect(place, trust=policy)
+
+
+async def test_a_policy_that_waits_for_a_file_keeps_nobody_else_waiting(
+    anyio_backend: str, tmp_path: Path
+) -> None:
+    known_peers = KnownPeers(tmp_path / "known")
+    known_peers.add(Identity.create().node_id, None, datetime.now(UTC))
+    async with new_node() as alice, new_node(trust=FirstUse(known_peers)) as bob:
+        address = await bob.listen(LISTEN)
+        peer = await alice.connect(address)
+        await peer.ping()  # bob has decided
+        async with new_node() as carol:
+            with (tmp_path / "known.lock").open() as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                await carol.connect(address)
+                for _ in range(20):
+                    assert await peer.ping() < 1.0
+                    await anyio.sleep(0.01)
+                assert len(bob.peers) == 1
+            await eventually(lambda: len(bob.peers) == 2)
 
 
 async def test_streams_have_no_name_to_remember(anyio_backend: str, tmp_path: Path) -> None:

@@ -160,7 +160,7 @@ def respond(config: Config, event: bytes, first: bytes | None = None) -> Agreeme
     kind, cells = handshake_cells(event)
     if kind != TYPES["Hello"]:
         raise Violation("protocol-error", "not a Hello")
-    limits = _read_common(config, cells)
+    limits = _read_shared(config, cells)
     if cells.get(CELLS["plaintext"], False):
         if not config.plaintext:
             raise Violation("plaintext-refused")
@@ -214,7 +214,7 @@ def accept(
         return Retry(name)
     if kind != TYPES["Reply"]:
         raise Violation("protocol-error", "neither Reply, Retry nor Reject")
-    limits = _read_common(config, cells)
+    limits = _read_shared(config, cells)
     if cells.get(CELLS["plaintext"], False) == config.encrypted:
         raise Violation("protocol-error", "a Reply of the other kind")
     role = cells[CELLS["role"]]
@@ -231,7 +231,7 @@ def accept(
     return Agreement(chosen, limits, role), shares[chosen.kex]
 
 
-def _read_common(config: Config, cells: dict[int, Any]) -> dict[str, int]:
+def _read_shared(config: Config, cells: dict[int, Any]) -> dict[str, int]:
     """Checks version, random and role; the agreed limits."""
     version = cells.get(CELLS["version"])
     if version is None:

@@ -1,6 +1,7 @@
 """What the tests of the command line share: processes, one server, and `parley` in here."""
 
 import io
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +12,16 @@ from node.cli.main import main
 from tests.node.cli.processes import Finished, Processes
 
 Parley = Callable[..., Finished]
+
+
+@pytest.fixture(autouse=True)
+def own_logging() -> Iterator[None]:
+    """Commands set up the root logger of their process, which here is everybody's."""
+    root = logging.getLogger()
+    level, handlers = root.level, list(root.handlers)
+    yield
+    root.setLevel(level)
+    root.handlers[:] = handlers
 
 
 @pytest.fixture

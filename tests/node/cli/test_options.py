@@ -11,7 +11,7 @@ from crypto.identity import Identity
 from crypto.keyfile import PassphraseCost, save_identity
 from crypto.registry import NAMES, PARAMETERS
 from node.cli.exits import FileProblem
-from node.cli.options import TABLE, Common, read_network_key
+from node.cli.options import TABLE, NodeOptions, read_network_key
 from node.errors import ConfigError, KnownPeersError
 from node.trust import AnyPeer, FirstUse, Known
 from tests.node.cli.conftest import Parley
@@ -20,9 +20,9 @@ PLACE = "tcp://127.0.0.1:1"
 KEY = bytes(range(32))
 
 
-def common(**given: Any) -> Common:
+def common(**given: Any) -> NodeOptions:
     """The options with these given and all others as they are by default."""
-    return Common(**{name: given.get(name, default) for name, (_, default) in TABLE.items()})
+    return NodeOptions(**{name: given.get(name, default) for name, (_, default) in TABLE.items()})
 
 
 @pytest.fixture(autouse=True)

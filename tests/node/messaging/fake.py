@@ -53,6 +53,10 @@ class FakeConnection:
         self.sent.append(Sent(stream, async_id, category, subcategory, payload))
         self.unwritten[stream] = self.unwritten.get(stream, 0) + 1
 
+    @property
+    def queued_events(self) -> int:
+        return sum(self.unwritten.values())
+
     def waiting_events(self, stream: int) -> int:
         return self.unwritten.get(stream, 0)
 

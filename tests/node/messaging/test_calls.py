@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lbm import keys
+from lbm.codec import Encodable
 from lbm.errors import LbmEncodeError
-from node.messaging.calls import Calls
+from node.messaging.calls import Calls, held_size
 from node.messaging.pending import LOST, IncomingCall, OutgoingCall
 from node.protocol.codes import CALL, CANCEL, NOTIFY, RESULT, SIM, CloseCode, ResultCode
 from node.protocol.errors import (
@@ -309,6 +310,17 @@ def test_no_more_bytes_than_the_bound(async_id: int) -> None:
     assert len(shell.started) == 2
 
 
+def test_small_items_count_as_what_they_hold() -> None:
+    shell = Shell(size_limit=10_000)
+    heavy: list[Encodable] = [{}] * 100
+    shell.calls.receive(call_event("x", 1, data=heavy), 0.0)
+    shell.calls.receive(call_event("x", 2, headers={"h": heavy}), 0.0)
+    assert shell.codes() == [(2, ResultCode.OVERLOADED)]
+    shell.calls.receive(call_event("x", 3, data=bytes(200)), 0.0)
+    assert len(shell.started) == 2
+    assert held_size({1: [{}, [1, {"a": b"x"}]], 2: "x"}, 5) == 64 * 7
+
+
 def test_answers_that_are_not_read_count_against_the_bound() -> None:
     shell = Shell(size_limit=3000)
     for async_id in (1, 2):
@@ -322,7 +334,8 @@ def test_answers_that_are_not_read_count_against_the_bound() -> None:
 
 def test_refusals_that_nobody_reads_end_the_connection() -> None:
     shell = Shell()
-    shell.connection.unwritten[1] = LAST_ASYNC_ID + 1
+    # Over all streams: who may open a thousand may not have a thousand times as many.
+    shell.connection.unwritten.update({1: LAST_ASYNC_ID, 3: 1})
     with pytest.raises(RemoteProtocolError) as caught:
         shell.calls.receive(call_event("nobody", 5), 0.0)
     assert caught.value.code == CloseCode.OVERLOADED

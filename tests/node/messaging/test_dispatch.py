@@ -27,6 +27,7 @@ from node.protocol.codes import (
 )
 from node.protocol.errors import RemoteProtocolError
 from node.protocol.reports import EventReceived
+from node.protocol.requests import LAST_ASYNC_ID
 from tests.node.messaging.fake import FakeConnection, call_event, event
 
 
@@ -134,6 +135,16 @@ def test_the_id_of_an_unanswered_call_is_no_one_else_s(category: int, subcategor
     with pytest.raises(RemoteProtocolError) as caught:
         shell.dispatch.receive(event(subcategory, cells, category=category, async_id=7), 0.0)
     assert caught.value.code == CloseCode.PROTOCOL_ERROR
+
+
+@pytest.mark.parametrize(("category", "subcategory"), [(SIM, SUBSCRIBE), (NAMED, EMIT)])
+def test_answers_that_nobody_reads_end_the_connection(category: int, subcategory: int) -> None:
+    shell = Shell()
+    shell.connection.unwritten[1] = LAST_ASYNC_ID + 1
+    cells: dict[int, Encodable] = {keys.TOPIC: "x", keys.NAME: "x"}
+    with pytest.raises(RemoteProtocolError) as caught:
+        shell.dispatch.receive(event(subcategory, cells, category=category, async_id=7), 0.0)
+    assert caught.value.code == CloseCode.OVERLOADED
 
 
 def test_a_closing_connection_answers_nothing() -> None:

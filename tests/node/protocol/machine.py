@@ -427,7 +427,6 @@ class Link:
             assert session is not None
             assert session.mux.unconsumed == 0
             assert session.mux.outbox.size == 0
-            assert session.secure is None or not session.secure._rekey_wanted
             assert side.connection._streams is not None
             assert side.connection._streams.committed == 0
 

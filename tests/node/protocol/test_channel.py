@@ -166,6 +166,7 @@ def test_a_reader_that_overslept_looks_first_at_what_waited_for_it() -> None:
     pair.now += 3_600.0  # stopped, and its timer with it
     pair.inject(pair.a, 1, 64, 1, b"x")
     pair.b.core.handle_deadline(pair.now)
+    pair.b.collect(pair.now)
     assert pair.b.code == ALIVE
     pair.now += 1.1
     pair.b.core.handle_deadline(pair.now)

@@ -231,6 +231,23 @@ def test_close_waits_for_credit_no_longer_than_close_drain() -> None:
     assert len(pair.b.events) == 1
 
 
+def test_close_ends_although_the_transport_takes_nothing() -> None:
+    pair = open_pair(stream_window=1_024, a={"close_drain": 3.0})
+    stream = pair.a.core.open_stream("x")
+    for _ in range(2):
+        pair.a.core.send_data(stream, bytes(2_000))
+    pair.a.core.close(pair.now)
+    core, now = pair.a.core, pair.now
+    for seconds in (2.9, 0.2):
+        now += seconds
+        core.handle_deadline(now)
+        assert core.state is State.DRAINING
+    core.handle_deadline(now + 2.1)
+    assert core.ended
+    pair.a.collect(now)
+    assert pair.a.code == CloseCode.NORMAL
+
+
 def test_while_draining_nothing_new_is_taken_but_the_rest_goes_on() -> None:
     pair = open_pair(stream_window=1_024)
     stream = pair.a.core.open_stream("x")

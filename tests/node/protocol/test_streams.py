@@ -18,24 +18,24 @@ def both_sides() -> list[tuple[Streams, int, int]]:
 
 def test_our_ids_ascend_by_two() -> None:
     for streams, ours, _ in both_sides():
-        assert [streams.open_local("", 10, 10).id for _ in range(3)] == [ours, ours + 2, ours + 4]
+        assert [streams.open_local(10, 10).id for _ in range(3)] == [ours, ours + 2, ours + 4]
 
 
 def test_ids_are_not_used_again() -> None:
     for streams, ours, _ in both_sides():
-        stream = streams.open_local("", 10, 10)
+        stream = streams.open_local(10, 10)
         streams.end_local(stream)
         streams.end_remote(stream)
         assert not streams.open
-        assert streams.open_local("", 10, 10).id == ours + 2
+        assert streams.open_local(10, 10).id == ours + 2
 
 
 def test_the_last_id() -> None:
     streams = Streams(True, 4)
     streams._last_local = 2**32 - 3
-    assert streams.open_local("", 10, 10).id == 2**32 - 1
+    assert streams.open_local(10, 10).id == 2**32 - 1
     with pytest.raises(LocalProtocolError):
-        streams.open_local("", 10, 10)
+        streams.open_local(10, 10)
 
 
 def test_streams_0_and_1_need_no_opening_and_cannot_be_opened() -> None:
@@ -43,7 +43,7 @@ def test_streams_0_and_1_need_no_opening_and_cannot_be_opened() -> None:
         for stream in (0, 1):
             streams.admit(stream)
             with violates():
-                streams.open_remote(stream, "", 10, 10)
+                streams.open_remote(stream, 10, 10)
             with violates():
                 streams.get_live(stream)
 
@@ -54,19 +54,19 @@ def test_the_other_sides_ids() -> None:
         streams.admit(theirs + 100)
         with violates():
             streams.admit(ours)  # not ours to be opened by them
-        streams.open_remote(theirs + 4, "", 10, 10)
+        streams.open_remote(theirs + 4, 10, 10)
         streams.admit(theirs + 4)
         for id in (theirs, theirs + 2):
             with violates():
                 streams.admit(id)  # lower than their last
         with violates():
-            streams.open_remote(theirs + 4, "", 10, 10)
+            streams.open_remote(theirs + 4, 10, 10)
         streams.admit(theirs + 6)
 
 
 def test_on_our_own_stream_they_may_write_at_once() -> None:
     for streams, ours, _ in both_sides():
-        streams.open_local("", 10, 10)
+        streams.open_local(10, 10)
         streams.admit(ours)
         with violates():
             streams.admit(ours + 2)
@@ -74,7 +74,7 @@ def test_on_our_own_stream_they_may_write_at_once() -> None:
 
 def test_an_ended_direction_admits_nothing() -> None:
     for streams, _, theirs in both_sides():
-        stream = streams.open_remote(theirs, "", 10, 10)
+        stream = streams.open_remote(theirs, 10, 10)
         streams.end_remote(stream)
         with violates():
             streams.admit(theirs)
@@ -92,8 +92,8 @@ def test_window_and_reset_may_name_what_was_opened() -> None:
         for id in (ours, theirs):
             with violates():
                 streams.get_live(id)
-        assert streams.open_local("", 10, 10) is streams.get_live(ours)
-        opened = streams.open_remote(theirs + 2, "", 10, 10)
+        assert streams.open_local(10, 10) is streams.get_live(ours)
+        opened = streams.open_remote(theirs + 2, 10, 10)
         assert streams.get_live(theirs + 2) is opened
         assert streams.get_live(theirs) is None  # skipped: as good as gone
         for id in (ours + 2, theirs + 4):
@@ -103,36 +103,36 @@ def test_window_and_reset_may_name_what_was_opened() -> None:
 
 def test_each_sides_streams_are_bounded_until_they_are_gone() -> None:
     streams = Streams(True, 2)
-    ours = [streams.open_local("", 10, 10) for _ in range(2)]
+    ours = [streams.open_local(10, 10) for _ in range(2)]
     with pytest.raises(LocalProtocolError):
-        streams.open_local("", 10, 10)
-    theirs = [streams.open_remote(id, "", 10, 10) for id in (2, 4)]
+        streams.open_local(10, 10)
+    theirs = [streams.open_remote(id, 10, 10) for id in (2, 4)]
     with violates(CloseCode.TOO_MANY_STREAMS):
-        streams.open_remote(6, "", 10, 10)
+        streams.open_remote(6, 10, 10)
     for stream in (ours[0], theirs[0]):
         streams.end_local(stream)  # half is not gone
     with pytest.raises(LocalProtocolError):
-        streams.open_local("", 10, 10)
+        streams.open_local(10, 10)
     with violates(CloseCode.TOO_MANY_STREAMS):
-        streams.open_remote(6, "", 10, 10)
+        streams.open_remote(6, 10, 10)
     for stream in (ours[0], theirs[0]):
         streams.end_remote(stream)
-    assert streams.open_local("", 10, 10).id == 7
-    assert streams.open_remote(6, "", 10, 10).id == 6
+    assert streams.open_local(10, 10).id == 7
+    assert streams.open_remote(6, 10, 10).id == 6
 
 
 def test_max_streams_0_allows_none() -> None:
     streams = Streams(False, 0)
     with pytest.raises(LocalProtocolError):
-        streams.open_local("", 10, 10)
+        streams.open_local(10, 10)
     with violates(CloseCode.TOO_MANY_STREAMS):
-        streams.open_remote(3, "", 10, 10)
+        streams.open_remote(3, 10, 10)
 
 
 def test_committed_is_the_sum_of_windows_still_read_under() -> None:
     streams = Streams(True, 9)
-    first = streams.open_local("", 99, 1_000)
-    second = streams.open_remote(2, "", 99, 4_096)
+    first = streams.open_local(99, 1_000)
+    second = streams.open_remote(2, 99, 4_096)
     assert streams.committed == 5_096
     streams.end_remote(first)
     assert streams.committed == 4_096
