@@ -16,6 +16,7 @@ from anyio.abc import ByteStream, TaskGroup
 
 from crypto.identity import Identity, NodeId
 from node.config import NodeConfig
+from node.endings import Endings
 from node.errors import ConfigError, HandshakeError, ParleyError
 from node.peer import Peer
 from node.protocol.codes import CloseCode
@@ -75,6 +76,7 @@ class Node:
         self._listeners: list[Listener] = []
         self._changes = Changes(lambda: self._running().waiter())
         self._backend: Backend | None = None
+        self._endings = Endings()
         self._task_group: TaskGroup | None = None
 
     @property
@@ -302,6 +304,7 @@ class Node:
             self._calls,
             self._streams,
             self._peer_changed,
+            self._endings,
         )
         self._peers.add(peer)
         return peer

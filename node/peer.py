@@ -13,6 +13,7 @@ from crypto.identity import NodeId
 from crypto.registry import Suite
 from lbm.codec import Encodable, Value
 from node.deciding import Deciding
+from node.endings import Endings
 from node.errors import (
     CallRefused,
     CallTimeout,
@@ -21,7 +22,7 @@ from node.errors import (
 )
 from node.messaging.dispatch import Dispatch
 from node.messaging.pending import LOST
-from node.protocol.codes import CloseCode, ResultCode, code_name
+from node.protocol.codes import CloseCode, ResultCode
 from node.protocol.connection import Connection
 from node.protocol.errors import ConnectionClosedError, RemoteProtocolError
 from node.protocol.handshake import Agreed
@@ -43,8 +44,9 @@ from node.protocol.states import State
 from node.serving import CallHandler, Serving, StreamHandler
 from node.stream import Stream
 from node.stream_table import StreamTable
-from node.transport.backend import Backend, Waiter
+from node.transport.backend import Backend
 from node.transport.driver import Driver
+from node.transport.loop import Waiter
 from node.trust import TrustPolicy
 from node.waiting import Changes
 
@@ -70,6 +72,7 @@ class Peer:
         call_handlers: Mapping[str, CallHandler],
         stream_handlers: Mapping[str, StreamHandler],
         on_change: Callable[["Peer"], None],
+        endings: Endings,
     ) -> None:
         self.core = core
         self.backend = backend
@@ -78,6 +81,7 @@ class Peer:
         self._agreed: Agreed | None = None
         self._ended: ConnectionEnded | None = None
         self._on_change = on_change
+        self._endings = endings
         self._serving = Serving(self, call_handlers, stream_handlers)
         self._calls = calls = self._serving.calls
         self.streams = StreamTable(self)
@@ -371,9 +375,7 @@ class Peer:
 
     def _connection_ended(self, ended: ConnectionEnded) -> None:
         self._ended = ended
-        quiet = ended.code in (CloseCode.NORMAL, CloseCode.GOING_AWAY)
-        log = logger.info if quiet else logger.warning
-        log("%s ended: %s (%s)", self, code_name(ended.code), ended.text or ended.reason)
+        self._endings.ended(self, ended, self.backend.now(), stranger=self._agreed is None)
         self._calls.connection_ended(ended.code, ended.text)
         self.streams.connection_ended(ended.code, ended.text)
         for waiter, _ in self._pings.values():

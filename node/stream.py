@@ -18,7 +18,7 @@ from node.protocol.errors import LocalProtocolError
 
 if TYPE_CHECKING:
     from node.peer import Peer
-    from node.transport.backend import Waiter
+    from node.transport.loop import Waiter
 
 # One Data event at most, so that no stream's turn is long (section 8).
 LARGEST_PIECE = 64 * 1024

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from node.transport.backend import Waiter
+    from node.transport.loop import Waiter
 
 
 class Changes:

@@ -1,12 +1,11 @@
-"""What the shell asks of an event loop, and nothing else: one seam, two implementations.
+"""What the shell asks of an event loop and its sockets: one seam, two implementations.
 
-One rule: what is done for every event (waking, waiting, flushing) costs a microsecond
-or two here, where anyio's general forms cost three to thirteen; all else is anyio's.
-Asyncio's side is in asyncio_backend.py, trio's in trio_backend.py.
+One rule: nothing above it knows which of the two runs. Asyncio's side is in
+asyncio_backend.py, trio's in trio_backend.py; each is imported only where its loop runs.
 """
 
-from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
 from anyio.abc import TaskGroup
 from anyio.lowlevel import current_token
@@ -14,30 +13,7 @@ from anyio.lowlevel import current_token
 from node.errors import ParleyError
 from node.transport.address import Address
 from node.transport.driver import Driver
-
-
-class Waiter(Protocol):
-    """One wait for one wake-up."""
-
-    def wake(self) -> None:
-        """End the wait; a second time, or before it began, is fine."""
-
-    async def wait(self) -> None:
-        """Until `wake`; a cancellation point."""
-
-
-class Timer(Protocol):
-    """A callback that is due at a time."""
-
-    def cancel(self) -> None:
-        """Never mind."""
-
-
-class Runner(Protocol):
-    """A task of its own."""
-
-    def cancel(self) -> object:
-        """Cancel it; it goes on until it has cleaned up."""
+from node.transport.loop import Loop
 
 
 class Listener(Protocol):
@@ -49,23 +25,8 @@ class Listener(Protocol):
         """Listen no more; connections that were accepted go on."""
 
 
-class Backend(Protocol):
-    """An event loop as the shell uses it. Made inside of the loop it is for."""
-
-    def now(self) -> float:
-        """Seconds of the loop's clock, which never goes back."""
-
-    def waiter(self) -> Waiter:
-        """A new wait."""
-
-    def soon(self, callback: Callable[[], None]) -> None:
-        """Call back in the loop's next turn."""
-
-    def at(self, when: float, callback: Callable[[], None]) -> Timer:
-        """Call back at `when` of `now`."""
-
-    def spawn(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> Runner:
-        """Run a coroutine function in a task; it must not raise."""
+class Backend(Loop, Protocol):
+    """An event loop and its sockets. Made inside of the loop it is for."""
 
     async def connect(self, address: Address, accept: Callable[[], Driver]) -> Driver:
         """Dial `address` and serve the core of the driver that `accept` makes.

@@ -6,14 +6,12 @@ be done is the outlet's. Everything runs in the loop's thread, between two await
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from node.protocol.codes import CloseCode
 from node.protocol.connection import Connection
 from node.protocol.reports import Report
-
-if TYPE_CHECKING:
-    from node.transport.backend import Backend, Timer, Waiter
+from node.transport.loop import Loop, Timer, Waiter
 
 logger = logging.getLogger("parley.transport")
 
@@ -52,11 +50,11 @@ class Driver:
     """
 
     __slots__ = (
-        "_backend",
         "_closed",
         "_eof_written",
         "_flush_due",
         "_handle_deadline",
+        "_loop",
         "_next_deadline",
         "_on_reports",
         "_outlet",
@@ -73,13 +71,13 @@ class Driver:
     def __init__(
         self,
         core: Connection,
-        backend: "Backend",
+        loop: Loop,
         on_reports: Callable[[list[Report]], None],
         next_deadline: Callable[[], float],
         handle_deadline: Callable[[float], None],
     ) -> None:
         self.core = core
-        self._backend = backend
+        self._loop = loop
         self._on_reports = on_reports
         self._next_deadline = next_deadline
         self._handle_deadline = handle_deadline
@@ -110,7 +108,7 @@ class Driver:
         """The transport brought bytes."""
         core = self.core
         try:
-            core.receive_data(data, self._backend.now())
+            core.receive_data(data, self._loop.now())
         except Exception:
             self._bug("receiving")
         self._after()
@@ -119,7 +117,7 @@ class Driver:
         """The transport ended, or broke."""
         self._writable = False
         try:
-            self.core.receive_eof(self._backend.now())
+            self.core.receive_eof(self._loop.now())
         except Exception:
             self._bug("the end of the transport")
         self._after()
@@ -135,7 +133,7 @@ class Driver:
         """The core was told something: flush in the loop's next turn."""
         if not self._flush_due and not self._closed:
             self._flush_due = True
-            self._backend.soon(self._flush)
+            self._loop.soon(self._flush)
 
     @property
     def has_room(self) -> bool:
@@ -146,7 +144,7 @@ class Driver:
     async def room(self) -> None:
         """Wait while the transport is full and more than `HIGH_WATER` bytes wait for it."""
         while not self.has_room:
-            waiter = self._backend.waiter()
+            waiter = self._loop.waiter()
             self._rooms.append(waiter)
             try:
                 await waiter.wait()
@@ -178,7 +176,7 @@ class Driver:
             return
         try:
             while self._writable:
-                data = core.data_to_send(self._backend.now())
+                data = core.data_to_send(self._loop.now())
                 if not data:
                     break
                 self._writable = outlet.write(data)
@@ -217,18 +215,18 @@ class Driver:
             if self._timer is not None:
                 self._timer.cancel()
             self._timer_at = due
-            self._timer = self._backend.at(due, self._ring)
+            self._timer = self._loop.at(due, self._ring)
 
     def _ring(self) -> None:
         # What a stopped process finds in its sockets on waking counts before the time.
         self._timer = None
-        self._backend.soon(self._rung)
+        self._loop.soon(self._rung)
 
     def _rung(self) -> None:
         self._timer_at = NEVER
         if self._closed:
             return
-        now = self._rang_at = self._backend.now()
+        now = self._rang_at = self._loop.now()
         try:
             self.core.handle_deadline(now)
             self._handle_deadline(now)
@@ -258,7 +256,7 @@ class Driver:
         """A mistake of ours: it ends this connection, with a traceback in the log."""
         logger.exception("internal error while %s", where)
         try:
-            self.core.abort(self._backend.now(), CloseCode.INTERNAL_ERROR, f"a bug in {where}")
+            self.core.abort(self._loop.now(), CloseCode.INTERNAL_ERROR, f"a bug in {where}")
         except Exception:
             logger.exception("internal error while saying so")
             self._close()

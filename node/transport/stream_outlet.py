@@ -6,15 +6,12 @@ sockets, tunnels), and bounds what waits to be sent by telling the driver.
 
 import logging
 from collections import deque
-from typing import TYPE_CHECKING
 
 import anyio
 from anyio.abc import ByteStream
 
 from node.transport.driver import Driver
-
-if TYPE_CHECKING:
-    from node.transport.backend import Backend, Runner, Waiter
+from node.transport.loop import Loop, Runner, Waiter
 
 logger = logging.getLogger("parley.transport")
 
@@ -27,10 +24,10 @@ _BROKEN = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceErr
 class StreamOutlet:
     """Serves one driver over one stream; both end with it."""
 
-    def __init__(self, stream: ByteStream, driver: Driver, backend: "Backend") -> None:
+    def __init__(self, stream: ByteStream, driver: Driver, loop: Loop) -> None:
         self._stream = stream
         self._driver = driver
-        self._backend = backend
+        self._loop = loop
         self._queue: deque[bytes] = deque()
         self._queued = 0
         self._full = False
@@ -40,8 +37,8 @@ class StreamOutlet:
         self._paused = False
         self._writer_wakes: Waiter | None = None
         self._reader_wakes: Waiter | None = None
-        self._reader: Runner = backend.spawn(self._read)
-        self._writer: Runner = backend.spawn(self._write)
+        self._reader: Runner = loop.spawn(self._read)
+        self._writer: Runner = loop.spawn(self._write)
         driver.connected(self)
 
     # The driver's side.
@@ -88,7 +85,7 @@ class StreamOutlet:
         try:
             while not self._closed:
                 if self._paused:
-                    self._reader_wakes = self._backend.waiter()
+                    self._reader_wakes = self._loop.waiter()
                     await self._reader_wakes.wait()
                     continue
                 self._driver.received(await self._stream.receive(READ_SIZE))
@@ -115,7 +112,7 @@ class StreamOutlet:
                     await self._stream.send_eof()
                 else:
                     self._busy = False
-                    self._writer_wakes = self._backend.waiter()
+                    self._writer_wakes = self._loop.waiter()
                     await self._writer_wakes.wait()
         except _BROKEN:
             return

@@ -1,0 +1,51 @@
+"""What the driver asks of an event loop: to wake, to wait, to call back, to run a task.
+
+One rule: what is done for every event costs a microsecond or two here, where anyio's
+general forms cost three to thirteen; all else is anyio's. Knows no sockets.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+
+class Waiter(Protocol):
+    """One wait for one wake-up."""
+
+    def wake(self) -> None:
+        """End the wait; a second time, or before it began, is fine."""
+
+    async def wait(self) -> None:
+        """Until `wake`; a cancellation point."""
+
+
+class Timer(Protocol):
+    """A callback that is due at a time."""
+
+    def cancel(self) -> None:
+        """Never mind."""
+
+
+class Runner(Protocol):
+    """A task of its own."""
+
+    def cancel(self) -> object:
+        """Cancel it; it goes on until it has cleaned up."""
+
+
+class Loop(Protocol):
+    """An event loop as the shell uses it for every connection."""
+
+    def now(self) -> float:
+        """Seconds of the loop's clock, which never goes back."""
+
+    def waiter(self) -> Waiter:
+        """A new wait."""
+
+    def soon(self, callback: Callable[[], None]) -> None:
+        """Call back in the loop's next turn."""
+
+    def at(self, when: float, callback: Callable[[], None]) -> Timer:
+        """Call back at `when` of `now`."""
+
+    def spawn(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> Runner:
+        """Run a coroutine function in a task; it must not raise."""

@@ -1,0 +1,45 @@
+"""Tests of node/endings.py: a line each, and strangers that cannot fill the log."""
+
+import pytest
+
+from node.endings import BURST, PER_SECOND, Endings
+from node.protocol.codes import CloseCode
+from node.protocol.reports import ConnectionEnded
+
+BAD = ConnectionEnded(CloseCode.PROTOCOL_ERROR, "", remote=False, reason="junk")
+
+
+def test_each_ending_has_a_line_of_its_level(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    endings, now = Endings(), 50.0
+    endings.ended("x", BAD, now, stranger=True)
+    endings.ended(
+        "x", ConnectionEnded(1, "bye", remote=True, reason="closed"), 50.0, stranger=False
+    )
+    assert [(r.levelname, r.getMessage()) for r in caplog.records] == [
+        ("WARNING", "x ended: protocol-error (junk)"),
+        ("INFO", "x ended: going-away (bye)"),
+    ]
+
+
+def test_strangers_do_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    endings, now = Endings(), 50.0
+    for _ in range(BURST + 500):
+        endings.ended("x", BAD, now, stranger=True)
+    assert len(caplog.records) == BURST
+    now += 1.0
+    for _ in range(500):
+        endings.ended("x", BAD, now, stranger=True)
+    lines = [record.getMessage() for record in caplog.records[BURST:]]
+    assert (
+        lines
+        == ["500 endings of strangers were not logged"]
+        + ["x ended: protocol-error (junk)"] * PER_SECOND
+    )
+
+
+def test_peers_that_were_let_in_always_have_their_line(caplog: pytest.LogCaptureFixture) -> None:
+    endings, now = Endings(), 50.0
+    for _ in range(BURST + 5):
+        endings.ended("x", BAD, now, stranger=False)
+    assert len(caplog.records) == BURST + 5
