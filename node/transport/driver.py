@@ -19,6 +19,9 @@ NEVER = float("inf")
 # Bytes that may wait for one peer before callers wait too, and when they go on.
 HIGH_WATER = 4 * 2**20
 LOW_WATER = 1 * 2**20
+# Events that are written at once: a whole turn's batch would have both sides work by
+# turns (64 calls in flight: 22,000 calls/s against 40,000).
+FLUSH_EVENTS = 16
 # Seconds between two looks at the deadlines.
 LEAST_PAUSE = 0.001
 
@@ -53,6 +56,7 @@ class Driver:
         "_closed",
         "_eof_written",
         "_flush_due",
+        "_flushing",
         "_handle_deadline",
         "_loop",
         "_next_deadline",
@@ -85,6 +89,7 @@ class Driver:
         self._writable = False
         self._paused = False
         self._flush_due = False
+        self._flushing = False
         self._eof_written = False
         self._closed = False
         self._timer: Timer | None = None
@@ -130,10 +135,12 @@ class Driver:
     # From the layer above.
 
     def touch(self) -> None:
-        """The core was told something: flush in the loop's next turn."""
-        if not self._flush_due and not self._closed:
+        """The core was told something: flush in the loop's next turn, or now if much waits."""
+        if self.core.queued_events >= FLUSH_EVENTS and self._writable and not self._flushing:
+            self._flush()
+        elif not self._flush_due and not self._closed:
             self._flush_due = True
-            self._loop.soon(self._flush)
+            self._loop.soon(self._flush_turn)
 
     @property
     def has_room(self) -> bool:
@@ -169,8 +176,18 @@ class Driver:
         self._follow()
         self.touch()
 
-    def _flush(self) -> None:
+    def _flush_turn(self) -> None:
         self._flush_due = False
+        self._flush()
+
+    def _flush(self) -> None:
+        self._flushing = True
+        try:
+            self._write_all()
+        finally:
+            self._flushing = False
+
+    def _write_all(self) -> None:
         core, outlet = self.core, self._outlet
         if outlet is None or self._closed:
             return

@@ -11,7 +11,7 @@ from node.protocol.codes import CloseCode
 from node.protocol.connection import Connection
 from node.protocol.reports import ConnectionEnded, Report, StreamFinished
 from node.transport.backend import Backend, current_backend
-from node.transport.driver import HIGH_WATER, LEAST_PAUSE, LOW_WATER, Driver
+from node.transport.driver import FLUSH_EVENTS, HIGH_WATER, LEAST_PAUSE, LOW_WATER, Driver
 from tests.node.network import started
 
 NEVER = float("inf")
@@ -71,6 +71,7 @@ class FakeCore:
         self.pending: list[Report] = []
         self.chunks: list[bytes] = []
         self.queued_bytes = 0
+        self.queued_events = 0
         self.wants_data = True
         self.wants_eof = False
         self.ended = False
@@ -189,6 +190,21 @@ def test_many_touches_make_one_flush() -> None:
     for _ in range(10):
         scene.driver.touch()
     assert len(scene.loop.due) == 1
+
+
+def test_much_that_waits_is_written_at_once() -> None:
+    scene = Scene()
+    scene.connect()
+    scene.core.queued_events = FLUSH_EVENTS
+    scene.core.chunks = [b"one"]
+    scene.driver.touch()
+    assert scene.outlet.done == [b"one"]
+    assert not scene.loop.due
+    scene.outlet.more = False
+    scene.core.chunks = [b"two", b"three"]
+    scene.driver.touch()
+    scene.driver.touch()
+    assert scene.outlet.done == [b"one", b"two"]
 
 
 def test_a_full_outlet_is_left_alone_until_it_may_write() -> None:
