@@ -100,4 +100,6 @@ def _why(error: OSError, reasons: dict[int, str]) -> str:
     if not error.errno and isinstance(error.__cause__, OSError):
         error = error.__cause__
     number = error.errno or 0
+    if not number and "could not bind on any address" in str(error):
+        number = errno.EADDRNOTAVAIL  # asyncio from Python 3.12 on has lost the number there
     return reasons.get(number) or error.strerror or str(error)
