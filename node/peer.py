@@ -215,8 +215,9 @@ class Peer:
             stream_id = self.core.open_stream(label)
         except ConnectionClosedError as error:
             raise self.closed_error() from error
+        stream = self.streams.add(stream_id, label)
         self.touch()
-        return self.streams.add(stream_id, label)
+        return stream
 
     async def ping(self) -> float:
         """The round-trip time in seconds.

@@ -53,10 +53,10 @@ class Driver:
     """
 
     __slots__ = (
+        "_busy",
         "_closed",
         "_eof_written",
         "_flush_due",
-        "_flushing",
         "_handle_deadline",
         "_loop",
         "_next_deadline",
@@ -89,7 +89,7 @@ class Driver:
         self._writable = False
         self._paused = False
         self._flush_due = False
-        self._flushing = False
+        self._busy = False  # reports are being handed on, and none may overtake another
         self._eof_written = False
         self._closed = False
         self._timer: Timer | None = None
@@ -136,7 +136,7 @@ class Driver:
 
     def touch(self) -> None:
         """The core was told something: flush in the loop's next turn, or now if much waits."""
-        if self.core.queued_events >= FLUSH_EVENTS and self._writable and not self._flushing:
+        if self.core.queued_events >= FLUSH_EVENTS and self._writable and not self._busy:
             self._flush()
         elif not self._flush_due and not self._closed:
             self._flush_due = True
@@ -166,28 +166,25 @@ class Driver:
     # Inside.
 
     def _after(self) -> None:
-        reports = self.core.reports()
-        while reports:
+        self._hand_on("handling what came")
+        self._follow()
+        self.touch()
+
+    def _hand_on(self, doing: str) -> None:
+        """Hand on the core's reports in their order, also those that doing so makes."""
+        busy, self._busy = self._busy, True
+        while reports := self.core.reports():
             try:
                 self._on_reports(reports)
             except Exception:
-                self._bug("handling what came")
-            reports = self.core.reports()
-        self._follow()
-        self.touch()
+                self._bug(doing)
+        self._busy = busy
 
     def _flush_turn(self) -> None:
         self._flush_due = False
         self._flush()
 
     def _flush(self) -> None:
-        self._flushing = True
-        try:
-            self._write_all()
-        finally:
-            self._flushing = False
-
-    def _write_all(self) -> None:
         core, outlet = self.core, self._outlet
         if outlet is None or self._closed:
             return
@@ -204,12 +201,7 @@ class Driver:
             self._bug("sending")
         if self._rooms and (self._writable or core.queued_bytes <= LOW_WATER):
             self._wake_rooms()
-        reports = core.reports()
-        if reports:
-            try:
-                self._on_reports(reports)
-            except Exception:
-                self._bug("handling what was sent")
+        self._hand_on("handling what was sent")
         self._follow()
 
     def _follow(self) -> None:

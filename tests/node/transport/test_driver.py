@@ -207,6 +207,27 @@ def test_much_that_waits_is_written_at_once() -> None:
     assert scene.outlet.done == [b"one", b"two"]
 
 
+def test_no_report_overtakes_another() -> None:
+    scene = Scene()
+    scene.connect()
+    scene.core.queued_events = FLUSH_EVENTS
+    later = StreamFinished(5)
+
+    def ask() -> None:
+        if scene.reports == [FINISHED]:
+            scene.core.pending = [later]
+            scene.core.chunks = [b"asked for"]
+            scene.driver.touch()
+            assert scene.reports == [FINISHED]
+            assert scene.outlet.done == []
+
+    scene.on_report = ask
+    scene.core.pending = [FINISHED]
+    scene.driver.received(b"x")
+    assert scene.reports == [FINISHED, later]
+    assert scene.outlet.done == [b"asked for"]
+
+
 def test_a_full_outlet_is_left_alone_until_it_may_write() -> None:
     scene = Scene()
     scene.connect()
