@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 class Deciding:
     """The decision about one peer; `dialled` is the name under which it was."""
 
-    __slots__ = ("_dialled", "_peer", "_trust")
+    __slots__ = ("_dialled", "_peer", "_trust", "refused")
 
     def __init__(self, peer: "Peer", trust: TrustPolicy, dialled: str | None) -> None:
         self._peer = peer
         self._trust = trust
         self._dialled = dialled
+        self.refused: NotTrustedError | None = None  # the policy's own words, for who dialled
 
     def decide(self, identified: PeerIdentified) -> None:
         """Accept or refuse the peer, now or as soon as the policy has answered."""
@@ -45,8 +46,11 @@ class Deciding:
         """Why the peer is not trusted; None if it is."""
         try:
             self._trust.check(identified.identity, self._dialled)
+        except NotTrustedError as error:
+            self.refused = error
+            return error.text
         except ParleyError as error:
-            return error.text if isinstance(error, NotTrustedError) else str(error)
+            return str(error)
         return None
 
     def _decided(self, refusal: str | None) -> None:

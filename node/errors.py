@@ -5,6 +5,7 @@
       UnreachableError       nobody answers there, or the port is taken      (also OSError)
       HandshakeError         met, but could not agree; `code` says why
         NotTrustedError      the peer is not who was expected, or refused us
+          IdentityChangedError   the name dialled is on record under another id
       PeerClosedError        the connection is over; `code` and `text` say why (also anyio's
                              BrokenResourceError)
       CallRefused            answered with a code other than 0; `code` and `data`
@@ -17,8 +18,12 @@ Below them, `node.protocol.errors` has the core's and `crypto.errors` those of k
 key files. What the outside world raises is translated at the floor's edge, once.
 """
 
+from datetime import datetime
+from pathlib import Path
+
 from anyio import BrokenResourceError
 
+from crypto.identity import NodeId
 from node.protocol.codes import LAST_CODE, SENTENCES, CloseCode, ResultCode, code_name
 
 
@@ -63,6 +68,24 @@ class NotTrustedError(HandshakeError):
 
     def __init__(self, text: str = "", code: int = CloseCode.PEER_NOT_TRUSTED) -> None:
         super().__init__(code, text)
+
+
+class IdentityChangedError(NotTrustedError):
+    """The dialled name is on record under another node id: it moved, or somebody poses as it.
+
+    `name` is the name, `old` the id on record since `first_seen` in the file at `path`,
+    `new` the id that answered now.
+    """
+
+    def __init__(
+        self, text: str, *, name: str, old: NodeId, new: NodeId, first_seen: datetime, path: Path
+    ) -> None:
+        super().__init__(text)
+        self.name = name
+        self.old = old
+        self.new = new
+        self.first_seen = first_seen
+        self.path = path
 
 
 def handshake_error(code: int, text: str, reason: str) -> HandshakeError:

@@ -294,7 +294,8 @@ class Peer:
         await self._changes.until(lambda: self._agreed is not None or self._ended is not None)
         ended = self._ended
         if self._agreed is None and ended is not None:
-            raise handshake_error(ended.code, ended.text, ended.reason)
+            refused = self._deciding.refused
+            raise refused or handshake_error(ended.code, ended.text, ended.reason)
 
     # For streams and for the node.
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from crypto.identity import NodeId, PublicIdentity
-from node.errors import ConfigError, KnownPeersError, NotTrustedError
+from node.errors import ConfigError, IdentityChangedError, KnownPeersError, NotTrustedError
 from node.known_peers import KnownPeer, KnownPeers, default_known_peers
 
 __all__ = [
@@ -175,15 +175,25 @@ def _refusal(policy: TrustPolicy, peer: PublicIdentity, reason: str) -> NotTrust
 def _require_same_id(
     policy: TrustPolicy, known_peers: KnownPeers, peer: PublicIdentity, name: str | None
 ) -> None:
-    """Raise NotTrustedError if `name` is on record under another id than the peer's."""
-    holder = None if name is None else known_peers.by_name(name)
+    """Raise IdentityChangedError if `name` is on record under another id than the peer's."""
+    if name is None:
+        return
+    holder = known_peers.by_name(name)
     if holder is not None and holder.node_id != peer.node_id:
-        raise _refusal(
+        refusal = _refusal(
             policy,
             peer,
             f"WARNING: THE ID BEHIND {name} HAS CHANGED. Since {holder.first_seen:%Y-%m-%d} it "
             f"was {holder.node_id}. Somebody may be posing as that peer; if the change is "
             f"known to be right, forget the old id in {known_peers.path}",
+        )
+        raise IdentityChangedError(
+            refusal.text,
+            name=name,
+            old=holder.node_id,
+            new=peer.node_id,
+            first_seen=holder.first_seen,
+            path=known_peers.path,
         )
 
 
