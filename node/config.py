@@ -6,6 +6,8 @@ files and no environment.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import isfinite
+from typing import Final
 
 from crypto.identity import Identity
 from crypto.registry import NAMES
@@ -15,6 +17,47 @@ from node.errors import ConfigError
 from node.protocol import limits as fixed
 from node.protocol.config import CoreConfig, Deliver, Plaintext
 from node.protocol.limits import Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Which numbers a setting takes: `least` or more, or (`above`) only what is greater."""
+
+    least: float
+    above: bool = False
+
+    def __contains__(self, value: float) -> bool:
+        return value > self.least if self.above else value >= self.least
+
+    def __str__(self) -> str:
+        return f"above {self.least:g}" if self.above else f"{self.least:,g} or more"
+
+
+_ABOVE_0: Final = Range(0, above=True)
+
+# Every setting of `NodeConfig` that is a number; none may be infinite or NaN.
+RANGES: Final[Mapping[str, Range]] = {
+    "handshake_timeout": _ABOVE_0,
+    "idle_before_ping": _ABOVE_0,
+    "ping_timeout": _ABOVE_0,
+    "rekey_allowance": Range(1),
+    "half_open": Range(1),
+    "max_connections": Range(1),
+    "connections_per_address": Range(1),
+    "handshakes_per_second": _ABOVE_0,
+    "waiting_bytes": Range(1024),
+    "write_buffer": Range(1024),
+    "accept_timeout": _ABOVE_0,
+    "drain_timeout": Range(0),
+}
+
+
+def require_in_range(name: str, value: float) -> None:
+    """Raise ConfigError if a setting that is a number is out of its range in `RANGES`."""
+    if not isfinite(value):
+        raise ConfigError(f"{name} is {value}; it must be a finite number")
+    if value not in RANGES[name]:
+        raise ConfigError(f"{name} is {value:,}; it must be {RANGES[name]}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +79,17 @@ class NodeConfig:
         idle_before_ping, ping_timeout: seconds, above 0 (section 9).
         rekey_allowance: RekeyOffers that one side may send in 10 s, at least 1.
         half_open: connections that may be in their handshake at once, at least 1.
+        max_connections: accepted connections at once, handshakes included, at least 1.
+        connections_per_address: of these, from one remote address, at least 1.
+        handshakes_per_second: new connections of one remote address, above 0; twice as
+            many may come at once.
+        limit_loopback: whether the two limits for an address hold for this machine's own
+            programs as well (loopback and Unix sockets).
+        waiting_bytes: payloads of one peer's requests that are not answered and of answers
+            that it does not read, bytes, at least 1,024 (section 8).
+        write_buffer: bytes that may wait to be written to one peer before its callers wait
+            too, at least 1,024.
+        accept_timeout: seconds that an accept hook has to answer, above 0; then it is a no.
         drain_timeout: seconds that a closing node waits for running handlers, 0 or more.
     """
 
@@ -53,6 +107,13 @@ class NodeConfig:
     ping_timeout: float = fixed.PING_TIMEOUT
     rekey_allowance: int = 1
     half_open: int = fixed.HALF_OPEN_CONNECTIONS
+    max_connections: int = 10_000
+    connections_per_address: int = 256
+    handshakes_per_second: float = 50.0
+    limit_loopback: bool = False
+    waiting_bytes: int = fixed.WAITING_BYTES
+    write_buffer: int = 4 * 2**20
+    accept_timeout: float = 5.0
     drain_timeout: float = 5.0
 
     def __post_init__(self) -> None:
@@ -61,10 +122,8 @@ class NodeConfig:
             if unknown:
                 # Passed over, a mistyped one would mean: whatever the other side likes.
                 raise ConfigError(f"{setting} has no parameter {', '.join(sorted(unknown))}")
-        if self.half_open < 1:
-            raise ConfigError("half_open must be at least 1")
-        if self.drain_timeout < 0:
-            raise ConfigError("drain_timeout must not be negative")
+        for name in RANGES:
+            require_in_range(name, getattr(self, name))
 
     def core(self, identity: Identity) -> CoreConfig:
         """The settings of each connection's core.

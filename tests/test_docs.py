@@ -13,7 +13,7 @@ import typer
 from crypto.identity import Identity
 from node.cli.exits import Exit
 from node.cli.main import app
-from node.config import NodeConfig
+from node.config import RANGES, NodeConfig
 from node.protocol import limits
 from node.protocol.codes import SENTENCES, CloseCode, ResultCode, code_name
 from node.protocol.config import CoreConfig
@@ -147,8 +147,11 @@ def test_the_settings_of_a_node() -> None:
     usual = NodeConfig()
     for name, row in table.items():
         value = getattr(usual, name)
-        if isinstance(value, int | float):
+        if isinstance(value, bool):
+            assert row[2] == str(value).lower(), name
+        elif isinstance(value, int | float):
             assert number(row[2]) == value, name
+            assert row[1] == str(RANGES[name]), name
 
 
 def test_the_settings_of_a_core() -> None:

@@ -9,6 +9,7 @@ from crypto.identity import Identity
 from crypto.registry import NAMES, PARAMETERS
 from lbm.noise import parse_padding
 from node import Node, NodeConfig
+from node.config import RANGES
 from node.errors import ConfigError
 from node.protocol.config import CoreConfig
 from node.protocol.limits import Limits
@@ -70,7 +71,15 @@ def test_a_node_is_not_made_with_a_wrong_setting(settings: dict[str, Any]) -> No
     ("settings", "text"),
     [
         ({"half_open": 0}, "half_open"),
-        ({"drain_timeout": -0.1}, "drain_timeout"),
+        ({"drain_timeout": -0.1}, "drain_timeout is -0.1; it must be 0 or more"),
+        ({"max_connections": 0}, "max_connections is 0; it must be 1 or more"),
+        ({"connections_per_address": 0}, "connections_per_address"),
+        ({"handshakes_per_second": 0}, "handshakes_per_second is 0; it must be above 0"),
+        ({"handshakes_per_second": float("inf")}, "must be a finite number"),
+        ({"waiting_bytes": 1023}, "waiting_bytes is 1,023; it must be 1,024 or more"),
+        ({"write_buffer": 0}, "write_buffer"),
+        ({"accept_timeout": 0.0}, "accept_timeout"),
+        ({"accept_timeout": float("nan")}, "accept_timeout"),
         ({"algorithms": {"ciphers": ("aes-256-gcm",)}}, "algorithms has no parameter ciphers"),
         ({"require": {"kem": frozenset()}}, "require has no parameter kem"),
     ],
@@ -86,6 +95,17 @@ def test_settings_do_not_change_and_do_not_show_the_network_key() -> None:
         config.role = "server"  # type: ignore[misc]  # that is the test
     assert "network_key" not in repr(config)
     assert "ZZZ" not in repr(config)
+
+
+def test_every_number_has_a_range_and_is_in_it() -> None:
+    usual = NodeConfig()
+    numbers = {
+        field.name
+        for field in fields(NodeConfig)
+        if isinstance(getattr(usual, field.name), int | float)
+    }
+    assert set(RANGES) == numbers - {"limit_loopback"}
+    assert all(getattr(usual, name) in allowed for name, allowed in RANGES.items())
 
 
 def test_all_settings_are_described() -> None:
