@@ -1,7 +1,7 @@
-"""What is logged of connections that ended: a line each, but no flood of them.
+"""What is logged of connections that ended or never began: a line each, but no flood.
 
-One rule: whoever was never let in may not fill the log; how many endings were left out
-is said with the next line. Knows no levels but its two.
+One rule: whoever was never let in may not fill the log; how many lines were left out is
+said with the next one. Knows no levels but its two.
 """
 
 import logging
@@ -33,19 +33,29 @@ class Endings:
         `now` is seconds of a clock that never goes back, the same for all calls.
         """
         if stranger and not self._has_room(now):
-            self._silent += 1
             return
-        if self._silent:
-            logger.warning("%d endings of strangers were not logged", self._silent)
-            self._silent = 0
+        self._break_silence()
         quiet = ended.code in (CloseCode.NORMAL, CloseCode.GOING_AWAY)
         log = logger.info if quiet else logger.warning
         log("%s ended: %s (%s)", who, code_name(ended.code), ended.text or ended.reason)
 
+    def turned_away(self, name: str, reason: str, now: float) -> None:
+        """Log that a connection from `name` was closed before anything was said on it."""
+        if self._has_room(now):
+            self._break_silence()
+            logger.warning("turned away a connection from %s: %s", name, reason)
+
+    def _break_silence(self) -> None:
+        if self._silent:
+            logger.warning("%d endings of strangers were not logged", self._silent)
+            self._silent = 0
+
     def _has_room(self, now: float) -> bool:
+        """Whether a line about a stranger may be logged; counts it if not."""
         self._left = min(BURST, self._left + (now - self._since) * PER_SECOND)
         self._since = now
         if self._left < 1:
+            self._silent += 1
             return False
         self._left -= 1
         return True

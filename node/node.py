@@ -15,6 +15,7 @@ import anyio
 from anyio.abc import ByteStream, TaskGroup
 
 from crypto.identity import Identity, NodeId
+from node.admission import Admission
 from node.config import NodeConfig
 from node.endings import Endings
 from node.errors import ConfigError, HandshakeError, ParleyError
@@ -77,6 +78,7 @@ class Node:
         self._changes = Changes(lambda: self._running().waiter())
         self._backend: Backend | None = None
         self._endings = Endings()
+        self._admission = Admission(self.config)
         self._task_group: TaskGroup | None = None
 
     @property
@@ -88,6 +90,11 @@ class Node:
     def peers(self) -> list[Peer]:
         """The peers whose connections are open."""
         return [peer for peer in self._peers if peer.is_open]
+
+    @property
+    def turned_away(self) -> int:
+        """How many connections a limit kept out (`max_connections` and those below it)."""
+        return self._admission.refused.total()
 
     @property
     def addresses(self) -> list[str]:
@@ -277,8 +284,14 @@ class Node:
             raise ConfigError(f"trust {trust.name!r} does not go with plaintext")
         return trust
 
-    def _accept(self, name: str) -> Driver:
+    def _accept(self, name: str) -> Driver | None:
+        now = self._running().now()
+        reason = self._admission.refusal(name, now)
+        if reason is not None:
+            self._endings.turned_away(name, reason, now)
+            return None
         peer = self._peer(self.trust, name, initiator=False)
+        self._admission.entered(peer, name)
         self._half_open[peer] = None
         if len(self._half_open) > self.config.half_open:
             oldest, _ = self._half_open.popitem(last=False)
@@ -305,6 +318,7 @@ class Node:
             self._streams,
             self._peer_changed,
             self._endings,
+            self.config,
         )
         self._peers.add(peer)
         return peer
@@ -314,6 +328,7 @@ class Node:
             self._half_open.pop(peer, None)
         if peer.is_gone:
             self._peers.discard(peer)
+            self._admission.left(peer)
         self._changes.notify()
 
 

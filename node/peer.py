@@ -12,6 +12,7 @@ import anyio
 from crypto.identity import NodeId
 from crypto.registry import Suite
 from lbm.codec import Encodable, Value
+from node.config import NodeConfig
 from node.deciding import Deciding
 from node.endings import Endings
 from node.errors import (
@@ -73,9 +74,11 @@ class Peer:
         stream_handlers: Mapping[str, StreamHandler],
         on_change: Callable[["Peer"], None],
         endings: Endings,
+        config: NodeConfig,
     ) -> None:
         self.core = core
         self.backend = backend
+        self.config = config
         self.name = name
         self._deciding = Deciding(self, trust, dialled)
         self._agreed: Agreed | None = None
@@ -93,6 +96,7 @@ class Peer:
         self.driver = Driver(
             core, backend, self._reports, calls.next_deadline, calls.handle_deadline
         )
+        self.driver.high_water = config.write_buffer
         self.driver.on_closed = self._transport_closed
 
     # Who it is.

@@ -44,7 +44,13 @@ class Serving:
         self._peer = peer
         self._call_handlers = call_handlers
         self._stream_handlers = stream_handlers
-        self.calls = Calls(peer.core, self._has_handler, self._run_call, self._stop_call)
+        self.calls = Calls(
+            peer.core,
+            self._has_handler,
+            self._run_call,
+            self._stop_call,
+            size_limit=peer.config.waiting_bytes,
+        )
         self.draining = False
 
     # Calls.

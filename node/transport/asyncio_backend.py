@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from node.errors import UnreachableError
 from node.transport.address import Address
+from node.transport.backend import Accept
 from node.transport.driver import Driver
 from node.transport.endpoints import (
     SocketFile,
@@ -49,7 +50,7 @@ class AsyncioWaiter:
 class AsyncioOutlet(asyncio.Protocol):
     """A socket as asyncio serves it: callbacks in, writes out."""
 
-    def __init__(self, accept: Callable[[str], Driver], living: "set[AsyncioOutlet]") -> None:
+    def __init__(self, accept: Accept, living: "set[AsyncioOutlet]") -> None:
         self._accept = accept
         self._living = living
         self._transport: asyncio.Transport | None = None
@@ -68,9 +69,10 @@ class AsyncioOutlet(asyncio.Protocol):
         except Exception:
             # The loop would log it too, and leave the socket open.
             logger.exception("a connection could not be accepted")
+        if self.driver is None:
             self._transport.abort()
-            return
-        self.driver.connected(self)
+        else:
+            self.driver.connected(self)
 
     def data_received(self, data: bytes) -> None:
         """Bytes came."""
@@ -196,7 +198,7 @@ class AsyncioBackend:
             raise UnreachableError(f"{address.without_node_id()} closed at once")
         return outlet.driver
 
-    async def listen(self, address: Address, accept: Callable[[str], Driver]) -> AsyncioListener:
+    async def listen(self, address: Address, accept: Accept) -> AsyncioListener:
         """Listen on `address`."""
 
         def make() -> AsyncioOutlet:

@@ -15,6 +15,10 @@ from node.transport.address import Address
 from node.transport.driver import Driver
 from node.transport.loop import Loop
 
+# Makes a driver for a connection, of which it is told where it comes from; with None the
+# connection is closed at once and in silence.
+Accept = Callable[[str], Driver | None]
+
 
 class Listener(Protocol):
     """A listening address."""
@@ -35,9 +39,8 @@ class Backend(Loop, Protocol):
             UnreachableError: nobody answers.
         """
 
-    async def listen(self, address: Address, accept: Callable[[str], Driver]) -> Listener:
-        """Listen on `address`; `accept` makes a driver for each connection, of which it is
-        told where it comes from.
+    async def listen(self, address: Address, accept: Accept) -> Listener:
+        """Listen on `address` and serve what `accept` makes.
 
         Raises:
             UnreachableError: the address cannot be listened on.

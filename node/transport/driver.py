@@ -16,9 +16,10 @@ from node.transport.loop import Loop, Timer, Waiter
 logger = logging.getLogger("parley.transport")
 
 NEVER = float("inf")
-# Bytes that may wait for one peer before callers wait too, and when they go on.
+# Bytes that may wait for one peer before callers wait too, and the part of them at which
+# they go on.
 HIGH_WATER = 4 * 2**20
-LOW_WATER = 1 * 2**20
+LOW_WATER_PART = 4
 # Events that are written at once: a whole turn's batch would have both sides work by
 # turns (64 calls in flight: 22,000 calls/s against 40,000).
 FLUSH_EVENTS = 16
@@ -49,7 +50,8 @@ class Driver:
     """The shell of one connection.
 
     `on_reports` is called with what happened, in order; `next_deadline` and
-    `handle_deadline` are those of the layer above, which shares the timer.
+    `handle_deadline` are those of the layer above, which shares the timer. More than
+    `high_water` bytes that wait to be written have callers wait in `room`.
     """
 
     __slots__ = (
@@ -69,6 +71,7 @@ class Driver:
         "_timer_at",
         "_writable",
         "core",
+        "high_water",
         "on_closed",
     )
 
@@ -85,6 +88,7 @@ class Driver:
         self._on_reports = on_reports
         self._next_deadline = next_deadline
         self._handle_deadline = handle_deadline
+        self.high_water = HIGH_WATER
         self._outlet: Outlet | None = None
         self._writable = False
         self._paused = False
@@ -146,10 +150,10 @@ class Driver:
     def has_room(self) -> bool:
         """Whether callers need not wait: a transport that takes bytes takes all that may
         be sent, and what lacks credit is no concern of others."""
-        return self._writable or self._closed or self.core.queued_bytes <= HIGH_WATER
+        return self._writable or self._closed or self.core.queued_bytes <= self.high_water
 
     async def room(self) -> None:
-        """Wait while the transport is full and more than `HIGH_WATER` bytes wait for it."""
+        """Wait while the transport is full and more than `high_water` bytes wait for it."""
         while not self.has_room:
             waiter = self._loop.waiter()
             self._rooms.append(waiter)
@@ -199,7 +203,9 @@ class Driver:
                 outlet.write_eof()
         except Exception:
             self._bug("sending")
-        if self._rooms and (self._writable or core.queued_bytes <= LOW_WATER):
+        if self._rooms and (
+            self._writable or core.queued_bytes <= self.high_water // LOW_WATER_PART
+        ):
             self._wake_rooms()
         self._hand_on("handling what was sent")
         self._follow()

@@ -13,6 +13,7 @@ import trio
 from anyio.abc import ByteStream, SocketAttribute, SocketListener, TaskGroup
 
 from node.transport.address import Address
+from node.transport.backend import Accept
 from node.transport.driver import Driver
 from node.transport.endpoints import (
     SocketFile,
@@ -128,7 +129,7 @@ class TrioBackend:
         StreamOutlet(stream, driver, self)
         return driver
 
-    async def listen(self, address: Address, accept: Callable[[str], Driver]) -> TrioListener:
+    async def listen(self, address: Address, accept: Accept) -> TrioListener:
         """Listen on `address`."""
         listeners: Sequence[SocketListener]
         try:
@@ -151,7 +152,10 @@ class TrioBackend:
         return TrioListener(tasks, address)
 
     async def _serve(
-        self, listener: SocketListener, accept: Callable[[str], Driver], closed: trio.Event
+        self,
+        listener: SocketListener,
+        accept: Accept,
+        closed: trio.Event,
     ) -> None:
         try:
             while True:
@@ -168,12 +172,14 @@ class TrioBackend:
                 await listener.aclose()
             closed.set()
 
-    async def _accepted(self, stream: ByteStream, accept: Callable[[str], Driver]) -> None:
+    async def _accepted(self, stream: ByteStream, accept: Accept) -> None:
+        driver = None
         peer = stream.extra(SocketAttribute.remote_address, None)  # noqa: S610 - as above
         try:
             driver = accept(remote_name(peer))
         except Exception:
             logger.exception("a connection could not be accepted")
+        if driver is None:
             await anyio.aclose_forcefully(stream)
         else:
             StreamOutlet(stream, driver, self)

@@ -43,3 +43,17 @@ def test_peers_that_were_let_in_always_have_their_line(caplog: pytest.LogCapture
     for _ in range(BURST + 5):
         endings.ended("x", BAD, now, stranger=False)
     assert len(caplog.records) == BURST + 5
+
+
+def test_who_was_turned_away_shares_the_strangers_lines(caplog: pytest.LogCaptureFixture) -> None:
+    endings, now = Endings(), 50.0
+    for _ in range(BURST):
+        endings.turned_away("192.0.2.1", "too many connections", now)
+    endings.ended("x", BAD, now, stranger=True)
+    endings.turned_away("192.0.2.1", "too many connections", now)
+    endings.turned_away("192.0.2.1", "too many connections", now + 1.0)
+    line = "turned away a connection from 192.0.2.1: too many connections"
+    assert [record.getMessage() for record in caplog.records] == [line] * BURST + [
+        "2 endings of strangers were not logged",
+        line,
+    ]

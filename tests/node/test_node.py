@@ -555,7 +555,7 @@ async def test_half_open_connections_are_bounded(anyio_backend: str) -> None:
         accepted = 0
         accept = bob._accept
 
-        def counted(name: str) -> Driver:
+        def counted(name: str) -> Driver | None:
             nonlocal accepted
             accepted += 1
             return accept(name)

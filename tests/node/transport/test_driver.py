@@ -11,7 +11,7 @@ from node.protocol.codes import CloseCode
 from node.protocol.connection import Connection
 from node.protocol.reports import ConnectionEnded, Report, StreamFinished
 from node.transport.backend import Backend, current_backend
-from node.transport.driver import FLUSH_EVENTS, HIGH_WATER, LEAST_PAUSE, LOW_WATER, Driver
+from node.transport.driver import FLUSH_EVENTS, HIGH_WATER, LEAST_PAUSE, LOW_WATER_PART, Driver
 from tests.node.network import started
 
 NEVER = float("inf")
@@ -476,7 +476,7 @@ async def test_callers_wait_for_room(anyio_backend: str, how: str) -> None:
             scene.outlet.more = True
             scene.driver.may_write()
         elif how == "less":
-            scene.core.queued_bytes = LOW_WATER
+            scene.core.queued_bytes = HIGH_WATER // LOW_WATER_PART
             scene.driver.touch()
         else:
             scene.driver.ended()

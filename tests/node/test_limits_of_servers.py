@@ -1,0 +1,157 @@
+"""The limits of servers through real nodes: who is turned away, and that it leaves nothing."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import anyio
+import pytest
+
+from node import Call, HandshakeError, Node, PeerClosedError
+from node.errors import CallRefused
+from node.protocol.codes import CloseCode, ResultCode
+from node.transport.address import Address
+from tests.node.network import eventually, meeting, new_node, open_files
+
+pytestmark = pytest.mark.anyio
+
+LISTEN = "tcp://127.0.0.1:0"
+
+
+@contextmanager
+def strangers(address: str, count: int) -> Iterator[list[socket.socket]]:
+    """Connections that say nothing."""
+    port = Address.parse(address).port
+    dialled = [socket.create_connection(("127.0.0.1", port)) for _ in range(count)]
+    try:
+        for stranger in dialled:
+            stranger.settimeout(5)
+        yield dialled
+    finally:
+        for stranger in dialled:
+            stranger.close()
+
+
+async def seen(node: Node, count: int) -> None:
+    """Until `count` connections were taken or turned away."""
+    await eventually(lambda: len(node._peers) + node.turned_away == count)
+
+
+async def inside(node: Node, count: int) -> None:
+    """Until `count` connections are left."""
+    await eventually(lambda: len(node._peers) == len(node._admission) == count)
+
+
+async def test_more_connections_than_there_may_be(
+    anyio_backend: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    files = open_files()
+    async with new_node() as alice, new_node(max_connections=3) as bob:
+        address = await bob.listen(LISTEN)
+        peer = await alice.connect(address)
+        with strangers(address, 4) as dialled:
+            await seen(bob, 5)
+            assert (len(bob._peers), bob.turned_away) == (3, 2)
+            # Closed at once, in silence: not even a Reject.
+            assert await anyio.to_thread.run_sync(dialled[-1].recv, 1) == b""
+            with pytest.raises(HandshakeError) as caught:
+                await alice.connect(address)
+            assert caught.value.code == CloseCode.CONNECTION_LOST
+            assert await peer.ping() < 5
+        await inside(bob, 1)
+        again = await alice.connect(address)
+        await again.close()
+    assert len(bob._admission) == 0
+    assert open_files() - files == set()
+    assert "turned away a connection from 127.0.0.1: too many connections" in caplog.text
+
+
+async def test_more_connections_of_one_address_than_there_may_be(anyio_backend: str) -> None:
+    async with (
+        new_node() as alice,
+        new_node(connections_per_address=2, limit_loopback=True) as bob,
+    ):
+        address = await bob.listen(LISTEN)
+        first = await alice.connect(address)
+        with strangers(address, 3):
+            await seen(bob, 4)
+            assert len(bob._peers) == 2
+        await inside(bob, 1)
+        await first.close()
+        await inside(bob, 0)
+        # The same once more: whoever left, also out of its handshake, gave its place back.
+        with strangers(address, 3):
+            await inside(bob, 2)
+        await inside(bob, 0)
+
+
+async def test_more_handshakes_of_one_address_than_there_may_be(anyio_backend: str) -> None:
+    async with (
+        new_node() as alice,
+        new_node(handshakes_per_second=0.5, limit_loopback=True) as bob,
+    ):
+        address = await bob.listen(LISTEN)
+        await alice.connect(address)
+        with pytest.raises(HandshakeError):
+            await alice.connect(address)
+        assert bob.turned_away == 1
+        assert len(bob.peers) == 1
+
+
+async def test_loopback_is_not_limited_unless_asked(anyio_backend: str) -> None:
+    async with new_node(connections_per_address=1, handshakes_per_second=0.1) as bob:
+        with strangers(await bob.listen(LISTEN), 10):
+            await seen(bob, 10)
+            assert bob.turned_away == 0
+
+
+async def test_a_failed_handshake_gives_its_place_back(anyio_backend: str) -> None:
+    async with new_node(max_connections=1) as bob:
+        address = await bob.listen(LISTEN)
+        for _ in range(3):
+            with strangers(address, 1) as (stranger,):
+                stranger.sendall(b"\x00" * 8)  # an event that is too short
+                await inside(bob, 0)
+        assert bob.turned_away == 0
+
+
+async def test_what_waits_for_a_peer_is_bounded(anyio_backend: str) -> None:
+    async with meeting(waiting_bytes=4096) as met:
+        release = anyio.Event()
+
+        @met.server.on_call("hold")
+        async def hold(call: Call) -> object:
+            await release.wait()
+            return call.data
+
+        answers: list[object] = []
+
+        async def ask() -> None:
+            answers.append(await met.peer.call("hold", bytes(2500)))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ask)
+            await eventually(lambda: met.back.running_calls == 1)
+            with pytest.raises(CallRefused) as caught:
+                await met.peer.call("hold", bytes(2500))
+            assert caught.value.code == ResultCode.OVERLOADED
+            release.set()
+        assert answers == [bytes(2500)]
+
+
+async def test_what_waits_to_be_written_is_bounded(anyio_backend: str) -> None:
+    async with meeting(write_buffer=1024) as met:
+        met.peer.driver._writable = False
+        with pytest.raises(TimeoutError):
+            await met.peer.call("x", bytes(2000), timeout=0.01)
+        assert not met.peer.driver.has_room
+        before = met.peer.core.queued_bytes
+        with pytest.raises(TimeoutError):
+            await met.peer.call("x", timeout=0.01)
+        assert met.peer.core.queued_bytes == before
+        met.peer.driver._writable = True
+        with pytest.raises(CallRefused, match="not found"):
+            await met.peer.call("x")
+        await met.peer.close()
+        with pytest.raises(PeerClosedError):
+            await met.peer.call("x")
