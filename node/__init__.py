@@ -5,6 +5,7 @@ out, `node.errors` what they raise.
 """
 
 from crypto.identity import Identity, NodeId
+from node.accept_hook import Candidate
 from node.call import Call
 from node.config import NodeConfig
 from node.errors import (
@@ -25,6 +26,7 @@ __all__ = [
     "Call",
     "CallRefused",
     "CallTimeout",
+    "Candidate",
     "HandshakeError",
     "Identity",
     "Node",

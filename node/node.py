@@ -15,6 +15,7 @@ import anyio
 from anyio.abc import ByteStream, TaskGroup
 
 from crypto.identity import Identity, NodeId
+from node.accept_hook import AcceptHook, Decider, decider
 from node.admission import Admission
 from node.config import NodeConfig
 from node.endings import Endings
@@ -47,8 +48,9 @@ S = TypeVar("S", bound=StreamHandler)
 class Node:
     """A node of the network.
 
-    `trust` says who may connect; the default lets anyone in who proves who they are, so
-    handlers look at `call.peer.node_id`. `observer` makes an observer for each encrypted
+    `trust` says who may connect: a policy, or an async function that is given a `Candidate`
+    and returns True for those it lets in. The default lets anyone in who proves who they
+    are, so handlers look at `call.peer.node_id`. `observer` makes an observer for each encrypted
     connection (a journal does).
 
     Raises:
@@ -60,12 +62,12 @@ class Node:
         identity: Identity,
         *,
         config: NodeConfig | None = None,
-        trust: TrustPolicy | None = None,
+        trust: TrustPolicy | AcceptHook | None = None,
         observer: Callable[[], Observer] | None = None,
     ) -> None:
         self.identity = identity
         self.config = config or NodeConfig()
-        self.trust = trust or AnyPeer()
+        self.trust = decider(trust or AnyPeer())
         if self.config.plaintext != "never" and not self.trust.allows_plaintext:
             raise ConfigError(f"trust {self.trust.name!r} does not go with plaintext")
         self._core_config = self.config.core(identity)
@@ -154,7 +156,7 @@ class Node:
         self,
         address: str,
         *,
-        trust: TrustPolicy | None = None,
+        trust: TrustPolicy | AcceptHook | None = None,
         timeout: float = CONNECT_TIMEOUT,
     ) -> Peer:
         """Dial a node and do the handshake; `timeout` is seconds for both.
@@ -182,7 +184,7 @@ class Node:
                 raise HandshakeError(CloseCode.TIMEOUT, text) from error
         return peer
 
-    async def connect_stream(self, stream: ByteStream, *, trust: TrustPolicy) -> Peer:
+    async def connect_stream(self, stream: ByteStream, *, trust: TrustPolicy | AcceptHook) -> Peer:
         """Do the handshake over any byte stream, as its initiator; raises as `connect`."""
         peer = self._peer(self._policy(None, trust), "stream", initiator=True)
         StreamOutlet(stream, peer.driver, self._running())
@@ -275,14 +277,15 @@ class Node:
             return address.without_node_id()
         return address.with_node_id(self.node_id)
 
-    def _policy(self, target: Address | None, trust: TrustPolicy | None) -> TrustPolicy:
+    def _policy(self, target: Address | None, trust: TrustPolicy | AcceptHook | None) -> Decider:
         if target is not None and target.node_id is not None:
             trust = Pinned(target.node_id)
         if trust is None:
             raise ConfigError("the address carries no node id, and no trust policy is given")
-        if self.config.plaintext == "only" and not trust.allows_plaintext:
-            raise ConfigError(f"trust {trust.name!r} does not go with plaintext")
-        return trust
+        policy = decider(trust)
+        if self.config.plaintext == "only" and not policy.allows_plaintext:
+            raise ConfigError(f"trust {policy.name!r} does not go with plaintext")
+        return policy
 
     def _accept(self, name: str) -> Driver | None:
         now = self._running().now()
@@ -299,7 +302,7 @@ class Node:
         return peer.driver
 
     def _peer(
-        self, policy: TrustPolicy, name: str, *, initiator: bool, dialled: str | None = None
+        self, policy: Decider, name: str, *, initiator: bool, dialled: str | None = None
     ) -> Peer:
         backend = self._running()
         core = Connection(

@@ -12,6 +12,7 @@ import anyio
 from crypto.identity import NodeId
 from crypto.registry import Suite
 from lbm.codec import Encodable, Value
+from node.accept_hook import Decider
 from node.config import NodeConfig
 from node.deciding import Deciding
 from node.endings import Endings
@@ -48,7 +49,6 @@ from node.stream_table import StreamTable
 from node.transport.backend import Backend
 from node.transport.driver import Driver
 from node.transport.loop import Waiter
-from node.trust import TrustPolicy
 from node.waiting import Changes
 
 logger = logging.getLogger("parley.peer")
@@ -67,7 +67,7 @@ class Peer:
         self,
         core: Connection,
         backend: Backend,
-        trust: TrustPolicy,
+        trust: Decider,
         name: str,
         dialled: str | None,
         call_handlers: Mapping[str, CallHandler],
@@ -381,6 +381,7 @@ class Peer:
 
     def _connection_ended(self, ended: ConnectionEnded) -> None:
         self._ended = ended
+        self._deciding.stop()
         self._endings.ended(self, ended, self.backend.now(), stranger=self._agreed is None)
         self._calls.connection_ended(ended.code, ended.text)
         self.streams.connection_ended(ended.code, ended.text)

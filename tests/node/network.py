@@ -20,6 +20,7 @@ from anyio.lowlevel import cancel_shielded_checkpoint
 
 from crypto.identity import Identity
 from node import Node, NodeConfig, Peer, Stream
+from node.accept_hook import AcceptHook
 from node.transport.memory import memory_pair
 from node.trust import AnyPeer, TrustPolicy
 
@@ -32,7 +33,7 @@ def config(**settings: Any) -> NodeConfig:
     return NodeConfig(**{"algorithms": FAST, **settings})
 
 
-def new_node(trust: TrustPolicy | None = None, **settings: Any) -> Node:
+def new_node(trust: TrustPolicy | AcceptHook | None = None, **settings: Any) -> Node:
     """A node of its own identity."""
     return Node(Identity.create(), config=config(**settings), trust=trust)
 
