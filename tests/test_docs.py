@@ -12,6 +12,7 @@ import typer
 
 from crypto.identity import Identity
 from node.cli.exits import Exit
+from node.cli.explanations import EXPLANATIONS
 from node.cli.main import app
 from node.config import RANGES, NodeConfig
 from node.protocol import limits
@@ -121,6 +122,19 @@ def test_the_close_codes_of_the_protocol() -> None:
 def test_the_result_codes() -> None:
     table = rows("docs/reference/errors.md", "Result codes")
     assert [int(row[0]) for row in table] == [code.value for code in ResultCode]
+
+
+@pytest.mark.parametrize(
+    ("heading", "kind"),
+    [("Close codes", "close"), ("Result codes", "result"), ("Exit codes", "exit")],
+)
+def test_codes_are_explained_as_the_command_line_does(heading: str, kind: str) -> None:
+    table = rows("docs/reference/errors.md", heading)
+    assert [(int(row[0]), row[1].lower().replace("_", "-"), *row[-3:]) for row in table] == [
+        (e.code, e.name.replace(" / ", "`, `"), e.meaning, e.raised_by, e.mend)
+        for e in EXPLANATIONS
+        if e.kind == kind
+    ]
 
 
 def test_the_exit_codes() -> None:

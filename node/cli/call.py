@@ -10,6 +10,7 @@ import anyio
 import typer
 
 from lbm.codec import Encodable
+from node.cli.completing import known_addresses
 from node.cli.exits import FileProblem
 from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output, show_value
@@ -20,7 +21,9 @@ from node.protocol.limits import NEGOTIATED
 Address = Annotated[
     str,
     typer.Argument(
-        metavar="ADDR", help="tcp://host:port or unix:///path, best with #NODEID after it."
+        metavar="ADDR",
+        help="tcp://host:port or unix:///path, best with #NODEID after it.",
+        autocompletion=known_addresses,
     ),
 ]
 Timeout = Annotated[float, typer.Option(help="Seconds to wait for the answer.")]

@@ -4,8 +4,12 @@ One rule: every failure that a user can cause is one clear sentence and its exit
 never a traceback.
 """
 
-from dataclasses import dataclass
+import os
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import IntEnum
+from pathlib import Path
 from signal import Signals
 
 from typer import TyperException
@@ -18,6 +22,7 @@ from node.errors import (
     CallRefused,
     ConfigError,
     HandshakeError,
+    IdentityChangedError,
     KnownPeersError,
     NotTrustedError,
     ParleyError,
@@ -25,6 +30,7 @@ from node.errors import (
     StreamResetError,
     UnreachableError,
 )
+from node.known_peers import default_known_peers
 from node.protocol.codes import CloseCode, code_name
 from node.protocol.errors import ConnectionClosedError, LocalProtocolError
 
@@ -62,10 +68,25 @@ class Failure:
     name: str
     text: str
     data: object = None  # what came with an answer that was a refusal
+    shown: str = ""  # for people in place of `text`, where one line does not do
+    fields: Mapping[str, str] = field(default_factory=dict)  # more for JSON
 
 
 # Characters of another node's text that a sentence of ours quotes.
 _LONGEST_QUOTE = 500
+_IDENTITY_CHANGED = """\
+WARNING: THE ID BEHIND {name} HAS CHANGED
+
+    was   {old}  since {since}
+    is    {new}
+
+  Somebody may be posing as that node: nothing was sent to it. It may also have been set
+  up anew; whoever runs it can tell you its node id, by another way than this one.
+
+  If the change is known to be right, forget the old id and try again:
+
+    {mend}
+"""
 _UNREACHABLE_CODES = (CloseCode.CONNECTION_LOST, CloseCode.TIMEOUT)
 
 
@@ -77,6 +98,8 @@ def failure(error: BaseException) -> Failure | None:
             name = RESULT_SENTENCES.get(error.code, "refused").replace(" ", "-")
             text = _with_data(text, error.data)
             return Failure(Exit.ANSWERED, error.code, name, text, error.data)
+        case IdentityChangedError():
+            return identity_changed(error, text)
         case NotTrustedError():
             return Failure(Exit.NOT_TRUSTED, error.code, code_name(error.code), text)
         case PeerClosedError() | HandshakeError() | StreamResetError() | ConnectionClosedError():
@@ -99,6 +122,28 @@ def failure(error: BaseException) -> Failure | None:
             return None
 
 
+def identity_changed(error: IdentityChangedError, text: str) -> Failure:
+    """A name that stands for another id, told so that nobody takes it for a hitch."""
+    since = error.first_seen.isoformat(timespec="seconds").replace("+00:00", "Z")
+    mend = f"parley peers forget {error.old}"
+    if not _is_default(error.path):
+        mend += f" --known-peers {shlex.quote(str(error.path))}"
+    shown = _IDENTITY_CHANGED.format(
+        name=one_line(error.name), old=error.old, new=error.new, since=since, mend=one_line(mend)
+    )
+    fields = {
+        "peer": error.name,
+        "old_node_id": str(error.old),
+        "new_node_id": str(error.new),
+        "first_seen": since,
+        "known_peers": str(error.path),
+        "mend": mend,
+    }
+    return Failure(
+        Exit.NOT_TRUSTED, error.code, code_name(error.code), text, shown=shown, fields=fields
+    )
+
+
 def one_line(text: str) -> str:
     """The text with its line ends and other control characters escaped."""
     if text.isprintable():
@@ -114,6 +159,13 @@ def _sentence(error: BaseException) -> str:
     else:
         text = str(error) or type(error).__name__
     return one_line(" ".join(text.split()))
+
+
+def _is_default(path: Path) -> bool:
+    try:
+        return os.path.realpath(default_known_peers()) == str(path)
+    except ConfigError:
+        return False
 
 
 def _closed_exit(error: BaseException) -> Exit:

@@ -7,6 +7,7 @@ import typer
 
 from crypto.identity import Identity
 from crypto.keyfile import describe_keyfile, load_identity, save_identity
+from node.cli.completing import algorithms
 from node.cli.options import Json, PassphraseFile, parse_names, read_passphrase
 from node.cli.output import Output
 
@@ -19,7 +20,11 @@ KeyPath = Annotated[Path, typer.Argument(metavar="PATH", help="The key file.")]
 def new(
     path: KeyPath,
     algorithm: Annotated[
-        str, typer.Option(help="Comma list; the first key gives the node id.")
+        str,
+        typer.Option(
+            help="Comma list; the first key gives the node id.",
+            autocompletion=algorithms("signing"),
+        ),
     ] = "ed25519",
     passphrase_file: PassphraseFile = None,
     as_json: Json = False,

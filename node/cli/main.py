@@ -12,7 +12,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from node.cli import call, demo, identity, serve
+from node.cli import call, completion, demo, errors, identity, peers, serve
 from node.cli.exits import Exit, Failure, Interrupted, failure
 from node.cli.output import Output, abandon_stdout, set_up_streams
 
@@ -20,6 +20,7 @@ app = typer.Typer(
     name="parley",
     help="A secure peer-to-peer messaging node.",
     no_args_is_help=True,
+    add_completion=False,  # `parley completion` prints it, and no command edits files of a shell
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -28,6 +29,9 @@ app.command("serve")(serve.serve)
 app.command("call")(call.call)
 app.command("ping")(call.ping)
 app.command("demo")(demo.demo)
+app.add_typer(peers.app, name="peers")
+app.command("completion")(completion.completion)
+app.command("errors", context_settings=errors.SETTINGS)(errors.errors)
 app.command("demo-responder", hidden=True)(demo.demo_responder)
 
 
@@ -54,7 +58,7 @@ def main() -> NoReturn:
     out = Output("--json" in takewhile(lambda argument: argument != "--", sys.argv))
     code: object = Exit.DONE
     try:
-        code = app(standalone_mode=False)
+        code = app(standalone_mode=False, prog_name=completion.PROGRAM)
         if code == 128 + signal.SIGINT:  # what typer makes of KeyboardInterrupt
             code = _failed(out, Interrupted(signal.SIGINT))
     except Exception as error:

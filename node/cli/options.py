@@ -18,9 +18,11 @@ import typer
 from crypto.identity import Identity
 from crypto.keyfile import load_identity
 from crypto.registry import NAMES, PARAMETERS, require_name
+from node.cli.completing import algorithms, any_algorithm, words
 from node.cli.exits import FileProblem
 from node.config import NodeConfig
 from node.errors import ConfigError
+from node.protocol.codes import ROLES
 from node.protocol.limits import NEGOTIATED, Limits
 from node.trust import AnyPeer, FirstUse, Known, TrustPolicy, parse_trust
 
@@ -29,28 +31,29 @@ TRUST = "Identity and trust"
 
 _LONGEST_SECRET = 4_096  # bytes of a file with a passphrase or a network key
 
+
+def _algorithms_option(parameter: str) -> Any:
+    """The option for a comma list of a parameter's names."""
+    return typer.Option(
+        f"--{parameter}",
+        help=f"Of {', '.join(NAMES[parameter])}.",
+        rich_help_panel=NEGOTIATION,
+        autocompletion=algorithms(parameter),
+    )
+
+
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line on standard output.")]
-Kex = Annotated[
-    str | None, typer.Option(help=f"Of {', '.join(NAMES['kex'])}.", rich_help_panel=NEGOTIATION)
-]
-Signing = Annotated[
-    str | None, typer.Option(help=f"Of {', '.join(NAMES['signing'])}.", rich_help_panel=NEGOTIATION)
-]
-Hash = Annotated[
-    str | None,
-    typer.Option("--hash", help=f"Of {', '.join(NAMES['hash'])}.", rich_help_panel=NEGOTIATION),
-]
-Cipher = Annotated[
-    str | None, typer.Option(help=f"Of {', '.join(NAMES['cipher'])}.", rich_help_panel=NEGOTIATION)
-]
-Sealing = Annotated[
-    str | None, typer.Option(help=f"Of {', '.join(NAMES['sealing'])}.", rich_help_panel=NEGOTIATION)
-]
+Kex = Annotated[str | None, _algorithms_option("kex")]
+Signing = Annotated[str | None, _algorithms_option("signing")]
+Hash = Annotated[str | None, _algorithms_option("hash")]
+Cipher = Annotated[str | None, _algorithms_option("cipher")]
+Sealing = Annotated[str | None, _algorithms_option("sealing")]
 Require = Annotated[
     str | None,
     typer.Option(
         help="Names without which there is no connection; others of their kind are not taken.",
         rich_help_panel=NEGOTIATION,
+        autocompletion=any_algorithm,
     ),
 ]
 MaxPayload = Annotated[
@@ -78,6 +81,7 @@ Trust = Annotated[
         "Default: first-use when dialling, any when listening. "
         "An address with a node id trusts that id only.",
         rich_help_panel=TRUST,
+        autocompletion=words("any", "first-use", "known"),
     ),
 ]
 NetworkKey = Annotated[
@@ -87,7 +91,12 @@ NetworkKey = Annotated[
         rich_help_panel=TRUST,
     ),
 ]
-Role = Annotated[str, typer.Option(help="client, server or peer.", rich_help_panel=TRUST)]
+Role = Annotated[
+    str,
+    typer.Option(
+        help="client, server or peer.", rich_help_panel=TRUST, autocompletion=words(*ROLES)
+    ),
+]
 Uvloop = Annotated[
     bool | None,
     typer.Option("--uvloop/--no-uvloop", help="Default: uvloop where it is installed."),
@@ -95,7 +104,8 @@ Uvloop = Annotated[
 LogLevel = Annotated[
     str | None,
     typer.Option(
-        help="debug, info, warning or error. Default: warning when listening, else error."
+        help="debug, info, warning or error. Default: warning when listening, else error.",
+        autocompletion=words("debug", "info", "warning", "error"),
     ),
 ]
 

@@ -49,9 +49,10 @@ class Output:
             exit=int(failure.exit),
             text=failure.text,
             **({} if failure.data is None else {"data": failure.data}),
+            **failure.fields,
         )
         if not self.as_json:
-            print(f"parley: {failure.text}", file=sys.stderr, flush=True)
+            print(f"parley: {failure.shown or failure.text}", file=sys.stderr, flush=True)
 
 
 def plain(value: Any) -> Any:

@@ -1,5 +1,7 @@
 """Which error ends a command with which exit code, and in which words."""
 
+from datetime import UTC, datetime
+from pathlib import Path
 from signal import Signals
 
 import pytest
@@ -10,6 +12,7 @@ from crypto.errors import (
     UnknownAlgorithmError,
     WrongPassphraseError,
 )
+from crypto.identity import NodeId
 from lbm.errors import LbmEncodeError
 from node.cli.exits import Exit, Failure, FileProblem, Interrupted, failure, one_line
 from node.errors import (
@@ -18,6 +21,7 @@ from node.errors import (
     CallTimeout,
     ConfigError,
     HandshakeError,
+    IdentityChangedError,
     KnownPeersError,
     NotTrustedError,
     ParleyError,
@@ -108,6 +112,47 @@ def test_an_error_of_the_system_names_its_file() -> None:
 def test_an_error_without_words_has_its_name() -> None:
     assert _found(ParleyError()).text == "ParleyError"
     assert _found(TyperException("")).text == "a command is missing"
+
+
+def test_a_changed_id_is_a_warning_of_many_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PARLEY_HOME", str(tmp_path / "elsewhere"))
+    old, new = NodeId(b"\x01" * 32), NodeId(b"\x02" * 32)
+    error = IdentityChangedError(
+        "it changed",
+        name="tcp://127.0.0.1:1",
+        old=old,
+        new=new,
+        first_seen=datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC),
+        path=tmp_path / "known peers",
+    )
+    found = _found(error)
+    assert (found.exit, found.code, found.name) == (Exit.NOT_TRUSTED, -2, "peer-not-trusted")
+    assert found.text == "it changed (peer-not-trusted)"
+    assert f"was   {old}  since 2026-03-04T05:06:07Z" in found.shown
+    assert f"is    {new}" in found.shown
+    mend = f"parley peers forget {old} --known-peers '{tmp_path}/known peers'"
+    assert f"\n    {mend}\n" in found.shown
+    assert found.fields == {
+        "peer": "tcp://127.0.0.1:1",
+        "old_node_id": str(old),
+        "new_node_id": str(new),
+        "first_seen": "2026-03-04T05:06:07Z",
+        "known_peers": str(tmp_path / "known peers"),
+        "mend": mend,
+    }
+    # Of the file that is used anyway nothing need be said.
+    monkeypatch.setenv("PARLEY_HOME", str(tmp_path))
+    error.path = tmp_path / "known_peers"
+    assert _found(error).fields["mend"] == f"parley peers forget {old}"
+    monkeypatch.delenv("PARLEY_HOME")
+    monkeypatch.setattr(Path, "expanduser", _homeless)
+    assert _found(error).fields["mend"].endswith(f"--known-peers {error.path}")
+
+
+def _homeless(path: Path) -> Path:
+    raise RuntimeError("no home")
 
 
 def test_one_line_leaves_what_can_be_read() -> None:

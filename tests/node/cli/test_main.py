@@ -41,6 +41,13 @@ def test_help_shows_every_shared_option(parley: Parley, command: str, own: list[
     ("command", "own"),
     [
         ([], ["id", "serve", "call", "ping", "demo", "--version"]),
+        ([], ["peers", "errors", "completion"]),
+        (["peers"], ["list", "forget", "rename"]),
+        (["peers", "list"], ["--known-peers", "FILE", "--json"]),
+        (["peers", "forget"], ["ID-OR-NAME", "--known-peers", "--json"]),
+        (["peers", "rename"], ["ID-OR-NAME", "NEW-NAME", "--known-peers", "--json"]),
+        (["errors"], ["CODE", "--json"]),
+        (["completion"], ["bash", "zsh", "fish"]),
         (["id"], ["new", "show"]),
         (["id", "new"], ["PATH", "--algorithm", "--passphrase-file", "--json"]),
         (["id", "show"], ["PATH", "--passphrase-file", "--json"]),
@@ -92,7 +99,7 @@ def test_a_usage_error_is_one_sentence(parley: Parley, arguments: list[str], sen
     assert as_json.last["text"].startswith(sentence)
 
 
-@pytest.mark.parametrize("command", [[], ["id"]])
+@pytest.mark.parametrize("command", [[], ["id"], ["peers"]])
 def test_no_command_shows_the_help(parley: Parley, command: list[str]) -> None:
     done = parley(*command)
     assert done.code == 2

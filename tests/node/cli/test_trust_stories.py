@@ -38,15 +38,23 @@ def test_first_use_then_a_changed_id(processes: Processes, parley: Parley, tmp_p
     running = serve(new)
     refused = processes.run("call", place, "parley.echo", "secret")
     assert (refused.code, refused.out) == (4, "")
-    assert "HAS CHANGED" in refused.err
-    assert old_id in refused.err
-    assert new_id in refused.err
-    assert refused.err.count("\n") == 1
+    warning = refused.err.splitlines()
+    assert warning[0] == f"parley: WARNING: THE ID BEHIND {place} HAS CHANGED"
+    assert warning[2].startswith(f"    was   {old_id}  since 2")
+    assert warning[3] == f"    is    {new_id}"
+    mend = next(line.strip() for line in warning if line.startswith("    parley "))
+    assert mend == f"parley peers forget {old_id}"
     assert (processes.home / "known_peers").read_text() == known
     last = parley("ping", place, "--json").last
     assert (last["event"], last["code"], last["exit"]) == ("error", -2, 4)
+    assert (last["peer"], last["old_node_id"], last["new_node_id"]) == (place, old_id, new_id)
+    assert (last["known_peers"], last["mend"]) == (str(processes.home / "known_peers"), mend)
     # Who knows better says so.
     assert parley("call", f"{place}#{new_id}", "parley.echo", "x").code == 0
+    # Or does as the warning says.
+    assert processes.run(*mend.split()[1:]).code == 0
+    assert processes.run("call", place, "parley.echo", "three").out == "three\n"
+    assert (processes.home / "known_peers").read_text().startswith(new_id)
     assert running.stop().code == 0
 
 

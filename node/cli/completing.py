@@ -1,0 +1,84 @@
+"""What the shell offers for a word that is begun: peers on record, algorithms, codes.
+
+One rule: completing never fails and never says anything; where something stands in the
+way, nothing is offered. Nor does it offer what a shell might take for more than a word.
+How a shell asks is typer's concern (`node.cli.completion`).
+"""
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from crypto.registry import NAMES, PARAMETERS
+from node.errors import AddressError, ParleyError
+from node.known_peers import KnownPeer, KnownPeers, default_known_peers
+from node.transport.address import Address
+
+Complete = Callable[[str], list[tuple[str, str]]]
+
+# A name on record may hold any character but blanks and commas; a script evaluates these.
+_HARMLESS: Final = re.compile(r"[A-Za-z0-9_.:@+/=%\[\]-]+")
+
+
+def known_addresses(incomplete: str) -> list[tuple[str, str]]:
+    """Addresses on record, each with the id that is expected there."""
+    return [
+        (f"{name}#{peer.node_id}" if "#" in incomplete else name, peer.node_id.short)
+        for peer in _known()
+        for name in _names(peer)
+        if _is_address(name)
+    ]
+
+
+def known_names(incomplete: str) -> list[tuple[str, str]]:
+    """Names and node ids on record."""
+    peers = _known()
+    names = [(name, peer.node_id.short) for peer in peers for name in _names(peer)]
+    return names + [(str(peer.node_id), " ".join(_names(peer)[:1])) for peer in peers]
+
+
+def algorithms(parameter: str) -> Complete:
+    """Names for the end of a comma list of this parameter's, those left out that stand in it."""
+
+    def complete(incomplete: str) -> list[tuple[str, str]]:
+        return _list_with(incomplete, NAMES[parameter])
+
+    return complete
+
+
+def any_algorithm(incomplete: str) -> list[tuple[str, str]]:
+    """The same for names of every parameter."""
+    return _list_with(incomplete, [name for p in PARAMETERS for name in NAMES[p]])
+
+
+def words(*names: str) -> Complete:
+    """One of a few words."""
+
+    def complete(incomplete: str) -> list[tuple[str, str]]:
+        return [(name, "") for name in names]
+
+    return complete
+
+
+def _list_with(incomplete: str, names: list[str] | tuple[str, ...]) -> list[tuple[str, str]]:
+    before, comma, _ = incomplete.rpartition(",")
+    taken = before.split(",")
+    return [(f"{before}{comma}{name}", "") for name in names if name not in taken]
+
+
+def _known() -> list[KnownPeer]:
+    try:
+        return list(KnownPeers(default_known_peers()))
+    except ParleyError:
+        return []
+
+
+def _names(peer: KnownPeer) -> list[str]:
+    return [name for name in peer.names if _HARMLESS.fullmatch(name)]
+
+
+def _is_address(name: str) -> bool:
+    try:
+        return str(Address.parse(name)) == name
+    except AddressError:
+        return False

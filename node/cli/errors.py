@@ -1,0 +1,84 @@
+"""`parley errors`: what a code means, who says it, and what to do about it.
+
+One rule: it shows what is in `node.cli.explanations` and knows no code of its own.
+"""
+
+from typing import Annotated, Final
+
+import typer
+from rich import box
+from rich.table import Table
+
+from node.cli.completing import words
+from node.cli.explanations import EXPLANATIONS, Explanation, Kind, explain
+from node.cli.options import Json
+from node.cli.output import Output
+from node.errors import ConfigError
+from node.protocol.codes import FIRST_APPLICATION_CODE, LAST_CODE
+
+TITLES: Final[dict[Kind, str]] = {
+    "close": "Close codes: how connections and streams end",
+    "result": "Result codes: how calls and subscriptions are answered",
+    "exit": "Exit codes: how commands end",
+}
+
+# `parley errors -1`: a number below 0 is a code, and not an option that is not there.
+SETTINGS: Final = {"ignore_unknown_options": True}
+
+Code = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="CODE",
+        help="A number or name, such as 17 or deadline-exceeded; without one, all.",
+        autocompletion=words(*(name for e in EXPLANATIONS for name in e.name.split(" / "))),
+    ),
+]
+
+
+def errors(code: Code = None, as_json: Json = False) -> None:
+    """Explain close codes, result codes and exit codes."""
+    found = EXPLANATIONS if code is None else explain(code)
+    if not found:
+        raise ConfigError(_unknown(code or ""))
+    out = Output(as_json)
+    for explanation in found:
+        out.event("code", **_described(explanation))
+    if code is None:
+        for kind, title in TITLES.items():
+            out.console.print(_table(title, [e for e in found if e.kind == kind]))
+    else:
+        for explanation in found:
+            _show(out, explanation)
+    out.done(count=len(found))
+
+
+def _unknown(code: str) -> str:
+    if code.isdecimal() and FIRST_APPLICATION_CODE <= int(code) <= LAST_CODE:
+        return f"{code} is a code of the application's own: Parley gives it no meaning"
+    return f"there is no code {code}; `parley errors` shows all"
+
+
+def _show(out: Output, explanation: Explanation) -> None:
+    out.say(f"{explanation.kind} code {explanation.code}  {explanation.name}")
+    out.say(f"  means       {explanation.meaning}")
+    out.say(f"  comes from  {explanation.raised_by}")
+    out.say(f"  what to do  {explanation.mend}")
+
+
+def _table(title: str, explanations: list[Explanation]) -> Table:
+    head = ("code", "name", "meaning", "comes from", "what to do")
+    table = Table(*head, title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    for e in explanations:
+        table.add_row(str(e.code), e.name, e.meaning, e.raised_by, e.mend)
+    return table
+
+
+def _described(explanation: Explanation) -> dict[str, object]:
+    return {
+        "kind": explanation.kind,
+        "code": explanation.code,
+        "name": explanation.name,
+        "meaning": explanation.meaning,
+        "raised_by": explanation.raised_by,
+        "what_to_do": explanation.mend,
+    }

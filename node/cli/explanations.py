@@ -1,0 +1,260 @@
+"""What every code means, who says it, and what to do about it.
+
+One rule: this is the only place where codes are explained; `parley errors` shows it and
+docs/reference/errors.md is held to it by a test. Numbers and fixed sentences are those of
+`node.protocol.codes`, `node.errors` and `node.cli.exits`.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from node.cli.exits import Exit
+from node.errors import RESULT_SENTENCES
+from node.protocol.codes import CloseCode, ResultCode, code_name
+
+Kind = Literal["close", "result", "exit"]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """One code: `kind` is where it is used, `raised_by` who says it, `mend` what to do."""
+
+    kind: Kind
+    code: int
+    name: str
+    meaning: str
+    raised_by: str
+    mend: str
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What it may be called: its name, its number, and what `--json` calls it."""
+        names = [str(self.code), *self.name.split(" / ")]
+        if self.kind == "result" and self.code in RESULT_SENTENCES:
+            names.append(RESULT_SENTENCES[self.code])
+        return frozenset(map(_written, names))
+
+
+# Meaning, who says it, what to do.
+_Text = tuple[str, str, str]
+
+_CLOSE: Final[dict[CloseCode, _Text]] = {
+    CloseCode.NORMAL: (
+        "the connection ended as wished",
+        "who called close",
+        "nothing; connect again if there is more to say",
+    ),
+    CloseCode.GOING_AWAY: (
+        "the node ends, or lets go of a connection",
+        "a node that closes",
+        "connect again later, or to another address",
+    ),
+    CloseCode.PROTOCOL_ERROR: (
+        "what came does not fit the protocol",
+        "who received it",
+        "read the receiver's log, which says what; look for unequal versions",
+    ),
+    CloseCode.BAD_RECORD: (
+        "what came was altered, reordered or cut on its way, or encrypted under other keys",
+        "who received it",
+        "look for a proxy in between; if it happens again, somebody tampers",
+    ),
+    CloseCode.SEAL_VIOLATION: (
+        "a signature over what came is wrong, or came too late",
+        "who received it",
+        "as for bad-record; a sender that stalls for 10 s has this effect too",
+    ),
+    CloseCode.AUTHENTICATION_FAILED: (
+        "a side's Proof was wrong, or its identity is not welcome",
+        "who was dialled",
+        "ask whoever runs that node to let your node id in; give --identity, if you have one",
+    ),
+    CloseCode.NO_COMMON_ALGORITHM: (
+        "no name of a list is on both sides; the text says which list",
+        "who was dialled",
+        "offer more of --kex, --signing, --hash, --cipher or --sealing, or ask less of --require",
+    ),
+    CloseCode.UNSUPPORTED_VERSION: (
+        "the sides speak no common version of the protocol; the text says which are spoken",
+        "who was dialled",
+        "update the older side",
+    ),
+    CloseCode.PLAINTEXT_REFUSED: (
+        "the node speaks encrypted only",
+        "who was dialled",
+        "leave --plaintext out",
+    ),
+    CloseCode.FRAME_TOO_LARGE: (
+        "a frame is longer than what was agreed",
+        "who received it",
+        "look for unequal versions, or for something else than Parley at that address",
+    ),
+    CloseCode.TIMEOUT: (
+        "the handshake took more than 10 s, or nothing came for 25 s although it was asked for",
+        "who waited",
+        "look at the network and at the load of both machines; try again",
+    ),
+    CloseCode.TOO_MANY_STREAMS: (
+        "more streams are open than were agreed",
+        "who received the Open",
+        "close streams that are done, or raise max_streams on both sides",
+    ),
+    CloseCode.OVERLOADED: (
+        "more is asked for than the node takes: connections, streams, bytes or Pings",
+        "who received it",
+        "ask less at a time, or later; raise the limits of that node",
+    ),
+    CloseCode.INTERNAL_ERROR: (
+        "something failed on that side, a handler or Parley itself",
+        "who failed",
+        "read that node's log, which has the traceback",
+    ),
+    CloseCode.CANCELLED: (
+        "nobody there reads the stream any more, or its handler was cancelled",
+        "who received the stream",
+        "nothing, if that is what was wanted",
+    ),
+    CloseCode.SLOW_CONSUMER: (
+        "the subscriber did not keep up with what was published",
+        "who publishes",
+        "read faster, or name a greater window; the topic may drop its oldest notes instead",
+    ),
+    CloseCode.NO_HANDLER: (
+        "nobody there takes streams of this label",
+        "who received the stream",
+        "look at the label's spelling, and at what that node offers",
+    ),
+    CloseCode.REFUSED: (
+        "the label is reserved, or the node takes nothing new since it is closing",
+        "who received the stream",
+        "use another label, or connect again later",
+    ),
+    CloseCode.CONNECTION_LOST: (
+        "the connection ended without a Close; never sent",
+        "who noticed",
+        "look at the network; in a handshake: a node with another network key hangs up so",
+    ),
+    CloseCode.PEER_NOT_TRUSTED: (
+        "our trust policy refused the node that answered; never sent",
+        "who dialled or listens",
+        "read the reason; compare node ids by another way before you trust a new one",
+    ),
+}
+
+_RESULT: Final[dict[ResultCode, _Text]] = {
+    ResultCode.ACCEPTED: ("accepted", "the handler", "nothing"),
+    ResultCode.TOPIC_NOT_FOUND: (
+        "topic not found",
+        "the node that was asked",
+        "look at the topic's spelling, and at what that node offers",
+    ),
+    ResultCode.ALREADY_SUBSCRIBED: (
+        "to Subscribe: already subscribed; to Unsubscribe and Notify: not subscribed",
+        "the node that was asked",
+        "keep one subscription for each topic and connection",
+    ),
+    ResultCode.REJECTED: (
+        "the subscription was rejected, perhaps with data",
+        "the topic's on_subscribe",
+        "read the data",
+    ),
+    ResultCode.HANDLER_FAILED: (
+        "the handler failed",
+        "the node that was asked",
+        "read that node's log, which has the traceback",
+    ),
+    ResultCode.DEADLINE_EXCEEDED: (
+        "the deadline passed",
+        "either side",
+        "give more time (--timeout), or find out what takes so long; it may still have happened",
+    ),
+    ResultCode.CANCELLED: (
+        "cancelled",
+        "the node that was asked",
+        "nothing, if that is what was wanted",
+    ),
+    ResultCode.OVERLOADED: (
+        "overloaded",
+        "the node that was asked",
+        "ask less at a time, or later: too many requests wait there, or it is closing",
+    ),
+    ResultCode.NOT_AUTHORISED: (
+        "not authorised",
+        "the node that was asked",
+        "ask whoever runs it to allow your node id; give the --identity that is allowed",
+    ),
+    ResultCode.PAYLOAD_TOO_LARGE: (
+        "the payload is too large",
+        "the node that was asked",
+        "send less, use a stream, or raise --max-payload on both sides",
+    ),
+    ResultCode.WRONG_SUPERCATEGORY: (
+        "not allowed between these roles",
+        "the node that was asked",
+        "look at --role on both sides: client, server or peer",
+    ),
+    ResultCode.MALFORMED: (
+        "malformed request",
+        "the node that was asked",
+        "look for unequal versions",
+    ),
+}
+_RESULT_NAMES: Final = {ResultCode.ALREADY_SUBSCRIBED: "already-subscribed / not-subscribed"}
+
+_EXIT: Final[dict[Exit, _Text]] = {
+    Exit.DONE: ("it did what it should", "every command", "nothing"),
+    Exit.FAILED: (
+        "anything else, such as a connection that ended with a code",
+        "every command",
+        "read the sentence; a code in it is explained by parley errors CODE",
+    ),
+    Exit.USAGE: (
+        "a wrong option, address, algorithm or value",
+        "every command",
+        "read the sentence, and parley COMMAND --help",
+    ),
+    Exit.UNREACHABLE: (
+        "nobody answers, or the handshake was cut off or timed out",
+        "who dials",
+        "look at the address, whether the node runs, and at firewalls and network keys",
+    ),
+    Exit.NOT_TRUSTED: (
+        "a side refused the other",
+        "who dials",
+        "read the reason; see parley peers, --trust and --identity",
+    ),
+    Exit.ANSWERED: (
+        "a call was answered with a code other than 0, or not in time",
+        "who asks",
+        "the code is in the sentence; parley errors CODE explains it",
+    ),
+    Exit.FILE: (
+        "a key file, a file of known peers or another file cannot be used",
+        "every command",
+        "the sentence names the file; look at its path and permissions",
+    ),
+}
+
+
+def _all() -> Iterator[Explanation]:
+    for close, text in _CLOSE.items():
+        yield Explanation("close", close, code_name(close), *text)
+    for result, text in _RESULT.items():
+        name = _RESULT_NAMES.get(result, _written(result.name))
+        yield Explanation("result", result, name, *text)
+    for exit_code, text in _EXIT.items():
+        yield Explanation("exit", exit_code, _written(exit_code.name), *text)
+
+
+def _written(name: str) -> str:
+    """A name as it is typed: `deadline-exceeded`."""
+    return name.strip().lower().replace("_", "-").replace(" ", "-")
+
+
+EXPLANATIONS: Final[tuple[Explanation, ...]] = tuple(_all())
+
+
+def explain(code: str) -> Sequence[Explanation]:
+    """All that a number or name may mean; empty if it means nothing."""
+    return [e for e in EXPLANATIONS if _written(code) in e.names]

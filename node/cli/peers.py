@@ -1,0 +1,152 @@
+"""`parley peers`: who is on record in the file of known peers, and what is changed there.
+
+One rule: a change names exactly one peer; what fits several changes nothing and says
+which. What a line holds, and how it is written, is `node.known_peers`' concern.
+"""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from crypto.errors import IdentityError
+from crypto.identity import NodeId
+from node.cli.completing import known_names
+from node.cli.exits import FileProblem
+from node.cli.options import Json
+from node.cli.output import Output
+from node.errors import AddressError, ConfigError
+from node.known_peers import KnownPeer, KnownPeers, default_known_peers
+from node.transport.address import Address
+
+SHORTEST_ID: Final = 4  # characters of a node id that may stand for all of it
+
+app = typer.Typer(help="Show and change who is known.", no_args_is_help=True)
+
+KnownPeersPath = Annotated[
+    Path | None,
+    typer.Option(
+        "--known-peers",
+        metavar="FILE",
+        help="Default: known_peers in $PARLEY_HOME or ~/.config/parley.",
+    ),
+]
+Who = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID-OR-NAME",
+        help="A name, a node id, or the beginning of one that fits no other.",
+        autocompletion=known_names,
+    ),
+]
+NewName = Annotated[str, typer.Argument(metavar="NEW-NAME", help="No commas, no blanks.")]
+
+
+@app.command("list")
+def list_peers(known_peers: KnownPeersPath = None, as_json: Json = False) -> None:
+    """Show everybody who is on record."""
+    known, out = _file(known_peers), Output(as_json)
+    peers = list(known)
+    for peer in peers:
+        out.event("peer", **_described(peer))
+    if peers:
+        out.say(f"{'node id':52}  {'first seen':20}  names")
+    else:
+        out.say(f"nobody is on record in {known.path}")
+    for peer in peers:
+        out.say(f"{peer.node_id}  {_first_seen(peer):20}  {', '.join(peer.names) or '-'}")
+    out.done(count=len(peers), known_peers=str(known.path))
+
+
+@app.command()
+def forget(who: Who, known_peers: KnownPeersPath = None, as_json: Json = False) -> None:
+    """Strike a peer out: whoever answers under its names next is met as if for the first time."""
+    known, out = _file(known_peers), Output(as_json)
+    peer = find_peer(known, who)
+    if not known.forget(peer.node_id):
+        raise ConfigError(f"{peer.node_id} has just been struck out of {known.path}")
+    out.say(f"forgot {peer.node_id}, known since {_first_seen(peer)}")
+    out.say(f"names  {', '.join(peer.names) or '-'}")
+    out.done(**_described(peer), known_peers=str(known.path))
+
+
+@app.command()
+def rename(
+    who: Who, new_name: NewName, known_peers: KnownPeersPath = None, as_json: Json = False
+) -> None:
+    """Give a peer another name; found by its id, it keeps the addresses it is dialled at."""
+    known, out = _file(known_peers), Output(as_json)
+    peer = find_peer(known, who)
+    renamed = known.rename(peer.node_id, *_renamed(peer, who, new_name))
+    out.say(f"{renamed.node_id} is {', '.join(renamed.names)}")
+    out.done(**_described(renamed), old_names=list(peer.names), known_peers=str(known.path))
+
+
+def find_peer(known: KnownPeers, who: str) -> KnownPeer:
+    """The one peer that `who` names: a name, an address, a node id or the beginning of one.
+
+    Raises:
+        ConfigError: nobody, or several, who are listed. KnownPeersError: as `KnownPeers`.
+    """
+    found = {peer.node_id: peer for peer in known if _fits(peer, who)}
+    if not found:
+        raise ConfigError(f"nobody in {known.path} has the name or the node id {who}")
+    if len(found) > 1:
+        peers = "; ".join(f"{p.node_id} ({', '.join(p.names) or '-'})" for p in found.values())
+        raise ConfigError(f"{who} fits {len(found)} peers, name one of them: {peers}")
+    return next(iter(found.values()))
+
+
+def _fits(peer: KnownPeer, who: str) -> bool:
+    if _node_id(who) is not None:
+        return peer.node_id == _node_id(who)
+    if who in peer.names or _place(who) in peer.names:
+        return True
+    return len(who) >= SHORTEST_ID and peer.node_id.text.startswith(who)
+
+
+def _renamed(peer: KnownPeer, who: str, new_name: str) -> list[str]:
+    """The names with `new_name` in place of the one that was given.
+
+    Found by its id, a peer loses its names but not its addresses: with these goes the
+    record of who answered there, and a stranger would be welcome.
+    """
+    given = next((name for name in (who, _place(who)) if name in peer.names), None)
+    if given is not None:
+        return [new_name if name == given else name for name in peer.names]
+    return [*(name for name in peer.names if _place(name) is not None), new_name]
+
+
+def _place(text: str) -> str | None:
+    """An address in the spelling under which it is on record; None if it is none."""
+    try:
+        return str(Address.parse(text).without_node_id())
+    except AddressError:
+        return None
+
+
+def _node_id(text: str) -> NodeId | None:
+    try:
+        return NodeId.parse(text)
+    except IdentityError:
+        return None
+
+
+def _file(path: Path | None) -> KnownPeers:
+    if path is None:
+        return KnownPeers(default_known_peers())
+    if not path.exists():
+        raise FileProblem(f"there is no file of known peers at {path}")
+    return KnownPeers(path)
+
+
+def _first_seen(peer: KnownPeer) -> str:
+    return peer.first_seen.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _described(peer: KnownPeer) -> dict[str, object]:
+    return {
+        "node_id": str(peer.node_id),
+        "names": list(peer.names),
+        "first_seen": _first_seen(peer),
+    }

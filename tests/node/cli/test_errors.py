@@ -1,0 +1,69 @@
+"""`parley errors`: one code, or all of them."""
+
+import pytest
+
+from node.cli.explanations import EXPLANATIONS
+from tests.node.cli.conftest import Parley
+
+
+def test_one_code(parley: Parley) -> None:
+    done = parley("errors", "17")
+    assert (done.code, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert lines[0] == "result code 17  deadline-exceeded"
+    assert lines[1] == "  means       the deadline passed"
+    assert lines[2] == "  comes from  either side"
+    assert lines[3].startswith("  what to do  give more time")
+    assert parley("errors", "deadline-exceeded").out == done.out
+
+
+def test_a_code_of_several_kinds(parley: Parley) -> None:
+    done = parley("errors", "3")
+    heads = [line for line in done.out.splitlines() if not line.startswith(" ")]
+    assert heads == [
+        "close code 3  bad-record",
+        "result code 3  rejected",
+        "exit code 3  unreachable",
+    ]
+
+
+def test_a_code_below_zero_is_no_option(parley: Parley) -> None:
+    assert "connection-lost" in parley("errors", "-1").out
+
+
+def test_all_of_them(parley: Parley, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    done = parley("errors")
+    assert (done.code, done.err) == (0, "")
+    for explanation in EXPLANATIONS:
+        for text in (explanation.name, explanation.meaning, explanation.mend):
+            assert text in done.out, text
+
+
+def test_as_json(parley: Parley) -> None:
+    done = parley("errors", "no-handler", "--json")
+    assert done.lines[0] == {
+        "event": "code",
+        "kind": "close",
+        "code": 34,
+        "name": "no-handler",
+        "meaning": "nobody there takes streams of this label",
+        "raised_by": "who received the stream",
+        "what_to_do": "look at the label's spelling, and at what that node offers",
+    }
+    assert done.last == {"event": "done", "count": 1}
+    assert parley("errors", "--json").last["count"] == len(EXPLANATIONS)
+
+
+@pytest.mark.parametrize(
+    ("code", "sentence"),
+    [
+        ("99999999999", "there is no code 99999999999; `parley errors` shows all"),
+        ("nonsense", "there is no code nonsense; `parley errors` shows all"),
+        ("-9", "there is no code -9; `parley errors` shows all"),
+        ("70", "70 is a code of the application's own: Parley gives it no meaning"),
+    ],
+)
+def test_an_unknown_code(parley: Parley, code: str, sentence: str) -> None:
+    assert parley("errors", code) == (2, "", f"parley: {sentence}\n")
+    assert parley("errors", code, "--json").last["text"] == sentence

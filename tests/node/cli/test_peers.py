@@ -1,0 +1,161 @@
+"""`parley peers`: who is on record, and one peer at a time changed."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from crypto.identity import NodeId
+from node.known_peers import KnownPeers
+from tests.node.cli.conftest import Parley
+
+NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
+SEEN = "2026-03-04T05:06:07Z"
+PLACE = "tcp://127.0.0.1:7000"
+ALICE = NodeId(b"\x01" * 32)
+BOB = NodeId(b"\x02" * 32)
+BOBBY = NodeId(b"\x02" * 4 + bytes(28))  # begins as BOB does
+
+
+@pytest.fixture
+def known(tmp_path: Path) -> KnownPeers:
+    """The file that `parley` uses by default, with three peers."""
+    peers = KnownPeers(tmp_path / "home" / "known_peers")
+    peers.add(ALICE, PLACE, NOW)
+    peers.add(ALICE, "alice", NOW)
+    peers.add(BOB, "bob", NOW)
+    peers.add(BOBBY, None, NOW)
+    return peers
+
+
+def names(known: KnownPeers, node_id: NodeId) -> tuple[str, ...] | None:
+    peer = known.lookup(node_id)
+    return None if peer is None else peer.names
+
+
+def test_list(parley: Parley, known: KnownPeers) -> None:
+    done = parley("peers", "list")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines() == [
+        f"{'node id':52}  {'first seen':20}  names",
+        f"{ALICE}  {SEEN}  {PLACE}, alice",
+        f"{BOB}  {SEEN}  bob",
+        f"{BOBBY}  {SEEN}  -",
+    ]
+    lines = parley("peers", "list", "--json").lines
+    assert lines[0] == {
+        "event": "peer",
+        "node_id": str(ALICE),
+        "names": [PLACE, "alice"],
+        "first_seen": SEEN,
+    }
+    assert lines[-1] == {"event": "done", "count": 3, "known_peers": str(known.path)}
+
+
+def test_nobody_is_known(parley: Parley, tmp_path: Path) -> None:
+    path = tmp_path / "home" / "known_peers"
+    assert parley("peers", "list") == (0, f"nobody is on record in {path}\n", "")
+    assert parley("peers", "list", "--json").last["count"] == 0
+
+
+def test_another_file(parley: Parley, known: KnownPeers, tmp_path: Path) -> None:
+    other = tmp_path / "others"
+    missing = parley("peers", "list", "--known-peers", str(other))
+    assert missing == (6, "", f"parley: there is no file of known peers at {other}\n")
+    KnownPeers(other).add(BOB, "robert", NOW)
+    assert parley("peers", "forget", "robert", "--known-peers", str(other)).code == 0
+    assert len(KnownPeers(other)) == 0
+    assert len(known) == 3
+
+
+def test_a_broken_file(parley: Parley, known: KnownPeers) -> None:
+    known.path.write_text("nonsense\n")
+    for command in (["list"], ["forget", "bob"], ["rename", "bob", "robert"]):
+        done = parley("peers", *command)
+        assert done.code == 6
+        assert f"{known.path}, line 1" in done.err
+
+
+@pytest.mark.parametrize(
+    "who", ["alice", PLACE, f"{PLACE}#{ALICE}", str(ALICE), ALICE.short, ALICE.text[:4]]
+)
+def test_forget(parley: Parley, known: KnownPeers, who: str) -> None:
+    done = parley("peers", "forget", who)
+    assert done == (0, f"forgot {ALICE}, known since {SEEN}\nnames  {PLACE}, alice\n", "")
+    assert names(known, ALICE) is None
+    assert len(known) == 2
+
+
+def test_forget_says_it_as_json(parley: Parley, known: KnownPeers) -> None:
+    assert parley("peers", "forget", "bob", "--json").lines == [
+        {
+            "event": "done",
+            "node_id": str(BOB),
+            "names": ["bob"],
+            "first_seen": SEEN,
+            "known_peers": str(known.path),
+        }
+    ]
+
+
+@pytest.mark.parametrize("who", ["eve", ALICE.text[:3], ALICE.text[1:], str(NodeId(bytes(32))), ""])
+def test_forget_nobody(parley: Parley, known: KnownPeers, who: str) -> None:
+    before = known.path.read_bytes()
+    done = parley("peers", "forget", who)
+    assert (done.code, done.out) == (2, "")
+    assert f"nobody in {known.path} has the name or the node id {who}".strip() in done.err
+    assert known.path.read_bytes() == before
+
+
+def test_what_fits_several_changes_nothing(parley: Parley, known: KnownPeers) -> None:
+    short = BOB.text[:4]
+    assert BOBBY.text.startswith(short)
+    before = known.path.read_bytes()
+    for command in (["forget", short], ["rename", short, "robert"]):
+        done = parley("peers", *command)
+        assert done.code == 2
+        assert f"{short} fits 2 peers" in done.err
+        assert f"{BOB} (bob)" in done.err
+        assert f"{BOBBY} (-)" in done.err
+        assert known.path.read_bytes() == before
+
+
+def test_a_name_that_begins_an_id_is_not_guessed(parley: Parley, known: KnownPeers) -> None:
+    known.rename(ALICE, BOB.text[:8])
+    done = parley("peers", "forget", BOB.text[:8])
+    assert (done.code, len(known)) == (2, 3)
+    assert f"{ALICE} ({BOB.text[:8]})" in done.err
+    assert parley("peers", "forget", str(BOB)).code == 0  # a whole id is one peer's alone
+
+
+@pytest.mark.parametrize(
+    ("who", "expected"),
+    [
+        ("alice", (PLACE, "ally")),
+        (PLACE, ("ally", "alice")),
+        (str(ALICE), (PLACE, "ally")),  # the address keeps standing for her
+        (ALICE.short, (PLACE, "ally")),
+    ],
+)
+def test_rename(parley: Parley, known: KnownPeers, who: str, expected: tuple[str, ...]) -> None:
+    done = parley("peers", "rename", who, "ally")
+    assert done == (0, f"{ALICE} is {', '.join(expected)}\n", "")
+    assert names(known, ALICE) == expected
+
+
+def test_rename_says_it_as_json(parley: Parley, known: KnownPeers) -> None:
+    last = parley("peers", "rename", "alice", "ally", "--json").last
+    assert (last["names"], last["old_names"]) == ([PLACE, "ally"], [PLACE, "alice"])
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [("bob", f"has the name bob for {BOB}"), ("a b", "a name"), ("-", "a name")]
+)
+def test_rename_to_what_cannot_be(
+    parley: Parley, known: KnownPeers, name: str, reason: str
+) -> None:
+    before = known.path.read_bytes()
+    done = parley("peers", "rename", "alice", "--", name)
+    assert done.code == 6
+    assert reason in done.err
+    assert known.path.read_bytes() == before
