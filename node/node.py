@@ -28,6 +28,7 @@ from node.protocol.observer import Observer
 from node.serving import CallHandler, StreamHandler
 from node.transport.address import Address
 from node.transport.backend import Backend, Listener, current_backend
+from node.transport.clocked import Clock, ClockedBackend
 from node.transport.driver import Driver
 from node.transport.stream_outlet import StreamOutlet
 from node.trust import AnyPeer, Pinned, TrustPolicy
@@ -51,7 +52,8 @@ class Node:
     `trust` says who may connect: a policy, or an async function that is given a `Candidate`
     and returns True for those it lets in. The default lets anyone in who proves who they
     are, so handlers look at `call.peer.node_id`. `observer` makes an observer for each encrypted
-    connection (a journal does).
+    connection (a journal does). `clock` is the time it lives by, in place of the loop's
+    (`node.testing.FakeClock`).
 
     Raises:
         ConfigError: settings that do not fit each other.
@@ -64,6 +66,7 @@ class Node:
         config: NodeConfig | None = None,
         trust: TrustPolicy | AcceptHook | None = None,
         observer: Callable[[], Observer] | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self.identity = identity
         self.config = config or NodeConfig()
@@ -72,6 +75,7 @@ class Node:
             raise ConfigError(f"trust {self.trust.name!r} does not go with plaintext")
         self._core_config = self.config.core(identity)
         self._observer = observer
+        self._clock = clock
         self._calls: dict[str, CallHandler] = {}
         self._streams: dict[str, StreamHandler] = {}
         self._peers: set[Peer] = set()
@@ -207,6 +211,8 @@ class Node:
             raise ParleyError("the node is running already")
         self._task_group = await anyio.create_task_group().__aenter__()
         self._backend = current_backend(self._task_group)
+        if self._clock is not None:
+            self._backend = ClockedBackend(self._backend, self._clock)
         return self
 
     async def __aexit__(

@@ -1,0 +1,58 @@
+"""A backend whose time is somebody else's: for tests, and for programs that simulate.
+
+One rule: only `now` and `at` are the clock's; sockets, tasks and wake-ups stay the event
+loop's. Knows nothing of what is timed.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
+
+from node.transport.address import Address
+from node.transport.backend import Backend, Listener
+from node.transport.driver import Driver
+from node.transport.loop import Runner, Timer
+
+
+class Clock(Protocol):
+    """Where a node's time comes from: the part of `Loop` that tells it."""
+
+    def now(self) -> float:
+        """Seconds since any moment; never goes back."""
+
+    def at(self, when: float, callback: Callable[[], None]) -> Timer:
+        """Call back, in the event loop's thread, once `now` is `when` or later."""
+
+
+class ClockedBackend:
+    """`Backend` of the running loop on the time of a clock."""
+
+    def __init__(self, backend: Backend, clock: Clock) -> None:
+        self._backend = backend
+        self._clock = clock
+        # Each is asked for with every event: bound, so that the way is no longer.
+        self.now = clock.now
+        self.waiter = backend.waiter
+        self.soon = backend.soon
+
+    def at(self, when: float, callback: Callable[[], None]) -> Timer:
+        """Call back at `when` of the clock."""
+        if when <= self.now():
+            # A clock that stands still would never come to it.
+            return self._backend.at(self._backend.now(), callback)
+        return self._clock.at(when, callback)
+
+    def spawn(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> Runner:
+        """Run a coroutine function in a task of the loop's."""
+        return self._backend.spawn(function, *arguments)
+
+    async def connect(self, address: Address, accept: Callable[[], Driver]) -> Driver:
+        """Dial `address`."""
+        return await self._backend.connect(address, accept)
+
+    async def listen(self, address: Address, accept: Callable[[str], Driver]) -> Listener:
+        """Listen on `address`."""
+        return await self._backend.listen(address, accept)
+
+    async def aclose(self) -> None:
+        """Cancel what was spawned and wait until it is gone."""
+        await self._backend.aclose()
