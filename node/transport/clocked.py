@@ -29,10 +29,12 @@ class ClockedBackend:
     def __init__(self, backend: Backend, clock: Clock) -> None:
         self._backend = backend
         self._clock = clock
-        # Each is asked for with every event: bound, so that the way is no longer.
         self.now = clock.now
         self.waiter = backend.waiter
-        self.soon = backend.soon
+
+    def soon(self, callback: Callable[[], None]) -> None:
+        """Call back in the loop's next turn."""
+        self._backend.soon(callback)
 
     def at(self, when: float, callback: Callable[[], None]) -> Timer:
         """Call back at `when` of the clock."""
