@@ -1,11 +1,12 @@
 """Parley: a secure peer-to-peer messaging node.
 
-`Node` and `Identity` are where to begin; `Peer`, `Call` and `Stream` are what they hand
-out, `node.errors` what they raise.
+`Node` and `Identity` are where to begin; `Peer`, `Call`, `Stream`, `Subscription` and
+`Topic` are what they hand out, `node.errors` what they raise.
 """
 
 from crypto.identity import Identity, NodeId
 from node.accept_hook import Candidate
+from node.answer_stream import AnswerStream
 from node.call import Call
 from node.config import NodeConfig
 from node.errors import (
@@ -15,14 +16,20 @@ from node.errors import (
     NotTrustedError,
     ParleyError,
     PeerClosedError,
+    StreamedAnswerError,
     StreamResetError,
+    SubscribeRejected,
     UnreachableError,
 )
 from node.node import Node
 from node.peer import Peer
+from node.protocol.codes import Supercategory
 from node.stream import Stream
+from node.subscription import Subscription
+from node.topic import SubscribeRequest, Topic
 
 __all__ = [
+    "AnswerStream",
     "Call",
     "CallRefused",
     "CallTimeout",
@@ -38,5 +45,11 @@ __all__ = [
     "PeerClosedError",
     "Stream",
     "StreamResetError",
+    "StreamedAnswerError",
+    "SubscribeRejected",
+    "SubscribeRequest",
+    "Subscription",
+    "Supercategory",
+    "Topic",
     "UnreachableError",
 ]

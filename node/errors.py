@@ -10,6 +10,8 @@
                              BrokenResourceError)
       CallRefused            answered with a code other than 0; `code` and `data`
         CallTimeout          the deadline passed (code 17)                   (also TimeoutError)
+        SubscribeRejected    the publisher said no (code 3)
+      StreamedAnswerError    the answer comes in items: `Peer.call_stream` reads it
       StreamResetError       a stream was ended by Reset; `code` and `text` (likewise)
       KnownPeersError        the file of known peers cannot be read or written
       ConfigError            a setting is wrong                              (also ValueError)
@@ -145,3 +147,31 @@ class CallTimeout(CallRefused, TimeoutError):
 
     def __init__(self, data: object = None) -> None:
         super().__init__(ResultCode.DEADLINE_EXCEEDED, data)
+
+
+class SubscribeRejected(CallRefused):
+    """A subscription was rejected (section 9, code 3). A topic's `on_subscribe` raises it,
+    with data for the peer; the subscriber meets it."""
+
+    def __init__(self, data: object = None) -> None:
+        super().__init__(ResultCode.REJECTED, data)
+
+
+class StreamedAnswerError(ParleyError):
+    """A call was answered in items, which `Peer.call_stream` reads; it was cancelled."""
+
+    def __init__(self) -> None:
+        super().__init__("the answer comes in items: read it with call_stream")
+
+
+def received_refusal(code: int, data: object, *, subscribing: bool = False) -> CallRefused:
+    """The error for who meets an answer with a code other than 0."""
+    refused: CallRefused
+    if code == ResultCode.DEADLINE_EXCEEDED:
+        refused = CallTimeout(data)
+    elif subscribing and code == ResultCode.REJECTED:
+        refused = SubscribeRejected(data)
+    else:
+        refused = CallRefused(code, data)
+    refused.received = True
+    return refused

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self
 
 import anyio
 from anyio.abc import ByteStream, TaskGroup
@@ -20,12 +20,12 @@ from node.admission import Admission
 from node.config import NodeConfig
 from node.endings import Endings
 from node.errors import ConfigError, HandshakeError, ParleyError
+from node.offering import Offering
 from node.peer import Peer
 from node.protocol.codes import CloseCode
 from node.protocol.connection import Connection
 from node.protocol.limits import CLOSE_DRAIN, CLOSE_LINGER
 from node.protocol.observer import Observer
-from node.serving import CallHandler, StreamHandler
 from node.transport.address import Address
 from node.transport.backend import Backend, Listener, current_backend
 from node.transport.clocked import Clock, ClockedBackend
@@ -42,12 +42,9 @@ CLOSE_TIMEOUT = CLOSE_DRAIN + CLOSE_LINGER + 1.0
 # Seconds for Close when `async with` is left by an exception.
 HASTY_TIMEOUT = 0.2
 
-C = TypeVar("C", bound=CallHandler)
-S = TypeVar("S", bound=StreamHandler)
 
-
-class Node:
-    """A node of the network.
+class Node(Offering):
+    """A node of the network. What it offers is registered as `Offering` has it.
 
     `trust` says who may connect: a policy, or an async function that is given a `Candidate`
     and returns True for those it lets in. The default lets anyone in who proves who they
@@ -68,16 +65,14 @@ class Node:
         observer: Callable[[], Observer] | None = None,
         clock: Clock | None = None,
     ) -> None:
+        super().__init__(config or NodeConfig(), self._running)
         self.identity = identity
-        self.config = config or NodeConfig()
         self.trust = decider(trust or AnyPeer())
         if self.config.plaintext != "never" and not self.trust.allows_plaintext:
             raise ConfigError(f"trust {self.trust.name!r} does not go with plaintext")
         self._core_config = self.config.core(identity)
         self._observer = observer
         self._clock = clock
-        self._calls: dict[str, CallHandler] = {}
-        self._streams: dict[str, StreamHandler] = {}
         self._peers: set[Peer] = set()
         self._half_open: OrderedDict[Peer, None] = OrderedDict()
         self._listeners: list[Listener] = []
@@ -106,40 +101,6 @@ class Node:
     def addresses(self) -> list[str]:
         """What the node listens on, with its node id."""
         return [str(self._advertised(listener.address)) for listener in self._listeners]
-
-    # Handlers.
-
-    def on_call(self, topic: str) -> Callable[[C], C]:
-        """Register the handler of a topic: `async def handler(call) -> answer`.
-
-        Raises:
-            ParleyError: the topic has a handler.
-        """
-
-        def register(handler: C) -> C:
-            if topic in self._calls:
-                raise ParleyError(f"topic {topic!r} has a handler already")
-            self._calls[topic] = handler
-            return handler
-
-        return register
-
-    def on_stream(self, label: str) -> Callable[[S], S]:
-        """Register the handler of streams that peers open: `async def handler(stream)`.
-
-        Raises:
-            ParleyError: the label has a handler, or is reserved.
-        """
-
-        def register(handler: S) -> S:
-            if label.startswith("topic:"):
-                raise ParleyError("labels that begin with 'topic:' are reserved")
-            if label in self._streams:
-                raise ParleyError(f"label {label!r} has a handler already")
-            self._streams[label] = handler
-            return handler
-
-        return register
 
     # Meeting others.
 
@@ -240,6 +201,8 @@ class Node:
         Streams end with Close: their handlers meet PeerClosedError.
         """
         await self._stop_listening()
+        for topic in self.topics.values():
+            topic.flush()
         drained = len(self._peers)
         with anyio.move_on_after(self.config.drain_timeout):
             await self._drain()
@@ -323,8 +286,8 @@ class Node:
             policy,
             name,
             dialled,
-            self._calls,
-            self._streams,
+            self.handlers,
+            self.topics,
             self._peer_changed,
             self._endings,
             self.config,

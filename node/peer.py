@@ -4,7 +4,6 @@ One rule: what waits here ends with the connection, at once, with its code. The 
 decides, `Calls` and `Stream` keep what waits, this file joins them and the handlers.
 """
 
-import logging
 from collections.abc import Callable, Mapping
 
 import anyio
@@ -13,45 +12,36 @@ from crypto.identity import NodeId
 from crypto.registry import Suite
 from lbm.codec import Encodable, Value
 from node.accept_hook import Decider
+from node.answer_stream import AnswerStream, answer_of
 from node.config import NodeConfig
 from node.deciding import Deciding
 from node.endings import Endings
 from node.errors import (
-    CallRefused,
     CallTimeout,
     PeerClosedError,
     handshake_error,
 )
+from node.handlers import Handlers
+from node.messaging.calls import Calls
 from node.messaging.dispatch import Dispatch
-from node.messaging.pending import LOST
-from node.protocol.codes import CloseCode, ResultCode
+from node.messaging.pending import IncomingCall
+from node.messaging.topics import Topics
+from node.peer_state import PeerState
+from node.protocol.codes import CALL, CloseCode, ResultCode
 from node.protocol.connection import Connection
-from node.protocol.errors import ConnectionClosedError, RemoteProtocolError
-from node.protocol.handshake import Agreed
+from node.protocol.errors import ConnectionClosedError
 from node.protocol.limits import Limits
-from node.protocol.reports import (
-    ConnectionEnded,
-    EventReceived,
-    HandshakeCompleted,
-    KeysUpdated,
-    PeerIdentified,
-    PongReceived,
-    Report,
-    StreamFinished,
-    StreamOpened,
-    StreamReset,
-    StreamWritable,
-)
+from node.protocol.reports import ConnectionEnded
 from node.protocol.states import State
-from node.serving import CallHandler, Serving, StreamHandler
+from node.publishing import Publishing
+from node.serving import Serving
 from node.stream import Stream
 from node.stream_table import StreamTable
+from node.subscription import Subscription
+from node.topic import Topic
 from node.transport.backend import Backend
 from node.transport.driver import Driver
-from node.transport.loop import Waiter
 from node.waiting import Changes
-
-logger = logging.getLogger("parley.peer")
 
 DEFAULT_TIMEOUT = 30.0
 
@@ -70,8 +60,8 @@ class Peer:
         trust: Decider,
         name: str,
         dialled: str | None,
-        call_handlers: Mapping[str, CallHandler],
-        stream_handlers: Mapping[str, StreamHandler],
+        handlers: Handlers,
+        topics: Mapping[str, Topic],
         on_change: Callable[["Peer"], None],
         endings: Endings,
         config: NodeConfig,
@@ -80,37 +70,40 @@ class Peer:
         self.backend = backend
         self.config = config
         self.name = name
-        self._deciding = Deciding(self, trust, dialled)
-        self._agreed: Agreed | None = None
-        self._ended: ConnectionEnded | None = None
-        self._on_change = on_change
-        self._endings = endings
-        self._serving = Serving(self, call_handlers, stream_handlers)
-        self._calls = calls = self._serving.calls
+        self.deciding = Deciding(self, trust, dialled)
+        self.serving = Serving(self, handlers)
+        self._publishing = Publishing(self, handlers, topics)
+        self._calls = calls = Calls(
+            core, self._find, self._run, _stop, size_limit=config.waiting_bytes
+        )
+        self.asking = calls.asking
+        self.answering = calls.answering
+        self.topics = Topics(core, calls.answering, topics.__contains__)
         self.streams = StreamTable(self)
-        self._dispatch = Dispatch(core, self._calls, self.streams.data_received)
-        self._pings: dict[int, tuple[Waiter, list[float]]] = {}
-        self._rekeys = [0, 0]  # the number of the last rekey of each direction
+        self.dispatch = Dispatch(
+            core, calls.asking, calls.answering, self.topics, self.streams.data_received
+        )
+        self._state = PeerState(self, endings)
+        self._on_change = on_change
         self._changes = Changes(backend.waiter)
-        self._gone = False
         self.driver = Driver(
-            core, backend, self._reports, calls.next_deadline, calls.handle_deadline
+            core, backend, self._state.take, calls.next_deadline, calls.handle_deadline
         )
         self.driver.high_water = config.write_buffer
-        self.driver.on_closed = self._transport_closed
+        self.driver.on_closed = self._state.transport_closed
 
     # Who it is.
 
     @property
     def node_id(self) -> NodeId | None:
         """Who the other side proved to be; None on an unencrypted connection."""
-        identity = self._agreed.identity if self._agreed else None
+        identity = self._state.agreed.identity if self._state.agreed else None
         return identity.node_id if identity else None
 
     @property
     def suite(self) -> Suite | None:
         """The algorithms agreed on; None on an unencrypted connection."""
-        return self._agreed.suite if self._agreed else None
+        return self._state.agreed.suite if self._state.agreed else None
 
     @property
     def encrypted(self) -> bool:
@@ -120,37 +113,37 @@ class Peer:
     @property
     def role(self) -> str:
         """What the other side claims to be: a claim, from which no rights follow."""
-        return self._agreed.remote_role if self._agreed else ""
+        return self._state.agreed.remote_role if self._state.agreed else ""
 
     @property
     def info(self) -> Mapping[str, Value]:
         """What the other side says of itself."""
-        return self._agreed.info if self._agreed else {}
+        return self._state.agreed.info if self._state.agreed else {}
 
     @property
     def limits(self) -> Limits:
         """The limits that both sides keep."""
-        return self._agreed.limits if self._agreed else self.core.config.limits
+        return self._state.agreed.limits if self._state.agreed else self.core.config.limits
 
     @property
     def is_open(self) -> bool:
         """Whether the handshake is over and the connection is not."""
-        return self._agreed is not None and self._ended is None
+        return self._state.agreed is not None and self._state.ended is None
 
     @property
     def is_gone(self) -> bool:
         """Whether its transport is closed."""
-        return self._gone
+        return self._state.gone
 
     @property
     def running_calls(self) -> int:
         """How many handlers of this peer's calls run."""
-        return len(self._calls.waiting())
+        return len(self.answering)
 
     @property
     def dropped(self) -> int:
         """Events that nobody took."""
-        return self._dispatch.dropped + self._calls.dropped
+        return self.dispatch.dropped + self._calls.dropped + self.topics.dropped
 
     def __repr__(self) -> str:
         return f"<Peer {self.node_id.short if self.node_id else self.name}>"
@@ -174,13 +167,13 @@ class Peer:
             CallRefused: answered with a code other than 0. CallTimeout: no answer in time.
             PeerClosedError: the connection is over. PayloadTooLargeError: not sent.
             LocalProtocolError: 65,535 calls wait for their answers.
-            LbmEncodeError: `data` has no encoding.
+            LbmEncodeError: `data` has no encoding. StreamedAnswerError: use `call_stream`.
         """
         if not self.driver.has_room:
             timeout = await self._room(timeout)
         waiter = self.backend.waiter()
         try:
-            call = self._calls.call(topic, data, self.backend.now(), timeout, waiter.wake, headers)
+            call = self.asking.call(topic, data, self.backend.now(), timeout, waiter.wake, headers)
         except ConnectionClosedError as error:
             raise self.closed_error() from error
         self.touch()
@@ -188,16 +181,45 @@ class Peer:
             await waiter.wait()
         finally:
             if not call.done:
-                self._calls.give_up(call)
+                self.asking.give_up(call)
                 self.touch()
-        if call.code == ResultCode.ACCEPTED:
-            return call.data
-        if call.code == LOST:
-            raise PeerClosedError(call.close_code, call.close_text)
-        late = call.code == ResultCode.DEADLINE_EXCEEDED
-        refused = CallTimeout(call.data) if late else CallRefused(call.code, call.data)
-        refused.received = True
-        raise refused
+        return answer_of(call)
+
+    def call_stream(
+        self,
+        topic: str,
+        data: Encodable = None,
+        *,
+        timeout: float | None = None,
+        headers: Mapping[str, Encodable] | None = None,
+        window: int | None = None,
+    ) -> AnswerStream:
+        """Call a topic whose handler answers in items: `async with` it, then `async for`.
+
+        `timeout` is seconds for all of it. `window` is what may wait unread here, in bytes
+        of cost (an item's payload and 64), 1..2^31-1; by default the agreed window.
+        """
+        return AnswerStream(self, topic, data, timeout, headers, window)
+
+    def subscribe(
+        self,
+        topic: str,
+        data: Encodable = None,
+        *,
+        timeout: float | None = DEFAULT_TIMEOUT,
+        window: int | None = None,
+    ) -> Subscription:
+        """Subscribe to a topic that the peer publishes: `async with` it, then `async for`.
+
+        `timeout` is seconds until the answer, `data` is for the publisher to decide on;
+        `window` as in `call_stream`. What is raised, and when: `Subscription`.
+        """
+        return Subscription(self, topic, data, timeout, window)
+
+    async def room(self) -> None:
+        """Wait while too much waits to be written."""
+        if not self.driver.has_room:
+            await self.driver.room()
 
     async def _room(self, timeout: float | None) -> float | None:
         """Wait until the transport takes more; returns what is left of `timeout`."""
@@ -235,12 +257,12 @@ class Peer:
         except ConnectionClosedError as error:
             raise self.closed_error() from error
         answer: list[float] = []
-        self._pings[async_id] = waiter, answer
+        self._state.pings[async_id] = waiter, answer
         self.touch()
         try:
             await waiter.wait()
         finally:
-            self._pings.pop(async_id, None)
+            self._state.pings.pop(async_id, None)
         if not answer:
             raise self.closed_error()
         return answer[0]
@@ -262,14 +284,14 @@ class Peer:
             PeerClosedError: the connection is over, or ended meanwhile.
             LocalProtocolError: the last rekey is less than 10 s old.
         """
-        number = min(self._rekeys) + 1
+        number = min(self._state.rekeys) + 1
         try:
             self.core.rekey(self.backend.now())
         except ConnectionClosedError as error:
             raise self.closed_error() from error
         self.touch()
-        await self._changes.until(lambda: min(self._rekeys) >= number or not self.is_open)
-        if min(self._rekeys) < number:
+        await self._changes.until(lambda: min(self._state.rekeys) >= number or not self.is_open)
+        if min(self._state.rekeys) < number:
             raise self.closed_error()
         return number
 
@@ -281,13 +303,13 @@ class Peer:
         """
         self.core.close(self.backend.now(), code, text)
         self.driver.settle()
-        await self._changes.until(lambda: self._gone)
+        await self._changes.until(lambda: self._state.gone)
 
     async def closed(self) -> ConnectionEnded:
         """Wait for the end of the connection; returns why it ended."""
-        while self._ended is None:
-            await self._changes.until(lambda: self._ended is not None)
-        return self._ended
+        while self._state.ended is None:
+            await self._changes.until(lambda: self._state.ended is not None)
+        return self._state.ended
 
     async def opened(self) -> None:
         """Wait for the end of the handshake.
@@ -295,17 +317,19 @@ class Peer:
         Raises:
             NotTrustedError: a side refused the other. HandshakeError: they could not agree.
         """
-        await self._changes.until(lambda: self._agreed is not None or self._ended is not None)
-        ended = self._ended
-        if self._agreed is None and ended is not None:
-            refused = self._deciding.refused
+        await self._changes.until(
+            lambda: self._state.agreed is not None or self._state.ended is not None
+        )
+        ended = self._state.ended
+        if self._state.agreed is None and ended is not None:
+            refused = self.deciding.refused
             raise refused or handshake_error(ended.code, ended.text, ended.reason)
 
     # For streams and for the node.
 
     def drain(self) -> None:
         """Take nothing new: calls are answered with code 19, streams reset with `refused`."""
-        self._serving.draining = True
+        self.serving.draining = True
 
     def touch(self) -> None:
         """Something was queued: flush soon."""
@@ -328,73 +352,34 @@ class Peer:
 
     def call_ended(self) -> None:
         """A handler is over: its answer waits, and who drains may look again."""
-        self._changed()
+        self.changed()
         self.touch()
 
     def closed_error(self) -> PeerClosedError:
         """Why nothing can be asked any more."""
-        if self._ended is None:
+        if self._state.ended is None:
             return PeerClosedError(CloseCode.NORMAL, "the connection is closing")
-        return PeerClosedError(self._ended.code, self._ended.text)
+        return PeerClosedError(self._state.ended.code, self._state.ended.text)
 
-    # Reports.
-
-    def _reports(self, reports: list[Report]) -> None:
-        now = self.backend.now()
-        dispatch = self._dispatch.receive
-        aborted = False
-        for report in reports:
-            if type(report) is not EventReceived:
-                self._report(report, now)
-            elif not aborted:
-                try:
-                    dispatch(report, now)
-                except RemoteProtocolError as error:
-                    self.core.abort(now, CloseCode(error.code), error.reason)
-                    aborted = True
-
-    def _report(self, report: Report, now: float) -> None:
-        match report:
-            case PongReceived(async_id, round_trip):
-                waiting = self._pings.get(async_id)
-                if waiting is not None:
-                    waiting[1].append(round_trip)
-                    waiting[0].wake()
-            case StreamOpened(stream, label):
-                self._serving.stream_opened(stream, label)
-            case StreamFinished() | StreamReset() | StreamWritable():
-                self.streams.changed(report)
-                if isinstance(report, StreamReset):
-                    self._calls.stream_reset(report.stream)
-            case KeysUpdated(sent, _, rekey):
-                if rekey:
-                    self._rekeys[sent] = rekey
-                self._changed()
-            case PeerIdentified():
-                self._deciding.decide(report)
-            case HandshakeCompleted(agreed):
-                self._agreed = agreed
-                logger.info("%s open: %s", self, agreed.suite or "UNENCRYPTED")
-                self._changed()
-            case ConnectionEnded():
-                self._connection_ended(report)
-
-    def _connection_ended(self, ended: ConnectionEnded) -> None:
-        self._ended = ended
-        self._deciding.stop()
-        self._endings.ended(self, ended, self.backend.now(), stranger=self._agreed is None)
-        self._calls.connection_ended(ended.code, ended.text)
-        self.streams.connection_ended(ended.code, ended.text)
-        for waiter, _ in self._pings.values():
-            waiter.wake()
-        self._changed()
-
-    def _transport_closed(self) -> None:
-        self._gone = True
-        if self._ended is None:  # a bug kept the core from telling
-            self._connection_ended(ConnectionEnded(CloseCode.INTERNAL_ERROR, "", False, "a bug"))
-        self._changed()
-
-    def _changed(self) -> None:
+    def changed(self) -> None:
+        """The connection's state is another one."""
         self._on_change(self)
         self._changes.notify()
+
+    # Requests of the other side.
+
+    def _find(self, subcategory: int, topic: str) -> ResultCode:
+        if subcategory == CALL:
+            return self.serving.find_call(topic)
+        return self._publishing.find(topic)
+
+    def _run(self, request: IncomingCall) -> None:
+        if request.subcategory == CALL:
+            self.serving.run_call(request)
+        else:
+            self._publishing.run(request)
+
+
+def _stop(request: IncomingCall) -> None:
+    if request.runner is not None:
+        request.runner.cancel()

@@ -2,21 +2,26 @@
 
 One rule: whatever a handler does, its call gets exactly one answer and its stream an
 end, and the peer learns a code and a fixed sentence, never the details. Knows the
-handlers and their peer; the core's rules are `Calls`' and the connection's.
+handlers and their peer; the core's rules are `Answering`'s and the connection's.
 """
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from lbm import keys
+from lbm.codec import encode
 from lbm.errors import LbmEncodeError
+from node.authorisation import permitted
 from node.call import Call
 from node.errors import RESULT_SENTENCES, CallRefused, PeerClosedError, StreamResetError
-from node.messaging.calls import Calls
+from node.handlers import RESERVED_LABEL, Entry, Handlers
+from node.messaging.answering import Answering
 from node.messaging.pending import IncomingCall
-from node.protocol.codes import CloseCode, ResultCode
-from node.protocol.errors import LocalProtocolError
+from node.protocol.codes import CloseCode, ResultCode, Supercategory
+from node.protocol.errors import LocalProtocolError, PayloadTooLargeError
 from node.stream import Stream
 
 if TYPE_CHECKING:
@@ -28,95 +33,145 @@ CallHandler = Callable[[Call], Any]
 StreamHandler = Callable[[Stream], Awaitable[None]]
 
 _FAILED: Final = (ResultCode.HANDLER_FAILED, RESULT_SENTENCES[ResultCode.HANDLER_FAILED])
+# An answer and its code.
+Outcome = tuple[int, Any]
 
 
 class Serving:
-    """The handlers of one peer. `draining` takes nothing new."""
+    """The handlers of one peer. `draining` takes nothing new.
 
-    __slots__ = ("_call_handlers", "_peer", "_stream_handlers", "calls", "draining")
+    `supercategory` is that of what the peer sends us, once the handshake is over.
+    """
 
-    def __init__(
-        self,
-        peer: "Peer",
-        call_handlers: Mapping[str, CallHandler],
-        stream_handlers: Mapping[str, StreamHandler],
-    ) -> None:
+    __slots__ = ("_handlers", "_peer", "draining", "supercategory")
+
+    def __init__(self, peer: "Peer", handlers: Handlers) -> None:
         self._peer = peer
-        self._call_handlers = call_handlers
-        self._stream_handlers = stream_handlers
-        self.calls = Calls(
-            peer.core,
-            self._has_handler,
-            self._run_call,
-            self._stop_call,
-            size_limit=peer.config.waiting_bytes,
-        )
+        self._handlers = handlers
         self.draining = False
+        self.supercategory = Supercategory.PEER_TO_PEER
 
     # Calls.
 
-    def _has_handler(self, topic: str) -> bool:
-        return topic in self._call_handlers
+    def find_call(self, topic: str) -> ResultCode:
+        """Whether a call of `topic` may run, else the code that refuses it."""
+        entry = self._handlers.calls.find(topic)
+        if entry is None:
+            return ResultCode.TOPIC_NOT_FOUND
+        if not entry.takes(self.supercategory):
+            return ResultCode.WRONG_SUPERCATEGORY
+        return ResultCode.OVERLOADED if self.draining else ResultCode.ACCEPTED
 
-    def _run_call(self, call: IncomingCall) -> None:
-        if self.draining:
-            self.calls.answer(call, ResultCode.OVERLOADED)
-            return
-        handler = self._call_handlers[call.topic]
-        call.runner = self._peer.backend.spawn(self._handle, handler, call)
+    def run_call(self, call: IncomingCall) -> None:
+        """Run the handler of a call that `find_call` let pass."""
+        entry = self._handlers.calls.find(call.topic)
+        call.runner = self._peer.backend.spawn(self._serve_call, entry, call)
 
-    def _stop_call(self, call: IncomingCall) -> None:
-        if call.runner is not None:
-            call.runner.cancel()
-
-    async def _handle(self, handler: CallHandler, call: IncomingCall) -> None:
-        code: int = ResultCode.CANCELLED
-        data: Any = None
+    async def _serve_call(self, entry: Entry[CallHandler], call: IncomingCall) -> None:
+        outcome: Outcome = (ResultCode.CANCELLED, None)
         try:
-            result = handler(Call(self._peer, call))
-            data = await result if inspect.isawaitable(result) else result
-            code = ResultCode.ACCEPTED
-        except CallRefused as refused:
-            if refused.received:  # by a call of the handler's own: none of the caller's business
-                logger.exception("the handler of %r failed", call.topic)
-                code, data = _FAILED
+            if entry.rules and not await self._permitted(entry, call.topic):
+                outcome = (ResultCode.NOT_AUTHORISED, None)
+            elif entry.slots is None:
+                outcome = await self._handle(entry.handler, call)
             else:
-                code, data = refused.code, refused.data
-        except Exception:
-            logger.exception("the handler of %r failed", call.topic)
-            code, data = _FAILED
+                await entry.slots.acquire(self._peer.backend.waiter)
+                try:
+                    outcome = await self._handle(entry.handler, call)
+                finally:
+                    entry.slots.release()
         finally:
             # Also when it was cancelled: each call gets its one answer.
-            self._answer(call, code, data)
+            self.answer(call, *outcome)
 
-    def _answer(self, call: IncomingCall, code: int, data: Any) -> None:
+    async def _handle(self, handler: CallHandler, call: IncomingCall) -> Outcome:
         try:
-            self.calls.answer(call, code, data)
+            result = handler(Call(self._peer, call))
+            if inspect.isasyncgen(result):
+                return await self._stream_answer(call, result)
+            if inspect.isawaitable(result):
+                result = await result
+        except CallRefused as refused:
+            if not refused.received:
+                return refused.code, refused.data
+            # By a call of the handler's own: none of the caller's business.
+            logger.exception("the handler of %r failed", call.topic)
+            return _FAILED
+        except Exception:
+            logger.exception("the handler of %r failed", call.topic)
+            return _FAILED
+        return ResultCode.ACCEPTED, result
+
+    async def _stream_answer(self, call: IncomingCall, items: AsyncGenerator[Any, Any]) -> Outcome:
+        """Send what the handler yields as Chunks, no faster than they are read."""
+        answering = self._peer.answering
+        async with aclosing(items):
+            async for item in items:
+                payload = encode({} if item is None else {keys.DATA: item})
+                try:
+                    await self._peer.room()
+                    while not answering.chunk(call, payload):
+                        await self._credit(call)
+                except PayloadTooLargeError:
+                    return ResultCode.PAYLOAD_TOO_LARGE, None
+                except LocalProtocolError:
+                    break  # the connection or the stream is over: nobody reads on
+                self._peer.touch()
+        return ResultCode.ACCEPTED, None
+
+    async def _credit(self, call: IncomingCall) -> None:
+        waiter = self._peer.backend.waiter()
+        call.on_credit = waiter.wake
+        try:
+            await waiter.wait()
+        finally:
+            call.on_credit = None
+
+    def answer(self, call: IncomingCall, code: int, data: Any = None) -> None:
+        """Answer a request of any kind, if it must be without what has no encoding."""
+        answering: Answering = self._peer.answering
+        try:
+            answering.answer(call, code, data)
         except LbmEncodeError:
             logger.exception("the answer to %r has no encoding", call.topic)
-            self.calls.answer(call, *_FAILED)
+            answering.answer(call, *_FAILED)
         self._peer.call_ended()
+
+    async def _permitted(self, entry: Entry[Any], name: str) -> bool:
+        return await permitted(entry.rules, self._peer, name, self._handlers.roles)
 
     # Streams.
 
     def stream_opened(self, stream_id: int, label: str) -> None:
         """Run the handler of a stream that the peer opened, or refuse it."""
-        handler = self._stream_handlers.get(label)
-        if handler is None or self.draining:
-            refused = self.draining or label.startswith("topic:")
-            try:
-                code = CloseCode.REFUSED if refused else CloseCode.NO_HANDLER
-                self._peer.core.reset_stream(stream_id, code)
-            except LocalProtocolError:
-                pass  # we are closing: Close will tell
-            return
-        stream = self._peer.streams.add(stream_id, label)
-        self._peer.backend.spawn(self._serve_stream, handler, stream)
+        entry = self._handlers.streams.find(label)
+        if self.draining or label.startswith(RESERVED_LABEL):
+            self._refuse(stream_id, CloseCode.REFUSED)
+        elif entry is None:
+            self._refuse(stream_id, CloseCode.NO_HANDLER)
+        elif not entry.takes(self.supercategory):
+            self._refuse(stream_id, CloseCode.WRONG_SUPERCATEGORY)
+        else:
+            stream = self._peer.streams.add(stream_id, label, entry.answers)
+            self._peer.backend.spawn(self._serve_stream, entry, stream)
 
-    async def _serve_stream(self, handler: StreamHandler, stream: Stream) -> None:
+    def _refuse(self, stream_id: int, code: CloseCode) -> None:
+        with suppress(LocalProtocolError):  # we are closing: Close will tell
+            self._peer.core.reset_stream(stream_id, code)
+
+    async def _serve_stream(self, entry: Entry[StreamHandler], stream: Stream) -> None:
         code: CloseCode | None = CloseCode.CANCELLED
         try:
-            await handler(stream)
+            if entry.rules and not await self._permitted(entry, stream.label):
+                code = CloseCode.NOT_AUTHORISED
+                return
+            if entry.slots is not None:
+                await entry.slots.acquire(self._peer.backend.waiter)
+            try:
+                await entry.handler(stream)
+            finally:
+                if entry.slots is not None:
+                    entry.slots.release()
             await stream.aclose()
             code = None
         except (StreamResetError, PeerClosedError) as error:

@@ -29,8 +29,10 @@ class StreamTable:
     def __repr__(self) -> str:
         return f"<StreamTable of {len(self)}>"
 
-    def add(self, stream_id: int, label: str) -> Stream:
-        """A stream was opened, by either side."""
+    def add(
+        self, stream_id: int, label: str, answers: frozenset[tuple[int, int]] = frozenset()
+    ) -> Stream:
+        """A stream was opened, by either side; `answers` are the types that answer requests."""
         stream = self._streams[stream_id] = Stream(self._peer, stream_id, label)
         return stream
 

@@ -1,4 +1,4 @@
-"""Where an event of the application goes: calls, a stream's reader, or nowhere.
+"""Where an event of the application goes: requests, topics, a stream's reader, or nowhere.
 
 One rule: an event that nobody takes is dropped and counted, and a request of the base
 protocol among them is answered all the same (docs/protocol.md section 2). Knows the
@@ -8,17 +8,24 @@ types of events, not what handlers do.
 from collections.abc import Callable
 
 from lbm import keys
-from lbm.cells import REQUIRED, read_text
+from lbm.cells import read_text
 from lbm.codec import decode, encode
 from lbm.errors import LbmDecodeError
-from node.messaging.calls import Calls
+from node.messaging.answering import Answering
+from node.messaging.asking import Asking
+from node.messaging.topics import Topics
 from node.protocol.codes import (
+    CALL,
+    CANCEL,
+    CHUNK,
     DATA,
     EMIT,
     END,
     ERROR,
     NAMED,
+    NOTES,
     NOTIFY,
+    RESULT,
     SIM,
     STREAM,
     SUBSCRIBE,
@@ -29,42 +36,55 @@ from node.protocol.connection import Connection
 from node.protocol.errors import LocalProtocolError
 from node.protocol.reports import EventReceived
 
-# What a node without topics says to the requests of topics.
-_NO_TOPICS = {
-    SUBSCRIBE: ResultCode.TOPIC_NOT_FOUND,
-    UNSUBSCRIBE: ResultCode.TOPIC_NOT_FOUND,
-    NOTIFY: ResultCode.NOT_SUBSCRIBED,
-}
+# Takes an event; returns whether its cost is kept until it is used.
+Take = Callable[[EventReceived, float], bool]
 
 
 class Dispatch:
     """Sends each event of one connection on its way. `on_data` takes 2/5 Data."""
 
-    __slots__ = ("_calls", "_connection", "_on_data", "dropped")
+    __slots__ = ("_answering", "_connection", "_on_data", "_sim", "dropped")
 
     def __init__(
-        self, connection: Connection, calls: Calls, on_data: Callable[[EventReceived], bool]
+        self,
+        connection: Connection,
+        asking: Asking,
+        answering: Answering,
+        topics: Topics,
+        on_data: Callable[[EventReceived], bool],
     ) -> None:
         self._connection = connection
-        self._calls = calls
+        self._answering = answering
         self._on_data = on_data
+        self._sim: dict[int, Take] = {
+            CALL: answering.request_received,
+            SUBSCRIBE: answering.request_received,
+            UNSUBSCRIBE: topics.unsubscribe_received,
+            NOTIFY: topics.notes_received,
+            RESULT: asking.result_received,
+            CANCEL: answering.cancel_received,
+            CHUNK: asking.chunk_received,
+            NOTES: topics.notes_received,
+        }
         self.dropped = 0
 
     def receive(self, event: EventReceived, now: float) -> None:
         """Deliver one event; what it cost is given back unless a reader keeps it.
 
         Raises:
-            RemoteProtocolError: as `Calls.receive`.
+            RemoteProtocolError: an async id is used twice, or answers pile up.
         """
         stream, async_id, category, subcategory, payload, cost = event
-        if category == STREAM and subcategory == DATA:
+        if category == SIM:
+            take = self._sim.get(subcategory)
+            if take is None:
+                self.dropped += 1
+            elif take(event, now):
+                return
+        elif category == STREAM and subcategory == DATA:
             if self._on_data(event):
                 return
             self.dropped += 1
-        elif category == SIM:
-            if self._calls.receive(event, now):
-                return
-            self._without_topics(stream, async_id, subcategory, payload)
         else:
             self.dropped += 1
             if category == NAMED and subcategory == EMIT and async_id:
@@ -72,22 +92,9 @@ class Dispatch:
         if cost:
             self._connection.consume(stream, cost)
 
-    def _without_topics(self, stream: int, async_id: int, subcategory: int, payload: bytes) -> None:
-        code = _NO_TOPICS.get(subcategory)
-        if code is None:
-            self.dropped += 1
-            return
-        try:
-            # Where Notify's topic is implied there is a subscription, and here is none.
-            default = REQUIRED if subcategory != NOTIFY else ""
-            read_text(decode(payload), keys.TOPIC, default=default)
-        except LbmDecodeError:
-            code = ResultCode.MALFORMED
-        self._calls.refuse(stream, async_id, code)
-
     def _without_handler(self, stream: int, async_id: int, payload: bytes) -> None:
         """Emit: its one answer is an empty End, or an Error if it is malformed."""
-        self._calls.require_free(stream, async_id)
+        self._answering.require_free(stream, async_id)
         try:
             cells = decode(payload)
             read_text(cells, keys.NAME)

@@ -1,38 +1,48 @@
-"""Calls that wait for their answers: ours, and those of the other side.
+"""Requests that wait for their answers: ours, and those of the other side.
 
-One rule: a call has one answer, and whatever comes after it changes nothing. `Calls`
-keeps them; they know neither the connection nor the handlers.
+One rule: a request has one final answer, and whatever comes after it changes nothing.
+`Asking` and `Answering` keep them; they know neither the connection nor the handlers.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from lbm.codec import Value
+from node.messaging.chunks import ChunkInbox
+from node.protocol.window import SendCredit
 
-# The code of a call whose connection ended: none that can come from the wire.
+# Codes of our own, which cannot come from the wire. The connection ended:
 LOST: Final = -1
+# The answer came in Chunks, and nobody was there to read them:
+STREAMED: Final = -2
 
 
 class OutgoingCall:
-    """A call of ours. `code` and `data` are its answer once `done`.
+    """A call or subscription of ours. `code` and `data` are its answer once `done`.
 
     `on_done` is called once, when the answer came, the deadline passed (code 17) or the
-    connection ended (code `LOST`; `close_code` and `close_text` say why).
+    connection ended (code `LOST`; `close_code` and `close_text` say why). `on_final` is
+    called with code and stream (0 for none) of the final answer when that comes, also if
+    nobody waits any more. `chunks` takes a streamed answer.
     """
 
     __slots__ = (
         "async_id",
+        "chunks",
         "close_code",
         "close_text",
         "code",
         "data",
         "done",
         "on_done",
+        "on_final",
         "slot",
     )
 
     def __init__(self, on_done: Callable[[], None]) -> None:
         self.on_done = on_done
+        self.on_final: Callable[[int, int], None] | None = None
+        self.chunks: ChunkInbox | None = None
         self.async_id = 0
         self.slot = 0
         self.done = False
@@ -51,28 +61,35 @@ class OutgoingCall:
 
 
 class IncomingCall:
-    """A call that came, for its handler.
+    """A call or subscription that came, for its handler; `subcategory` says which.
 
     `deadline` is seconds of the connection's clock, or None. `answered` is set once its
     answer is on its way; from then on the handler's own answer changes nothing.
+    `window` is what the asking side named for what will be sent to it, or None;
+    `credit` what is left of it for Chunks, and `on_credit` is called when there is more.
     """
 
     __slots__ = (
         "answered",
         "async_id",
         "cost",
+        "credit",
         "data",
         "deadline",
         "headers",
+        "on_credit",
         "runner",
         "size",
         "slot",
         "stream",
+        "subcategory",
         "topic",
+        "window",
     )
 
     def __init__(
         self,
+        subcategory: int,
         topic: str,
         data: Value,
         headers: Mapping[str, Value],
@@ -81,6 +98,7 @@ class IncomingCall:
         size: int,
         cost: int,
     ) -> None:
+        self.subcategory = subcategory
         self.topic = topic
         self.data = data
         self.headers = headers
@@ -88,6 +106,9 @@ class IncomingCall:
         self.async_id = async_id
         self.size = size
         self.cost = cost  # what it took of its stream's credit, until it is answered
+        self.window: int | None = None
+        self.credit: SendCredit | None = None
+        self.on_credit: Callable[[], None] | None = None
         self.deadline: float | None = None
         self.slot = 0
         self.answered = False

@@ -30,6 +30,9 @@ class CloseCode(IntEnum):
     SLOW_CONSUMER = 33
     NO_HANDLER = 34
     REFUSED = 35
+    # Reset only: what Result says of calls and subscriptions, of a stream.
+    NOT_AUTHORISED = 20
+    WRONG_SUPERCATEGORY = 22
     # Never sent: the numbers lie outside of what the wire's codes may be.
     CONNECTION_LOST = -1
     PEER_NOT_TRUSTED = -2
@@ -58,6 +61,8 @@ SENTENCES: Final[dict[int, str]] = {
     CloseCode.SLOW_CONSUMER: "the consumer is too slow",
     CloseCode.NO_HANDLER: "no handler",
     CloseCode.REFUSED: "refused",
+    CloseCode.NOT_AUTHORISED: "not authorised",
+    CloseCode.WRONG_SUPERCATEGORY: "not allowed between these roles",
     CloseCode.CONNECTION_LOST: "the connection was lost",
     CloseCode.PEER_NOT_TRUSTED: "the peer is not trusted",
 }

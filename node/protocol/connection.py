@@ -22,7 +22,8 @@ from node.protocol.errors import (
 from node.protocol.frames import FrameReader
 from node.protocol.handshake import Agreed, known
 from node.protocol.initiator import RejectedError
-from node.protocol.limits import CLOSE_LINGER, HANDSHAKE_EVENT_SIZE
+from node.protocol.limits import CLOSE_LINGER, HANDSHAKE_EVENT_SIZE, Limits
+from node.protocol.multiplexer import Multiplexer
 from node.protocol.observer import DirectionState, Observer
 from node.protocol.opening import Opening
 from node.protocol.reports import ConnectionEnded, HandshakeCompleted, Report
@@ -99,6 +100,11 @@ class Connection:
     def waiting_events(self, stream: int) -> int:
         """How many events of `stream` wait to be written."""
         return self._session.mux.outbox.waiting(stream) if self._session else 0
+
+    @property
+    def limits(self) -> Limits:
+        """The limits that were agreed; our own before and after."""
+        return self._session.mux.limits if self._session else self.config.limits
 
     def reports(self) -> list[Report]:
         """What happened since the last call."""
@@ -215,11 +221,13 @@ class Connection:
         *,
         lbm: bool = True,
         seal: bool = False,
+        releases: int = 0,
     ) -> None:
         """Queue an event of category 3 up on stream 1 or an open stream.
 
         `payload` is bytes of LBM, or with `lbm=False` the caller's own format (never
-        padded); empty for none. With `seal` it is signed at once.
+        padded); empty for none. With `seal` it is signed at once; `releases` is a stream
+        of which nothing is written before it (`streams.hold`).
 
         Raises:
             ConnectionClosedError: not open. PayloadTooLargeError: above `max_payload`.
@@ -229,7 +237,7 @@ class Connection:
         mux = self._open().mux
         if category < SIM:
             raise LocalProtocolError(f"events of category {category} are not the caller's")
-        mux.send(stream, async_id, category, subcategory, payload, lbm, seal)
+        mux.send(stream, async_id, category, subcategory, payload, lbm, seal, releases)
 
     def send_data(self, stream: int, data: bytes) -> None:
         """Queue 2/5 Data, 1..max_payload bytes, on a stream from 2 up; raises as `send`."""
@@ -237,13 +245,19 @@ class Connection:
             raise LocalProtocolError("Data is at least one byte, on a stream of its own")
         self._open().mux.send(stream, 0, STREAM, DATA, data, False, False)
 
-    def open_stream(self, label: str, window: int | None = None) -> int:
-        """Open a stream; returns its id. `window` is what we are ready to hold, bytes.
+    def open_stream(self, label: str, window: int | None = None, credit: int | None = None) -> int:
+        """Open a stream; returns its id. `window` is what we are ready to hold, `credit`
+        what the other side said it is, in bytes.
 
         Raises:
             ConnectionClosedError: not open. LocalProtocolError: `max_streams` are open.
         """
-        return self._open().mux.open_stream(label, window)
+        return self._open().mux.open_stream(label, window, credit)
+
+    @property
+    def streams(self) -> Multiplexer:
+        """For what is rarely asked: `hold` and `grant`; raises ConnectionClosedError."""
+        return self._open().mux
 
     def finish_stream(self, stream: int) -> None:
         """End our direction of a stream, after what is queued on it; raises as `send`."""

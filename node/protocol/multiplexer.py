@@ -55,7 +55,8 @@ LEAST_WINDOW = 1024
 class Multiplexer:
     """The streams of one open connection, and what waits to be written on them.
 
-    `unconsumed` is the cost of what was reported and not yet given back by `consume`.
+    `unconsumed` is the cost of what was reported and not yet given back by `consume`;
+    `limits` are those that were agreed.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class Multiplexer:
         reports: list[Report],
     ) -> None:
         self._config = config
-        self._limits = limits
+        self.limits = limits
         self._streams = streams
         self._control = control
         self._forget = forget
@@ -88,7 +89,7 @@ class Multiplexer:
             RemoteProtocolError, LbmDecodeError: it may not be, or not there.
         """
         stream, async_id, category, subcategory, payload = event
-        if len(payload) > self._limits.max_payload:
+        if len(payload) > self.limits.max_payload:
             raise too_large(f"a payload of {len(payload)} bytes")
         if stream == MAIN_STREAM:
             if category > STREAM or (category, subcategory) == (STREAM, DATA):
@@ -171,9 +172,12 @@ class Multiplexer:
 
     # What we send.
 
-    def open_stream(self, label: str, window: int | None) -> int:
-        """Open a stream; Open goes out at once, so that nothing can overtake it."""
-        limits = self._limits
+    def open_stream(self, label: str, window: int | None, credit: int | None = None) -> int:
+        """Open a stream; Open goes out at once, so that nothing can overtake it.
+
+        `credit` is what the other side named already for what we send, in bytes.
+        """
+        limits = self.limits
         if window is None:
             window = limits.stream_window
             room = self._config.connection_buffer - self._streams.committed
@@ -187,7 +191,7 @@ class Multiplexer:
         payload = encode(cells)
         if len(payload) > limits.max_payload:
             raise PayloadTooLargeError("the label is longer than a payload may be")
-        known = self._streams.open_local(limits.stream_window, window)
+        known = self._streams.open_local(credit or limits.stream_window, window)
         self._control(Event(known.id, 0, STREAM, OPEN, payload))
         return known.id
 
@@ -200,6 +204,7 @@ class Multiplexer:
         payload: bytes,
         lbm: bool,
         seal: bool,
+        releases: int = 0,
     ) -> None:
         """Queue an event; see `Connection.send`."""
         if not (category <= 255 and 1 <= subcategory <= 255 and 0 <= async_id <= LAST_ASYNC_ID):
@@ -209,22 +214,40 @@ class Multiplexer:
         elif payload == NO_PAYLOAD and (category, subcategory) != (STREAM, DATA):
             raise LocalProtocolError("the payload 0x00 means that there is none")
         elif lbm:
-            payload = pad(payload, self._config.padding, self._limits.max_payload)
-        if len(payload) > self._limits.max_payload:
+            payload = pad(payload, self._config.padding, self.limits.max_payload)
+        if len(payload) > self.limits.max_payload:
             raise PayloadTooLargeError(
-                f"a payload of {len(payload)} bytes; {self._limits.max_payload} were agreed"
+                f"a payload of {len(payload)} bytes; {self.limits.max_payload} were agreed"
             )
         if stream == MAIN_STREAM:
             self.outbox.put(
-                Outgoing(stream, async_id, category, subcategory, payload, 0, seal), None
+                Outgoing(stream, async_id, category, subcategory, payload, 0, seal, releases), None
             )
             return
         known = self._streams.get_local(stream)
         free = category == SIM and subcategory == CHUNK
         cost = 0 if free else len(payload) + EVENT_COST
         self.outbox.put(
-            Outgoing(stream, async_id, category, subcategory, payload, cost, seal), known.credit
+            Outgoing(stream, async_id, category, subcategory, payload, cost, seal, releases),
+            known.credit,
         )
+
+    def hold(self, stream: int) -> None:
+        """Write nothing of a stream until an event that `releases` it was written."""
+        self.outbox.hold(stream)
+
+    def release(self, stream: int) -> None:
+        """Go on with a stream: the event that should have released it is not to come."""
+        self.outbox.release(stream)
+
+    def drop_waiting(self, stream: int) -> None:
+        """Forget what waits on a stream and was not written."""
+        self.outbox.drop(stream)
+
+    def grant(self, stream: int, request: int, credit: int) -> None:
+        """Allow the other side more Chunks of its answer to our request."""
+        cells: dict[int, Value] = {keys.STREAM: stream, keys.CREDIT: credit, keys.REQUEST: request}
+        self._control(Event(0, 0, STREAM, WINDOW, encode(cells)))
 
     def finish(self, stream: int) -> None:
         """Queue Finish behind what waits on the stream."""
@@ -274,7 +297,7 @@ class Multiplexer:
 
     def _opened(self, stream: int, cells: Mapping[int, Value]) -> None:
         label = read_text(cells, keys.LABEL)
-        limits = self._limits
+        limits = self.limits
         credit = read_uint(
             cells, keys.WINDOW, default=limits.stream_window, minimum=1, maximum=LARGEST_CREDIT
         )

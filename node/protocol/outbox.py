@@ -12,7 +12,8 @@ from node.protocol.window import SendCredit
 
 
 class Outgoing(NamedTuple):
-    """An event that waits. `cost` is 0 for those that need no credit."""
+    """An event that waits. `cost` is 0 for those that need no credit; `releases` is a stream
+    that is held until this event is taken, 0 for none."""
 
     stream: int
     async_id: int
@@ -21,6 +22,7 @@ class Outgoing(NamedTuple):
     payload: bytes
     cost: int
     seal: bool
+    releases: int = 0
 
 
 class _Queue:
@@ -36,11 +38,12 @@ class Outbox:
     """The queues, and whose turn it is. `size` counts the payload bytes that wait, `count`
     the events."""
 
-    __slots__ = ("_queues", "_turns", "count", "size")
+    __slots__ = ("_held", "_queues", "_turns", "count", "size")
 
     def __init__(self) -> None:
         self._queues: dict[int, _Queue] = {}
         self._turns: deque[_Queue] = deque()
+        self._held: set[int] = set()
         self.count = 0
         self.size = 0
 
@@ -58,7 +61,10 @@ class Outbox:
         queue = self._queues.get(event.stream)
         if queue is None:
             queue = self._queues[event.stream] = _Queue(credit)
-            self._turns.append(queue)
+            if event.stream in self._held:
+                queue.blocked = True
+            else:
+                self._turns.append(queue)
         queue.events.append(event)
         self.count += 1
         self.size += len(event.payload)
@@ -82,13 +88,23 @@ class Outbox:
                 del self._queues[event.stream]
             self.count -= 1
             self.size -= len(event.payload)
+            if event.releases:
+                self.release(event.releases)
             return event
         return None
+
+    def hold(self, stream: int) -> None:
+        """Write nothing of `stream` until an event that releases it was taken."""
+        self._held.add(stream)
+        queue = self._queues.get(stream)
+        if queue is not None and not queue.blocked:
+            queue.blocked = True
+            self._turns.remove(queue)
 
     def unblock(self, stream: int) -> bool:
         """The stream got credit. Returns whether events waited for it."""
         queue = self._queues.get(stream)
-        if queue is None or not queue.blocked:
+        if queue is None or not queue.blocked or stream in self._held:
             return False
         queue.blocked = False
         self._turns.append(queue)
@@ -100,7 +116,8 @@ class Outbox:
         return len(queue.events) if queue else 0
 
     def drop(self, stream: int) -> list[Outgoing]:
-        """Forget the events of a stream; returns them."""
+        """Forget the events of a stream, which is held no more; returns them."""
+        self._held.discard(stream)
         queue = self._queues.pop(stream, None)
         if queue is None:
             return []
@@ -108,10 +125,19 @@ class Outbox:
             self._turns.remove(queue)
         self.count -= len(queue.events)
         self.size -= sum(len(event.payload) for event in queue.events)
+        for event in queue.events:
+            if event.releases:
+                self.release(event.releases)
         return list(queue.events)
 
     def clear(self) -> None:
         """Forget all."""
         self._queues.clear()
         self._turns.clear()
+        self._held.clear()
         self.count = self.size = 0
+
+    def release(self, stream: int) -> None:
+        """Hold a stream no more."""
+        self._held.discard(stream)
+        self.unblock(stream)

@@ -1,0 +1,181 @@
+"""The handlers of a node, found by the name that a peer asks for.
+
+One rule: a name finds its own handler, else that of the longest pattern (`admin.*`) it
+falls under; the `allow=` of every pattern above a name holds for it as well, so that a
+more exact handler never opens what a pattern closed. Runs nothing.
+"""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from node.authorisation import Allow, Roles, Rule
+from node.errors import ConfigError, ParleyError
+from node.protocol.codes import FIRST_APPLICATION_CATEGORY, Supercategory
+from node.transport.loop import Waiter
+
+H = TypeVar("H")
+
+WILDCARD = "*"
+RESERVED_LABEL = "topic:"
+
+
+class Slots:
+    """At most `limit` handlers run at a time; others wait in line.
+
+    The line is bounded by what peers may have unanswered.
+    """
+
+    __slots__ = ("_free", "_line")
+
+    def __init__(self, limit: int) -> None:
+        self._free = limit
+        self._line: dict[Waiter, None] = {}
+
+    async def acquire(self, new_waiter: Callable[[], Waiter]) -> None:
+        """Wait for a slot; who is cancelled has none."""
+        if self._free:
+            self._free -= 1
+            return
+        waiter = new_waiter()
+        self._line[waiter] = None
+        try:
+            await waiter.wait()
+        except BaseException:
+            if waiter in self._line:
+                del self._line[waiter]
+            else:
+                self.release()  # it was given to us at the last moment
+            raise
+
+    def release(self) -> None:
+        """Give a slot back: to the first in line, if there is one."""
+        first = next(iter(self._line), None)
+        if first is None:
+            self._free += 1
+        else:
+            del self._line[first]
+            first.wake()
+
+
+@dataclass(slots=True, eq=False)
+class Entry(Generic[H]):
+    """A handler and what was declared with it. `rules` are all that hold for its names."""
+
+    name: str
+    handler: H
+    own_rule: Rule | None = None
+    supercategories: frozenset[Supercategory] | None = None
+    slots: Slots | None = None
+    answers: frozenset[tuple[int, int]] = frozenset()
+    rules: tuple[Rule, ...] = ()
+
+    def takes(self, supercategory: Supercategory) -> bool:
+        """Whether what travels between these roles may come here."""
+        return self.supercategories is None or supercategory in self.supercategories
+
+
+class Registry(Generic[H]):
+    """The handlers of one kind; `kind` is for messages."""
+
+    __slots__ = ("_exact", "_patterns", "kind")
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._exact: dict[str, Entry[H]] = {}
+        self._patterns: list[tuple[str, Entry[H]]] = []  # the longest first
+
+    def add(
+        self,
+        name: str,
+        handler: H,
+        *,
+        allow: Allow | None = None,
+        supercategories: Collection[Supercategory] | None = None,
+        concurrency: int | None = None,
+        answers: Collection[tuple[int, int]] = (),
+    ) -> None:
+        """Register a handler under a name, or a pattern that ends in `*`.
+
+        Raises:
+            ParleyError: there is one of this name. ConfigError: an option is wrong.
+        """
+        if self._find_same(name):
+            raise ParleyError(f"{self.kind} {name!r} has a handler already")
+        if concurrency is not None and concurrency < 1:
+            raise ConfigError("concurrency must be at least 1")
+        entry = Entry(
+            name,
+            handler,
+            None if allow is None else Rule(allow),
+            parse_supercategories(supercategories),
+            None if concurrency is None else Slots(concurrency),
+            parse_types(answers),
+        )
+        if name.endswith(WILDCARD):
+            self._patterns.append((name.removesuffix(WILDCARD), entry))
+            self._patterns.sort(key=lambda pattern: len(pattern[0]), reverse=True)
+        else:
+            self._exact[name] = entry
+        for known in [*self._exact.values(), *(entry for _, entry in self._patterns)]:
+            known.rules = self._rules(known)
+
+    def find(self, name: str) -> Entry[H] | None:
+        """The handler that serves `name`."""
+        entry = self._exact.get(name)
+        if entry is not None:
+            return entry
+        for prefix, pattern in self._patterns:
+            if name.startswith(prefix):
+                return pattern
+        return None
+
+    def _find_same(self, name: str) -> bool:
+        return name in self._exact or any(entry.name == name for _, entry in self._patterns)
+
+    def _rules(self, entry: Entry[H]) -> tuple[Rule, ...]:
+        """Its own rule, and those of the patterns that hold for every name it serves."""
+        name = entry.name.removesuffix(WILDCARD)
+        above = [
+            pattern.own_rule
+            for prefix, pattern in self._patterns
+            if pattern is not entry and name.startswith(prefix)
+        ]
+        return tuple(rule for rule in (entry.own_rule, *above) if rule is not None)
+
+
+@dataclass(slots=True, eq=False)
+class Handlers:
+    """All that peers may ask a node for, and the roles that its `allow=` speak of."""
+
+    calls: Registry[Any] = field(default_factory=lambda: Registry("topic"))
+    streams: Registry[Any] = field(default_factory=lambda: Registry("label"))
+    subscribes: Registry[Any] = field(default_factory=lambda: Registry("subscriptions to"))
+    roles: Roles = field(default_factory=Roles)
+
+
+def parse_supercategories(
+    given: Collection[Supercategory] | None,
+) -> frozenset[Supercategory] | None:
+    """The supercategories that a handler takes; None for all of them.
+
+    Raises:
+        ConfigError: none is left, or one is none.
+    """
+    if given is None:
+        return None
+    if not given or not all(isinstance(one, Supercategory) for one in given):
+        raise ConfigError("supercategories= takes at least one Supercategory")
+    return frozenset(given)
+
+
+def parse_types(given: Collection[tuple[int, int]]) -> frozenset[tuple[int, int]]:
+    """Types of an application's events, as pairs of category and subcategory.
+
+    Raises:
+        ConfigError: a category is not 64..255, or a subcategory not 1..255.
+    """
+    for category, subcategory in given:
+        if not (FIRST_APPLICATION_CATEGORY <= category <= 255 and 1 <= subcategory <= 255):
+            raise ConfigError(f"{category}/{subcategory} is no type of an application's event")
+    return frozenset(given)

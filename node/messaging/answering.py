@@ -1,0 +1,294 @@
+"""What the other side asks of us: calls and subscriptions, and our answers (section 9).
+
+One rule: every request with an async id gets exactly one final answer, whatever happens
+to its handler. Handlers are run by the shell, which is told when to start one and when
+to stop it.
+"""
+
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from typing import Final
+
+from lbm import keys
+from lbm.cells import read_text, read_text_map, read_uint
+from lbm.codec import Encodable, Value, decode, encode
+from lbm.errors import LbmDecodeError
+from node.messaging.asking import LONGEST_DEADLINE_MS
+from node.messaging.backlog import AnswerBacklog
+from node.messaging.deadlines import Deadlines
+from node.messaging.pending import IncomingCall
+from node.protocol.codes import CALL, CHUNK, RESULT, SIM, SUBSCRIBE, CloseCode, ResultCode
+from node.protocol.connection import Connection
+from node.protocol.errors import (
+    LocalProtocolError,
+    PayloadTooLargeError,
+    RemoteProtocolError,
+    violation,
+)
+from node.protocol.limits import EVENT_COST, LARGEST_CREDIT, UNANSWERED_REQUESTS, WAITING_BYTES
+from node.protocol.reports import EventReceived, WindowReceived
+from node.protocol.requests import LAST_ASYNC_ID, IncomingRequests
+from node.protocol.window import SendCredit
+
+# What an item of a decoded payload takes at least in memory, bytes.
+ITEM_SIZE: Final = 64
+
+
+class Answering:
+    """The other side's requests on one connection that we have not answered.
+
+    `find` tells whether a request of this subcategory (Call, Subscribe) may run for a
+    topic, or the code that refuses it; `run` starts its handler and `stop` ends it
+    because nobody waits for it any more. `dropped` counts requests that nobody took.
+    """
+
+    __slots__ = (
+        "_backlog",
+        "_connection",
+        "_deadlines",
+        "_find",
+        "_run",
+        "_silent",
+        "_silent_bytes",
+        "_stop",
+        "_unanswered",
+        "dropped",
+    )
+
+    def __init__(
+        self,
+        connection: Connection,
+        find: Callable[[int, str], ResultCode],
+        run: Callable[[IncomingCall], None],
+        stop: Callable[[IncomingCall], None],
+        *,
+        count_limit: int = UNANSWERED_REQUESTS,
+        size_limit: int = WAITING_BYTES,
+    ) -> None:
+        self._connection = connection
+        self._find = find
+        self._run = run
+        self._stop = stop
+        self._unanswered: IncomingRequests[IncomingCall] = IncomingRequests(count_limit, size_limit)
+        self._deadlines: Deadlines[IncomingCall] = Deadlines()
+        self._silent: set[IncomingCall] = set()  # those that want no answer
+        self._silent_bytes = 0
+        self._backlog = AnswerBacklog(connection.waiting_events)
+        self.dropped = 0
+
+    def __len__(self) -> int:
+        return len(self._unanswered) + len(self._silent)
+
+    # Answers.
+
+    def answer(
+        self, call: IncomingCall, code: int, data: Encodable = None, stream: int = 0
+    ) -> None:
+        """Answer a request; a second answer changes nothing. With `stream` the answer
+        names it, and what is held there goes after it.
+
+        Raises:
+            LbmEncodeError: `data` has no encoding; the request is still unanswered.
+        """
+        if call.answered:
+            return
+        self._forget(call, encode_result(code, data, stream), stream)
+
+    def chunk(self, call: IncomingCall, payload: bytes) -> bool:
+        """Send one item of a streamed answer; False if there is no credit for it now.
+
+        Raises:
+            LocalProtocolError: not open, the stream is gone, or the item is too large.
+        """
+        credit = self._credit(call)
+        if credit.left <= 0:
+            return False
+        self._connection.send(call.stream, call.async_id, SIM, CHUNK, payload)
+        credit.left -= len(payload) + EVENT_COST
+        return True
+
+    def refuse(self, stream: int, async_id: int, code: ResultCode) -> None:
+        """Answer a request with nothing but `code`; without async id it is dropped.
+
+        Raises:
+            RemoteProtocolError: as `require_free`.
+        """
+        self.answer_at_once(stream, async_id, encode_result(code))
+
+    def answer_at_once(self, stream: int, async_id: int, result: bytes, release: int = 0) -> None:
+        """Answer a request that needs no handler; raises as `require_free`."""
+        if not async_id:
+            self.dropped += 1
+            return
+        self.require_free(stream, async_id)
+        self._send_result(stream, async_id, result, release)
+
+    # From the connection. Each returns whether the cost of the event is kept for now.
+
+    def request_received(self, event: EventReceived, now: float) -> bool:
+        """Take a Call or Subscribe: start its handler.
+
+        Raises:
+            RemoteProtocolError: as `require_free`.
+        """
+        stream, async_id, _, subcategory, payload, cost = event
+        try:
+            cells = decode(payload)
+            topic = read_text(cells, keys.TOPIC)
+            headers = read_text_map(cells, keys.HEADERS, default={})
+            deadline = read_uint(cells, keys.DEADLINE_MS, default=None)
+            window = read_uint(cells, keys.WINDOW, default=None, minimum=1, maximum=LARGEST_CREDIT)
+        except LbmDecodeError:
+            self.refuse(stream, async_id, ResultCode.MALFORMED)
+            return False
+        code = self._find(subcategory, topic)
+        if code:
+            self.refuse(stream, async_id, code)
+            return False
+        data, size = cells.get(keys.DATA), len(payload)
+        if headers or type(data) is list or type(data) is dict:
+            size = held_size(cells, size)
+        if not self._has_room(size):
+            self.refuse(stream, async_id, ResultCode.OVERLOADED)
+            return False
+        call = IncomingCall(subcategory, topic, data, headers, stream, async_id, size, cost)
+        call.window = window
+        if async_id:
+            self._unanswered.add(stream, async_id, call, size)
+        elif subcategory == SUBSCRIBE:
+            self.dropped += 1  # its answer would have named the stream
+            return False
+        else:
+            self._silent.add(call)
+            self._silent_bytes += size
+        if deadline is not None and subcategory == CALL:
+            call.deadline = now + min(deadline, LONGEST_DEADLINE_MS) / 1000
+            call.slot = self._deadlines.add(call, call.deadline)
+        self._run(call)
+        return True
+
+    def cancel_received(self, event: EventReceived, now: float) -> bool:
+        """Take a Cancel: the handler of the request is stopped."""
+        try:
+            request = read_uint(decode(event.payload), keys.REQUEST)
+        except LbmDecodeError:
+            self.dropped += 1
+            return False
+        call = self._unanswered.get(event.stream, request)
+        if call is not None:
+            self._abandon(call, ResultCode.CANCELLED)
+        return False
+
+    def window_received(self, report: WindowReceived) -> None:
+        """Take credit for the Chunks of an answer.
+
+        Raises:
+            RemoteProtocolError: `protocol-error`, more than 2^31 - 1.
+        """
+        call = self._unanswered.get(report.stream, report.request)
+        if call is not None:
+            self._credit(call).grant(report.credit)
+            if call.on_credit is not None:
+                call.on_credit()
+
+    def require_free(self, stream: int, async_id: int) -> None:
+        """Raise RemoteProtocolError if a request under this id is unanswered, or if more
+        events wait to be written than a stream has ids: nobody reads the answers."""
+        if self._connection.queued_events > LAST_ASYNC_ID:
+            raise RemoteProtocolError(CloseCode.OVERLOADED, "answers that nobody reads")
+        if self._unanswered.get(stream, async_id) is not None:
+            raise violation(f"async id {async_id} is used twice on stream {stream}")
+
+    def next_deadline(self) -> float:
+        """When `handle_deadline` has something to do."""
+        return self._deadlines.next()
+
+    def handle_deadline(self, now: float) -> None:
+        """End the requests whose deadline has passed."""
+        for call in self._deadlines.due(now):
+            self._abandon(call, ResultCode.DEADLINE_EXCEEDED)
+
+    def stream_reset(self, stream: int) -> None:
+        """Nobody can be answered on `stream` any more: its handlers are stopped."""
+        silent = [call for call in self._silent if call.stream == stream]
+        for call in [*self._unanswered.end_stream(stream), *silent]:
+            self._abandon(call, ResultCode.CANCELLED)
+
+    def connection_ended(self) -> None:
+        """Whoever asked cannot be answered: handlers are stopped."""
+        for call in [*self._unanswered.end_all(), *self._silent]:
+            call.answered = True
+            self._stop(call)
+        self._silent.clear()
+        self._silent_bytes = 0
+
+    # Inside.
+
+    def _has_room(self, size: int) -> bool:
+        """Whether a request of `size` bytes is within the bounds of section 8.
+
+        Answers that wait count as well: who does not read them may not ask for more.
+        """
+        unanswered, backlog = self._unanswered, self._backlog
+        if len(self._silent) >= unanswered.count_limit:
+            return False
+        size += self._silent_bytes
+        if not unanswered.has_room(size + backlog.size):
+            backlog.trim()
+        return unanswered.has_room(size + backlog.size)
+
+    def _credit(self, call: IncomingCall) -> SendCredit:
+        if call.credit is None:
+            call.credit = SendCredit(call.window or self._connection.limits.stream_window)
+        return call.credit
+
+    def _abandon(self, call: IncomingCall, code: ResultCode) -> None:
+        if not call.answered:
+            self._forget(call, encode_result(code))
+            self._stop(call)
+
+    def _forget(self, call: IncomingCall, result: bytes, release: int = 0) -> None:
+        call.answered = True
+        self._deadlines.discard(call, call.slot)
+        self._connection.consume(call.stream, call.cost)
+        if not call.async_id:
+            self._silent.discard(call)
+            self._silent_bytes -= call.size
+        elif self._unanswered.pop(call.stream, call.async_id) is not None:
+            self._send_result(call.stream, call.async_id, result, release)
+
+    def _send_result(self, stream: int, async_id: int, result: bytes, release: int = 0) -> None:
+        send = self._connection.send
+        try:
+            send(stream, async_id, SIM, RESULT, result, releases=release)
+        except PayloadTooLargeError:
+            result = encode_result(ResultCode.PAYLOAD_TOO_LARGE)
+            send(stream, async_id, SIM, RESULT, result, releases=release)
+        except LocalProtocolError:  # the connection is closing, or the stream is gone
+            if release:
+                with suppress(LocalProtocolError):
+                    self._connection.streams.release(release)
+            return
+        self._backlog.add(stream, len(result))
+
+
+def held_size(cells: dict[int, Value], size: int) -> int:
+    """What a decoded payload of `size` bytes holds, about: small items weigh more decoded."""
+    items = 0
+    containers: list[Collection[Value]] = [cells.values()]
+    while containers:
+        inside = containers.pop()
+        items += len(inside)
+        containers += [item for item in inside if type(item) is list]
+        containers += [item.values() for item in inside if type(item) is dict]
+    return max(size, items * ITEM_SIZE)
+
+
+def encode_result(code: int, data: Encodable = None, stream: int = 0) -> bytes:
+    """The payload of a Result; raises LbmEncodeError."""
+    cells: dict[int, Encodable] = {keys.CODE: code}
+    if data is not None:
+        cells[keys.DATA] = data
+    if stream:
+        cells[keys.STREAM] = stream
+    return encode(cells)

@@ -1,0 +1,205 @@
+"""What we ask of the other side: calls and subscriptions, and their answers (section 9).
+
+One rule: who gives up says so with Cancel, and the async id stays busy until the final
+answer came. Knows stream 1, on which we ask, and nothing of who waits.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from lbm import keys
+from lbm.cells import read_uint
+from lbm.codec import Encodable, decode, encode
+from lbm.errors import LbmDecodeError
+from node.messaging.deadlines import Deadlines
+from node.messaging.pending import LOST, STREAMED, OutgoingCall
+from node.protocol.codes import (
+    CALL,
+    CANCEL,
+    LAST_CODE,
+    LAST_STREAM,
+    MAIN_STREAM,
+    SIM,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+    ResultCode,
+)
+from node.protocol.connection import Connection
+from node.protocol.errors import LocalProtocolError
+from node.protocol.reports import EventReceived
+from node.protocol.requests import OutgoingRequests
+
+# 31 years, which the numbers of every clock and timer can hold.
+LONGEST_DEADLINE_MS: Final = 10**12
+INFINITY: Final = float("inf")
+
+
+class Asking:
+    """Our requests on one connection that wait for their final answer.
+
+    `dropped` counts answers that nobody waited for.
+    """
+
+    __slots__ = ("_connection", "_deadlines", "_waiting", "dropped")
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._waiting: OutgoingRequests[OutgoingCall] = OutgoingRequests()
+        self._deadlines: Deadlines[OutgoingCall] = Deadlines()
+        self.dropped = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    # Requests.
+
+    def call(
+        self,
+        topic: str,
+        data: Encodable,
+        now: float,
+        timeout: float | None,
+        on_done: Callable[[], None],
+        headers: Mapping[str, Encodable] | None = None,
+        window: int | None = None,
+    ) -> OutgoingCall:
+        """Send a call on stream 1; `timeout` is seconds from `now`, None or infinity for
+        no deadline. `window` is what we hold of a streamed answer, in bytes.
+
+        Raises:
+            LocalProtocolError: not open, too large, or 65,535 requests wait already.
+            LbmEncodeError: `data` or `headers` have no encoding.
+        """
+        cells: dict[int, Encodable] = {keys.TOPIC: topic}
+        if data is not None:
+            cells[keys.DATA] = data
+        timeout = _within_reason(timeout)
+        if timeout is not None:
+            cells[keys.DEADLINE_MS] = max(1, int(timeout * 1000))
+        if headers:
+            cells[keys.HEADERS] = headers
+        if window is not None:
+            cells[keys.WINDOW] = window
+        return self._ask(CALL, encode(cells), now, timeout, on_done)
+
+    def subscribe(
+        self,
+        topic: str,
+        data: Encodable,
+        now: float,
+        timeout: float | None,
+        on_done: Callable[[], None],
+        window: int | None = None,
+    ) -> OutgoingCall:
+        """Ask for a topic's notes; raises as `call`. The answer's `stream` brings them."""
+        cells: dict[int, Encodable] = {keys.TOPIC: topic}
+        if data is not None:
+            cells[keys.DATA] = data
+        if window is not None:
+            cells[keys.WINDOW] = window
+        return self._ask(SUBSCRIBE, encode(cells), now, _within_reason(timeout), on_done)
+
+    def unsubscribe(
+        self, topic: str, now: float, timeout: float | None, on_done: Callable[[], None]
+    ) -> OutgoingCall:
+        """Ask for no more notes of a topic; raises as `call`."""
+        payload = encode({keys.TOPIC: topic})
+        return self._ask(UNSUBSCRIBE, payload, now, _within_reason(timeout), on_done)
+
+    def give_up(self, call: OutgoingCall) -> None:
+        """Nobody waits for `call` any more: send Cancel; its id stays busy for now."""
+        if call.done:
+            return
+        call.done = True
+        self._deadlines.discard(call, call.slot)
+        self._send_cancel(call)
+
+    # From the connection.
+
+    def result_received(self, event: EventReceived, now: float) -> bool:
+        """Take a Result: the final answer to a request of ours."""
+        stream, async_id, _, _, payload, _ = event
+        call = self._waiting.pop(stream, async_id)
+        if call is None:
+            self.dropped += 1
+            return False
+        self._deadlines.discard(call, call.slot)
+        try:
+            cells = decode(payload)
+            code = read_uint(cells, keys.CODE, maximum=LAST_CODE)
+            named = read_uint(cells, keys.STREAM, default=0, maximum=LAST_STREAM)
+        except LbmDecodeError:
+            cells, code, named = {}, ResultCode.MALFORMED, 0
+        if call.on_final is not None:
+            call.on_final(code, named)
+        call.finish(code, cells.get(keys.DATA))
+        return False
+
+    def chunk_received(self, event: EventReceived, now: float) -> bool:
+        """Take a Chunk of an answer.
+
+        Raises:
+            RemoteProtocolError: `protocol-error`, it came at no credit.
+        """
+        call = self._waiting.get(event.stream, event.async_id)
+        if call is None or call.done:
+            self.dropped += 1
+        elif call.chunks is not None:
+            call.chunks.put(event.payload)
+        else:
+            self._deadlines.discard(call, call.slot)
+            self._send_cancel(call)
+            call.finish(STREAMED, None)
+        return False
+
+    def next_deadline(self) -> float:
+        """When `handle_deadline` has something to do."""
+        return self._deadlines.next()
+
+    def handle_deadline(self, now: float) -> None:
+        """End the requests whose deadline has passed."""
+        for call in self._deadlines.due(now):
+            if not call.done:
+                self._send_cancel(call)
+                call.finish(ResultCode.DEADLINE_EXCEEDED, None)
+
+    def connection_ended(self, code: int, text: str) -> None:
+        """Whoever waits, waits in vain, and gets `LOST`."""
+        for call in self._waiting.end_all():
+            call.close_code = code
+            call.close_text = text
+            call.finish(LOST, None)
+
+    # Inside.
+
+    def _ask(
+        self,
+        subcategory: int,
+        payload: bytes,
+        now: float,
+        timeout: float | None,
+        on_done: Callable[[], None],
+    ) -> OutgoingCall:
+        call = OutgoingCall(on_done)
+        call.async_id = async_id = self._waiting.add(MAIN_STREAM, call)
+        try:
+            self._connection.send(MAIN_STREAM, async_id, SIM, subcategory, payload)
+        except LocalProtocolError:
+            self._waiting.pop(MAIN_STREAM, async_id)
+            raise
+        if timeout is not None:
+            call.slot = self._deadlines.add(call, now + timeout)
+        return call
+
+    def _send_cancel(self, call: OutgoingCall) -> None:
+        try:
+            payload = encode({keys.REQUEST: call.async_id})
+            self._connection.send(MAIN_STREAM, 0, SIM, CANCEL, payload)
+        except LocalProtocolError:
+            return  # the connection is closing: nobody is left to tell
+
+
+def _within_reason(timeout: float | None) -> float | None:
+    if timeout is None or timeout == INFINITY:
+        return None
+    return min(max(0.0, timeout), LONGEST_DEADLINE_MS / 1000)

@@ -1,0 +1,55 @@
+"""The Chunks of a streamed answer, as the asking side takes them (section 8).
+
+One rule: what waits to be read never exceeds the window by more than one Chunk, and
+credit is given back only for what was read. Knows neither its call nor its reader.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+from lbm import keys
+from lbm.codec import Value, decode
+from node.protocol.limits import EVENT_COST
+from node.protocol.window import ReceiveWindow
+
+
+class ChunkInbox:
+    """Chunks that came and were not read. `size` is the window, in bytes of cost.
+
+    `on_chunk` is called for each that comes, `grant` with credit for the other side.
+    """
+
+    __slots__ = ("_grant", "_on_chunk", "_waiting", "_window")
+
+    def __init__(
+        self, size: int, on_chunk: Callable[[], None], grant: Callable[[int], None]
+    ) -> None:
+        self._window = ReceiveWindow(size)
+        self._waiting: deque[bytes] = deque()
+        self._on_chunk = on_chunk
+        self._grant = grant
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def put(self, payload: bytes) -> None:
+        """A Chunk came.
+
+        Raises:
+            RemoteProtocolError: `protocol-error`, it came at no credit.
+        """
+        self._window.take(len(payload) + EVENT_COST)
+        self._waiting.append(payload)
+        self._on_chunk()
+
+    def take(self) -> Value:
+        """The item of the next Chunk.
+
+        Raises:
+            LbmDecodeError: it is malformed. IndexError: there is none.
+        """
+        payload = self._waiting.popleft()
+        credit = self._window.consume(len(payload) + EVENT_COST)
+        if credit:
+            self._grant(credit)
+        return decode(payload).get(keys.DATA)

@@ -1,0 +1,226 @@
+"""The notes of a topic that wait for one subscriber.
+
+One rule: a subscriber that does not keep up costs a bounded amount of memory, and then
+its oldest notes or its subscription, never its connection and never anybody else.
+Knows no handlers and no time.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from node.messaging.batch import Batch
+from node.messaging.notes import DROPPED_HEADER, NOTES_COUNT, NOTES_OVERHEAD, NOTES_SIZE
+from node.protocol.codes import SIM, CloseCode
+from node.protocol.connection import Connection
+from node.protocol.errors import LocalProtocolError
+from node.protocol.limits import EVENT_COST
+
+if TYPE_CHECKING:
+    from node.messaging.fanout import Fanout
+
+# Events of one subscription that wait in the connection's own queue at a time.
+WAITING_EVENTS: Final = 4
+# What a batch of notes may have, without the payload's own few bytes.
+BATCH_ROOM: Final = NOTES_SIZE - NOTES_OVERHEAD
+
+
+class Feed:
+    """The notes that wait for one subscriber, at most `limit` bytes of cost.
+
+    `owner` is whoever the caller says, `touch` is called when something was queued on
+    the connection. `dropped` counts the notes that the subscriber lost.
+    """
+
+    __slots__ = (
+        "_asked",
+        "_connection",
+        "_fanout",
+        "_finishing",
+        "_max_payload",
+        "_on_closed",
+        "_touch",
+        "_untold",
+        "_waiting",
+        "cost",
+        "dropped",
+        "lagging",
+        "open",
+        "owner",
+        "stream",
+    )
+
+    def __init__(
+        self,
+        fanout: "Fanout",
+        connection: Connection,
+        stream: int,
+        max_payload: int,
+        owner: object,
+        touch: Callable[[], None],
+        on_closed: Callable[["Feed"], None],
+    ) -> None:
+        self._fanout = fanout
+        self._connection = connection
+        self._max_payload = max_payload
+        self._touch = touch
+        self._on_closed = on_closed
+        self._finishing = False
+        self._waiting: deque[Batch] = deque()
+        self._asked = False  # to be told when the stream is empty
+        self._untold = False  # the subscriber does not know yet of its last losses
+        self.stream = stream
+        self.owner = owner
+        self.cost = 0
+        self.dropped = 0
+        self.lagging = False  # the publisher waited for it in vain
+        self.open = True
+
+    @property
+    def topic(self) -> str:
+        """What is subscribed to."""
+        return self._fanout.topic
+
+    def push(self, batch: Batch) -> None:
+        """Send a batch, or keep it until the subscriber takes more."""
+        self._waiting.append(batch)
+        self.cost += batch.cost
+        self.pump()
+        fanout = self._fanout
+        if self.cost > fanout.limit:
+            self._overflow()
+        if self.cost > fanout.high_water and not self.lagging and self.open:
+            fanout.crowded.add(self)
+
+    def pump(self) -> None:
+        """Hand on to the connection what it may write soon."""
+        connection, stream = self._connection, self.stream
+        sent = False
+        try:
+            while self._waiting and connection.waiting_events(stream) < WAITING_EVENTS:
+                batch = self._next()
+                if batch is not None:
+                    subcategory, payload = batch.payload()
+                    connection.send(stream, 0, SIM, subcategory, payload)
+                    sent = True
+            if self._waiting and not self._asked:
+                connection.notify_writable(stream)
+                self._asked = True
+            elif self._finishing and not self._waiting:
+                connection.finish_stream(stream)
+                self.close()
+                sent = True
+        except LocalProtocolError:
+            self.close()  # the connection is closing, or the stream was reset
+        if sent:
+            self._touch()
+        if self.cost <= self._fanout.low_water:
+            self.lagging = False
+            self._fanout.uncrowd(self)
+
+    def writable(self) -> None:
+        """Nothing of us waits on the connection any more."""
+        self._asked = False
+        if self.open:
+            self.pump()
+
+    def finish(self) -> None:
+        """Nothing more is published: Finish goes after what waits."""
+        self._finishing = True
+        self._fanout.leave(self)
+        self.pump()
+
+    def close(self) -> None:
+        """No more notes go to this subscriber; what waits is forgotten."""
+        if self.open:
+            self.open = False
+            self._waiting.clear()
+            self.cost = 0
+            self._fanout.leave(self)
+            self._on_closed(self)
+
+    # Inside.
+
+    def _next(self) -> Batch | None:
+        """The next event's notes: as many of what waits as fit in one."""
+        batch = self._waiting.popleft()
+        room = min(BATCH_ROOM, self._max_payload - NOTES_OVERHEAD)
+        if self._untold:
+            batch = self._with_losses(batch)
+        elif batch.size > room and len(batch.notes) > 1:
+            batch = self._first_of(batch, room)
+        elif self._waiting and batch.headers is None and batch.size * 2 < room:
+            batch = self._joined(batch, room)
+        self.cost -= batch.cost
+        if len(batch.notes) == 1 and len(batch.payload()[1]) > self._max_payload:
+            self._lost(1)  # no subscriber of this connection can ever take it
+            return None
+        return batch
+
+    def _joined(self, batch: Batch, room: int) -> Batch:
+        """Small batches of several turns, as one."""
+        waiting, notes, size = self._waiting, list(batch.notes), batch.size
+        while waiting:
+            more = waiting[0]
+            count = len(notes) + len(more.notes)
+            if more.headers is not None or size + more.size > room or count > NOTES_COUNT:
+                break
+            notes += more.notes
+            size += more.size
+            waiting.popleft()
+        return Batch(notes) if len(notes) > len(batch.notes) else batch
+
+    def _first_of(self, batch: Batch, room: int) -> Batch:
+        """What fits of a batch that was made for larger payloads; the rest goes back."""
+        count = size = 0
+        for note in batch.notes:
+            size += len(note)
+            if count and size > room:
+                break
+            count += 1
+        first, rest = batch.split(count)
+        self._waiting.appendleft(rest)
+        return first
+
+    def _with_losses(self, batch: Batch) -> Batch:
+        """The first note alone, with the number of those that were lost before it."""
+        if len(batch.notes) > 1:
+            batch, rest = batch.split(1)
+            self._waiting.appendleft(rest)
+        self._untold = False
+        return Batch(batch.notes, {**(batch.headers or {}), DROPPED_HEADER: self.dropped})
+
+    def _overflow(self) -> None:
+        if self._fanout.slow == "drop-oldest":
+            while self.cost > self._fanout.limit:
+                self._drop_oldest()
+            return
+        waiting = sum(len(batch.notes) for batch in self._waiting)
+        self._lost(waiting)
+        try:
+            text = f"{self.dropped} notes were not read in time"
+            self._connection.reset_stream(self.stream, CloseCode.SLOW_CONSUMER, text)
+        except LocalProtocolError:
+            pass  # the connection is closing
+        self.close()
+        self._touch()
+
+    def _drop_oldest(self) -> None:
+        batch = self._waiting.popleft()
+        excess, count = self.cost - self._fanout.limit, 0
+        for note in batch.notes:
+            if excess <= 0:
+                break
+            excess -= len(note) + EVENT_COST
+            count += 1
+        self.cost -= batch.cost
+        self._lost(count)
+        if count < len(batch.notes):
+            _, rest = batch.split(count)
+            self._waiting.appendleft(rest)
+            self.cost += rest.cost
+
+    def _lost(self, count: int) -> None:
+        self.dropped += count
+        self._fanout.dropped += count
+        self._untold = True

@@ -1,0 +1,103 @@
+"""The notes of one subscription that came and were not read.
+
+One rule: they stay as they came until they are read, so that what waits takes the
+memory that its credit allows; and credit is given back only for what was read. Knows
+neither its topic nor its reader.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from lbm.codec import Value
+from lbm.errors import LbmDecodeError
+from node.messaging.notes import DROPPED_HEADER, NO_HEADERS, decode_notes, decode_notify
+from node.protocol.codes import NOTES
+from node.protocol.limits import EVENT_COST
+
+# Notes that come on stream 1, where no credit bounds them: bytes of cost that may wait.
+UNPAID_LIMIT: Final = 256 * 1024
+
+
+class NoteInbox:
+    """What waits for one reader. `on_note` is called when something came, `consume` with
+    what was read. `dropped` is how many notes the publisher says were lost, `malformed`
+    how many events could not be read."""
+
+    __slots__ = (
+        "_consume",
+        "_in_use",
+        "_on_note",
+        "_unpaid",
+        "_waiting",
+        "closed",
+        "dropped",
+        "malformed",
+    )
+
+    def __init__(self, on_note: Callable[[], None], consume: Callable[[int], None]) -> None:
+        self._on_note = on_note
+        self._consume = consume
+        self._waiting: deque[tuple[int, bytes, int]] = deque()
+        self._unpaid = 0
+        self._in_use = 0
+        self.closed = False
+        self.dropped = 0
+        self.malformed = 0
+
+    def __len__(self) -> int:
+        """How many events wait."""
+        return len(self._waiting)
+
+    def put(self, subcategory: int, payload: bytes, cost: int) -> bool:
+        """A Notify or Notes came; False if there is no room for one that cost nothing."""
+        if self.closed:
+            self._consume(cost)
+            return True
+        if not cost:
+            size = len(payload) + EVENT_COST
+            if self._unpaid + size > UNPAID_LIMIT:
+                return False
+            self._unpaid += size
+        self._waiting.append((subcategory, payload, cost))
+        self._on_note()
+        return True
+
+    def take(self) -> tuple[list[Value], Mapping[str, Value]]:
+        """The notes of the next event, and their headers; no notes if it was malformed.
+        Call `used` when they were.
+
+        Raises:
+            IndexError: there is none.
+        """
+        subcategory, payload, cost = self._waiting.popleft()
+        self._in_use += cost
+        if not cost:
+            self._unpaid -= len(payload) + EVENT_COST
+        try:
+            if subcategory == NOTES:
+                return decode_notes(payload), NO_HEADERS
+            note = decode_notify(payload)
+        except LbmDecodeError:
+            self.malformed += 1
+            return [], NO_HEADERS
+        told = note.headers.get(DROPPED_HEADER)
+        if type(told) is int and told > self.dropped:
+            self.dropped = told
+        return [note.data], note.headers
+
+    def used(self) -> None:
+        """Give back the credit of what was taken."""
+        if self._in_use:
+            cost, self._in_use = self._in_use, 0
+            self._consume(cost)
+
+    def close(self) -> None:
+        """Nobody reads any more: forget what waits, and what may still come."""
+        self.closed = True
+        self.used()
+        while self._waiting:
+            _, _, cost = self._waiting.popleft()
+            if cost:
+                self._consume(cost)
+        self._unpaid = 0

@@ -1,0 +1,84 @@
+"""The payloads of Notify and Notes: made of values that are encoded already (section 9).
+
+One rule: a note is encoded once, however many subscribe and in whatever company it
+travels. Knows no topics and no subscribers.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from lbm import keys
+from lbm.cells import read_array, read_text_map
+from lbm.codec import Encodable, Value, decode, encode, encode_value
+from lbm.errors import LbmDecodeError
+from lbm.heads import ARRAY, MAP, UINT, encode_head
+from node.protocol.codes import NOTES, NOTIFY
+
+# The most that one Notes event holds (section 9).
+NOTES_COUNT: Final = 4_096
+NOTES_SIZE: Final = 64 * 1024
+
+# The header under which a publisher says how many notes a subscriber has lost, in all.
+DROPPED_HEADER: Final = "parley.dropped"
+
+_NOTIFY_HEAD: Final = encode_head(MAP, 1) + encode_head(UINT, keys.DATA)
+_NOTES_HEAD: Final = encode_head(MAP, 1) + encode_head(UINT, keys.NOTES)
+# What a payload of Notes has besides its notes, at most.
+NOTES_OVERHEAD: Final = len(_NOTES_HEAD) + len(encode_head(ARRAY, NOTES_COUNT))
+
+
+class Note(NamedTuple):
+    """What a reader gets: data, and the headers that came with it (mostly none)."""
+
+    data: Value
+    headers: Mapping[str, Value]
+
+
+NO_HEADERS: Final[Mapping[str, Value]] = {}
+
+
+def encode_note(data: Encodable) -> bytes:
+    """The note's data, ready to be sent alone or in company.
+
+    Raises:
+        LbmEncodeError: it has no encoding, or is nested deeper than 14 levels.
+    """
+    return encode_value(data, enclosing=2)  # the payload's map, and the array of Notes
+
+
+def notify_payload(note: bytes, headers: Mapping[str, Encodable] | None = None) -> bytes:
+    """The payload of a Notify; raises LbmEncodeError for headers without an encoding."""
+    if not headers:
+        return _NOTIFY_HEAD + note
+    # The data's key comes before that of the headers, so that both can be appended.
+    rest = encode({keys.HEADERS: headers})[1:]
+    return encode_head(MAP, 2) + _NOTIFY_HEAD[1:] + note + rest
+
+
+def notes_payload(notes: Sequence[bytes]) -> tuple[int, bytes]:
+    """The subcategory and payload of notes without headers, 1 to 4,096 of them."""
+    if len(notes) == 1:
+        return NOTIFY, _NOTIFY_HEAD + notes[0]
+    return NOTES, b"".join((_NOTES_HEAD, encode_head(ARRAY, len(notes)), *notes))
+
+
+def decode_notify(payload: bytes) -> Note:
+    """Read a Notify's data and headers.
+
+    Raises:
+        LbmDecodeError: it is malformed.
+    """
+    cells = decode(payload)
+    return Note(cells.get(keys.DATA), read_text_map(cells, keys.HEADERS, default=NO_HEADERS))
+
+
+def decode_notes(payload: bytes) -> list[Value]:
+    """Read a Notes event: the data of each note.
+
+    Raises:
+        LbmDecodeError: it is malformed, or more than 4,096.
+    """
+    notes = read_array(decode(payload), keys.NOTES)
+    if len(notes) > NOTES_COUNT:
+        raise LbmDecodeError(f"{len(notes)} notes in one event")
+    return notes

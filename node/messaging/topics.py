@@ -1,0 +1,283 @@
+"""Subscriptions over one connection, both ways: what we publish to, what we read (section 9).
+
+One rule: a subscription is one stream, opened by the publisher's side with the label
+`topic:NAME`; Open goes before the Result, and the Result before the first note. Knows
+no handlers: who may subscribe was decided when `accept` is called.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, Protocol
+
+from lbm import keys
+from lbm.cells import read_text
+from lbm.codec import Encodable, decode, encode_value
+from lbm.errors import LbmDecodeError
+from node.messaging.answering import Answering, encode_result
+from node.messaging.feed import Feed
+from node.messaging.inbox import NoteInbox
+from node.messaging.notes import decode_notes, decode_notify
+from node.messaging.pending import IncomingCall
+from node.protocol.codes import NOTES, CloseCode, ResultCode
+from node.protocol.connection import Connection
+from node.protocol.errors import LocalProtocolError
+from node.protocol.reports import EventReceived, StreamFinished, StreamReset, StreamWritable
+
+LABEL: Final = "topic:"
+# Makes the feed of a stream; the second argument is told when it is closed.
+MakeFeed = Callable[[int, Callable[[Feed], None]], Feed]
+# What a Result has besides its data, at most: code, stream and heads.
+_RESULT_OVERHEAD: Final = 32
+
+
+class Reader(Protocol):
+    """Who reads a subscription."""
+
+    inbox: NoteInbox
+
+    def ended(self, reset: StreamReset | None) -> None:
+        """No more notes will come: the publisher finished, or reset."""
+
+    def lost(self, code: int, text: str) -> None:
+        """The connection is over."""
+
+
+class Topics:
+    """The subscriptions of one connection. `knows` tells whether we publish a topic.
+
+    `dropped` counts events that nobody took.
+    """
+
+    __slots__ = (
+        "_answering",
+        "_connection",
+        "_expected",
+        "_feeds",
+        "_feeds_by_topic",
+        "_knows",
+        "_offered",
+        "_readers",
+        "_readers_by_topic",
+        "dropped",
+    )
+
+    def __init__(
+        self, connection: Connection, answering: Answering, knows: Callable[[str], bool]
+    ) -> None:
+        self._connection = connection
+        self._answering = answering
+        self._knows = knows
+        self._feeds: dict[int, Feed] = {}
+        self._feeds_by_topic: dict[str, Feed] = {}
+        self._expected: dict[str, int] = {}  # how many of our Subscribes wait for an answer
+        self._offered: dict[int, str] = {}  # streams that were opened in answer to them
+        self._readers: dict[int, tuple[str, Reader]] = {}
+        self._readers_by_topic: dict[str, Reader] = {}
+        self.dropped = 0
+
+    # Publishing.
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Whether the other side gets this topic's notes from us."""
+        return topic in self._feeds_by_topic
+
+    def open_feed(self, call: IncomingCall, data: Encodable, make: MakeFeed) -> Feed | None:
+        """Accept a Subscribe: open its stream, answer with `data`; None if that failed,
+        which the answer says then.
+
+        Raises:
+            LbmEncodeError: `data` has no encoding; the request is still unanswered.
+        """
+        answer = self._answering.answer
+        limit = self._connection.limits.max_payload
+        if data is not None and len(encode_value(data)) + _RESULT_OVERHEAD > limit:
+            return answer(call, ResultCode.PAYLOAD_TOO_LARGE)
+        if call.answered:  # cancelled meanwhile
+            return None
+        if self.is_subscribed(call.topic):
+            return answer(call, ResultCode.ALREADY_SUBSCRIBED)
+        try:
+            stream = self._connection.open_stream(LABEL + call.topic, credit=call.window)
+            self._connection.streams.hold(stream)
+        except LocalProtocolError:  # no stream is free, or the connection is closing
+            return answer(call, ResultCode.OVERLOADED)
+        feed = make(stream, self._forget)
+        self._feeds[stream] = self._feeds_by_topic[call.topic] = feed
+        answer(call, ResultCode.ACCEPTED, data, stream)
+        return feed
+
+    def unsubscribe_received(self, event: EventReceived, now: float) -> bool:
+        """Take an Unsubscribe: Result, then Finish.
+
+        Raises:
+            RemoteProtocolError: as `Answering.require_free`.
+        """
+        stream, async_id, _, _, payload, _ = event
+        try:
+            topic = read_text(decode(payload), keys.TOPIC)
+        except LbmDecodeError:
+            self._answering.refuse(stream, async_id, ResultCode.MALFORMED)
+            return False
+        feed = self._feeds_by_topic.get(topic)
+        if feed is None:
+            code = ResultCode.NOT_SUBSCRIBED if self._knows(topic) else ResultCode.TOPIC_NOT_FOUND
+            self._answering.refuse(stream, async_id, code)
+            return False
+        if async_id:
+            self._answering.require_free(stream, async_id)
+        feed.close()
+        with suppress(LocalProtocolError):  # the connection is closing
+            self._connection.streams.drop_waiting(feed.stream)
+            if async_id:
+                self._connection.streams.hold(feed.stream)
+            self._connection.finish_stream(feed.stream)
+            if async_id:
+                result = encode_result(ResultCode.ACCEPTED)
+                self._answering.answer_at_once(stream, async_id, result, feed.stream)
+        return False
+
+    # Subscribing.
+
+    def expect(self, topic: str) -> None:
+        """A Subscribe of ours is on its way."""
+        self._expected[topic] = self._expected.get(topic, 0) + 1
+
+    def expect_no_more(self, topic: str) -> None:
+        """A Subscribe of ours got its final answer: streams opened for it that nobody
+        reads are ended."""
+        left = self._expected.pop(topic) - 1
+        if left:
+            self._expected[topic] = left
+        for stream in self._offers(topic)[left:]:
+            self.abandon(stream)
+
+    def stream_opened(self, stream: int, label: str) -> bool:
+        """Take a stream that carries notes; False if we asked for none of that topic."""
+        topic = label.removeprefix(LABEL)
+        if self._expected.get(topic, 0) <= len(self._offers(topic)):
+            return False
+        self._offered[stream] = topic
+        return True
+
+    def read(self, topic: str, stream: int, reader: Reader) -> bool:
+        """Our Subscribe was accepted; False if its stream was not opened for that topic."""
+        if self._offered.get(stream) != topic:
+            return False
+        del self._offered[stream]
+        self._readers[stream] = topic, reader
+        self._readers_by_topic[topic] = reader
+        return True
+
+    def reads(self, stream: int) -> bool:
+        """Whether notes may still come on a stream that is read."""
+        return stream in self._readers
+
+    def leave(self, stream: int) -> None:
+        """Our Unsubscribe is on its way: another subscription of the topic may follow."""
+        entry = self._readers.get(stream)
+        if entry is not None and self._readers_by_topic.get(entry[0]) is entry[1]:
+            del self._readers_by_topic[entry[0]]
+
+    def abandon(self, stream: int) -> None:
+        """Nobody reads the stream of a subscription any more: end it at once."""
+        self._offered.pop(stream, None)
+        self._end_reading(stream)
+        with suppress(LocalProtocolError):  # the connection is closing
+            self._connection.reset_stream(stream, CloseCode.CANCELLED)
+
+    def notes_received(self, event: EventReceived, now: float) -> bool:
+        """Take a Notify or Notes.
+
+        Raises:
+            RemoteProtocolError: as `Answering.require_free`.
+        """
+        stream, async_id, _, subcategory, payload, cost = event
+        entry = self._readers.get(stream)
+        if async_id and subcategory != NOTES:
+            code, reader = self._checked(event, entry[1] if entry else None)
+        elif entry is not None:
+            code, reader = ResultCode.ACCEPTED, entry[1]
+        else:
+            code, reader = self._checked(event, None)
+        kept = False
+        if code == ResultCode.ACCEPTED and reader is not None:
+            kept = reader.inbox.put(subcategory, payload, cost)
+            code = ResultCode.ACCEPTED if kept else ResultCode.OVERLOADED
+        if async_id and subcategory != NOTES:
+            self._answering.answer_at_once(stream, async_id, encode_result(code))
+        if not kept:
+            self.dropped += 1
+        return kept
+
+    # From the connection.
+
+    def changed(self, report: StreamFinished | StreamReset | StreamWritable) -> bool:
+        """Take what happened to a stream; False if it is none of ours."""
+        stream = report.stream
+        feed = self._feeds.get(stream)
+        if feed is not None:
+            if isinstance(report, StreamWritable):
+                feed.writable()
+            elif isinstance(report, StreamReset):
+                feed.close()
+            return True
+        if stream in self._offered:
+            if isinstance(report, StreamReset):
+                del self._offered[stream]
+            return True
+        return self._reader_changed(report)
+
+    def connection_ended(self, code: int, text: str) -> None:
+        """Nothing comes or goes any more."""
+        for feed in list(self._feeds.values()):
+            feed.close()
+        readers, self._readers = self._readers, {}
+        for _, reader in readers.values():
+            reader.lost(code, text)
+        self._readers_by_topic.clear()
+        self._offered.clear()
+
+    # Inside.
+
+    def _reader_changed(self, report: StreamFinished | StreamReset | StreamWritable) -> bool:
+        stream = report.stream
+        entry = self._readers.get(stream)
+        if entry is None:
+            return False
+        if not isinstance(report, StreamWritable):
+            self._end_reading(stream)
+            entry[1].ended(report if isinstance(report, StreamReset) else None)
+        if isinstance(report, StreamFinished):
+            with suppress(LocalProtocolError):  # the connection is closing
+                self._connection.finish_stream(stream)
+        return True
+
+    def _checked(
+        self, event: EventReceived, reader: Reader | None
+    ) -> tuple[ResultCode, Reader | None]:
+        """Read a note that has to be answered, or that names its topic itself."""
+        try:
+            cells = decode(event.payload)
+            if event.subcategory == NOTES:
+                decode_notes(event.payload)
+                topic = None
+            else:
+                decode_notify(event.payload)
+                topic = read_text(cells, keys.TOPIC, default=None)
+        except LbmDecodeError:
+            return ResultCode.MALFORMED, None
+        if reader is None and topic is not None:
+            reader = self._readers_by_topic.get(topic)
+        return (ResultCode.ACCEPTED if reader else ResultCode.NOT_SUBSCRIBED), reader
+
+    def _end_reading(self, stream: int) -> None:
+        self.leave(stream)
+        self._readers.pop(stream, None)
+
+    def _offers(self, topic: str) -> list[int]:
+        return [stream for stream, offered in self._offered.items() if offered == topic]
+
+    def _forget(self, feed: Feed) -> None:
+        self._feeds.pop(feed.stream, None)
+        if self._feeds_by_topic.get(feed.topic) is feed:
+            del self._feeds_by_topic[feed.topic]

@@ -1,0 +1,162 @@
+"""What a node offers its peers: handlers of calls and streams, and topics.
+
+One rule: all is registered here, by name or pattern, with who may use it; nothing is
+run and nobody is met. `Node` is one.
+"""
+
+from collections.abc import Callable, Collection
+from typing import TypeVar
+
+from node.authorisation import Allow, Roles
+from node.config import NodeConfig
+from node.errors import ConfigError, ParleyError
+from node.handlers import RESERVED_LABEL, WILDCARD, Handlers
+from node.messaging.fanout import Slow
+from node.protocol.codes import Supercategory
+from node.serving import CallHandler, StreamHandler
+from node.topic import BUFFER, PATIENCE, SubscribeHandler, Topic
+from node.transport.loop import Loop
+
+C = TypeVar("C", bound=CallHandler)
+S = TypeVar("S", bound=StreamHandler)
+H = TypeVar("H", bound=SubscribeHandler)
+
+
+class Offering:
+    """The offer of one node; `loop` gives the loop that it runs in.
+
+    A name may end in `*`: `admin.*` stands for all names that begin with `admin.`, and
+    its `allow=` holds for each of them, whatever else is registered. `allow` is node ids,
+    roles given by `roles.assign`, or a function of peer and name, sync or async; without
+    it every peer may. `supercategories` are the pairs of roles between which it may be
+    used (section 2), by default all.
+    """
+
+    def __init__(self, config: NodeConfig, loop: Callable[[], Loop]) -> None:
+        self.config = config
+        self.handlers = Handlers()
+        self.topics: dict[str, Topic] = {}
+        self._loop = loop
+
+    @property
+    def roles(self) -> Roles:
+        """The roles that the application gave to node ids, for `allow=`."""
+        return self.handlers.roles
+
+    def on_call(
+        self,
+        topic: str,
+        *,
+        allow: Allow | None = None,
+        supercategories: Collection[Supercategory] | None = None,
+        concurrency: int | None = None,
+    ) -> Callable[[C], C]:
+        """Register the handler of calls: `async def handler(call)` returns the answer, or
+        yields its items. `concurrency` bounds how many run at once; others wait in line.
+
+        Raises:
+            ParleyError: the topic has a handler. ConfigError: an option is wrong.
+        """
+
+        def register(handler: C) -> C:
+            self.handlers.calls.add(
+                topic,
+                handler,
+                allow=allow,
+                supercategories=supercategories,
+                concurrency=concurrency,
+            )
+            return handler
+
+        return register
+
+    def on_stream(
+        self,
+        label: str,
+        *,
+        allow: Allow | None = None,
+        supercategories: Collection[Supercategory] | None = None,
+        concurrency: int | None = None,
+        answers: Collection[tuple[int, int]] = (),
+    ) -> Callable[[S], S]:
+        """Register the handler of streams that peers open: `async def handler(stream)`.
+
+        `answers` are the types (category, subcategory) of events that answer requests.
+
+        Raises:
+            ParleyError: the label has a handler, or is reserved. ConfigError: an option
+                is wrong.
+        """
+
+        def register(handler: S) -> S:
+            if label.startswith(RESERVED_LABEL):
+                raise ParleyError("labels that begin with 'topic:' are reserved")
+            self.handlers.streams.add(
+                label,
+                handler,
+                allow=allow,
+                supercategories=supercategories,
+                concurrency=concurrency,
+                answers=answers,
+            )
+            return handler
+
+        return register
+
+    def on_subscribe(
+        self,
+        topic: str,
+        *,
+        allow: Allow | None = None,
+        supercategories: Collection[Supercategory] | None = None,
+    ) -> Callable[[H], H]:
+        """Register what decides on subscriptions: `async def handler(request)` returns data
+        for the subscriber or raises `SubscribeRejected`. The topics are those of `topic`.
+
+        Raises:
+            ParleyError: there is one already. ConfigError: an option is wrong.
+        """
+
+        def register(handler: H) -> H:
+            self.handlers.subscribes.add(
+                topic, handler, allow=allow, supercategories=supercategories
+            )
+            return handler
+
+        return register
+
+    def topic(
+        self,
+        name: str,
+        *,
+        allow: Allow | None = None,
+        supercategories: Collection[Supercategory] | None = None,
+        slow: Slow = "unsubscribe",
+        buffer: int = BUFFER,
+        patience: float = PATIENCE,
+    ) -> Topic:
+        """Publish a topic: peers may subscribe to it from now on.
+
+        `slow` says what a subscriber loses for which more than `buffer` bytes wait (at
+        least 1,024; a note counts its encoding and 64): its subscription, or its oldest
+        notes. At half of that `publish` waits for it, at most `patience` seconds.
+
+        Raises:
+            ParleyError: the topic exists. ConfigError: an option is wrong.
+        """
+        if name in self.topics:
+            raise ParleyError(f"topic {name!r} exists already")
+        if name.endswith(WILDCARD):
+            raise ConfigError("a topic is one name; patterns are for on_subscribe")
+        topic = self.topics[name] = Topic(
+            name,
+            self.handlers,
+            self._loop,
+            self.config.limits.max_payload,
+            allow=allow,
+            supercategories=supercategories,
+            slow=slow,
+            buffer=buffer,
+            patience=patience,
+        )
+        return topic

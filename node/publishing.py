@@ -1,0 +1,96 @@
+"""Answers what one peer wants of our topics: to subscribe, decided by the application.
+
+One rule: who may subscribe is asked first, and whatever a handler does, the request
+gets exactly one answer with one of the codes of section 9. Knows the topics and the
+peer; how notes flow is `Topics`' and `Feed`'s.
+"""
+
+import inspect
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from lbm.errors import LbmEncodeError
+from node.authorisation import permitted
+from node.errors import RESULT_SENTENCES, CallRefused
+from node.handlers import Handlers
+from node.messaging.pending import IncomingCall
+from node.protocol.codes import ResultCode
+from node.topic import SubscribeRequest, Topic
+
+if TYPE_CHECKING:
+    from node.peer import Peer
+
+logger = logging.getLogger("parley.peer")
+
+
+class Publishing:
+    """The topics of a node, for one peer."""
+
+    __slots__ = ("_handlers", "_peer", "_topics")
+
+    def __init__(self, peer: "Peer", handlers: Handlers, topics: Mapping[str, Topic]) -> None:
+        self._peer = peer
+        self._handlers = handlers
+        self._topics = topics
+
+    def find(self, name: str) -> ResultCode:
+        """Whether a Subscribe to `name` may be decided on, else the code that refuses it."""
+        topic = self._topics.get(name)
+        serving = self._peer.serving
+        if topic is None:
+            return ResultCode.TOPIC_NOT_FOUND
+        if not topic.takes(serving.supercategory):
+            return ResultCode.WRONG_SUPERCATEGORY
+        if self._peer.topics.is_subscribed(name):
+            return ResultCode.ALREADY_SUBSCRIBED
+        return ResultCode.OVERLOADED if serving.draining else ResultCode.ACCEPTED
+
+    def run(self, call: IncomingCall) -> None:
+        """Decide on a Subscribe that `find` let pass."""
+        topic = self._topics[call.topic]
+        call.runner = self._peer.backend.spawn(self._serve, topic, call)
+
+    async def _serve(self, topic: Topic, call: IncomingCall) -> None:
+        code: int = ResultCode.CANCELLED
+        data: Any = None
+        try:
+            code, data = await self._decide(topic, call)
+            if code == ResultCode.ACCEPTED:
+                self._accept(topic, call, data)
+                return
+        except LbmEncodeError:
+            logger.exception("the answer to a subscription of %r has no encoding", topic.name)
+            code, data = ResultCode.HANDLER_FAILED, RESULT_SENTENCES[ResultCode.HANDLER_FAILED]
+        finally:
+            # Also when it was cancelled: each request gets its one answer.
+            self._peer.serving.answer(call, code, data)
+
+    async def _decide(self, topic: Topic, call: IncomingCall) -> tuple[int, Any]:
+        peer = self._peer
+        if not await permitted(topic.rules, peer, topic.name, self._handlers.roles):
+            return ResultCode.NOT_AUTHORISED, None
+        entry = self._handlers.subscribes.find(topic.name)
+        if entry is None:
+            return ResultCode.ACCEPTED, None
+        if not entry.takes(peer.serving.supercategory):
+            return ResultCode.WRONG_SUPERCATEGORY, None
+        try:
+            data = entry.handler(SubscribeRequest(peer, call))
+            if inspect.isawaitable(data):
+                data = await data
+        except CallRefused as refused:
+            if not refused.received:
+                return refused.code, refused.data
+            logger.exception("the subscription handler of %r failed", topic.name)
+        except Exception:
+            logger.exception("the subscription handler of %r failed", topic.name)
+        else:
+            return ResultCode.ACCEPTED, data
+        return ResultCode.HANDLER_FAILED, RESULT_SENTENCES[ResultCode.HANDLER_FAILED]
+
+    def _accept(self, topic: Topic, call: IncomingCall, data: Any) -> None:
+        peer = self._peer
+        peer.topics.open_feed(
+            call, data, lambda stream, on_closed: topic.new_feed(peer, stream, on_closed)
+        )

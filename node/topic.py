@@ -1,0 +1,234 @@
+"""`Topic`: what a node publishes, and who may subscribe to it.
+
+One rule: publishing never waits for who does not keep up, beyond `patience` seconds at
+the high-water mark; what such a subscriber loses is the topic's choice. Knows its
+subscribers, not what they are told over their connections.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from lbm.codec import Encodable, Value
+from node.authorisation import Allow, Rule
+from node.errors import ConfigError
+from node.handlers import Handlers, parse_supercategories
+from node.messaging.fanout import Fanout, Slow
+from node.messaging.feed import Feed
+from node.messaging.notes import encode_note
+from node.messaging.pending import IncomingCall
+from node.protocol.codes import Supercategory
+from node.protocol.errors import PayloadTooLargeError
+from node.transport.loop import Loop
+from node.waiting import Changes
+
+if TYPE_CHECKING:
+    from node.peer import Peer
+
+logger = logging.getLogger("parley.peer")
+
+# Bytes of cost that may wait for one subscriber: a note's encoding and 64 bytes.
+BUFFER = 1 << 20
+LEAST_BUFFER = 1 << 10
+# Seconds that publish waits at most for subscribers at the high-water mark.
+PATIENCE = 0.1
+# Bytes of cost published in one turn of the loop before publish lets others run.
+TURN_SIZE = 256 * 1024
+# What a payload has besides one note.
+_OVERHEAD = 16
+
+
+class SubscribeRequest:
+    """A peer wants to subscribe. Its handler returns the data that the peer gets with
+    its acceptance, or raises `SubscribeRejected(data)`."""
+
+    __slots__ = ("_call", "peer")
+
+    def __init__(self, peer: "Peer", call: IncomingCall) -> None:
+        self.peer = peer
+        self._call = call
+
+    @property
+    def topic(self) -> str:
+        """What is to be subscribed to."""
+        return self._call.topic
+
+    @property
+    def data(self) -> Value:
+        """What came with the request; None if nothing did."""
+        return self._call.data
+
+    def __repr__(self) -> str:
+        return f"<SubscribeRequest {self.topic!r} from {self.peer}>"
+
+
+SubscribeHandler = Callable[[SubscribeRequest], Any | Awaitable[Any]]
+
+
+class Subscriber:
+    """One peer's subscription, as its publisher sees it."""
+
+    __slots__ = ("_feed", "peer")
+
+    def __init__(self, peer: "Peer", feed: Feed) -> None:
+        self.peer = peer
+        self._feed = feed
+
+    @property
+    def dropped(self) -> int:
+        """How many notes it lost because it did not keep up."""
+        return self._feed.dropped
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What waits for it: each note's encoding and 64 bytes."""
+        return self._feed.cost
+
+    def __repr__(self) -> str:
+        return f"<Subscriber {self.peer} of {self._feed.topic!r}>"
+
+
+class Topic:
+    """A topic that this node publishes. Made by `Node.topic`.
+
+    Raises:
+        ConfigError: an option is out of its range.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        handlers: Handlers,
+        loop: Callable[[], Loop],
+        max_payload: int,
+        *,
+        allow: Allow | None = None,
+        supercategories: Collection[Supercategory] | None = None,
+        slow: Slow = "unsubscribe",
+        buffer: int = BUFFER,
+        patience: float = PATIENCE,
+    ) -> None:
+        if slow not in ("unsubscribe", "drop-oldest"):
+            raise ConfigError(f"slow is {slow!r}; it must be unsubscribe or drop-oldest")
+        if buffer < LEAST_BUFFER:
+            raise ConfigError(f"buffer must be at least {LEAST_BUFFER} bytes")
+        if not patience >= 0:
+            raise ConfigError("patience must not be negative")
+        self.name = name
+        self._handlers = handlers
+        self._loop = loop
+        self._largest = max_payload - _OVERHEAD
+        self._own_rule = None if allow is None else Rule(allow)
+        self._supercategories = parse_supercategories(supercategories)
+        self._patience = patience
+        self._fanout = Fanout(name, buffer, slow)
+        self._flush_due = False
+        self._changes = Changes(lambda: loop().waiter())
+        self._fanout.on_room = self._changes.notify
+
+    def __repr__(self) -> str:
+        return f"<Topic {self.name!r}, {len(self._fanout.feeds)} subscribers>"
+
+    # Publishing.
+
+    async def publish(
+        self, data: Encodable, headers: Mapping[str, Encodable] | None = None
+    ) -> None:
+        """Send a note to all subscribers, in the order of publishing.
+
+        Returns at once, unless much was published in this turn of the loop or a
+        subscriber is at its high-water mark (half of `buffer`): then others run first,
+        for at most `patience` seconds. Cancelled meanwhile, it has been published.
+
+        Raises:
+            LbmEncodeError: `data` or `headers` have no encoding.
+            PayloadTooLargeError: it is longer than this node's payloads may be.
+        """
+        note = encode_note(data)
+        if len(note) > self._largest:
+            raise PayloadTooLargeError(f"a note of {len(note)} bytes; at most {self._largest}")
+        fanout = self._fanout
+        fanout.add(note, headers)
+        if not self._flush_due:
+            self._flush_due = True
+            self._loop().soon(self._flush_turn)
+        if fanout.turn_size > TURN_SIZE or fanout.crowded:
+            await self._room()
+
+    def flush(self) -> None:
+        """Hand on what was published now, not with the loop's next turn."""
+        self._fanout.flush()
+
+    # Subscribers.
+
+    def on_subscribe(self, handler: SubscribeHandler) -> SubscribeHandler:
+        """Register what decides on each subscription: a decorator.
+
+        It returns the data for the subscriber, or raises `SubscribeRejected(data)`.
+
+        Raises:
+            ParleyError: there is one already.
+        """
+        self._handlers.subscribes.add(self.name, handler)
+        return handler
+
+    @property
+    def subscribers(self) -> list[Subscriber]:
+        """Who is subscribed now."""
+        return [Subscriber(cast("Peer", feed.owner), feed) for feed in self._fanout.feeds]
+
+    @property
+    def dropped(self) -> int:
+        """How many notes subscribers lost because they did not keep up, in all."""
+        return self._fanout.dropped
+
+    def close(self) -> None:
+        """End all subscriptions: each gets what waits for it, then the end."""
+        self._fanout.flush()
+        for feed in list(self._fanout.feeds):
+            feed.finish()
+
+    # For `Publishing`.
+
+    def takes(self, supercategory: Supercategory) -> bool:
+        """Whether peers of these roles may subscribe."""
+        return self._supercategories is None or supercategory in self._supercategories
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """All that hold for its subscribers."""
+        entry = self._handlers.subscribes.find(self.name)
+        rules = () if entry is None else entry.rules
+        return rules if self._own_rule is None else (self._own_rule, *rules)
+
+    def new_feed(self, peer: "Peer", stream: int, on_closed: Callable[[Feed], None]) -> Feed:
+        """A subscriber more."""
+        feed = Feed(
+            self._fanout, peer.core, stream, peer.limits.max_payload, peer, peer.touch, on_closed
+        )
+        self._fanout.join(feed)
+        return feed
+
+    # Inside.
+
+    def _flush_turn(self) -> None:
+        self._flush_due = False
+        self._fanout.flush()
+
+    async def _room(self) -> None:
+        """Let the loop turn; then wait while subscribers are at their mark."""
+        loop, fanout = self._loop(), self._fanout
+        waiter = loop.waiter()
+        fanout.flush()
+        loop.soon(waiter.wake)
+        await waiter.wait()
+        if not fanout.crowded or not self._patience:
+            fanout.give_up()
+            return
+        deadline = loop.now() + self._patience
+        timer = loop.at(deadline, self._changes.notify)
+        try:
+            await self._changes.until(lambda: not fanout.crowded or loop.now() >= deadline)
+        finally:
+            timer.cancel()
+        fanout.give_up()
