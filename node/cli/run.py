@@ -60,13 +60,14 @@ def make_node(options: NodeOptions, trust: TrustPolicy | None = None) -> Node:
 async def dialled(options: NodeOptions, out: Output, address: str) -> AsyncIterator[Peer]:
     """A peer at `address`; leaving closes it and the node."""
     async with make_node(options) as node:
-        peer = await _meet(node, address, options.dialling_trust(address))
+        peer = await meet(node, address, options.dialling_trust(address))
         out.event("connected", **described(peer))
         yield peer
         await peer.close()
 
 
-async def _meet(node: Node, address: str, trust: TrustPolicy) -> Peer:
+async def meet(node: Node, address: str, trust: TrustPolicy) -> Peer:
+    """Dial `address`; raises as `Node.connect`, with a hint where there is only silence."""
     try:
         return await node.connect(address, trust=trust)
     except HandshakeError as error:
