@@ -15,6 +15,8 @@ import typer
 from node.cli import call, completion, demo, errors, identity, peers, serve
 from node.cli.exits import Exit, Failure, Interrupted, failure
 from node.cli.output import Output, abandon_stdout, set_up_streams
+from node.cli.transfer.receive import receive
+from node.cli.transfer.send import send
 
 app = typer.Typer(
     name="parley",
@@ -28,6 +30,8 @@ app.add_typer(identity.app, name="id")
 app.command("serve")(serve.serve)
 app.command("call")(call.call)
 app.command("ping")(call.ping)
+app.command("send")(send)
+app.command("receive")(receive)
 app.command("demo")(demo.demo)
 app.add_typer(peers.app, name="peers")
 app.command("completion")(completion.completion)

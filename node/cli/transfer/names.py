@@ -1,0 +1,71 @@
+"""Names that a file may have which comes from somebody else, and those of partial files.
+
+One rule: a name that passes names one file inside of one directory, on every system, and
+shows as what it is. What is in the directory is not known here.
+"""
+
+import hashlib
+import unicodedata
+from typing import Final
+
+from node.errors import ConfigError
+
+LONGEST_NAME: Final = 255  # bytes of UTF-8: what file systems take
+PARTIAL_ENDING: Final = ".parley-part"
+
+_LONGEST_HINT = 96  # bytes of a name that its partial file shows
+_SEPARATORS = frozenset("/\\:")  # of Unix; of Windows and its drives and streams
+_JOINERS = "\u200c\u200d"  # written inside of words and emoji
+_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})  # controls, directions, line ends
+_DEVICES = frozenset(
+    {"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in "123456789")}
+)
+
+
+class UnsafeNameError(ConfigError):
+    """A file cannot be sent under its name; the text says why, without the name."""
+
+
+def require_safe(name: str) -> str:
+    """The name, if it is one that a receiver takes.
+
+    Raises:
+        UnsafeNameError: it is empty, above 255 bytes, begins with a dot (so also `.` and
+            `..`), ends with a dot or space, has a separator of any system or a character
+            that cannot be seen, or is a device of Windows.
+    """
+    if not name:
+        raise UnsafeNameError("the name is empty")
+    try:
+        size = len(name.encode())
+    except UnicodeEncodeError:
+        raise UnsafeNameError("the name is not UTF-8") from None
+    if size > LONGEST_NAME:
+        raise UnsafeNameError(f"the name has {size} bytes; at most {LONGEST_NAME} are taken")
+    if name[0] == ".":
+        raise UnsafeNameError("the name begins with a dot")
+    if name[-1] in ". ":
+        raise UnsafeNameError("the name ends with a dot or a space")
+    if not _SEPARATORS.isdisjoint(name):
+        raise UnsafeNameError("the name has one of / \\ : in it")
+    if any(unicodedata.category(c) in _UNSEEN and c not in _JOINERS for c in name):
+        raise UnsafeNameError("the name has a character in it that cannot be seen")
+    if name.partition(".")[0].rstrip(" ").lower() in _DEVICES:
+        raise UnsafeNameError("the name is that of a device on Windows")
+    return name
+
+
+def same_file_key(name: str) -> str:
+    """Equal for names that some disk takes for the same: case and composition do not count."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
+
+
+def partial_name(name: str, size: int, sha256: bytes) -> str:
+    """The name of a file while it arrives: begins with a dot, so that no offer can name it.
+
+    It holds a hash of name, size and content: other content never goes on where this
+    stopped, and two senders never write to one file.
+    """
+    key = hashlib.sha256(b"parley partial" + size.to_bytes(8, "big") + sha256 + name.encode())
+    hint = name.encode()[:_LONGEST_HINT].decode(errors="ignore")
+    return f".{hint}.{key.hexdigest()[:32]}{PARTIAL_ENDING}"

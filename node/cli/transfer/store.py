@@ -1,0 +1,160 @@
+"""The directory that files arrive in: opened once, and never left.
+
+One rule: every name is one that `names.require_safe` let pass, opened relative to the
+directory and without following links. Everything here may wait for the disk: it is
+called in threads. Knows no peers.
+"""
+
+import errno
+import os
+import stat
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from node.cli.transfer.names import PARTIAL_ENDING, partial_name
+from node.cli.transfer.partial import Partial
+from node.cli.transfer.protocol import Offer, RefusalCode
+from node.cli.transfer.refusal import Refusal
+
+# Interrupted transfers whose beginnings are kept: strangers shall not fill a directory.
+MOST_PARTIALS: Final = 256
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_READ_WRITE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_OWNER_ONLY = 0o600
+# What file systems without hard links say.
+_NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
+
+
+class Store:
+    """A directory for files. `force` lets a file replace another of its name.
+
+    `max_size` is the largest file taken, in bytes; None leaves it to the disk's room.
+
+    Raises:
+        OSError: it is no directory that one can write to.
+    """
+
+    def __init__(
+        self, directory: Path, *, force: bool = False, max_size: int | None = None
+    ) -> None:
+        self.directory = directory
+        self.force = force
+        self.max_size = max_size
+        self._fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        if not os.access(directory, os.W_OK | os.X_OK):
+            os.close(self._fd)
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(directory))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        os.close(self._fd)
+
+    def open_existing(self, offer: Offer) -> int | None:
+        """A descriptor of the file of that name if it may be the one offered: of its size.
+
+        Raises:
+            Refusal: other content has the name, and must keep it. OSError.
+        """
+        try:
+            found = os.stat(offer.name, dir_fd=self._fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        if stat.S_ISREG(found.st_mode) and found.st_size == offer.size:
+            return os.open(offer.name, _READ, dir_fd=self._fd)
+        self.require_replaceable(offer.name)
+        return None
+
+    def require_replaceable(self, name: str) -> None:
+        """Raises Refusal if what has the name must keep it."""
+        try:
+            found = os.stat(name, dir_fd=self._fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return
+        if stat.S_ISDIR(found.st_mode):
+            raise Refusal(RefusalCode.EXISTS, "a directory has that name")
+        if not self.force:
+            raise Refusal(RefusalCode.EXISTS, "another file has that name")
+
+    def open_partial(self, offer: Offer) -> Partial:
+        """What came of this offer before, or an empty file; its caller closes it.
+
+        Raises:
+            Refusal: it is too large, there is no room, or another process writes it. OSError.
+        """
+        if self.max_size is not None and offer.size > self.max_size:
+            raise Refusal(RefusalCode.TOO_LARGE, f"at most {self.max_size} bytes are taken")
+        name = partial_name(offer.name, offer.size, offer.sha256)
+        self._require_few_partials(name)
+        partial = Partial(os.open(name, _READ_WRITE, _OWNER_ONLY, dir_fd=self._fd), name)
+        try:
+            partial.take_over(offer.size)
+            if not self._is_there(partial):
+                raise Refusal(RefusalCode.BUSY, "the same file has just arrived")
+            room = os.fstatvfs(self._fd)
+            if offer.size - partial.size > room.f_bavail * room.f_frsize:
+                raise Refusal(RefusalCode.NO_SPACE, "the disk has no room for it")
+        except BaseException:
+            partial.close()
+            raise
+        return partial
+
+    def place(self, partial: Partial, name: str) -> None:
+        """Give a whole file its name, for good: on the disk before it is seen.
+
+        Raises:
+            Refusal: another file has got the name meanwhile. OSError.
+        """
+        partial.sync()
+        self.require_replaceable(name)
+        if self.force:
+            os.replace(partial.name, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+        else:
+            self._place_new(partial.name, name)
+        os.fsync(self._fd)
+
+    def discard(self, partial: Partial) -> None:
+        """Remove a partial file that is of no use; one that is gone is none."""
+        if self._is_there(partial):
+            os.unlink(partial.name, dir_fd=self._fd)
+
+    def _place_new(self, partial: str, name: str) -> None:
+        try:
+            # Unlike a rename this fails where the name is taken, whatever its case.
+            os.link(partial, name, src_dir_fd=self._fd, dst_dir_fd=self._fd, follow_symlinks=False)
+            os.unlink(partial, dir_fd=self._fd)
+        except FileExistsError:
+            raise Refusal(RefusalCode.EXISTS, "another file has that name") from None
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            self._place_over_claim(partial, name)
+
+    def _place_over_claim(self, partial: str, name: str) -> None:
+        """Without hard links: claim the name by an empty file, and replace that."""
+        claim = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            os.close(os.open(name, claim, _OWNER_ONLY, dir_fd=self._fd))
+        except FileExistsError:
+            raise Refusal(RefusalCode.EXISTS, "another file has that name") from None
+        os.replace(partial, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+
+    def _is_there(self, partial: Partial) -> bool:
+        """Whether the name still is that file's: another process may have placed it."""
+        try:
+            found = os.stat(partial.name, dir_fd=self._fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        return partial.is_file(found)
+
+    def _require_few_partials(self, name: str) -> None:
+        there = [entry for entry in os.listdir(self._fd) if entry.endswith(PARTIAL_ENDING)]
+        if name not in there and len(there) >= MOST_PARTIALS:
+            raise Refusal(RefusalCode.NO_SPACE, "too many transfers were begun and not finished")
