@@ -51,7 +51,7 @@ class ClockedBackend:
         """Dial `address`."""
         return await self._backend.connect(address, accept)
 
-    async def listen(self, address: Address, accept: Callable[[str], Driver]) -> Listener:
+    async def listen(self, address: Address, accept: Callable[[str], Driver | None]) -> Listener:
         """Listen on `address`."""
         return await self._backend.listen(address, accept)
 

@@ -1,0 +1,21 @@
+"""For the tests of applications: nodes that have met, a fake clock, links with faults.
+
+One rule: it uses what `node` gives to everybody and is imported by none of its floors but
+the command line. docs/howto/test-your-application.md shows how to use it.
+"""
+
+from node.testing.clock import FakeClock
+from node.testing.faults import FaultyWay
+from node.testing.link import FaultyLink
+from node.testing.pair import ConnectedNodes, connect_nodes, connected_nodes
+from node.testing.proxy import FaultyProxy
+
+__all__ = [
+    "ConnectedNodes",
+    "FakeClock",
+    "FaultyLink",
+    "FaultyProxy",
+    "FaultyWay",
+    "connect_nodes",
+    "connected_nodes",
+]
