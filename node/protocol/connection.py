@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from crypto.randomness import random_bytes
 from lbm.errors import LbmDecodeError
-from node.protocol.codes import DATA, SIM, STREAM, CloseCode
+from node.protocol.codes import CloseCode
 from node.protocol.config import CoreConfig
 from node.protocol.errors import (
     ConnectionClosedError,
@@ -22,9 +22,9 @@ from node.protocol.errors import (
 from node.protocol.frames import FrameReader
 from node.protocol.handshake import Agreed, known
 from node.protocol.initiator import RejectedError
-from node.protocol.limits import CLOSE_LINGER, HANDSHAKE_EVENT_SIZE, Limits
-from node.protocol.multiplexer import Multiplexer
+from node.protocol.limits import CLOSE_LINGER, HANDSHAKE_EVENT_SIZE
 from node.protocol.observer import DirectionState, Observer
+from node.protocol.open_connection import OpenConnection
 from node.protocol.opening import Opening
 from node.protocol.reports import ConnectionEnded, HandshakeCompleted, Report
 from node.protocol.session import Farewell, Session, Wire
@@ -35,7 +35,7 @@ FLUSH_SIZE = 256 * 1024
 NEVER = float("inf")
 
 
-class Connection:
+class Connection(OpenConnection):
     """The sans-IO core of one connection, either side.
 
     `now` is seconds of any clock that never goes back, the same for all calls. `random`
@@ -86,25 +86,6 @@ class Connection:
     def ended(self) -> bool:
         """Whether the transport is to be closed."""
         return self._state is State.ENDED
-
-    @property
-    def queued_bytes(self) -> int:
-        """Payload bytes that wait to be encrypted, and frames that wait."""
-        return self._wire.size + (self._session.mux.outbox.size if self._session else 0)
-
-    @property
-    def queued_events(self) -> int:
-        """Events of all streams that wait to be encrypted."""
-        return self._session.mux.outbox.count if self._session else 0
-
-    def waiting_events(self, stream: int) -> int:
-        """How many events of `stream` wait to be written."""
-        return self._session.mux.outbox.waiting(stream) if self._session else 0
-
-    @property
-    def limits(self) -> Limits:
-        """The limits that were agreed; our own before and after."""
-        return self._session.mux.limits if self._session else self.config.limits
 
     def reports(self) -> list[Report]:
         """What happened since the last call."""
@@ -209,84 +190,7 @@ class Connection:
             raise LocalProtocolError("nobody waits to be refused")
         self._fail(RemoteProtocolError(CloseCode.PEER_NOT_TRUSTED, reason), now)
 
-    # What a caller may ask of an open connection.
-
-    def send(
-        self,
-        stream: int,
-        async_id: int,
-        category: int,
-        subcategory: int,
-        payload: bytes,
-        *,
-        lbm: bool = True,
-        seal: bool = False,
-        releases: int = 0,
-    ) -> None:
-        """Queue an event of category 3 up on stream 1 or an open stream.
-
-        `payload` is bytes of LBM, or with `lbm=False` the caller's own format (never
-        padded); empty for none. With `seal` it is signed at once; `releases` is a stream
-        of which nothing is written before it (`streams.hold`).
-
-        Raises:
-            ConnectionClosedError: not open. PayloadTooLargeError: above `max_payload`.
-            LocalProtocolError: the stream is not open for sending, a number is out of
-                range, or the payload is the single byte 0x00.
-        """
-        mux = self._open().mux
-        if category < SIM:
-            raise LocalProtocolError(f"events of category {category} are not the caller's")
-        mux.send(stream, async_id, category, subcategory, payload, lbm, seal, releases)
-
-    def send_data(self, stream: int, data: bytes) -> None:
-        """Queue 2/5 Data, 1..max_payload bytes, on a stream from 2 up; raises as `send`."""
-        if not data or stream < 2:
-            raise LocalProtocolError("Data is at least one byte, on a stream of its own")
-        self._open().mux.send(stream, 0, STREAM, DATA, data, False, False)
-
-    def open_stream(self, label: str, window: int | None = None, credit: int | None = None) -> int:
-        """Open a stream; returns its id. `window` is what we are ready to hold, `credit`
-        what the other side said it is, in bytes.
-
-        Raises:
-            ConnectionClosedError: not open. LocalProtocolError: `max_streams` are open.
-        """
-        return self._open().mux.open_stream(label, window, credit)
-
-    @property
-    def streams(self) -> Multiplexer:
-        """For what is rarely asked: `hold` and `grant`; raises ConnectionClosedError."""
-        return self._open().mux
-
-    def finish_stream(self, stream: int) -> None:
-        """End our direction of a stream, after what is queued on it; raises as `send`."""
-        self._open().mux.finish(stream)
-
-    def reset_stream(self, stream: int, code: int, text: str = "") -> None:
-        """End both directions of a stream now; nothing happens if it is gone."""
-        self._open().mux.reset(stream, code, text)
-
-    def consume(self, stream: int, cost: int) -> None:
-        """Give back the `cost` of an EventReceived once the application has used it."""
-        if cost and self._session is not None and self._state in LIVE:
-            self._session.mux.consume(stream, cost)
-
-    def notify_writable(self, stream: int) -> None:
-        """Report StreamWritable once, when nothing waits on `stream` any more."""
-        self._open().mux.watch(stream)
-
-    def ping(self, now: float) -> int:
-        """Send a Ping; PongReceived carries its async id. Raises LocalProtocolError after 64."""
-        return self._open().ping(now)
-
-    def update_keys(self, now: float) -> None:
-        """Go to the next epoch in our direction; KeysUpdated reports it."""
-        self._open().update_keys(now)
-
-    def rekey(self, now: float) -> None:
-        """Agree on fresh keys for both directions; KeysUpdated reports each."""
-        self._open().rekey(now)
+    # The end, as a caller wants it.
 
     def close(self, now: float, code: int = CloseCode.NORMAL, text: str = "") -> None:
         """End gracefully: what is queued goes first. During a handshake, at once.

@@ -31,6 +31,8 @@ CLOSE_CODES = {
     33: "slow-consumer",
     34: "no-handler",
     35: "refused",
+    20: "not-authorised",
+    22: "wrong-supercategory",
     -1: "connection-lost",
     -2: "peer-not-trusted",
 }

@@ -1,0 +1,127 @@
+"""What a caller may ask of an open connection, and what waits on it.
+
+One rule: whatever may not be done now raises LocalProtocolError (`ConnectionClosedError`
+if it is not open) and changes nothing. Knows the session; how it begins and ends is
+`Connection`'s.
+"""
+
+from abc import ABC, abstractmethod
+
+from node.protocol.codes import DATA, SIM, STREAM
+from node.protocol.config import CoreConfig
+from node.protocol.errors import LocalProtocolError
+from node.protocol.limits import Limits
+from node.protocol.multiplexer import Multiplexer
+from node.protocol.session import Session, Wire
+
+
+class OpenConnection(ABC):
+    """The open connection's side of `Connection`."""
+
+    config: CoreConfig
+    _session: Session | None
+    _wire: Wire
+
+    @abstractmethod
+    def _open(self) -> Session:
+        """The session, if the connection is open.
+
+        Raises:
+            ConnectionClosedError: it is not.
+        """
+
+    @property
+    def queued_bytes(self) -> int:
+        """Payload bytes that wait to be encrypted, and frames that wait."""
+        return self._wire.size + (self._session.mux.outbox.size if self._session else 0)
+
+    @property
+    def queued_events(self) -> int:
+        """Events of all streams that wait to be encrypted."""
+        return self._session.mux.outbox.count if self._session else 0
+
+    def waiting_events(self, stream: int) -> int:
+        """How many events of `stream` wait to be written."""
+        return self._session.mux.outbox.waiting(stream) if self._session else 0
+
+    @property
+    def limits(self) -> Limits:
+        """The limits that were agreed; our own before and after."""
+        return self._session.mux.limits if self._session else self.config.limits
+
+    def send(
+        self,
+        stream: int,
+        async_id: int,
+        category: int,
+        subcategory: int,
+        payload: bytes,
+        *,
+        lbm: bool = True,
+        seal: bool = False,
+        releases: int = 0,
+    ) -> None:
+        """Queue an event of category 3 up on stream 1 or an open stream.
+
+        `payload` is bytes of LBM, or with `lbm=False` the caller's own format (never
+        padded); empty for none. With `seal` it is signed at once; `releases` is a stream
+        of which nothing is written before it (`streams.hold`).
+
+        Raises:
+            ConnectionClosedError: not open. PayloadTooLargeError: above `max_payload`.
+            LocalProtocolError: the stream is not open for sending, a number is out of
+                range, or the payload is the single byte 0x00.
+        """
+        mux = self._open().mux
+        if category < SIM:
+            raise LocalProtocolError(f"events of category {category} are not the caller's")
+        mux.send(stream, async_id, category, subcategory, payload, lbm, seal, releases)
+
+    def send_data(self, stream: int, data: bytes) -> None:
+        """Queue 2/5 Data, 1..max_payload bytes, on a stream from 2 up; raises as `send`."""
+        if not data or stream < 2:
+            raise LocalProtocolError("Data is at least one byte, on a stream of its own")
+        self._open().mux.send(stream, 0, STREAM, DATA, data, False, False)
+
+    def open_stream(self, label: str, window: int | None = None, credit: int | None = None) -> int:
+        """Open a stream; returns its id. `window` is what we are ready to hold, `credit`
+        what the other side said it is, in bytes.
+
+        Raises:
+            ConnectionClosedError: not open. LocalProtocolError: `max_streams` are open.
+        """
+        return self._open().mux.open_stream(label, window, credit)
+
+    @property
+    def streams(self) -> Multiplexer:
+        """For what is rarely asked: `hold` and `grant`; raises ConnectionClosedError."""
+        return self._open().mux
+
+    def finish_stream(self, stream: int) -> None:
+        """End our direction of a stream, after what is queued on it; raises as `send`."""
+        self._open().mux.finish(stream)
+
+    def reset_stream(self, stream: int, code: int, text: str = "") -> None:
+        """End both directions of a stream now; nothing happens if it is gone."""
+        self._open().mux.reset(stream, code, text)
+
+    def consume(self, stream: int, cost: int) -> None:
+        """Give back the `cost` of an EventReceived once the application has used it."""
+        if cost and self._session is not None:
+            self._session.mux.consume(stream, cost)
+
+    def notify_writable(self, stream: int) -> None:
+        """Report StreamWritable once, when nothing waits on `stream` any more."""
+        self._open().mux.watch(stream)
+
+    def ping(self, now: float) -> int:
+        """Send a Ping; PongReceived carries its async id. Raises LocalProtocolError after 64."""
+        return self._open().ping(now)
+
+    def update_keys(self, now: float) -> None:
+        """Go to the next epoch in our direction; KeysUpdated reports it."""
+        self._open().update_keys(now)
+
+    def rekey(self, now: float) -> None:
+        """Agree on fresh keys for both directions; KeysUpdated reports each."""
+        self._open().rekey(now)
