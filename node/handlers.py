@@ -5,13 +5,14 @@ falls under; the `allow=` of every pattern above a name holds for it as well, so
 more exact handler never opens what a pattern closed. Runs nothing.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from node.authorisation import Allow, Roles, Rule
 from node.errors import ConfigError, ParleyError
-from node.protocol.codes import FIRST_APPLICATION_CATEGORY, Supercategory
+from node.messaging.application_events import answering_types
+from node.protocol.codes import Supercategory
 from node.transport.loop import Waiter
 
 H = TypeVar("H")
@@ -169,13 +170,13 @@ def parse_supercategories(
     return frozenset(given)
 
 
-def parse_types(given: Collection[tuple[int, int]]) -> frozenset[tuple[int, int]]:
+def parse_types(given: Iterable[tuple[int, int]]) -> frozenset[tuple[int, int]]:
     """Types of an application's events, as pairs of category and subcategory.
 
     Raises:
         ConfigError: a category is not 64..255, or a subcategory not 1..255.
     """
-    for category, subcategory in given:
-        if not (FIRST_APPLICATION_CATEGORY <= category <= 255 and 1 <= subcategory <= 255):
-            raise ConfigError(f"{category}/{subcategory} is no type of an application's event")
-    return frozenset(given)
+    try:
+        return answering_types(given)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error

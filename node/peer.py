@@ -4,7 +4,7 @@ One rule: what waits here ends with the connection, at once, with its code. The 
 decides, `Calls` and `Stream` keep what waits, this file joins them and the handlers.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import anyio
 
@@ -79,9 +79,14 @@ class Peer:
         self.asking = calls.asking
         self.answering = calls.answering
         self.topics = Topics(core, calls.answering, topics.__contains__)
-        self.streams = StreamTable(self)
+        self.streams = StreamTable(self, calls.stream_requests)
         self.dispatch = Dispatch(
-            core, calls.asking, calls.answering, self.topics, self.streams.data_received
+            core,
+            calls.asking,
+            calls.answering,
+            self.topics,
+            self.streams.receive,
+            calls.stream_requests,
         )
         self._state = PeerState(self, endings)
         self._on_change = on_change
@@ -230,20 +235,17 @@ class Peer:
             raise CallTimeout
         return None if timeout is None else began + timeout - self.backend.now()
 
-    def open_stream(self, label: str) -> Stream:
-        """Open a byte stream to the handler that the other side has for `label`.
+    def open_stream(self, label: str, answers: Iterable[tuple[int, int]] = ()) -> Stream:
+        """Open a stream to the handler that the other side has for `label`.
+
+        `answers` are the types of events, as (category, subcategory), that answer
+        `stream.request`.
 
         Raises:
-            PeerClosedError: the connection is over. LocalProtocolError: as many streams
-                are open as were agreed.
+            PeerClosedError: the connection is over. ConfigError: `answers` are no types.
+            LocalProtocolError: as many streams are open as were agreed.
         """
-        try:
-            stream_id = self.core.open_stream(label)
-        except ConnectionClosedError as error:
-            raise self.closed_error() from error
-        stream = self.streams.add(stream_id, label)
-        self.touch()
-        return stream
+        return self.streams.open(label, answers)
 
     async def ping(self) -> float:
         """The round-trip time in seconds.

@@ -1,54 +1,69 @@
-"""A stream of a connection as bytes: anyio's `ByteStream` over 2/5 Data.
+"""A stream of a connection: bytes (anyio's `ByteStream`, over 2/5 Data) next to events of
+the application, some of which ask and are answered by async id.
 
-One rule: what is received is given back as credit only once the reader has taken it, so
-that a slow reader slows its sender and nobody else. Knows its peer and its stream id.
+One rule: what waits here ends with the stream, at once, with its code. Knows its peer and
+its stream id; what came is kept by `Inbox`, who asked whom by `StreamRequests`.
 """
 
-from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import anyio
 from anyio.abc import ByteStream
 
-from node.errors import PeerClosedError, StreamResetError
+from lbm.codec import Encodable
+from node.errors import CallTimeout, PeerClosedError, StreamResetError
+from node.messaging.application_events import check_type, encode_payload
+from node.messaging.stream_requests import IncomingRequest
 from node.protocol.codes import CloseCode
-from node.protocol.errors import LocalProtocolError
+from node.protocol.errors import ConnectionClosedError, LocalProtocolError
+from node.protocol.reports import EventReceived
+from node.stream_event import StreamEvent, StreamEvents
+from node.stream_inbox import Inbox
+from node.stream_room import StreamRoom
 
 if TYPE_CHECKING:
     from node.peer import Peer
-    from node.transport.loop import Waiter
 
 # One Data event at most, so that no stream's turn is long (section 8).
 LARGEST_PIECE = 64 * 1024
-# Data events of a stream that may wait before its sender does.
-WAITING_PIECES = 4
+# Seconds that a request waits for its answer unless it says otherwise.
+DEFAULT_TIMEOUT = 30.0
 
 
 class Stream(ByteStream):
-    """A byte stream to a peer, both ways. Leaving `async with` finishes our direction; by
-    an exception, both ways are reset.
+    """A stream to a peer, both ways. Leaving `async with` finishes our direction; by an
+    exception, both ways are reset.
 
-    `label` says what it is for. One task may receive and one may send at a time.
+    `label` says what it is for; `answers` are the types of the other side's events that
+    answer our requests. One task may receive bytes, one may send bytes and one may
+    receive events at a time; any number may send events, ask and answer.
     """
 
-    def __init__(self, peer: "Peer", stream_id: int, label: str) -> None:
+    def __init__(
+        self,
+        peer: "Peer",
+        stream_id: int,
+        label: str,
+        answers: frozenset[tuple[int, int]] = frozenset(),
+    ) -> None:
         self.peer = peer
         self.id = stream_id
         self.label = label
-        self._received: deque[tuple[bytes, int]] = deque()
-        self._position = 0  # how much of the first piece was taken
+        self.answers = answers
+        self._bytes: Inbox[bytes] = Inbox(peer, stream_id)
+        self._events: Inbox[StreamEvent] = Inbox(peer, stream_id)
+        self._position = 0  # how much of the first bytes was taken
         self._eof = False
         self._finished = False
         self._closed = False
         self._error: StreamResetError | PeerClosedError | None = None
-        self._receiving = anyio.ResourceGuard("receiving from")
         self._sending = anyio.ResourceGuard("sending to")
-        self._reader: Waiter | None = None
-        self._writer: Waiter | None = None
+        self._room = StreamRoom(peer, stream_id, self._require_sendable)
 
-    # Reading.
+    # Bytes.
 
     async def receive(self, max_bytes: int = 65_536) -> bytes:
         """1 to `max_bytes` bytes.
@@ -60,35 +75,15 @@ class Stream(ByteStream):
         """
         if max_bytes < 1:
             raise ValueError("max_bytes must be at least 1")
-        with self._receiving:
-            await anyio.lowlevel.checkpoint()
-            while not self._received:
-                if self._closed:
-                    raise anyio.ClosedResourceError
-                if self._eof:
-                    raise anyio.EndOfStream
-                if self._error is not None:
-                    raise self._error
-                self._reader = self.peer.backend.waiter()
-                try:
-                    await self._reader.wait()
-                finally:
-                    self._reader = None
-            return self._take(max_bytes)
-
-    def _take(self, max_bytes: int) -> bytes:
-        data, cost = self._received[0]
+        data = await self._bytes.first()
         start = self._position
         piece = data[start : start + max_bytes] if start or len(data) > max_bytes else data
         self._position = start + len(piece)
         if self._position == len(data):
-            self._received.popleft()
             self._position = 0
-            self.peer.consume(self.id, cost)
+            self._bytes.take()
             self._forget_if_over()
         return piece
-
-    # Writing.
 
     async def send(self, item: bytes) -> None:
         """Send all of `item`; returns when it is queued and not much else is.
@@ -103,17 +98,136 @@ class Stream(ByteStream):
             view = memoryview(item)
             size = min(LARGEST_PIECE, self.peer.limits.max_payload)
             for start in range(0, len(view), size):
-                await self._may_send()
-                self._queue(bytes(view[start : start + size]))
+                await self._room.wait()
+                self._queue(self.peer.core.send_data, bytes(view[start : start + size]))
+
+    # Events.
+
+    def events(self) -> StreamEvents:
+        """The events that come, for `async for`; raises as `receive_event`."""
+        return StreamEvents(self)
+
+    async def receive_event(self) -> StreamEvent:
+        """The next event that is no answer; raises as `receive`.
+
+        Events and bytes come in the order in which they were sent, but not in any order
+        of one to the other.
+        """
+        event = await self._events.first()
+        self._events.take()
+        self._forget_if_over()
+        return event
+
+    async def send_event(
+        self,
+        category: int,
+        subcategory: int,
+        data: Encodable = None,
+        *,
+        payload: bytes | None = None,
+    ) -> None:
+        """Send an event of category 64..255, subcategory 1..255: with `data`, any LBM
+        value, with a `payload` of a format of your own, or with neither.
+
+        Returns when it is queued and not much else is. Nothing was sent if it raises.
+
+        Raises:
+            ValueError: no such type, or both data and payload. LbmEncodeError: `data` has
+                no encoding. PayloadTooLargeError: it is above `limits.max_payload`.
+            LocalProtocolError: the payload is the single byte 0x00.
+            StreamResetError, PeerClosedError, ClosedResourceError: as `send`.
+        """
+        check_type(category, subcategory)
+        body, lbm = encode_payload(data, payload, self.peer.limits.max_payload)
+        await anyio.lowlevel.checkpoint()
+        await self._room.wait()
+        self._queue(self.peer.core.send, 0, category, subcategory, body, lbm=lbm)
+
+    async def request(
+        self,
+        category: int,
+        subcategory: int,
+        data: Encodable = None,
+        *,
+        payload: bytes | None = None,
+        timeout: float | None = DEFAULT_TIMEOUT,
+    ) -> StreamEvent:
+        """Send an event and wait for the one that answers it, of a type in `answers`.
+
+        `timeout` is seconds for all of it; None waits as long as the stream lives. Who
+        is late or cancelled has sent Cancel.
+
+        Raises:
+            CallTimeout: no answer in time. EndOfStream: the other side finished without
+                an answer. StreamResetError, PeerClosedError: the stream or connection
+                ended. LocalProtocolError: 65,535 requests wait, or the stream was opened
+                without `answers`. What `send_event` raises.
+        """
+        check_type(category, subcategory)
+        body, lbm = encode_payload(data, payload, self.peer.limits.max_payload)
+        if not self.answers:
+            raise LocalProtocolError("no type of event was declared an answer to the stream's own")
+        if not self._room.is_free:
+            timeout = await self._room_within(timeout)
+        self._require_sendable()
+        if self._eof:
+            raise self._unanswered()
+        requests, backend = self.peer.streams.requests, self.peer.backend
+        waiter = backend.waiter()
+        try:
+            request = requests.ask(
+                self.id, category, subcategory, body, lbm, backend.now(), timeout, waiter.wake
+            )
+        except ConnectionClosedError as error:
+            raise self.peer.closed_error() from error
+        self.peer.touch()
+        try:
+            await waiter.wait()
+        finally:
+            if not request.done:
+                requests.give_up(request)
+                self.peer.touch()
+        if request.answer is None:
+            raise _late() if request.late else self._unanswered()
+        return StreamEvent(self, request.answer)
+
+    async def send_answer(
+        self,
+        request: IncomingRequest,
+        category: int,
+        subcategory: int,
+        data: Encodable,
+        payload: bytes | None,
+    ) -> None:
+        """Answer a request; for `StreamEvent.answer`."""
+        check_type(category, subcategory)
+        body, lbm = encode_payload(data, payload, self.peer.limits.max_payload)
+        if request.answered:
+            raise LocalProtocolError("the event was answered already")
+        request.answered = True
+        try:
+            await anyio.lowlevel.checkpoint()
+            await self._room.wait()
+            send = self.peer.core.send
+            self._queue(send, request.async_id, category, subcategory, body, lbm=lbm)
+        except BaseException:
+            request.answered = False
+            raise
+        self.peer.streams.requests.answer_sent(request)
+
+    # The end.
 
     async def send_eof(self) -> None:
-        """Finish our direction; what was sent before goes first.
+        """Finish our direction; what was sent before goes first. Requests that were not
+        answered fail on the other side.
 
         Raises:
             BusyResourceError: another task is sending.
         """
         with self._sending:
             await anyio.lowlevel.checkpoint()
+            if self._room.has_waiting:
+                raise anyio.BusyResourceError("sending to")
             self._finish()
 
     def reset(self, code: int = CloseCode.CANCELLED, text: str = "") -> None:
@@ -124,22 +238,18 @@ class Stream(ByteStream):
         """
         with suppress(LocalProtocolError):  # the connection is over
             self.peer.core.reset_stream(self.id, code, text)
-        self._finished = self._closed = True
-        self._drop_received()
+        self._finished = True
+        self._close()
+        self.peer.streams.requests.local_ended(self.id)
         self.peer.streams.forget(self)
-        self._wake(self._reader)
-        self._wake(self._writer)
         self.peer.touch()
 
     async def aclose(self) -> None:
-        """Finish our direction and read no more; more Data from there is answered by Reset."""
+        """Finish our direction and read no more; what still comes is answered by Reset."""
         if not self._closed:
             # All at once: a cancelled close has closed as well.
-            self._closed = True
-            self._drop_received()
+            self._close()
             self._finish()
-            self._wake(self._reader)
-            self._wake(self._writer)
         await anyio.lowlevel.checkpoint()
 
     async def __aexit__(
@@ -158,48 +268,67 @@ class Stream(ByteStream):
     def data_received(self, data: bytes, cost: int) -> None:
         """A Data event came."""
         if self._closed:
-            self.peer.core.consume(self.id, cost)
-            if not self.peer.core.waiting_events(self.id):
-                self.reset()  # nobody will ever read it
-            return
-        self._received.append((data, cost))
-        self._wake(self._reader)
+            self._unwanted(cost)
+        else:
+            self._bytes.put(data, cost)
+
+    def event_received(self, event: EventReceived) -> bool:
+        """An event of the application came; returns whether anybody takes it.
+
+        Raises:
+            RemoteProtocolError: `protocol-error`, its async id is taken.
+        """
+        requests = self.peer.streams.requests
+        if (event.category, event.subcategory) in self.answers:
+            if not requests.answer_received(event):
+                return False
+            self.peer.core.consume(self.id, event.cost)
+            return True
+        request = None
+        if event.async_id and not self._finished:
+            request = requests.request_received(self.id, event.async_id)
+            if request is None:
+                self._overloaded()
+                return False
+        if self._closed:
+            self._unwanted(event.cost)
+        else:
+            self._events.put(StreamEvent(self, event, request), event.cost)
+        return True
 
     def finished(self) -> None:
-        """The other side's direction has ended."""
+        """The other side's direction has ended: it sends nothing more, nor any answer."""
         self._eof = True
-        self._wake(self._reader)
+        for inbox in (self._bytes, self._events):
+            inbox.finish(anyio.EndOfStream, drop=False)
+        self.peer.streams.requests.remote_ended(self.id)
         self._forget_if_over()
 
     def failed(self, error: StreamResetError | PeerClosedError) -> None:
         """Reset, or the end of the connection; what came before a Finish stays readable."""
-        if not self._eof:
-            self._drop_received()
         self._error = error
-        self._wake(self._reader)
-        self._wake(self._writer)
+        if not self._closed:
+            for inbox in (self._bytes, self._events):
+                inbox.finish(error, drop=not self._eof)
+        self.peer.streams.requests.remote_ended(self.id)
+        self.peer.streams.requests.local_ended(self.id)
+        self._room.changed()
 
     def writable(self) -> None:
         """Nothing waits to be written any more."""
-        self._wake(self._writer)
+        self._room.changed()
 
     # Inside.
 
-    async def _may_send(self) -> None:
-        core = self.peer.core
-        while True:
-            self._require_sendable()
-            if core.waiting_events(self.id) < WAITING_PIECES:
-                return
-            try:
-                core.notify_writable(self.id)
-            except LocalProtocolError as error:
-                raise self.peer.closed_error() from error
-            self._writer = self.peer.backend.waiter()
-            try:
-                await self._writer.wait()
-            finally:
-                self._writer = None
+    async def _room_within(self, timeout: float | None) -> float | None:
+        """Wait for room; returns what is left of `timeout`."""
+        now = self.peer.backend.now
+        began = now()
+        with anyio.move_on_after(timeout) as scope:
+            await self._room.wait()
+        if scope.cancelled_caught:
+            raise _late()
+        return None if timeout is None else began + timeout - now()
 
     def _require_sendable(self) -> None:
         if self._error is not None:
@@ -207,33 +336,56 @@ class Stream(ByteStream):
         if self._finished or self._closed:
             raise anyio.ClosedResourceError
 
+    def _unanswered(self) -> Exception:
+        """Why a request can have no answer."""
+        if self._closed:
+            return anyio.ClosedResourceError()
+        return self._error or anyio.EndOfStream("the other side finished and answers nothing")
+
+    def _queue(self, send: Callable[..., None], *what: Any, **how: Any) -> None:
+        try:
+            send(self.id, *what, **how)
+        except LocalProtocolError as error:
+            raise self.peer.closed_error() from error
+        self.peer.touch()
+
     def _finish(self) -> None:
         if not self._finished and self._error is None:
             self._finished = True
             # It may be reset, or the connection over: then there is nothing to finish.
             with suppress(LocalProtocolError):
                 self.peer.core.finish_stream(self.id)
+            self.peer.streams.requests.local_ended(self.id)
             self.peer.touch()
         self._forget_if_over()
 
-    def _queue(self, data: bytes) -> None:
-        try:
-            self.peer.core.send_data(self.id, data)
-        except LocalProtocolError as error:
-            raise self.peer.closed_error() from error
-        self.peer.touch()
+    def _close(self) -> None:
+        """Nobody here reads any more, nor waits for answers."""
+        self._closed = True
+        for inbox in (self._bytes, self._events):
+            inbox.finish(anyio.ClosedResourceError, drop=True)
+        self.peer.streams.requests.abandon(self.id)
+        self._room.changed()
+
+    def _unwanted(self, cost: int) -> None:
+        self.peer.core.consume(self.id, cost)
+        if not self.peer.core.waiting_events(self.id):
+            self.reset()  # nobody will ever read it
+
+    def _overloaded(self) -> None:
+        """More requests are unanswered than may be, and an application has no code for that."""
+        with suppress(LocalProtocolError):
+            self.peer.core.reset_stream(self.id, CloseCode.OVERLOADED)
+        self.peer.streams.forget(self)
+        self.failed(StreamResetError(CloseCode.OVERLOADED, ""))
 
     def _forget_if_over(self) -> None:
         """Once both directions have ended and all is read, the peer need not know us."""
-        if self._eof and self._finished and not self._received:
+        if self._eof and self._finished and not (self._bytes or self._events):
             self.peer.streams.forget(self)
 
-    def _drop_received(self) -> None:
-        for _, cost in self._received:
-            self.peer.core.consume(self.id, cost)
-        self._received.clear()
 
-    @staticmethod
-    def _wake(waiter: "Waiter | None") -> None:
-        if waiter is not None:
-            waiter.wake()
+def _late() -> CallTimeout:
+    late = CallTimeout()
+    late.received = True  # in a handler of a call it is a failure, not the call's answer
+    return late

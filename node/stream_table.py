@@ -1,12 +1,17 @@
-"""The byte streams of one peer, by their ids, and what the core reports of them.
+"""The streams of one peer, by their ids, and what the core reports of them.
 
 One rule: a stream stands here as long as something can still come for it, and no
 longer. What a stream does with it is `Stream`'s.
 """
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from node.errors import PeerClosedError, StreamResetError
+from node.handlers import parse_types
+from node.messaging.stream_requests import StreamRequests
+from node.protocol.codes import STREAM
+from node.protocol.errors import ConnectionClosedError
 from node.protocol.reports import EventReceived, StreamFinished, StreamReset, StreamWritable
 from node.stream import Stream
 
@@ -15,12 +20,13 @@ if TYPE_CHECKING:
 
 
 class StreamTable:
-    """The streams of `peer` that are not over."""
+    """The streams of `peer` that are not over, and the `requests` on them."""
 
-    __slots__ = ("_peer", "_streams")
+    __slots__ = ("_peer", "_streams", "requests")
 
-    def __init__(self, peer: "Peer") -> None:
+    def __init__(self, peer: "Peer", requests: StreamRequests) -> None:
         self._peer = peer
+        self.requests = requests
         self._streams: dict[int, Stream] = {}
 
     def __len__(self) -> int:
@@ -29,22 +35,39 @@ class StreamTable:
     def __repr__(self) -> str:
         return f"<StreamTable of {len(self)}>"
 
+    def open(self, label: str, answers: Iterable[tuple[int, int]]) -> Stream:
+        """Open a stream; raises as `Peer.open_stream`."""
+        types = parse_types(answers)
+        try:
+            stream_id = self._peer.core.open_stream(label)
+        except ConnectionClosedError as error:
+            raise self._peer.closed_error() from error
+        stream = self.add(stream_id, label, types)
+        self._peer.touch()
+        return stream
+
     def add(
         self, stream_id: int, label: str, answers: frozenset[tuple[int, int]] = frozenset()
     ) -> Stream:
         """A stream was opened, by either side; `answers` are the types that answer requests."""
-        stream = self._streams[stream_id] = Stream(self._peer, stream_id, label)
+        stream = self._streams[stream_id] = Stream(self._peer, stream_id, label, answers)
         return stream
 
     def forget(self, stream: Stream) -> None:
         """Both directions are over and its buffer is empty."""
         self._streams.pop(stream.id, None)
 
-    def data_received(self, event: EventReceived) -> bool:
-        """Data came; returns whether a stream took it."""
+    def receive(self, event: EventReceived) -> bool:
+        """Data or an event of the application came; returns whether a stream took it.
+
+        Raises:
+            RemoteProtocolError: as `Stream.event_received`.
+        """
         stream = self._streams.get(event.stream)
         if stream is None:
             return False
+        if event.category != STREAM:
+            return stream.event_received(event)
         stream.data_received(event.payload, event.cost)
         return True
 
@@ -66,3 +89,4 @@ class StreamTable:
         streams, self._streams = self._streams, {}
         for stream in streams.values():
             stream.failed(PeerClosedError(code, text))
+        self.requests.connection_ended()

@@ -1,6 +1,7 @@
 """Requests both ways on one connection: what we ask, and what we are asked (section 9).
 
-One rule: it joins `Asking` and `Answering` and decides nothing of its own.
+One rule: it joins `Asking`, `Answering` and `StreamRequests`, which share ids and a timer,
+and decides nothing of its own.
 """
 
 from collections.abc import Callable
@@ -8,6 +9,7 @@ from collections.abc import Callable
 from node.messaging.answering import Answering
 from node.messaging.asking import Asking
 from node.messaging.pending import IncomingCall
+from node.messaging.stream_requests import StreamRequests
 from node.protocol.codes import ResultCode
 from node.protocol.connection import Connection
 from node.protocol.limits import UNANSWERED_REQUESTS, WAITING_BYTES
@@ -16,7 +18,7 @@ from node.protocol.limits import UNANSWERED_REQUESTS, WAITING_BYTES
 class Calls:
     """All requests of one connection; the arguments are those of `Answering`."""
 
-    __slots__ = ("answering", "asking")
+    __slots__ = ("answering", "asking", "stream_requests")
 
     def __init__(
         self,
@@ -32,6 +34,9 @@ class Calls:
         self.answering = Answering(
             connection, find, run, stop, count_limit=count_limit, size_limit=size_limit
         )
+        self.stream_requests = StreamRequests(
+            connection, self.answering.require_free, count_limit=count_limit
+        )
 
     @property
     def dropped(self) -> int:
@@ -40,14 +45,20 @@ class Calls:
 
     def next_deadline(self) -> float:
         """When `handle_deadline` has something to do."""
-        return min(self.asking.next_deadline(), self.answering.next_deadline())
+        return min(
+            self.asking.next_deadline(),
+            self.answering.next_deadline(),
+            self.stream_requests.next_deadline(),
+        )
 
     def handle_deadline(self, now: float) -> None:
         """End what is late, on either side."""
         self.asking.handle_deadline(now)
         self.answering.handle_deadline(now)
+        self.stream_requests.handle_deadline(now)
 
     def connection_ended(self, code: int, text: str) -> None:
         """Callers get `LOST`, handlers are stopped."""
         self.asking.connection_ended(code, text)
         self.answering.connection_ended()
+        self.stream_requests.connection_ended()

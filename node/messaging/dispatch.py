@@ -13,6 +13,7 @@ from lbm.codec import decode, encode
 from lbm.errors import LbmDecodeError
 from node.messaging.answering import Answering
 from node.messaging.asking import Asking
+from node.messaging.stream_requests import StreamRequests
 from node.messaging.topics import Topics
 from node.protocol.codes import (
     CALL,
@@ -22,6 +23,8 @@ from node.protocol.codes import (
     EMIT,
     END,
     ERROR,
+    FIRST_APPLICATION_CATEGORY,
+    MAIN_STREAM,
     NAMED,
     NOTES,
     NOTIFY,
@@ -41,9 +44,10 @@ Take = Callable[[EventReceived, float], bool]
 
 
 class Dispatch:
-    """Sends each event of one connection on its way. `on_data` takes 2/5 Data."""
+    """Sends each event of one connection on its way. `on_stream` takes 2/5 Data, and the
+    application's events on streams from 2 up, among which `requests` are."""
 
-    __slots__ = ("_answering", "_connection", "_on_data", "_sim", "dropped")
+    __slots__ = ("_answering", "_connection", "_on_stream", "_requests", "_sim", "dropped")
 
     def __init__(
         self,
@@ -51,11 +55,13 @@ class Dispatch:
         asking: Asking,
         answering: Answering,
         topics: Topics,
-        on_data: Callable[[EventReceived], bool],
+        on_stream: Callable[[EventReceived], bool],
+        requests: StreamRequests,
     ) -> None:
         self._connection = connection
         self._answering = answering
-        self._on_data = on_data
+        self._on_stream = on_stream
+        self._requests = requests
         self._sim: dict[int, Take] = {
             CALL: answering.request_received,
             SUBSCRIBE: answering.request_received,
@@ -75,14 +81,24 @@ class Dispatch:
             RemoteProtocolError: an async id is used twice, or answers pile up.
         """
         stream, async_id, category, subcategory, payload, cost = event
-        if category == SIM:
+        if category >= FIRST_APPLICATION_CATEGORY:
+            if stream > MAIN_STREAM and self._on_stream(event):
+                return
+            self.dropped += 1
+        elif (
+            stream > MAIN_STREAM
+            and (async_id or subcategory == CANCEL)
+            and self._requests.claims(event)
+        ):
+            pass  # a Cancel of an application's request, which goes no further
+        elif category == SIM:
             take = self._sim.get(subcategory)
             if take is None:
                 self.dropped += 1
             elif take(event, now):
                 return
         elif category == STREAM and subcategory == DATA:
-            if self._on_data(event):
+            if self._on_stream(event):
                 return
             self.dropped += 1
         else:

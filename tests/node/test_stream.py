@@ -44,14 +44,15 @@ async def opened(met: Meeting) -> tuple[Stream, Stream]:
     ends: list[Stream] = []
     done = anyio.Event()
 
-    @met.server.on_stream("both")
+    label = f"both {id(ends)}"  # one for each
+
+    @met.server.on_stream(label)
     async def both(stream: Stream) -> None:
         ends.append(stream)
         await done.wait()
 
-    ours = met.peer.open_stream("both")
+    ours = met.peer.open_stream(label)
     await eventually(lambda: bool(ends))
-    del met.server._streams["both"]
     return ours, ends[0]
 
 
@@ -357,7 +358,7 @@ async def test_a_slow_reader_slows_its_sender_and_nobody_else(
         # What is on its way: the window, one event over it, and what waits to be sent.
         assert sent <= window + 6 * (1 << 16)
         assert not writing
-        held = sum(len(data) for data, _ in theirs._received)
+        held = sum(len(data) for data, _ in theirs._bytes._items)
         assert held <= window + (1 << 16) + 64
         received = 0
         while received < 4 << 20:
@@ -526,6 +527,6 @@ async def test_cancelled_anywhere_the_connection_stays_usable(
         await use_stream()
         await met.peer.ping()
     await eventually(lambda: none_open(met))
-    await eventually(lambda: not len(met.peer._calls._outgoing))
+    await eventually(lambda: not len(met.peer.asking))
     assert met.back.running_calls == 0
     assert met.peer.is_open

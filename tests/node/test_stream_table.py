@@ -7,6 +7,7 @@ import anyio
 import pytest
 
 from node.errors import PeerClosedError, StreamResetError
+from node.messaging.stream_requests import StreamRequests
 from node.protocol.codes import DATA, STREAM
 from node.protocol.reports import EventReceived, StreamFinished, StreamReset, StreamWritable
 from node.stream_table import StreamTable
@@ -15,9 +16,9 @@ pytestmark = pytest.mark.anyio
 
 
 def new_table() -> StreamTable:
-    core = SimpleNamespace(consume=lambda stream, cost: None)
+    core: Any = SimpleNamespace(consume=lambda stream, cost: None)
     peer: Any = SimpleNamespace(core=core, consume=lambda stream, cost: None)
-    peer.streams = StreamTable(peer)
+    peer.streams = StreamTable(peer, StreamRequests(core, lambda stream, async_id: None))
     table: StreamTable = peer.streams
     return table
 
@@ -29,9 +30,9 @@ def data(stream: int, payload: bytes) -> EventReceived:
 async def test_data_goes_to_its_stream(anyio_backend: str) -> None:
     table = new_table()
     three, five = table.add(3, "three"), table.add(5, "five")
-    assert table.data_received(data(3, b"abc"))
-    assert table.data_received(data(5, b"def"))
-    assert not table.data_received(data(7, b"nobody's"))
+    assert table.receive(data(3, b"abc"))
+    assert table.receive(data(5, b"def"))
+    assert not table.receive(data(7, b"nobody's"))
     assert await three.receive() == b"abc"
     assert await five.receive() == b"def"
     assert (three.id, three.label) == (3, "three")

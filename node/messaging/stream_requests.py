@@ -1,0 +1,254 @@
+"""Application events that ask or answer: requests on streams, by async id (section 2).
+
+One rule: an id is busy from the request to its one answer, also when who asked gave up;
+calls on the same stream share the other side's ids. Sends Cancel, nothing else by itself.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from lbm import keys
+from lbm.cells import read_uint
+from lbm.codec import decode, encode
+from lbm.errors import LbmDecodeError
+from node.messaging.deadlines import Deadlines
+from node.protocol.codes import (
+    CALL,
+    CANCEL,
+    EMIT,
+    NAMED,
+    NOTIFY,
+    SIM,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+)
+from node.protocol.connection import Connection
+from node.protocol.errors import LocalProtocolError, violation
+from node.protocol.limits import UNANSWERED_REQUESTS
+from node.protocol.reports import EventReceived
+from node.protocol.requests import IncomingRequests, OutgoingRequests
+
+# Requests of the base protocol, which take their ids from the same table.
+_BASE_REQUESTS: Final = frozenset(
+    {(SIM, CALL), (SIM, SUBSCRIBE), (SIM, UNSUBSCRIBE), (SIM, NOTIFY), (NAMED, EMIT)}
+)
+# 31 years, which the numbers of every clock and timer can hold.
+_LONGEST_TIMEOUT: Final = 1e9
+
+
+class OutgoingRequest:
+    """A request of ours. `on_done` is called once: `answer` is there, or it is `late`, or
+    the stream has ended so that no answer can come."""
+
+    __slots__ = ("answer", "async_id", "done", "late", "on_done", "slot", "stream")
+
+    def __init__(self, stream: int, on_done: Callable[[], None]) -> None:
+        self.stream = stream
+        self.on_done = on_done
+        self.async_id = 0
+        self.slot = 0
+        self.done = False
+        self.late = False
+        self.answer: EventReceived | None = None
+
+    def finish(self) -> None:
+        """Let who waits look; a second time changes nothing."""
+        if not self.done:
+            self.done = True
+            self.on_done()
+
+
+class IncomingRequest:
+    """A request of the other side. `over` once it was answered or is `cancelled`: nobody
+    waits for its answer, or none can be sent. `on_over` is called then."""
+
+    __slots__ = ("answered", "async_id", "cancelled", "on_over", "over", "stream")
+
+    def __init__(self, stream: int, async_id: int) -> None:
+        self.stream = stream
+        self.async_id = async_id
+        self.answered = False
+        self.cancelled = False
+        self.over = False
+        self.on_over: Callable[[], None] | None = None
+
+    def end(self, *, cancelled: bool) -> None:
+        """It is over; a second time changes nothing."""
+        if not self.over:
+            self.over = True
+            self.cancelled = cancelled
+            if self.on_over is not None:
+                self.on_over()
+
+
+class StreamRequests:
+    """All requests by application events on one connection, both ways.
+
+    `require_free` raises if the other side's id is taken by a request of another kind.
+    """
+
+    __slots__ = ("_connection", "_deadlines", "_incoming", "_outgoing", "_require_free")
+
+    def __init__(
+        self,
+        connection: Connection,
+        require_free: Callable[[int, int], None],
+        *,
+        count_limit: int = UNANSWERED_REQUESTS,
+    ) -> None:
+        self._connection = connection
+        self._require_free = require_free
+        self._outgoing: OutgoingRequests[OutgoingRequest] = OutgoingRequests()
+        self._deadlines: Deadlines[OutgoingRequest] = Deadlines()
+        self._incoming: IncomingRequests[IncomingRequest] = IncomingRequests(count_limit)
+
+    def __repr__(self) -> str:
+        return f"<StreamRequests: {len(self._outgoing)} of ours, {len(self._incoming)} of theirs>"
+
+    def __len__(self) -> int:
+        return len(self._outgoing) + len(self._incoming)
+
+    # Asking.
+
+    def ask(
+        self,
+        stream: int,
+        category: int,
+        subcategory: int,
+        payload: bytes,
+        lbm: bool,
+        now: float,
+        timeout: float | None,
+        on_done: Callable[[], None],
+    ) -> OutgoingRequest:
+        """Send a request; `timeout` is seconds from `now`, None for no deadline.
+
+        Raises:
+            LocalProtocolError: the stream is not open for sending, or 65,535 requests
+                wait on it already.
+        """
+        request = OutgoingRequest(stream, on_done)
+        request.async_id = async_id = self._outgoing.add(stream, request)
+        try:
+            self._connection.send(stream, async_id, category, subcategory, payload, lbm=lbm)
+        except LocalProtocolError:
+            self._outgoing.pop(stream, async_id)
+            raise
+        if timeout is not None:
+            timeout = min(max(0.0, timeout), _LONGEST_TIMEOUT)
+            request.slot = self._deadlines.add(request, now + timeout)
+        return request
+
+    def give_up(self, request: OutgoingRequest) -> None:
+        """Nobody waits for it any more: send Cancel; its id stays busy for now."""
+        if not request.done:
+            request.done = True
+            self._deadlines.discard(request, request.slot)
+            self._send_cancel(request)
+
+    def answer_received(self, event: EventReceived) -> bool:
+        """Take an event of an answering type; returns whether there was its request."""
+        request = self._outgoing.pop(event.stream, event.async_id)
+        if request is None:
+            return False
+        self._deadlines.discard(request, request.slot)
+        if not request.done:
+            request.answer = event
+            request.finish()
+        return True
+
+    # Being asked.
+
+    def request_received(self, stream: int, async_id: int) -> IncomingRequest | None:
+        """Remember a request, to be answered; None if too many are unanswered.
+
+        Raises:
+            RemoteProtocolError: `protocol-error`, the id belongs to an unanswered one.
+        """
+        self._require_free(stream, async_id)
+        incoming = self._incoming
+        if not incoming.has_room(0) and incoming.get(stream, async_id) is None:
+            return None
+        request = IncomingRequest(stream, async_id)
+        incoming.add(stream, async_id, request, 0)
+        return request
+
+    def answer_sent(self, request: IncomingRequest) -> None:
+        """Its answer is queued: the id is free as soon as it arrives."""
+        self._incoming.pop(request.stream, request.async_id)
+        request.end(cancelled=False)
+
+    def claims(self, event: EventReceived) -> bool:
+        """Whether an event of the base protocol is about these requests: a Cancel.
+
+        Raises:
+            RemoteProtocolError: `protocol-error`, it asks under an id that is taken here.
+        """
+        stream, async_id, category, subcategory, payload, _ = event
+        if (category, subcategory) == (SIM, CANCEL):
+            return self._cancelled(stream, payload)
+        if self._incoming.get(stream, async_id) and (category, subcategory) in _BASE_REQUESTS:
+            raise violation(f"async id {async_id} is used twice on stream {stream}")
+        return False
+
+    # Ends and deadlines.
+
+    def local_ended(self, stream: int) -> None:
+        """Our direction has ended: nothing on it can be answered any more."""
+        for request in self._incoming.end_stream(stream):
+            request.end(cancelled=True)
+
+    def remote_ended(self, stream: int) -> None:
+        """The other side's direction has ended: it answers nothing any more."""
+        for request in self._outgoing.end_stream(stream):
+            self._deadlines.discard(request, request.slot)
+            request.finish()
+
+    def abandon(self, stream: int) -> None:
+        """Nobody here waits for answers on it any more: say so, as long as that is possible."""
+        for request in self._outgoing.end_stream(stream):
+            if not request.done:
+                self._deadlines.discard(request, request.slot)
+                self._send_cancel(request)
+                request.finish()
+
+    def connection_ended(self) -> None:
+        """Both directions of all streams have ended."""
+        for outgoing in self._outgoing.end_all():
+            self._deadlines.discard(outgoing, outgoing.slot)
+            outgoing.finish()
+        for incoming in self._incoming.end_all():
+            incoming.end(cancelled=True)
+
+    def next_deadline(self) -> float:
+        """When `handle_deadline` has something to do; infinity for never."""
+        return self._deadlines.next()
+
+    def handle_deadline(self, now: float) -> None:
+        """Give up the requests whose deadline has passed."""
+        for request in self._deadlines.due(now):
+            if not request.done:
+                request.late = True
+                self._send_cancel(request)
+                request.finish()
+
+    # Inside.
+
+    def _send_cancel(self, request: OutgoingRequest) -> None:
+        try:
+            payload = encode({keys.REQUEST: request.async_id})
+            self._connection.send(request.stream, 0, SIM, CANCEL, payload)
+        except LocalProtocolError:
+            return  # our direction is finished, or the connection is closing
+
+    def _cancelled(self, stream: int, payload: bytes) -> bool:
+        try:
+            async_id = read_uint(decode(payload), keys.REQUEST)
+        except LbmDecodeError:
+            return False
+        request = self._incoming.get(stream, async_id)
+        if request is None:
+            return False
+        # It stays in the table: it is still owed its one answer.
+        request.end(cancelled=True)
+        return True

@@ -1,0 +1,83 @@
+"""What came on a stream and waits for its reader: its bytes, or its events.
+
+One rule: what is received is given back as credit only once the reader has taken it, so
+that a slow reader slows its sender and nobody else. Knows not what it keeps.
+"""
+
+from collections import deque
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+import anyio
+
+if TYPE_CHECKING:
+    from node.peer import Peer
+    from node.transport.loop import Waiter
+
+T = TypeVar("T")
+
+
+class Inbox(Generic[T]):
+    """Things of one kind, in their order, for one reader at a time.
+
+    `end` is what the reader meets after the last of them, an exception or its type; None
+    while more may come.
+    """
+
+    __slots__ = ("_guard", "_items", "_peer", "_reader", "_stream", "end")
+
+    def __init__(self, peer: "Peer", stream: int) -> None:
+        self._peer = peer
+        self._stream = stream
+        self._items: deque[tuple[T, int]] = deque()
+        self._guard = anyio.ResourceGuard("receiving from")
+        self._reader: Waiter | None = None
+        self.end: Exception | type[Exception] | None = None
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    # The reader's side.
+
+    async def first(self) -> T:
+        """Wait for the first thing, which stays until `take`.
+
+        Raises:
+            BusyResourceError: another task waits. What `end` says, after the last one.
+        """
+        with self._guard:
+            await anyio.lowlevel.checkpoint()
+            while not self._items:
+                if self.end is not None:
+                    raise self.end
+                self._reader = self._peer.backend.waiter()
+                try:
+                    await self._reader.wait()
+                finally:
+                    self._reader = None
+            return self._items[0][0]
+
+    def take(self) -> None:
+        """The first thing is used: its credit goes back."""
+        _, cost = self._items.popleft()
+        self._peer.consume(self._stream, cost)
+
+    # The stream's side.
+
+    def put(self, item: T, cost: int) -> None:
+        """Something came, which took `cost` of the stream's credit."""
+        self._items.append((item, cost))
+        self._wake()
+
+    def finish(self, end: Exception | type[Exception], *, drop: bool) -> None:
+        """Nothing more will come; the first reason stays, except for one that drops."""
+        if drop:
+            for _, cost in self._items:
+                self._peer.core.consume(self._stream, cost)
+            self._items.clear()
+        if drop or self.end is None:
+            self.end = end
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._reader is not None:
+            self._reader.wake()

@@ -1,0 +1,70 @@
+"""Room to write on one stream: who sends waits here while much waits to be written.
+
+One rule: first come, first served, and nothing else runs between `wait` and what its
+caller then queues. Knows neither what is sent nor whether it may be: `check` says that.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import anyio
+
+from node.protocol.errors import LocalProtocolError
+
+if TYPE_CHECKING:
+    from node.peer import Peer
+    from node.transport.loop import Waiter
+
+# Events of a stream that may wait before its senders do.
+WAITING_EVENTS = 4
+
+
+class StreamRoom:
+    """The room of a stream. `check` raises once nothing may be sent any more."""
+
+    __slots__ = ("_check", "_peer", "_stream", "_turn", "_writer")
+
+    def __init__(self, peer: "Peer", stream: int, check: Callable[[], None]) -> None:
+        self._peer = peer
+        self._stream = stream
+        self._check = check
+        self._turn = anyio.Lock()
+        self._writer: Waiter | None = None
+
+    @property
+    def is_free(self) -> bool:
+        """Whether nobody would have to wait."""
+        if self._turn.locked():
+            return False
+        return self._peer.core.waiting_events(self._stream) < WAITING_EVENTS
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether somebody waits."""
+        return self._turn.locked()
+
+    async def wait(self) -> None:
+        """Return when one event may be queued; raises what `check` does."""
+        if self.is_free:
+            self._check()
+            return
+        core = self._peer.core
+        async with self._turn:
+            while True:
+                self._check()
+                if core.waiting_events(self._stream) < WAITING_EVENTS:
+                    return
+                try:
+                    core.notify_writable(self._stream)
+                except LocalProtocolError as error:
+                    raise self._peer.closed_error() from error
+                self._writer = self._peer.backend.waiter()
+                try:
+                    await self._writer.wait()
+                finally:
+                    self._writer = None
+
+    def changed(self) -> None:
+        """There is room, or nothing may be sent any more."""
+        if self._writer is not None:
+            self._writer.wake()
