@@ -1,0 +1,93 @@
+"""A thousand nodes in one process: they talk, and nothing of them is left.
+
+Each dials the next one (a ring) in memory, calls it, reads a note of its topic and sends
+bytes over a stream. Afterwards no task, file, node or peer is there that was not before,
+and no more objects than after a round of a few.
+"""
+
+import gc
+import weakref
+
+import anyio
+import pytest
+
+from crypto.identity import Identity
+from node import Call, Node, Stream
+from node.testing import connect_nodes
+from tests.node.network import config, nothing_left, open_files, other_tasks
+
+NODES = 1_000
+FEW = 20
+
+
+async def talk(number: int, node: Node, following: Node) -> int:
+    """What a node says to the next one; returns the sum of what it heard."""
+    peer, _ = await connect_nodes(node, following)
+    heard = await peer.call("add", number, timeout=60)
+    assert isinstance(heard, int)
+    async with peer.subscribe("numbers") as numbers:
+        await following.topics["numbers"].publish(number)
+        note = await anext(aiter(numbers))
+        assert isinstance(note, int)
+    async with peer.open_stream("echo") as stream:
+        await stream.send(b"abc")
+        await stream.send_eof()
+        back = b"".join([piece async for piece in stream])
+    return heard + note + len(back)
+
+
+async def a_round(identities: list[Identity]) -> list["weakref.ref[Node]"]:
+    """All nodes of a round live and end here; returns what must be dead afterwards."""
+    nodes = [Node(identity, config=config()) for identity in identities]
+    async with anyio.create_task_group() as tasks:
+        ended = anyio.Event()
+        started = anyio.Semaphore(0)
+
+        async def live(node: Node) -> None:
+            @node.on_call("add")
+            async def add(call: Call) -> int:
+                assert isinstance(call.data, int)
+                return call.data + 1
+
+            @node.on_stream("echo")
+            async def echo(stream: Stream) -> None:
+                async for piece in stream:
+                    await stream.send(piece)
+
+            node.topic("numbers")
+            async with node:
+                started.release()
+                await ended.wait()
+
+        for node in nodes:
+            tasks.start_soon(live, node)
+        for _ in nodes:
+            await started.acquire()
+        results: list[int] = []
+
+        async def one(number: int) -> None:
+            results.append(await talk(number, nodes[number], nodes[(number + 1) % len(nodes)]))
+
+        async with anyio.create_task_group() as talking:
+            for number in range(len(nodes)):
+                talking.start_soon(one, number)
+        assert sum(results) == sum(2 * number + 1 + 3 for number in range(len(nodes)))
+        assert sum(len(node.peers) for node in nodes) == 2 * len(nodes)
+        ended.set()
+    assert not any(node.peers for node in nodes)
+    return [weakref.ref(node) for node in nodes]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+async def test_a_thousand_nodes(anyio_backend: object) -> None:
+    identities = [Identity.create() for _ in range(NODES)]
+    with nothing_left():
+        files, tasks, objects = open_files(), other_tasks(), []
+        for count in (FEW, NODES):
+            dead = await a_round(identities[:count])
+            gc.collect()
+            assert [node for node in dead if node() is not None] == []
+            assert (open_files(), other_tasks()) == (files, tasks)
+            objects.append(len(gc.get_objects()))
+    assert objects[1] - objects[0] < NODES - FEW  # not one object for each node
