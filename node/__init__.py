@@ -4,7 +4,12 @@
 `Topic` are what they hand out, `node.errors` what they raise.
 """
 
-from crypto.identity import Identity, NodeId
+try:
+    from crypto.identity import Identity, NodeId
+except ImportError as error:
+    from node.shadows import explained
+
+    raise explained(error) from None
 from node.accept_hook import Candidate
 from node.answer_stream import AnswerStream
 from node.call import Call

@@ -130,6 +130,16 @@ _CLOSE: Final[dict[CloseCode, _Text]] = {
         "who received the stream",
         "use another label, or connect again later",
     ),
+    CloseCode.NOT_AUTHORISED: (
+        "this node may not open streams of this label",
+        "who received the stream",
+        "ask whoever runs that node to allow your node id; give the --identity that is allowed",
+    ),
+    CloseCode.WRONG_SUPERCATEGORY: (
+        "streams of this label are not for nodes of this role",
+        "who received the stream",
+        "look at --role on both sides: client, server or peer",
+    ),
     CloseCode.CONNECTION_LOST: (
         "the connection ended without a Close; never sent",
         "who noticed",

@@ -12,7 +12,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from node.cli import call, completion, demo, errors, identity, peers, serve
+from node.cli import call, completion, demo, doctor, errors, identity, peers, serve
 from node.cli.exits import Exit, Failure, Interrupted, failure
 from node.cli.output import Output, abandon_stdout, set_up_streams
 from node.cli.transfer.receive import receive
@@ -34,6 +34,7 @@ app.command("send")(send)
 app.command("receive")(receive)
 app.command("demo")(demo.demo)
 app.add_typer(peers.app, name="peers")
+app.command("doctor")(doctor.doctor)
 app.command("completion")(completion.completion)
 app.command("errors", context_settings=errors.SETTINGS)(errors.errors)
 app.command("demo-responder", hidden=True)(demo.demo_responder)

@@ -38,6 +38,7 @@ def test_results_keep_their_sentences() -> None:
         ("the-deadline-passed", {("result", 17)}),  # as --json names it
         ("3", {("close", 3), ("result", 3), ("exit", 3)}),
         ("-2", {("close", -2)}),
+        ("not-authorised", {("close", 20), ("result", 20)}),
         ("cancelled", {("close", 32), ("result", 18)}),
         ("not-subscribed", {("result", 2)}),
         ("already-subscribed", {("result", 2)}),

@@ -27,6 +27,7 @@ def test_the_table_has_what_the_commands_promise() -> None:
         ("serve", ["--listen"]),
         ("call", ["--data-json", "--timeout", "ADDR", "TOPIC", "DATA", "#NODEID"]),
         ("ping", ["--count", "--interval", "ADDR"]),
+        ("doctor", ["--count", "ADDR"]),
     ],
 )
 def test_help_shows_every_shared_option(parley: Parley, command: str, own: list[str]) -> None:
@@ -41,7 +42,7 @@ def test_help_shows_every_shared_option(parley: Parley, command: str, own: list[
     ("command", "own"),
     [
         ([], ["id", "serve", "call", "ping", "demo", "--version"]),
-        ([], ["peers", "errors", "completion"]),
+        ([], ["peers", "errors", "doctor", "completion"]),
         (["peers"], ["list", "forget", "rename"]),
         (["peers", "list"], ["--known-peers", "FILE", "--json"]),
         (["peers", "forget"], ["ID-OR-NAME", "--known-peers", "--json"]),

@@ -1,0 +1,106 @@
+"""Whether every algorithm of the registry works on this machine, tried once.
+
+Rule: each is tried as the protocol uses it, and what was altered must be refused. The
+libraries below may lack one (an old OpenSSL has no ML-KEM), which shows here only.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, TypeVar
+
+import cryptography
+import nacl
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.backends.openssl import backend
+
+from crypto.ciphers import INVALID_TAG_ERRORS, CipherAlgorithm
+from crypto.errors import CryptoError, SignatureError
+from crypto.exchange import KexAlgorithm
+from crypto.hashing import HashAlgorithm
+from crypto.randomness import random_bytes
+from crypto.registry import CIPHERS, HASHES, KEX, SIGNING
+from crypto.signing import SigningAlgorithm
+
+Algorithm = TypeVar("Algorithm")
+
+_FAILURES: Final[tuple[type[Exception], ...]] = (
+    CryptoError,
+    ValueError,
+    TypeError,
+    *INVALID_TAG_ERRORS,
+)
+
+# Of the three bytes abc: FIPS 180-4's examples, and RFC 7693's function with 32 bytes.
+_ABC: Final[Mapping[str, str]] = {
+    "sha256": "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
+    "blake2b-256": "bddd813c634239723171ef3fee98579b94964e3bb1cb3e427262c8c068d52319",
+    "sha512": "ddaf35a193617abacc417349ae20413112e6fa4e89a97ea20a9eeee64b55d39a"
+    "2192992a274fc1a836ba3c23a3feebbd454d4423643ce80e2a9ac94fa54ca49f",
+}
+
+
+def library_versions() -> dict[str, str]:
+    """The libraries that compute: the bindings, and what is behind them where it tells."""
+    return {
+        "cryptography": cryptography.__version__,
+        "openssl": backend.openssl_version_text(),
+        "pynacl": nacl.__version__,  # with a libsodium of its own, whose version it keeps
+    }
+
+
+def self_test() -> Iterator[tuple[str, str, str | None]]:
+    """Yield parameter, name and what is wrong with it (None for nothing) of each algorithm."""
+    for kex in KEX.values():
+        yield "kex", kex.name, _outcome(_try_kex, kex)
+    for signing in SIGNING.values():
+        yield "signing", signing.name, _outcome(_try_signing, signing)
+    for hashing in HASHES.values():
+        yield "hash", hashing.name, _outcome(_try_hash, hashing)
+    for cipher in CIPHERS.values():
+        yield "cipher", cipher.name, _outcome(_try_cipher, cipher)
+
+
+def _outcome(attempt: Callable[[Algorithm], str | None], algorithm: Algorithm) -> str | None:
+    try:
+        return attempt(algorithm)
+    except UnsupportedAlgorithm as error:
+        return f"the libraries here do not have it: {error}"
+    except _FAILURES as error:
+        return f"it fails: {error!r}"
+
+
+def _try_kex(kex: KexAlgorithm) -> str | None:
+    ours = kex.generate()
+    share, secret = kex.respond(ours.share)
+    return None if ours.derive(share) == secret else "the two sides have unequal secrets"
+
+
+def _try_signing(signing: SigningAlgorithm) -> str | None:
+    key = signing.generate()
+    signature = key.sign(b"message")
+    verifier = signing.verifier(key.public)
+    verifier.verify(signature, b"message")
+    try:
+        verifier.verify(signature, b"massage")
+    except SignatureError:
+        return None
+    return "it takes a signature for another message's"
+
+
+def _try_hash(hashing: HashAlgorithm) -> str | None:
+    expected = _ABC.get(hashing.name)
+    if expected is not None and hashing.digest(b"abc").hex() != expected:
+        return "it gives a wrong digest"
+    return None
+
+
+def _try_cipher(cipher: CipherAlgorithm) -> str | None:
+    key = cipher.new(random_bytes(cipher.key_size))
+    nonce = random_bytes(cipher.nonce_size)
+    encrypted = key.encrypt(nonce, b"message", b"data")
+    if key.decrypt(nonce, encrypted, b"data") != b"message":
+        return "what it decrypts is not what it encrypted"
+    try:
+        key.decrypt(nonce, encrypted, b"date")
+    except INVALID_TAG_ERRORS:
+        return None
+    return "it takes what was altered"

@@ -1,0 +1,26 @@
+"""What `parley doctor` finds: a level, what it is about, and what to do about it.
+
+One rule: whatever is not ok says why in a sentence, and how to mend it in another.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Level(StrEnum):
+    """How much a finding matters, the least first."""
+
+    OK = "ok"
+    NOTE = "note"  # good to know
+    WEAK = "weak"  # it works, and could protect better
+    PROBLEM = "problem"  # it does not work, or does not protect
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at. `mend` is empty where there is nothing to do."""
+
+    level: Level
+    subject: str
+    text: str
+    mend: str = ""
