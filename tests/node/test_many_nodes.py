@@ -88,6 +88,7 @@ async def test_a_thousand_nodes(anyio_backend: object) -> None:
             dead = await a_round(identities[:count])
             gc.collect()
             assert [node for node in dead if node() is not None] == []
+            del dead
             assert (open_files(), other_tasks()) == (files, tasks)
             objects.append(len(gc.get_objects()))
     assert objects[1] - objects[0] < NODES - FEW  # not one object for each node
