@@ -141,16 +141,18 @@ class Subscription:
             raise StopAsyncIteration
         return self._ready.pop()
 
-    async def batches(self) -> AsyncIterator[list[Value]]:
-        """The notes in lists of those that came together, 1 to 4,096; raises as above."""
-        while True:
-            if not self._ready:
-                await self._fill()
-            if not self._ready:
-                return
-            batch, self._ready = self._ready, []
-            batch.reverse()
-            yield batch
+    def batches(self) -> "Batches":
+        """The notes in lists of those that came together, 1 to 4,096: `async for notes in
+        sub.batches()`; raises as above."""
+        return Batches(self)
+
+    async def next_batch(self) -> list[Value]:
+        """The next of `batches`; none at the end. Raises as above."""
+        if not self._ready:
+            await self._fill()
+        batch, self._ready = self._ready, []
+        batch.reverse()
+        return batch
 
     async def _fill(self) -> None:
         """Take the next event's notes; none at the end."""
@@ -197,7 +199,7 @@ class Subscription:
         wanted = not call.done and code == ResultCode.ACCEPTED
         if wanted and topics.read(self.topic, stream, self):
             self._stream = stream
-        topics.expect_no_more(self.topic)
+        topics.expect_no_more(self.topic, stream)
 
     def _require_accepted(self, call: OutgoingCall) -> None:
         if self._stream:
@@ -237,3 +239,22 @@ class Subscription:
 
     def _wake(self) -> None:
         self._changes.notify()
+
+
+class Batches:
+    """The batches of a subscription. Not a generator: who stops early leaves nothing open."""
+
+    __slots__ = ("_subscription",)
+
+    def __init__(self, subscription: Subscription) -> None:
+        self._subscription = subscription
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> list[Value]:
+        """Raises as `Subscription.__anext__`."""
+        batch = await self._subscription.next_batch()
+        if not batch:
+            raise StopAsyncIteration
+        return batch

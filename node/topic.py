@@ -15,7 +15,7 @@ from node.errors import ConfigError
 from node.handlers import Handlers, parse_supercategories
 from node.messaging.fanout import Fanout, Slow
 from node.messaging.feed import Feed
-from node.messaging.notes import encode_note
+from node.messaging.notes import encode_note, read_headers
 from node.messaging.pending import IncomingCall
 from node.protocol.codes import Supercategory
 from node.protocol.errors import PayloadTooLargeError
@@ -125,6 +125,7 @@ class Topic:
         self._flush_due = False
         self._changes = Changes(lambda: loop().waiter())
         self._fanout.on_room = self._changes.notify
+        self._feeds: set[Feed] = set()  # also those that are finishing
 
     def __repr__(self) -> str:
         return f"<Topic {self.name!r}, {len(self._fanout.feeds)} subscribers>"
@@ -143,15 +144,18 @@ class Topic:
         Raises:
             LbmEncodeError: `data` or `headers` have no encoding.
             PayloadTooLargeError: it is longer than this node's payloads may be.
+            ParleyError: the node is not running.
         """
         note = encode_note(data)
-        if len(note) > self._largest:
-            raise PayloadTooLargeError(f"a note of {len(note)} bytes; at most {self._largest}")
-        fanout = self._fanout
-        fanout.add(note, headers)
+        fixed = read_headers(headers) if headers else None
+        size = len(note) + (fixed.size if fixed else 0)
+        if size > self._largest:
+            raise PayloadTooLargeError(f"a note of {size} bytes; at most {self._largest}")
         if not self._flush_due:
-            self._flush_due = True
             self._loop().soon(self._flush_turn)
+            self._flush_due = True
+        fanout = self._fanout
+        fanout.add(note, fixed)
         if fanout.turn_size > TURN_SIZE or fanout.crowded:
             await self._room()
 
@@ -188,6 +192,16 @@ class Topic:
         for feed in list(self._fanout.feeds):
             feed.finish()
 
+    async def finish(self) -> None:
+        """Close, and wait until each subscriber has all of its notes, or is gone."""
+        self.close()
+        feeds = set(self._feeds)  # whoever subscribes from now on is not waited for
+        await self._changes.until(lambda: feeds.isdisjoint(self._feeds))
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for a condition on the subscribers; it is looked at whenever one came or went."""
+        await self._changes.until(condition)
+
     # For `Publishing`.
 
     def takes(self, supercategory: Supercategory) -> bool:
@@ -203,10 +217,22 @@ class Topic:
 
     def new_feed(self, peer: "Peer", stream: int, on_closed: Callable[[Feed], None]) -> Feed:
         """A subscriber more."""
+
+        def closed(feed: Feed) -> None:
+            on_closed(feed)
+            self._changes.notify()
+
+        def over() -> None:
+            self._feeds.discard(feed)
+            self._changes.notify()
+
         feed = Feed(
-            self._fanout, peer.core, stream, peer.limits.max_payload, peer, peer.touch, on_closed
+            self._fanout, peer.core, stream, peer.limits.max_payload, peer, peer.touch, closed
         )
+        feed.on_over = over
+        self._feeds.add(feed)
         self._fanout.join(feed)
+        self._changes.notify()
         return feed
 
     # Inside.

@@ -4,10 +4,8 @@ One rule: a payload is made at most once, and only if somebody is sent it. Knows
 subscribers.
 """
 
-from collections.abc import Mapping
-
 from lbm.codec import Encodable
-from node.messaging.notes import notes_payload, notify_payload
+from node.messaging.notes import Headers, notes_payload, notify_payload, read_headers
 from node.protocol.codes import NOTIFY
 from node.protocol.limits import EVENT_COST
 
@@ -15,15 +13,16 @@ from node.protocol.limits import EVENT_COST
 class Batch:
     """Notes that follow each other, encoded; one alone may have headers.
 
-    `size` is the bytes of all notes, `cost` what they count in a subscriber's buffer.
+    `size` is the bytes of all notes and headers, `cost` what they count in a subscriber's
+    buffer: 64 more for each note.
     """
 
     __slots__ = ("_payload", "cost", "headers", "notes", "size")
 
-    def __init__(self, notes: list[bytes], headers: Mapping[str, Encodable] | None = None) -> None:
+    def __init__(self, notes: list[bytes], headers: Headers | None = None) -> None:
         self.notes = notes
         self.headers = headers
-        self.size = sum(map(len, notes))
+        self.size = sum(map(len, notes)) + (headers.size if headers else 0)
         self.cost = self.size + EVENT_COST * len(notes)
         self._payload: tuple[int, bytes] | None = None
 
@@ -31,10 +30,15 @@ class Batch:
         """Subcategory and payload, made once for all subscribers."""
         if self._payload is None:
             if self.headers:
-                self._payload = NOTIFY, notify_payload(self.notes[0], self.headers)
+                self._payload = NOTIFY, notify_payload(self.notes[0], self.headers.values)
             else:
                 self._payload = notes_payload(self.notes)
         return self._payload
+
+    def with_header(self, name: str, value: Encodable) -> "Batch":
+        """The same note with a header more."""
+        values = self.headers.values if self.headers else {}
+        return Batch(self.notes, read_headers({**values, name: value}))
 
     def split(self, count: int) -> tuple["Batch", "Batch"]:
         """The first `count` notes and the others."""

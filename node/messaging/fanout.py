@@ -4,13 +4,12 @@ One rule: a note is encoded once, and what is published in one turn goes out tog
 Knows no handlers and no time.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Literal
 
-from lbm.codec import Encodable
 from node.messaging.batch import Batch
 from node.messaging.feed import BATCH_ROOM, Feed
-from node.messaging.notes import NOTES_COUNT
+from node.messaging.notes import NOTES_COUNT, Headers
 from node.protocol.limits import EVENT_COST
 
 Slow = Literal["unsubscribe", "drop-oldest"]
@@ -53,13 +52,14 @@ class Fanout:
         self._pending: list[bytes] = []
         self._pending_size = 0
 
-    def add(self, note: bytes, headers: Mapping[str, Encodable] | None = None) -> None:
+    def add(self, note: bytes, headers: Headers | None = None) -> None:
         """Publish an encoded note; it is sent with the next `flush`, or when many wait."""
         size = len(note)
         self.turn_size += size + EVENT_COST
         if not self.feeds:
             return
         if headers:
+            self.turn_size += headers.size
             self._cut()
             self._emit(Batch([note], headers))
             return

@@ -29,22 +29,27 @@ class Feed:
     """The notes that wait for one subscriber, at most `limit` bytes of cost.
 
     `owner` is whoever the caller says, `touch` is called when something was queued on
-    the connection. `dropped` counts the notes that the subscriber lost.
+    the connection, `on_over` when the subscriber has all that it ever gets. `dropped`
+    counts the notes that it lost.
     """
 
     __slots__ = (
         "_asked",
         "_connection",
         "_fanout",
+        "_finished",
         "_finishing",
+        "_handed_on",
         "_max_payload",
         "_on_closed",
         "_touch",
         "_untold",
         "_waiting",
+        "awaits_finish",
         "cost",
         "dropped",
         "lagging",
+        "on_over",
         "open",
         "owner",
         "stream",
@@ -67,6 +72,8 @@ class Feed:
         self._on_closed = on_closed
         self._finishing = False
         self._waiting: deque[Batch] = deque()
+        # How many notes were in each of the last events handed on to the connection.
+        self._handed_on: deque[int] = deque(maxlen=WAITING_EVENTS)
         self._asked = False  # to be told when the stream is empty
         self._untold = False  # the subscriber does not know yet of its last losses
         self.stream = stream
@@ -75,6 +82,9 @@ class Feed:
         self.dropped = 0
         self.lagging = False  # the publisher waited for it in vain
         self.open = True
+        self.awaits_finish = True  # that of the subscriber; before and after ours
+        self._finished = False
+        self.on_over: Callable[[], None] | None = None
 
     @property
     def topic(self) -> str:
@@ -83,6 +93,8 @@ class Feed:
 
     def push(self, batch: Batch) -> None:
         """Send a batch, or keep it until the subscriber takes more."""
+        if not self.open:
+            return
         self._waiting.append(batch)
         self.cost += batch.cost
         self.pump()
@@ -102,12 +114,14 @@ class Feed:
                 if batch is not None:
                     subcategory, payload = batch.payload()
                     connection.send(stream, 0, SIM, subcategory, payload)
+                    self._handed_on.append(len(batch.notes))
                     sent = True
             if self._waiting and not self._asked:
                 connection.notify_writable(stream)
                 self._asked = True
             elif self._finishing and not self._waiting:
                 connection.finish_stream(stream)
+                self._finished = True
                 self.close()
                 sent = True
         except LocalProtocolError:
@@ -138,6 +152,19 @@ class Feed:
             self.cost = 0
             self._fanout.leave(self)
             self._on_closed(self)
+            if not self.is_finishing:
+                self.over()
+
+    @property
+    def is_finishing(self) -> bool:
+        """Whether Finish went after all notes, and the subscriber has not answered it yet."""
+        return self._finished and self.awaits_finish
+
+    def over(self) -> None:
+        """Nothing of it is on its way any more: the subscriber has all, or gets no more."""
+        self.awaits_finish = False
+        if self.on_over is not None:
+            self.on_over()
 
     # Inside.
 
@@ -146,12 +173,14 @@ class Feed:
         batch = self._waiting.popleft()
         room = min(BATCH_ROOM, self._max_payload - NOTES_OVERHEAD)
         if self._untold:
-            batch = self._with_losses(batch)
-        elif batch.size > room and len(batch.notes) > 1:
+            batch = self._first_of(batch, 0)
+        elif batch.size > room:
             batch = self._first_of(batch, room)
         elif self._waiting and batch.headers is None and batch.size * 2 < room:
             batch = self._joined(batch, room)
         self.cost -= batch.cost
+        if self._untold:
+            batch = self._telling(batch)
         if len(batch.notes) == 1 and len(batch.payload()[1]) > self._max_payload:
             self._lost(1)  # no subscriber of this connection can ever take it
             return None
@@ -171,7 +200,9 @@ class Feed:
         return Batch(notes) if len(notes) > len(batch.notes) else batch
 
     def _first_of(self, batch: Batch, room: int) -> Batch:
-        """What fits of a batch that was made for larger payloads; the rest goes back."""
+        """The notes that fit into `room`, at least one; the rest goes back."""
+        if len(batch.notes) == 1:
+            return batch
         count = size = 0
         for note in batch.notes:
             size += len(note)
@@ -182,21 +213,20 @@ class Feed:
         self._waiting.appendleft(rest)
         return first
 
-    def _with_losses(self, batch: Batch) -> Batch:
-        """The first note alone, with the number of those that were lost before it."""
-        if len(batch.notes) > 1:
-            batch, rest = batch.split(1)
-            self._waiting.appendleft(rest)
+    def _telling(self, batch: Batch) -> Batch:
+        """A note with the number of those that were lost, unless it has no room for it."""
+        telling = batch.with_header(DROPPED_HEADER, self.dropped)
+        if len(telling.payload()[1]) > self._max_payload:
+            return batch
         self._untold = False
-        return Batch(batch.notes, {**(batch.headers or {}), DROPPED_HEADER: self.dropped})
+        return telling
 
     def _overflow(self) -> None:
         if self._fanout.slow == "drop-oldest":
             while self.cost > self._fanout.limit:
                 self._drop_oldest()
             return
-        waiting = sum(len(batch.notes) for batch in self._waiting)
-        self._lost(waiting)
+        self._lost(sum(len(batch.notes) for batch in self._waiting) + self._unwritten())
         try:
             text = f"{self.dropped} notes were not read in time"
             self._connection.reset_stream(self.stream, CloseCode.SLOW_CONSUMER, text)
@@ -219,6 +249,11 @@ class Feed:
             _, rest = batch.split(count)
             self._waiting.appendleft(rest)
             self.cost += rest.cost
+
+    def _unwritten(self) -> int:
+        """How many notes wait on the connection: Reset takes them with it."""
+        events = self._connection.waiting_events(self.stream)
+        return sum(list(self._handed_on)[-events:]) if events else 0
 
     def _lost(self, count: int) -> None:
         self.dropped += count

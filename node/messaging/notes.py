@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from lbm import keys
 from lbm.cells import read_array, read_text_map
 from lbm.codec import Encodable, Value, decode, encode, encode_value
-from lbm.errors import LbmDecodeError
+from lbm.errors import LbmDecodeError, LbmEncodeError
 from lbm.heads import ARRAY, MAP, UINT, encode_head
 from node.protocol.codes import NOTES, NOTIFY
 
@@ -34,6 +34,13 @@ class Note(NamedTuple):
     headers: Mapping[str, Value]
 
 
+class Headers(NamedTuple):
+    """Headers as they were when the note was published, and the bytes they take in it."""
+
+    values: Mapping[str, Value]
+    size: int
+
+
 NO_HEADERS: Final[Mapping[str, Value]] = {}
 
 
@@ -44,6 +51,20 @@ def encode_note(data: Encodable) -> bytes:
         LbmEncodeError: it has no encoding, or is nested deeper than 14 levels.
     """
     return encode_value(data, enclosing=2)  # the payload's map, and the array of Notes
+
+
+def read_headers(headers: Mapping[str, Encodable]) -> Headers:
+    """The headers of a note, no longer the caller's to change.
+
+    Raises:
+        LbmEncodeError: they have no encoding, or a name is no text.
+    """
+    encoded = encode({keys.HEADERS: headers})
+    try:
+        values = read_text_map(decode(encoded), keys.HEADERS)
+    except LbmDecodeError as error:
+        raise LbmEncodeError(f"headers are a map with text keys: {error}") from error
+    return Headers(values, len(encoded) - 1)
 
 
 def notify_payload(note: bytes, headers: Mapping[str, Encodable] | None = None) -> bytes:

@@ -54,6 +54,7 @@ class Topics:
         "_expected",
         "_feeds",
         "_feeds_by_topic",
+        "_finished",
         "_knows",
         "_offered",
         "_readers",
@@ -69,6 +70,7 @@ class Topics:
         self._knows = knows
         self._feeds: dict[int, Feed] = {}
         self._feeds_by_topic: dict[str, Feed] = {}
+        self._finished: dict[int, Feed] = {}  # until the subscriber answers Finish
         self._expected: dict[str, int] = {}  # how many of our Subscribes wait for an answer
         self._offered: dict[int, str] = {}  # streams that were opened in answer to them
         self._readers: dict[int, tuple[str, Reader]] = {}
@@ -90,7 +92,8 @@ class Topics:
         """
         answer = self._answering.answer
         limit = self._connection.limits.max_payload
-        if data is not None and len(encode_value(data)) + _RESULT_OVERHEAD > limit:
+        # In the payload's map: what nests too deeply there must be found out now.
+        if data is not None and len(encode_value(data, enclosing=1)) + _RESULT_OVERHEAD > limit:
             return answer(call, ResultCode.PAYLOAD_TOO_LARGE)
         if call.answered:  # cancelled meanwhile
             return None
@@ -142,12 +145,14 @@ class Topics:
         """A Subscribe of ours is on its way."""
         self._expected[topic] = self._expected.get(topic, 0) + 1
 
-    def expect_no_more(self, topic: str) -> None:
+    def expect_no_more(self, topic: str, named: int) -> None:
         """A Subscribe of ours got its final answer: streams opened for it that nobody
-        reads are ended."""
+        reads are ended, first of all the one that the answer `named`."""
         left = self._expected.pop(topic) - 1
         if left:
             self._expected[topic] = left
+        if self._offered.get(named) == topic:
+            self.abandon(named)
         for stream in self._offers(topic)[left:]:
             self.abandon(stream)
 
@@ -193,21 +198,19 @@ class Topics:
         """
         stream, async_id, _, subcategory, payload, cost = event
         entry = self._readers.get(stream)
-        if async_id and subcategory != NOTES:
-            code, reader = self._checked(event, entry[1] if entry else None)
-        elif entry is not None:
-            code, reader = ResultCode.ACCEPTED, entry[1]
-        else:
-            code, reader = self._checked(event, None)
+        if entry is not None and (not async_id or subcategory == NOTES):
+            return entry[1].inbox.put(subcategory, payload, cost)
+        code, reader = self._checked(event, entry[1] if entry else None)
         kept = False
         if code == ResultCode.ACCEPTED and reader is not None:
-            kept = reader.inbox.put(subcategory, payload, cost)
+            # Off the subscription's own stream it has no credit to wait for.
+            kept = reader.inbox.put(subcategory, payload, cost if entry else 0)
             code = ResultCode.ACCEPTED if kept else ResultCode.OVERLOADED
         if async_id and subcategory != NOTES:
             self._answering.answer_at_once(stream, async_id, encode_result(code))
         if not kept:
             self.dropped += 1
-        return kept
+        return kept and entry is not None
 
     # From the connection.
 
@@ -220,10 +223,18 @@ class Topics:
                 feed.writable()
             elif isinstance(report, StreamReset):
                 feed.close()
+            else:
+                feed.awaits_finish = False  # earlier than it need be
+            return True
+        if stream in self._finished:
+            if not isinstance(report, StreamWritable):
+                self._finished.pop(stream).over()
             return True
         if stream in self._offered:
             if isinstance(report, StreamReset):
                 del self._offered[stream]
+            elif isinstance(report, StreamFinished):
+                self.abandon(stream)  # over before it began: nobody will read it
             return True
         return self._reader_changed(report)
 
@@ -231,10 +242,13 @@ class Topics:
         """Nothing comes or goes any more."""
         for feed in list(self._feeds.values()):
             feed.close()
+        while self._finished:
+            self._finished.popitem()[1].over()
         readers, self._readers = self._readers, {}
         for _, reader in readers.values():
             reader.lost(code, text)
         self._readers_by_topic.clear()
+        self._expected.clear()
         self._offered.clear()
 
     # Inside.
@@ -268,7 +282,9 @@ class Topics:
             return ResultCode.MALFORMED, None
         if reader is None and topic is not None:
             reader = self._readers_by_topic.get(topic)
-        return (ResultCode.ACCEPTED if reader else ResultCode.NOT_SUBSCRIBED), reader
+        if reader is None or reader.inbox.closed:
+            return ResultCode.NOT_SUBSCRIBED, None
+        return ResultCode.ACCEPTED, reader
 
     def _end_reading(self, stream: int) -> None:
         self.leave(stream)
@@ -281,3 +297,5 @@ class Topics:
         self._feeds.pop(feed.stream, None)
         if self._feeds_by_topic.get(feed.topic) is feed:
             del self._feeds_by_topic[feed.topic]
+        if feed.is_finishing:
+            self._finished[feed.stream] = feed
