@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from crypto.identity import Identity, NodeId
-from node.errors import ConfigError, NotTrustedError
+from node.errors import ConfigError, IdentityChangedError, NotTrustedError
 from node.known_peers import KnownPeer, KnownPeers
 from node.protocol.codes import CloseCode
 from node.trust import (
@@ -168,6 +168,17 @@ def test_first_use_refuses_another_id_behind_a_name(
     assert known_peers.path.read_bytes() == before
     known_peers.forget(ALICE.node_id)
     first_use.check(EVE, PLACE)
+
+
+def test_a_changed_id_is_an_error_of_its_own(first_use: FirstUse, known_peers: KnownPeers) -> None:
+    first_use.check(ALICE, PLACE)
+    for policy in (first_use, Known(known_peers)):
+        with pytest.raises(IdentityChangedError) as caught:
+            policy.check(EVE, PLACE)
+        error = caught.value
+        assert (error.name, error.old, error.new) == (PLACE, ALICE.node_id, EVE.node_id)
+        assert (error.first_seen, error.path) == (NOW, known_peers.path)
+        assert error.code == CloseCode.PEER_NOT_TRUSTED
 
 
 def test_first_use_refuses_a_name_taken_meanwhile(known_peers: KnownPeers) -> None:
