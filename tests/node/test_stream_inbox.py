@@ -1,0 +1,89 @@
+"""Tests of node/stream_inbox.py: who waits, in which order, until when."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import anyio
+import pytest
+from anyio import BusyResourceError, ClosedResourceError, EndOfStream, create_task_group
+
+from node.protocol.errors import LocalProtocolError
+from node.stream_inbox import Inbox
+from node.transport.backend import current_backend
+from tests.node.network import settled, started
+
+pytestmark = pytest.mark.anyio
+
+
+class Shell:
+    """A peer of which only what inboxes and rooms ask for is there."""
+
+    def __init__(self, tasks: anyio.abc.TaskGroup) -> None:
+        self.consumed: list[int] = []
+        self.waiting = 0
+        self.watched = 0
+        self.closing = False
+        backend = current_backend(tasks)
+        core = SimpleNamespace(
+            consume=lambda stream, cost: self.consumed.append(-cost),
+            waiting_events=lambda stream: self.waiting,
+            notify_writable=self.watch,
+        )
+        self.peer: Any = SimpleNamespace(
+            backend=backend,
+            core=core,
+            consume=lambda stream, cost: self.consumed.append(cost),
+            closed_error=lambda: ClosedResourceError("closing"),
+        )
+
+    def watch(self, stream: int) -> None:
+        if self.closing:
+            raise LocalProtocolError("closing")
+        self.watched += 1
+
+
+async def test_things_come_in_order_and_give_their_credit_back(anyio_backend: str) -> None:
+    async with create_task_group() as tasks:
+        shell = Shell(tasks)
+        inbox: Inbox[str] = Inbox(shell.peer, 3)
+        first = await started(tasks, inbox.first)
+        with pytest.raises(BusyResourceError):
+            await inbox.first()
+        inbox.put("a", 65)
+        inbox.put("b", 66)
+        await settled()
+        assert first == ["a"]
+        assert await inbox.first() == "a"
+        assert shell.consumed == []
+        inbox.take()
+        assert await inbox.first() == "b"
+        assert len(inbox) == 1
+        inbox.take()
+        assert shell.consumed == [65, 66]
+
+
+@pytest.mark.parametrize("drop", [False, True])
+async def test_what_waits_at_the_end_is_read_or_dropped(anyio_backend: str, drop: bool) -> None:
+    async with create_task_group() as tasks:
+        shell = Shell(tasks)
+        inbox: Inbox[str] = Inbox(shell.peer, 3)
+        inbox.put("a", 65)
+        inbox.finish(EndOfStream, drop=False)
+        inbox.finish(ClosedResourceError(), drop=drop)
+        if not drop:
+            assert await inbox.first() == "a"
+            inbox.take()
+        for _ in range(2):
+            with pytest.raises(ClosedResourceError if drop else EndOfStream):
+                await inbox.first()
+        assert shell.consumed == [-65 if drop else 65]
+
+
+async def test_the_end_wakes_who_waits(anyio_backend: str) -> None:
+    async with create_task_group() as tasks:
+        inbox: Inbox[str] = Inbox(Shell(tasks).peer, 3)
+        first = await started(tasks, inbox.first)
+        assert not first
+        inbox.finish(EndOfStream, drop=False)
+        await settled()
+        assert isinstance(first[0], EndOfStream)

@@ -1,0 +1,89 @@
+"""Tests of node/stream_room.py: who sends when, and who may not send any more."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+from anyio import ClosedResourceError, EndOfStream, create_task_group
+
+from node.stream_room import WAITING_EVENTS, StreamRoom
+from tests.node.network import settled, started
+from tests.node.test_stream_inbox import Shell
+
+pytestmark = pytest.mark.anyio
+
+
+def is_free(room: StreamRoom) -> bool:
+    """Its word of the moment."""
+    return room.is_free
+
+
+def has_waiting(room: StreamRoom) -> bool:
+    """Its word of the moment."""
+    return room.has_waiting
+
+
+def always() -> None:
+    """Nothing forbids to send."""
+
+
+async def test_room_is_given_in_the_order_of_asking(anyio_backend: str) -> None:
+    async with create_task_group() as tasks:
+        shell = Shell(tasks)
+        room = StreamRoom(shell.peer, 3, always)
+        shell.waiting = WAITING_EVENTS - 1
+        await room.wait()
+        order: list[int] = []
+
+        def send(number: int) -> Callable[[], Awaitable[object]]:
+            async def sending() -> None:
+                await room.wait()
+                order.append(number)
+                shell.waiting += 1
+
+            return sending
+
+        shell.waiting = WAITING_EVENTS
+        assert not is_free(room)
+        for number in range(6):
+            await started(tasks, send(number))
+        assert has_waiting(room)
+        assert shell.watched == 1
+        shell.waiting = 0
+        assert not is_free(room)  # before those who wait
+        room.changed()
+        await settled()
+        assert order == [0, 1, 2, 3]
+        shell.waiting = 0
+        room.changed()
+        await settled()
+        assert order == list(range(6))
+        assert is_free(room)
+        assert not has_waiting(room)
+        room.changed()
+
+
+async def test_nobody_waits_for_what_may_not_be_sent(anyio_backend: str) -> None:
+    async with create_task_group() as tasks:
+        shell = Shell(tasks)
+        over: list[bool] = []
+
+        def check() -> None:
+            if over:
+                raise EndOfStream
+
+        room = StreamRoom(shell.peer, 3, check)
+        shell.waiting = WAITING_EVENTS
+        waits = [await started(tasks, room.wait) for _ in range(3)]
+        over.append(True)
+        room.changed()
+        await settled()
+        for outcome in waits:
+            assert isinstance(outcome[0], EndOfStream)
+        shell.waiting = 0
+        with pytest.raises(EndOfStream):
+            await room.wait()
+        over.clear()
+        shell.closing = True
+        shell.waiting = WAITING_EVENTS
+        with pytest.raises(ClosedResourceError):
+            await room.wait()
