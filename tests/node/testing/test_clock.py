@@ -1,0 +1,308 @@
+"""Tests of node/testing/clock.py: the clock by itself, then nodes that live by it."""
+
+from collections.abc import Callable
+
+import anyio
+import anyio.lowlevel
+import pytest
+from anyio import create_task_group, fail_after, move_on_after
+
+from crypto.identity import Identity
+from node import Call, CallTimeout, Node, NodeConfig, PeerClosedError
+from node.protocol.codes import CloseCode
+from node.protocol.limits import Limits
+from node.testing import FakeClock, FaultyLink, connect_nodes, connected_nodes
+from tests.node.network import config, eventually, other_tasks, started
+
+pytestmark = pytest.mark.anyio
+
+
+def noting(called: list[str], clock: FakeClock, name: str) -> Callable[[], None]:
+    return lambda: called.append(f"{name} at {clock.now():g}")
+
+
+# By itself.
+
+
+def test_it_stands_still_until_it_is_moved() -> None:
+    clock = FakeClock(start=5)
+    assert [clock.now(), clock.now()] == [5, 5]
+    clock.advance(2.5)
+    assert clock.now() == 7.5
+    clock.advance(0)
+    assert clock.now() == 7.5
+
+
+@pytest.mark.parametrize("seconds", [-1, -1e-9, float("inf"), float("nan")])
+async def test_it_goes_forward_only(anyio_backend: str, seconds: float) -> None:
+    clock = FakeClock()
+    with pytest.raises(ValueError, match="0 seconds or more"):
+        clock.advance(seconds)
+    with pytest.raises(ValueError, match="0 seconds or more"):
+        await clock.tick(seconds)
+    assert clock.now() == 1_000
+
+
+def test_timers_are_called_in_the_order_of_their_time() -> None:
+    clock = FakeClock(start=0)
+    called: list[str] = []
+    for name, when in (("late", 3), ("first", 1), ("second", 1), ("middle", 2), ("never", 4)):
+        clock.at(when, noting(called, clock, name))
+    clock.advance(0.5)
+    assert called == []
+    clock.advance(2.5)
+    assert called == ["first at 1", "second at 1", "middle at 2", "late at 3"]
+    assert clock.now() == 3
+    assert clock.next_timer == 4
+
+
+def test_a_cancelled_timer_is_not_called() -> None:
+    clock = FakeClock(start=0)
+    called: list[str] = []
+    timer = clock.at(1, noting(called, clock, "cancelled"))
+    clock.at(1, noting(called, clock, "kept"))
+    timer.cancel()
+    timer.cancel()
+    clock.advance(1)
+    assert called == ["kept at 1"]
+    assert clock.next_timer == float("inf")
+
+
+def test_a_timer_may_set_another_and_cancel_one() -> None:
+    clock = FakeClock(start=0)
+    called: list[str] = []
+    doomed = clock.at(2, noting(called, clock, "doomed"))
+
+    def first() -> None:
+        doomed.cancel()
+        clock.at(1.5, noting(called, clock, "set"))
+        clock.at(0.5, noting(called, clock, "past"))
+
+    clock.at(1, first)
+    clock.advance(3)
+    assert called == ["past at 1", "set at 1.5"]
+    assert clock.now() == 3
+
+
+def test_what_a_callback_raises_is_the_caller_s() -> None:
+    clock = FakeClock(start=0)
+    called: list[str] = []
+
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    clock.at(1, fail)
+    clock.at(2, noting(called, clock, "other"))
+    with pytest.raises(ZeroDivisionError):
+        clock.advance(5)
+    assert clock.now() == 1
+    clock.advance(5)
+    assert called == ["other at 2"]
+
+
+async def test_sleepers_wake_one_after_another(anyio_backend: str) -> None:
+    clock = FakeClock(start=0)
+    woken: list[tuple[str, float]] = []
+
+    async def sleeper(name: str, seconds: float) -> None:
+        await clock.sleep(seconds)
+        woken.append((name, clock.now()))
+
+    async with create_task_group() as tasks:
+        for name, seconds in (("b", 2.0), ("a", 1.0), ("none", 0.0)):
+            tasks.start_soon(sleeper, name, seconds)
+        await clock.tick(1.5)
+        assert woken == [("none", 0), ("a", 1)]
+        await clock.tick(10)
+    assert woken == [("none", 0), ("a", 1), ("b", 2)]
+
+
+async def test_a_cancelled_sleeper_leaves_no_timer(anyio_backend: str) -> None:
+    clock = FakeClock()
+    with move_on_after(0.01) as scope:
+        await clock.sleep(60)
+    assert scope.cancelled_caught
+    assert clock.next_timer == float("inf")
+
+
+async def test_ticking_is_not_kept_up_by_those_who_talk_without_end(anyio_backend: str) -> None:
+    clock = FakeClock(start=0)
+
+    async def chatter() -> None:
+        while True:
+            clock.now()
+            await anyio.lowlevel.checkpoint()
+
+    async with create_task_group() as tasks:
+        tasks.start_soon(chatter)
+        with fail_after(5):
+            await clock.tick(1)
+        tasks.cancel_scope.cancel()
+    assert clock.now() == 1
+
+
+# Nodes on it.
+
+
+async def test_the_deadline_of_a_call_passes_at_once(anyio_backend: str) -> None:
+    clock = FakeClock()
+    with fail_after(5):
+        async with connected_nodes(clock=clock) as pair, create_task_group() as tasks:
+            pair.server.on_call("never")(lambda call: anyio.sleep_forever())
+            outcome = await started(tasks, lambda: pair.peer.call("never", timeout=3_600))
+            await clock.tick(3_599)
+            assert outcome == []
+            assert pair.back.running_calls == 1
+            await clock.tick(1.1)
+            assert isinstance(outcome[0], CallTimeout)
+            assert pair.back.running_calls == 0
+
+
+async def test_a_handler_s_own_time(anyio_backend: str) -> None:
+    clock = FakeClock()
+    with fail_after(5):
+        async with connected_nodes(clock=clock) as pair, create_task_group() as tasks:
+
+            @pair.server.on_call("later")
+            async def later(call: Call) -> str:
+                await clock.sleep(20)
+                return "now"
+
+            outcome = await started(tasks, lambda: pair.peer.call("later", timeout=30))
+            await clock.tick(19)
+            assert outcome == []
+            await clock.tick(1)
+            assert outcome == ["now"]
+
+
+async def test_an_idle_connection_is_kept_for_a_day(anyio_backend: str) -> None:
+    clock = FakeClock()
+    with fail_after(20):
+        settings = config(idle_before_ping=600)
+        async with (
+            Node(Identity.create(), config=settings, clock=clock) as alice,
+            Node(Identity.create(), config=settings, clock=clock) as bob,
+        ):
+            peer, back = await connect_nodes(alice, bob)
+            await clock.tick(24 * 3_600)
+            assert peer.is_open
+            assert back.is_open
+            assert await peer.ping() == 0
+
+
+async def test_a_ping_without_an_answer_ends_the_connection(anyio_backend: str) -> None:
+    clock = FakeClock()
+    link = FaultyLink(clock=clock)
+    usual = NodeConfig()
+    with fail_after(5):
+        async with connected_nodes(link=link, clock=clock) as pair, create_task_group() as tasks:
+            await clock.tick(1)  # the seal of the handshake's events is due, too
+            link.stall()
+            await clock.tick(usual.idle_before_ping + usual.ping_timeout - 2)
+            assert pair.peer.is_open
+            outcome = await started(tasks, lambda: pair.peer.call("echo", timeout=None))
+            await clock.tick(1.1)
+            assert (await pair.peer.closed()).code == CloseCode.TIMEOUT
+            assert (await pair.back.closed()).code == CloseCode.TIMEOUT
+            assert isinstance(outcome[0], PeerClosedError)
+            assert outcome[0].code == CloseCode.TIMEOUT
+
+
+async def test_a_handshake_takes_too_long(anyio_backend: str) -> None:
+    clock = FakeClock()
+    with fail_after(5):
+        async with (
+            FaultyLink() as link,
+            Node(Identity.create(), config=config(), clock=clock) as alice,
+            Node(Identity.create(), config=config(), clock=clock) as bob,
+            create_task_group() as tasks,
+        ):
+            link.stall()
+            outcome = await started(tasks, lambda: connect_nodes(alice, bob, link=link))
+            await clock.tick(9.9)
+            assert outcome == []
+            await clock.tick(0.2)
+            (error,) = outcome
+            assert getattr(error, "code", None) == CloseCode.TIMEOUT
+
+
+async def test_a_seal_comes_when_it_is_due(anyio_backend: str) -> None:
+    """Delivery waits for the seal, and the seal for its delay."""
+    clock = FakeClock()
+    settings = config(limits=Limits(seal_delay_ms=5_000, seal_events=1_000))
+    sealed = config(limits=Limits(seal_delay_ms=5_000, seal_events=1_000), deliver="sealed")
+    with fail_after(5):
+        async with (
+            Node(Identity.create(), config=settings, clock=clock) as alice,
+            Node(Identity.create(), config=sealed, clock=clock) as bob,
+            create_task_group() as tasks,
+        ):
+            called: list[object] = []
+            bob.on_call("note")(lambda call: called.append(call.data))
+            peer, _ = await connect_nodes(alice, bob)
+            await clock.tick(10)
+            outcome = await started(tasks, lambda: peer.call("note", 1, timeout=60))
+            await clock.tick(4.9)
+            assert called == []
+            await clock.tick(0.2)
+            assert called == [1]
+            await clock.tick()
+            assert outcome == [None]
+
+
+async def test_keys_are_updated_in_time(anyio_backend: str) -> None:
+    clock = FakeClock()
+    with fail_after(10):
+        async with connected_nodes(clock=clock) as pair:
+            pair.server.on_call("echo")(lambda call: call.data)
+            assert await pair.peer.call("echo", 0, timeout=5) == 0
+            await clock.tick(950)  # REKEY_INTERVAL is 900 s, of a connection that is used
+            assert await pair.peer.call("echo", 1, timeout=5) == 1
+            await clock.tick(30)
+            async with create_task_group() as tasks:
+                outcome = await started(tasks, pair.peer.rekey)
+                await clock.tick()
+            assert outcome == [2]  # the first was that of the clock
+            assert await pair.peer.call("echo", 2, timeout=5) == 2
+
+
+async def test_a_clock_may_jump(anyio_backend: str) -> None:
+    """As when the machine slept: nothing was in vain yet, since no ping had gone out."""
+    clock = FakeClock()
+    with fail_after(5):
+        async with connected_nodes(clock=clock) as pair:
+            pair.server.on_call("echo")(lambda call: call.data)
+            clock.advance(7 * 24 * 3_600)
+            await clock.settle()
+            assert await pair.peer.call("echo", 1, timeout=5) == 1
+            assert pair.back.is_open
+
+
+@pytest.mark.usefixtures("leaves_nothing")
+async def test_a_fake_clock_over_real_sockets(anyio_backend: str) -> None:
+    clock = FakeClock()
+    with fail_after(10):
+        async with (
+            Node(Identity.create(), config=config(), clock=clock) as client,
+            Node(Identity.create(), config=config(), clock=clock) as server,
+        ):
+            server.on_call("never")(lambda call: anyio.sleep_forever())
+            address = await server.listen("tcp://127.0.0.1:0")
+            peer = await client.connect(address)
+            async with create_task_group() as tasks:
+                outcome = await started(tasks, lambda: peer.call("never", timeout=1_000))
+                await eventually(lambda: bool(server.peers[0].running_calls))
+                await clock.tick(1_001)
+            assert isinstance(outcome[0], CallTimeout)
+
+
+@pytest.mark.usefixtures("leaves_nothing")
+async def test_nodes_on_it_leave_nothing(anyio_backend: str) -> None:
+    clock = FakeClock()
+    tasks = other_tasks()
+    async with connected_nodes(clock=clock) as pair:
+        await clock.tick(60)
+        await pair.peer.close()
+    await clock.settle()
+    assert other_tasks() == tasks
+    assert clock.next_timer == float("inf")

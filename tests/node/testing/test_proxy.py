@@ -1,0 +1,150 @@
+"""Tests of node/testing/proxy.py: nodes over TCP with a proxy between them."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio.lowlevel
+import pytest
+from anyio import connect_tcp, fail_after
+
+from crypto.identity import Identity
+from node import Node, NotTrustedError, PeerClosedError
+from node.errors import AddressError, HandshakeError
+from node.protocol.codes import CloseCode
+from node.testing import FaultyProxy
+from node.transport.address import Address
+from tests.node.network import eventually, new_node
+
+pytestmark = pytest.mark.anyio
+BACKENDS = [
+    pytest.param("asyncio"),
+    pytest.param(("asyncio", {"use_uvloop": True}), id="uvloop"),
+    pytest.param("trio"),
+]
+
+
+@pytest.fixture(params=BACKENDS)
+def anyio_backend(request: pytest.FixtureRequest) -> object:
+    return request.param
+
+
+@asynccontextmanager
+async def proxied(server: Node) -> AsyncIterator[FaultyProxy]:
+    """A proxy before a node, which listens from now on."""
+    async with FaultyProxy(await server.listen("tcp://127.0.0.1:0")) as proxy:
+        yield proxy
+
+
+@pytest.mark.usefixtures("leaves_nothing")
+@pytest.mark.parametrize("scheme", ["tcp", "unix"])
+async def test_it_is_dialled_like_its_target(
+    anyio_backend: object, scheme: str, tmp_path: Path
+) -> None:
+    place = "tcp://127.0.0.1:0" if scheme == "tcp" else f"unix://{tmp_path}/socket"
+    with fail_after(10):
+        async with new_node() as client, new_node() as server:
+            server.on_call("size")(lambda call: len(call.data))
+            async with FaultyProxy(await server.listen(place)) as proxy:
+                assert Address.parse(proxy.address).node_id == server.node_id
+                peer = await client.connect(proxy.address)
+                assert peer.node_id == server.node_id
+                assert await peer.call("size", bytes(500_000), timeout=5) == 500_000
+                assert proxy.to_server.passed > 500_000
+                assert proxy.connections == 1
+                await peer.close()
+                await eventually(lambda: not proxy.connections)
+
+
+async def test_one_flipped_bit_is_detected_and_closed_with_its_code(
+    anyio_backend: object,
+) -> None:
+    with fail_after(10):
+        async with new_node() as client, new_node() as server, proxied(server) as proxy:
+            server.on_call("echo")(lambda call: call.data)
+            peer = await client.connect(proxy.address)
+            assert await peer.call("echo", "untouched", timeout=5) == "untouched"
+            proxy.flip(after=30, bit=3)
+            with pytest.raises(PeerClosedError) as caught:
+                await peer.call("echo", "touched", timeout=5)
+            assert caught.value.code == CloseCode.BAD_RECORD
+            again = await client.connect(proxy.address)
+            assert await again.call("echo", "untouched", timeout=5) == "untouched"
+
+
+async def test_somebody_else_behind_it_is_refused(anyio_backend: object) -> None:
+    with fail_after(10):
+        async with new_node() as client, new_node() as server:
+            address = Address.parse(await server.listen("tcp://127.0.0.1:0"))
+            wrong = address.with_node_id(Identity.create().node_id)
+            async with FaultyProxy(str(wrong)) as proxy:
+                with pytest.raises(NotTrustedError):
+                    await client.connect(proxy.address)
+
+
+@pytest.mark.usefixtures("leaves_nothing")
+async def test_a_cut(anyio_backend: object) -> None:
+    with fail_after(10):
+        async with new_node() as client, new_node() as server, proxied(server) as proxy:
+            peer = await client.connect(proxy.address)
+            await eventually(lambda: bool(server.peers))
+            (back,) = server.peers
+            proxy.cut()
+            assert (await peer.closed()).code == CloseCode.CONNECTION_LOST
+            assert (await back.closed()).code == CloseCode.CONNECTION_LOST
+            proxy.to_server.cut(after=100)
+            with pytest.raises(HandshakeError):
+                await client.connect(proxy.address)
+            await client.connect(proxy.address)
+
+
+async def test_a_stall_outlives_the_patience_of_a_dialler(anyio_backend: object) -> None:
+    with fail_after(10):
+        async with new_node() as client, new_node() as server, proxied(server) as proxy:
+            proxy.stall()
+            with pytest.raises(HandshakeError) as caught:
+                await client.connect(proxy.address, timeout=0.05)
+            assert caught.value.code == CloseCode.TIMEOUT
+            proxy.resume()
+            await client.connect(proxy.address)
+
+
+@pytest.mark.usefixtures("leaves_nothing")
+async def test_a_target_that_does_not_answer(anyio_backend: object) -> None:
+    with fail_after(10):
+        async with new_node() as client, new_node() as server:
+            address = await server.listen("tcp://127.0.0.1:0")
+            await server.aclose()
+            async with FaultyProxy(address) as proxy:
+                with pytest.raises(HandshakeError):
+                    await client.connect(proxy.address)
+
+
+def test_an_address_that_is_none() -> None:
+    with pytest.raises(AddressError):
+        FaultyProxy("nowhere")
+
+
+@pytest.mark.usefixtures("leaves_nothing")
+async def test_it_ends_while_strangers_hold_connections(anyio_backend: object) -> None:
+    with fail_after(10):
+        async with new_node() as server:
+            address = await server.listen("tcp://127.0.0.1:0")
+            async with FaultyProxy(address) as proxy:
+                place = Address.parse(proxy.address)
+                strangers = [await connect_tcp(place.host, place.port) for _ in range(5)]
+                await eventually(lambda: proxy.connections == 5)
+                proxy.stall()
+            for stranger in strangers:
+                await stranger.aclose()
+            await anyio.lowlevel.checkpoint()
+
+
+@pytest.mark.usefixtures("leaves_nothing")
+async def test_the_body_s_own_error_comes_through(anyio_backend: object) -> None:
+    async def fail() -> None:
+        async with new_node() as server, proxied(server):
+            raise ZeroDivisionError
+
+    with fail_after(10), pytest.raises(ZeroDivisionError):
+        await fail()
