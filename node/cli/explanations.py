@@ -110,6 +110,16 @@ _CLOSE: Final[dict[CloseCode, _Text]] = {
         "who failed",
         "read that node's log, which has the traceback",
     ),
+    CloseCode.NOT_AUTHORISED: (
+        "this node may not open streams of this label",
+        "who received the stream",
+        "ask whoever runs that node to allow your node id; give the --identity that is allowed",
+    ),
+    CloseCode.WRONG_SUPERCATEGORY: (
+        "streams of this label are not for nodes of this role",
+        "who received the stream",
+        "look at --role on both sides: client, server or peer",
+    ),
     CloseCode.CANCELLED: (
         "nobody there reads the stream any more, or its handler was cancelled",
         "who received the stream",
@@ -129,16 +139,6 @@ _CLOSE: Final[dict[CloseCode, _Text]] = {
         "the label is reserved, or the node takes nothing new since it is closing",
         "who received the stream",
         "use another label, or connect again later",
-    ),
-    CloseCode.NOT_AUTHORISED: (
-        "this node may not open streams of this label",
-        "who received the stream",
-        "ask whoever runs that node to allow your node id; give the --identity that is allowed",
-    ),
-    CloseCode.WRONG_SUPERCATEGORY: (
-        "streams of this label are not for nodes of this role",
-        "who received the stream",
-        "look at --role on both sides: client, server or peer",
     ),
     CloseCode.CONNECTION_LOST: (
         "the connection ended without a Close; never sent",

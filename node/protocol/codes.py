@@ -25,14 +25,14 @@ class CloseCode(IntEnum):
     TOO_MANY_STREAMS = 11
     OVERLOADED = 12
     INTERNAL_ERROR = 13
+    # Reset only: what Result says of calls and subscriptions, of a stream.
+    NOT_AUTHORISED = 20
+    WRONG_SUPERCATEGORY = 22
     # Reset only.
     CANCELLED = 32
     SLOW_CONSUMER = 33
     NO_HANDLER = 34
     REFUSED = 35
-    # Reset only: what Result says of calls and subscriptions, of a stream.
-    NOT_AUTHORISED = 20
-    WRONG_SUPERCATEGORY = 22
     # Never sent: the numbers lie outside of what the wire's codes may be.
     CONNECTION_LOST = -1
     PEER_NOT_TRUSTED = -2
@@ -57,12 +57,12 @@ SENTENCES: Final[dict[int, str]] = {
     CloseCode.TOO_MANY_STREAMS: "too many streams",
     CloseCode.OVERLOADED: "overloaded",
     CloseCode.INTERNAL_ERROR: "internal error",
+    CloseCode.NOT_AUTHORISED: "not authorised",
+    CloseCode.WRONG_SUPERCATEGORY: "not allowed between these roles",
     CloseCode.CANCELLED: "cancelled",
     CloseCode.SLOW_CONSUMER: "the consumer is too slow",
     CloseCode.NO_HANDLER: "no handler",
     CloseCode.REFUSED: "refused",
-    CloseCode.NOT_AUTHORISED: "not authorised",
-    CloseCode.WRONG_SUPERCATEGORY: "not allowed between these roles",
     CloseCode.CONNECTION_LOST: "the connection was lost",
     CloseCode.PEER_NOT_TRUSTED: "the peer is not trusted",
 }

@@ -197,11 +197,11 @@ async def test_the_server_keeps_the_deadline_of_a_caller_that_does_not(
 ) -> None:
     """The caller's own clock is stopped: the answer is the server's."""
     met.server.on_call("never")(lambda call: anyio.sleep(60))
-    calls = met.peer._calls
+    asking = met.peer.asking
     async with create_task_group() as tasks:
         outcome = await started(tasks, lambda: met.peer.call("never", timeout=0.05))
-        (waiting,) = calls._outgoing._waiting.values()
-        calls._outgoing_deadlines.discard(waiting, waiting.slot)
+        (waiting,) = asking._waiting._waiting.values()
+        asking._deadlines.discard(waiting, waiting.slot)
         await eventually(lambda: bool(outcome))
     assert isinstance(outcome[0], CallTimeout)
     assert met.back.running_calls == 0
@@ -224,7 +224,7 @@ async def test_a_cancelled_caller_cancels_the_handler(met: Meeting, anyio_backen
         tasks.cancel_scope.cancel()
     with fail_after(2):
         await ended.wait()
-    await eventually(lambda: not len(met.peer._calls._outgoing))
+    await eventually(lambda: not len(met.peer.asking))
     assert met.back.running_calls == 0
     assert await met.peer.call("echo", 1) == 1
 
@@ -233,7 +233,7 @@ async def test_the_id_of_a_cancelled_call_is_busy_until_its_answer(
     met: Meeting, anyio_backend: str
 ) -> None:
     met.server.on_call("never")(lambda call: anyio.sleep(60))
-    outgoing = met.peer._calls._outgoing
+    outgoing = met.peer.asking._waiting
     with move_on_after(0.01):
         await met.peer.call("never")
     # Nothing was read since: the final answer cannot have come.

@@ -101,7 +101,7 @@ async def test_a_cancelled_ping_leaves_nothing(met: Meeting, anyio_backend: str)
     async with create_task_group() as tasks:
         await started(tasks, lambda: silent_ping(met))
         tasks.cancel_scope.cancel()
-    assert not met.peer._pings
+    assert not met.peer._state.pings
     met.peer.driver.may_write()
     assert await met.peer.ping() > 0
 
@@ -112,11 +112,13 @@ async def silent_ping(met: Meeting) -> None:
 
 
 async def test_a_silent_peer_is_given_up(anyio_backend: str) -> None:
-    settings = config(idle_before_ping=0.05, ping_timeout=0.05)
-    async with meeting(client=settings) as met:
+    clock = FakeClock()
+    async with meeting(clock=clock) as met:
+        await clock.tick(1)  # the seals of what was said so far
         met.back.driver._writable = False
         async with create_task_group() as tasks:
             waiting = await started(tasks, lambda: met.peer.call("never", timeout=None))
+            await clock.tick(IDLE_BEFORE_PING + PING_TIMEOUT)
             with fail_after(2):
                 assert (await met.peer.closed()).code == CloseCode.TIMEOUT
         assert isinstance(waiting[0], PeerClosedError)
@@ -124,8 +126,9 @@ async def test_a_silent_peer_is_given_up(anyio_backend: str) -> None:
 
 
 async def test_an_idle_connection_is_kept(anyio_backend: str) -> None:
-    async with meeting(idle_before_ping=0.02, ping_timeout=0.5) as met:
-        await anyio.sleep(0.2)
+    clock = FakeClock()
+    async with meeting(clock=clock) as met:
+        await clock.tick(10 * IDLE_BEFORE_PING)
         assert met.peer.is_open
         assert met.back.is_open
 
@@ -176,7 +179,7 @@ async def test_offers_that_cross_on_the_wire_make_one_rekey(
         for peer in (met.peer, met.back):
             peer.touch()
             tasks.start_soon(peer.call, "echo")
-    await eventually(lambda: met.peer._rekeys == met.back._rekeys == [1, 1])
+    await eventually(lambda: met.peer._state.rekeys == met.back._state.rekeys == [1, 1])
 
 
 async def test_two_tasks_rekey_at_once(anyio_backend: str) -> None:

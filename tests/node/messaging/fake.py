@@ -1,16 +1,20 @@
-"""A connection as calls and dispatch see it, with its pen in the test's hands."""
+"""A connection as the messaging floor sees it, with its pen in the test's hands."""
 
 from typing import Any, NamedTuple, cast
 
 from lbm import keys
 from lbm.codec import Encodable, Value, decode, encode
-from node.protocol.codes import CALL, CANCEL, RESULT, SIM
+from node.messaging.calls import Calls
+from node.messaging.dispatch import Take
+from node.messaging.pending import IncomingCall, OutgoingCall
+from node.protocol.codes import CALL, CANCEL, CHUNK, RESULT, SIM, SUBSCRIBE, ResultCode
 from node.protocol.connection import Connection
 from node.protocol.errors import (
     ConnectionClosedError,
     LocalProtocolError,
     PayloadTooLargeError,
 )
+from node.protocol.limits import Limits
 from node.protocol.reports import EventReceived
 
 MAX_PAYLOAD = 4096
@@ -24,6 +28,7 @@ class Sent(NamedTuple):
     category: int
     subcategory: int
     payload: bytes
+    releases: int = 0
 
     @property
     def cells(self) -> dict[int, Value]:
@@ -31,8 +36,29 @@ class Sent(NamedTuple):
         return decode(self.payload)
 
 
+class FakeStreams:
+    """The multiplexer: which streams are held, and the credit that was granted."""
+
+    def __init__(self) -> None:
+        self.held: set[int] = set()
+        self.granted: list[tuple[int, int, int]] = []
+        self.dropped: list[int] = []
+
+    def hold(self, stream: int) -> None:
+        self.held.add(stream)
+
+    def release(self, stream: int) -> None:
+        self.held.discard(stream)
+
+    def grant(self, stream: int, request: int, credit: int) -> None:
+        self.granted.append((stream, request, credit))
+
+    def drop_waiting(self, stream: int) -> None:
+        self.dropped.append(stream)
+
+
 class FakeConnection:
-    """Records what is sent and given back. `error` is raised in place of sending."""
+    """Records what is sent and given back. `padding` bytes are added to what is LBM."""
 
     def __init__(self) -> None:
         self.sent: list[Sent] = []
@@ -40,18 +66,37 @@ class FakeConnection:
         self.gone: set[int] = set()
         self.closed = False
         self.unwritten: dict[int, int] = {}
+        self.limits = Limits(max_payload=MAX_PAYLOAD, stream_window=2048)
+        self.padding = 0
+        self._streams = FakeStreams()
 
     def send(
-        self, stream: int, async_id: int, category: int, subcategory: int, payload: bytes
-    ) -> None:
+        self,
+        stream: int,
+        async_id: int,
+        category: int,
+        subcategory: int,
+        payload: bytes,
+        *,
+        lbm: bool = True,
+        seal: bool = False,
+        releases: int = 0,
+    ) -> int:
         if self.closed:
             raise ConnectionClosedError(0)
         if len(payload) > MAX_PAYLOAD:
             raise PayloadTooLargeError("too large")
         if stream in self.gone:
             raise LocalProtocolError("the stream is gone")
-        self.sent.append(Sent(stream, async_id, category, subcategory, payload))
+        self.sent.append(Sent(stream, async_id, category, subcategory, payload, releases))
         self.unwritten[stream] = self.unwritten.get(stream, 0) + 1
+        return len(payload) + self.padding
+
+    @property
+    def streams(self) -> FakeStreams:
+        if self.closed:
+            raise ConnectionClosedError(0)
+        return self._streams
 
     @property
     def queued_events(self) -> int:
@@ -76,6 +121,58 @@ class FakeConnection:
         return cast(Connection, self)
 
 
+class Shell:
+    """What runs the handlers: it only notes what it is told."""
+
+    def __init__(self, **limits: int) -> None:
+        self.connection = FakeConnection()
+        self.started: list[IncomingCall] = []
+        self.stopped: list[IncomingCall] = []
+        self.woken = 0
+        self.calls = Calls(
+            self.connection.as_connection, find, self.started.append, self.stopped.append, **limits
+        )
+        self.asking = self.calls.asking
+        self.answering = self.calls.answering
+        self._takes: dict[int, Take] = {
+            CALL: self.answering.request_received,
+            SUBSCRIBE: self.answering.request_received,
+            CANCEL: self.answering.cancel_received,
+            RESULT: self.asking.result_received,
+            CHUNK: self.asking.chunk_received,
+        }
+
+    def receive(self, event: EventReceived, now: float = 0.0) -> None:
+        """Take an event; its cost is given back unless it is kept, as `Dispatch` does."""
+        if not self._takes[event.subcategory](event, now):
+            self.connection.consume(event.stream, event.cost)
+
+    def ask(self, timeout: float | None = None, now: float = 0.0) -> OutgoingCall:
+        """Call a topic."""
+        return self.asking.call("x", None, now, timeout, self.wake)
+
+    def wake(self) -> None:
+        """An answer of ours is there."""
+        self.woken += 1
+
+    def waiting(self) -> list[IncomingCall]:
+        """The requests that were started and have no answer yet."""
+        waiting = [call for call in self.started if not call.answered]
+        assert len(self.answering) == len(waiting)
+        return waiting
+
+    def codes(self) -> list[tuple[int, object]]:
+        """The async ids and codes of the answers sent since the last time."""
+        sent = self.connection.take()
+        assert all((event.category, event.subcategory) == (SIM, RESULT) for event in sent)
+        return [(event.async_id, event.cells[keys.CODE]) for event in sent]
+
+
+def find(subcategory: int, topic: str) -> ResultCode:
+    """There is a handler for every topic but that of nobody."""
+    return ResultCode.TOPIC_NOT_FOUND if topic == "nobody" else ResultCode.ACCEPTED
+
+
 def event(
     subcategory: int,
     cells: dict[int, Encodable] | bytes,
@@ -91,8 +188,13 @@ def event(
 
 
 def call_event(topic: Any, async_id: int, *, stream: int = 1, cost: int = 0, **more: Any) -> Any:
-    """A Call. `more` may have data, deadline and headers."""
-    names = {"data": keys.DATA, "deadline": keys.DEADLINE_MS, "headers": keys.HEADERS}
+    """A Call. `more` may have data, deadline, headers and window."""
+    names = {
+        "data": keys.DATA,
+        "deadline": keys.DEADLINE_MS,
+        "headers": keys.HEADERS,
+        "window": keys.WINDOW,
+    }
     cells: dict[int, Encodable] = {keys.TOPIC: topic}
     cells.update({names[name]: value for name, value in more.items()})
     return event(CALL, cells, async_id=async_id, stream=stream, cost=cost)
@@ -106,3 +208,8 @@ def result_event(async_id: int, code: Any, data: Encodable = None) -> EventRecei
 def cancel_event(request: Any, *, stream: int = 1) -> EventReceived:
     """A Cancel."""
     return event(CANCEL, {keys.REQUEST: request}, stream=stream)
+
+
+def chunk_event(async_id: int, data: Encodable = None, *, stream: int = 1) -> EventReceived:
+    """A Chunk."""
+    return event(CHUNK, {keys.DATA: data}, async_id=async_id, stream=stream)

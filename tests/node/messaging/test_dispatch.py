@@ -7,6 +7,7 @@ from lbm.codec import Encodable
 from node.messaging.calls import Calls
 from node.messaging.dispatch import Dispatch
 from node.messaging.pending import IncomingCall
+from node.messaging.topics import Topics
 from node.protocol.codes import (
     CHUNK,
     DATA,
@@ -28,23 +29,31 @@ from node.protocol.codes import (
 from node.protocol.errors import RemoteProtocolError
 from node.protocol.reports import EventReceived
 from node.protocol.requests import LAST_ASYNC_ID
-from tests.node.messaging.fake import FakeConnection, call_event, event
+from tests.node.messaging.fake import FakeConnection, call_event, event, find
 
 
 class Shell:
-    """A dispatch whose streams take Data on stream 4 only."""
+    """A dispatch whose streams take what comes on stream 4 only."""
 
     def __init__(self) -> None:
         self.connection = FakeConnection()
+        connection = self.connection.as_connection
         self.started: list[IncomingCall] = []
         self.data: list[bytes] = []
-        self.calls = Calls(
-            self.connection.as_connection,
-            lambda topic: True,
-            self.started.append,
-            lambda call: None,
+        self.calls = Calls(connection, find, self.started.append, lambda call: None)
+        self.topics = Topics(connection, self.calls.answering, ["known"].__contains__)
+        self.dispatch = Dispatch(
+            connection,
+            self.calls.asking,
+            self.calls.answering,
+            self.topics,
+            self.take,
+            self.calls.stream_requests,
         )
-        self.dispatch = Dispatch(self.connection.as_connection, self.calls, self.take)
+
+    @property
+    def dropped(self) -> int:
+        return self.dispatch.dropped + self.calls.dropped + self.topics.dropped
 
     def take(self, event: EventReceived) -> bool:
         if event.stream != 4:
@@ -58,7 +67,7 @@ def test_calls_go_to_calls() -> None:
     shell.dispatch.receive(call_event("x", 5, cost=100), 0.0)
     assert [call.topic for call in shell.started] == ["x"]
     assert shell.connection.consumed == []
-    assert shell.dispatch.dropped == 0
+    assert shell.dropped == 0
 
 
 def test_data_goes_to_its_reader_who_keeps_its_credit() -> None:
@@ -69,7 +78,7 @@ def test_data_goes_to_its_reader_who_keeps_its_credit() -> None:
         )
     assert shell.data == [b"abc"]
     assert shell.connection.consumed == [(6, 67)]
-    assert shell.dispatch.dropped == 2
+    assert shell.dropped == 2
 
 
 @pytest.mark.parametrize(
@@ -82,13 +91,16 @@ def test_data_goes_to_its_reader_who_keeps_its_credit() -> None:
 )
 def test_requests_of_topics_are_answered(subcategory: int, code: int) -> None:
     shell = Shell()
-    for cells, expected in [({keys.TOPIC: "x"}, code), ({keys.TOPIC: 5}, ResultCode.MALFORMED)]:
+    for cells, expected in [
+        ({keys.TOPIC: "nobody"}, code),
+        ({keys.TOPIC: 5}, ResultCode.MALFORMED),
+    ]:
         shell.dispatch.receive(event(subcategory, cells, async_id=7, stream=4, cost=9), 0.0)  # type: ignore[arg-type]  # cells
         (sent,) = shell.connection.take()
         assert sent[:4] == (4, 7, SIM, RESULT)
         assert sent.cells == {keys.CODE: expected}
     assert shell.connection.consumed == [(4, 9), (4, 9)]
-    shell.dispatch.receive(event(subcategory, {keys.TOPIC: "x"}), 0.0)
+    shell.dispatch.receive(event(subcategory, {keys.TOPIC: "nobody"}), 0.0)
     assert shell.connection.sent == []
 
 
@@ -110,7 +122,7 @@ def test_an_emit_is_answered_if_it_wants_to_be(
     shell.dispatch.receive(event(EMIT, cells, category=NAMED), 0.0)
     (sent,) = shell.connection.take()
     assert sent[:4] == (1, 7, NAMED, subcategory)
-    assert shell.dispatch.dropped == 2
+    assert shell.dropped == 2
 
 
 @pytest.mark.parametrize(
@@ -120,11 +132,11 @@ def test_an_emit_is_answered_if_it_wants_to_be(
 def test_everything_else_is_dropped_and_counted(category: int, subcategory: int) -> None:
     shell = Shell()
     shell.dispatch.receive(
-        event(subcategory, b"x", category=category, async_id=7, stream=4, cost=65), 0.0
+        event(subcategory, b"x", category=category, async_id=7, stream=6, cost=65), 0.0
     )
-    assert shell.dispatch.dropped == 1
+    assert shell.dropped == 1
     assert shell.connection.sent == []
-    assert shell.connection.consumed == [(4, 65)]
+    assert shell.connection.consumed == [(6, 65)]
 
 
 @pytest.mark.parametrize(("category", "subcategory"), [(SIM, SUBSCRIBE), (NAMED, EMIT)])
@@ -141,7 +153,7 @@ def test_the_id_of_an_unanswered_call_is_no_one_else_s(category: int, subcategor
 def test_answers_that_nobody_reads_end_the_connection(category: int, subcategory: int) -> None:
     shell = Shell()
     shell.connection.unwritten[1] = LAST_ASYNC_ID + 1
-    cells: dict[int, Encodable] = {keys.TOPIC: "x", keys.NAME: "x"}
+    cells: dict[int, Encodable] = {keys.TOPIC: "nobody", keys.NAME: "x"}
     with pytest.raises(RemoteProtocolError) as caught:
         shell.dispatch.receive(event(subcategory, cells, category=category, async_id=7), 0.0)
     assert caught.value.code == CloseCode.OVERLOADED

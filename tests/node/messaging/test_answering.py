@@ -1,0 +1,271 @@
+"""Tests of node/messaging/answering.py: one answer for each request, whatever happens."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lbm import keys
+from lbm.codec import Encodable
+from lbm.errors import LbmEncodeError
+from node.messaging.answering import held_size
+from node.protocol.codes import CALL, CANCEL, RESULT, SIM, CloseCode, ResultCode
+from node.protocol.errors import RemoteProtocolError
+from node.protocol.requests import LAST_ASYNC_ID
+from tests.node.messaging.fake import MAX_PAYLOAD, Shell, call_event, cancel_event, event
+
+
+def test_a_handler_gets_what_came() -> None:
+    shell = Shell()
+    shell.receive(call_event("x", 5, data=[1], deadline=1500, headers={"h": 1}), 10.0)
+    shell.receive(call_event("y", 0), 10.0)
+    first, second = shell.started
+    assert (first.topic, first.data, first.headers) == ("x", [1], {"h": 1})
+    assert first.deadline == 11.5
+    assert (second.topic, second.data, second.headers, second.deadline) == ("y", None, {}, None)
+    assert shell.waiting() == [first, second]
+
+
+def test_a_call_is_answered_once() -> None:
+    shell = Shell()
+    shell.receive(call_event("x", 5))
+    (call,) = shell.started
+    shell.answering.answer(call, 0, "first")
+    shell.answering.answer(call, 16, "second")
+    (sent,) = shell.connection.take()
+    assert sent[:4] == (1, 5, SIM, RESULT)
+    assert sent.cells == {keys.CODE: 0, keys.DATA: "first"}
+    assert shell.waiting() == []
+    shell.receive(cancel_event(5))
+    assert shell.stopped == []
+
+
+def test_a_call_without_id_gets_no_answer() -> None:
+    shell = Shell()
+    shell.receive(call_event("x", 0))
+    shell.answering.answer(shell.started[0], 0, "x")
+    assert shell.connection.sent == []
+    assert shell.waiting() == []
+
+
+def test_an_answer_without_encoding_leaves_the_call_unanswered() -> None:
+    shell = Shell()
+    shell.receive(call_event("x", 5))
+    with pytest.raises(LbmEncodeError):
+        shell.answering.answer(shell.started[0], 0, object())  # type: ignore[arg-type]  # that is the test
+    shell.answering.answer(shell.started[0], 16)
+    assert shell.codes() == [(5, 16)]
+
+
+def test_an_answer_that_is_too_large_is_code_21() -> None:
+    shell = Shell()
+    shell.receive(call_event("x", 5))
+    shell.answering.answer(shell.started[0], 0, bytes(MAX_PAYLOAD))
+    assert shell.codes() == [(5, ResultCode.PAYLOAD_TOO_LARGE)]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        call_event(7, 5),
+        call_event("x", 5, deadline="soon"),
+        call_event("x", 5, headers=[1]),
+        event(CALL, b"junk", async_id=5),
+        event(CALL, b"", async_id=5),
+        event(CALL, {}, async_id=5),
+    ],
+)
+def test_malformed_calls_are_code_23(bad: object) -> None:
+    shell = Shell()
+    shell.receive(bad)  # type: ignore[arg-type]  # an event
+    assert shell.codes() == [(5, ResultCode.MALFORMED)]
+    assert shell.started == []
+
+
+def test_an_unknown_topic_is_code_1_and_without_id_nothing() -> None:
+    shell = Shell()
+    shell.receive(call_event("nobody", 5))
+    shell.receive(call_event("nobody", 0))
+    assert shell.codes() == [(5, ResultCode.TOPIC_NOT_FOUND)]
+    assert shell.answering.dropped == 1
+
+
+@pytest.mark.parametrize("second", [call_event("x", 5), call_event("nobody", 5), call_event(1, 5)])
+def test_an_id_in_use_is_a_violation(second: object) -> None:
+    shell = Shell()
+    shell.receive(call_event("x", 5))
+    shell.receive(call_event("x", 5, stream=4))  # another stream's are its own
+    with pytest.raises(RemoteProtocolError) as caught:
+        shell.receive(second)  # type: ignore[arg-type]  # an event
+    assert caught.value.code == CloseCode.PROTOCOL_ERROR
+    assert len(shell.started) == 2
+
+
+def test_cancel_answers_and_stops() -> None:
+    shell = Shell()
+    shell.receive(call_event("x", 5))
+    shell.receive(cancel_event(5))
+    assert shell.codes() == [(5, ResultCode.CANCELLED)]
+    assert shell.stopped == shell.started
+    shell.answering.answer(shell.started[0], 0, "too late")
+    shell.receive(cancel_event(5))
+    shell.receive(cancel_event(6))
+    shell.receive(cancel_event("x"))
+    assert shell.codes() == []
+    assert shell.answering.dropped == 1
+    shell.receive(call_event("x", 5))
+    assert len(shell.started) == 2
+
+
+def test_the_deadline_answers_and_stops() -> None:
+    shell = Shell()
+    shell.receive(call_event("x", 5, deadline=1000))
+    shell.receive(call_event("x", 0, deadline=1000))
+    assert 1.0 < shell.answering.next_deadline() < 1.1
+    shell.answering.handle_deadline(1.1)
+    assert shell.codes() == [(5, ResultCode.DEADLINE_EXCEEDED)]
+    assert set(shell.stopped) == set(shell.started)
+    assert shell.waiting() == []
+    assert shell.answering.next_deadline() == math.inf
+
+
+def test_a_deadline_beyond_all_clocks() -> None:
+    shell = Shell()
+    shell.receive(call_event("x", 5, deadline=2**64 - 1))
+    assert 10**9 <= shell.answering.next_deadline() < 10**9 + 1
+
+
+# Bounds.
+
+
+def test_no_more_calls_than_the_bound() -> None:
+    shell = Shell(count_limit=2)
+    for async_id in (1, 2, 3, 0, 0, 0):
+        shell.receive(call_event("x", async_id))
+    assert shell.codes() == [(3, ResultCode.OVERLOADED)]
+    assert shell.answering.dropped == 3
+    shell.answering.answer(shell.started[0], 0)
+    shell.receive(call_event("x", 0))
+    shell.receive(call_event("x", 4))
+    assert len(shell.started) == 4
+
+
+@pytest.mark.parametrize("async_id", [0, 5])
+def test_no_more_bytes_than_the_bound(async_id: int) -> None:
+    """Whether they want an answer or not."""
+    shell = Shell(size_limit=3000)
+    shell.receive(call_event("x", async_id, data=bytes(2000)))
+    shell.receive(call_event("x", 6, data=bytes(2000)))
+    assert shell.codes() == [(6, ResultCode.OVERLOADED)]
+    shell.answering.answer(shell.started[0], 0)
+    shell.receive(call_event("x", 7, data=bytes(2000)))
+    assert len(shell.started) == 2
+
+
+def test_small_items_count_as_what_they_hold() -> None:
+    shell = Shell(size_limit=10_000)
+    heavy: list[Encodable] = [{}] * 100
+    shell.receive(call_event("x", 1, data=heavy))
+    shell.receive(call_event("x", 2, headers={"h": heavy}))
+    assert shell.codes() == [(2, ResultCode.OVERLOADED)]
+    shell.receive(call_event("x", 3, data=bytes(200)))
+    assert len(shell.started) == 2
+    assert held_size({1: [{}, [1, {"a": b"x"}]], 2: "x"}, 5) == 64 * 7
+
+
+def test_answers_that_are_not_read_count_against_the_bound() -> None:
+    shell = Shell(size_limit=3000)
+    for async_id in (1, 2):
+        shell.receive(call_event("x", async_id))
+        shell.answering.answer(shell.started[-1], 0, bytes(1500))
+    shell.receive(call_event("x", 3))
+    assert [code for _, code in shell.codes()] == [0, 0, ResultCode.OVERLOADED]
+    shell.receive(call_event("x", 4))
+    assert len(shell.started) == 3
+
+
+def test_refusals_that_nobody_reads_end_the_connection() -> None:
+    shell = Shell()
+    # Over all streams: who may open a thousand may not have a thousand times as many.
+    shell.connection.unwritten.update({1: LAST_ASYNC_ID, 3: 1})
+    with pytest.raises(RemoteProtocolError) as caught:
+        shell.receive(call_event("nobody", 5))
+    assert caught.value.code == CloseCode.OVERLOADED
+
+
+# Credit.
+
+
+def test_a_call_holds_its_credit_until_it_is_answered() -> None:
+    shell = Shell()
+    shell.receive(call_event("x", 5, stream=4, cost=100))
+    shell.receive(call_event("x", 0, stream=4, cost=101))
+    assert shell.connection.consumed == []
+    for call in shell.started:
+        shell.answering.answer(call, 0)
+    assert shell.connection.consumed == [(4, 100), (4, 101)]
+
+
+def test_whatever_else_came_gives_its_credit_back_at_once() -> None:
+    shell = Shell()
+    shell.receive(call_event("nobody", 5, stream=4, cost=100))
+    shell.receive(event(CANCEL, {keys.REQUEST: 9}, stream=4, cost=101))
+    assert shell.connection.consumed == [(4, 100), (4, 101)]
+
+
+# Ends.
+
+
+def test_a_reset_stream_stops_its_handlers_only() -> None:
+    shell = Shell()
+    for stream, async_id in [(4, 5), (4, 0), (1, 5), (6, 0)]:
+        shell.receive(call_event("x", async_id, stream=stream, cost=10))
+    shell.connection.gone.add(4)
+    shell.answering.stream_reset(4)
+    assert [call.stream for call in shell.stopped] == [4, 4]
+    assert [call.stream for call in shell.waiting()] == [1, 6]
+    assert shell.connection.sent == []
+    assert shell.connection.consumed == [(4, 10), (4, 10)]
+
+
+def test_an_answer_on_a_closing_connection_or_a_gone_stream_is_dropped() -> None:
+    shell = Shell()
+    shell.receive(call_event("x", 5, stream=4))
+    shell.receive(call_event("x", 6))
+    shell.connection.gone.add(4)
+    shell.answering.answer(shell.started[0], 0)
+    shell.connection.closed = True
+    shell.answering.answer(shell.started[1], 0, bytes(MAX_PAYLOAD))
+    assert shell.connection.sent == []
+    assert shell.waiting() == []
+
+
+@given(st.data())
+def test_each_id_gets_exactly_one_answer(data: st.DataObject) -> None:
+    """Whatever the order of calls, cancels, answers, deadlines and resets."""
+    shell = Shell(count_limit=5, size_limit=300)
+    now = 0.0
+    open_ids: set[int] = set()
+    answered: set[int] = set()
+    for number in range(1, 40):
+        step = data.draw(st.sampled_from(["call", "call", "cancel", "answer", "time"]))
+        if step == "call":
+            topic = data.draw(st.sampled_from(["x", "x", "x", "nobody", 5]))
+            deadline = data.draw(st.integers(1, 3000))
+            shell.receive(call_event(topic, number, deadline=deadline), now)
+            open_ids.add(number)
+        elif step == "cancel":
+            shell.receive(cancel_event(data.draw(st.integers(0, 40))), now)
+        elif step == "answer" and shell.started:
+            shell.answering.answer(data.draw(st.sampled_from(shell.started)), 0)
+        elif step == "time":
+            now += data.draw(st.floats(0, 2))
+            shell.answering.handle_deadline(now)
+        for async_id, _ in shell.codes():
+            assert async_id in open_ids
+            assert async_id not in answered
+            answered.add(async_id)
+    assert open_ids - answered == {call.async_id for call in shell.waiting()}
+    shell.answering.handle_deadline(now + 10)
+    assert {async_id for async_id, _ in shell.codes()} == open_ids - answered

@@ -1,0 +1,115 @@
+"""Tests of node/messaging/asking.py: an id is busy until its final answer came."""
+
+import math
+
+import pytest
+
+from lbm import keys
+from lbm.errors import LbmEncodeError
+from node.protocol.codes import CALL, CANCEL, RESULT, SIM, ResultCode
+from node.protocol.errors import (
+    ConnectionClosedError,
+    LocalProtocolError,
+    PayloadTooLargeError,
+)
+from node.protocol.requests import LAST_ASYNC_ID
+from tests.node.messaging.fake import MAX_PAYLOAD, Shell, event, result_event
+
+
+def test_a_call_says_what_it_has_and_no_more() -> None:
+    shell = Shell()
+    shell.asking.call("a", None, 0.0, None, shell.wake)
+    shell.asking.call("b", [1], 0.0, 1.5, shell.wake, {"h": 2})
+    shell.asking.call("c", None, 0.0, math.inf, shell.wake, {})
+    first, second, third = shell.connection.take()
+    assert first[:4] == (1, 1, SIM, CALL)
+    assert first.cells == {keys.TOPIC: "a"}
+    assert second.async_id == 2
+    assert second.cells == {
+        keys.TOPIC: "b",
+        keys.DATA: [1],
+        keys.DEADLINE_MS: 1500,
+        keys.HEADERS: {"h": 2},
+    }
+    assert third.cells == {keys.TOPIC: "c"}
+
+
+@pytest.mark.parametrize(
+    ("timeout", "deadline"), [(0, 1), (-5, 1), (1e-9, 1), (1e300, 10**12), (0.0015, 1)]
+)
+def test_odd_timeouts(timeout: float, deadline: int) -> None:
+    shell = Shell()
+    shell.ask(timeout)
+    (sent,) = shell.connection.take()
+    assert sent.cells[keys.DEADLINE_MS] == deadline
+    assert shell.asking.next_deadline() < math.inf
+
+
+def test_an_answer_ends_the_call_and_frees_its_id() -> None:
+    shell = Shell()
+    call = shell.ask(5)
+    shell.receive(result_event(call.async_id, 7, "data"), 1.0)
+    assert (call.done, call.code, call.data, shell.woken) == (True, 7, "data", 1)
+    assert shell.asking.next_deadline() == math.inf
+    shell.receive(result_event(call.async_id, 0, "again"), 1.0)
+    assert (call.code, shell.woken, shell.asking.dropped) == (7, 1, 1)
+
+
+@pytest.mark.parametrize("payload", [b"", b"junk", b"\xa0", b"\xa1\x10\x20", b"\xa1\x10\x61x"])
+def test_a_malformed_answer_is_an_answer(payload: bytes) -> None:
+    shell = Shell()
+    call = shell.ask()
+    shell.receive(event(RESULT, payload, async_id=call.async_id), 1.0)
+    assert (call.done, call.code, call.data) == (True, ResultCode.MALFORMED, None)
+
+
+def test_the_deadline_gives_up_once() -> None:
+    shell = Shell()
+    call = shell.ask(1.0)
+    shell.connection.take()
+    shell.asking.handle_deadline(0.99)
+    assert not call.done
+    shell.asking.handle_deadline(1.1)
+    assert (call.done, call.code, shell.woken) == (True, ResultCode.DEADLINE_EXCEEDED, 1)
+    (cancel,) = shell.connection.take()
+    assert cancel[:4] == (1, 0, SIM, CANCEL)
+    assert cancel.cells == {keys.REQUEST: call.async_id}
+    shell.asking.give_up(call)
+    shell.asking.handle_deadline(9.0)
+    shell.receive(result_event(call.async_id, 0, "late"), 9.0)
+    assert (call.code, call.data, shell.woken) == (ResultCode.DEADLINE_EXCEEDED, None, 1)
+    assert shell.connection.take() == []
+    assert shell.asking.dropped == 0
+
+
+def test_a_call_given_up_keeps_its_id_until_its_answer() -> None:
+    shell = Shell()
+    calls = [shell.ask() for _ in range(LAST_ASYNC_ID)]
+    shell.asking.give_up(calls[6])
+    with pytest.raises(LocalProtocolError):
+        shell.ask()
+    shell.receive(result_event(7, ResultCode.CANCELLED))
+    assert shell.ask().async_id == 7
+    assert shell.woken == 0
+
+
+def test_a_call_that_cannot_be_sent_leaves_nothing() -> None:
+    shell = Shell()
+    with pytest.raises(PayloadTooLargeError):
+        shell.asking.call("x", bytes(MAX_PAYLOAD), 0.0, 1.0, shell.wake)
+    with pytest.raises(LbmEncodeError):
+        shell.asking.call("x", {1, 2}, 0.0, 1.0, shell.wake)  # type: ignore[arg-type]  # that is the test
+    shell.connection.closed = True
+    with pytest.raises(ConnectionClosedError):
+        shell.ask(1.0)
+    assert len(shell.asking) == 0
+    assert shell.asking.next_deadline() == math.inf
+
+
+def test_giving_up_on_a_closed_connection_is_fine() -> None:
+    shell = Shell()
+    first, second = shell.ask(), shell.ask(1.0)
+    shell.connection.closed = True
+    shell.asking.give_up(first)
+    shell.asking.handle_deadline(2.0)
+    assert second.code == ResultCode.DEADLINE_EXCEEDED
