@@ -12,9 +12,12 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from node.cli import call, completion, demo, doctor, errors, identity, peers, serve
+from node.cli import call, completion, doctor, errors, identity, peers, serve
+from node.cli.demo.command import demo, demo_responder
 from node.cli.exits import Exit, Failure, Interrupted, failure
 from node.cli.output import Output, abandon_stdout, set_up_streams
+from node.cli.pub import pub
+from node.cli.sub import sub
 from node.cli.transfer.receive import receive
 from node.cli.transfer.send import send
 
@@ -30,14 +33,16 @@ app.add_typer(identity.app, name="id")
 app.command("serve")(serve.serve)
 app.command("call")(call.call)
 app.command("ping")(call.ping)
+app.command("sub")(sub)
+app.command("pub")(pub)
 app.command("send")(send)
 app.command("receive")(receive)
-app.command("demo")(demo.demo)
+app.command("demo")(demo)
 app.add_typer(peers.app, name="peers")
 app.command("doctor")(doctor.doctor)
 app.command("completion")(completion.completion)
 app.command("errors", context_settings=errors.SETTINGS)(errors.errors)
-app.command("demo-responder", hidden=True)(demo.demo_responder)
+app.command("demo-responder", hidden=True)(demo_responder)
 
 
 def _show_version(wanted: bool) -> None:

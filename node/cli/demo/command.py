@@ -1,0 +1,103 @@
+"""`parley demo`: the story, told by nodes in two processes, in a few seconds.
+
+One rule: what is shown was done and measured on this run; with `--json` each scene is
+one line.
+"""
+
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated, Any
+
+import anyio
+import typer
+from rich.table import Table
+
+from crypto.identity import Identity
+from node.cli.demo import scenes
+from node.cli.demo.file import content_of, send_file, shown
+from node.cli.demo.process import other_process
+from node.cli.demo.responder import respond
+from node.cli.demo.scenes import Stage
+from node.cli.options import Json
+from node.cli.output import Output, set_up_logging
+from node.cli.run import described, until_interrupted
+from node.node import Node
+from node.peer import Peer
+
+
+def demo(
+    file: Annotated[Path | None, typer.Argument(help="What to send; default: the README.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show nodes that meet, call, publish, chat, send a file, and are not fooled."""
+    set_up_logging("error")
+    anyio.run(until_interrupted, _demo, Output(as_json), *content_of(file))
+
+
+def demo_responder() -> None:
+    """The demo's other process."""
+    set_up_logging("error")
+    anyio.run(respond)
+
+
+async def _demo(out: Output, name: str, content: Path | bytes) -> None:
+    start = perf_counter()
+    out.console.rule("[bold]Parley: nodes in two processes, and what is said between them")
+    async with (
+        other_process() as address,
+        Node(Identity.create()) as alice,
+        Node(Identity.create()) as carol,
+        Node(Identity.create()) as dave,
+    ):
+        began = perf_counter()
+        bob = await alice.connect(address)
+        handshake = perf_counter() - began
+        stage = Stage(out, address, alice, carol, dave, bob)
+        _introduce(out, alice, bob, handshake)
+        call_time = await scenes.call(stage)
+        await scenes.streamed_answer(stage)
+        topic_time = await scenes.topic(stage)
+        await scenes.chat(stage)
+        await scenes.wrong_id(stage)
+        await scenes.flipped_bit(stage)
+        sent = await send_file(out, bob, name, content)
+        round_trip = await bob.ping()
+        await bob.close()
+    deliveries = 3 * scenes.NOTES
+    rows = [
+        ("handshake", "", handshake, ""),
+        ("call", "", call_time, ""),
+        ("round trip", "", round_trip, ""),
+        ("topic", f"{deliveries:,} deliveries", topic_time, f"{deliveries / topic_time:,.0f} /s"),
+        (f"file {shown(name)}", f"{sent['size']:,} bytes", sent["seconds"], _rate(sent)),
+    ]
+    _table(out, rows)
+    changed = "; the keys changed under way" if sent["size"] else ", being empty"
+    out.console.print(f"[bold green]The file arrived unchanged{changed}.[/]")
+    out.done(
+        seconds=perf_counter() - start,
+        handshake_seconds=handshake,
+        call_seconds=call_time,
+        topic_seconds=topic_time,
+        round_trip_seconds=round_trip,
+        file=sent,
+    )
+
+
+def _introduce(out: Output, node: Node, peer: Peer, handshake: float) -> None:
+    names = peer.suite.names() if peer.suite else {}
+    out.console.print(f"alice    {node.node_id} (this process)")
+    out.console.print(f"bob      {peer.node_id} (another process)")
+    out.console.print("suite    " + ", ".join(f"{k} [cyan]{v}[/]" for k, v in names.items()))
+    out.event("connected", local_node_id=str(node.node_id), seconds=handshake, **described(peer))
+
+
+def _table(out: Output, rows: list[tuple[str, str, float, str]]) -> None:
+    table = Table("what", "size", "time", "rate")
+    for what, size, seconds, rate in rows:
+        table.add_row(what, size, f"{seconds * 1e3:,.2f} ms", rate)
+    out.console.print(table)
+
+
+def _rate(sent: dict[str, Any]) -> str:
+    return f"{sent['size'] / sent['seconds'] / 1e6:,.1f} MB/s" if sent["size"] else ""
