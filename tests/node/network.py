@@ -8,9 +8,9 @@ import asyncio
 import gc
 import os
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,11 +21,15 @@ from anyio.lowlevel import cancel_shielded_checkpoint
 from crypto.identity import Identity
 from node import Node, NodeConfig, Peer, Stream
 from node.accept_hook import AcceptHook
-from node.transport.memory import memory_pair
+from node.testing import ConnectedNodes, FakeClock, connect_nodes
 from node.trust import AnyPeer, TrustPolicy
 
 PATIENCE = 10.0
 FAST = {"kex": ("x25519",)}
+
+# The kit's, as the tests of nodes call them.
+Meeting = ConnectedNodes
+introduce = connect_nodes
 
 
 def config(**settings: Any) -> NodeConfig:
@@ -38,41 +42,18 @@ def new_node(trust: TrustPolicy | AcceptHook | None = None, **settings: Any) -> 
     return Node(Identity.create(), config=config(**settings), trust=trust)
 
 
-@dataclass
-class Meeting:
-    """`peer` is the server as the client sees it, `back` the client as the server does."""
-
-    client: Node
-    server: Node
-    peer: Peer
-    back: Peer
-
-
-async def introduce(client: Node, server: Node) -> tuple[Peer, Peer]:
-    """Join two running nodes in memory."""
-    ours, theirs = memory_pair()
-    peers: dict[str, Peer] = {}
-
-    async def accept() -> None:
-        peers["back"] = await server.accept_stream(theirs)
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(accept)
-        peers["peer"] = await client.connect_stream(ours, trust=AnyPeer())
-    return peers["peer"], peers["back"]
-
-
 @asynccontextmanager
 async def meeting(
     *,
     transport: str = "memory",
     client: NodeConfig | None = None,
     server: NodeConfig | None = None,
+    clock: FakeClock | None = None,
     **both: Any,
 ) -> AsyncIterator[Meeting]:
-    """A client and a server that have met, over memory, tcp or unix."""
-    ours = Node(Identity.create(), config=client or config(**both))
-    theirs = Node(Identity.create(), config=server or config(**both))
+    """A client and a server that have met, over memory, tcp or unix, both on `clock`."""
+    ours = Node(Identity.create(), config=client or config(**both), clock=clock)
+    theirs = Node(Identity.create(), config=server or config(**both), clock=clock)
     with anyio.fail_after(PATIENCE), TemporaryDirectory() as directory:
         async with theirs, ours:
             if transport == "memory":
@@ -133,8 +114,7 @@ def open_files() -> set[str]:
 
 def living(kind: type) -> int:
     """How many objects of a type there are."""
-    gc.collect()
-    return sum(type(thing) is kind for thing in gc.get_objects())
+    return _living(kind)[kind]
 
 
 def other_tasks() -> int:
@@ -164,4 +144,10 @@ def nothing_left() -> Iterator[None]:
 
 
 def _living_objects() -> dict[str, int]:
-    return {"tasks": other_tasks(), "peers": living(Peer), "streams": living(Stream)}
+    there_are = _living(Peer, Stream)
+    return {"tasks": other_tasks(), "peers": there_are[Peer], "streams": there_are[Stream]}
+
+
+def _living(*kinds: type) -> Counter[type]:
+    gc.collect()
+    return Counter(type(thing) for thing in gc.get_objects() if type(thing) in kinds)

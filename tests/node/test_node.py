@@ -27,6 +27,8 @@ from node.errors import (
 )
 from node.known_peers import KnownPeers
 from node.protocol.codes import CloseCode
+from node.protocol.limits import HANDSHAKE_TIMEOUT
+from node.testing import FakeClock
 from node.transport.address import Address
 from node.transport.driver import Driver
 from node.transport.memory import memory_pair
@@ -411,11 +413,17 @@ async def test_a_dial_that_times_out_leaves_nothing(
 async def test_the_core_s_own_time_out_leaves_nothing(
     anyio_backend: str, silent: tuple[socket.socket, str]
 ) -> None:
-    async with new_node(handshake_timeout=0.05) as node:
+    clock = FakeClock()
+    async with Node(Identity.create(), config=config(), clock=clock) as node:
         files, tasks = open_files(), other_tasks()
-        with pytest.raises(HandshakeError) as caught:
-            await node.connect(silent[1], trust=AnyPeer())
-        assert caught.value.code == CloseCode.TIMEOUT
+        async with create_task_group() as dialling:
+            outcome = await started(
+                dialling, lambda: node.connect(silent[1], trust=AnyPeer(), timeout=60)
+            )
+            await eventually(lambda: clock.next_timer == 1_000 + HANDSHAKE_TIMEOUT)
+            await clock.tick(HANDSHAKE_TIMEOUT)
+        assert isinstance(outcome[0], HandshakeError)
+        assert outcome[0].code == CloseCode.TIMEOUT
         assert not node._peers
         await eventually(lambda: (open_files(), other_tasks()) == (files, tasks))
 

@@ -13,6 +13,8 @@ from node import Call, NodeConfig, Stream
 from node.errors import PeerClosedError, StreamResetError
 from node.protocol.codes import CALL, EMIT, NAMED, NOTIFY, SIM, SUBSCRIBE, CloseCode
 from node.protocol.errors import LocalProtocolError
+from node.protocol.limits import IDLE_BEFORE_PING, PING_TIMEOUT
+from node.testing import FakeClock
 from tests.node.network import (
     Meeting,
     config,
