@@ -46,13 +46,26 @@ def test_json_of_the_demo(processes: Processes) -> None:
     assert time.monotonic() - start < 10  # noqa: TID251  # as above
     assert (done.code, done.err) == (0, "")
     kinds = [line["event"] for line in done.lines]
-    assert kinds == ["connected", "call", "key-update", "rekey", "file", "done"]
-    connected, call, update, rekey, file, last = done.lines
+    told = ["connected", "call", "streamed-answer", "topic", "chat", "wrong-id", "flipped-bit"]
+    assert kinds == [*told, "key-update", "rekey", "file", "done"]
+    connected, call, streamed, topic, chat, wrong, flipped, update, rekey, file, last = done.lines
     assert len({connected["node_id"], connected["local_node_id"]}) == 2
     assert sorted(connected["suite"]) == ["cipher", "hash", "kex", "sealing", "signing"]
     assert connected["encrypted"] is True
     assert call["answer"].startswith("hello alice, I am ")
     assert call["answer"].endswith(connected["node_id"][:8])
+    assert streamed["items"][:3] == ["Two", "nodes", "met;"]
+    assert (topic["notes"], topic["subscribers"]) == (1_000, 3)
+    assert chat["text"] == "good morning, everybody"
+    assert chat["author"] not in (connected["node_id"][:8], connected["local_node_id"][:8])
+    assert wrong == {
+        "event": "wrong-id",
+        "refused": True,
+        "code": "peer-not-trusted",
+        "expected": connected["node_id"],
+    }
+    assert flipped["detected"] is True
+    assert flipped["name"] in ("bad-record", "seal-violation")
     readme = (Path(__file__).parents[3] / "README.md").read_bytes()
     assert file["name"] == "README.md"
     assert file["size"] == len(readme)
@@ -60,8 +73,9 @@ def test_json_of_the_demo(processes: Processes) -> None:
     assert file["match"] is True
     assert 0 < update["at"] < rekey["at"] < file["size"]  # while it was under way
     assert rekey["number"] == 1
-    for name in ("seconds", "handshake_seconds", "call_seconds", "round_trip_seconds"):
-        assert 0 < last[name] < 10
+    for name in ("handshake", "call", "topic", "round_trip"):
+        assert 0 < last[f"{name}_seconds"] < 10
+    assert 0 < last["seconds"] < 15
 
 
 def test_what_people_see(processes: Processes, tmp_path: Path) -> None:
@@ -75,6 +89,11 @@ def test_what_people_see(processes: Processes, tmp_path: Path) -> None:
         "(another process)",
         "kex x25519-mlkem768",
         "call     greet('alice')",
+        "an answer in 8 items",
+        "1,000 notes to 3 subscribers, all in order",
+        "(carol): good morning, everybody",
+        "refused, peer-not-trusted",
+        "detected and closed",
         f"sha256   {hashlib.sha256(content).hexdigest()} on both sides",
         "3,072,000 bytes",
         "MB/s",
