@@ -53,12 +53,16 @@ class AnswerStream:
         return f"<AnswerStream of {self.topic!r} from {self.peer}>"
 
     async def __aenter__(self) -> Self:
-        """Call; raises as `Peer.call` does for what was not sent."""
+        """Call; raises as `Peer.call` does for what was not sent.
+
+        Raises:
+            ValueError: `window` is out of its range.
+        """
         if self._call is not None:
             raise ParleyError("a call is made once")
         peer = self.peer
-        await peer.room()
         data, timeout, headers, window = self._arguments
+        timeout = await peer.room(timeout)
         size = window or peer.limits.stream_window
         inbox = self._inbox = ChunkInbox(size, self._changes.notify, self._grant)
         try:
@@ -78,11 +82,7 @@ class AnswerStream:
         exc_val: BaseException | None,
         exc_tb: TracebackType | None,
     ) -> None:
-        self._closed = True
-        if self._call is not None and not self._call.done:
-            self.peer.asking.give_up(self._call)
-            self.peer.touch()
-        self._changes.notify()
+        self._leave()
 
     def __aiter__(self) -> AsyncIterator[Value]:
         return self
@@ -106,11 +106,20 @@ class AnswerStream:
                 try:
                     return inbox.take()
                 except LbmDecodeError as error:
-                    self.peer.asking.give_up(call)
-                    self.peer.touch()
+                    self._leave()
                     raise received_refusal(ResultCode.MALFORMED, None) from error
             self.result = answer_of(call)
             raise StopAsyncIteration
+
+    def _leave(self) -> None:
+        """Want no more items: cancel the call, forget what waits."""
+        self._closed = True
+        if self._call is not None and not self._call.done:
+            self.peer.asking.give_up(self._call)
+            self.peer.touch()
+        if self._inbox is not None:
+            self._inbox.clear()
+        self._changes.notify()
 
     def _grant(self, credit: int) -> None:
         if self._call is not None and not self._call.done:

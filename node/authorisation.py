@@ -39,8 +39,11 @@ class Roles:
         """Give a node one or more roles, on top of those that it has.
 
         Raises:
-            ConfigError: a role is empty, or is the text of a node id.
+            ConfigError: a role is empty, or is the text of a node id; or `node_id` is no
+                NodeId, which would never be found.
         """
+        if not isinstance(node_id, NodeId):
+            raise ConfigError(f"roles are assigned to a NodeId, not to {node_id!r}")
         for role in roles:
             _require_role(role)
         self._roles[node_id] = self.of(node_id) | set(roles)
@@ -76,6 +79,8 @@ class Rule:
         else:
             # One id or role alone: its characters are not what is meant.
             members = [allow] if isinstance(allow, NodeId | str) else allow
+            if not isinstance(members, Iterable):
+                raise ConfigError(f"allow= takes node ids, roles or a function, not {allow!r}")
             for member in members:
                 node_id = _node_id(member)
                 if node_id is not None:

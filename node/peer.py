@@ -175,7 +175,7 @@ class Peer:
             LbmEncodeError: `data` has no encoding. StreamedAnswerError: use `call_stream`.
         """
         if not self.driver.has_room:
-            timeout = await self._room(timeout)
+            timeout = await self.room(timeout)
         waiter = self.backend.waiter()
         try:
             call = self.asking.call(topic, data, self.backend.now(), timeout, waiter.wake, headers)
@@ -221,13 +221,14 @@ class Peer:
         """
         return Subscription(self, topic, data, timeout, window)
 
-    async def room(self) -> None:
-        """Wait while too much waits to be written."""
-        if not self.driver.has_room:
-            await self.driver.room()
+    async def room(self, timeout: float | None = None) -> float | None:
+        """Wait while too much waits to be written; returns what is left of `timeout`.
 
-    async def _room(self, timeout: float | None) -> float | None:
-        """Wait until the transport takes more; returns what is left of `timeout`."""
+        Raises:
+            CallTimeout: it took longer.
+        """
+        if self.driver.has_room:
+            return timeout
         began = self.backend.now()
         with anyio.move_on_after(timeout) as scope:
             await self.driver.room()

@@ -22,6 +22,7 @@ from node.messaging.answering import Answering
 from node.messaging.pending import IncomingCall
 from node.protocol.codes import CloseCode, ResultCode, Supercategory
 from node.protocol.errors import LocalProtocolError, PayloadTooLargeError
+from node.protocol.limits import EVENT_COST
 from node.stream import Stream
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ CallHandler = Callable[[Call], Any]
 StreamHandler = Callable[[Stream], Awaitable[None]]
 
 _FAILED: Final = (ResultCode.HANDLER_FAILED, RESULT_SENTENCES[ResultCode.HANDLER_FAILED])
+# Bytes of cost that a handler may yield before others run.
+TURN_SIZE: Final = 64 * 1024
 # An answer and its code.
 Outcome = tuple[int, Any]
 
@@ -43,11 +46,12 @@ class Serving:
     `supercategory` is that of what the peer sends us, once the handshake is over.
     """
 
-    __slots__ = ("_handlers", "_peer", "draining", "supercategory")
+    __slots__ = ("_handlers", "_peer", "_stream_handlers", "draining", "supercategory")
 
     def __init__(self, peer: "Peer", handlers: Handlers) -> None:
         self._peer = peer
         self._handlers = handlers
+        self._stream_handlers = 0
         self.draining = False
         self.supercategory = Supercategory.PEER_TO_PEER
 
@@ -104,20 +108,33 @@ class Serving:
 
     async def _stream_answer(self, call: IncomingCall, items: AsyncGenerator[Any, Any]) -> Outcome:
         """Send what the handler yields as Chunks, no faster than they are read."""
-        answering = self._peer.answering
+        peer, answering = self._peer, self._peer.answering
+        turn = 0
         async with aclosing(items):
             async for item in items:
                 payload = encode({} if item is None else {keys.DATA: item})
                 try:
-                    await self._peer.room()
+                    await peer.room()
                     while not answering.chunk(call, payload):
                         await self._credit(call)
+                        await peer.room()
                 except PayloadTooLargeError:
                     return ResultCode.PAYLOAD_TOO_LARGE, None
                 except LocalProtocolError:
-                    break  # the connection or the stream is over: nobody reads on
-                self._peer.touch()
+                    break  # nobody reads on: the call, the stream or the connection is over
+                peer.touch()
+                turn += len(payload) + EVENT_COST
+                if turn > TURN_SIZE:
+                    turn = 0
+                    await self._turn()
         return ResultCode.ACCEPTED, None
+
+    async def _turn(self) -> None:
+        """Let the loop turn: a handler that never waits must not keep it for itself."""
+        backend = self._peer.backend
+        waiter = backend.waiter()
+        backend.soon(waiter.wake)
+        await waiter.wait()
 
     async def _credit(self, call: IncomingCall) -> None:
         waiter = self._peer.backend.waiter()
@@ -151,7 +168,11 @@ class Serving:
             self._refuse(stream_id, CloseCode.NO_HANDLER)
         elif not entry.takes(self.supercategory):
             self._refuse(stream_id, CloseCode.WRONG_SUPERCATEGORY)
+        elif self._stream_handlers >= self._peer.limits.max_streams:
+            # Handlers may outlive their streams, of which a peer may open ever more.
+            self._refuse(stream_id, CloseCode.OVERLOADED)
         else:
+            self._stream_handlers += 1
             stream = self._peer.streams.add(stream_id, label, entry.answers)
             self._peer.backend.spawn(self._serve_stream, entry, stream)
 
@@ -181,5 +202,6 @@ class Serving:
             logger.exception("the handler of stream %r failed", stream.label)
             code = CloseCode.INTERNAL_ERROR
         finally:
+            self._stream_handlers -= 1
             if code is not None:
                 stream.reset(code)

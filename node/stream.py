@@ -342,7 +342,7 @@ class Stream(ByteStream):
             return anyio.ClosedResourceError()
         return self._error or anyio.EndOfStream("the other side finished and answers nothing")
 
-    def _queue(self, send: Callable[..., None], *what: Any, **how: Any) -> None:
+    def _queue(self, send: Callable[..., object], *what: Any, **how: Any) -> None:
         try:
             send(self.id, *what, **how)
         except LocalProtocolError as error:

@@ -98,13 +98,18 @@ class Answering:
         """Send one item of a streamed answer; False if there is no credit for it now.
 
         Raises:
-            LocalProtocolError: not open, the stream is gone, or the item is too large.
+            LocalProtocolError: nobody waits for it, not open, the stream is gone, or the
+                item is too large.
         """
+        # After the final answer the id may be another call's.
+        if call.answered or not call.async_id:
+            raise LocalProtocolError("nobody waits for this answer")
         credit = self._credit(call)
         if credit.left <= 0:
             return False
-        self._connection.send(call.stream, call.async_id, SIM, CHUNK, payload)
-        credit.left -= len(payload) + EVENT_COST
+        size = self._connection.send(call.stream, call.async_id, SIM, CHUNK, payload)
+        credit.left -= size + EVENT_COST
+        self._backlog.add(call.stream, size)
         return True
 
     def refuse(self, stream: int, async_id: int, code: ResultCode) -> None:

@@ -26,6 +26,7 @@ from node.protocol.codes import (
 )
 from node.protocol.connection import Connection
 from node.protocol.errors import LocalProtocolError
+from node.protocol.limits import LARGEST_CREDIT
 from node.protocol.reports import EventReceived
 from node.protocol.requests import OutgoingRequests
 
@@ -69,6 +70,7 @@ class Asking:
         Raises:
             LocalProtocolError: not open, too large, or 65,535 requests wait already.
             LbmEncodeError: `data` or `headers` have no encoding.
+            ValueError: `window` is not 1..2^31-1.
         """
         cells: dict[int, Encodable] = {keys.TOPIC: topic}
         if data is not None:
@@ -79,7 +81,7 @@ class Asking:
         if headers:
             cells[keys.HEADERS] = headers
         if window is not None:
-            cells[keys.WINDOW] = window
+            cells[keys.WINDOW] = _require_window(window)
         return self._ask(CALL, encode(cells), now, timeout, on_done)
 
     def subscribe(
@@ -96,7 +98,7 @@ class Asking:
         if data is not None:
             cells[keys.DATA] = data
         if window is not None:
-            cells[keys.WINDOW] = window
+            cells[keys.WINDOW] = _require_window(window)
         return self._ask(SUBSCRIBE, encode(cells), now, _within_reason(timeout), on_done)
 
     def unsubscribe(
@@ -197,6 +199,12 @@ class Asking:
             self._connection.send(MAIN_STREAM, 0, SIM, CANCEL, payload)
         except LocalProtocolError:
             return  # the connection is closing: nobody is left to tell
+
+
+def _require_window(window: int) -> int:
+    if not 1 <= window <= LARGEST_CREDIT:
+        raise ValueError(f"a window is 1..{LARGEST_CREDIT} bytes")
+    return window
 
 
 def _within_reason(timeout: float | None) -> float | None:

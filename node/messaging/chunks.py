@@ -42,6 +42,10 @@ class ChunkInbox:
         self._waiting.append(payload)
         self._on_chunk()
 
+    def clear(self) -> None:
+        """Nobody reads any more."""
+        self._waiting.clear()
+
     def take(self) -> Value:
         """The item of the next Chunk.
 

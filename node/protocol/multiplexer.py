@@ -205,7 +205,7 @@ class Multiplexer:
         lbm: bool,
         seal: bool,
         releases: int = 0,
-    ) -> None:
+    ) -> int:
         """Queue an event; see `Connection.send`."""
         if not (category <= 255 and 1 <= subcategory <= 255 and 0 <= async_id <= LAST_ASYNC_ID):
             raise LocalProtocolError(f"event {category}/{subcategory}, async id {async_id}")
@@ -223,7 +223,7 @@ class Multiplexer:
             self.outbox.put(
                 Outgoing(stream, async_id, category, subcategory, payload, 0, seal, releases), None
             )
-            return
+            return len(payload)
         known = self._streams.get_local(stream)
         free = category == SIM and subcategory == CHUNK
         cost = 0 if free else len(payload) + EVENT_COST
@@ -231,6 +231,7 @@ class Multiplexer:
             Outgoing(stream, async_id, category, subcategory, payload, cost, seal, releases),
             known.credit,
         )
+        return len(payload)
 
     def hold(self, stream: int) -> None:
         """Write nothing of a stream until an event that `releases` it was written."""

@@ -60,8 +60,9 @@ class OpenConnection(ABC):
         lbm: bool = True,
         seal: bool = False,
         releases: int = 0,
-    ) -> None:
-        """Queue an event of category 3 up on stream 1 or an open stream.
+    ) -> int:
+        """Queue an event of category 3 up on stream 1 or an open stream; returns the size
+        of its payload as it is sent, with padding.
 
         `payload` is bytes of LBM, or with `lbm=False` the caller's own format (never
         padded); empty for none. With `seal` it is signed at once; `releases` is a stream
@@ -75,7 +76,7 @@ class OpenConnection(ABC):
         mux = self._open().mux
         if category < SIM:
             raise LocalProtocolError(f"events of category {category} are not the caller's")
-        mux.send(stream, async_id, category, subcategory, payload, lbm, seal, releases)
+        return mux.send(stream, async_id, category, subcategory, payload, lbm, seal, releases)
 
     def send_data(self, stream: int, data: bytes) -> None:
         """Queue 2/5 Data, 1..max_payload bytes, on a stream from 2 up; raises as `send`."""
