@@ -4,10 +4,11 @@ One rule: the event loop never waits for a disk, nor for more than one piece's h
 """
 
 import hashlib
-import os
 from typing import Protocol
 
-import anyio.to_thread
+from anyio.to_thread import run_sync
+
+from node.cli.transfer.files import OpenFile
 
 # What one thread's turn reads and hashes: some 5 ms.
 HASH_PIECE = 8 * 1024 * 1024
@@ -17,14 +18,14 @@ READ_PIECE = 1024 * 1024
 class Digest(Protocol):
     """A running SHA-256."""
 
-    def update(self, data: bytes | bytearray, /) -> None:
+    def update(self, data: bytes | bytearray | memoryview, /) -> None:
         """Take more."""
 
     def digest(self) -> bytes:
         """The 32 bytes for all that was taken."""
 
 
-async def hash_prefix(fd: int, size: int) -> tuple[Digest, int]:
+async def hash_prefix(file: OpenFile, size: int) -> tuple[Digest, int]:
     """The running hash of the first `size` bytes, and how many there were of them.
 
     Raises:
@@ -33,29 +34,17 @@ async def hash_prefix(fd: int, size: int) -> tuple[Digest, int]:
     digest, done = hashlib.sha256(), 0
     while done < size:
         step = min(HASH_PIECE, size - done)
-        hashed = await anyio.to_thread.run_sync(_hash, digest, fd, done, step)
+        hashed = await run_sync(_hash, digest, file, done, step)
         done += hashed
         if hashed < step:
             break
     return digest, done
 
 
-def read_at(fd: int, offset: int, size: int) -> bytes:
-    """The bytes from `offset`: fewer than `size` only at the file's end."""
-    pieces, done = [], 0
-    while done < size:
-        piece = os.pread(fd, min(READ_PIECE, size - done), offset + done)
-        if not piece:
-            break
-        pieces.append(piece)
-        done += len(piece)
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-
-
-def _hash(digest: Digest, fd: int, offset: int, size: int) -> int:
+def _hash(digest: Digest, file: OpenFile, offset: int, size: int) -> int:
     done = 0
     while done < size:
-        piece = os.pread(fd, min(READ_PIECE, size - done), offset + done)
+        piece = file.read(offset + done, min(READ_PIECE, size - done))
         if not piece:
             break
         digest.update(piece)

@@ -5,7 +5,6 @@ what is under a file's name is whole. Disk and hash are used in threads only.
 """
 
 import logging
-import os
 from collections import Counter
 from contextlib import suppress
 
@@ -141,13 +140,13 @@ class Receiver:
         await stream.send_eof()
 
     async def _is_there(self, offer: Offer) -> bool:
-        fd = await run_sync(self._store.open_existing, offer)
-        if fd is None:
+        file = await run_sync(self._store.open_existing, offer)
+        if file is None:
             return False
         try:
-            digest, size = await hash_prefix(fd, offer.size)
+            digest, size = await hash_prefix(file, offer.size)
         finally:
-            os.close(fd)
+            file.close()
         if size == offer.size and digest.digest() == offer.sha256:
             return True
         await run_sync(self._store.require_replaceable, offer.name)
@@ -175,8 +174,8 @@ class Receiver:
             if began:
                 self._watcher.stopped(transfer, error if isinstance(error, Exception) else None)
             if not partial.size:
-                with anyio.CancelScope(shield=True), suppress(OSError):
-                    await run_sync(self._store.discard, partial)
+                with suppress(OSError):
+                    self._store.discard(partial)
             raise
         finally:
             partial.close()
@@ -194,10 +193,12 @@ class Receiver:
                 if len(batch) >= BATCH:
                     full, batch = batch, bytearray()
                     await run_sync(partial.write, full)
+            full, batch = batch, bytearray()
+            await run_sync(partial.write, full)
         finally:
-            if batch:  # also what came before a cut: it need not come again
-                with anyio.CancelScope(shield=True):
-                    await run_sync(partial.write, batch)
+            # What came before a cut need not come again. Not in a thread: asyncio may
+            # cancel for a second time, and would not wait for it.
+            partial.write(batch)
         if transfer.at != size:
             raise Refusal(RefusalCode.MALFORMED, "less came than was offered")
 

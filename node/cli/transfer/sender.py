@@ -6,6 +6,8 @@ after. Reconnecting is `retries`'.
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -13,8 +15,9 @@ from typing import Self
 from anyio.to_thread import run_sync
 
 from node.cli.exits import FileProblem
+from node.cli.transfer.files import OpenFile
 from node.cli.transfer.framing import read_message
-from node.cli.transfer.hashing import READ_PIECE, hash_prefix, read_at
+from node.cli.transfer.hashing import READ_PIECE, hash_prefix
 from node.cli.transfer.names import UnsafeNameError, require_safe
 from node.cli.transfer.protocol import LABEL, Begin, MessageError, Offer, Receipt, Resume
 from node.cli.transfer.watching import Transfer, Watcher
@@ -27,10 +30,10 @@ from node.stream import Stream
 class Source:
     """A file to send, open from `open` to `close`; its name is the path's last part."""
 
-    def __init__(self, path: Path, fd: int, offer: Offer) -> None:
+    def __init__(self, path: Path, file: OpenFile, offer: Offer) -> None:
         self.path = path
         self.offer = offer
-        self._fd = fd
+        self._file = file
 
     @classmethod
     async def open(cls, path: Path) -> Self:
@@ -41,22 +44,18 @@ class Source:
             FileProblem: it cannot be read, or is no regular file.
         """
         name = safe_name(path)
+        with _readable(path):
+            file = await run_sync(_open, path)
         try:
-            fd = await run_sync(_open, path)
-        except OSError as error:
-            raise FileProblem(f"cannot read {path}: {error.strerror}") from error
-        try:
-            size = os.fstat(fd).st_size
-            digest, hashed = await hash_prefix(fd, size)
+            with _readable(path):
+                size = file.status().st_size
+                digest, hashed = await hash_prefix(file, size)
             if hashed != size:
                 raise FileProblem(f"{path} changed while it was being read")
-            return cls(path, fd, Offer(name, size, digest.digest()))
-        except OSError as error:
-            os.close(fd)
-            raise FileProblem(f"cannot read {path}: {error.strerror}") from error
         except BaseException:
-            os.close(fd)
+            file.close()
             raise
+        return cls(path, file, Offer(name, size, digest.digest()))
 
     def __enter__(self) -> Self:
         return self
@@ -71,13 +70,13 @@ class Source:
 
     def close(self) -> None:
         """Let go of the file."""
-        os.close(self._fd)
+        self._file.close()
 
     async def begins_with(self, resume: Resume) -> bool:
         """Whether the file begins with what the receiver has."""
         if resume.offset == self.offer.size:
             return resume.sha256 == self.offer.sha256
-        digest, size = await hash_prefix(self._fd, resume.offset)
+        digest, size = await hash_prefix(self._file, resume.offset)
         return size == resume.offset and digest.digest() == resume.sha256
 
     async def read(self, offset: int) -> bytes:
@@ -87,10 +86,8 @@ class Source:
             FileProblem: it cannot be read, or became shorter.
         """
         size = min(READ_PIECE, self.offer.size - offset)
-        try:
-            piece = await run_sync(read_at, self._fd, offset, size)
-        except OSError as error:
-            raise FileProblem(f"cannot read {self.path}: {error.strerror}") from error
+        with _readable(self.path):
+            piece = await run_sync(self._file.read, offset, size)
         if len(piece) != size:
             raise FileProblem(f"{self.path} changed while it was being sent")
         return piece
@@ -159,9 +156,17 @@ async def _send(stream: Stream, source: Source, transfer: Transfer, watcher: Wat
     return receipt
 
 
-def _open(path: Path) -> int:
+def _open(path: Path) -> OpenFile:
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe must not block
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
         raise FileProblem(f"{path} is no regular file")
-    return fd
+    return OpenFile(fd)
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise FileProblem(f"cannot read {path}: {error.strerror}") from error

@@ -2,16 +2,18 @@
 
 One rule: every name is one that `names.require_safe` let pass, opened relative to the
 directory and without following links. Everything here may wait for the disk: it is
-called in threads. Knows no peers.
+called in threads, one at a time, also while the store is being closed. Knows no peers.
 """
 
 import errno
 import os
 import stat
+import threading
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from node.cli.transfer.files import OpenFile
 from node.cli.transfer.names import PARTIAL_ENDING, partial_name
 from node.cli.transfer.partial import Partial
 from node.cli.transfer.protocol import Offer, RefusalCode
@@ -41,6 +43,7 @@ class Store:
         self.directory = directory
         self.force = force
         self.max_size = max_size
+        self._lock = threading.RLock()  # for `OpenFile`'s reason
         self._fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         if not os.access(directory, os.W_OK | os.X_OK):
             os.close(self._fd)
@@ -55,32 +58,31 @@ class Store:
         exc_val: BaseException | None,
         exc_tb: TracebackType | None,
     ) -> None:
-        os.close(self._fd)
+        with self._lock:
+            fd, self._fd = self._fd, -1
+            os.close(fd)
 
-    def open_existing(self, offer: Offer) -> int | None:
-        """A descriptor of the file of that name if it may be the one offered: of its size.
+    def open_existing(self, offer: Offer) -> OpenFile | None:
+        """The file of that name if it may be the one offered: of its size.
 
         Raises:
             Refusal: other content has the name, and must keep it. OSError.
         """
-        try:
-            found = os.stat(offer.name, dir_fd=self._fd, follow_symlinks=False)
-        except FileNotFoundError:
+        with self._lock:
+            found = self._status(offer.name)
+            if found is None:
+                return None
+            if stat.S_ISREG(found.st_mode) and found.st_size == offer.size:
+                return OpenFile(os.open(offer.name, _READ, dir_fd=self._fd))
+            self.require_replaceable(offer.name)
             return None
-        if stat.S_ISREG(found.st_mode) and found.st_size == offer.size:
-            return os.open(offer.name, _READ, dir_fd=self._fd)
-        self.require_replaceable(offer.name)
-        return None
 
     def require_replaceable(self, name: str) -> None:
         """Raises Refusal if what has the name must keep it."""
-        try:
-            found = os.stat(name, dir_fd=self._fd, follow_symlinks=False)
-        except FileNotFoundError:
-            return
-        if stat.S_ISDIR(found.st_mode):
+        found = self._status(name)
+        if found is not None and stat.S_ISDIR(found.st_mode):
             raise Refusal(RefusalCode.EXISTS, "a directory has that name")
-        if not self.force:
+        if found is not None and not self.force:
             raise Refusal(RefusalCode.EXISTS, "another file has that name")
 
     def open_partial(self, offer: Offer) -> Partial:
@@ -92,18 +94,14 @@ class Store:
         if self.max_size is not None and offer.size > self.max_size:
             raise Refusal(RefusalCode.TOO_LARGE, f"at most {self.max_size} bytes are taken")
         name = partial_name(offer.name, offer.size, offer.sha256)
-        self._require_few_partials(name)
-        partial = Partial(os.open(name, _READ_WRITE, _OWNER_ONLY, dir_fd=self._fd), name)
-        try:
-            partial.take_over(offer.size)
-            if not self._is_there(partial):
-                raise Refusal(RefusalCode.BUSY, "the same file has just arrived")
-            room = os.fstatvfs(self._fd)
-            if offer.size - partial.size > room.f_bavail * room.f_frsize:
-                raise Refusal(RefusalCode.NO_SPACE, "the disk has no room for it")
-        except BaseException:
-            partial.close()
-            raise
+        with self._lock:
+            self._require_few_partials(name)
+            partial = Partial(os.open(name, _READ_WRITE, _OWNER_ONLY, dir_fd=self._fd), name)
+            try:
+                self._require_usable(partial, offer.size)
+            except BaseException:
+                partial.close()
+                raise
         return partial
 
     def place(self, partial: Partial, name: str) -> None:
@@ -113,17 +111,30 @@ class Store:
             Refusal: another file has got the name meanwhile. OSError.
         """
         partial.sync()
-        self.require_replaceable(name)
-        if self.force:
-            os.replace(partial.name, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
-        else:
-            self._place_new(partial.name, name)
-        os.fsync(self._fd)
+        with self._lock:
+            self.require_replaceable(name)
+            if self.force:
+                os.replace(partial.name, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+            else:
+                self._place_new(partial.name, name)
+            os.fsync(self._fd)
 
     def discard(self, partial: Partial) -> None:
         """Remove a partial file that is of no use; one that is gone is none."""
-        if self._is_there(partial):
-            os.unlink(partial.name, dir_fd=self._fd)
+        with self._lock:
+            if self._is_there(partial):
+                os.unlink(partial.name, dir_fd=self._fd)
+
+    def _require_usable(self, partial: Partial, size: int) -> None:
+        if not self._is_there(partial):
+            raise Refusal(RefusalCode.BUSY, "the same file has just arrived")
+        if partial.size > size:
+            partial.restart()
+        room = os.fstatvfs(self._fd)
+        if size - partial.size > room.f_bavail * room.f_frsize:
+            if not partial.size:
+                self.discard(partial)
+            raise Refusal(RefusalCode.NO_SPACE, "the disk has no room for it")
 
     def _place_new(self, partial: str, name: str) -> None:
         try:
@@ -148,11 +159,14 @@ class Store:
 
     def _is_there(self, partial: Partial) -> bool:
         """Whether the name still is that file's: another process may have placed it."""
+        found = self._status(partial.name)
+        return found is not None and partial.is_file(found)
+
+    def _status(self, name: str) -> os.stat_result | None:
         try:
-            found = os.stat(partial.name, dir_fd=self._fd, follow_symlinks=False)
+            return os.stat(name, dir_fd=self._fd, follow_symlinks=False)
         except FileNotFoundError:
-            return False
-        return partial.is_file(found)
+            return None
 
     def _require_few_partials(self, name: str) -> None:
         there = [entry for entry in os.listdir(self._fd) if entry.endswith(PARTIAL_ENDING)]

@@ -170,10 +170,12 @@ def test_two_processes_do_not_mix(store: Store, directory: Path) -> None:
 def test_a_partial_that_was_placed_while_one_waited(
     store: Store, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def placed_meanwhile(self: Partial, largest: int) -> None:
-        (directory / self.name).rename(directory / "a")
+    def placed_meanwhile(self: Partial, fd: int, name: str) -> None:
+        really(self, fd, name)
+        (directory / name).rename(directory / "a")
 
-    monkeypatch.setattr(Partial, "take_over", placed_meanwhile)
+    really = Partial.__init__
+    monkeypatch.setattr(Partial, "__init__", placed_meanwhile)
     with refused(RefusalCode.BUSY):
         store.open_partial(offer())
 
@@ -184,9 +186,11 @@ def test_limits(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Store(directory) as store:
         full = SimpleNamespace(f_bavail=0, f_frsize=4096)
         with monkeypatch.context() as patch:
-            patch.setattr(store_module.os, "fstatvfs", lambda fd: full)
+            patch.setattr(os, "fstatvfs", lambda fd: full)
             with refused(RefusalCode.NO_SPACE):
                 store.open_partial(offer())
+        assert os.listdir(directory) == []
+        store.open_partial(offer()).close()
         monkeypatch.setattr(store_module, "MOST_PARTIALS", 1)
         with refused(RefusalCode.NO_SPACE):
             store.open_partial(offer(name="b"))
@@ -199,7 +203,7 @@ def test_disks_without_hard_links(
     def no_links(*args: object, **options: object) -> None:
         raise PermissionError(errno.EPERM, "")
 
-    monkeypatch.setattr(store_module.os, "link", no_links)
+    monkeypatch.setattr(os, "link", no_links)
     put(store)
     assert (directory / "a").read_bytes() == CONTENT
     monkeypatch.setattr(store, "require_replaceable", lambda name: None)
