@@ -1,22 +1,18 @@
 """`parley call` and `parley ping`: ask a node something."""
 
-import json
 import statistics
-import sys
 from time import perf_counter
 from typing import Annotated
 
 import anyio
 import typer
 
-from lbm.codec import Encodable
 from node.cli.completing import known_addresses
-from node.cli.exits import FileProblem
 from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output, show_value
 from node.cli.run import dialled, run
+from node.cli.values import given_value
 from node.errors import ConfigError
-from node.protocol.limits import NEGOTIATED
 
 Address = Annotated[
     str,
@@ -44,7 +40,7 @@ def call(
     """Call a topic and print its answer."""
     if not timeout > 0:  # not a number is not above 0 either
         raise ConfigError("--timeout is a number of seconds above 0")
-    value = _data(data, data_json)
+    value = given_value(data, data_json)
 
     async def calling(options: NodeOptions, out: Output) -> None:
         async with dialled(options, out, address) as peer:
@@ -80,22 +76,3 @@ def ping(
         out.done(count=count, minimum=min(trips), median=median, maximum=max(trips))
 
     run(options, pinging)
-
-
-def _data(text: str | None, as_json: str | None) -> Encodable:
-    if as_json is not None:
-        if text is not None:
-            raise ConfigError("give DATA or --data-json, not both")
-        try:
-            value: Encodable = json.loads(as_json)
-        except ValueError as error:
-            raise ConfigError(f"--data-json is not JSON: {error}") from error
-        except RecursionError as error:
-            raise ConfigError("--data-json is nested too deeply") from error
-        return value
-    if text != "-":
-        return text
-    if sys.stdin is None:
-        raise FileProblem("standard input is closed")
-    # One byte more than can ever be sent is enough to be refused as too large.
-    return sys.stdin.buffer.read(NEGOTIATED["max_payload"].maximum + 1)

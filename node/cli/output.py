@@ -36,6 +36,11 @@ class Output:
             terminal = sys.stdout is not None and sys.stdout.isatty()
             print(_harmless(text) if terminal else text, flush=True)
 
+    def remark(self, text: str) -> None:
+        """A line for people on standard error, where standard output is for something else."""
+        if not self.as_json:
+            print(one_line(text), file=sys.stderr, flush=True)
+
     def done(self, **fields: Any) -> None:
         """The last JSON line of a command that did what it should."""
         self.event("done", **fields)

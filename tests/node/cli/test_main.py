@@ -24,9 +24,11 @@ def test_the_table_has_what_the_commands_promise() -> None:
 @pytest.mark.parametrize(
     ("command", "own"),
     [
-        ("serve", ["--listen"]),
+        ("serve", ["--listen", "--clock-interval"]),
         ("call", ["--data-json", "--timeout", "ADDR", "TOPIC", "DATA", "#NODEID"]),
         ("ping", ["--count", "--interval", "ADDR"]),
+        ("sub", ["ADDR", "TOPIC", "--count", "--data", "--data-json"]),
+        ("pub", ["TOPIC", "--listen", "--wait", "--json-lines", "--slow", "--buffer", "--patience"]),
         ("doctor", ["--count", "ADDR"]),
     ],
 )

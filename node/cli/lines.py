@@ -1,0 +1,103 @@
+"""Standard input line by line, and standard output without standing still before it.
+
+One rule: neither a source that is silent nor a reader that is slow holds up the event
+loop, and waiting for them may be cancelled at any time: no thread is left in a read.
+"""
+
+import io
+import os
+import select
+import stat
+import sys
+from collections.abc import AsyncGenerator
+from typing import TextIO
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+from node.cli.exits import FileProblem
+
+_PIECE = 65_536
+
+
+async def read_lines(descriptor: int, limit: int) -> AsyncGenerator[bytes]:
+    """The lines of a file without their ends; the last one needs none.
+
+    Raises:
+        FileProblem: a line is longer than `limit` bytes, or the file cannot be read.
+    """
+    waits, buffer, number = can_wait(descriptor), bytearray(), 0
+    while True:
+        piece = await _piece(descriptor, waits)
+        *lines, rest = piece.split(b"\n")
+        for line in lines:
+            number += 1
+            buffer += line
+            _require_short(buffer, limit, number)
+            yield bytes(buffer)
+            buffer.clear()
+        buffer += rest
+        _require_short(buffer, limit, number + 1)
+        if not piece:
+            break
+    if buffer:
+        yield bytes(buffer)
+
+
+def input_descriptor() -> int:
+    """The number of standard input.
+
+    Raises:
+        FileProblem: it is closed.
+    """
+    try:
+        if sys.stdin is not None:
+            return sys.stdin.fileno()
+    except (io.UnsupportedOperation, ValueError):
+        pass
+    raise FileProblem("standard input is closed")
+
+
+def can_wait(descriptor: int) -> bool:
+    """Whether a loop can wait for a file: pipes, sockets and terminals. Others are ready."""
+    mode = os.fstat(descriptor).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)
+
+
+class Pace:
+    """Lets a command wait until the file it prints to takes more.
+
+    A pipe then takes at least 4,096 bytes without waiting (POSIX, `PIPE_BUF`).
+    """
+
+    def __init__(self, file: TextIO | None) -> None:
+        self._descriptor: int | None = None
+        try:
+            if file is not None and can_wait(file.fileno()):
+                self._descriptor = file.fileno()
+        except (OSError, ValueError):
+            pass  # no file of the system's: it is memory, and always ready
+        self._poll = select.poll()
+        if self._descriptor is not None:
+            self._poll.register(self._descriptor, select.POLLOUT)
+
+    async def room(self) -> None:
+        """Wait, if need be. A file whose reader has left is ready: printing will tell."""
+        if self._descriptor is not None and not self._poll.poll(0):
+            await anyio.wait_writable(self._descriptor)
+
+
+async def _piece(descriptor: int, waits: bool) -> bytes:
+    try:
+        if waits:
+            await anyio.wait_readable(descriptor)
+        else:
+            await checkpoint()
+        return os.read(descriptor, _PIECE)
+    except OSError as error:
+        raise FileProblem(f"cannot read standard input: {error.strerror}") from error
+
+
+def _require_short(line: bytearray, limit: int, number: int) -> None:
+    if len(line) > limit:
+        raise FileProblem(f"line {number:,} is longer than {limit:,} bytes")

@@ -1,0 +1,111 @@
+"""`parley pub`: publishes standard input, a line a note."""
+
+from contextlib import aclosing
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from lbm.codec import Encodable
+from lbm.errors import LbmEncodeError
+from node.cli.exits import FileProblem
+from node.cli.lines import input_descriptor, read_lines
+from node.cli.options import NodeOptions, takes_node_options
+from node.cli.output import Output
+from node.cli.run import make_node, run
+from node.cli.serve import DEFAULT_ADDRESS
+from node.cli.values import parse_json
+from node.errors import ConfigError
+from node.protocol.errors import PayloadTooLargeError
+from node.topic import BUFFER, LEAST_BUFFER, Topic
+
+# Seconds that the input waits for a subscriber that does not keep up. A pipe can wait.
+PATIENCE = 10.0
+# What a payload has besides the text of its note.
+_OVERHEAD = 64
+
+
+class Slow(StrEnum):
+    """What a subscriber loses that does not keep up."""
+
+    UNSUBSCRIBE = "unsubscribe"
+    DROP_OLDEST = "drop-oldest"
+
+
+@takes_node_options
+def pub(
+    options: NodeOptions,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="What to publish.")],
+    listen: Annotated[
+        list[str] | None,
+        typer.Option(
+            help=f"tcp://host:port or unix:///path; repeatable. Default: {DEFAULT_ADDRESS}"
+        ),
+    ] = None,
+    wait: Annotated[
+        int, typer.Option(min=0, help="Read nothing before so many have subscribed.")
+    ] = 0,
+    json_lines: Annotated[
+        bool, typer.Option("--json-lines", help="Each line is a value as JSON, not text.")
+    ] = False,
+    slow: Annotated[
+        Slow, typer.Option(help="What a subscriber loses that does not keep up.")
+    ] = Slow.UNSUBSCRIBE,
+    buffer: Annotated[
+        int, typer.Option(min=LEAST_BUFFER, help="Bytes that may wait for each subscriber.")
+    ] = BUFFER,
+    patience: Annotated[
+        float, typer.Option(min=0.0, help="Seconds that the input waits for one that is slow.")
+    ] = PATIENCE,
+) -> None:
+    """Publish each line of standard input as a note; end when subscribers have them all."""
+    descriptor = input_descriptor()
+    if not 0 <= patience <= 1e9:
+        raise ConfigError("--patience is a number of seconds, 0 or more")
+
+    async def publishing(options: NodeOptions, out: Output) -> None:
+        async with make_node(options, options.listening_trust()) as node:
+            published = node.topic(topic, slow=slow.value, buffer=buffer, patience=patience)
+            addresses = [await node.listen(address) for address in listen or [DEFAULT_ADDRESS]]
+            for address in addresses:
+                out.remark(f"listening on {address}")
+            out.event("ready", node_id=str(node.node_id), addresses=addresses, topic=topic)
+            await published.until(lambda: len(published.subscribers) >= wait)
+            longest = node.config.limits.max_payload - _OVERHEAD
+            notes, problem = 0, None
+            try:
+                async with aclosing(read_lines(descriptor, longest)) as lines:
+                    async for line in lines:
+                        if await _publish(published, line, json_lines, notes + 1):
+                            notes += 1
+            except FileProblem as error:
+                problem = error  # what came before it is published all the same
+            await published.finish()
+        if problem is not None:
+            raise problem
+        out.done(notes=notes, lost=published.dropped)
+
+    run(options, publishing, log_level="warning")
+
+
+async def _publish(topic: Topic, line: bytes, as_json: bool, number: int) -> bool:
+    """Publish a line; False for an empty one where JSON is expected."""
+    if as_json and not line.strip():
+        return False
+    try:
+        value = parse_json(line) if as_json else _text(line)
+    except ValueError as error:
+        raise FileProblem(f"note {number:,} is {error}") from error
+    try:
+        await topic.publish(value)
+    except (LbmEncodeError, PayloadTooLargeError) as error:
+        raise FileProblem(f"note {number:,} cannot be sent: {error}") from error
+    return True
+
+
+def _text(line: bytes) -> Encodable:
+    """Text; a line that is none goes as the bytes that it has."""
+    try:
+        return line.decode()
+    except UnicodeDecodeError:
+        return line
