@@ -30,6 +30,7 @@ from node.node import Node
 from node.peer import Peer
 from node.protocol.codes import Supercategory
 from node.stream import Stream
+from node.stream_event import StreamEvent
 from node.subscription import Subscription
 from node.topic import SubscribeRequest, Topic
 
@@ -49,6 +50,7 @@ __all__ = [
     "Peer",
     "PeerClosedError",
     "Stream",
+    "StreamEvent",
     "StreamResetError",
     "StreamedAnswerError",
     "SubscribeRejected",
