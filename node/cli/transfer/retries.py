@@ -44,6 +44,7 @@ class Line:
     """A peer that is dialled again once its connection is over; one at a time."""
 
     def __init__(self, peer: Peer, dial: Callable[[], Awaitable[Peer]]) -> None:
+        self.who = str(peer.node_id or peer.name)
         self._peer = peer
         self._dial = dial
         self._lock = anyio.Lock()

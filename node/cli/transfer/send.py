@@ -80,8 +80,7 @@ async def _send_all(
                 await send_with_retries(line, source, display, retries)
             except CallRefused as error:
                 refused.append(error)
-                peer = await line.peer()
-                display.refused(source.offer.name, str(peer.node_id or peer.name), error)
+                display.refused(source.offer.name, line.who, error)
 
     async with anyio.create_task_group() as tasks:
         for _ in range(min(parallel, len(sources))):
