@@ -103,6 +103,8 @@ class Feed:
             self._overflow()
         if self.cost > fanout.high_water and not self.lagging and self.open:
             fanout.crowded.add(self)
+        elif self.cost <= fanout.low_water:
+            fanout.uncrowd(self)  # it lost what was waited for
 
     def pump(self) -> None:
         """Hand on to the connection what it may write soon."""

@@ -1,0 +1,137 @@
+"""A connection as feeds see it: notes wait on it until the test writes them.
+
+One rule: a stream writes only when told to, and who asked is told when it is empty.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple, cast
+
+from lbm import keys
+from lbm.codec import Encodable, Value, decode, encode_value
+from node.messaging.fanout import Fanout, Slow
+from node.messaging.feed import Feed
+from node.messaging.notes import Headers, encode_note
+from node.protocol.codes import NOTES, NOTIFY, SIM
+from node.protocol.connection import Connection
+from node.protocol.errors import ConnectionClosedError, LocalProtocolError
+
+
+class Written(NamedTuple):
+    """An event of a feed."""
+
+    subcategory: int
+    payload: bytes
+
+    @property
+    def notes(self) -> list[Value]:
+        """The data of its notes."""
+        cells = decode(self.payload)
+        if self.subcategory == NOTIFY:
+            return [cells[keys.DATA]]
+        notes = cells[keys.NOTES]
+        assert isinstance(notes, list)
+        return notes
+
+    @property
+    def headers(self) -> dict[str, Value]:
+        """The headers of a Notify."""
+        headers = decode(self.payload).get(keys.HEADERS, {})
+        assert isinstance(headers, dict)
+        return cast(dict[str, Value], headers)
+
+
+class Line:
+    """One subscriber's stream; `resets` are the codes and texts that ended it."""
+
+    def __init__(self) -> None:
+        self.queue: list[Written] = []
+        self.resets: list[tuple[int, str]] = []
+        self.finishes = 0
+        self.closed = False
+        self.asked = False
+        self.touched = 0
+
+    def send(
+        self, stream: int, async_id: int, category: int, subcategory: int, payload: bytes
+    ) -> None:
+        self._require_open()
+        assert (async_id, category) == (0, SIM)
+        assert subcategory in (NOTIFY, NOTES)
+        self.queue.append(Written(subcategory, payload))
+
+    def waiting_events(self, stream: int) -> int:
+        return len(self.queue)
+
+    def notify_writable(self, stream: int) -> None:
+        self._require_open()
+        assert self.queue
+        self.asked = True
+
+    def finish_stream(self, stream: int) -> None:
+        self._require_open()
+        self.finishes += 1
+
+    def reset_stream(self, stream: int, code: int, text: str = "") -> None:
+        self._require_open()
+        self.resets.append((code, text))
+        self.queue.clear()
+
+    def write(self, feed: Feed, most: int = 1_000_000) -> list[Written]:
+        """So many events go out, and the feed is told when none is left."""
+        written, self.queue = self.queue[:most], self.queue[most:]
+        if self.asked and not self.queue:
+            self.asked = False
+            feed.writable()
+        return written
+
+    def write_all(self, feed: Feed) -> list[Written]:
+        """Everything that waits, here and with the feed."""
+        written: list[Written] = []
+        while more := self.write(feed):
+            written += more
+        return written
+
+    def touch(self) -> None:
+        self.touched += 1
+
+    def _require_open(self) -> None:
+        if self.closed:
+            raise ConnectionClosedError(0)
+        if self.resets or self.finishes:
+            raise LocalProtocolError("the stream is over")
+
+
+def new_feed(
+    fanout: Fanout,
+    line: Line,
+    *,
+    max_payload: int = 1 << 20,
+    on_closed: Callable[[Feed], None] = lambda feed: None,
+) -> Feed:
+    """A subscriber more; its stream is 2."""
+    connection = cast(Connection, line)
+    feed = Feed(fanout, connection, 2, max_payload, "owner", line.touch, on_closed)
+    fanout.join(feed)
+    return feed
+
+
+def new_fanout(limit: int = 1 << 20, slow: Slow = "unsubscribe") -> Fanout:
+    """The subscribers of a topic."""
+    return Fanout("prices", limit, slow)
+
+
+def publish(fanout: Fanout, *notes: Encodable, headers: Headers | None = None) -> None:
+    """Publish notes in one turn."""
+    for note in notes:
+        fanout.add(encode_note(note), headers)
+    fanout.flush()
+
+
+def data_of(events: list[Written]) -> list[Value]:
+    """The data of all notes, in order."""
+    return [note for event in events for note in event.notes]
+
+
+def cost_of(note: Encodable) -> int:
+    """What a note costs while it waits."""
+    return len(encode_value(note)) + 64
