@@ -28,7 +28,6 @@ class Sent(NamedTuple):
     category: int
     subcategory: int
     payload: bytes
-    releases: int = 0
 
     @property
     def cells(self) -> dict[int, Value]:
@@ -58,7 +57,8 @@ class FakeStreams:
 
 
 class FakeConnection:
-    """Records what is sent and given back. `padding` bytes are added to what is LBM."""
+    """Records what is sent and given back. `padding` bytes are added to every payload;
+    `releases` are the streams that what was sent releases."""
 
     def __init__(self) -> None:
         self.sent: list[Sent] = []
@@ -68,6 +68,7 @@ class FakeConnection:
         self.unwritten: dict[int, int] = {}
         self.limits = Limits(max_payload=MAX_PAYLOAD, stream_window=2048)
         self.padding = 0
+        self.releases: list[int] = []
         self._streams = FakeStreams()
 
     def send(
@@ -88,7 +89,8 @@ class FakeConnection:
             raise PayloadTooLargeError("too large")
         if stream in self.gone:
             raise LocalProtocolError("the stream is gone")
-        self.sent.append(Sent(stream, async_id, category, subcategory, payload, releases))
+        self.sent.append(Sent(stream, async_id, category, subcategory, payload))
+        self.releases += [releases] if releases else []
         self.unwritten[stream] = self.unwritten.get(stream, 0) + 1
         return len(payload) + self.padding
 

@@ -10,8 +10,10 @@ from lbm import keys
 from lbm.codec import Encodable
 from lbm.errors import LbmEncodeError
 from node.messaging.answering import held_size
-from node.protocol.codes import CALL, CANCEL, RESULT, SIM, CloseCode, ResultCode
-from node.protocol.errors import RemoteProtocolError
+from node.protocol.codes import CALL, CANCEL, CHUNK, RESULT, SIM, SUBSCRIBE, CloseCode, ResultCode
+from node.protocol.errors import LocalProtocolError, PayloadTooLargeError, RemoteProtocolError
+from node.protocol.limits import EVENT_COST, LARGEST_CREDIT
+from node.protocol.reports import WindowReceived
 from node.protocol.requests import LAST_ASYNC_ID
 from tests.node.messaging.fake import MAX_PAYLOAD, Shell, call_event, cancel_event, event
 
@@ -269,3 +271,158 @@ def test_each_id_gets_exactly_one_answer(data: st.DataObject) -> None:
     assert open_ids - answered == {call.async_id for call in shell.waiting()}
     shell.answering.handle_deadline(now + 10)
     assert {async_id for async_id, _ in shell.codes()} == open_ids - answered
+
+
+# Streamed answers.
+
+
+ITEM = b"\xa1\x16\x01"
+COST = len(ITEM) + EVENT_COST
+
+
+def chunks(shell: Shell) -> list[tuple[int, int]]:
+    """Stream and async id of the Chunks sent since the last time."""
+    sent = shell.connection.take()
+    assert all((event.category, event.subcategory) == (SIM, CHUNK) for event in sent)
+    return [(event.stream, event.async_id) for event in sent]
+
+
+def count(shell: Shell, window: int | None = None) -> int:
+    """How many items fit into the credit of a call."""
+    more = {} if window is None else {"window": window}
+    shell.receive(call_event("x", 5, **more))
+    (call,) = shell.started
+    taken = 0
+    while shell.answering.chunk(call, ITEM):
+        taken += 1
+    assert chunks(shell) == [(1, 5)] * taken
+    return taken
+
+
+@pytest.mark.parametrize(
+    ("window", "items"), [(1, 1), (COST, 1), (COST + 1, 2), (10 * COST, 10), (None, 31)]
+)
+def test_items_go_out_while_there_is_credit(window: int | None, items: int) -> None:
+    assert count(Shell(), window) == items
+
+
+def test_padding_takes_credit_as_it_does_with_the_reader() -> None:
+    shell = Shell()
+    shell.connection.padding = 100
+    assert count(shell, 3 * COST) == 2
+
+
+def test_credit_wakes_the_handler() -> None:
+    shell = Shell()
+    assert count(shell, 1) == 1
+    (call,) = shell.started
+    woken: list[int] = []
+    call.on_credit = lambda: woken.append(1)
+    shell.answering.window_received(WindowReceived(1, 6, 1000))
+    shell.answering.window_received(WindowReceived(3, 5, 1000))
+    assert not shell.answering.chunk(call, ITEM)
+    shell.answering.window_received(WindowReceived(1, 5, COST - 1))
+    assert not shell.answering.chunk(call, ITEM)
+    shell.answering.window_received(WindowReceived(1, 5, 1))
+    assert shell.answering.chunk(call, ITEM)
+    assert woken == [1, 1]
+
+
+def test_credit_above_the_greatest_is_a_violation() -> None:
+    shell = Shell()
+    shell.receive(call_event("x", 5, window=LARGEST_CREDIT))
+    with pytest.raises(RemoteProtocolError) as caught:
+        shell.answering.window_received(WindowReceived(1, 5, 1))
+    assert caught.value.code == CloseCode.PROTOCOL_ERROR
+
+
+def test_no_item_follows_the_final_answer() -> None:
+    shell = Shell()
+    for async_id in (5, 6):
+        shell.receive(call_event("x", async_id))
+    first, second = shell.started
+    shell.answering.answer(first, 0)
+    shell.receive(cancel_event(6))
+    shell.connection.take()
+    for call in (first, second):
+        with pytest.raises(LocalProtocolError):
+            shell.answering.chunk(call, ITEM)
+    assert shell.connection.sent == []
+
+
+def test_a_call_without_id_gets_no_items() -> None:
+    shell = Shell()
+    shell.receive(call_event("x", 0))
+    with pytest.raises(LocalProtocolError):
+        shell.answering.chunk(shell.started[0], ITEM)
+    assert shell.connection.sent == []
+
+
+def test_an_item_that_cannot_be_sent_costs_nothing() -> None:
+    shell = Shell()
+    shell.receive(call_event("x", 5, stream=4, window=1))
+    (call,) = shell.started
+    with pytest.raises(PayloadTooLargeError):
+        shell.answering.chunk(call, bytes(MAX_PAYLOAD + 1))
+    assert shell.answering.chunk(call, ITEM)
+    shell.connection.gone.add(4)
+    call.credit = None
+    with pytest.raises(LocalProtocolError):
+        shell.answering.chunk(call, ITEM)
+
+
+def test_items_that_are_not_read_count_against_the_bound_until_they_are_written() -> None:
+    shell = Shell(size_limit=1500)
+    shell.receive(call_event("x", 1))
+    while shell.answering.chunk(shell.started[0], bytes(1000)):
+        continue
+    assert len(shell.connection.sent) == 2
+    shell.receive(call_event("x", 2))
+    assert shell.connection.take()[-1].cells == {keys.CODE: ResultCode.OVERLOADED}
+    shell.receive(call_event("x", 3))
+    assert len(shell.started) == 2
+
+
+def test_answers_that_were_written_do_not_count_because_items_wait() -> None:
+    shell = Shell(size_limit=3000)
+    shell.receive(call_event("x", 1, window=LARGEST_CREDIT))
+    for async_id in (2, 3):
+        shell.receive(call_event("x", async_id))
+        shell.answering.answer(shell.started[-1], 0, bytes(1400))
+    shell.connection.take()
+    for _ in range(5):
+        assert shell.answering.chunk(shell.started[0], ITEM)
+    shell.receive(call_event("x", 4))
+    assert len(shell.started) == 4
+
+
+@pytest.mark.parametrize("window", [0, 2**31, "1"])
+def test_a_window_out_of_range_is_malformed(window: object) -> None:
+    shell = Shell()
+    shell.receive(call_event("x", 5, window=window))
+    assert shell.codes() == [(5, ResultCode.MALFORMED)]
+
+
+# Subscriptions.
+
+
+def test_a_subscribe_without_id_is_dropped_and_one_with_is_run() -> None:
+    shell = Shell()
+    for async_id in (0, 5):
+        shell.receive(event(SUBSCRIBE, {keys.TOPIC: "x", keys.WINDOW: 7}, async_id=async_id))
+    (request,) = shell.started
+    assert (request.subcategory, request.window, request.deadline) == (SUBSCRIBE, 7, None)
+    assert shell.answering.dropped == 1
+    shell.answering.answer(request, 0, "welcome", stream=4)
+    (sent,) = shell.connection.take()
+    assert sent.cells == {keys.CODE: 0, keys.DATA: "welcome", keys.STREAM: 4}
+    assert shell.connection.releases == [4]
+
+
+def test_an_answer_that_cannot_be_sent_still_releases_its_stream() -> None:
+    shell = Shell()
+    shell.receive(event(SUBSCRIBE, {keys.TOPIC: "x"}, async_id=5, stream=6))
+    shell.connection.streams.hold(4)
+    shell.connection.gone.add(6)
+    shell.answering.answer(shell.started[0], 0, stream=4)
+    assert shell.connection.streams.held == set()

@@ -6,14 +6,18 @@ import pytest
 
 from lbm import keys
 from lbm.errors import LbmEncodeError
-from node.protocol.codes import CALL, CANCEL, RESULT, SIM, ResultCode
+from node.messaging.chunks import ChunkInbox
+from node.messaging.pending import STREAMED
+from node.protocol.codes import CALL, CANCEL, RESULT, SIM, SUBSCRIBE, UNSUBSCRIBE, ResultCode
 from node.protocol.errors import (
     ConnectionClosedError,
     LocalProtocolError,
     PayloadTooLargeError,
+    RemoteProtocolError,
 )
+from node.protocol.limits import LARGEST_CREDIT
 from node.protocol.requests import LAST_ASYNC_ID
-from tests.node.messaging.fake import MAX_PAYLOAD, Shell, event, result_event
+from tests.node.messaging.fake import MAX_PAYLOAD, Shell, chunk_event, event, result_event
 
 
 def test_a_call_says_what_it_has_and_no_more() -> None:
@@ -113,3 +117,102 @@ def test_giving_up_on_a_closed_connection_is_fine() -> None:
     shell.asking.give_up(first)
     shell.asking.handle_deadline(2.0)
     assert second.code == ResultCode.DEADLINE_EXCEEDED
+
+
+# Streamed answers.
+
+
+def test_a_call_names_its_window() -> None:
+    shell = Shell()
+    shell.asking.call("x", None, 0.0, None, shell.wake, window=LARGEST_CREDIT)
+    (sent,) = shell.connection.take()
+    assert sent.cells == {keys.TOPIC: "x", keys.WINDOW: LARGEST_CREDIT}
+
+
+@pytest.mark.parametrize("window", [0, -1, LARGEST_CREDIT + 1])
+def test_a_window_out_of_range_is_not_sent(window: int) -> None:
+    shell = Shell()
+    for ask in (shell.asking.call, shell.asking.subscribe):
+        with pytest.raises(ValueError, match="window"):
+            ask("x", None, 0.0, None, shell.wake, window=window)
+    assert shell.connection.sent == []
+    assert len(shell.asking) == 0
+
+
+def test_chunks_go_to_who_reads_them() -> None:
+    shell = Shell()
+    call = shell.ask()
+    call.chunks = ChunkInbox(1000, shell.wake, lambda credit: None)
+    shell.receive(chunk_event(call.async_id, "a"))
+    shell.receive(chunk_event(call.async_id, "b"))
+    assert [call.chunks.take(), call.chunks.take()] == ["a", "b"]
+    assert not call.done
+    shell.receive(result_event(call.async_id, 0))
+    assert (call.done, shell.woken, shell.asking.dropped) == (True, 3, 0)
+
+
+def test_chunks_at_no_credit_are_a_violation() -> None:
+    shell = Shell()
+    call = shell.ask()
+    call.chunks = ChunkInbox(1, shell.wake, lambda credit: None)
+    shell.receive(chunk_event(call.async_id, "a"))
+    with pytest.raises(RemoteProtocolError):
+        shell.receive(chunk_event(call.async_id, "b"))
+
+
+def test_chunks_of_a_call_that_expects_none_cancel_it_once() -> None:
+    shell = Shell()
+    call = shell.ask(1.0)
+    shell.connection.take()
+    shell.receive(chunk_event(call.async_id, 1))
+    shell.receive(chunk_event(call.async_id, 2))
+    (cancel,) = shell.connection.take()
+    assert cancel.cells == {keys.REQUEST: call.async_id}
+    assert (call.done, call.code, shell.woken) == (True, STREAMED, 1)
+    assert len(shell.asking) == 1
+    shell.receive(result_event(call.async_id, ResultCode.CANCELLED))
+    assert (call.code, len(shell.asking), shell.asking.next_deadline()) == (STREAMED, 0, math.inf)
+
+
+def test_chunks_that_nobody_waits_for_are_dropped() -> None:
+    shell = Shell()
+    call = shell.ask()
+    call.chunks = ChunkInbox(1000, shell.wake, lambda credit: None)
+    shell.asking.give_up(call)
+    for async_id in (call.async_id, 99):
+        shell.receive(chunk_event(async_id, 1))
+    shell.receive(chunk_event(call.async_id, 1, stream=3))
+    assert (len(call.chunks), shell.asking.dropped) == (0, 3)
+
+
+# Subscriptions.
+
+
+def test_subscribe_and_unsubscribe_say_what_they_have() -> None:
+    shell = Shell()
+    shell.asking.subscribe("a", None, 0.0, None, shell.wake)
+    shell.asking.subscribe("b", 1, 0.0, 5.0, shell.wake, window=9)
+    shell.asking.unsubscribe("a", 0.0, 5.0, shell.wake)
+    first, second, third = shell.connection.take()
+    assert [event[:4] for event in (first, second, third)] == [
+        (1, 1, SIM, SUBSCRIBE),
+        (1, 2, SIM, SUBSCRIBE),
+        (1, 3, SIM, UNSUBSCRIBE),
+    ]
+    assert first.cells == {keys.TOPIC: "a"}
+    assert second.cells == {keys.TOPIC: "b", keys.DATA: 1, keys.WINDOW: 9}
+    assert third.cells == {keys.TOPIC: "a"}
+
+
+@pytest.mark.parametrize("given_up", [False, True])
+def test_on_final_is_told_of_the_answer_whether_somebody_waits_or_not(given_up: bool) -> None:
+    shell = Shell()
+    told: list[tuple[int, int]] = []
+    call = shell.ask()
+    call.on_final = lambda code, stream: told.append((code, stream))
+    if given_up:
+        shell.asking.give_up(call)
+    cells = {keys.CODE: 0, keys.STREAM: 6}
+    shell.receive(event(RESULT, cells, async_id=call.async_id))  # type: ignore[arg-type]  # cells
+    assert told == [(0, 6)]
+    assert shell.woken == (not given_up)
