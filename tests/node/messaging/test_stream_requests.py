@@ -1,7 +1,5 @@
 """Tests of node/messaging/stream_requests.py: ids, answers, cancels, ends; without a network."""
 
-from typing import Any
-
 import pytest
 
 from lbm import keys
@@ -15,26 +13,11 @@ from tests.node.messaging.fake import FakeConnection, Sent
 NEVER = float("inf")
 
 
-class Recorder(FakeConnection):
-    """Takes whatever else `send` may be told."""
-
-    def send(
-        self,
-        stream: int,
-        async_id: int,
-        category: int,
-        subcategory: int,
-        payload: bytes,
-        **options: Any,
-    ) -> None:
-        super().send(stream, async_id, category, subcategory, payload)
-
-
 class Shell:
     """Requests over a recorded connection; `taken` are ids that calls use."""
 
     def __init__(self, count_limit: int = 3) -> None:
-        self.connection = Recorder()
+        self.connection = FakeConnection()
         self.taken: set[tuple[int, int]] = set()
         self.woken: list[str] = []
         self.requests = StreamRequests(
