@@ -52,12 +52,12 @@ RANGES: Final[Mapping[str, Range]] = {
 }
 
 
-def require_in_range(name: str, value: float) -> None:
-    """Raise ConfigError if a setting that is a number is out of its range in `RANGES`."""
+def require_in_range(name: str, value: float, allowed: Range) -> None:
+    """Raise ConfigError if the setting `name`, a number, is out of its range."""
     if not isfinite(value):
         raise ConfigError(f"{name} is {value}; it must be a finite number")
-    if value not in RANGES[name]:
-        raise ConfigError(f"{name} is {value:,}; it must be {RANGES[name]}")
+    if value not in allowed:
+        raise ConfigError(f"{name} is {value:,}; it must be {allowed}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,8 +122,8 @@ class NodeConfig:
             if unknown:
                 # Passed over, a mistyped one would mean: whatever the other side likes.
                 raise ConfigError(f"{setting} has no parameter {', '.join(sorted(unknown))}")
-        for name in RANGES:
-            require_in_range(name, getattr(self, name))
+        for name, allowed in RANGES.items():
+            require_in_range(name, getattr(self, name), allowed)
 
     def core(self, identity: Identity) -> CoreConfig:
         """The settings of each connection's core.

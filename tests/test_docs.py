@@ -2,8 +2,9 @@
 
 import re
 import runpy
+import tomllib
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ from node.config import RANGES, NodeConfig
 from node.protocol import limits
 from node.protocol.codes import SENTENCES, CloseCode, ResultCode, code_name
 from node.protocol.config import CoreConfig
+from node.serve_settings import CLOCK_INTERVALS, ServeSettings
+from node.settings import Settings, load_settings
+from node.settings_sources import variables
 
 ROOT = Path(__file__).parent.parent
 HOWTOS = sorted((ROOT / "docs" / "howto").glob("*.md"))
@@ -176,6 +180,54 @@ def test_the_settings_of_a_core() -> None:
     for name, row in table.items():
         if name != "identity":
             assert number(row[2]) == getattr(usual, name), name
+
+
+def test_the_settings_of_serve() -> None:
+    table = {row[0]: row for row in rows("docs/reference/settings.md", "ServeSettings")}
+    assert list(table) == [field.name for field in fields(ServeSettings)]
+    usual = ServeSettings()
+    assert table["listen"][2] == ",".join(usual.listen)
+    assert table["trust"][2] == usual.trust
+    assert number(table["clock_interval"][2]) == usual.clock_interval
+    assert table["clock_interval"][1] == str(CLOCK_INTERVALS)
+
+
+def test_every_setting_has_its_variable() -> None:
+    table = rows("docs/reference/settings.md", "A TOML file and the environment")
+    assert {row[0]: row[1] for row in table} == variables()
+    for path, _, kind, default in table:
+        parts = path.split(".")
+        usual: object = Settings()
+        for part in parts if default not in ("none", "all") else []:
+            usual = getattr(usual, part)
+        if kind in ("count", "number"):
+            assert number(default) == usual, path
+
+
+def test_the_example_is_complete_and_has_the_defaults(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "reference" / "settings.md").read_text()
+    (example,) = re.findall(r"^```toml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    file = tmp_path / "parley.toml"
+    file.write_text(example)
+    found, identity = (
+        load_settings(file, {}),
+        Identity.create(("ed25519", "ml-dsa-65", "ecdsa-p256")),
+    )
+    assert found.serve == ServeSettings()
+    assert found.node.core(identity) == NodeConfig().core(identity)
+    assert replace(found.node, algorithms={}) == NodeConfig()
+    # With what is commented out it names everything there is, and still loads.
+    key = tmp_path / "network.key"
+    key.write_bytes(bytes(range(32)))
+    key.chmod(0o600)
+    example = re.sub(r"^# (\w+ = )", r"\1", example, flags=re.MULTILINE)
+    file.write_text(example.replace("/etc/parley/network.key", str(key)))
+    assert load_settings(file, {}).node.network_key == bytes(range(32))
+    tables = tomllib.loads(example)
+    named = {f"{table}.{name}" for table in ("node", "serve") for name in tables[table]}
+    inner = ("limits", "algorithms", "require")
+    named |= {f"node.{table}.{name}" for table in inner for name in tables["node"][table]}
+    assert named - {f"node.{table}" for table in inner} == set(variables())
 
 
 def test_the_negotiated_limits() -> None:

@@ -5,10 +5,8 @@ commands there are is not known here.
 """
 
 import inspect
-import os
-import stat
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,18 +16,19 @@ import typer
 from crypto.identity import Identity
 from crypto.keyfile import load_identity
 from crypto.registry import NAMES, PARAMETERS, require_name
+from node import secret_files
 from node.cli.completing import algorithms, any_algorithm, words
 from node.cli.exits import FileProblem
 from node.config import NodeConfig
 from node.errors import ConfigError
 from node.protocol.codes import ROLES
-from node.protocol.limits import NEGOTIATED, Limits
+from node.protocol.limits import NEGOTIATED
+from node.secret_files import SecretFileError
+from node.settings import Settings
 from node.trust import AnyPeer, FirstUse, Known, TrustPolicy, parse_trust
 
 NEGOTIATION = "Negotiation (comma lists, best first)"
 TRUST = "Identity and trust"
-
-_LONGEST_SECRET = 4_096  # bytes of a file with a passphrase or a network key
 
 
 def _algorithms_option(parameter: str) -> Any:
@@ -92,9 +91,11 @@ NetworkKey = Annotated[
     ),
 ]
 Role = Annotated[
-    str,
+    str | None,
     typer.Option(
-        help="client, server or peer.", rich_help_panel=TRUST, autocompletion=words(*ROLES)
+        help="client, server or peer. Default: peer.",
+        rich_help_panel=TRUST,
+        autocompletion=words(*ROLES),
     ),
 ]
 Uvloop = Annotated[
@@ -124,7 +125,7 @@ TABLE: dict[str, tuple[Any, Any]] = {
     "passphrase_file": (PassphraseFile, None),
     "trust": (Trust, None),
     "network_key": (NetworkKey, None),
-    "role": (Role, "peer"),
+    "role": (Role, None),
     "uvloop": (Uvloop, None),
     "log_level": (LogLevel, None),
     "as_json": (Json, False),
@@ -133,7 +134,10 @@ TABLE: dict[str, tuple[Any, Any]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class NodeOptions:
-    """The options as given; the methods make settings of them."""
+    """The options as given; the methods make settings of them.
+
+    `base` is what holds where no option is given.
+    """
 
     kex: str | None
     signing: str | None
@@ -147,18 +151,32 @@ class NodeOptions:
     passphrase_file: Path | None
     trust: str | None
     network_key: Path | None
-    role: str
+    role: str | None
     uvloop: bool | None
     log_level: str | None
     as_json: bool
+    base: NodeConfig = field(default_factory=NodeConfig)
+
+    def over(self, settings: Settings) -> "NodeOptions":
+        """The same options, where none is given with what the settings say."""
+        serve = settings.serve
+        own_key = self.identity_path is not None  # the settings' passphrase is not for it
+        return replace(
+            self,
+            base=settings.node,
+            identity_path=self.identity_path or serve.identity,
+            passphrase_file=self.passphrase_file or (None if own_key else serve.passphrase_file),
+            trust=self.trust or serve.trust,
+        )
 
     def identity(self) -> Identity:
         """The key file's identity, or a fresh one with the keys that are asked for."""
         if self.identity_path is not None:
             return load_identity(self.identity_path, read_passphrase(self.passphrase_file))
-        wanted = parse_names("signing", self.signing)
+        config = self.config()
+        wanted = config.algorithms.get("signing", ())
         if not wanted:
-            floor = _required(self.require).get("signing", frozenset())
+            floor = config.require.get("signing", frozenset())
             wanted = tuple(name for name in NAMES["signing"] if name in floor)
         return Identity.create(wanted or ("ed25519",))
 
@@ -168,23 +186,26 @@ class NodeOptions:
         Raises:
             ConfigError: a value out of range. UnknownAlgorithmError: an unknown name.
         """
-        algorithms = {name: parse_names(name, getattr(self, name)) for name in PARAMETERS}
-        require = _required(self.require)
+        base = self.base
+        named = {name: parse_names(name, getattr(self, name)) for name in PARAMETERS}
+        algorithms = {name: names for name, names in named.items() if names}
+        require = {**base.require, **_required(self.require)}
         if self.plaintext and require:
             raise ConfigError("--require does not go with --plaintext, which uses no algorithms")
-        limits = Limits()
+        limits = base.limits
         if self.max_payload is not None:
             allowed = NEGOTIATED["max_payload"]
             if not allowed.minimum <= self.max_payload <= allowed.maximum:
                 raise ConfigError(f"--max-payload is {allowed.minimum} to {allowed.maximum} bytes")
-            limits = Limits(max_payload=self.max_payload)
-        return NodeConfig(
-            role=self.role,
-            algorithms={name: names for name, names in algorithms.items() if names},
+            limits = replace(limits, max_payload=self.max_payload)
+        return replace(
+            base,
+            role=base.role if self.role is None else self.role,
+            algorithms={**base.algorithms, **algorithms},
             require=require,
             limits=limits,
-            network_key=read_network_key(self.network_key),
-            plaintext="only" if self.plaintext else "never",
+            network_key=read_network_key(self.network_key) or base.network_key,
+            plaintext="only" if self.plaintext else base.plaintext,
         )
 
     def listening_trust(self) -> TrustPolicy:
@@ -236,12 +257,7 @@ def read_passphrase(path: Path | None) -> bytes | None:
     Raises:
         FileProblem: it cannot be read, or is empty.
     """
-    if path is None:
-        return None
-    passphrase = _read(path).rstrip(b"\r\n")
-    if not passphrase:
-        raise FileProblem(f"{path} holds no passphrase")
-    return passphrase
+    return None if path is None else _secret(secret_files.read_passphrase, path)
 
 
 def read_network_key(path: Path | None) -> bytes | None:
@@ -250,32 +266,17 @@ def read_network_key(path: Path | None) -> bytes | None:
     Raises:
         FileProblem: it cannot be read, or is no network key.
     """
-    if path is None:
-        return None
-    key = _read(path)
-    if len(key) != 32:
-        try:
-            key = bytes.fromhex(key.decode("ascii").strip())
-        except ValueError:
-            key = b""
-    if len(key) != 32 or not any(key):
-        raise FileProblem(f"{path} holds no network key (32 bytes, or 64 hex digits, not all 0)")
-    return key
+    return None if path is None else _secret(secret_files.read_network_key, path)
 
 
-def _read(path: Path) -> bytes:
-    """A small file with a secret, or the pipe that a shell gives for one."""
+def _secret(read: Callable[[Path, Callable[[str], object]], bytes], path: Path) -> bytes:
+    def warn(sentence: str) -> None:
+        typer.echo(f"parley: warning: {sentence}", err=True)
+
     try:
-        with path.open("rb") as file:
-            status = os.fstat(file.fileno())
-            data = file.read(_LONGEST_SECRET + 1)
-    except OSError as error:
-        raise FileProblem(f"cannot read {path}: {error.strerror}") from error
-    if len(data) > _LONGEST_SECRET:
-        raise FileProblem(f"{path} is too long: at most {_LONGEST_SECRET} bytes are read")
-    if stat.S_ISREG(status.st_mode) and status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        typer.echo(f"parley: warning: others can read {path}; chmod 600 it", err=True)
-    return data
+        return read(path, warn)
+    except SecretFileError as error:
+        raise FileProblem(str(error)) from error
 
 
 def _require_readable(policy: TrustPolicy, text: str | None) -> None:

@@ -24,7 +24,7 @@ def test_the_table_has_what_the_commands_promise() -> None:
 @pytest.mark.parametrize(
     ("command", "own"),
     [
-        ("serve", ["--listen", "--clock-interval"]),
+        ("serve", ["--listen", "--config", "--clock-interval"]),
         ("call", ["--data-json", "--timeout", "ADDR", "TOPIC", "DATA", "#NODEID"]),
         ("ping", ["--count", "--interval", "ADDR"]),
         ("sub", ["ADDR", "TOPIC", "--count", "--data", "--data-json"]),

@@ -12,7 +12,11 @@ from crypto.keyfile import PassphraseCost, save_identity
 from crypto.registry import NAMES, PARAMETERS
 from node.cli.exits import FileProblem
 from node.cli.options import TABLE, NodeOptions, read_network_key
+from node.config import NodeConfig
 from node.errors import ConfigError, KnownPeersError
+from node.protocol.limits import Limits
+from node.serve_settings import ServeSettings
+from node.settings import Settings
 from node.trust import AnyPeer, FirstUse, Known
 from tests.node.cli.conftest import Parley
 
@@ -276,3 +280,62 @@ def test_a_wrong_option_is_one_sentence(
     assert done.out == ""
     assert done.err.startswith(f"parley: {sentence}")
     assert done.err.count("\n") == 1
+
+
+# Settings below the options.
+
+
+def settings_below(**serve: Any) -> Settings:
+    return Settings(
+        node=NodeConfig(
+            role="server",
+            half_open=7,
+            network_key=KEY,
+            limits=Limits(max_payload=2048, max_streams=3),
+            algorithms={"hash": ("sha512",), "kex": ("x25519",)},
+            require={"kex": frozenset({"x25519"})},
+        ),
+        serve=ServeSettings(**serve),
+    )
+
+
+def test_without_options_the_settings_hold() -> None:
+    below = settings_below(trust="known")
+    options = common().over(below)
+    assert options.config() == below.node
+    assert isinstance(options.listening_trust(), Known)
+
+
+def test_options_go_before_the_settings(tmp_path: Path) -> None:
+    key = secret(tmp_path / "key", KEY[::-1])
+    options = common(
+        role="client",
+        hash="sha256",
+        require="aes-256-gcm",
+        max_payload=4096,
+        network_key=key,
+        trust="any",
+    ).over(settings_below(trust="known"))
+    assert options.config() == NodeConfig(
+        role="client",
+        half_open=7,
+        network_key=KEY[::-1],
+        limits=Limits(max_payload=4096, max_streams=3),
+        algorithms={"hash": ("sha256",), "kex": ("x25519",)},
+        require={"kex": frozenset({"x25519"}), "cipher": frozenset({"aes-256-gcm"})},
+    )
+    assert isinstance(options.listening_trust(), AnyPeer)
+
+
+def test_the_settings_passphrase_is_for_the_settings_key_file(tmp_path: Path) -> None:
+    named = tmp_path / "named", tmp_path / "passphrase"
+    below = settings_below(identity=named[0], passphrase_file=named[1])
+    options = common().over(below)
+    assert (options.identity_path, options.passphrase_file) == named
+    options = common(identity_path=tmp_path / "mine").over(below)
+    assert (options.identity_path, options.passphrase_file) == (tmp_path / "mine", None)
+
+
+def test_a_fresh_identity_has_the_keys_that_the_settings_ask_for() -> None:
+    below = Settings(node=NodeConfig(algorithms={"signing": ("ecdsa-p256",)}))
+    assert common().over(below).identity().algorithms == ("ecdsa-p256",)

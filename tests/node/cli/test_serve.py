@@ -205,3 +205,53 @@ def test_a_reader_that_left_does_no_harm(processes: Processes, parley: Parley) -
     assert parley("call", address, "parley.echo", "x").out == "x\n"
     running.send(SIGTERM)
     assert running.process.wait(20) == 0
+
+
+def test_settings_from_a_file_and_variables(
+    processes: Processes, parley: Parley, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "parley.toml"
+    file.write_text(
+        f"""
+        [node]
+        role = "client"
+        [node.algorithms]
+        cipher = ["chacha20-poly1305"]
+        [serve]
+        listen = ["unix://{tmp_path}/socket"]
+        """
+    )
+    monkeypatch.setenv("PARLEY_NODE_ALGORITHMS_KEX", "x25519")
+    monkeypatch.setenv("PARLEY_NODE_ROLE", "peer")
+    running = processes.start(
+        "serve", "--config", str(file), "--role", "server", "--clock-interval", "0.5", "--json"
+    )
+    (address,) = running.event("ready")["addresses"]
+    assert address.startswith(f"unix://{tmp_path}/socket#")
+    monkeypatch.undo()
+    info = parley("call", address, "parley.info", "--json").last["data"]
+    assert info["role"] == "server"
+    assert info["suite"]["kex"] == "x25519"
+    assert info["suite"]["cipher"] == "chacha20-poly1305"
+    assert running.stop().code == 0
+
+
+@pytest.mark.parametrize(
+    ("toml", "arguments", "text"),
+    [
+        ("node.role = 'boss'", (), "node.role: role is 'boss'; it must be one of"),
+        ("node.rolle = 'peer'", (), "there is no setting node.rolle (did you mean node.role?)"),
+        ("", ("--clock-interval", "0"), "clock_interval is 0.0; it must be 0.001 or more"),
+        ("", ("--listen", "here"), "an address starts with"),
+        (None, (), "does not exist"),
+    ],
+)
+def test_wrong_settings_end_it_at_once(
+    parley: Parley, tmp_path: Path, toml: str | None, arguments: tuple[str, ...], text: str
+) -> None:
+    file = tmp_path / "parley.toml"
+    if toml is not None:
+        file.write_text(toml)
+    done = parley("serve", "--config", str(file), *arguments)
+    assert done.code == 2
+    assert text in done.err

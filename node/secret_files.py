@@ -1,0 +1,61 @@
+"""Small files with a secret in them: a passphrase, the key of a private network.
+
+One rule: a secret is never part of an error or a log, and whoever left its file open for
+others to read is told. Identities have key files of their own (`crypto.keyfile`).
+"""
+
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from node.errors import ParleyError
+
+LONGEST: Final = 4_096  # bytes
+NETWORK_KEY_SIZE: Final = 32
+
+
+class SecretFileError(ParleyError):
+    """A file with a secret cannot be read, or holds none."""
+
+
+def read_passphrase(path: Path, warn: Callable[[str], object]) -> bytes:
+    """The passphrase in a file, without the line's end; raises SecretFileError.
+
+    `warn` is given a sentence if others can read the file.
+    """
+    passphrase = _read(path, warn).rstrip(b"\r\n")
+    if not passphrase:
+        raise SecretFileError(f"{path} holds no passphrase")
+    return passphrase
+
+
+def read_network_key(path: Path, warn: Callable[[str], object]) -> bytes:
+    """A network key: 32 bytes, raw or as 64 hex digits; raises as `read_passphrase`."""
+    key = _read(path, warn)
+    if len(key) != NETWORK_KEY_SIZE:
+        try:
+            key = bytes.fromhex(key.decode("ascii").strip())
+        except ValueError:
+            key = b""
+    if len(key) != NETWORK_KEY_SIZE or not any(key):
+        raise SecretFileError(
+            f"{path} holds no network key (32 bytes, or 64 hex digits, not all 0)"
+        )
+    return key
+
+
+def _read(path: Path, warn: Callable[[str], object]) -> bytes:
+    """A regular file, or the pipe that a shell gives for one."""
+    try:
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            data = file.read(LONGEST + 1)
+    except OSError as error:
+        raise SecretFileError(f"cannot read {path}: {error.strerror}") from error
+    if len(data) > LONGEST:
+        raise SecretFileError(f"{path} is too long: at most {LONGEST} bytes are read")
+    if stat.S_ISREG(status.st_mode) and status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        warn(f"others can read {path}; chmod 600 it")
+    return data

@@ -1,0 +1,47 @@
+"""What `parley serve` is told beyond its node's settings.
+
+One rule: frozen, checked when made. Reads no files and no environment.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from node.config import Range, require_in_range
+from node.errors import ConfigError
+from node.transport.address import Address
+from node.trust import parse_trust
+
+# A note takes its time: less than a millisecond would leave none for anything else.
+CLOCK_INTERVALS: Final = Range(0.001)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeSettings:
+    """What `parley serve` is told beyond its node's settings.
+
+    Attributes:
+        listen: addresses to listen on, `tcp://host:port` or `unix:///path`.
+        identity: a key file; None for a fresh identity.
+        passphrase_file: a file with that key file's passphrase.
+        trust: any, first-use, known, or the path of a file of known peers.
+        clock_interval: seconds between two notes of the topic `parley.clock`, at least
+            0.001.
+
+    Raises:
+        ConfigError: a value out of range. AddressError: not an address.
+    """
+
+    listen: tuple[str, ...] = ("tcp://127.0.0.1:0",)
+    identity: Path | None = None
+    passphrase_file: Path | None = None
+    trust: str = "any"
+    clock_interval: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.listen:
+            raise ConfigError("listen names no address")
+        for address in self.listen:
+            Address.parse(address)
+        parse_trust(self.trust)
+        require_in_range("clock_interval", self.clock_interval, CLOCK_INTERVALS)

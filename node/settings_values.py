@@ -1,0 +1,144 @@
+"""What one setting may be: its type, from TOML or from text, and its range.
+
+One rule: a wrong value is a ConfigError that says what is allowed; nothing is made to fit.
+Knows no files but those that a setting names.
+"""
+
+import logging
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal, get_args, get_origin
+
+from crypto.identity import Identity
+from crypto.registry import require_name
+from lbm.noise import parse_padding
+from node.config import RANGES, NodeConfig
+from node.errors import ConfigError
+from node.protocol.limits import NEGOTIATED, Limits
+from node.secret_files import read_network_key
+from node.serve_settings import CLOCK_INTERVALS, ServeSettings
+
+logger = logging.getLogger("parley.settings")
+
+_RANGES: Final = {**RANGES, "clock_interval": CLOCK_INTERVALS}
+_LONGEST_QUOTE: Final = 40  # characters of a wrong value
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A type as files and variables write it: `fits` is for TOML's values."""
+
+    name: str
+    fits: Callable[[Any], bool]
+    from_text: Callable[[str], Any]
+
+
+def _table(text: str) -> object:
+    found = tomllib.loads(f"table = {text}")
+    if found.keys() != {"table"}:
+        raise ValueError
+    return found["table"]
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+_WHOLE: Final = Kind("a whole number", lambda value: type(value) is int, int)
+_NUMBER: Final = Kind("a number", lambda value: type(value) in (int, float), float)
+_FLAG: Final = Kind(
+    "true or false", lambda value: type(value) is bool, {"true": True, "false": False}.__getitem__
+)
+_TEXT: Final = Kind("text", lambda value: type(value) is str and value != "", str)
+_LIST: Final = Kind(
+    "a list of texts",
+    lambda value: type(value) is list and value != [] and all(map(_TEXT.fits, value)),
+    _names,
+)
+_TABLE: Final = Kind("a table", lambda value: type(value) is dict, _table)
+
+
+def kind_of(hint: Any) -> Kind:
+    """The kind of a field with this type hint."""
+    origin = get_origin(hint)
+    if origin is Literal:
+        return _TEXT
+    if origin is tuple:
+        return _LIST
+    arguments = [a for a in get_args(hint) if a is not type(None)]
+    if origin is not dict and arguments:  # X | None
+        return kind_of(arguments[0])
+    kinds = {int: _WHOLE, float: _NUMBER, bool: _FLAG, str: _TEXT, Path: _TEXT, dict: _TABLE}
+    return kinds[hint]
+
+
+def read_value(path: str, hint: Any, value: object, directory: Path, *, text: bool) -> object:
+    """The value of the setting `path` (such as "node.limits.max_payload").
+
+    `text` says that it is an environment variable's; `directory` is what a relative path
+    starts from.
+
+    Raises:
+        ConfigError: wrong type, or out of range. Its sentence says what is allowed.
+    """
+    kind = kind_of(hint)
+    try:
+        found = kind.from_text(str(value).strip()) if text else value
+    except (ValueError, KeyError):
+        raise _misfit(path, kind, value) from None
+    if not kind.fits(found):
+        raise _misfit(path, kind, value)
+    try:
+        return _checked(path, hint, found, directory)
+    except ConfigError:
+        raise
+    except ValueError as error:  # of the core, of addresses and of algorithms
+        raise ConfigError(str(error)) from error
+
+
+def _misfit(path: str, kind: Kind, value: object) -> ConfigError:
+    name = path.rpartition(".")[2]
+    allowed = ""
+    if path.startswith("node.limits."):
+        limit = NEGOTIATED[name]
+        allowed = f", {limit.minimum:,}..{limit.maximum:,}"
+    elif name in _RANGES:
+        allowed = f", {_RANGES[name]}"
+    quote = repr(value)
+    if len(quote) > _LONGEST_QUOTE:
+        quote = quote[:_LONGEST_QUOTE] + "..."
+    return ConfigError(f"{quote} is not {kind.name}{allowed}")
+
+
+def _checked(path: str, hint: Any, value: Any, directory: Path) -> object:
+    """The value as the dataclass has it, if the dataclass takes it."""
+    table, _, name = path.rpartition(".")
+    if name == "network_key_file":
+        return read_network_key(_path(value, directory), logger.warning)
+    if Path in (hint, *get_args(hint)):
+        return _path(value, directory)
+    if table in ("node.algorithms", "node.require"):
+        return tuple(require_name(name, each) for each in value)
+    if table == "node.limits":
+        Limits(**{name: value})
+    elif name == "padding":
+        return parse_padding(value)
+    elif table == "node":
+        NodeConfig(**{name: value}).core(_anybody())
+    elif table == "serve":
+        if name == "trust" and ("/" in value or "." in value):  # a file, as `parse_trust` has it
+            value = str(_path(value, directory))
+        value = tuple(value) if get_origin(hint) is tuple else value
+        ServeSettings(**{name: value})
+    return value
+
+
+def _path(value: str, directory: Path) -> Path:
+    return directory / Path(value).expanduser()
+
+
+def _anybody() -> Identity:
+    """Somebody with whom the core can be asked about a setting."""
+    return Identity.create()

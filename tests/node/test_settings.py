@@ -1,0 +1,369 @@
+"""Settings from code, a TOML file and variables: which holds, and every way to be wrong."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as budget
+from hypothesis import strategies as st
+
+from crypto.registry import NAMES
+from lbm.noise import parse_padding
+from node import NodeConfig
+from node.errors import AddressError, ConfigError
+from node.protocol.limits import Limits
+from node.serve_settings import ServeSettings
+from node.settings import Settings, load_settings
+from node.settings_sources import variables
+from node.settings_values import kind_of
+
+KEY = bytes(range(32))
+NOTHING: Mapping[str, str] = {}
+Write = Callable[[str], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Writes a file of settings."""
+
+    def write(text: str) -> Path:
+        path = tmp_path / "parley.toml"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def test_nothing_said_is_the_defaults(monkeypatch: pytest.MonkeyPatch, write: Write) -> None:
+    assert load_settings(environ=NOTHING) == load_settings(write(""), NOTHING) == Settings()
+    for name in variables().values():
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PARLEY_HOME", "/nowhere")
+    assert load_settings() == Settings()
+    monkeypatch.setenv("PARLEY_NODE_ROLE", "server")
+    assert load_settings() == Settings(node=NodeConfig(role="server"))
+
+
+FILE = """
+[node]
+role = "server"
+network_key_file = "network.key"
+plaintext = "never"
+deliver = "sealed"
+padding = "bucket:64"
+info = { name = "hub", tags = ["a", 1, true] }
+handshake_timeout = 7.5
+idle-before-ping = 8
+max_connections = 99
+limit_loopback = true
+
+[node.limits]
+max_payload = 4_096
+
+[node.algorithms]
+cipher = ["chacha20-poly1305", "aes-256-gcm"]
+
+[node.require]
+kex = ["x25519-mlkem768"]
+
+[serve]
+listen = ["tcp://127.0.0.1:1", "unix:///run/parley"]
+identity = "keys/identity"
+trust = "friends.txt"
+clock_interval = 0.5
+"""
+
+
+def test_a_file(tmp_path: Path, write: Write) -> None:
+    (tmp_path / "network.key").write_bytes(KEY)
+    (tmp_path / "network.key").chmod(0o600)
+    found = load_settings(write(FILE), NOTHING)
+    assert found.node == NodeConfig(
+        role="server",
+        network_key=KEY,
+        deliver="sealed",
+        padding=parse_padding("bucket:64"),
+        info={"name": "hub", "tags": ["a", 1, True]},
+        handshake_timeout=7.5,
+        idle_before_ping=8,
+        max_connections=99,
+        limit_loopback=True,
+        limits=Limits(max_payload=4096),
+        algorithms={"cipher": ("chacha20-poly1305", "aes-256-gcm")},
+        require={"kex": frozenset({"x25519-mlkem768"})},
+    )
+    assert found.serve == ServeSettings(
+        listen=("tcp://127.0.0.1:1", "unix:///run/parley"),
+        identity=tmp_path / "keys" / "identity",
+        trust=str(tmp_path / "friends.txt"),
+        clock_interval=0.5,
+    )
+
+
+def test_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = load_settings(
+        environ={
+            "PARLEY_NODE_ROLE": "client",
+            "PARLEY_NODE_INFO": '{name = "hub"}',
+            "PARLEY_NODE_DRAIN_TIMEOUT": "0",
+            "PARLEY_NODE_LIMIT_LOOPBACK": "true",
+            "PARLEY_NODE_LIMITS_MAX_STREAMS": " 0 ",
+            "PARLEY_NODE_ALGORITHMS_KEX": "x25519, x25519-mlkem768",
+            "PARLEY_NODE_REQUIRE_HASH": "sha256",
+            "PARLEY_SERVE_LISTEN": "tcp://[::1]:0,unix:///run/parley",
+            "PARLEY_SERVE_IDENTITY": "identity",
+            "PARLEY_SERVE_PASSPHRASE_FILE": "~/passphrase",
+            "PARLEY_SERVE_TRUST": "known",
+            "PARLEY_HOME": "/elsewhere",
+            "PARLEY": "no setting",
+            "NODE_ROLE": "another's",
+        }
+    )
+    assert found.node == NodeConfig(
+        role="client",
+        info={"name": "hub"},
+        drain_timeout=0,
+        limit_loopback=True,
+        limits=Limits(max_streams=0),
+        algorithms={"kex": ("x25519", "x25519-mlkem768")},
+        require={"hash": frozenset({"sha256"})},
+    )
+    assert found.serve == ServeSettings(
+        listen=("tcp://[::1]:0", "unix:///run/parley"),
+        identity=tmp_path / "identity",
+        passphrase_file=Path.home() / "passphrase",
+        trust="known",
+    )
+
+
+def test_what_is_more_at_hand_holds(write: Write) -> None:
+    code = Settings(
+        node=NodeConfig(
+            role="client",
+            half_open=1,
+            max_connections=1,
+            network_key=KEY,
+            limits=Limits(max_payload=1024, seal_events=1, max_streams=1),
+            algorithms={"hash": ("sha512",), "kex": ("x25519",)},
+        ),
+        serve=ServeSettings(trust="known", clock_interval=9),
+    )
+    file = write(
+        """
+        serve.clock_interval = 2
+        [node]
+        half_open = 2
+        max_connections = 2
+        limits = { seal_events = 2, max_streams = 2 }
+        algorithms = { hash = ["sha256"] }
+        """
+    )
+    environ = {"PARLEY_NODE_MAX_CONNECTIONS": "3", "PARLEY_NODE_LIMITS_MAX_STREAMS": "3"}
+    found = load_settings(file, environ, code=code)
+    assert found.node == NodeConfig(
+        role="client",
+        half_open=2,
+        max_connections=3,
+        network_key=KEY,
+        limits=Limits(max_payload=1024, seal_events=2, max_streams=3),
+        algorithms={"hash": ("sha256",), "kex": ("x25519",)},
+    )
+    assert found.serve == ServeSettings(trust="known", clock_interval=2)
+    assert load_settings(environ=NOTHING, code=code) == code
+
+
+# Whatever is wrong is said with its place and with what is allowed.
+
+
+WRONG: list[tuple[str, object, str]] = [
+    ("node.role", "boss", "role is 'boss'; it must be one of client, server, peer"),
+    ("node.role", 1, "1 is not text"),
+    ("node.role", "", "'' is not text"),
+    ("node.plaintext", "yes", "it must be never, only or both"),
+    ("node.deliver", "late", "it must be opened or sealed"),
+    ("node.padding", "much", "'bucket:N' with N in 1..67108864"),
+    ("node.half_open", 0, "half_open is 0; it must be 1 or more"),
+    ("node.half_open", 1.5, "1.5 is not a whole number, 1 or more"),
+    ("node.half_open", True, "is not a whole number, 1 or more"),
+    ("node.half_open", "many", "'many' is not a whole number, 1 or more"),
+    ("node.handshake_timeout", 0, "it must be above 0"),
+    ("node.handshake_timeout", "soon", "'soon' is not a number, above 0"),
+    ("node.handshakes_per_second", float("inf"), "it must be a finite number"),
+    ("node.accept_timeout", float("nan"), "it must be a finite number"),
+    ("node.limit_loopback", 1, "is not true or false"),
+    ("node.limit_loopback", "yes", "'yes' is not true or false"),
+    ("node.limits.max_payload", 1023, "max_payload is 1023; it must be 1024..67108864"),
+    ("node.limits.max_payload", "big", "'big' is not a whole number, 1,024..67,108,864"),
+    ("node.algorithms.kex", ["rot13"], "there is no kex 'rot13'"),
+    ("node.algorithms.kex", [], "is not a list of texts"),
+    ("node.require.cipher", ["aes"], "there is no cipher 'aes'"),
+    ("node.network_key_file", "/nowhere", "cannot read /nowhere: No such file or directory"),
+    ("node.info", "x", "'x' is not a table"),
+    ("serve.listen", ["http://x"], "an address starts with tcp:// or unix://"),
+    ("serve.listen", [], "is not a list of texts"),
+    ("serve.trust", "anyone", "trust is any, first-use, known"),
+    ("serve.clock_interval", 0, "it must be 0.001 or more"),
+    ("serve.clock_interval", "often", "'often' is not a number, 0.001 or more"),
+    ("node.role", "x" * 1000, "xxx"),
+]
+
+
+def as_toml(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return repr(value)
+
+
+@pytest.mark.parametrize(("path", "value", "text"), WRONG)
+def test_a_wrong_value_in_a_file(write: Write, path: str, value: object, text: str) -> None:
+    table, _, name = path.rpartition(".")
+    file = write(f"[{table}]\n{name} = {as_toml(value)}\n")
+    with pytest.raises(ConfigError) as caught:
+        load_settings(file, NOTHING)
+    assert str(caught.value).startswith(f"{file}, {path}: ")
+    assert text in str(caught.value)
+
+
+@pytest.mark.parametrize(("path", "value", "text"), WRONG)
+def test_a_wrong_value_in_a_variable(path: str, value: object, text: str) -> None:
+    if path == "node.role" and value == 1:
+        text = "it must be one of"  # every variable is text
+    name = variables()[path]
+    plain = ",".join(value) if isinstance(value, list) else as_toml(value).strip("'")
+    if value is True:
+        text = "'true' is not a whole number, 1 or more"
+    if value == 1.5:
+        text = "'1.5' is not a whole number, 1 or more"
+    with pytest.raises(ConfigError) as caught:
+        load_settings(environ={name: plain})
+    assert str(caught.value).startswith(f"{name}: ")
+    assert text in str(caught.value)
+
+
+def test_a_number_in_quotes_is_none(write: Write) -> None:
+    with pytest.raises(ConfigError, match="'5' is not a whole number"):
+        load_settings(write('node.half_open = "5"'), NOTHING)
+
+
+def test_a_network_key_stands_in_a_file_of_its_own(write: Write) -> None:
+    secret = "00" * 31 + "01"
+    with pytest.raises(ConfigError, match=r"did you mean node\.network_key_file") as caught:
+        load_settings(write(f'node.network_key = "{secret}"'), NOTHING)
+    assert secret not in str(caught.value)
+    with pytest.raises(ConfigError, match="did you mean PARLEY_NODE_NETWORK_KEY_FILE") as caught:
+        load_settings(environ={"PARLEY_NODE_NETWORK_KEY": secret})
+    assert secret not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("toml", "text"),
+    [
+        ("[node]\nroll = 1", r"there is no setting node\.roll \(did you mean node\.role\?\)"),
+        ("[nodes]\nx = 1", r"there is no setting nodes\.x"),
+        ("x = 1", r"there is no setting x$"),
+        ("[node.limits]\nmax_payloads = 1", r"did you mean node\.limits\.max_payload\?"),
+        ("[node.algorithms]\nciphers = ['x']", r"did you mean node\.algorithms\.cipher\?"),
+        ("node = 5", "node must be a table"),
+        ("node.limits = 5", r"node\.limits must be a table"),
+        ("node.role.x = 5", r"node\.role: .* is not text"),
+        ("node.info = {a = 1979-05-27}", r"node\.info: .*has no encoding"),
+        ("node.info = {a = 'b'", "cannot read the settings"),
+        ("\x00", "cannot read the settings"),
+    ],
+)
+def test_other_mistakes_in_a_file(write: Write, toml: str, text: str) -> None:
+    file = write(toml)
+    with pytest.raises(ConfigError, match=text) as caught:
+        load_settings(file, NOTHING)
+    assert str(file) in str(caught.value)
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"the settings file .*none\.toml does not exist"):
+        load_settings(tmp_path / "none.toml", NOTHING)
+    with pytest.raises(ConfigError, match=r"cannot read the settings in .*: Is a directory"):
+        load_settings(tmp_path, NOTHING)
+    binary = tmp_path / "binary!.toml"
+    binary.write_bytes(b"\xff")
+    with pytest.raises(ConfigError, match=r"cannot read the settings in .*binary!\.toml: 'utf-8'"):
+        load_settings(binary, NOTHING)
+
+
+@pytest.mark.parametrize("name", ["PARLEY_NODE_X", "PARLEY_SERVE_LISTENS", "PARLEY_NODE_LIMITS"])
+def test_a_variable_that_is_no_setting(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"there is no setting {name}"):
+        load_settings(environ={name: "1"})
+
+
+def test_settings_that_do_not_go_together_are_the_node_s_to_find(write: Write) -> None:
+    found = load_settings(write('node = { plaintext = "both", padding = "padme" }'), NOTHING)
+    assert found.node.plaintext == "both"
+
+
+@budget(max_examples=100, deadline=None)
+@given(
+    st.dictionaries(
+        st.sampled_from([*variables().values(), "PARLEY_NODE_X", "PARLEY_HOME"]),
+        st.text(alphabet=st.characters(exclude_characters="\0"), max_size=12),
+        max_size=3,
+    )
+)
+def test_whatever_variables_say_there_is_one_kind_of_error(environ: dict[str, str]) -> None:
+    said = ""
+    try:
+        load_settings(environ=environ)
+    except ConfigError as error:
+        said = str(error)
+    assert not said or any(name in said for name in environ)
+    assert said or "PARLEY_NODE_X" not in environ
+
+
+# The names.
+
+
+def test_every_field_has_its_name_and_variable() -> None:
+    named = set(variables())
+    expected = {f"node.{field.name}" for field in fields(NodeConfig)}
+    expected -= {"node.network_key", "node.limits", "node.algorithms", "node.require"}
+    expected |= {"node.network_key_file"}
+    expected |= {f"node.limits.{field.name}" for field in fields(Limits)}
+    expected |= {f"node.{t}.{name}" for t in ("algorithms", "require") for name in NAMES}
+    expected |= {f"serve.{field.name}" for field in fields(ServeSettings)}
+    assert named == expected
+    assert len(set(variables().values())) == len(named)
+    assert variables()["node.limits.max_payload"] == "PARLEY_NODE_LIMITS_MAX_PAYLOAD"
+
+
+def test_a_type_that_has_no_kind_is_found_when_it_is_written() -> None:
+    with pytest.raises(KeyError):
+        kind_of(bytes)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ({"listen": ()}, ConfigError),
+        ({"listen": ("x",)}, AddressError),
+        ({"trust": "x"}, ConfigError),
+        ({"clock_interval": -1}, ConfigError),
+        ({"clock_interval": float("nan")}, ConfigError),
+        ({"clock_interval": float("inf")}, ConfigError),
+    ],
+)
+def test_serve_settings_are_checked_when_made(
+    wrong: dict[str, Any], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        ServeSettings(**wrong)
+
+
+def test_who_reads_no_settings_does_not_import_their_reader() -> None:
+    program = "import sys, node, node.settings; print('typed_settings' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("False\n", "")
