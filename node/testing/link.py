@@ -77,18 +77,26 @@ class FaultyLink:
         tasks = self._running()
         client, ours = memory_pair()
         theirs, server = memory_pair()
-        tasks.start_soon(self.join, ours, theirs)
+        tasks.start_soon(self._carry, ours, theirs, self._joining())
         return client, server
 
     async def join(self, client: ByteStream, server: ByteStream) -> None:
         """Carry bytes between two streams until both ended, or are cut; then close them."""
-        scope = anyio.CancelScope()
+        await self._carry(client, server, self._joining())
 
+    def _joining(self) -> anyio.CancelScope:
+        # From now on a cut meets it, also if its task has not begun.
+        scope = anyio.CancelScope()
+        self._joined.add(scope)
+        return scope
+
+    async def _carry(
+        self, client: ByteStream, server: ByteStream, scope: anyio.CancelScope
+    ) -> None:
         async def carry(way: FaultyWay, source: ByteStream, sink: ByteStream) -> None:
             if not await way.carry(source, sink):
                 scope.cancel()
 
-        self._joined.add(scope)
         try:
             with scope:
                 async with anyio.create_task_group() as both:

@@ -139,6 +139,14 @@ async def test_a_cut_now(anyio_backend: str) -> None:
             await client.send(DATA)
 
 
+async def test_a_cut_before_anything_was_carried(anyio_backend: str) -> None:
+    async with joined() as (link, client, server):
+        assert link.connections == 1
+        link.cut()
+        assert [await received(end, 1) for end in (client, server)] == [b"", b""]
+        assert link.connections == 0
+
+
 async def test_a_cut_meets_what_stalls_and_what_is_delayed(anyio_backend: str) -> None:
     async with joined(FakeClock()) as (link, client, server):
         link.to_server.delay(60)
