@@ -80,7 +80,7 @@ class NodeId(bytes):
 
 
 class PublicIdentity:
-    """What a peer showed of itself: its node id and a checked key for each algorithm."""
+    """What a peer showed of itself: its `node_id` and a checked key for each algorithm."""
 
     __slots__ = ("_verifiers", "entries", "node_id")
 
@@ -152,7 +152,8 @@ class PublicIdentity:
 
 
 class Identity:
-    """One's own identity: the signing keys, the first of which is the primary."""
+    """One's own identity: the signing keys, the first of which is the primary and gives
+    the `node_id`."""
 
     def __init__(self, keys: Sequence[SigningKey]) -> None:
         """Bind `keys` to the first of them; IdentityError if they make no identity."""

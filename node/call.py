@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Call:
-    """What was asked, by whom, and until when.
+    """What was asked, by whom (`peer`), and until when.
 
     A handler answers by returning any LBM value, or raises `CallRefused(code, data)`.
     """

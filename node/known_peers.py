@@ -48,7 +48,7 @@ def default_known_peers() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class KnownPeer:
-    """One line: a node id, the second it was first seen (UTC), and its names."""
+    """A peer on record: its node id, the second it was first seen (UTC), and its names."""
 
     node_id: NodeId
     first_seen: datetime

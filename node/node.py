@@ -44,7 +44,8 @@ HASTY_TIMEOUT = 0.2
 
 
 class Node(Offering):
-    """A node of the network. What it offers is registered as `Offering` has it.
+    """A node of the network: one `identity`, its listeners, its handlers and its peers. It
+    lives as long as its `async with`.
 
     `trust` says who may connect: a policy, or an async function that is given a `Candidate`
     and returns True for those it lets in. The default lets anyone in who proves who they

@@ -23,7 +23,7 @@ H = TypeVar("H", bound=SubscribeHandler)
 
 
 class Offering:
-    """The offer of one node; `loop` gives the loop that it runs in.
+    """What it offers is registered by name, before or while it runs.
 
     A name may end in `*`: `admin.*` stands for all names that begin with `admin.`, and
     its `allow=` holds for each of them, whatever else is registered. `allow` is node ids,
@@ -33,6 +33,7 @@ class Offering:
     """
 
     def __init__(self, config: NodeConfig, loop: Callable[[], Loop]) -> None:
+        """`loop` gives the loop that the node runs in."""
         self.config = config
         self.handlers = Handlers()
         self.topics: dict[str, Topic] = {}

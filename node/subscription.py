@@ -94,7 +94,7 @@ class Subscription:
             )
         except ConnectionClosedError as error:
             raise peer.closed_error() from error
-        peer.topics.expect(self.topic)
+        peer.topics.expect(self.topic, self._window)
         call.on_final = lambda code, stream: self._answered(call, code, stream)
         peer.touch()
         try:
@@ -143,11 +143,11 @@ class Subscription:
 
     def batches(self) -> "Batches":
         """The notes in lists of those that came together, 1 to 4,096: `async for notes in
-        sub.batches()`; raises as above."""
+        sub.batches()`; raises as `async for` does."""
         return Batches(self)
 
     async def next_batch(self) -> list[Value]:
-        """The next of `batches`; none at the end. Raises as above."""
+        """The next of `batches`; none at the end. Raises as `async for` does."""
         if not self._ready:
             await self._fill()
         batch, self._ready = self._ready, []
@@ -197,7 +197,7 @@ class Subscription:
         """The final answer came: from here on notes may follow, before anybody wakes."""
         topics = self.peer.topics
         wanted = not call.done and code == ResultCode.ACCEPTED
-        if wanted and topics.read(self.topic, stream, self):
+        if wanted and topics.read(self.topic, stream, self, self._window):
             self._stream = stream
         topics.expect_no_more(self.topic, stream)
 

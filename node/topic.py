@@ -39,7 +39,7 @@ _OVERHEAD = 16
 
 
 class SubscribeRequest:
-    """A peer wants to subscribe. Its handler returns the data that the peer gets with
+    """A peer (`peer`) wants to subscribe. The handler returns the data that the peer gets with
     its acceptance, or raises `SubscribeRejected(data)`."""
 
     __slots__ = ("_call", "peer")
@@ -66,7 +66,7 @@ SubscribeHandler = Callable[[SubscribeRequest], Any | Awaitable[Any]]
 
 
 class Subscriber:
-    """One peer's subscription, as its publisher sees it."""
+    """The subscription of a peer (`peer`), as its publisher sees it."""
 
     __slots__ = ("_feed", "peer")
 
@@ -89,7 +89,7 @@ class Subscriber:
 
 
 class Topic:
-    """A topic that this node publishes. Made by `Node.topic`.
+    """A topic that this node publishes, by its `name`. Made by `Node.topic`.
 
     Raises:
         ConfigError: an option is out of its range.
