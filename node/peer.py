@@ -304,6 +304,7 @@ class Peer:
         Raises:
             ValueError: `code` is not one that Close may carry.
         """
+        self.topics.flush()
         self.core.close(self.backend.now(), code, text)
         self.driver.settle()
         await self._changes.until(lambda: self._state.gone)

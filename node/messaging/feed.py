@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # Events of one subscription that wait in the connection's own queue at a time.
 WAITING_EVENTS: Final = 4
+# All of them: what may wait for a subscriber is less.
+LAST_EVENTS: Final = 1 << 31
 # What a batch of notes may have, without the payload's own few bytes.
 BATCH_ROOM: Final = NOTES_SIZE - NOTES_OVERHEAD
 
@@ -106,12 +108,12 @@ class Feed:
         elif self.cost <= fanout.low_water:
             fanout.uncrowd(self)  # it lost what was waited for
 
-    def pump(self) -> None:
-        """Hand on to the connection what it may write soon."""
+    def pump(self, events: int = WAITING_EVENTS) -> None:
+        """Hand on to the connection what it may write soon, up to so many events."""
         connection, stream = self._connection, self.stream
         sent = False
         try:
-            while self._waiting and connection.waiting_events(stream) < WAITING_EVENTS:
+            while self._waiting and connection.waiting_events(stream) < events:
                 batch = self._next()
                 if batch is not None:
                     subcategory, payload = batch.payload()
@@ -133,6 +135,11 @@ class Feed:
         if self.cost <= self._fanout.low_water:
             self.lagging = False
             self._fanout.uncrowd(self)
+
+    def flush(self) -> None:
+        """Hand on everything: the connection is about to be closed."""
+        self._fanout.flush()
+        self.pump(LAST_EVENTS)
 
     def writable(self) -> None:
         """Nothing of us waits on the connection any more."""

@@ -139,11 +139,21 @@ class Topics:
                 self._answering.answer_at_once(stream, async_id, result, feed.stream)
         return False
 
+    def flush(self) -> None:
+        """Hand on all that waits for the other side: the connection is to be closed."""
+        for feed in list(self._feeds.values()):
+            feed.flush()
+
     # Subscribing.
 
-    def expect(self, topic: str) -> None:
-        """A Subscribe of ours is on its way."""
+    def expect(self, topic: str, window: int | None = None) -> None:
+        """A Subscribe of ours is on its way; `window` is what it names, in bytes of cost."""
         self._expected[topic] = self._expected.get(topic, 0) + 1
+        if window is not None:
+            # Notes may come before its answer is looked at. Of several the largest counts
+            # until it is known which one was accepted.
+            windows = self._connection.streams.windows
+            windows[LABEL + topic] = max(window, windows.get(LABEL + topic, 0))
 
     def expect_no_more(self, topic: str, named: int) -> None:
         """A Subscribe of ours got its final answer: streams opened for it that nobody
@@ -151,6 +161,9 @@ class Topics:
         left = self._expected.pop(topic) - 1
         if left:
             self._expected[topic] = left
+        else:
+            with suppress(LocalProtocolError):  # the connection is closing
+                self._connection.streams.windows.pop(LABEL + topic, None)
         if self._offered.get(named) == topic:
             self.abandon(named)
         for stream in self._offers(topic)[left:]:
@@ -164,10 +177,14 @@ class Topics:
         self._offered[stream] = topic
         return True
 
-    def read(self, topic: str, stream: int, reader: Reader) -> bool:
-        """Our Subscribe was accepted; False if its stream was not opened for that topic."""
+    def read(self, topic: str, stream: int, reader: Reader, window: int | None = None) -> bool:
+        """Our Subscribe, which named `window`, was accepted; False if its stream was not
+        opened for that topic."""
         if self._offered.get(stream) != topic:
             return False
+        connection = self._connection
+        with suppress(LocalProtocolError):  # the connection is closing
+            connection.streams.resize(stream, window or connection.limits.stream_window)
         del self._offered[stream]
         self._readers[stream] = topic, reader
         self._readers_by_topic[topic] = reader

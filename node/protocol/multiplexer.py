@@ -56,7 +56,8 @@ class Multiplexer:
     """The streams of one open connection, and what waits to be written on them.
 
     `unconsumed` is the cost of what was reported and not yet given back by `consume`;
-    `limits` are those that were agreed.
+    `limits` are those that were agreed; `windows` are those that a request (Subscribe)
+    named for streams that will be opened in answer, by label.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class Multiplexer:
         self._reports = reports
         self._watched: set[int] = set()
         self.outbox = Outbox()
+        self.windows: dict[str, int] = {}
         self.unconsumed = 0
 
     # What the other side sends.
@@ -278,6 +280,12 @@ class Multiplexer:
             payload = encode({keys.STREAM: stream, keys.CREDIT: grant})
             self._control(Event(0, 0, STREAM, WINDOW, payload))
 
+    def resize(self, stream: int, window: int) -> None:
+        """A stream of the other side is read under a window that was named in a request."""
+        known = self._streams.open.get(stream)
+        if known is not None:
+            self._streams.resize(known, window)
+
     def watch(self, stream: int) -> None:
         """Report StreamWritable once, when nothing waits on `stream` any more."""
         if self.outbox.waiting(stream):
@@ -302,7 +310,8 @@ class Multiplexer:
         credit = read_uint(
             cells, keys.WINDOW, default=limits.stream_window, minimum=1, maximum=LARGEST_CREDIT
         )
-        self._streams.open_remote(stream, credit, limits.stream_window)
+        window = self.windows.get(label, limits.stream_window)
+        self._streams.open_remote(stream, credit, window)
         if self.unconsumed > self._config.connection_buffer:
             self.reset(stream, CloseCode.OVERLOADED, "")
             return

@@ -152,6 +152,12 @@ class Streams:
         stream.remote_open = False
         self._sweep(stream)
 
+    def resize(self, stream: Stream, window: int) -> None:
+        """The other side was named another window for what it sends."""
+        if stream.remote_open:
+            self.committed += window - stream.window.size
+        stream.window.resize(window)
+
     def consume(self, stream: Stream, cost: int, budget: int) -> int:
         """The application used up `cost`: the credit to grant now, 0 for none."""
         before = stream.window.size

@@ -51,6 +51,11 @@ class ReceiveWindow:
             raise violation("an event came at no credit")
         self.left -= cost
 
+    def resize(self, size: int) -> None:
+        """It was `size` from the start: what came meanwhile is taken from that."""
+        self.left += size - self.size
+        self.size = size
+
     def consume(self, cost: int, *, shrink: bool = False) -> int:
         """The application used up `cost`: how much to grant now, 0 for nothing yet.
 

@@ -858,3 +858,28 @@ def test_unassigned_codes_are_not_for_reset() -> None:
         with pytest.raises(ValueError, match="code"):
             pair.a.core.reset_stream(stream, code)
     assert streams(pair.a) == {stream}
+
+
+def test_a_window_that_a_request_named_holds_for_the_stream_that_answers_it() -> None:
+    pair = open_pair(stream_window=2_048)
+    pair.b.session.mux.windows["topic:x"] = 8_192
+    stream = pair.a.core.open_stream("topic:x", credit=8_192)
+    other = pair.a.core.open_stream("topic:y")
+    for _ in range(4):
+        pair.a.core.send_data(stream, bytes(2_000))
+        pair.a.core.send_data(other, bytes(2_000))
+    pair.pump()
+    assert [event.stream for event in pair.b.events].count(stream) == 4
+    assert [event.stream for event in pair.b.events].count(other) == 1
+    # It turns out to have been a smaller one: credit is granted by its measure.
+    pair.b.session.mux.resize(stream, 1_024)
+    granted = watch(pair.b)
+    for event in pair.b.events:
+        pair.b.core.consume(event.stream, event.cost)
+    grants = [cells[keys.CREDIT] for _, cells in told(granted) if cells[keys.STREAM] == stream]
+    assert grants == [2_064] * 4
+    pair.b.session.mux.resize(99, 1_024)  # gone, or never there
+    pair.a.core.finish_stream(stream)
+    pair.pump()
+    pair.b.session.mux.resize(stream, 4_096)  # nothing is read there any more
+    assert pair.b.session.mux._streams.committed == 2_048

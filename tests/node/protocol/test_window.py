@@ -81,3 +81,13 @@ def test_a_window_below_1_kib_does_not_grow_by_shrinking() -> None:
     window.take(100)
     assert window.consume(100, shrink=True) == 100
     assert window.size == 100
+
+
+def test_a_window_that_was_another_from_the_start() -> None:
+    window = ReceiveWindow(1_000)
+    window.take(300)
+    window.resize(200)
+    assert (window.size, window.left) == (200, -100)
+    assert window.consume(300) == 300
+    window.resize(5_000)
+    assert (window.size, window.left) == (5_000, 5_000)
