@@ -99,7 +99,9 @@ class Stream(ByteStream):
             size = min(LARGEST_PIECE, self.peer.limits.max_payload)
             for start in range(0, len(view), size):
                 await self._room.wait()
-                self._queue(self.peer.core.send_data, bytes(view[start : start + size]))
+                piece = bytes(view[start : start + size])
+                self._queue(self.peer.core.send_data, piece)
+                self._room.took(len(piece))
 
     # Events.
 
@@ -129,7 +131,8 @@ class Stream(ByteStream):
         """Send an event of category 64..255, subcategory 1..255: with `data`, any LBM
         value, with a `payload` of a format of your own, or with neither.
 
-        Returns when it is queued and not much else is. Nothing was sent if it raises.
+        Returns when it is queued and not much else is, often without letting other tasks
+        run. Nothing was sent if it raises.
 
         Raises:
             ValueError: no such type, or both data and payload. LbmEncodeError: `data` has
@@ -139,9 +142,10 @@ class Stream(ByteStream):
         """
         check_type(category, subcategory)
         body, lbm = encode_payload(data, payload, self.peer.limits.max_payload)
-        await anyio.lowlevel.checkpoint()
+        await anyio.lowlevel.checkpoint_if_cancelled()
         await self._room.wait()
         self._queue(self.peer.core.send, 0, category, subcategory, body, lbm=lbm)
+        self._room.took(len(body))
 
     async def request(
         self,
@@ -180,6 +184,7 @@ class Stream(ByteStream):
             )
         except ConnectionClosedError as error:
             raise self.peer.closed_error() from error
+        self._room.took(len(body))
         self.peer.touch()
         try:
             await waiter.wait()
@@ -206,10 +211,11 @@ class Stream(ByteStream):
             raise LocalProtocolError("the event was answered already")
         request.answered = True
         try:
-            await anyio.lowlevel.checkpoint()
+            await anyio.lowlevel.checkpoint_if_cancelled()
             await self._room.wait()
             send = self.peer.core.send
             self._queue(send, request.async_id, category, subcategory, body, lbm=lbm)
+            self._room.took(len(body))
         except BaseException:
             request.answered = False
             raise
@@ -250,6 +256,7 @@ class Stream(ByteStream):
             # All at once: a cancelled close has closed as well.
             self._close()
             self._finish()
+            self.peer.touch()  # for the credit of what was dropped
         await anyio.lowlevel.checkpoint()
 
     async def __aexit__(

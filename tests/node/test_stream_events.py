@@ -72,6 +72,14 @@ async def failure(use: Callable[[], Awaitable[object]]) -> Exception:
     raise AssertionError("it did not fail")
 
 
+async def fill(stream: Stream) -> None:
+    """Send until there is neither credit nor room."""
+    while stream._room.is_free:
+        with move_on_after(0.05):
+            await stream.send_event(64, 1, payload=bytes(50_000))
+        await settled()
+
+
 # Events.
 
 
@@ -228,9 +236,7 @@ async def test_a_cancelled_wait_for_room_gives_its_turn_away(
     met: Meeting, anyio_backend: str
 ) -> None:
     ours, theirs = await opened(met)
-    with move_on_after(0.02):
-        while True:
-            await ours.send_event(64, 1, payload=bytes(50_000))
+    await fill(ours)
     async with create_task_group() as tasks:
         first = anyio.CancelScope()
 
@@ -268,6 +274,27 @@ async def test_events_on_a_closed_stream_are_answered_by_reset(
     assert isinstance(error, StreamResetError)
     assert error.code == CloseCode.CANCELLED
     await eventually(lambda: nothing_waits(met))
+
+
+async def test_closing_what_is_finished_gives_the_credit_of_unread_events_back(
+    anyio_backend: str,
+) -> None:
+    """Also when nothing else is sent (here not even a Seal): else the other side waits on."""
+    async with meeting(limits=Limits(seal_events=1)) as met:
+        ours, theirs = await opened(met)
+        await fill(theirs)
+        await ours.send_eof()
+        await settled()
+        await ours.aclose()
+        with fail_after(5):
+            error = await failure(lambda: forever(lambda: theirs.send_event(64, 1)))
+        assert isinstance(error, StreamResetError)
+        await eventually(lambda: nothing_waits(met))
+
+
+async def forever(use: Callable[[], Awaitable[object]]) -> None:
+    while True:
+        await use()
 
 
 # Requests and answers.
@@ -446,9 +473,7 @@ async def test_who_gives_up_sends_cancel_and_keeps_the_id(
 
 async def test_a_request_that_finds_no_room_in_time(met: Meeting, anyio_backend: str) -> None:
     ours, theirs = await opened(met)
-    with move_on_after(0.02):
-        while True:
-            await ours.send_event(64, 1, payload=bytes(50_000))
+    await fill(ours)
     with fail_after(5), pytest.raises(CallTimeout):
         await ours.request(*ASK, timeout=0.02)
     assert not len(met.peer.streams.requests)

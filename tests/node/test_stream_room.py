@@ -5,7 +5,12 @@ from collections.abc import Awaitable, Callable
 import pytest
 from anyio import ClosedResourceError, EndOfStream, create_task_group
 
-from node.stream_room import WAITING_EVENTS, StreamRoom
+from node.stream_room import (
+    SMALL_EVENTS_SIZE,
+    WAITING_EVENTS,
+    WAITING_SMALL_EVENTS,
+    StreamRoom,
+)
 from tests.node.network import settled, started
 from tests.node.test_stream_inbox import Shell
 
@@ -39,10 +44,12 @@ async def test_room_is_given_in_the_order_of_asking(anyio_backend: str) -> None:
                 await room.wait()
                 order.append(number)
                 shell.waiting += 1
+                room.took(SMALL_EVENTS_SIZE)
 
             return sending
 
         shell.waiting = WAITING_EVENTS
+        room.took(SMALL_EVENTS_SIZE)
         assert not is_free(room)
         for number in range(6):
             await started(tasks, send(number))
@@ -72,7 +79,7 @@ async def test_nobody_waits_for_what_may_not_be_sent(anyio_backend: str) -> None
                 raise EndOfStream
 
         room = StreamRoom(shell.peer, 3, check)
-        shell.waiting = WAITING_EVENTS
+        shell.waiting = WAITING_SMALL_EVENTS
         waits = [await started(tasks, room.wait) for _ in range(3)]
         over.append(True)
         room.changed()
@@ -84,6 +91,27 @@ async def test_nobody_waits_for_what_may_not_be_sent(anyio_backend: str) -> None
             await room.wait()
         over.clear()
         shell.closing = True
-        shell.waiting = WAITING_EVENTS
+        shell.waiting = WAITING_SMALL_EVENTS
         with pytest.raises(ClosedResourceError):
             await room.wait()
+
+
+async def test_more_small_events_may_wait_than_large_ones(anyio_backend: str) -> None:
+    async with create_task_group() as tasks:
+        shell = Shell(tasks)
+        room = StreamRoom(shell.peer, 3, always)
+        free = []
+        for waiting in range(WAITING_SMALL_EVENTS + 2):
+            shell.waiting = waiting
+            free.append(room.is_free)
+            room.took(SMALL_EVENTS_SIZE // (WAITING_SMALL_EVENTS + 1))
+        assert free == [True] * WAITING_SMALL_EVENTS + [False] * 2
+        room.took(SMALL_EVENTS_SIZE)
+        shell.waiting = WAITING_EVENTS - 1
+        assert is_free(room)
+        shell.waiting = WAITING_EVENTS
+        assert not is_free(room)
+        shell.waiting = 0
+        assert is_free(room)
+        shell.waiting = WAITING_EVENTS
+        assert is_free(room)
