@@ -22,7 +22,7 @@ from node.messaging.answering import Answering
 from node.messaging.pending import IncomingCall
 from node.protocol.codes import CloseCode, ResultCode, Supercategory
 from node.protocol.errors import LocalProtocolError, PayloadTooLargeError
-from node.protocol.limits import EVENT_COST
+from node.protocol.limits import EVENT_COST, UNANSWERED_REQUESTS
 from node.stream import Stream
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ StreamHandler = Callable[[Stream], Awaitable[None]]
 _FAILED: Final = (ResultCode.HANDLER_FAILED, RESULT_SENTENCES[ResultCode.HANDLER_FAILED])
 # Bytes of cost that a handler may yield before others run.
 TURN_SIZE: Final = 64 * 1024
+# Handlers of streams may outlive these, of which a peer may open ever more: how many do.
+LINGERING_HANDLERS: Final = UNANSWERED_REQUESTS
 # An answer and its code.
 Outcome = tuple[int, Any]
 
@@ -168,8 +170,7 @@ class Serving:
             self._refuse(stream_id, CloseCode.NO_HANDLER)
         elif not entry.takes(self.supercategory):
             self._refuse(stream_id, CloseCode.WRONG_SUPERCATEGORY)
-        elif self._stream_handlers >= self._peer.limits.max_streams:
-            # Handlers may outlive their streams, of which a peer may open ever more.
+        elif self._stream_handlers >= self._peer.limits.max_streams + LINGERING_HANDLERS:
             self._refuse(stream_id, CloseCode.OVERLOADED)
         else:
             self._stream_handlers += 1
