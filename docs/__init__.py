@@ -1,0 +1,1 @@
+"""The documents, and what makes the reference pages among them."""

@@ -1,0 +1,224 @@
+"""Makes the reference pages in docs/reference/api from the docstrings.
+
+    python -m docs.build_reference            # write them
+    python -m docs.build_reference --check    # fail if one is not what the docstrings say
+
+One rule: nothing is said here; whoever wants a page to read otherwise edits a docstring.
+What is public, and on which page, stands in `reference_pages`.
+"""
+
+import ast
+import dataclasses
+import inspect
+import sys
+from collections.abc import Iterator
+from enum import IntEnum
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+from docs.docstring_markdown import paragraphs, summary
+from docs.reference_pages import PAGES, SHOWN, Page, Shown
+from docs.signatures import call, definition, fields, parameter, signature, type_text
+
+DIRECTORY: Final = Path(__file__).parent / "reference" / "api"
+OURS: Final = ("node", "crypto", "lbm")
+_NOTE: Final = "<!-- Made by `python -m docs.build_reference`. Edit the docstrings instead. -->"
+LISTED: Final = {name.rpartition(".")[2] for page in PAGES.values() for name in page.names}
+_NO_NEWS: Final = ("object", "Protocol", "IntEnum", "bytes", "Exception")
+_SPECIAL: Final = {
+    "__aenter__": "async with",
+    "__anext__": "async for",
+    "__iter__": "for",
+}
+
+
+def build() -> dict[str, str]:
+    """Every page's file name and text."""
+    pages = {f"{name}.md": _page(page) for name, page in PAGES.items()}
+    return {"README.md": _index(), **pages}
+
+
+def find(dotted: str) -> Any:
+    """The object that a dotted name names; None for an alias that is not one."""
+    module, _, name = dotted.rpartition(".")
+    return getattr(import_module(module), name)
+
+
+# Pages.
+
+
+def _index() -> str:
+    lines = ["# The API", "", _NOTE, "", "All names that are public, a page for each subject."]
+    for name, page in PAGES.items():
+        lines += ["", f"## {page.title}", ""]
+        for dotted in page.names:
+            title = dotted.rpartition(".")[2]
+            lines.append(f"- [{title}]({name}.md#{title.lower()}): {_summary(dotted)}")
+    return "\n".join(lines) + "\n"
+
+
+def _page(page: Page) -> str:
+    parts = [f"# {page.title}", _NOTE, page.intro]
+    parts.append(f"How to use it: [{page.howto}.md](../../howto/{page.howto}.md).")
+    for dotted in page.names:
+        parts += _entry(dotted)
+    return "\n\n".join(parts) + "\n"
+
+
+def _entry(dotted: str) -> Iterator[str]:
+    found = find(dotted)
+    name = dotted.rpartition(".")[2]
+    yield f"## {name}"
+    if inspect.isclass(found):
+        yield from _class(name, found, SHOWN.get(name, Shown()))
+    elif inspect.isfunction(found):
+        yield f"From `{dotted.rpartition('.')[0]}`."
+        yield _code(signature(inspect.unwrap(found), name))
+        yield from paragraphs(_documented(found, name))
+    else:
+        yield from _alias(dotted)
+
+
+def _summary(dotted: str) -> str:
+    found = find(dotted)
+    if inspect.isclass(found) or inspect.isfunction(found):
+        return summary(_documented(found, dotted))
+    return "a type for annotations."
+
+
+def _alias(dotted: str) -> Iterator[str]:
+    module, _, name = dotted.rpartition(".")
+    tree = ast.parse(inspect.getsource(import_module(module)))
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
+            yield f"A type for annotations, from `{module}`."
+            yield _code(f"{name} = {type_text(node.value)}")
+
+
+# Classes and their members.
+
+
+def _class(name: str, cls: type, shown: Shown) -> Iterator[str]:
+    is_a = " and ".join(f"`{base}`" for base in _bases(cls))
+    yield f"From `{_home(name, cls)}`." + (f" Also {is_a}." if is_a else "")
+    if shown.made:
+        yield from _constructor(name, cls)
+    yield from paragraphs(_documented(cls, name))
+    for base in _unlisted(cls):
+        yield from paragraphs(_documented(base, base.__name__))
+    if issubclass(cls, IntEnum):
+        yield "\n".join(f"- `{member.name}` = {member.value}" for member in cls)
+        return
+    if dataclasses.is_dataclass(cls) and not shown.made:
+        yield _code("\n".join(f"{field}: {kind}" for field, kind, _ in fields(cls)))
+    for member, value in _members(cls, shown):
+        yield from _member(name, member, value)
+
+
+def _bases(cls: type) -> Iterator[str]:
+    """What else it is, as far as a reader can catch or pass it as that."""
+    for base in cls.__bases__:
+        if base.__name__.startswith("_"):
+            yield from _bases(base)
+        elif base.__name__ not in _NO_NEWS and base not in _unlisted(cls):
+            yield base.__name__
+
+
+def _unlisted(cls: type) -> list[type]:
+    """The bases whose members and words are shown as its own, since they have no entry."""
+    return [
+        base
+        for base in cls.__mro__[1:]
+        if _is_ours(base) and not base.__name__.startswith("_") and base.__name__ not in LISTED
+    ]
+
+
+def _is_ours(cls: type) -> bool:
+    return cls.__module__.partition(".")[0] in OURS
+
+
+def _home(name: str, cls: type) -> str:
+    """The module to import it from: the shortest that has it."""
+    top = cls.__module__.partition(".")[0]
+    package = import_module(top)
+    testing = "node.testing"
+    if name in getattr(package, "__all__", ()):
+        return top
+    return testing if cls.__module__.startswith(testing) else cls.__module__
+
+
+def _members(cls: type, shown: Shown) -> Iterator[tuple[str, Any]]:
+    seen = set(shown.hidden)
+    for owner in [cls, *_unlisted(cls)]:
+        for member, value in vars(owner).items():
+            public = not member.startswith("_") or member in _SPECIAL
+            if public and member not in seen and _has_own_text(value):
+                seen.add(member)
+                yield member, value
+
+
+def _has_own_text(value: Any) -> bool:
+    kinds = (property, cached_property, classmethod, staticmethod)
+    function = inspect.isfunction(value) or isinstance(value, kinds)
+    return function and bool(value.__doc__)
+
+
+def _member(cls: str, member: str, value: Any) -> Iterator[str]:
+    if member in _SPECIAL:
+        yield f"### {_SPECIAL[member]} {cls}"
+        yield from paragraphs(value.__doc__)
+        return
+    yield f"### {cls}.{member}"
+    if isinstance(value, property | cached_property):
+        function = value.fget if isinstance(value, property) else value.func
+        returns = definition(function).returns
+        yield _code(f"{member}: {type_text(returns)}" if returns else member)
+    elif isinstance(value, classmethod | staticmethod):
+        yield _code("@classmethod\n" + signature(value.__func__, member))
+    else:
+        yield _code(signature(value, member))
+    yield from paragraphs(value.__doc__)
+
+
+def _constructor(name: str, cls: type) -> Iterator[str]:
+    if dataclasses.is_dataclass(cls):
+        yield _code(call(name, [parameter(*field) for field in fields(cls)], ""))
+        return
+    made = inspect.getattr_static(cls, "__init__")
+    if inspect.isfunction(made) and made.__module__.startswith(OURS):
+        text = signature(made, name)
+        yield _code(text.removeprefix("def ").removesuffix(" -> None"))
+
+
+def _documented(found: Any, name: str) -> str:
+    if not found.__doc__:
+        raise ValueError(f"{name} is public and has no docstring")
+    return str(found.__doc__)
+
+
+def _code(text: str) -> str:
+    return f"```python\n{text}\n```"
+
+
+def main(arguments: list[str]) -> int:
+    """Write the pages, or with `--check` say which are not as they should be."""
+    pages = build()
+    old = {path.name: path.read_text("utf-8") for path in DIRECTORY.glob("*.md")}
+    different = sorted(name for name in {*pages, *old} if pages.get(name) != old.get(name))
+    if arguments == ["--check"]:
+        for name in different:
+            print(f"{DIRECTORY / name} is not what the docstrings say", file=sys.stderr)
+        return 1 if different else 0
+    DIRECTORY.mkdir(parents=True, exist_ok=True)
+    for name in different:
+        if name in pages:
+            (DIRECTORY / name).write_text(pages[name], "utf-8")
+        else:
+            (DIRECTORY / name).unlink()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

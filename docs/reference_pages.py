@@ -1,0 +1,222 @@
+"""What of Parley is public, and the page of docs/reference/api that describes it.
+
+One rule: a name that is not here is no part of the API. Data only; `build_reference` reads it.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+
+@dataclass(frozen=True)
+class Page:
+    """One page: its title, a sentence or two, and what it describes, by dotted name."""
+
+    title: str
+    intro: str
+    names: tuple[str, ...]
+    howto: str
+
+
+@dataclass(frozen=True)
+class Shown:
+    """How a class is shown: not at all what is in `hidden`; without its constructor if the
+    application is handed instances and makes none."""
+
+    made: bool = True
+    hidden: frozenset[str] = field(default_factory=frozenset)
+
+
+PAGES: Final[dict[str, Page]] = {
+    "node": Page(
+        "Node",
+        "One identity, its listeners, its handlers and its peers.",
+        (
+            "node.Node",
+            "node.authorisation.Roles",
+            "node.authorisation.Allow",
+            "node.authorisation.AllowFunction",
+            "node.Supercategory",
+        ),
+        "embed-a-node",
+    ),
+    "peer": Page(
+        "Peer",
+        "The other node of one connection, from either side.",
+        ("node.Peer", "node.protocol.reports.ConnectionEnded", "crypto.registry.Suite"),
+        "embed-a-node",
+    ),
+    "calls": Page(
+        "Calls",
+        "What a handler is given, and the answer that comes in items. Calls are made with "
+        "[Peer.call](peer.md#peercall) and [Peer.call_stream](peer.md#peercall_stream).",
+        ("node.Call", "node.AnswerStream"),
+        "calls",
+    ),
+    "topics": Page(
+        "Topics",
+        "What a node publishes, and how its peers read it. Topics are made with "
+        "[Node.topic](node.md#nodetopic), subscriptions with "
+        "[Peer.subscribe](peer.md#peersubscribe).",
+        ("node.Topic", "node.topic.Subscriber", "node.SubscribeRequest", "node.Subscription"),
+        "run-a-server",
+    ),
+    "streams": Page(
+        "Streams",
+        "Bytes and typed events both ways. Streams are opened with "
+        "[Peer.open_stream](peer.md#peeropen_stream).",
+        ("node.Stream", "node.StreamEvent"),
+        "streams",
+    ),
+    "trust": Page(
+        "Trust",
+        "Whom to talk to: policies, accept hooks and the file of known peers.",
+        (
+            "node.trust.TrustPolicy",
+            "node.trust.AnyPeer",
+            "node.trust.Pinned",
+            "node.trust.OneOf",
+            "node.trust.Known",
+            "node.trust.FirstUse",
+            "node.trust.parse_trust",
+            "node.Candidate",
+            "node.accept_hook.AcceptHook",
+            "node.trust.KnownPeers",
+            "node.trust.KnownPeer",
+            "node.trust.default_known_peers",
+        ),
+        "identities-and-trust",
+    ),
+    "identities": Page(
+        "Identities",
+        "Keys, the node ids that follow from them, and the files that hold them.",
+        (
+            "node.Identity",
+            "node.NodeId",
+            "crypto.PublicIdentity",
+            "crypto.load_identity",
+            "crypto.save_identity",
+            "crypto.describe_keyfile",
+            "crypto.PassphraseCost",
+        ),
+        "identities-and-trust",
+    ),
+    "settings": Page(
+        "Settings",
+        "How they are given. What each of them means, with unit, range and default, is in "
+        "[the list of settings](../settings.md).",
+        (
+            "node.NodeConfig",
+            "node.protocol.limits.Limits",
+            "node.settings.load_settings",
+            "node.settings.Settings",
+            "node.serve_settings.ServeSettings",
+        ),
+        "run-a-server",
+    ),
+    "errors": Page(
+        "Errors",
+        "What can be caught. The codes, and what raises what, are in "
+        "[errors and codes](../errors.md).",
+        (
+            "node.ParleyError",
+            "node.errors.AddressError",
+            "node.errors.ConfigError",
+            "node.UnreachableError",
+            "node.HandshakeError",
+            "node.NotTrustedError",
+            "node.errors.IdentityChangedError",
+            "node.errors.KnownPeersError",
+            "node.PeerClosedError",
+            "node.StreamResetError",
+            "node.CallRefused",
+            "node.CallTimeout",
+            "node.SubscribeRejected",
+            "node.StreamedAnswerError",
+            "node.protocol.errors.LocalProtocolError",
+            "node.protocol.errors.PayloadTooLargeError",
+            "lbm.LbmError",
+            "lbm.LbmDecodeError",
+            "lbm.LbmEncodeError",
+            "crypto.CryptoError",
+            "crypto.IdentityError",
+            "crypto.UnknownAlgorithmError",
+            "crypto.KeyFileError",
+            "crypto.KeyFileUnreadableError",
+            "crypto.KeyFileExistsError",
+            "crypto.KeyFileTooOpenError",
+            "crypto.KeyFileMalformedError",
+            "crypto.PassphraseError",
+            "crypto.PassphraseNeededError",
+            "crypto.WrongPassphraseError",
+        ),
+        "calls",
+    ),
+    "testing": Page(
+        "Testing",
+        "For the tests of applications: nodes that have met in memory, a fake clock, links "
+        "with faults.",
+        (
+            "node.testing.connected_nodes",
+            "node.testing.connect_nodes",
+            "node.testing.ConnectedNodes",
+            "node.testing.FakeClock",
+            "node.testing.FaultyLink",
+            "node.testing.FaultyWay",
+            "node.testing.FaultyProxy",
+            "node.transport.memory.memory_pair",
+            "node.transport.memory.MemoryStream",
+        ),
+        "test-your-application",
+    ),
+}
+
+SHOWN: Final[dict[str, Shown]] = {
+    "AnswerStream": Shown(made=False),
+    "Call": Shown(made=False),
+    "Candidate": Shown(made=False),
+    "ConnectedNodes": Shown(made=False),
+    "ConnectionEnded": Shown(made=False),
+    "FaultyWay": Shown(made=False, hidden=frozenset({"carry"})),
+    "IdentityChangedError": Shown(made=False),
+    "KnownPeer": Shown(made=False),
+    "Limits": Shown(hidden=frozenset({"agreed_with", "cells", "from_cells"})),
+    "MemoryStream": Shown(made=False),
+    "Peer": Shown(
+        made=False,
+        hidden=frozenset(
+            [
+                "room",
+                "opened",
+                "drain",
+                "touch",
+                "consume",
+                "drop",
+                "call_ended",
+                "closed_error",
+                "changed",
+            ]
+        ),
+    ),
+    "PublicIdentity": Shown(made=False, hidden=frozenset({"cells", "parse", "verifier"})),
+    "Identity": Shown(hidden=frozenset({"cells"})),
+    "NodeConfig": Shown(hidden=frozenset({"core"})),
+    "PeerClosedError": Shown(made=False),
+    "Roles": Shown(made=False),
+    "Stream": Shown(
+        made=False,
+        hidden=frozenset(
+            ["send_answer", "data_received", "event_received", "finished", "failed", "writable"]
+        ),
+    ),
+    "StreamEvent": Shown(made=False),
+    "SubscribeRequest": Shown(made=False),
+    "Subscriber": Shown(made=False),
+    "Subscription": Shown(made=False, hidden=frozenset({"ended", "lost"})),
+    "Suite": Shown(
+        made=False,
+        hidden=frozenset(
+            ["kex_algorithm", "signing_algorithm", "hash_algorithm", "cipher_algorithm"]
+        ),
+    ),
+    "Topic": Shown(made=False, hidden=frozenset({"flush", "takes", "rules", "new_feed"})),
+}

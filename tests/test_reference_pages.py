@@ -1,0 +1,102 @@
+"""The reference pages: made from the docstrings, of all that is public."""
+
+import inspect
+from types import ModuleType
+
+import pytest
+
+import node
+import node.errors
+import node.testing
+import node.trust
+from docs.build_reference import DIRECTORY, build, find, main
+from docs.docstring_markdown import paragraphs, summary
+from docs.reference_pages import PAGES, SHOWN
+
+LISTED = [name for page in PAGES.values() for name in page.names]
+NAMES = {name.rpartition(".")[2] for name in LISTED}
+
+
+def test_the_pages_are_what_the_docstrings_say() -> None:
+    found = {path.name: path.read_text("utf-8") for path in DIRECTORY.glob("*.md")}
+    assert found == build(), "run `python -m docs.build_reference`"
+    assert main(["--check"]) == 0
+
+
+def errors(module: ModuleType) -> set[str]:
+    return {
+        name
+        for name, value in vars(module).items()
+        if inspect.isclass(value)
+        and issubclass(value, Exception)
+        and value.__module__ == module.__name__
+        and not name.startswith("_")
+    }
+
+
+def test_all_that_is_public_is_on_a_page() -> None:
+    public = {*node.__all__, *node.testing.__all__, *node.trust.__all__, *errors(node.errors)}
+    assert public - NAMES == set()
+
+
+def test_nothing_is_on_two_pages() -> None:
+    assert len(NAMES) == len(LISTED)
+
+
+def test_what_is_hidden_is_there() -> None:
+    classes = {name.rpartition(".")[2]: find(name) for name in LISTED}
+    assert SHOWN.keys() <= classes.keys()
+    absent = [
+        f"{name}.{member}"
+        for name, shown in SHOWN.items()
+        for member in shown.hidden
+        if not hasattr(classes[name], member)
+    ]
+    assert absent == []
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_every_public_member_has_a_docstring(name: str) -> None:
+    found = find(name)
+    if not inspect.isclass(found):
+        return
+    silent = [
+        member
+        for member, value in vars(found).items()
+        if not member.startswith("_")
+        and (inspect.isfunction(value) or isinstance(value, property))
+        and not value.__doc__
+    ]
+    assert silent == []
+
+
+def test_sections_become_lists() -> None:
+    text = """Do it.
+
+    More of it.
+
+    Returns:
+        What was done.
+
+    Raises:
+        AError, BError: not this time. CError: never, or
+            hardly so.
+    """
+    assert list(paragraphs(text)) == [
+        "Do it.\n\nMore of it.",
+        "Returns: what was done.",
+        "Raises:\n\n- `AError`, `BError`: not this time.\n- `CError`: never, or hardly so.",
+    ]
+    assert list(
+        paragraphs("A.\n\nAttributes:\n    a, b: of one\n        kind.\n    c: another.")
+    ) == [
+        "A.",
+        "- `a`, `b`: of one kind.\n- `c`: another.",
+    ]
+
+
+def test_a_summary_is_a_sentence() -> None:
+    assert summary("Say `a`: and more.\n\nNot this.") == "Say `a`."
+    assert (
+        summary("One line\nand the next (section 9). More.") == "One line and the next (section 9)."
+    )
