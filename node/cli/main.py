@@ -13,6 +13,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from node.cli import call, completion, doctor, errors, identity, peers, serve
+from node.cli.chat.command import chat
 from node.cli.demo.command import demo, demo_responder
 from node.cli.exits import Exit, Failure, Interrupted, failure
 from node.cli.output import Output, abandon_stdout, set_up_streams
@@ -35,6 +36,7 @@ app.command("call")(call.call)
 app.command("ping")(call.ping)
 app.command("sub")(sub)
 app.command("pub")(pub)
+app.command("chat")(chat)
 app.command("send")(send)
 app.command("receive")(receive)
 app.command("demo")(demo)

@@ -28,7 +28,10 @@ def test_the_table_has_what_the_commands_promise() -> None:
         ("call", ["--data-json", "--timeout", "ADDR", "TOPIC", "DATA", "#NODEID"]),
         ("ping", ["--count", "--interval", "ADDR"]),
         ("sub", ["ADDR", "TOPIC", "--count", "--data", "--data-json"]),
-        ("pub", ["TOPIC", "--listen", "--wait", "--json-lines", "--slow", "--buffer", "--patience"]),
+        (
+            "pub",
+            ["TOPIC", "--listen", "--wait", "--json-lines", "--slow", "--buffer", "--patience"],
+        ),
         ("doctor", ["--count", "ADDR"]),
     ],
 )

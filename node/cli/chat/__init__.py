@@ -1,0 +1,1 @@
+"""`parley chat`: a room on one node, and the people in it."""

@@ -1,0 +1,151 @@
+"""`parley chat`: hosts a room, or goes to one."""
+
+import getpass
+from typing import Annotated
+
+import anyio
+import typer
+
+from crypto.identity import NodeId
+from node.cli.chat.member import joined
+from node.cli.chat.messages import Message, clean_name
+from node.cli.chat.room import Room
+from node.cli.chat.screen import Screen
+from node.cli.chat.talk import HELP, Standing, Talk
+from node.cli.completing import known_addresses
+from node.cli.lines import input_descriptor
+from node.cli.options import NodeOptions, takes_node_options
+from node.cli.output import Output
+from node.cli.run import described, make_node, meet, run
+from node.errors import ConfigError
+from node.trust import FirstUse, Known, KnownPeers, TrustPolicy, default_known_peers
+
+ROOM = "lobby"
+# Seconds that a closing host waits for those who do not read.
+FAREWELL = 5.0
+
+
+@takes_node_options
+def chat(
+    options: NodeOptions,
+    address: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="ADDR",
+            help="Of the host: tcp://host:port or unix:///path, best with #NODEID after it.",
+            autocompletion=known_addresses,
+        ),
+    ] = None,
+    listen: Annotated[
+        list[str] | None,
+        typer.Option(help="Host a room at tcp://host:port or unix:///path; repeatable."),
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Yours. Default: the login name.")] = None,
+    room: Annotated[str, typer.Option(help="The room's name.")] = ROOM,
+) -> None:
+    """Talk with others: --listen hosts a room, ADDR goes to one."""
+    if (address is None) == (not listen):
+        raise ConfigError("give ADDR to go to a room, or --listen ADDR to host one")
+    if options.plaintext:
+        raise ConfigError("chat does not go with --plaintext: nobody would prove who they are")
+    chosen = _chosen(name)
+    descriptor = input_descriptor()
+
+    async def chatting(options: NodeOptions, out: Output) -> None:
+        screen = Screen(out, descriptor)
+        if address is None:
+            await _host(options, out, screen, listen or [], room, chosen)
+        else:
+            await _visit(options, out, screen, address, room, chosen)
+
+    run(options, chatting)
+
+
+async def _host(
+    options: NodeOptions, out: Output, screen: Screen, listen: list[str], room: str, name: str
+) -> None:
+    trust = options.listening_trust()
+    async with make_node(options, trust) as node:
+        standing = Standing(node.node_id, None, _on_record(trust))
+
+        def show(message: Message) -> None:
+            talk.show(message)
+
+        hosted = Room(node, room, name or node.node_id.short, show)
+        talk = Talk(out, screen, node.node_id, standing, lambda: hosted.people, hosted.say)
+        addresses = [await node.listen(place) for place in listen]
+        for place in addresses:
+            screen.say(f"listening on {place}")
+        me = hosted.host
+        out.event("ready", node_id=str(me.node_id), addresses=addresses, room=room, name=me.name)
+        screen.say(f"you are {me.name}; {HELP}")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(hosted.run)
+            await talk.converse(me.name)
+            tasks.cancel_scope.cancel()
+        with anyio.move_on_after(FAREWELL):
+            await hosted.topic.finish()
+    out.done(reason="left")
+
+
+async def _visit(
+    options: NodeOptions, out: Output, screen: Screen, address: str, room: str, name: str
+) -> None:
+    trust = options.dialling_trust(address)
+    known = _on_record(trust)  # before we dial: dialling may record whom it meets
+    reason = "left"
+    async with make_node(options) as node:
+        peer = await meet(node, address, trust)
+        out.event("connected", **described(peer))
+        if peer.node_id is None:
+            raise ConfigError("chat does not go without encryption")
+        host = peer.node_id
+        async with joined(peer, room, name or node.node_id.short) as member:
+            standing = Standing(
+                member.me.node_id, {host}, known | {host} if "#" in address else known
+            )
+            talk = Talk(out, screen, host, standing, lambda: member.people, member.say)
+            me = member.me
+            out.event("joined", node_id=str(me.node_id), room=room, name=me.name)
+            screen.say(f"you are {me.name}; {HELP}")
+            talk.roster()
+            async with anyio.create_task_group() as tasks:
+
+                async def listen() -> None:
+                    nonlocal reason
+                    async for message in member.messages():
+                        await screen.room()
+                        talk.show(message)
+                    reason = "closed"
+                    tasks.cancel_scope.cancel()
+
+                tasks.start_soon(listen)
+                await talk.converse(me.name)
+                tasks.cancel_scope.cancel()
+        await peer.close()
+    if reason == "closed":
+        screen.say("the host has closed the room")
+    out.done(reason=reason)
+
+
+def _chosen(name: str | None) -> str:
+    """The name to wish for; empty for one's id, which is not known yet."""
+    if name is not None:
+        try:
+            return clean_name(name)
+        except ValueError as error:
+            raise ConfigError(f"--name: {error}") from error
+    try:
+        return clean_name(getpass.getuser())
+    except (KeyError, OSError, ValueError):
+        return ""
+
+
+def _on_record(trust: TrustPolicy) -> frozenset[NodeId]:
+    """Who is on record now, where `trust` looks or else in the usual file."""
+    if isinstance(trust, Known | FirstUse):
+        return frozenset(peer.node_id for peer in trust.known_peers)
+    try:
+        return frozenset(peer.node_id for peer in KnownPeers(default_known_peers()))
+    except ConfigError:
+        return frozenset()  # no home, no record

@@ -1,0 +1,122 @@
+"""What happens in a room, shown to a person; and what that person types, done.
+
+One rule: the same for the host and for guests: who hosts is only another way to say
+something. Knows no connection.
+"""
+
+from collections.abc import Awaitable, Callable, Collection
+from contextlib import aclosing
+from typing import Any, Final
+
+from crypto.identity import NodeId
+from node.cli.chat.messages import Message, Person, require_text
+from node.cli.chat.screen import Screen
+from node.cli.output import Output
+from node.errors import CallRefused
+
+HELP: Final = "/who shows who is here, /quit leaves, /help shows this; // begins a line with /"
+
+
+class Standing:
+    """How well people are known. `me` is who looks, `proved` whose id was proved to us and
+    not only told by the host (None: everybody's), `known` who was on record before or
+    was pinned by the address."""
+
+    def __init__(
+        self, me: NodeId, proved: Collection[NodeId] | None, known: Collection[NodeId]
+    ) -> None:
+        self._me = me
+        self._proved = proved
+        self._known = known
+
+    def __call__(self, person: Person) -> str:
+        """you; verified: known, and proved to us; told: known, but the host says that it is
+        them; new."""
+        if person.node_id == self._me:
+            return "you"
+        if person.node_id not in self._known:
+            return "new"
+        return "verified" if self._proved is None or person.node_id in self._proved else "told"
+
+
+class Talk:
+    """One person's chat."""
+
+    def __init__(
+        self,
+        out: Output,
+        screen: Screen,
+        host: NodeId,
+        standing: Standing,
+        people: Callable[[], list[Person]],
+        say: Callable[[str], Awaitable[None]],
+    ) -> None:
+        self._out = out
+        self._screen = screen
+        self._host = host
+        self._standing = standing
+        self._people = people
+        self._say = say
+
+    def show(self, message: Message) -> None:
+        """Show what happened."""
+        person = message.person
+        standing = self._standing(person)
+        told = {"node_id": str(person.node_id), "name": person.name, "standing": standing}
+        if message.kind == "text":
+            self._out.event("message", **told, text=message.text)
+            self._screen.say(f"{person.name}: {message.text}")
+        else:
+            self._out.event(message.kind, **told)
+            happened = "has joined" if message.kind == "join" else "has left"
+            self._screen.say(f"* {person.name} {happened} ({person.node_id.short}, {standing})")
+
+    def roster(self) -> None:
+        """Show who is here."""
+        people = self._people()
+        self._out.event("roster", people=[self._described(person) for person in people])
+        for person in people:
+            host = ", host" if person.node_id == self._host else ""
+            standing = self._standing(person)
+            self._screen.say(f"  {person.name:16}  {person.node_id.short}  {standing}{host}")
+
+    async def converse(self, name: str) -> None:
+        """Do what is typed, until the end or /quit."""
+        async with aclosing(self._screen.lines(f"{name}> ")) as lines:
+            async for line in lines:
+                text = line.strip()
+                if text == "/quit":
+                    return
+                if text:
+                    await self._do(text)
+
+    async def _do(self, text: str) -> None:
+        if text == "/who":
+            self.roster()
+        elif text == "/help":
+            self._screen.say(HELP)
+        elif text.startswith("/") and not text.startswith("//"):
+            self._refused(2, f"there is no {text.split()[0]}: {HELP}")
+        else:
+            await self._send(text.removeprefix("/"))
+
+    async def _send(self, text: str) -> None:
+        try:
+            await self._say(require_text(text))
+        except CallRefused as refused:
+            data = refused.data
+            self._refused(refused.code, data if isinstance(data, str) else str(refused))
+        except ValueError as error:
+            self._refused(2, str(error))
+
+    def _refused(self, code: int, text: str) -> None:
+        self._out.event("refused", code=code, text=text)
+        self._screen.say(f"! {text}")
+
+    def _described(self, person: Person) -> dict[str, Any]:
+        return {
+            "node_id": str(person.node_id),
+            "name": person.name,
+            "standing": self._standing(person),
+            "host": person.node_id == self._host,
+        }
