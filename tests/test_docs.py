@@ -6,11 +6,13 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 import typer
 
+import node.errors
 from crypto.identity import Identity
 from node.cli.exits import Exit
 from node.cli.explanations import EXPLANATIONS
@@ -104,6 +106,38 @@ def test_tables_have_as_many_cells_in_each_row(document: Path) -> None:
         if cells != width:
             uneven.append(number)
     assert uneven == []
+
+
+def named(module: ModuleType) -> dict[str, set[str]]:
+    """The public errors of a module, and what else each of them is."""
+    found = {}
+    for name, error in vars(module).items():
+        ours = isinstance(error, type) and error.__module__ == module.__name__
+        if ours and issubclass(error, Exception) and not name.startswith("_"):
+            found[name] = {base.__name__ for base in error.__mro__[1:]}
+    return found
+
+
+def test_the_tree_of_errors() -> None:
+    text = (ROOT / "docs" / "reference" / "errors.md").read_text()
+    tree = text.split("\n## node.errors\n", 1)[1].split("\nIn brackets", 1)[0]
+    above: list[tuple[int, str]] = []
+    listed = {}
+    for line in filter(str.strip, tree.splitlines()):
+        depth, name = len(line) - len(line.lstrip()), line.split()[0]
+        above = [*(entry for entry in above if entry[0] < depth), (depth, name)]
+        also = re.findall(r"\((?:\w+\.)?(\w+)\)$", line)
+        listed[name] = {*(other for _, other in above[:-1]), *also}
+    actual = named(node.errors)
+    assert listed.keys() == actual.keys()
+    wrong = {name: others - actual[name] for name, others in listed.items()}
+    assert not any(wrong.values()), wrong
+
+
+def test_every_error_of_a_node_has_its_row() -> None:
+    table = rows("docs/reference/errors.md", "node.errors")
+    assert [row[0] for row in table] == list(dict.fromkeys(row[0] for row in table))
+    assert {row[0] for row in table} == named(node.errors).keys()
 
 
 def test_the_close_codes() -> None:
