@@ -7,6 +7,8 @@ from typing import Any
 import anyio
 import pytest
 
+from lbm import keys
+from lbm.codec import encode
 from node import CallRefused, Peer
 from node.errors import CallTimeout, SubscribeRejected
 from node.messaging.answering import encode_result
@@ -380,14 +382,9 @@ async def asked_raw(peer: Peer, subcategory: int, payload: bytes) -> int:
 
 async def test_unsubscribe_of_what_is_not_subscribed(met: Meeting) -> None:
     topic = met.server.topic("x")
-    asking, now = met.peer.asking, met.peer.backend.now()
     for name, expected in (("x", ResultCode.NOT_SUBSCRIBED), ("y", ResultCode.TOPIC_NOT_FOUND)):
-        codes: list[int] = []
-        call = asking.unsubscribe(name, now, None, lambda: None)
-        call.on_final = lambda code, stream, codes=codes: codes.append(code)  # type: ignore[misc]  # bound now
-        met.peer.touch()
-        await eventually(lambda codes=codes: bool(codes))
-        assert codes == [expected]
+        payload = encode({keys.TOPIC: name})
+        assert await asked_raw(met.peer, UNSUBSCRIBE, payload) == expected
     assert await asked_raw(met.peer, UNSUBSCRIBE, b"junk") == ResultCode.MALFORMED
     assert nothing_there(met, topic)
 
@@ -404,12 +401,8 @@ async def test_unsubscribe_while_it_is_decided(met: Meeting) -> None:
     async with anyio.create_task_group() as tasks:
         sub = met.peer.subscribe("x")
         entered = await started(tasks, sub.__aenter__)
-        codes: list[int] = []
-        call = met.peer.asking.unsubscribe("x", 0.0, None, lambda: None)
-        call.on_final = lambda code, stream: codes.append(code)
-        met.peer.touch()
-        await eventually(lambda: bool(codes))
-        assert codes == [ResultCode.NOT_SUBSCRIBED]
+        payload = encode({keys.TOPIC: "x"})
+        assert await asked_raw(met.peer, UNSUBSCRIBE, payload) == ResultCode.NOT_SUBSCRIBED
         go_on.set()
         await eventually(lambda: entered == [sub])
         await topic.publish(1)
