@@ -76,6 +76,15 @@ def test_there_are_programs_in_every_howto() -> None:
     assert named == {"README.md", *(path.name for path in HOWTOS)}
 
 
+def test_the_readme_names_all_that_can_be_read() -> None:
+    text = (ROOT / "README.md").read_text()
+    reference = (ROOT / "docs" / "reference").glob("*.md")
+    linked = {link.partition("#")[0] for link in _LINK.findall(text)}
+    assert {name_of(path) for path in [*HOWTOS, *reference]} - linked == set()
+    examples = sorted(path.stem for path in (ROOT / "examples").glob("[0-9]*.py"))
+    assert [name for name in examples if f"`{name}`" not in text] == []
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_links_lead_somewhere(document: Path) -> None:
     broken = []
