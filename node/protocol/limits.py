@@ -57,6 +57,9 @@ CLOSE_LINGER: Final = 2.0
 CLOSE_DRAIN: Final = 5.0
 # Ours: events of stream 0 that wait because the other side does not read.
 CONTROL_BUFFER: Final = 1 << 20
+# Ours: of these, Windows and Resets. Twice as much, since the Resets that an application
+# asked for, of as many streams as may be open, may carry texts.
+STREAM_CONTROL_BUFFER: Final = 2 * CONTROL_BUFFER
 
 
 @dataclass(frozen=True, slots=True)

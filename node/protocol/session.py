@@ -27,7 +27,12 @@ from node.protocol.event import NO_PAYLOAD, Event
 from node.protocol.handshake import Agreed
 from node.protocol.hello import parse_code_and_text
 from node.protocol.keepalive import KeepAlive
-from node.protocol.limits import CONNECTION_STREAM_PAYLOAD, CONTROL_BUFFER, WAITING_PONGS
+from node.protocol.limits import (
+    CONNECTION_STREAM_PAYLOAD,
+    CONTROL_BUFFER,
+    STREAM_CONTROL_BUFFER,
+    WAITING_PONGS,
+)
 from node.protocol.multiplexer import Multiplexer
 from node.protocol.observer import Observer
 from node.protocol.reports import PongReceived, Report
@@ -75,6 +80,7 @@ class Session:
     ) -> None:
         self._now = now
         self._wire = wire
+        self._unread = 0  # bytes of Windows and Resets that the transport has not taken
         self._reports = reports
         # With deliver="sealed" the streams' reports wait here for a seal.
         self._held = reports if config.deliver == "opened" or directions is None else []
@@ -118,7 +124,9 @@ class Session:
         if vouched and self._held is not self._reports:
             self._reports.extend(self._held)
             self._held.clear()
-        if self._wire.size > CONTROL_BUFFER and self._wire.size > waiting:
+        answered = self._wire.size > CONTROL_BUFFER and self._wire.size > waiting
+        # What is owed to its streams is mostly written later, when its event was handled.
+        if answered or self._unread > STREAM_CONTROL_BUFFER:
             raise RemoteProtocolError(CloseCode.OVERLOADED, "it makes us answer and does not read")
         return farewell
 
@@ -126,12 +134,15 @@ class Session:
 
     def control(self, event: Event) -> None:
         """Encrypt and queue an event of stream 0, or an Open, at once."""
-        self._wire.write(self._channel.protect(event, False, self._now))
+        frames = self._channel.protect(event, False, self._now)
+        self._wire.write(frames)
+        if event.category == STREAM and not event.stream:
+            self._unread += len(frames)
 
     def flush(self, limit: int, now: float) -> list[bytes]:
         """Frames for the transport, about `limit` bytes at most."""
         self._now = now
-        self._keepalive.pongs_waiting = 0
+        self._keepalive.pongs_waiting = self._unread = 0
         out = self._wire.take()
         mux, protect = self.mux, self._channel.protect
         take, taken = mux.outbox.take, mux.taken

@@ -4,8 +4,8 @@ import pytest
 
 from lbm import keys
 from lbm.codec import Value, encode
-from node.protocol.codes import CLOSE, DATA, OPEN, PONG, RESET, SEAL, STREAM, CloseCode
-from node.protocol.limits import CONTROL_BUFFER
+from node.protocol.codes import CLOSE, DATA, FINISH, OPEN, PONG, RESET, SEAL, STREAM, CloseCode
+from node.protocol.limits import CONTROL_BUFFER, STREAM_CONTROL_BUFFER
 from node.protocol.reports import ConnectionEnded, PongReceived, StreamOpened
 from node.protocol.session import Wire
 from tests.node.protocol.pair import ALIVE, assert_ended, assert_violation, open_pair
@@ -163,6 +163,30 @@ def test_answers_that_nobody_reads_are_bounded(plaintext: str) -> None:
             break
     assert_ended(pair.b, CloseCode.OVERLOADED)
     assert wire.size < CONTROL_BUFFER + 500
+
+
+@EACH_KIND
+def test_resets_of_unwanted_streams_that_nobody_reads_are_bounded(plaintext: str) -> None:
+    pair = open_pair(plaintext=plaintext, seal_events=65_536)
+    pair.b.session._unread = STREAM_CONTROL_BUFFER - 5_000  # as if it went on for long
+    for stream in range(3, 1_003, 2):
+        pair.inject(pair.a, stream, STREAM, OPEN, {keys.LABEL: "x"})
+        if pair.b.code != ALIVE:
+            break
+        # As the shell does it: when the event was handled, and before the next one.
+        pair.b.core.reset_stream(stream, CloseCode.NO_HANDLER)
+        pair.inject(pair.a, stream, STREAM, FINISH)
+    assert_ended(pair.b, CloseCode.OVERLOADED)
+
+
+@EACH_KIND
+def test_resets_that_are_read_are_not_counted(plaintext: str) -> None:
+    pair = open_pair(plaintext=plaintext)
+    pair.b.session._unread = STREAM_CONTROL_BUFFER
+    pair.b.take(pair.now)
+    pair.b.core.reset_stream(pair.b.core.open_stream("x"), CloseCode.CANCELLED, "x" * 1_000)
+    pair.inject(pair.a, 0, 1, PONG)
+    assert pair.b.code == ALIVE
 
 
 @EACH_KIND
