@@ -182,3 +182,17 @@ def test_a_file_that_shrinks_is_told(processes: Processes, large: Path) -> None:
     done = running.finish()
     assert done.code == 6
     assert done.last["text"] == "large changed its size while it was being sent"
+
+
+def test_the_readme_has_what_it_shows(parley: Parley) -> None:
+    readme = (Path(__file__).parents[3] / "README.md").read_text()
+    recorded = readme.split("```text\n", 1)[1].split("```", 1)[0]
+    shown = parley("demo").out
+    assert [labels(line) for line in recorded.splitlines()] == [
+        labels(line) for line in shown.splitlines()
+    ]
+
+
+def labels(line: str) -> list[str]:
+    """The word that a line begins with, if it is one: who or what it is about."""
+    return [word for word in line.split()[:1] if word.isalpha()]
