@@ -57,6 +57,7 @@ class Subscription:
         self._asked = data
         self._timeout = timeout
         self._window = window
+        self._begun = False
         self._stream = 0
         self._ready: list[Value] = []  # notes of the last event, the next one at the end
         self._over = False
@@ -83,8 +84,9 @@ class Subscription:
             CallTimeout: no answer in time. PeerClosedError: the connection is over.
             LbmEncodeError: the data has no encoding.
         """
-        if self._stream or self._over:
+        if self._begun:
             raise ParleyError("a subscription is made once")
+        self._begun = True
         peer = self.peer
         waiter = peer.backend.waiter()
         asking, now = peer.asking, peer.backend.now()
