@@ -65,6 +65,17 @@ class Running:
             if event["event"] == kind:
                 return event
 
+    def type(self, text: str) -> None:
+        """Give it more standard input; it was started with `typing`."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(text.encode())
+        self.process.stdin.flush()
+
+    def end_input(self) -> None:
+        """Its standard input ends here."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+
     def send(self, number: signal.Signals) -> None:
         """Signal it."""
         self.process.send_signal(number)
@@ -116,16 +127,18 @@ class Processes:
         *args: str,
         command: Sequence[str] = PARLEY,
         data: bytes | None = None,
+        typing: bool = False,
         environment: Mapping[str, str] | None = None,
         cwd: Path | None = None,
     ) -> Running:
-        """Start `parley` with these arguments; `data` is its whole standard input."""
+        """Start `parley` with these arguments; `data` is its whole standard input, `typing`
+        leaves that open."""
         errors = self.directory / f"stderr-{len(self._running)}"
         own = {"PARLEY_HOME": str(self.home), "COLUMNS": "100", "PYTHONUNBUFFERED": "1"}
         with errors.open("wb") as stderr:
             process = subprocess.Popen(
                 [*command, *args],
-                stdin=subprocess.DEVNULL if data is None else subprocess.PIPE,
+                stdin=subprocess.PIPE if typing or data is not None else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 env={**os.environ, **own, **(environment or {})},
@@ -133,7 +146,7 @@ class Processes:
             )
         running = Running(process, errors)
         self._running.append(running)
-        if process.stdin is not None:
+        if process.stdin is not None and not typing:
             process.stdin.write(data or b"")
             process.stdin.close()
         return running
