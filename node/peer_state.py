@@ -91,6 +91,8 @@ class PeerState:
                     peer.streams.changed(report)
                 if isinstance(report, StreamReset):
                     peer.answering.stream_reset(report.stream)
+                elif isinstance(report, StreamWritable):
+                    peer.answering.stream_writable(report.stream)
             case WindowReceived():
                 peer.answering.window_received(report)
             case KeysUpdated(sent, _, rekey):

@@ -15,6 +15,7 @@ from lbm.codec import Encodable, Value, decode, encode
 from lbm.errors import LbmDecodeError
 from node.messaging.asking import LONGEST_DEADLINE_MS
 from node.messaging.backlog import AnswerBacklog
+from node.messaging.chunk_room import ChunkRoom
 from node.messaging.deadlines import Deadlines
 from node.messaging.pending import IncomingCall
 from node.protocol.codes import CALL, CHUNK, RESULT, SIM, SUBSCRIBE, CloseCode, ResultCode
@@ -44,6 +45,7 @@ class Answering:
 
     __slots__ = (
         "_backlog",
+        "_chunk_room",
         "_connection",
         "_deadlines",
         "_find",
@@ -74,6 +76,7 @@ class Answering:
         self._silent: set[IncomingCall] = set()  # those that want no answer
         self._silent_bytes = 0
         self._backlog = AnswerBacklog(connection.waiting_events)
+        self._chunk_room = ChunkRoom(connection)
         self.dropped = 0
 
     def __len__(self) -> int:
@@ -95,7 +98,7 @@ class Answering:
         self._forget(call, encode_result(code, data, stream), stream)
 
     def chunk(self, call: IncomingCall, payload: bytes) -> bool:
-        """Send one item of a streamed answer; False if there is no credit for it now.
+        """Send one item of a streamed answer; False if there is no credit or room for it now.
 
         Raises:
             LocalProtocolError: nobody waits for it, not open, the stream is gone, or the
@@ -105,7 +108,7 @@ class Answering:
         if call.answered or not call.async_id:
             raise LocalProtocolError("nobody waits for this answer")
         credit = self._credit(call)
-        if credit.left <= 0:
+        if credit.left <= 0 or not self._chunk_room.is_free(call):
             return False
         size = self._connection.send(call.stream, call.async_id, SIM, CHUNK, payload)
         credit.left -= size + EVENT_COST
@@ -196,6 +199,10 @@ class Answering:
             if call.on_credit is not None:
                 call.on_credit()
 
+    def stream_writable(self, stream: int) -> None:
+        """Nothing waits to be written on `stream` any more: streamed answers go on."""
+        self._chunk_room.writable(stream)
+
     def require_free(self, stream: int, async_id: int) -> None:
         """Raise RemoteProtocolError if a request under this id is unanswered, or if more
         events wait to be written than a stream has ids: nobody reads the answers."""
@@ -255,6 +262,7 @@ class Answering:
     def _forget(self, call: IncomingCall, result: bytes, release: int = 0) -> None:
         call.answered = True
         self._deadlines.discard(call, call.slot)
+        self._chunk_room.forget(call)
         self._connection.consume(call.stream, call.cost)
         if not call.async_id:
             self._silent.discard(call)

@@ -69,6 +69,7 @@ class FakeConnection:
         self.limits = Limits(max_payload=MAX_PAYLOAD, stream_window=2048)
         self.padding = 0
         self.releases: list[int] = []
+        self.asked: list[int] = []  # streams that are to be reported once nothing waits
         self._streams = FakeStreams()
 
     def send(
@@ -106,6 +107,11 @@ class FakeConnection:
 
     def waiting_events(self, stream: int) -> int:
         return self.unwritten.get(stream, 0)
+
+    def notify_writable(self, stream: int) -> None:
+        if self.closed:
+            raise ConnectionClosedError(0)
+        self.asked.append(stream)
 
     def consume(self, stream: int, cost: int) -> None:
         if cost:

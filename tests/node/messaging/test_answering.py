@@ -365,6 +365,7 @@ def test_an_item_that_cannot_be_sent_costs_nothing() -> None:
     with pytest.raises(PayloadTooLargeError):
         shell.answering.chunk(call, bytes(MAX_PAYLOAD + 1))
     assert shell.answering.chunk(call, ITEM)
+    shell.connection.take()
     shell.connection.gone.add(4)
     call.credit = None
     with pytest.raises(LocalProtocolError):

@@ -1,0 +1,55 @@
+"""Peers that keep to the letter of the protocol and want a node to hold what it cannot.
+
+The hostile side is a node of ours whose core is told what no honest node would do: it
+names a window of one byte and never grants more.
+"""
+
+import pytest
+
+from lbm import keys
+from lbm.codec import encode
+from node import Call, Peer, Stream
+from node.protocol.codes import CALL, SIM
+from node.protocol.limits import LARGEST_CREDIT
+from tests.node.network import meeting, settled
+
+pytestmark = pytest.mark.anyio
+
+
+def never_grant(peer: Peer) -> None:
+    """Let a peer of ours use up what comes without any credit for the other side."""
+    peer.core.consume = lambda stream, cost: None  # type: ignore[method-assign]  # that is the attack
+
+
+async def idle(stream: Stream) -> None:
+    async for _ in stream.events():
+        pass
+
+
+async def test_chunks_behind_a_result_without_credit_do_not_pile_up() -> None:
+    async with meeting() as met:
+
+        @met.server.on_call("endless")
+        async def endless(call: Call):  # type: ignore[no-untyped-def]  # a generator of bytes
+            while True:
+                yield bytes(10_000)
+
+        @met.server.on_call("quick")
+        async def quick(call: Call) -> None:
+            return None
+
+        met.server.on_stream("idle")(idle)
+        never_grant(met.peer)
+        core = met.peer.core
+        stream = core.open_stream("idle", window=1)
+        for async_id in (1, 2):  # the first takes all credit, the second waits
+            core.send(stream, async_id, SIM, CALL, encode({keys.TOPIC: "quick"}))
+        met.peer.touch()
+        await settled()
+        call = encode({keys.TOPIC: "endless", keys.WINDOW: LARGEST_CREDIT})
+        for async_id in range(3, 8):
+            core.send(stream, async_id, SIM, CALL, call)
+        met.peer.touch()
+        await settled()
+        assert met.back.running_calls == 5
+        assert met.back.core.queued_bytes < 100_000
