@@ -19,6 +19,9 @@ H = TypeVar("H")
 
 WILDCARD = "*"
 RESERVED_LABEL = "topic:"
+# Characters that a name may have to fall under a pattern: each open stream keeps its
+# label, whose length nothing else bounds, and refusals put names into the log.
+LONGEST_NAME = 1_024
 
 
 class Slots:
@@ -122,9 +125,9 @@ class Registry(Generic[H]):
             known.rules = self._rules(known)
 
     def find(self, name: str) -> Entry[H] | None:
-        """The handler that serves `name`."""
+        """The handler that serves `name`; patterns are for 1,024 characters at most."""
         entry = self._exact.get(name)
-        if entry is not None:
+        if entry is not None or len(name) > LONGEST_NAME:
             return entry
         for prefix, pattern in self._patterns:
             if name.startswith(prefix):

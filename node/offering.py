@@ -25,11 +25,11 @@ H = TypeVar("H", bound=SubscribeHandler)
 class Offering:
     """What it offers is registered by name, before or while it runs.
 
-    A name may end in `*`: `admin.*` stands for all names that begin with `admin.`, and
-    its `allow=` holds for each of them, whatever else is registered. `allow` is node ids,
-    roles given by `roles.assign`, or a function of peer and name, sync or async; without
-    it every peer may. `supercategories` are the pairs of roles between which it may be
-    used (section 2), by default all.
+    A name may end in `*`: `admin.*` stands for all names (of 1,024 characters at most)
+    that begin with `admin.`, and its `allow=` holds for each of them, whatever else is
+    registered. `allow` is node ids, roles given by `roles.assign`, or a function of peer
+    and name, sync or async; without it every peer may. `supercategories` are the pairs of
+    roles between which it may be used (section 2), by default all.
     """
 
     def __init__(self, config: NodeConfig, loop: Callable[[], Loop]) -> None:

@@ -1,15 +1,16 @@
 """Peers that keep to the letter of the protocol and want a node to hold what it cannot.
 
 The hostile side is a node of ours whose core is told what no honest node would do: it
-names a window of one byte and never grants more.
+names a window of one byte and never grants more, or labels as long as a payload may be.
 """
 
 import pytest
 
 from lbm import keys
 from lbm.codec import encode
-from node import Call, Peer, Stream
-from node.protocol.codes import CALL, SIM
+from node import Call, CallRefused, Peer, Stream, StreamResetError
+from node.handlers import LONGEST_NAME
+from node.protocol.codes import CALL, SIM, CloseCode, ResultCode
 from node.protocol.limits import LARGEST_CREDIT
 from tests.node.network import meeting, settled
 
@@ -53,3 +54,24 @@ async def test_chunks_behind_a_result_without_credit_do_not_pile_up() -> None:
         await settled()
         assert met.back.running_calls == 5
         assert met.back.core.queued_bytes < 100_000
+
+
+async def test_names_that_are_too_long_fall_under_no_pattern() -> None:
+    async with meeting() as met:
+        met.server.on_stream("files.*")(idle)
+
+        @met.server.on_call("*")
+        async def any_call(call: Call) -> int:
+            return len(call.topic)
+
+        longest = "files.".ljust(LONGEST_NAME, "x")
+        assert await met.peer.call(longest) == LONGEST_NAME
+        with pytest.raises(CallRefused) as refused:
+            await met.peer.call(longest + "x")
+        assert refused.value.code == ResultCode.TOPIC_NOT_FOUND
+        met.peer.open_stream(longest)
+        stream = met.peer.open_stream("files." + "x" * 900_000)
+        with pytest.raises(StreamResetError) as reset:
+            await stream.receive()
+        assert reset.value.code == CloseCode.NO_HANDLER
+        assert len(met.back.streams) == 1
