@@ -70,6 +70,13 @@ PRINTS = {
         r"\[NOT VERIFIED, \1\] bob has left\n"
         r"\[verified\] alice: you are not bob\n"
     ),
+    "08_in_an_app.py": (
+        r"GET /price/tea: 200 {'item': 'tea', 'price': 2}\n"
+        r"GET /price/gold: 404 {'error': 'not sold here'}\n"
+        r"GET /prices: 200\n"
+        r'data: {"tea": 2}\ndata: {"tea": 2}\n'
+        r"the shop has no peers left: True\n"
+    ),
 }
 # Seconds that an example may take, on a busy machine.
 PATIENCE = 30
