@@ -113,7 +113,7 @@ async def _visit(
 
                 async def listen() -> None:
                     nonlocal reason
-                    async for message in member.messages():
+                    async for message in member:
                         await screen.room()
                         talk.show(message)
                     reason = "closed"

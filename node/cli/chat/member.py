@@ -6,7 +6,7 @@ nothing that would not be a message. Knows no terminal.
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Final, Self
 
 from crypto.identity import NodeId
 from node.cli.chat.messages import Message, Person, say_of, topic_of
@@ -32,7 +32,8 @@ async def joined(peer: Peer, room: str, name: str) -> AsyncIterator["Member"]:
 
 
 class Member:
-    """Our place. `me` is who we are there: the name may be another than we wished for."""
+    """Our place: `async for message in member` is what happens there. `me` is who we are:
+    the name may be another than we wished for."""
 
     def __init__(self, peer: Peer, room: str, subscription: Subscription) -> None:
         self._peer = peer
@@ -57,9 +58,13 @@ class Member:
         """Say something; raises as `Peer.call` (code 19: too much, 21: too long)."""
         await self._peer.call(say_of(self._room), text, timeout=SAY_TIMEOUT)
 
-    async def messages(self) -> AsyncIterator[Message]:
-        """All that happens, until the host closes the room; raises as `Subscription`."""
-        async for note in self._subscription:
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Message:
+        """What happens next, until the host closes the room; raises as `Subscription`."""
+        while True:
+            note = await anext(self._subscription)
             try:
                 message = Message.parse(note)
             except ValueError:
@@ -69,4 +74,4 @@ class Member:
                 self._people.pop(person.node_id, None)
             elif message.kind == "join" and len(self._people) < _MOST_PEOPLE:
                 self._people[person.node_id] = person
-            yield message
+            return message
