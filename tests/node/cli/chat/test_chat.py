@@ -1,0 +1,313 @@
+"""`parley chat` as real processes: over pipes, and in a terminal of its own."""
+
+import os
+import pty
+import termios
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from signal import SIGINT, SIGKILL, SIGTERM, Signals
+from subprocess import Popen
+from typing import Any
+
+import pytest
+
+from crypto.identity import Identity
+from crypto.keyfile import save_identity
+from node.known_peers import KnownPeers
+from tests.node.cli.conftest import Parley
+from tests.node.cli.processes import PARLEY, TIMEOUT, Processes, Running
+from tests.node.cli.serve_topics import HOSTILE
+
+ANYWHERE = ("--listen", "tcp://127.0.0.1:0")
+
+
+def host(processes: Processes, *args: str) -> tuple[Running, str]:
+    """Start a host called Host with `--json`; returns it and its address."""
+    running = processes.start("chat", *ANYWHERE, "--name", "Host", "--json", *args, typing=True)
+    address: str = running.event("ready")["addresses"][0]
+    return running, address
+
+
+def guest(processes: Processes, address: str, name: str, *args: str) -> Running:
+    """Start a guest with `--json` and wait until it has joined."""
+    running = processes.start("chat", address, "--name", name, "--json", *args, typing=True)
+    running.event("joined")
+    return running
+
+
+def roster(running: Running) -> list[tuple[str, str, bool]]:
+    """What /who tells."""
+    running.type("/who\n")
+    people: list[dict[str, Any]] = running.event("roster")["people"]
+    return [(person["name"], person["standing"], person["host"]) for person in people]
+
+
+def test_a_conversation(processes: Processes) -> None:
+    hosting, address = host(processes)
+    ann = guest(processes, address, "ann")
+    assert hosting.event("join")["name"] == "ann"
+    bob = guest(processes, address, "bob")
+    assert hosting.event("join")["name"] == "bob"
+    ann.type("héllo ✓\n//slash\n\n   \n")
+    hosting.type("welcome\n")
+    for running in (hosting, bob, ann):
+        said = [running.event("message") for _ in range(3)]
+        texts = {(message["name"], message["text"]) for message in said}
+        assert texts == {("ann", "héllo ✓"), ("ann", "/slash"), ("Host", "welcome")}
+    bob.type("/quit\n")
+    assert bob.finish().last == {"event": "done", "reason": "left"}
+    assert hosting.event("leave")["name"] == "bob"
+    ann.end_input()
+    assert ann.finish().last == {"event": "done", "reason": "left"}
+    assert hosting.event("leave")["name"] == "ann"
+    hosting.end_input()
+    done = hosting.finish()
+    assert (done.code, done.err, done.last) == (0, "", {"event": "done", "reason": "left"})
+
+
+def test_the_host_closes_the_room(processes: Processes) -> None:
+    hosting, address = host(processes)
+    ann = guest(processes, address, "ann")
+    hosting.type("bye\n/quit\n")
+    assert hosting.finish().code == 0
+    done = ann.finish()
+    assert (done.code, done.last) == (0, {"event": "done", "reason": "closed"})
+    assert [line["text"] for line in done.lines if line["event"] == "message"] == ["bye"]
+
+
+def test_the_same_name_twice(processes: Processes) -> None:
+    hosting, address = host(processes)
+    running = processes.start("chat", address, "--name", "HOST", "--json", typing=True)
+    assert running.event("joined")["name"] == "HOST-2"
+    assert [(name, host) for name, _, host in roster(running)] == [("Host", True)]
+    running.event("join")
+    assert roster(running) == [("Host", "verified", True), ("HOST-2", "you", False)]
+    assert hosting.event("join")["name"] == "HOST-2"
+
+
+def test_what_was_typed_wrong(processes: Processes) -> None:
+    hosting, address = host(processes)
+    ann = guest(processes, address, "ann")
+    for typed, code in (("/nope x", 2), ("x" * 4_097, 2)):
+        ann.type(f"{typed}\n")
+        assert ann.event("refused")["code"] == code
+    for number in range(25):
+        ann.type(f"{number}\n")
+    assert ann.event("refused")["code"] == 19
+    assert hosting.event("message")["text"] == "0"
+    ann.end_input()
+    assert ann.finish().code == 0
+
+
+def test_text_for_people_is_one_harmless_line_each(processes: Processes) -> None:
+    hosting, address = host(processes)
+    eyes = processes.start("chat", address, "--name", "eyes", typing=True)
+    hosting.event("join")
+    ann = guest(processes, address, "ann")
+    ann.type(HOSTILE.replace("\n", "\u2028") + "\n")
+    ann.event("message")
+    lines = [eyes.line()]
+    while not lines[-1].startswith("ann: "):
+        lines.append(eyes.line())
+    assert lines[0].startswith("you are eyes; /who shows")
+    assert lines[1].startswith("  Host ")
+    assert lines[-1].isprintable()
+    assert "\\x1b]0;owned\\x07\\u2028parley: all is well\\r\\x1b[2J" in lines[-1]
+    eyes.type("/help\n")
+    assert eyes.line().startswith("/who shows")
+
+
+def test_who_is_verified(processes: Processes, tmp_path: Path) -> None:
+    keys = {}
+    for name in ("host", "ann", "bob"):
+        identity = Identity.create()
+        save_identity(tmp_path / name, identity)
+        keys[name] = identity.node_id
+    known = KnownPeers(tmp_path / "known.txt")
+    for name in ("ann", "host"):
+        known.add(keys[name], None, datetime.now(UTC))
+    trust = ("--trust", str(known.path))
+    # With `known` only who is on record gets in: use the usual file for the host.
+    usual = KnownPeers(processes.home / "known_peers")
+    usual.add(keys["ann"], None, datetime.now(UTC))
+    hosting, address = host(processes, "--identity", str(tmp_path / "host"))
+    ann = guest(processes, address, "ann", "--identity", str(tmp_path / "ann"))
+    hosting.event("join")
+    bob = guest(processes, address, "bob", "--identity", str(tmp_path / "bob"))
+    hosting.event("join")
+    assert roster(hosting) == [
+        *(("Host", "you", True), ("ann", "verified", False), ("bob", "new", False)),
+    ]
+    # A guest has only the host's word for who the others are.
+    bob.event("join")
+    assert roster(bob) == [
+        *(("Host", "verified", True), ("ann", "told", False), ("bob", "you", False)),
+    ]
+    ann.end_input()
+    # Without an id in the address the record counts, as it was before the first meeting.
+    place = address.partition("#")[0]
+    for options, standing in ((trust, "verified"), ((), "new"), ((), "verified")):
+        carl = guest(processes, place, "carl", *options)
+        assert roster(carl)[0] == ("Host", standing, True)
+        carl.end_input()
+        assert carl.finish().code == 0
+
+
+@pytest.mark.parametrize(("number", "code"), [(SIGINT, 130), (SIGTERM, 143)])
+def test_interrupted(processes: Processes, number: Signals, code: int) -> None:
+    hosting, address = host(processes)
+    ann, bob = (guest(processes, address, name) for name in ("ann", "bob"))
+    assert ann.stop(number).code == code
+    leave = hosting.event("leave")
+    assert leave["name"] == "ann"
+    done = hosting.stop(number)
+    assert (done.code, done.last["name"]) == (code, "interrupted")
+    left = bob.finish()
+    assert (left.code, left.last["name"]) == (1, "going-away")
+
+
+def test_whoever_is_killed_has_left(processes: Processes) -> None:
+    hosting, address = host(processes)
+    ann, bob = (guest(processes, address, name) for name in ("ann", "bob"))
+    ann.stop(SIGKILL)
+    assert bob.event("leave")["name"] == "ann"
+    assert [name for name, _, _ in roster(hosting)] == ["Host", "bob"]
+    hosting.stop(SIGKILL)
+    done = bob.finish()
+    assert (done.code, done.last["name"]) == (1, "connection-lost")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ([], 2),
+        (["tcp://127.0.0.1:1", *ANYWHERE], 2),
+        ([*ANYWHERE, "--plaintext"], 2),
+        ([*ANYWHERE, "--name", "\x1b[2J"], 2),
+        ([*ANYWHERE, "--name", "x" * 33], 2),
+        (["--listen", "nowhere"], 2),
+        (["tcp://127.0.0.1:1"], 3),
+        (["--listen", "tcp://192.0.2.1:4000"], 3),
+    ],
+)
+def test_what_cannot_be(processes: Processes, arguments: list[str], code: int) -> None:
+    done = processes.run("chat", *arguments, data=b"")
+    assert (done.code, done.out) == (code, "")
+    assert done.err.startswith("parley: ")
+    assert done.err.count("\n") == 1
+
+
+def test_answers_that_are_no_room(processes: Processes, parley: Parley, server: str) -> None:
+    place = server.partition("#")[0]
+    assert processes.run("chat", server, data=b"").code == 5
+    assert processes.run("chat", f"{place}#{'a' * 52}", data=b"").code == 4
+    # Without standard input there is nobody to talk.
+    done = parley("chat", server)
+    assert (done.code, done.err) == (6, "parley: standard input is closed\n")
+
+
+class Terminal:
+    """A `parley` whose three files are a terminal that nobody sees."""
+
+    def __init__(self, processes: Processes, *args: str) -> None:
+        self._master, slave = pty.openpty()
+        termios.tcsetwinsize(slave, (24, 60))
+        self.before = termios.tcgetattr(slave)
+        self._slave = slave
+        self.process = Popen(
+            [*PARLEY, *args],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env={**os.environ, "PARLEY_HOME": str(processes.home), "TERM": "xterm"},
+            cwd=Path(__file__).parents[4],
+            start_new_session=True,
+        )
+        os.set_blocking(self._master, False)
+        self.seen = ""
+
+    def until(self, text: str) -> str:
+        """What is printed up to `text`."""
+        deadline = time.monotonic() + TIMEOUT  # noqa: TID251  # a test's own clock
+        while text not in self.seen:
+            assert time.monotonic() < deadline, self.seen  # noqa: TID251  # as above
+            try:
+                self.seen += os.read(self._master, 65_536).decode()
+            except BlockingIOError:
+                time.sleep(0.01)
+        before, _, self.seen = self.seen.partition(text)
+        return before + text
+
+    def type(self, keys: str) -> None:
+        os.write(self._master, keys.encode())
+
+    @property
+    def modes(self) -> list[Any]:
+        return termios.tcgetattr(self._slave)
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(TIMEOUT)
+        os.close(self._master)
+        os.close(self._slave)
+
+
+@pytest.fixture
+def terminals(processes: Processes) -> Iterator[list[Terminal]]:
+    opened: list[Terminal] = []
+    yield opened
+    for terminal in opened:
+        terminal.end()
+
+
+def test_a_terminal(processes: Processes, terminals: list[Terminal]) -> None:
+    hosting, address = host(processes)
+    terminal = Terminal(processes, "chat", address, "--name", "ann")
+    terminals.append(terminal)
+    terminal.until("ann> ")
+    terminal.until("* ann has joined")
+    hosting.event("join")
+    terminal.type("hal")
+    terminal.until("ann> hal")
+    hosting.type("\x1b[2Jin between\n")
+    hosting.event("message")
+    # The line that is begun goes, the message comes, and the line is there again.
+    assert terminal.until("ann> hal").endswith(
+        "\r\x1b[KHost: \\x1b[2Jin between\r\r\n\r\x1b[Kann> hal"
+    )
+    terminal.type("lx\x7fo\r")
+    assert hosting.event("message")["text"] == "hallo"
+    terminal.until("ann: hallo")
+    terminal.type("/quit\n")
+    assert terminal.process.wait(TIMEOUT) == 0
+    assert terminal.modes == terminal.before
+
+
+@pytest.mark.parametrize(("keys", "code"), [("\x03", 130), ("\x04", 0)])
+def test_a_terminal_is_left_as_it_was(
+    processes: Processes, terminals: list[Terminal], keys: str, code: int
+) -> None:
+    terminal = Terminal(processes, "chat", *ANYWHERE, "--name", "ann")
+    terminals.append(terminal)
+    terminal.until("ann> ")
+    assert terminal.modes != terminal.before
+    if keys == "\x03":
+        terminal.process.send_signal(SIGINT)  # the terminal is nobody's: it sends none
+    else:
+        terminal.type(keys)
+    assert terminal.process.wait(TIMEOUT) == code
+    assert terminal.modes == terminal.before
+
+
+def test_the_usual_name_is_ones_login(processes: Processes) -> None:
+    for login, name in (("zoe", "zoe"), ("\x1b[2J", None)):
+        running = processes.start(
+            "chat", *ANYWHERE, "--json", typing=True, environment={"LOGNAME": login}
+        )
+        ready = running.event("ready")
+        assert ready["name"] == (name or ready["node_id"][: len(ready["name"])])
+        running.end_input()
+        assert running.finish().code == 0
