@@ -1,7 +1,8 @@
 """Room to write on one stream: who sends waits here while much waits to be written.
 
 One rule: first come, first served, and nothing else runs between `wait` and what its
-caller then queues. Knows neither what is sent nor whether it may be: `check` says that.
+caller then queues; while more waits for the peer than may, only what can be written at
+once is queued. Knows neither what is sent nor whether it may be: `check` says that.
 """
 
 from collections.abc import Callable
@@ -57,13 +58,15 @@ class StreamRoom:
                 self._check()
                 if self._has_room():
                     return
+                self._writer = waiter = self._peer.backend.waiter()
                 try:
-                    core.notify_writable(self._stream)
+                    if self._is_clear():
+                        await self._peer.driver.wait_for_room(waiter)
+                    else:
+                        core.notify_writable(self._stream, credit=True)
+                        await waiter.wait()
                 except LocalProtocolError as error:
                     raise self._peer.closed_error() from error
-                self._writer = self._peer.backend.waiter()
-                try:
-                    await self._writer.wait()
                 finally:
                     self._writer = None
 
@@ -76,10 +79,18 @@ class StreamRoom:
         if self._writer is not None:
             self._writer.wake()
 
+    def _is_clear(self) -> bool:
+        """Whether an event of the stream would wait for nothing but the transport."""
+        core = self._peer.core
+        return not core.waiting_events(self._stream) and core.has_credit(self._stream)
+
     def _has_room(self) -> bool:
         waiting = self._peer.core.waiting_events(self._stream)
         if not waiting:
             self._queued = 0
+        if self._peer.driver.is_full:
+            # Streams without credit must not add up, however many there are.
+            return self._is_clear() and self._peer.driver.has_room
         if waiting < WAITING_EVENTS:
             return True
         return waiting < WAITING_SMALL_EVENTS and self._queued < SMALL_EVENTS_SIZE

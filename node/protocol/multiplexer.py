@@ -78,6 +78,7 @@ class Multiplexer:
         self._received = received  # what the other side did; it may have to wait for a seal
         self._reports = reports
         self._watched: set[int] = set()
+        self._starved: set[int] = set()  # watched too, and nothing waits but credit
         self.outbox = Outbox()
         self.windows: dict[str, int] = {}
         self.unconsumed = 0
@@ -155,6 +156,9 @@ class Multiplexer:
         known.credit.grant(credit)
         if known.credit.left > 0:
             self.outbox.unblock(stream)
+            if stream in self._starved:
+                self._starved.discard(stream)
+                self._reports.append(StreamWritable(stream))
 
     def reset_received(self, cells: Mapping[int, Value]) -> None:
         """2/4 Reset on stream 0: both directions end, ours with a Reset if it is open."""
@@ -286,10 +290,18 @@ class Multiplexer:
         if known is not None:
             self._streams.resize(known, window)
 
-    def watch(self, stream: int) -> None:
-        """Report StreamWritable once, when nothing waits on `stream` any more."""
+    def has_credit(self, stream: int) -> bool:
+        """Whether an event on a stream from 2 up would not have to wait for credit."""
+        known = self._streams.open.get(stream)
+        return known is not None and known.local_open and known.credit.left > 0
+
+    def watch(self, stream: int, *, credit: bool) -> None:
+        """Report StreamWritable once; see `OpenConnection.notify_writable`."""
+        known = self._streams.open.get(stream)
         if self.outbox.waiting(stream):
             self._watched.add(stream)
+        elif credit and known is not None and known.local_open and known.credit.left <= 0:
+            self._starved.add(stream)
         else:
             self._reports.append(StreamWritable(stream))
 
@@ -326,8 +338,9 @@ class Multiplexer:
     def _end_local(self, stream: Stream) -> None:
         self._streams.end_local(stream)
         self._forget(stream.id, True)
-        if stream.id in self._watched:
+        if stream.id in self._watched or stream.id in self._starved:
             self._watched.discard(stream.id)
+            self._starved.discard(stream.id)
             self._reports.append(StreamWritable(stream.id))
 
     def _end_remote(self, stream: Stream) -> None:

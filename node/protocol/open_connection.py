@@ -44,6 +44,10 @@ class OpenConnection(ABC):
         """How many events of `stream` wait to be written."""
         return self._session.mux.outbox.waiting(stream) if self._session else 0
 
+    def has_credit(self, stream: int) -> bool:
+        """Whether what is sent on `stream`, one from 2 up, would not wait for credit."""
+        return self._session is not None and self._session.mux.has_credit(stream)
+
     @property
     def limits(self) -> Limits:
         """The limits that were agreed; our own before and after."""
@@ -111,9 +115,10 @@ class OpenConnection(ABC):
         if cost and self._session is not None:
             self._session.mux.consume(stream, cost)
 
-    def notify_writable(self, stream: int) -> None:
-        """Report StreamWritable once, when nothing waits on `stream` any more."""
-        self._open().mux.watch(stream)
+    def notify_writable(self, stream: int, *, credit: bool = False) -> None:
+        """Report StreamWritable once, when nothing waits on `stream` any more; with
+        `credit`, if nothing waits already, when it has credit."""
+        self._open().mux.watch(stream, credit=credit)
 
     def ping(self, now: float) -> int:
         """Send a Ping; PongReceived carries its async id. Raises LocalProtocolError after 64."""

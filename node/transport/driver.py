@@ -152,16 +152,24 @@ class Driver:
         be sent, and what lacks credit is no concern of others."""
         return self._writable or self._closed or self.core.queued_bytes <= self.high_water
 
+    @property
+    def is_full(self) -> bool:
+        """Whether more than `high_water` bytes wait to be written, for whatever reason."""
+        return self.core.queued_bytes > self.high_water
+
     async def room(self) -> None:
         """Wait while the transport is full and more than `high_water` bytes wait for it."""
         while not self.has_room:
-            waiter = self._loop.waiter()
-            self._rooms.append(waiter)
-            try:
-                await waiter.wait()
-            finally:
-                if waiter in self._rooms:  # it was cancelled
-                    self._rooms.remove(waiter)
+            await self.wait_for_room(self._loop.waiter())
+
+    async def wait_for_room(self, waiter: Waiter) -> None:
+        """Wait for `waiter`, which is woken when `has_room` may have changed."""
+        self._rooms.append(waiter)
+        try:
+            await waiter.wait()
+        finally:
+            if waiter in self._rooms:  # it was cancelled, or others woke it
+                self._rooms.remove(waiter)
 
     def settle(self) -> None:
         """The core changed outside of a receive: hand on its reports, then flush."""

@@ -4,6 +4,8 @@ The hostile side is a node of ours whose core is told what no honest node would 
 names a window of one byte and never grants more, or labels as long as a payload may be.
 """
 
+from collections.abc import Collection
+
 import pytest
 
 from lbm import keys
@@ -12,14 +14,22 @@ from node import Call, CallRefused, Peer, Stream, StreamResetError
 from node.handlers import LONGEST_NAME
 from node.protocol.codes import CALL, SIM, CloseCode, ResultCode
 from node.protocol.limits import LARGEST_CREDIT
-from tests.node.network import meeting, settled
+from tests.node.network import eventually, meeting, settled
 
 pytestmark = pytest.mark.anyio
 
 
-def never_grant(peer: Peer) -> None:
+def never_grant(peer: Peer, spared: Collection[int] = ()) -> None:
     """Let a peer of ours use up what comes without any credit for the other side."""
-    peer.core.consume = lambda stream, cost: None  # type: ignore[method-assign]  # that is the attack
+    consume = peer.core.consume
+
+    def consume_in_silence(stream: int, cost: int) -> None:
+        if stream in spared:
+            consume(stream, cost)
+        else:
+            peer.core.streams.unconsumed -= cost
+
+    peer.core.consume = consume_in_silence  # type: ignore[method-assign]  # that is the attack
 
 
 async def idle(stream: Stream) -> None:
@@ -75,3 +85,28 @@ async def test_names_that_are_too_long_fall_under_no_pattern() -> None:
             await stream.receive()
         assert reset.value.code == CloseCode.NO_HANDLER
         assert len(met.back.streams) == 1
+
+
+@pytest.mark.parametrize("size", [65_536, 1 << 20])
+async def test_streams_without_credit_hold_no_more_than_the_write_buffer(size: int) -> None:
+    async with meeting(write_buffer=1 << 20) as met:
+
+        @met.server.on_stream("bulk")
+        async def bulk(stream: Stream) -> None:
+            while True:
+                await stream.send_event(64, 1, payload=bytes(size))
+
+        spared: set[int] = set()
+        never_grant(met.peer, spared)
+        for _ in range(200):
+            met.peer.core.open_stream("bulk", window=1)
+        met.peer.touch()
+        await eventually(lambda: len(met.back.streams) == 200)
+        # A turn's events may be under way beyond it, those that have credit.
+        await eventually(lambda: met.back.core.queued_bytes <= (1 << 20) + size)
+        # Who grants credit is served all the same.
+        fast = met.peer.open_stream("bulk")
+        spared.add(fast.id)
+        for _ in range(20):
+            assert len((await fast.receive_event()).payload) == size
+        await eventually(lambda: met.back.core.queued_bytes <= (1 << 20) + size)

@@ -10,6 +10,7 @@ from anyio import BusyResourceError, ClosedResourceError, EndOfStream, create_ta
 from node.protocol.errors import LocalProtocolError
 from node.stream_inbox import Inbox
 from node.transport.backend import current_backend
+from node.transport.loop import Waiter
 from tests.node.network import settled, started
 
 pytestmark = pytest.mark.anyio
@@ -23,20 +24,39 @@ class Shell:
         self.waiting = 0
         self.watched = 0
         self.closing = False
+        self.full = False
+        self.credit = True
+        self.writable = True
+        self.rooms: list[Waiter] = []
         backend = current_backend(tasks)
         core = SimpleNamespace(
             consume=lambda stream, cost: self.consumed.append(-cost),
             waiting_events=lambda stream: self.waiting,
+            has_credit=lambda stream: self.credit,
             notify_writable=self.watch,
         )
         self.peer: Any = SimpleNamespace(
             backend=backend,
             core=core,
+            driver=self,
             consume=lambda stream, cost: self.consumed.append(cost),
             closed_error=lambda: ClosedResourceError("closing"),
         )
 
-    def watch(self, stream: int) -> None:
+    @property
+    def is_full(self) -> bool:
+        return self.full
+
+    @property
+    def has_room(self) -> bool:
+        return self.writable or not self.full
+
+    async def wait_for_room(self, waiter: Waiter) -> None:
+        self.rooms.append(waiter)
+        await waiter.wait()
+
+    def watch(self, stream: int, *, credit: bool) -> None:
+        assert credit
         if self.closing:
             raise LocalProtocolError("closing")
         self.watched += 1

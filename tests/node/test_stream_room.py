@@ -115,3 +115,46 @@ async def test_more_small_events_may_wait_than_large_ones(anyio_backend: str) ->
         assert is_free(room)
         shell.waiting = WAITING_EVENTS
         assert is_free(room)
+
+
+async def test_while_too_much_waits_only_what_can_be_written_is_queued(anyio_backend: str) -> None:
+    async with create_task_group() as tasks:
+        shell = Shell(tasks)
+        room = StreamRoom(shell.peer, 3, always)
+        shell.full = True
+        assert is_free(room)
+        shell.waiting = 1  # as if it had been queued
+        assert not is_free(room)
+        sent = await started(tasks, room.wait)
+        assert shell.watched == 1
+        shell.waiting, shell.credit = 0, False
+        room.changed()
+        await settled()
+        assert (sent, shell.watched) == ([], 2)
+        shell.credit, shell.writable = True, False
+        room.changed()
+        await settled()
+        assert (sent, shell.watched, len(shell.rooms)) == ([], 2, 1)
+        shell.writable = True
+        shell.rooms[0].wake()
+        await settled()
+        assert sent == [None]
+
+
+async def test_who_waits_for_the_transport_learns_of_the_streams_end(anyio_backend: str) -> None:
+    async with create_task_group() as tasks:
+        shell = Shell(tasks)
+        over: list[bool] = []
+
+        def check() -> None:
+            if over:
+                raise EndOfStream
+
+        room = StreamRoom(shell.peer, 3, check)
+        shell.full, shell.writable = True, False
+        sent = await started(tasks, room.wait)
+        assert (sent, len(shell.rooms)) == ([], 1)
+        over.append(True)
+        room.changed()
+        await settled()
+        assert isinstance(sent[0], EndOfStream)

@@ -801,6 +801,42 @@ def test_who_waits_is_told_of_a_reset(who: str) -> None:
     assert pair.a.all(StreamWritable) == [StreamWritable(stream)]
 
 
+def test_writable_with_credit_waits_for_it() -> None:
+    pair, stream = with_stream(stream_window=1_024)
+    pair.a.core.send_data(stream, bytes(2_000))
+    assert pair.a.core.has_credit(stream)
+    pair.pump()
+    assert not pair.a.core.has_credit(stream)
+    pair.a.core.notify_writable(stream, credit=True)
+    pair.pump()
+    assert not pair.a.all(StreamWritable)
+    pair.b.core.consume(stream, pair.b.events[0].cost)
+    pair.pump()
+    assert pair.a.all(StreamWritable) == [StreamWritable(stream)]
+    assert pair.a.core.has_credit(stream)
+    pair.a.core.notify_writable(stream, credit=True)
+    pair.pump()
+    assert len(pair.a.all(StreamWritable)) == 2
+
+
+@pytest.mark.parametrize("end", ["finish_stream", "reset_stream"])
+def test_who_waits_for_credit_is_told_of_the_end(end: str) -> None:
+    pair, stream = with_stream(stream_window=1_024)
+    pair.a.core.send_data(stream, bytes(2_000))
+    pair.pump()
+    pair.a.core.notify_writable(stream, credit=True)
+    if end == "finish_stream":
+        pair.a.core.finish_stream(stream)
+    else:
+        pair.b.core.reset_stream(stream, 64)
+    pair.pump()
+    assert pair.a.all(StreamWritable) == [StreamWritable(stream)]
+    assert not pair.a.core.has_credit(stream)
+    pair.a.core.notify_writable(stream, credit=True)  # nothing will ever change
+    pair.pump()
+    assert len(pair.a.all(StreamWritable)) == 2
+
+
 def test_writable_does_not_wait_for_the_other_sides_seal() -> None:
     pair, stream = with_stream(deliver="sealed", stream_window=1_024)
     pair.a.core.send_data(stream, b"x")
