@@ -5,11 +5,11 @@ decides, `Calls` and `Stream` keep what waits, this file joins them and the hand
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Self
 
 import anyio
 
-from crypto.identity import NodeId
-from crypto.registry import Suite
 from lbm.codec import Encodable, Value
 from node.accept_hook import Decider
 from node.answer_stream import AnswerStream, answer_of
@@ -18,8 +18,6 @@ from node.deciding import Deciding
 from node.endings import Endings
 from node.errors import (
     CallTimeout,
-    PeerClosedError,
-    handshake_error,
 )
 from node.handlers import Handlers
 from node.messaging.calls import Calls
@@ -27,11 +25,10 @@ from node.messaging.dispatch import Dispatch
 from node.messaging.pending import IncomingCall
 from node.messaging.topics import Topics
 from node.peer_state import PeerState
+from node.peer_view import PeerView
 from node.protocol.codes import CALL, CloseCode, ResultCode
 from node.protocol.connection import Connection
 from node.protocol.errors import ConnectionClosedError
-from node.protocol.limits import Limits
-from node.protocol.reports import ConnectionEnded
 from node.protocol.states import State
 from node.publishing import Publishing
 from node.serving import Serving
@@ -46,7 +43,7 @@ from node.waiting import Changes
 DEFAULT_TIMEOUT = 30.0
 
 
-class Peer:
+class Peer(PeerView):
     """The other node. Made by `Node`.
 
     `name` is for the log: the address dialled (then `dialled` too, under which trust
@@ -96,62 +93,6 @@ class Peer:
         )
         self.driver.high_water = config.write_buffer
         self.driver.on_closed = self._state.transport_closed
-
-    # Who it is.
-
-    @property
-    def node_id(self) -> NodeId | None:
-        """Who the other side proved to be; None on an unencrypted connection."""
-        identity = self._state.agreed.identity if self._state.agreed else None
-        return identity.node_id if identity else None
-
-    @property
-    def suite(self) -> Suite | None:
-        """The algorithms agreed on; None on an unencrypted connection."""
-        return self._state.agreed.suite if self._state.agreed else None
-
-    @property
-    def encrypted(self) -> bool:
-        """Whether the connection is encrypted and its peer authenticated."""
-        return self.suite is not None
-
-    @property
-    def role(self) -> str:
-        """What the other side claims to be: a claim, from which no rights follow."""
-        return self._state.agreed.remote_role if self._state.agreed else ""
-
-    @property
-    def info(self) -> Mapping[str, Value]:
-        """What the other side says of itself."""
-        return self._state.agreed.info if self._state.agreed else {}
-
-    @property
-    def limits(self) -> Limits:
-        """The limits that both sides keep."""
-        return self._state.agreed.limits if self._state.agreed else self.core.config.limits
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the handshake is over and the connection is not."""
-        return self._state.agreed is not None and self._state.ended is None
-
-    @property
-    def is_gone(self) -> bool:
-        """Whether its transport is closed."""
-        return self._state.gone
-
-    @property
-    def running_calls(self) -> int:
-        """How many handlers of this peer's calls run."""
-        return len(self.answering)
-
-    @property
-    def dropped(self) -> int:
-        """Events that nobody took."""
-        return self.dispatch.dropped + self._calls.dropped + self.topics.dropped
-
-    def __repr__(self) -> str:
-        return f"<Peer {self.node_id.short if self.node_id else self.name}>"
 
     # What to ask of it.
 
@@ -309,25 +250,20 @@ class Peer:
         self.driver.settle()
         await self._changes.until(lambda: self._state.gone)
 
-    async def closed(self) -> ConnectionEnded:
-        """Wait for the end of the connection; returns why it ended."""
-        while self._state.ended is None:
-            await self._changes.until(lambda: self._state.ended is not None)
-        return self._state.ended
+    async def __aenter__(self) -> Self:
+        return self
 
-    async def opened(self) -> None:
-        """Wait for the end of the handshake.
-
-        Raises:
-            NotTrustedError: a side refused the other. HandshakeError: they could not agree.
-        """
-        await self._changes.until(
-            lambda: self._state.agreed is not None or self._state.ended is not None
-        )
-        ended = self._state.ended
-        if self._state.agreed is None and ended is not None:
-            refused = self.deciding.refused
-            raise refused or handshake_error(ended.code, ended.text, ended.reason)
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        """Close; by an exception without waiting for it."""
+        if exc_type is None:
+            await self.close()
+        else:
+            self.drop(CloseCode.NORMAL)
 
     # For streams and for the node.
 
@@ -358,12 +294,6 @@ class Peer:
         """A handler is over: its answer waits, and who drains may look again."""
         self.changed()
         self.touch()
-
-    def closed_error(self) -> PeerClosedError:
-        """Why nothing can be asked any more."""
-        if self._state.ended is None:
-            return PeerClosedError(CloseCode.NORMAL, "the connection is closing")
-        return PeerClosedError(self._state.ended.code, self._state.ended.text)
 
     def changed(self) -> None:
         """The connection's state is another one."""

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from crypto.identity import PublicIdentity
 from lbm.codec import Value
+from node.protocol.codes import SENTENCES, code_name
 from node.protocol.handshake import Agreed
 
 
@@ -115,6 +116,10 @@ class ConnectionEnded:
     text: str
     remote: bool
     reason: str
+
+    def __str__(self) -> str:
+        sentence = self.text or SENTENCES.get(self.code, "closed by the other side")
+        return f"{sentence} ({code_name(self.code)})"
 
 
 Report = (

@@ -441,3 +441,18 @@ async def test_one_node_has_many_peers(anyio_backend: str) -> None:
         await peers[0].close()
         await eventually(lambda: len(server.peers) == 1)
         assert await peers[1].call("who") == other.node_id.short
+
+
+async def test_a_peer_ends_with_its_async_with(anyio_backend: object) -> None:
+    async with new_node() as client, new_node() as server:
+        address = await server.listen("tcp://127.0.0.1:0")
+        async with await client.connect(address) as peer:
+            assert peer.is_open
+        assert peer.is_gone
+        assert str(await peer.closed()) == "closed (normal)"
+        with pytest.raises(LookupError):
+            async with await client.connect(address) as peer:
+                raise LookupError
+        ended = await peer.closed()
+        assert (ended.code, ended.remote) == (CloseCode.NORMAL, False)
+        await eventually(lambda: not server.peers)
