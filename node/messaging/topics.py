@@ -92,8 +92,7 @@ class Topics:
         """
         answer = self._answering.answer
         limit = self._connection.limits.max_payload
-        # In the payload's map: what nests too deeply there must be found out now.
-        if data is not None and len(encode_value(data, enclosing=1)) + _RESULT_OVERHEAD > limit:
+        if data is not None and len(encode_value(data)) + _RESULT_OVERHEAD > limit:
             return answer(call, ResultCode.PAYLOAD_TOO_LARGE)
         if call.answered:  # cancelled meanwhile
             return None
@@ -149,11 +148,12 @@ class Topics:
     def expect(self, topic: str, window: int | None = None) -> None:
         """A Subscribe of ours is on its way; `window` is what it names, in bytes of cost."""
         self._expected[topic] = self._expected.get(topic, 0) + 1
-        if window is not None:
-            # Notes may come before its answer is looked at. Of several the largest counts
-            # until it is known which one was accepted.
-            windows = self._connection.streams.windows
-            windows[LABEL + topic] = max(window, windows.get(LABEL + topic, 0))
+        # Notes may come before its answer is looked at. Of several the largest counts
+        # until it is known which one was accepted.
+        connection, label = self._connection, LABEL + topic
+        with suppress(LocalProtocolError):  # the connection is closing
+            windows = connection.streams.windows
+            windows[label] = max(windows.get(label, 0), window or connection.limits.stream_window)
 
     def expect_no_more(self, topic: str, named: int) -> None:
         """A Subscribe of ours got its final answer: streams opened for it that nobody

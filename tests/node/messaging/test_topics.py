@@ -1,0 +1,436 @@
+"""Subscriptions over two real cores, in whatever order events and decisions come.
+
+What each request is answered with is in tests/node/test_publishing.py and its neighbours;
+here is that no order of events loses a note, or leaves anything behind.
+"""
+
+from collections import deque
+from typing import Any
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from lbm import keys
+from lbm.codec import Value
+from node.messaging.calls import Calls
+from node.messaging.dispatch import Dispatch
+from node.messaging.fanout import Fanout, Slow
+from node.messaging.feed import Feed
+from node.messaging.inbox import NoteInbox
+from node.messaging.notes import encode_note
+from node.messaging.pending import IncomingCall, OutgoingCall
+from node.messaging.topics import LABEL, Topics
+from node.protocol.codes import NOTIFY, RESULT, CloseCode, ResultCode
+from node.protocol.reports import (
+    EventReceived,
+    Report,
+    StreamFinished,
+    StreamOpened,
+    StreamReset,
+    StreamWritable,
+)
+from tests.node.messaging.fake import event
+from tests.node.protocol.pair import ALIVE, Pair, Side, open_pair
+
+TOPIC = "x"
+
+
+class End:
+    """One side: its core, and the floor of messaging above it. It publishes one topic."""
+
+    def __init__(self, side: Side, now: float, limit: int = 1 << 20, slow: Slow = "unsubscribe"):
+        self.side = side
+        self.core = side.core
+        self.now = now
+        self.undecided: list[IncomingCall] = []
+        self.fanout = Fanout(TOPIC, limit, slow)
+        calls = Calls(self.core, self.find, self.undecided.append, lambda call: None)
+        self.asking, self.answering = calls.asking, calls.answering
+        self.topics = Topics(self.core, self.answering, TOPIC.__eq__)
+        self.dispatch = Dispatch(
+            self.core,
+            calls.asking,
+            calls.answering,
+            self.topics,
+            lambda event: False,
+            calls.stream_requests,
+        )
+
+    def find(self, subcategory: int, topic: str) -> ResultCode:
+        if topic != TOPIC:
+            return ResultCode.TOPIC_NOT_FOUND
+        if self.topics.is_subscribed(topic):
+            return ResultCode.ALREADY_SUBSCRIBED
+        return ResultCode.ACCEPTED
+
+    def accept(self, call: IncomingCall, data: Value = None) -> Feed | None:
+        """Accept a Subscribe."""
+
+        def make(stream: int, on_closed: Any) -> Feed:
+            feed = Feed(self.fanout, self.core, stream, 1 << 20, None, lambda: None, on_closed)
+            self.fanout.join(feed)
+            return feed
+
+        return self.topics.open_feed(call, data, make)
+
+    def settle(self) -> None:
+        """Take what the core reports, as a peer does."""
+        while self.side.collect(self.now):
+            reports, self.side.reports = self.side.reports, []
+            for report in reports:
+                self.take(report)
+
+    def take(self, report: Report) -> None:
+        if isinstance(report, EventReceived):
+            self.dispatch.receive(report, self.now)
+        elif isinstance(report, StreamOpened):
+            assert report.label.startswith(LABEL)
+            if not self.topics.stream_opened(report.stream, report.label):
+                self.core.reset_stream(report.stream, CloseCode.REFUSED)
+        elif isinstance(report, StreamFinished | StreamReset | StreamWritable):
+            self.topics.changed(report)
+            if isinstance(report, StreamReset):
+                self.answering.stream_reset(report.stream)
+        else:
+            raise AssertionError(report)
+
+    @property
+    def streams(self) -> int:
+        """How many streams are not gone."""
+        return len(self.core.streams._streams.open)
+
+    def tables(self) -> dict[str, int]:
+        """How much there is of everything that must be gone at the end."""
+        topics = self.topics
+        tables = {
+            name: len(getattr(topics, name))
+            for name in (
+                "_feeds",
+                "_feeds_by_topic",
+                "_expected",
+                "_offered",
+                "_readers",
+                "_readers_by_topic",
+            )
+        }
+        mux = self.core.streams
+        return {
+            **tables,
+            "streams": self.streams,
+            "held": len(mux.outbox._held),
+            "queued": len(mux.outbox._queues),
+            "watched": len(mux._watched),
+            "windows": len(mux.windows),
+            "unconsumed": mux.unconsumed,
+            "committed": mux._streams.committed,
+            "asking": len(self.asking),
+            "answering": len(self.answering),
+        }
+
+
+class Sub:
+    """A subscription, read by hand."""
+
+    def __init__(self, end: End, window: int | None = None) -> None:
+        self.end = end
+        self.window = window
+        self.stream = 0
+        self.refused = 0
+        self.got: list[Any] = []
+        self.over: list[StreamReset | None] = []
+        self.lost_with: list[int] = []
+        self.inbox = NoteInbox(lambda: None, lambda cost: end.core.consume(self.stream, cost))
+        self.left = False
+        self.call = end.asking.subscribe(TOPIC, None, end.now, None, lambda: None, window)
+        end.topics.expect(TOPIC, window)
+        call = self.call
+        call.on_final = lambda code, stream: self.answered(call, code, stream)
+
+    def answered(self, call: OutgoingCall, code: int, stream: int) -> None:
+        wanted = not call.done and code == ResultCode.ACCEPTED
+        if wanted and self.end.topics.read(TOPIC, stream, self, self.window):
+            self.stream = stream
+        elif not call.done:
+            self.refused = code
+        self.end.topics.expect_no_more(TOPIC, stream)
+
+    def ended(self, reset: StreamReset | None) -> None:
+        self.over.append(reset)
+
+    def lost(self, code: int, text: str) -> None:
+        self.lost_with.append(code)
+
+    def read(self, events: int = 1_000) -> None:
+        for _ in range(min(events, len(self.inbox))):
+            self.got += self.inbox.take()[0]
+        self.inbox.used()
+
+    def leave(self) -> None:
+        """As `Subscription` does."""
+        if self.left:
+            return
+        self.left = True
+        if not self.call.done:
+            self.end.asking.give_up(self.call)
+            return
+        self.inbox.close()
+        if self.end.topics.reads(self.stream):
+            self.end.asking.unsubscribe(TOPIC, self.end.now, None, lambda: None)
+            self.end.topics.leave(self.stream)
+
+
+class Two:
+    """A subscriber `a` and a publisher `b`, and what is on its way between them."""
+
+    def __init__(self, **options: Any) -> None:
+        self.pair: Pair = open_pair(stream_window=4_096, max_streams=3)
+        self.a = End(self.pair.a, self.pair.now)
+        self.b = End(self.pair.b, self.pair.now, **options)
+        self.ways: dict[End, deque[bytes]] = {self.a: deque(), self.b: deque()}
+
+    def other(self, end: End) -> End:
+        return self.b if end is self.a else self.a
+
+    def send(self, end: End) -> None:
+        """What a side has to say is on its way."""
+        end.settle()
+        sent = end.side.take(end.now)
+        if sent:
+            self.ways[end].append(sent)
+        end.settle()
+
+    def deliver(self, end: End) -> bool:
+        """One piece of what a side sent arrives."""
+        way, receiver = self.ways[end], self.other(end)
+        if not way:
+            return False
+        receiver.core.receive_data(way.popleft(), receiver.now)
+        receiver.settle()
+        return True
+
+    def run(self) -> None:
+        """Until both are quiet."""
+        for _ in range(1_000):
+            self.send(self.a)
+            self.send(self.b)
+            if not self.deliver(self.a) | self.deliver(self.b):
+                return
+        raise AssertionError("the two never fall quiet")
+
+    def alive(self) -> bool:
+        return self.pair.a.code == self.pair.b.code == ALIVE
+
+
+def publish(end: End, *notes: Value) -> None:
+    for note in notes:
+        end.fanout.add(encode_note(note))
+    end.fanout.flush()
+
+
+def subscribed(two: Two, window: int | None = None) -> Sub:
+    """A subscription that was accepted."""
+    sub = Sub(two.a, window)
+    two.run()
+    assert two.b.accept(two.b.undecided.pop()) is not None
+    two.run()
+    assert sub.stream
+    return sub
+
+
+def test_a_subscription_from_beginning_to_end() -> None:
+    two = Two()
+    sub = subscribed(two)
+    publish(two.b, 1, 2, 3)
+    two.run()
+    sub.read()
+    assert sub.got == [1, 2, 3]
+    sub.leave()
+    two.run()
+    assert sub.over == [None]
+    assert not any(two.a.tables().values())
+    assert not any(two.b.tables().values())
+
+
+def test_notes_wait_for_the_result() -> None:
+    two = Two()
+    sub = Sub(two.a)
+    two.run()
+    feed = two.b.accept(two.b.undecided.pop())
+    assert feed is not None
+    publish(two.b, 1)
+    assert two.b.core.streams.outbox._held == {feed.stream}
+    first = two.b.core.streams.outbox.take()
+    second = two.b.core.streams.outbox.take()
+    assert first is not None
+    assert second is not None
+    assert (first.stream, first.subcategory, first.releases) == (1, RESULT, feed.stream)
+    assert (second.stream, second.subcategory) == (feed.stream, NOTIFY)
+    assert sub.stream == 0
+
+
+def test_the_end_of_a_connection_ends_all_of_it() -> None:
+    two = Two()
+    sub, undecided = subscribed(two), Sub(two.a)
+    undecided.call.done = True
+    publish(two.b, 1)
+    two.run()
+    two.a.topics.connection_ended(12, "over")
+    two.b.topics.connection_ended(12, "over")
+    assert sub.lost_with == [12]
+    for end in (two.a, two.b):
+        tables = end.tables()
+        assert [tables[name] for name in tables if name.startswith("_")] == [0] * 6
+    assert not two.b.fanout.feeds
+    sub.read()
+    assert sub.got == [1]  # what came stays readable
+
+
+def test_a_note_for_who_left_is_not_accepted() -> None:
+    two = Two()
+    sub = subscribed(two)
+    sub.leave()
+    for stream in (sub.stream, 1):
+        asked = event(NOTIFY, {keys.TOPIC: TOPIC}, async_id=9, stream=stream, cost=100)
+        assert not two.a.topics.notes_received(asked, two.a.now)
+    assert two.a.topics.dropped == 2
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_two_subscribes_of_which_the_later_named_a_smaller_window(order: tuple[int, int]) -> None:
+    two = Two()
+    subs = [Sub(two.a, 9_000), Sub(two.a, 1_000)]
+    two.run()
+    calls = list(two.b.undecided)
+    assert two.a.core.streams.windows == {"topic:x": 9_000}
+    for which in order:
+        two.b.accept(calls[which])
+    two.run()
+    first, second = subs[order[0]], subs[order[1]]
+    assert (first.refused, second.refused) == (0, ResultCode.ALREADY_SUBSCRIBED)
+    stream = two.a.core.streams._streams.open[first.stream]
+    assert stream.window.size == stream.window.left == first.window
+    assert two.b.core.streams._streams.open[first.stream].credit.left == first.window
+    assert two.a.core.streams.windows == {}
+
+
+def test_a_subscribe_that_named_a_small_window_is_none_of_the_next_ones_concern() -> None:
+    """Both streams are opened before the first Result arrives."""
+    two = Two()
+    small, agreed = Sub(two.a, 1), Sub(two.a)
+    two.run()
+    first, second = two.b.undecided
+    feed = two.b.accept(first)
+    assert feed is not None
+    feed.finish()
+    two.b.accept(second)
+    for note in range(3):
+        publish(two.b, note)
+    two.run()
+    agreed.read()
+    assert small.over == [None]
+    assert agreed.got == [0, 1, 2]
+    assert two.alive()
+
+
+class Orders(RuleBasedStateMachine):
+    """Requests, decisions, notes, reads and bytes in any order."""
+
+    @initialize(slow=st.sampled_from(["unsubscribe", "drop-oldest"]))
+    def begin(self, slow: Slow) -> None:
+        self.two = Two(limit=4_096, slow=slow)
+        self.subs: list[Sub] = []
+        self.published = 0
+
+    @property
+    def b(self) -> End:
+        return self.two.b
+
+    @precondition(lambda self: len(self.subs) < 8)
+    @rule(window=st.none() | st.integers(1, 9_000))
+    def subscribe(self, window: int | None) -> None:
+        self.subs.append(Sub(self.two.a, window))
+
+    @precondition(lambda self: self.subs)
+    @rule(which=st.integers(0, 7))
+    def leave(self, which: int) -> None:
+        self.subs[which % len(self.subs)].leave()
+
+    @precondition(lambda self: self.subs)
+    @rule(which=st.integers(0, 7), events=st.integers(1, 3))
+    def read(self, which: int, events: int) -> None:
+        self.subs[which % len(self.subs)].read(events)
+
+    @precondition(lambda self: self.b.undecided)
+    @rule(which=st.integers(0, 7), yes=st.sampled_from([True, True, True, False]))
+    def decide(self, which: int, yes: bool) -> None:
+        undecided = self.b.undecided
+        call = undecided.pop(which % len(undecided))
+        if yes:
+            self.b.accept(call, "first")
+        else:
+            self.b.answering.answer(call, ResultCode.REJECTED)
+
+    @rule(count=st.integers(1, 8), size=st.sampled_from([0, 10, 700]), flush=st.booleans())
+    def publish(self, count: int, size: int, flush: bool) -> None:
+        for _ in range(count):
+            self.b.fanout.add(encode_note([self.published, bytes(size)]))
+            self.published += 1
+        if flush:
+            self.b.fanout.flush()
+
+    @rule()
+    def close_topic(self) -> None:
+        self.b.fanout.flush()
+        for feed in list(self.b.fanout.feeds):
+            feed.finish()
+
+    @rule(ours=st.booleans())
+    def send(self, ours: bool) -> None:
+        self.two.send(self.two.a if ours else self.b)
+
+    @rule(ours=st.booleans())
+    def deliver(self, ours: bool) -> None:
+        self.two.deliver(self.two.a if ours else self.b)
+
+    @rule()
+    def run(self) -> None:
+        self.two.run()
+
+    @invariant()
+    def nobody_gets_what_is_not_next(self) -> None:
+        for sub in getattr(self, "subs", []):
+            numbers = [note[0] for note in sub.got]
+            assert numbers == sorted(set(numbers))
+            if numbers and not sub.inbox.dropped:
+                assert numbers == list(range(numbers[0], numbers[-1] + 1))
+            elif numbers:
+                assert numbers[-1] - numbers[0] + 1 - len(numbers) <= sub.inbox.dropped
+
+    def teardown(self) -> None:
+        if not hasattr(self, "two"):
+            return
+        self.b.fanout.flush()
+        self.two.run()
+        while self.b.undecided:
+            self.b.accept(self.b.undecided.pop(), "late")
+            self.two.run()
+        for _ in range(200):
+            for sub in self.subs:
+                sub.read()
+            self.two.run()
+        for sub in self.subs:
+            sub.read()
+            # Who reads to the end has all, up to the last note.
+            if self.two.a.topics.reads(sub.stream) and not sub.left and sub.got:
+                assert sub.got[-1][0] == self.published - 1
+            sub.leave()
+        self.two.run()
+        assert self.two.alive()
+        assert {**self.two.a.tables(), **self.b.tables()} == dict.fromkeys(self.b.tables(), 0)
+        assert not any(self.two.a.tables().values())
+        assert not self.b.fanout.feeds
+        assert not self.b.fanout.crowded
+
+
+TestOrders = Orders.TestCase
