@@ -102,6 +102,10 @@ Uvloop = Annotated[
     bool | None,
     typer.Option("--uvloop/--no-uvloop", help="Default: uvloop where it is installed."),
 ]
+Loop = Annotated[
+    str,
+    typer.Option("--loop", help="The event loop's library: asyncio or trio."),
+]
 LogLevel = Annotated[
     str | None,
     typer.Option(
@@ -126,6 +130,7 @@ TABLE: dict[str, tuple[Any, Any]] = {
     "trust": (Trust, None),
     "network_key": (NetworkKey, None),
     "role": (Role, None),
+    "loop": (Loop, "asyncio"),
     "uvloop": (Uvloop, None),
     "log_level": (LogLevel, None),
     "as_json": (Json, False),
@@ -152,6 +157,7 @@ class NodeOptions:
     trust: str | None
     network_key: Path | None
     role: str | None
+    loop: str
     uvloop: bool | None
     log_level: str | None
     as_json: bool

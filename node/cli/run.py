@@ -29,26 +29,42 @@ def run(
     log_level: str = "error",
     takes_signals: bool = False,
 ) -> None:
-    """Run `command` on asyncio, with uvloop where it is installed or asked for.
+    """Run `command` on the event loop that the options name.
 
     `log_level` holds where the options name none; `takes_signals` leaves SIGINT and
     SIGTERM to the command.
 
     Raises:
-        ConfigError: uvloop or a log level that is not there. Interrupted: by a signal.
+        ConfigError: a loop or log level that is not there. Interrupted: by a signal.
     """
     level = options.log_level or log_level
     if level.lower() not in ("debug", "info", "warning", "error"):
         raise ConfigError(f"--log-level {level}: debug, info, warning or error")
     set_up_logging(level)
-    there = find_spec("uvloop") is not None
-    if options.uvloop and not there:
-        raise ConfigError("uvloop is not installed: pip install 'parley-node[uvloop]'")
-    use_uvloop = there if options.uvloop is None else options.uvloop
     start: Callable[[], Awaitable[None]] = partial(command, options, Output(options.as_json))
     if not takes_signals:
         start = partial(until_interrupted, start)
-    anyio.run(start, backend_options={"use_uvloop": use_uvloop})
+    anyio.run(start, **event_loop(options.loop, options.uvloop))
+
+
+def event_loop(name: str, uvloop: bool | None = None) -> dict[str, Any]:
+    """What `anyio.run` has to be told: asyncio, with uvloop where it is there, or trio.
+
+    Raises:
+        ConfigError: it is not installed, or there is no such loop.
+    """
+    if name not in ("asyncio", "trio"):
+        raise ConfigError(f"--loop {name}: asyncio or trio")
+    wanted = "trio" if name == "trio" else "uvloop"
+    there = find_spec(wanted) is not None
+    if not there and (uvloop or wanted == "trio"):
+        raise ConfigError(f"{wanted} is not installed: pip install 'parley-node[{wanted}]'")
+    if name == "trio":
+        if uvloop:
+            raise ConfigError("--uvloop does not go with --loop trio")
+        return {"backend": name}
+    use_uvloop = there if uvloop is None else uvloop
+    return {"backend": name, "backend_options": {"use_uvloop": use_uvloop}}
 
 
 def make_node(options: NodeOptions, trust: TrustPolicy | None = None) -> Node:

@@ -18,33 +18,35 @@ from node.cli.demo.file import content_of, send_file, shown
 from node.cli.demo.process import other_process
 from node.cli.demo.responder import respond
 from node.cli.demo.scenes import Stage
-from node.cli.options import Json
+from node.cli.options import Json, Loop
 from node.cli.output import Output, set_up_logging
-from node.cli.run import described, until_interrupted
+from node.cli.run import described, event_loop, until_interrupted
 from node.node import Node
 from node.peer import Peer
 
 
 def demo(
     file: Annotated[Path | None, typer.Argument(help="What to send; default: the README.")] = None,
+    loop: Loop = "asyncio",
     as_json: Json = False,
 ) -> None:
     """Show nodes that meet, call, publish, chat, send a file, and are not fooled."""
     set_up_logging("error")
-    anyio.run(until_interrupted, _demo, Output(as_json), *content_of(file))
+    out, story = Output(as_json), content_of(file)
+    anyio.run(until_interrupted, _demo, out, loop, *story, **event_loop(loop))
 
 
-def demo_responder() -> None:
+def demo_responder(loop: Loop = "asyncio") -> None:
     """The demo's other process."""
     set_up_logging("error")
-    anyio.run(respond)
+    anyio.run(respond, **event_loop(loop))
 
 
-async def _demo(out: Output, name: str, content: Path | bytes) -> None:
+async def _demo(out: Output, loop: str, name: str, content: Path | bytes) -> None:
     start = perf_counter()
     out.console.rule("[bold]Parley: nodes in two processes, and what is said between them")
     async with (
-        other_process() as address,
+        other_process("--loop", loop) as address,
         Node(Identity.create()) as alice,
         Node(Identity.create()) as carol,
         Node(Identity.create()) as dave,

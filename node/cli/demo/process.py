@@ -21,7 +21,7 @@ STOP_TIMEOUT = 5.0
 
 
 @asynccontextmanager
-async def other_process() -> AsyncIterator[str]:
+async def other_process(*options: str) -> AsyncIterator[str]:
     """The address of the other process's node; leaving ends the process.
 
     Raises:
@@ -30,7 +30,7 @@ async def other_process() -> AsyncIterator[str]:
     # The same code as here, found in the same places: -m would look in the directory
     # where the demo is run first, or find another installation.
     code = f"import sys; sys.path[:] = {sys.path!r}; from node.cli.main import main; main()"
-    command = [sys.executable, "-P", "-c", code, "demo-responder"]
+    command = [sys.executable, "-P", "-c", code, "demo-responder", *options]
     process = await anyio.open_process(
         command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
     )
