@@ -316,7 +316,8 @@ async def test_a_call_beyond_the_bounds_is_refused_and_the_others_go_on(
     assert codes[3:] == [0] * UNANSWERED_REQUESTS
 
 
-async def test_streams_that_nobody_reads_hold_up_no_call(anyio_backend: str) -> None:
+@pytest.mark.parametrize("buffer", [4 << 20, 17 << 20])
+async def test_streams_that_nobody_reads_hold_up_no_call(anyio_backend: str, buffer: int) -> None:
     """Their data waits for credit: more of it than calls wait for, or are refused for."""
 
     async def stick(stream: Stream) -> None:
@@ -326,15 +327,16 @@ async def test_streams_that_nobody_reads_hold_up_no_call(anyio_backend: str) -> 
         async with peer.open_stream("stuck") as stream:
             await stream.send(bytes(1 << 20))
 
-    async with meeting(limits=Limits(stream_window=1024)) as met, create_task_group() as tasks:
+    both = config(limits=Limits(stream_window=1024), write_buffer=buffer)
+    async with meeting(client=both, server=both) as met, create_task_group() as tasks:
         for node in (met.client, met.server):
             node.on_stream("stuck")(stick)
             node.on_call("echo")(lambda call: call.data)
         for peer in (met.peer, met.back):
             for _ in range(72):
                 tasks.start_soon(stuff, peer)
-        await eventually(lambda: met.back.core.queued_bytes > 16 << 20)
-        await eventually(lambda: met.peer.core.queued_bytes > 16 << 20)
+        await eventually(lambda: met.back.core.queued_bytes > buffer)
+        await eventually(lambda: met.peer.core.queued_bytes > buffer)
         assert await met.peer.call("echo", 1, timeout=2) == 1
         assert await met.back.call("echo", 2, timeout=2) == 2
         tasks.cancel_scope.cancel()
