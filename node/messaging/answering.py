@@ -162,6 +162,7 @@ class Answering:
         call = IncomingCall(subcategory, topic, data, headers, stream, async_id, size, cost)
         call.window = window
         if async_id:
+            self.require_free(stream, async_id)
             self._unanswered.add(stream, async_id, call, size)
         elif subcategory == SUBSCRIBE:
             self.dropped += 1  # its answer would have named the stream
@@ -273,10 +274,11 @@ class Answering:
     def _send_result(self, stream: int, async_id: int, result: bytes, release: int = 0) -> None:
         send = self._connection.send
         try:
-            send(stream, async_id, SIM, RESULT, result, releases=release)
-        except PayloadTooLargeError:
-            result = encode_result(ResultCode.PAYLOAD_TOO_LARGE)
-            send(stream, async_id, SIM, RESULT, result, releases=release)
+            try:
+                send(stream, async_id, SIM, RESULT, result, releases=release)
+            except PayloadTooLargeError:
+                result = encode_result(ResultCode.PAYLOAD_TOO_LARGE)
+                send(stream, async_id, SIM, RESULT, result, releases=release)
         except LocalProtocolError:  # the connection is closing, or the stream is gone
             if release:
                 with suppress(LocalProtocolError):

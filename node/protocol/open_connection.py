@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from node.protocol.codes import DATA, SIM, STREAM
 from node.protocol.config import CoreConfig
 from node.protocol.errors import LocalProtocolError
-from node.protocol.limits import Limits
+from node.protocol.limits import EVENT_COST, Limits
 from node.protocol.multiplexer import Multiplexer
 from node.protocol.session import Session, Wire
 
@@ -32,8 +32,12 @@ class OpenConnection(ABC):
 
     @property
     def queued_bytes(self) -> int:
-        """Payload bytes that wait to be encrypted, and frames that wait."""
-        return self._wire.size + (self._session.mux.outbox.size if self._session else 0)
+        """Bytes of frames that wait, and of events that wait to be encrypted: their payloads,
+        and 64 for each, so that small ones count as what they hold."""
+        if self._session is None:
+            return self._wire.size
+        outbox = self._session.mux.outbox
+        return self._wire.size + outbox.size + EVENT_COST * outbox.count
 
     @property
     def queued_events(self) -> int:

@@ -187,13 +187,15 @@ def test_answers_that_are_not_read_count_against_the_bound() -> None:
     assert len(shell.started) == 3
 
 
-def test_refusals_that_nobody_reads_end_the_connection() -> None:
+@pytest.mark.parametrize("topic", ["nobody", "x"])
+def test_answers_that_nobody_reads_end_the_connection(topic: str) -> None:
     shell = Shell()
     # Over all streams: who may open a thousand may not have a thousand times as many.
     shell.connection.unwritten.update({1: LAST_ASYNC_ID, 3: 1})
     with pytest.raises(RemoteProtocolError) as caught:
-        shell.receive(call_event("nobody", 5))
+        shell.receive(call_event(topic, 5))
     assert caught.value.code == CloseCode.OVERLOADED
+    assert shell.started == []
 
 
 # Credit.
@@ -418,6 +420,17 @@ def test_a_subscribe_without_id_is_dropped_and_one_with_is_run() -> None:
     (sent,) = shell.connection.take()
     assert sent.cells == {keys.CODE: 0, keys.DATA: "welcome", keys.STREAM: 4}
     assert shell.connection.releases == [4]
+
+
+def test_an_answer_that_is_too_large_for_a_stream_that_is_gone_is_dropped() -> None:
+    shell = Shell()
+    shell.receive(event(SUBSCRIBE, {keys.TOPIC: "x"}, async_id=5, stream=6))
+    shell.connection.streams.hold(4)
+    shell.connection.gone.add(6)
+    shell.answering.answer(shell.started[0], 0, bytes(MAX_PAYLOAD), stream=4)
+    assert shell.waiting() == []
+    assert shell.connection.sent == []
+    assert shell.connection.streams.held == set()
 
 
 def test_an_answer_that_cannot_be_sent_still_releases_its_stream() -> None:

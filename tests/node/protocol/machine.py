@@ -357,7 +357,7 @@ class Link:
         session = connection._session
         if session is None:
             return
-        waiting = sum(item.queued for s in side.sent for item in side.waiting(s))
+        waiting = sum(item.queued + EVENT_COST for s in side.sent for item in side.waiting(s))
         assert connection.queued_bytes == connection._wire.size + waiting
         if connection.state not in LIVE:
             assert not session.mux.outbox

@@ -16,6 +16,7 @@ from node.protocol.errors import (
     LocalProtocolError,
     PayloadTooLargeError,
 )
+from node.protocol.limits import EVENT_COST
 from node.protocol.reports import ConnectionEnded, HandshakeCompleted
 from node.protocol.states import State
 from tests.node.protocol.pair import (
@@ -120,7 +121,7 @@ def test_a_flush_is_bounded_and_the_next_one_goes_on() -> None:
     first = pair.a.core.data_to_send(pair.now, limit=2_500)
     assert 2_500 <= len(first) < 4_000
     assert pair.a.core.waiting_events(1) == 7
-    assert pair.a.core.queued_bytes == 7_000
+    assert pair.a.core.queued_bytes == 7 * (1_000 + EVENT_COST)
     pair.deliver(pair.b, first)
     pair.pump()
     assert len(pair.b.events) == 10
