@@ -86,3 +86,62 @@ def test_drop_waiting_and_blocked() -> None:
         assert outbox.drop(3) == []
         assert drained(outbox) == ([] if blocked else [(1, 9)])
         assert outbox.size == 0
+
+
+def test_a_held_stream_waits_for_the_event_that_releases_it() -> None:
+    outbox = Outbox()
+    outbox.hold(3)
+    outbox.put(event(3, 1), SendCredit(1_000))
+    outbox.put(event(1, 2), None)
+    outbox.put(event(1, 3)._replace(releases=3), None)
+    outbox.put(event(1, 4), None)
+    assert not outbox.unblock(3)  # credit is not what it waits for
+    assert drained(outbox) == [(1, 2), (1, 3), (1, 4), (3, 1)]
+    outbox.put(event(3, 5), SendCredit(1_000))
+    assert drained(outbox) == [(3, 5)]
+
+
+def test_holding_a_stream_that_waits_already() -> None:
+    outbox = Outbox()
+    outbox.put(event(3, 1), SendCredit(1_000))
+    outbox.hold(3)
+    outbox.hold(3)
+    assert drained(outbox) == []
+    assert outbox.waiting(3) == 1
+    outbox.release(3)
+    assert drained(outbox) == [(3, 1)]
+    outbox.release(3)  # changes nothing
+    assert not outbox
+
+
+def test_a_released_stream_still_needs_credit() -> None:
+    outbox, credit = Outbox(), SendCredit(0)
+    outbox.hold(3)
+    outbox.put(event(3, 1, cost=10), credit)
+    outbox.release(3)
+    assert drained(outbox) == []
+    credit.grant(5)
+    assert outbox.unblock(3)
+    assert drained(outbox) == [(3, 1)]
+
+
+def test_dropping_what_releases_a_stream_releases_it() -> None:
+    outbox = Outbox()
+    outbox.hold(3)
+    outbox.put(event(3, 1), SendCredit(1_000))
+    outbox.put(event(5, 2)._replace(releases=3), SendCredit(1_000))
+    outbox.drop(5)
+    assert drained(outbox) == [(3, 1)]
+
+
+def test_a_stream_that_was_dropped_is_held_no_more() -> None:
+    outbox = Outbox()
+    outbox.hold(3)
+    outbox.put(event(3, 1), SendCredit(1_000))
+    outbox.drop(3)
+    outbox.put(event(3, 2), SendCredit(1_000))
+    assert drained(outbox) == [(3, 2)]
+    outbox.hold(3)
+    outbox.clear()
+    outbox.put(event(3, 3), SendCredit(1_000))
+    assert drained(outbox) == [(3, 3)]
