@@ -20,7 +20,7 @@ from node.errors import (
 )
 from node.messaging.inbox import NoteInbox
 from node.messaging.notes import NO_HEADERS
-from node.messaging.pending import LOST, OutgoingCall
+from node.messaging.pending import LOST, STREAMED, OutgoingCall
 from node.protocol.codes import ResultCode
 from node.protocol.errors import ConnectionClosedError, LocalProtocolError
 from node.protocol.reports import StreamReset
@@ -209,7 +209,7 @@ class Subscription:
         self._over = True
         if call.code == LOST:
             raise PeerClosedError(call.close_code, call.close_text)
-        if call.code == ResultCode.ACCEPTED:
+        if call.code in (ResultCode.ACCEPTED, STREAMED):  # without its stream, or in Chunks
             raise received_refusal(ResultCode.MALFORMED, None, subscribing=True)
         raise received_refusal(call.code, call.data, subscribing=True)
 

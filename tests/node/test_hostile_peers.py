@@ -12,8 +12,9 @@ from lbm import keys
 from lbm.codec import encode
 from node import Call, CallRefused, Peer, Stream, StreamResetError
 from node.handlers import LONGEST_NAME
-from node.protocol.codes import CALL, SIM, CloseCode, ResultCode
+from node.protocol.codes import CALL, CHUNK, SIM, CloseCode, ResultCode
 from node.protocol.limits import LARGEST_CREDIT
+from node.topic import SubscribeRequest
 from tests.node.network import eventually, meeting, settled
 
 pytestmark = pytest.mark.anyio
@@ -110,3 +111,19 @@ async def test_streams_without_credit_hold_no_more_than_the_write_buffer(size: i
         for _ in range(20):
             assert len((await fast.receive_event()).payload) == size
         await eventually(lambda: met.back.core.queued_bytes <= (1 << 20) + size)
+
+
+async def test_a_subscription_that_is_answered_in_chunks_is_malformed() -> None:
+    async with meeting() as met:
+        topic = met.server.topic("x")
+
+        @topic.on_subscribe
+        async def answer_wrongly(request: SubscribeRequest) -> None:
+            met.back.core.send(1, request._call.async_id, SIM, CHUNK, encode({keys.DATA: 1}))
+            met.back.touch()
+
+        with pytest.raises(CallRefused) as refused:
+            async with met.peer.subscribe("x"):
+                raise AssertionError("it was accepted")
+        assert refused.value.code == ResultCode.MALFORMED
+        await eventually(lambda: not topic.subscribers and not len(met.peer.asking))
