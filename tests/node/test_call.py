@@ -5,10 +5,11 @@ from typing import Any, cast
 
 from node import Call, Peer
 from node.messaging.pending import IncomingCall
+from node.protocol.codes import CALL
 
 
 def test_a_call_shows_what_came() -> None:
-    incoming = IncomingCall("topic", [1], {"h": 2}, 1, 5, 30, 0)
+    incoming = IncomingCall(CALL, "topic", [1], {"h": 2}, 1, 5, 30, 0)
     peer: Any = SimpleNamespace()
     call = Call(cast(Peer, peer), incoming)
     assert (call.topic, call.data, call.headers, call.deadline) == ("topic", [1], {"h": 2}, None)
@@ -18,6 +19,6 @@ def test_a_call_shows_what_came() -> None:
 
 
 def test_its_repr_has_no_data() -> None:
-    incoming = IncomingCall("topic", "secret", {"h": "secret"}, 1, 5, 30, 0)
+    incoming = IncomingCall(CALL, "topic", "secret", {"h": "secret"}, 1, 5, 30, 0)
     assert "secret" not in repr(Call(cast(Peer, SimpleNamespace()), incoming))
     assert "'topic'" in repr(Call(cast(Peer, SimpleNamespace()), incoming))
