@@ -359,12 +359,34 @@ async def test_what_waits_fails_at_once_when_the_connection_ends(
         while True:
             await writing.send(bytes(1 << 16))
 
+    met.server.on_subscribe("asked")(lambda request: anyio.sleep(60))
+    for topic in ("asked", "read", "batches"):
+        met.server.topic(topic)
+
+    async def items() -> None:
+        async with peer.call_stream("never") as answer:
+            await anext(answer)
+
+    async def notes(topic: str) -> None:
+        async with peer.subscribe(topic, timeout=None) as notes:
+            await anext(notes)
+
+    async def batches() -> None:
+        async with peer.subscribe("batches") as notes:
+            await anext(aiter(notes.batches()))
+
     async with create_task_group() as tasks:
         outcomes = [
             await started(tasks, lambda: peer.call("never")),
             await started(tasks, lambda: peer.call("never", timeout=None)),
+            await started(tasks, items),
+            await started(tasks, lambda: notes("asked")),
+            await started(tasks, lambda: notes("read")),
+            await started(tasks, batches),
             await started(tasks, reading.receive),
             await started(tasks, write),
+            await started(tasks, lambda: peer.open_stream("never", [(64, 2)]).request(64, 1)),
+            await started(tasks, lambda: anext(peer.open_stream("never").events())),
         ]
         assert not any(outcomes)
         began = anyio.current_time()
@@ -386,7 +408,7 @@ async def test_what_waits_fails_at_once_when_the_connection_ends(
         assert isinstance(outcome, PeerClosedError)
         assert outcome.code == code
     assert (await peer.closed()).code == code
-    for ask in (peer.call("echo"), peer.ping(), peer.rekey()):
+    for ask in (peer.call("echo"), items(), notes("read"), batches(), peer.ping(), peer.rekey()):
         with pytest.raises(PeerClosedError) as caught:
             await ask
         assert caught.value.code == code
