@@ -919,3 +919,59 @@ def test_a_window_that_a_request_named_holds_for_the_stream_that_answers_it() ->
     pair.pump()
     pair.b.session.mux.resize(stream, 4_096)  # nothing is read there any more
     assert pair.b.session.mux._streams.committed == 2_048
+
+
+# What requests need of streams.
+
+
+def test_credit_for_the_chunks_of_a_request_is_told_to_the_other_side() -> None:
+    pair, stream = with_stream()
+    pair.a.core.streams.grant(1, 7, 500)
+    pair.b.core.streams.grant(stream, 65_535, 2**31 - 1)
+    pair.pump()
+    assert pair.b.reports == [WindowReceived(1, 7, 500)]
+    assert pair.a.reports == [WindowReceived(stream, 65_535, 2**31 - 1)]
+
+
+def test_a_stream_that_is_held_comes_after_the_event_that_releases_it() -> None:
+    pair, stream = with_stream()
+    core = pair.a.core
+    core.streams.hold(stream)
+    core.send_data(stream, b"held")
+    core.finish_stream(stream)
+    pair.pump()
+    assert pair.b.reports == []
+    for number in (1, 2):
+        core.send(1, number, SIM, 5, b"\xa0", releases=stream * (number == 2))
+    pair.pump()
+    assert [getattr(report, "async_id", None) for report in pair.b.reports] == [1, 2, 0, None]
+    assert [report.stream for report in pair.b.reports if hasattr(report, "stream")] == [
+        1,
+        1,
+        stream,
+        stream,
+    ]
+
+
+def test_what_is_held_may_be_dropped_or_let_go() -> None:
+    pair, stream = with_stream()
+    core = pair.a.core
+    core.streams.hold(stream)
+    core.send_data(stream, b"dropped")
+    core.streams.drop_waiting(stream)
+    core.streams.hold(stream)
+    core.send_data(stream, b"sent")
+    core.streams.release(stream)
+    pair.pump()
+    assert pair.b.reports == [EventReceived(stream, 0, STREAM, DATA, b"sent", 68)]
+
+
+@pytest.mark.parametrize(("padding", "size"), [("off", 4), ("bucket:512", 512)])
+def test_sending_tells_what_the_payload_costs(padding: str, size: int) -> None:
+    pair, stream = with_stream(padding=parse_padding(padding))
+    payload = encode({keys.DATA: b"x"})
+    for on in (1, stream):
+        assert pair.a.core.send(on, 1, SIM, CHUNK, payload) == size
+    pair.pump()
+    received = [report for report in pair.b.reports if isinstance(report, EventReceived)]
+    assert [len(event.payload) for event in received] == [size, size]
