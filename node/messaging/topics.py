@@ -128,14 +128,18 @@ class Topics:
         if async_id:
             self._answering.require_free(stream, async_id)
         feed.close()
-        with suppress(LocalProtocolError):  # the connection is closing
+        held = 0
+        # It may be gone already: what came with this may have reset it.
+        with suppress(LocalProtocolError):
             self._connection.streams.drop_waiting(feed.stream)
-            if async_id:
-                self._connection.streams.hold(feed.stream)
             self._connection.finish_stream(feed.stream)
             if async_id:
-                result = encode_result(ResultCode.ACCEPTED)
-                self._answering.answer_at_once(stream, async_id, result, feed.stream)
+                self._connection.streams.hold(feed.stream)
+                held = feed.stream
+        if async_id:
+            self._answering.answer_at_once(
+                stream, async_id, encode_result(ResultCode.ACCEPTED), held
+            )
         return False
 
     def flush(self) -> None:

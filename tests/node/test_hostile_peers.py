@@ -127,3 +127,23 @@ async def test_a_subscription_that_is_answered_in_chunks_is_malformed() -> None:
                 raise AssertionError("it was accepted")
         assert refused.value.code == ResultCode.MALFORMED
         await eventually(lambda: not topic.subscribers and not len(met.peer.asking))
+
+
+async def test_an_unsubscribe_that_is_followed_by_a_reset_is_answered() -> None:
+    async with meeting() as met:
+        topic = met.server.topic("x")
+        subscription = met.peer.subscribe("x")
+        await subscription.__aenter__()
+        (stream,) = met.peer.topics._readers
+        core, now = met.peer.core, met.peer.backend.now()
+        call = met.peer.asking.unsubscribe("x", now, None, lambda: None)
+        both = core.data_to_send(now)
+        core.reset_stream(stream, CloseCode.CANCELLED)
+        both += core.data_to_send(now)
+        met.back.driver.received(both)  # the reset is done before the request is looked at
+        await eventually(lambda: call.done)
+        assert call.code == ResultCode.ACCEPTED
+        assert not topic.subscribers
+        assert not met.back.core.streams.outbox._held
+        async with met.peer.subscribe("x"):
+            assert len(topic.subscribers) == 1
