@@ -10,10 +10,10 @@ except ImportError as error:
     from node.shadows import explained
 
     raise explained(error) from None
-from node.accept_hook import Candidate
 from node.answer_stream import AnswerStream
 from node.call import Call
 from node.config import NodeConfig
+from node.doors.accept_hook import Candidate
 from node.errors import (
     CallRefused,
     CallTimeout,
@@ -29,8 +29,8 @@ from node.errors import (
 from node.node import Node
 from node.peer import Peer
 from node.protocol.codes import Supercategory
-from node.stream import Stream
-from node.stream_event import StreamEvent
+from node.streams.event import StreamEvent
+from node.streams.stream import Stream
 from node.subscription import Subscription
 from node.topic import SubscribeRequest, Topic
 

@@ -15,10 +15,10 @@ import anyio
 from anyio.abc import ByteStream, TaskGroup
 
 from crypto.identity import Identity, NodeId
-from node.accept_hook import AcceptHook, Decider, decider
-from node.admission import Admission
 from node.config import NodeConfig
-from node.endings import Endings
+from node.doors.accept_hook import AcceptHook, Decider, decider
+from node.doors.admission import Admission
+from node.doors.endings import Endings
 from node.errors import ConfigError, HandshakeError, ParleyError
 from node.offering import Offering
 from node.peer import Peer

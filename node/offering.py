@@ -7,13 +7,13 @@ run and nobody is met. `Node` is one.
 from collections.abc import Callable, Collection
 from typing import TypeVar
 
-from node.authorisation import Allow, Roles
 from node.config import NodeConfig
 from node.errors import ConfigError, ParleyError
-from node.handlers import RESERVED_LABEL, WILDCARD, Handlers
 from node.messaging.fanout import Slow
 from node.protocol.codes import Supercategory
-from node.serving import CallHandler, StreamHandler
+from node.serving.authorisation import Allow, Roles
+from node.serving.handlers import RESERVED_LABEL, WILDCARD, Handlers
+from node.serving.serving import CallHandler, StreamHandler
 from node.topic import BUFFER, PATIENCE, SubscribeHandler, Topic
 from node.transport.loop import Loop
 

@@ -11,15 +11,14 @@ from typing import Self
 import anyio
 
 from lbm.codec import Encodable, Value
-from node.accept_hook import Decider
 from node.answer_stream import AnswerStream, answer_of
 from node.config import NodeConfig
-from node.deciding import Deciding
-from node.endings import Endings
+from node.doors.accept_hook import Decider
+from node.doors.deciding import Deciding
+from node.doors.endings import Endings
 from node.errors import (
     CallTimeout,
 )
-from node.handlers import Handlers
 from node.messaging.calls import Calls
 from node.messaging.dispatch import Dispatch
 from node.messaging.pending import IncomingCall
@@ -30,10 +29,11 @@ from node.protocol.codes import CALL, CloseCode, ResultCode
 from node.protocol.connection import Connection
 from node.protocol.errors import ConnectionClosedError
 from node.protocol.states import State
-from node.publishing import Publishing
-from node.serving import Serving
-from node.stream import Stream
-from node.stream_table import StreamTable
+from node.serving.handlers import Handlers
+from node.serving.publishing import Publishing
+from node.serving.serving import Serving
+from node.streams.stream import Stream
+from node.streams.table import StreamTable
 from node.subscription import Subscription
 from node.topic import Topic
 from node.transport.backend import Backend

@@ -7,7 +7,7 @@ waits on it, at once, with its code. Knows who keeps what; asks nothing of the p
 import logging
 from typing import TYPE_CHECKING
 
-from node.endings import Endings
+from node.doors.endings import Endings
 from node.messaging.topics import LABEL
 from node.protocol.codes import CloseCode, supercategory
 from node.protocol.errors import RemoteProtocolError

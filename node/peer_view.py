@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from crypto.identity import NodeId
 from crypto.registry import Suite
 from lbm.codec import Value
-from node.deciding import Deciding
+from node.doors.deciding import Deciding
 from node.errors import PeerClosedError, handshake_error
 from node.messaging.calls import Calls
 from node.messaging.dispatch import Dispatch

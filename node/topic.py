@@ -10,15 +10,15 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from lbm.codec import Encodable, Value
-from node.authorisation import Allow, Rule
 from node.errors import ConfigError
-from node.handlers import Handlers, parse_supercategories
 from node.messaging.fanout import Fanout, Slow
 from node.messaging.feed import Feed
 from node.messaging.notes import encode_note, read_headers
 from node.messaging.pending import IncomingCall
 from node.protocol.codes import Supercategory
 from node.protocol.errors import PayloadTooLargeError
+from node.serving.authorisation import Allow, Rule
+from node.serving.handlers import Handlers, parse_supercategories
 from node.transport.loop import Loop
 from node.waiting import Changes
 

@@ -21,9 +21,9 @@ from node.config import RANGES, NodeConfig
 from node.protocol import limits
 from node.protocol.codes import SENTENCES, CloseCode, ResultCode, code_name
 from node.protocol.config import CoreConfig
-from node.serve_settings import CLOCK_INTERVALS, ServeSettings
 from node.settings import Settings, load_settings
-from node.settings_sources import variables
+from node.settings.serve import CLOCK_INTERVALS, ServeSettings
+from node.settings.sources import variables
 
 ROOT = Path(__file__).parent.parent
 HOWTOS = sorted((ROOT / "docs" / "howto").glob("*.md"))

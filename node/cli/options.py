@@ -16,15 +16,14 @@ import typer
 from crypto.identity import Identity
 from crypto.keyfile import load_identity
 from crypto.registry import NAMES, PARAMETERS, require_name
-from node import secret_files
 from node.cli.completing import algorithms, any_algorithm, words
 from node.cli.exits import FileProblem
 from node.config import NodeConfig
 from node.errors import ConfigError
 from node.protocol.codes import ROLES
 from node.protocol.limits import NEGOTIATED
-from node.secret_files import SecretFileError
-from node.settings import Settings
+from node.settings import Settings, secret_files
+from node.settings.secret_files import SecretFileError
 from node.trust import AnyPeer, FirstUse, Known, TrustPolicy, parse_trust
 
 NEGOTIATION = "Negotiation (comma lists, best first)"

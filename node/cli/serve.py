@@ -12,8 +12,8 @@ from node.cli.clock import offer_clock, tick
 from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output, abandon_stdout
 from node.cli.run import ending_signals, make_node, run
-from node.serve_settings import ServeSettings
 from node.settings import load_settings
+from node.settings.serve import ServeSettings
 
 DEFAULT_ADDRESS = ServeSettings().listen[0]
 

@@ -20,7 +20,7 @@ from anyio.lowlevel import cancel_shielded_checkpoint
 
 from crypto.identity import Identity
 from node import Node, NodeConfig, Peer, Stream
-from node.accept_hook import AcceptHook
+from node.doors.accept_hook import AcceptHook
 from node.testing import ConnectedNodes, FakeClock, connect_nodes
 from node.trust import AnyPeer, TrustPolicy
 

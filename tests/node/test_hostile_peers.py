@@ -11,9 +11,9 @@ import pytest
 from lbm import keys
 from lbm.codec import encode
 from node import Call, CallRefused, Peer, Stream, StreamResetError
-from node.handlers import LONGEST_NAME
 from node.protocol.codes import CALL, CHUNK, SIM, CloseCode, ResultCode
 from node.protocol.limits import LARGEST_CREDIT
+from node.serving.handlers import LONGEST_NAME
 from node.topic import SubscribeRequest
 from tests.node.network import eventually, meeting, settled
 

@@ -18,7 +18,7 @@ from node.cli.output import Output, show_value
 from node.errors import CallRefused
 from node.node import Node
 from node.protocol.codes import FIRST_APPLICATION_CODE
-from node.stream import Stream
+from node.streams.stream import Stream
 
 FILE_LABEL = "demo.file"
 PRICES = "demo.prices"

@@ -29,7 +29,7 @@ from node.cli.transfer.store import Store
 from node.cli.transfer.watching import Transfer, Watcher
 from node.node import Node
 from node.peer import Peer
-from node.stream import Stream
+from node.streams.stream import Stream
 
 logger = logging.getLogger("parley.transfer")
 

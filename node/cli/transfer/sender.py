@@ -24,7 +24,7 @@ from node.cli.transfer.watching import Transfer, Watcher
 from node.errors import CallRefused, ConfigError, ParleyError, StreamResetError
 from node.peer import Peer
 from node.protocol.codes import FIRST_APPLICATION_CODE
-from node.stream import Stream
+from node.streams.stream import Stream
 
 
 class Source:

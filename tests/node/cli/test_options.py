@@ -15,8 +15,8 @@ from node.cli.options import TABLE, NodeOptions, read_network_key
 from node.config import NodeConfig
 from node.errors import ConfigError, KnownPeersError
 from node.protocol.limits import Limits
-from node.serve_settings import ServeSettings
 from node.settings import Settings
+from node.settings.serve import ServeSettings
 from node.trust import AnyPeer, FirstUse, Known
 from tests.node.cli.conftest import Parley
 

@@ -12,7 +12,7 @@ from node.cli.transfer.framing import read_message
 from node.cli.transfer.names import PARTIAL_ENDING, partial_name
 from node.cli.transfer.protocol import LABEL, Begin, Offer, Receipt, RefusalCode, Resume
 from node.errors import StreamResetError
-from node.stream import Stream
+from node.streams.stream import Stream
 from tests.node.cli.transfer.network import PATTERN, Place, offered, receiving, written
 from tests.node.network import eventually
 

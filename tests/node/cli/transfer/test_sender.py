@@ -20,7 +20,7 @@ from node.cli.transfer.protocol import (
 from node.cli.transfer.sender import Source, send_file
 from node.errors import CallRefused, ConfigError, ParleyError, StreamResetError
 from node.protocol.codes import CloseCode
-from node.stream import Stream
+from node.streams.stream import Stream
 from tests.node.cli.transfer.network import PATTERN, Told, offered, receiving, written
 from tests.node.network import meeting
 

@@ -1,4 +1,4 @@
-"""Tests of node/handlers.py: which handler serves a name, and all rules that hold for it."""
+"""Tests of node/serving/handlers.py: which handler serves a name, and the rules that hold."""
 
 import asyncio
 
@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from node.errors import ConfigError, ParleyError
-from node.handlers import Handlers, Registry, Slots, parse_supercategories
 from node.protocol.codes import Supercategory
+from node.serving.handlers import Handlers, Registry, Slots, parse_supercategories
 from node.transport.asyncio_backend import AsyncioWaiter
 from node.transport.loop import Waiter
 from node.transport.trio_backend import TrioWaiter

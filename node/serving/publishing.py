@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from lbm.errors import LbmEncodeError
-from node.authorisation import permitted
 from node.errors import RESULT_SENTENCES, CallRefused
-from node.handlers import Handlers
 from node.messaging.pending import IncomingCall
 from node.protocol.codes import ResultCode
+from node.serving.authorisation import permitted
+from node.serving.handlers import Handlers
 from node.topic import SubscribeRequest, Topic
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from node.protocol.reports import EventReceived
 from node.waiting import Changes
 
 if TYPE_CHECKING:
-    from node.stream import Stream
+    from node.streams.stream import Stream
 
 
 class StreamEvent:

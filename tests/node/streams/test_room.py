@@ -1,18 +1,18 @@
-"""Tests of node/stream_room.py: who sends when, and who may not send any more."""
+"""Tests of node/streams/room.py: who sends when, and who may not send any more."""
 
 from collections.abc import Awaitable, Callable
 
 import pytest
 from anyio import ClosedResourceError, EndOfStream, create_task_group
 
-from node.stream_room import (
+from node.streams.room import (
     SMALL_EVENTS_SIZE,
     WAITING_EVENTS,
     WAITING_SMALL_EVENTS,
     StreamRoom,
 )
 from tests.node.network import settled, started
-from tests.node.test_stream_inbox import Shell
+from tests.node.streams.test_inbox import Shell
 
 pytestmark = pytest.mark.anyio
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from node.authorisation import Allow, Roles, Rule
 from node.errors import ConfigError, ParleyError
 from node.messaging.application_events import answering_types
 from node.protocol.codes import Supercategory
+from node.serving.authorisation import Allow, Roles, Rule
 from node.transport.loop import Waiter
 
 H = TypeVar("H")

@@ -1,8 +1,8 @@
-"""Tests of node/endings.py: a line each, and strangers that cannot fill the log."""
+"""Tests of node/doors/endings.py: a line each, and strangers that cannot fill the log."""
 
 import pytest
 
-from node.endings import BURST, PER_SECOND, Endings
+from node.doors.endings import BURST, PER_SECOND, Endings
 from node.protocol.codes import CloseCode
 from node.protocol.reports import ConnectionEnded
 

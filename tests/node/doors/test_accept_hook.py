@@ -9,7 +9,7 @@ import anyio.lowlevel
 import pytest
 
 from node import Candidate, Node
-from node.accept_hook import AcceptHook, Hook, decider
+from node.doors.accept_hook import AcceptHook, Hook, decider
 from node.errors import ConfigError, HandshakeError, NotTrustedError, PeerClosedError
 from node.peer import Peer
 from node.protocol.codes import CloseCode

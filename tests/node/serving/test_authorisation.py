@@ -1,4 +1,4 @@
-"""Tests of node/authorisation.py: rights follow from node ids, and only what is allowed is."""
+"""Tests of node/serving/authorisation.py: rights follow from node ids alone."""
 
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -9,9 +9,9 @@ import pytest
 
 from crypto.identity import Identity, NodeId
 from node import Call, CallRefused, Peer, Stream
-from node.authorisation import Allow, Roles, Rule, permitted
 from node.errors import ConfigError, StreamResetError
 from node.protocol.codes import CloseCode, ResultCode
+from node.serving.authorisation import Allow, Roles, Rule, permitted
 from tests.node.network import Meeting, config, eventually, meeting
 
 pytestmark = pytest.mark.anyio

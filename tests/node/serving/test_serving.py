@@ -1,4 +1,4 @@
-"""Tests of node/serving.py: bounds on handlers, roles they take, and their one answer."""
+"""Tests of node/serving/serving.py: bounds on handlers, roles they take, and their one answer."""
 
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -206,7 +206,7 @@ async def test_handlers_that_outlive_their_streams_are_bounded(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A peer may open and reset as often as it likes."""
-    monkeypatch.setattr("node.serving.LINGERING_HANDLERS", 2)
+    monkeypatch.setattr("node.serving.serving.LINGERING_HANDLERS", 2)
     began: list[str] = []
     finish = anyio.Event()
     async with meeting(limits=Limits(max_streams=4)) as met:

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any, Final
 from lbm import keys
 from lbm.codec import encode
 from lbm.errors import LbmEncodeError
-from node.authorisation import permitted
 from node.call import Call
 from node.errors import RESULT_SENTENCES, CallRefused, PeerClosedError, StreamResetError
-from node.handlers import RESERVED_LABEL, Entry, Handlers
 from node.messaging.answering import Answering
 from node.messaging.pending import IncomingCall
 from node.protocol.codes import CloseCode, ResultCode, Supercategory
 from node.protocol.errors import LocalProtocolError, PayloadTooLargeError
 from node.protocol.limits import EVENT_COST, UNANSWERED_REQUESTS
-from node.stream import Stream
+from node.serving.authorisation import permitted
+from node.serving.handlers import RESERVED_LABEL, Entry, Handlers
+from node.streams.stream import Stream
 
 if TYPE_CHECKING:
     from node.peer import Peer

@@ -3,9 +3,10 @@
 import anyio
 import pytest
 
-from node import Stream, StreamResetError, serving
+from node import Stream, StreamResetError
 from node.protocol.codes import CloseCode
 from node.protocol.limits import Limits
+from node.serving import serving
 from tests.node.network import eventually, meeting
 
 

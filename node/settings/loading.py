@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from node.config import NodeConfig
-from node.serve_settings import ServeSettings
+from node.settings.serve import ServeSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ def load_settings(
             of another type or out of range; it names the file and key, or the variable.
     """
     # Who reads no settings shall not wait for the library that reads them.
-    from node.settings_sources import load
+    from node.settings.sources import load
 
     code = code or Settings()
     given = load(None if path is None else Path(path), os.environ if environ is None else environ)

@@ -28,8 +28,8 @@ from crypto.registry import PARAMETERS
 from node.config import NodeConfig
 from node.errors import ConfigError, ParleyError
 from node.protocol.limits import Limits
-from node.serve_settings import ServeSettings
-from node.settings_values import read_value
+from node.settings.serve import ServeSettings
+from node.settings.values import read_value
 
 PREFIX: Final = "PARLEY_"
 # What else begins with PARLEY_ (such as PARLEY_HOME) is no setting of these.

@@ -1,4 +1,4 @@
-"""Tests of node/stream.py: bytes both ways, ends and resets, back-pressure, cancellation."""
+"""Tests of node/streams/stream.py: bytes both ways, ends, resets, back-pressure, cancellation."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress

@@ -20,9 +20,9 @@ from node.messaging.stream_requests import IncomingRequest
 from node.protocol.codes import CloseCode
 from node.protocol.errors import ConnectionClosedError, LocalProtocolError
 from node.protocol.reports import EventReceived
-from node.stream_event import StreamEvent, StreamEvents
-from node.stream_inbox import Inbox
-from node.stream_room import StreamRoom
+from node.streams.event import StreamEvent, StreamEvents
+from node.streams.inbox import Inbox
+from node.streams.room import StreamRoom
 
 if TYPE_CHECKING:
     from node.peer import Peer

@@ -1,4 +1,4 @@
-"""Tests of node/admission.py: what one address may cost, and what is remembered of all."""
+"""Tests of node/doors/admission.py: what one address may cost, and what is remembered of all."""
 
 from typing import Any
 
@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from node.admission import BURST_SECONDS, REMEMBERED, Admission, address_key
 from node.config import NodeConfig
+from node.doors.admission import BURST_SECONDS, REMEMBERED, Admission, address_key
 
 EVERYWHERE = "too many connections"
 HERE = "too many connections of one address"

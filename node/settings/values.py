@@ -17,8 +17,8 @@ from lbm.noise import parse_padding
 from node.config import RANGES, NodeConfig
 from node.errors import ConfigError
 from node.protocol.limits import NEGOTIATED, Limits
-from node.secret_files import read_network_key
-from node.serve_settings import CLOCK_INTERVALS, ServeSettings
+from node.settings.secret_files import read_network_key
+from node.settings.serve import CLOCK_INTERVALS, ServeSettings
 
 logger = logging.getLogger("parley.settings")
 

@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from node.errors import PeerClosedError, StreamResetError
-from node.handlers import parse_types
 from node.messaging.stream_requests import StreamRequests
 from node.protocol.codes import STREAM
 from node.protocol.errors import ConnectionClosedError
 from node.protocol.reports import EventReceived, StreamFinished, StreamReset, StreamWritable
-from node.stream import Stream
+from node.serving.handlers import parse_types
+from node.streams.stream import Stream
 
 if TYPE_CHECKING:
     from node.peer import Peer

@@ -1,4 +1,4 @@
-"""Tests of node/stream_event.py and the typed side of node/stream.py: events, requests,
+"""Tests of node/streams/event.py and the typed side of node/streams/stream.py: events, requests,
 answers, cancels, and how all of them end."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -23,8 +23,8 @@ from node.errors import PeerClosedError, StreamResetError
 from node.protocol.codes import CloseCode
 from node.protocol.errors import LocalProtocolError, PayloadTooLargeError
 from node.protocol.limits import Limits
-from node.stream_event import StreamEvent
-from node.stream_room import WAITING_EVENTS
+from node.streams.event import StreamEvent
+from node.streams.room import WAITING_EVENTS
 from tests.node.network import Meeting, eventually, living, meeting, settled, started
 
 pytestmark = pytest.mark.anyio

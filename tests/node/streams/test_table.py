@@ -1,4 +1,4 @@
-"""Tests of node/stream_table.py: which stream hears of what, and for how long."""
+"""Tests of node/streams/table.py: which stream hears of what, and for how long."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +10,7 @@ from node.errors import PeerClosedError, StreamResetError
 from node.messaging.stream_requests import StreamRequests
 from node.protocol.codes import DATA, STREAM
 from node.protocol.reports import EventReceived, StreamFinished, StreamReset, StreamWritable
-from node.stream_table import StreamTable
+from node.streams.table import StreamTable
 
 pytestmark = pytest.mark.anyio
 

@@ -1,10 +1,10 @@
-"""Tests of node/secret_files.py: what is read, what is not, and who is told."""
+"""Tests of node/settings/secret_files.py: what is read, what is not, and who is told."""
 
 from pathlib import Path
 
 import pytest
 
-from node.secret_files import LONGEST, SecretFileError, read_network_key, read_passphrase
+from node.settings.secret_files import LONGEST, SecretFileError, read_network_key, read_passphrase
 
 KEY = bytes(range(32))
 

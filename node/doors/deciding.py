@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from anyio import to_thread
 
-from node.accept_hook import Candidate, Decider, Hook
+from node.doors.accept_hook import Candidate, Decider, Hook
 from node.errors import NotTrustedError, ParleyError
 from node.protocol.reports import PeerIdentified
 from node.protocol.states import State

@@ -1,4 +1,4 @@
-"""Tests of node/stream_inbox.py: who waits, in which order, until when."""
+"""Tests of node/streams/inbox.py: who waits, in which order, until when."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 from anyio import BusyResourceError, ClosedResourceError, EndOfStream, create_task_group
 
 from node.protocol.errors import LocalProtocolError
-from node.stream_inbox import Inbox
+from node.streams.inbox import Inbox
 from node.transport.backend import current_backend
 from node.transport.loop import Waiter
 from tests.node.network import settled, started

@@ -17,10 +17,10 @@ from lbm.noise import parse_padding
 from node import NodeConfig
 from node.errors import AddressError, ConfigError
 from node.protocol.limits import Limits
-from node.serve_settings import ServeSettings
 from node.settings import Settings, load_settings
-from node.settings_sources import variables
-from node.settings_values import kind_of
+from node.settings.serve import ServeSettings
+from node.settings.sources import variables
+from node.settings.values import kind_of
 
 KEY = bytes(range(32))
 NOTHING: Mapping[str, str] = {}
