@@ -53,7 +53,8 @@ class Offering:
         concurrency: int | None = None,
     ) -> Callable[[C], C]:
         """Register the handler of calls: `async def handler(call)` returns the answer, or
-        yields its items. `concurrency` bounds how many run at once; others wait in line.
+        yields its items. `concurrency` bounds how many run at once; others wait, and the
+        peers they are of take turns.
 
         Raises:
             ParleyError: the topic has a handler. ConfigError: an option is wrong.

@@ -245,6 +245,7 @@ class Peer(PeerView):
         Raises:
             ValueError: `code` is not one that Close may carry.
         """
+        self.drain()
         self.topics.flush()
         self.core.close(self.backend.now(), code, text)
         self.driver.settle()

@@ -119,10 +119,15 @@ class Subscription:
         exc_val: BaseException | None,
         exc_tb: TracebackType | None,
     ) -> None:
-        call = self._leave()
-        if exc_type is None and call is not None:
-            with anyio.move_on_after(LEAVE_TIMEOUT):
-                await self._changes.until(lambda: call.done)
+        left = self._leave()
+        if exc_type is not None or not left:
+            return
+        peer = self.peer
+        with anyio.move_on_after(LEAVE_TIMEOUT) as waiting:
+            await self._changes.until(lambda: not peer.topics.reads(self._stream))
+        if waiting.cancelled_caught:
+            peer.topics.abandon(self._stream)
+            peer.touch()
 
     # Reading.
 
@@ -213,28 +218,25 @@ class Subscription:
             raise received_refusal(ResultCode.MALFORMED, None, subscribing=True)
         raise received_refusal(call.code, call.data, subscribing=True)
 
-    def _leave(self) -> OutgoingCall | None:
-        """Want no more notes: tell the publisher, unless it knows."""
+    def _leave(self) -> bool:
+        """Want no more notes: tell the publisher; returns whether it has yet to answer."""
         if self.inbox.closed:
-            return None
+            return False
         self.inbox.close()
         self._ready.clear()
         self._over = True
         self._wake()
         peer = self.peer
         if not peer.topics.reads(self._stream):
-            return None
+            return False
         try:
-            call = peer.asking.unsubscribe(
-                self.topic, peer.backend.now(), LEAVE_TIMEOUT, self._wake
-            )
+            peer.asking.unsubscribe(self.topic, peer.backend.now(), LEAVE_TIMEOUT, self._wake)
         except LocalProtocolError:
             peer.topics.abandon(self._stream)
-            peer.touch()
-            return None
-        peer.topics.leave(self._stream)
+        else:
+            peer.topics.leave(self._stream)
         peer.touch()
-        return call
+        return peer.topics.reads(self._stream)
 
     def _consume(self, cost: int) -> None:
         self.peer.core.consume(self._stream, cost)

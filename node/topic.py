@@ -32,6 +32,8 @@ BUFFER = 1 << 20
 LEAST_BUFFER = 1 << 10
 # Seconds that publish waits at most for subscribers at the high-water mark.
 PATIENCE = 0.1
+# Seconds without any progress that `finish` waits for subscribers.
+FINISH_TIMEOUT = 30.0
 # Bytes of cost published in one turn of the loop before publish lets others run.
 TURN_SIZE = 256 * 1024
 # What a payload has besides one note.
@@ -192,11 +194,20 @@ class Topic:
         for feed in list(self._fanout.feeds):
             feed.finish()
 
-    async def finish(self) -> None:
-        """Close, and wait until each subscriber has all of its notes, or is gone."""
+    async def finish(self, timeout: float = FINISH_TIMEOUT) -> None:
+        """Close, and wait until each subscriber has all of its notes, or is gone.
+
+        Those of which none takes anything for `timeout` seconds lose their subscription.
+        """
         self.close()
         feeds = set(self._feeds)  # whoever subscribes from now on is not waited for
-        await self._changes.until(lambda: feeds.isdisjoint(self._feeds))
+        while left := feeds & self._feeds:
+            before = {feed: feed.left for feed in left}
+            await self._within(timeout, lambda: feeds.isdisjoint(self._feeds))
+            left = feeds & self._feeds
+            if all(before[feed] == feed.left for feed in left):
+                for feed in left:
+                    feed.end_slow()
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for a condition on the subscribers; it is looked at whenever one came or went."""
@@ -251,10 +262,15 @@ class Topic:
         if not fanout.crowded or not self._patience:
             fanout.give_up()
             return
-        deadline = loop.now() + self._patience
+        await self._within(self._patience, lambda: not fanout.crowded)
+        fanout.give_up()
+
+    async def _within(self, seconds: float, condition: Callable[[], bool]) -> None:
+        """Wait for a condition, for so long at most."""
+        loop = self._loop()
+        deadline = loop.now() + seconds
         timer = loop.at(deadline, self._changes.notify)
         try:
-            await self._changes.until(lambda: not fanout.crowded or loop.now() >= deadline)
+            await self._changes.until(lambda: condition() or loop.now() >= deadline)
         finally:
             timer.cancel()
-        fanout.give_up()

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from node.cli.checkup import check_machine, versions
 from node.cli.completing import known_addresses
-from node.cli.exits import Exit, one_line
+from node.cli.exits import Exit
 from node.cli.findings import Finding, Level
 from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output, show_value
@@ -24,6 +24,7 @@ from node.cli.run import described, make_node, meet, run
 from node.cli.weaknesses import Facts, weaknesses
 from node.peer import Peer
 from node.protocol.codes import VERSION
+from node.wording import one_line
 
 COLOURS: Final = {
     Level.OK: "green",

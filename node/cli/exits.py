@@ -33,6 +33,7 @@ from node.errors import (
 from node.known_peers import default_known_peers
 from node.protocol.codes import CloseCode, code_name
 from node.protocol.errors import ConnectionClosedError, LocalProtocolError
+from node.wording import one_line
 
 
 class Exit(IntEnum):
@@ -142,13 +143,6 @@ def identity_changed(error: IdentityChangedError, text: str) -> Failure:
     return Failure(
         Exit.NOT_TRUSTED, error.code, code_name(error.code), text, shown=shown, fields=fields
     )
-
-
-def one_line(text: str) -> str:
-    """The text with its line ends and other control characters escaped."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _sentence(error: BaseException) -> str:

@@ -15,7 +15,8 @@ from typing import Any
 
 from rich.console import Console
 
-from node.cli.exits import Failure, one_line
+from node.cli.exits import Failure
+from node.wording import one_line
 
 
 class Output:

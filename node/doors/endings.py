@@ -9,6 +9,7 @@ from typing import Final
 
 from node.protocol.codes import CloseCode, code_name
 from node.protocol.reports import ConnectionEnded
+from node.wording import one_line
 
 logger = logging.getLogger("parley.peer")
 
@@ -37,7 +38,8 @@ class Endings:
         self._break_silence()
         quiet = ended.code in (CloseCode.NORMAL, CloseCode.GOING_AWAY)
         log = logger.info if quiet else logger.warning
-        log("%s ended: %s (%s)", who, code_name(ended.code), ended.text or ended.reason)
+        text = one_line(ended.text or ended.reason)
+        log("%s ended: %s (%s)", who, code_name(ended.code), text)
 
     def turned_away(self, name: str, reason: str, now: float) -> None:
         """Log that a connection from `name` was closed before anything was said on it."""

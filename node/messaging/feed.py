@@ -165,6 +165,11 @@ class Feed:
                 self.over()
 
     @property
+    def left(self) -> tuple[int, int]:
+        """What it has not been sent: bytes of cost here, events on the connection."""
+        return self.cost, self._connection.waiting_events(self.stream)
+
+    @property
     def is_finishing(self) -> bool:
         """Whether Finish went after all notes, and the subscriber has not answered it yet."""
         return self._finished and self.awaits_finish
@@ -235,6 +240,10 @@ class Feed:
             while self.cost > self._fanout.limit:
                 self._drop_oldest()
             return
+        self.end_slow()
+
+    def end_slow(self) -> None:
+        """End the subscription because its notes are not read; all that waits is lost."""
         self._lost(sum(len(batch.notes) for batch in self._waiting) + self._unwritten())
         try:
             text = f"{self.dropped} notes were not read in time"
@@ -242,6 +251,8 @@ class Feed:
         except LocalProtocolError:
             pass  # the connection is closing
         self.close()
+        self._finished = False
+        self.over()
         self._touch()
 
     def _drop_oldest(self) -> None:

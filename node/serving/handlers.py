@@ -25,41 +25,49 @@ LONGEST_NAME = 1_024
 
 
 class Slots:
-    """At most `limit` handlers run at a time; others wait in line.
+    """At most `limit` handlers run at a time; others wait in line, one for each peer, and
+    the peers take turns.
 
-    The line is bounded by what peers may have unanswered.
+    The lines are bounded by what peers may have unanswered.
     """
 
-    __slots__ = ("_free", "_line")
+    __slots__ = ("_free", "_lines")
 
     def __init__(self, limit: int) -> None:
         self._free = limit
-        self._line: dict[Waiter, None] = {}
+        self._lines: dict[object, dict[Waiter, None]] = {}  # the next one's turn first
 
-    async def acquire(self, new_waiter: Callable[[], Waiter]) -> None:
-        """Wait for a slot; who is cancelled has none."""
+    async def acquire(self, who: object, new_waiter: Callable[[], Waiter]) -> None:
+        """Wait for a slot in the line of `who`; whoever is cancelled has none."""
         if self._free:
             self._free -= 1
             return
         waiter = new_waiter()
-        self._line[waiter] = None
+        self._lines.setdefault(who, {})[waiter] = None
         try:
             await waiter.wait()
         except BaseException:
-            if waiter in self._line:
-                del self._line[waiter]
+            line = self._lines.get(who, {})
+            if waiter in line:
+                del line[waiter]
+                if not line:
+                    del self._lines[who]
             else:
                 self.release()  # it was given to us at the last moment
             raise
 
     def release(self) -> None:
-        """Give a slot back: to the first in line, if there is one."""
-        first = next(iter(self._line), None)
-        if first is None:
+        """Give a slot back: to the first in the line whose turn it is, if there is one."""
+        who = next(iter(self._lines), None)
+        if who is None:
             self._free += 1
-        else:
-            del self._line[first]
-            first.wake()
+            return
+        line = self._lines.pop(who)
+        first = next(iter(line))
+        del line[first]
+        if line:
+            self._lines[who] = line  # behind the others
+        first.wake()
 
 
 @dataclass(slots=True, eq=False)

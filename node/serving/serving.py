@@ -24,6 +24,7 @@ from node.protocol.limits import EVENT_COST, UNANSWERED_REQUESTS
 from node.serving.authorisation import permitted
 from node.serving.handlers import RESERVED_LABEL, Entry, Handlers
 from node.streams.stream import Stream
+from node.wording import one_line
 
 if TYPE_CHECKING:
     from node.peer import Peer
@@ -81,7 +82,7 @@ class Serving:
             elif entry.slots is None:
                 outcome = await self._handle(entry.handler, call)
             else:
-                await entry.slots.acquire(self._peer.backend.waiter)
+                await entry.slots.acquire(self._peer, self._peer.backend.waiter)
                 try:
                     outcome = await self._handle(entry.handler, call)
                 finally:
@@ -188,7 +189,7 @@ class Serving:
                 code = CloseCode.NOT_AUTHORISED
                 return
             if entry.slots is not None:
-                await entry.slots.acquire(self._peer.backend.waiter)
+                await entry.slots.acquire(self._peer, self._peer.backend.waiter)
             try:
                 await entry.handler(stream)
             finally:
@@ -198,7 +199,7 @@ class Serving:
             code = None
         except (StreamResetError, PeerClosedError) as error:
             # Mostly this stream's own end; a handler may have met that of another one.
-            logger.info("stream %r ended: %s", stream.label, error)
+            logger.info("stream %r ended: %s", stream.label, one_line(str(error)))
         except Exception:
             logger.exception("the handler of stream %r failed", stream.label)
             code = CloseCode.INTERNAL_ERROR

@@ -9,9 +9,9 @@ import pytest
 from lbm import keys
 from lbm.codec import Encodable, decode, encode
 from lbm.errors import LbmEncodeError
-from node import ParleyError
+from node import ParleyError, subscription
 from node.errors import CallRefused, PeerClosedError, StreamResetError
-from node.protocol.codes import NOTES, NOTIFY, RESULT, SIM, CloseCode, ResultCode
+from node.protocol.codes import NOTES, NOTIFY, RESULT, SIM, UNSUBSCRIBE, CloseCode, ResultCode
 from node.protocol.errors import PayloadTooLargeError
 from node.protocol.limits import Limits
 from node.subscription import Subscription
@@ -223,6 +223,19 @@ async def test_leaving_tells_the_publisher_and_frees_the_stream(met: Meeting) ->
     with pytest.raises(anyio.ClosedResourceError):
         await sub.next_batch()
     await sub.__aexit__(None, None, None)  # once more changes nothing
+
+
+async def test_a_publisher_that_never_finishes_is_not_waited_for(
+    met: Meeting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its stream is reset after a while: what it goes on to send costs nothing more."""
+    monkeypatch.setattr(subscription, "LEAVE_TIMEOUT", 0.05)
+    monkeypatch.setitem(met.back.dispatch._sim, UNSUBSCRIBE, lambda *_: False)
+    topic = met.server.topic("t")
+    async with met.peer.subscribe("t"):
+        assert len(topic.subscribers) == 1
+    await eventually(lambda: not topic.subscribers)
+    assert streams_open(met) == 0
 
 
 async def test_who_subscribes_again_gets_no_old_notes(met: Meeting) -> None:

@@ -3,6 +3,9 @@
 import anyio
 import pytest
 
+from node.errors import StreamResetError
+from node.protocol.codes import CloseCode
+from node.testing import FakeClock
 from node.topic import Topic
 from tests.node.network import meeting
 
@@ -87,3 +90,26 @@ async def test_until_sees_who_comes_and_goes(anyio_backend: str) -> None:
                 async with met.peer.subscribe("t"):
                     pass
     assert seen == [1, 0]
+
+
+async def test_finish_gives_up_who_takes_nothing(anyio_backend: str) -> None:
+    """A subscriber without progress loses its subscription; one that reads on does not."""
+    clock = FakeClock()
+    async with meeting(clock=clock) as met, anyio.create_task_group() as tasks:
+        topic = met.server.topic("t", buffer=2**24, patience=0)
+        note = b"x" * 50_000  # an event each
+        async with met.peer.subscribe("t", window=2_000) as sub:
+            for _ in range(100):
+                await topic.publish(note)
+            tasks.start_soon(topic.finish, 20.0)
+            await clock.tick(15)
+            for _ in range(10):
+                assert await anext(sub) == note
+            await clock.tick(15)  # it took some within 20 s
+            assert topic.dropped == 0
+            await clock.tick(15)
+            with pytest.raises(StreamResetError) as lost:
+                assert [note async for note in sub] == []
+        assert lost.value.code == CloseCode.SLOW_CONSUMER
+        assert 80 <= topic.dropped <= 90
+        assert await met.peer.ping() < 5

@@ -17,10 +17,11 @@ from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from node.cli.demo.responder import FILE_LABEL
-from node.cli.exits import FileProblem, one_line
+from node.cli.exits import FileProblem
 from node.cli.output import Output
 from node.errors import ParleyError
 from node.peer import Peer
+from node.wording import one_line
 
 PIECE = 64 * 1024
 

@@ -20,11 +20,11 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
-from node.cli.exits import one_line
 from node.cli.output import Output, abandon_stdout
 from node.cli.transfer.protocol import RefusalCode
 from node.cli.transfer.watching import Transfer, Watcher
 from node.errors import CallRefused, ParleyError
+from node.wording import one_line
 
 PROGRESS_INTERVAL = 1.0  # seconds between two JSON lines of one file
 

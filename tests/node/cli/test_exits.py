@@ -14,7 +14,7 @@ from crypto.errors import (
 )
 from crypto.identity import NodeId
 from lbm.errors import LbmEncodeError
-from node.cli.exits import Exit, Failure, FileProblem, Interrupted, failure, one_line
+from node.cli.exits import Exit, Failure, FileProblem, Interrupted, failure
 from node.errors import (
     AddressError,
     CallRefused,
@@ -31,6 +31,7 @@ from node.errors import (
 )
 from node.protocol.codes import CloseCode, ResultCode
 from node.protocol.errors import ConnectionClosedError, PayloadTooLargeError
+from node.wording import one_line
 
 EXPECTED: list[tuple[Exception, int, int, str]] = [
     (CallRefused(1), Exit.ANSWERED, 1, "topic-not-found"),

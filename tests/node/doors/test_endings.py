@@ -57,3 +57,12 @@ def test_who_was_turned_away_shares_the_strangers_lines(caplog: pytest.LogCaptur
         "2 endings of strangers were not logged",
         line,
     ]
+
+
+def test_what_others_say_begins_no_line(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    text = "bye\n2026-01-01 WARNING parley: all is well \x1b[2J"
+    Endings().ended("x", ConnectionEnded(1, text, True, ""), 0.0, stranger=False)
+    (record,) = caplog.records
+    assert record.getMessage().isprintable()
+    assert "bye\\n2026" in record.getMessage()

@@ -175,7 +175,7 @@ async def test_no_slot_is_lost_and_nobody_overtakes(
     async def work(number: int, scope: anyio.CancelScope) -> None:
         with scope:
             asked.append(number)
-            await slots.acquire(lambda: waiter(anyio_backend))
+            await slots.acquire(number % 3, lambda: waiter(anyio_backend))
             try:
                 began.append(number)
                 working[number] = anyio.Event()
@@ -200,11 +200,32 @@ async def test_no_slot_is_lost_and_nobody_overtakes(
                 assert len(working) == min(limit, len(scopes))
         await settled_quickly()
         assert len(working) == min(limit, len(scopes))
-        order = [asked.index(number) for number in began]
-        assert order == sorted(order)
+        for peer in range(3):
+            order = [asked.index(number) for number in began if number % 3 == peer]
+            assert order == sorted(order)
         tasks.cancel_scope.cancel()
     assert slots._free == limit
-    assert not slots._line
+    assert not slots._lines
+
+
+async def test_peers_take_turns(anyio_backend: str) -> None:
+    slots = Slots(1)
+    began: list[str] = []
+
+    async def work(who: str) -> None:
+        await slots.acquire(who, lambda: waiter(anyio_backend))
+        began.append(who)
+        await anyio.lowlevel.checkpoint()
+        slots.release()
+
+    async with anyio.create_task_group() as tasks:
+        for who in ["first", *["greedy"] * 5, "modest", "other"]:
+            tasks.start_soon(work, who)
+            await anyio.lowlevel.checkpoint() if who == "first" else None
+    assert began[0] == "first"
+    assert began.index("modest") < 4
+    assert began.index("other") < 5
+    assert began.count("greedy") == 5
 
 
 async def settled_quickly() -> None:
