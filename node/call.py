@@ -1,4 +1,7 @@
-"""A call as its handler sees it."""
+"""Requests as their handlers see them: calls, and what they share with subscriptions.
+
+One rule: it is read, and changes nothing; handlers answer by what they return or raise.
+"""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -10,11 +13,8 @@ if TYPE_CHECKING:
     from node.peer import Peer
 
 
-class Call:
-    """What was asked, by whom (`peer`), and until when.
-
-    A handler answers by returning any LBM value, or raises `CallRefused(code, data)`.
-    """
+class Request:
+    """What a peer (`peer`) asks of a handler."""
 
     __slots__ = ("_call", "peer")
 
@@ -24,13 +24,25 @@ class Call:
 
     @property
     def topic(self) -> str:
-        """The topic that was called."""
+        """The topic that is called, or to be subscribed to."""
         return self._call.topic
 
     @property
     def data(self) -> Value:
-        """What came with the call; None if nothing did."""
+        """What came with the request; None if nothing did."""
         return self._call.data
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.topic!r} from {self.peer}>"
+
+
+class Call(Request):
+    """What was asked, by whom (`peer`), and until when.
+
+    A handler answers by returning any LBM value, or raises `CallRefused(code, data)`.
+    """
+
+    __slots__ = ()
 
     @property
     def headers(self) -> Mapping[str, Value]:
@@ -41,6 +53,3 @@ class Call:
     def deadline(self) -> float | None:
         """When the caller gives up, in seconds of the loop's clock, or None."""
         return self._call.deadline
-
-    def __repr__(self) -> str:
-        return f"<Call {self.topic!r} from {self.peer}>"

@@ -9,12 +9,12 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from lbm.codec import Encodable, Value
+from lbm.codec import Encodable
+from node.call import Request
 from node.errors import ConfigError
 from node.messaging.fanout import Fanout, Slow
 from node.messaging.feed import Feed
 from node.messaging.notes import encode_note, read_headers
-from node.messaging.pending import IncomingCall
 from node.protocol.codes import Supercategory
 from node.protocol.errors import PayloadTooLargeError
 from node.serving.authorisation import Allow, Rule
@@ -40,28 +40,11 @@ TURN_SIZE = 256 * 1024
 _OVERHEAD = 16
 
 
-class SubscribeRequest:
+class SubscribeRequest(Request):
     """A peer (`peer`) wants to subscribe. The handler returns the data that the peer gets with
     its acceptance, or raises `SubscribeRejected(data)`."""
 
-    __slots__ = ("_call", "peer")
-
-    def __init__(self, peer: "Peer", call: IncomingCall) -> None:
-        self.peer = peer
-        self._call = call
-
-    @property
-    def topic(self) -> str:
-        """What is to be subscribed to."""
-        return self._call.topic
-
-    @property
-    def data(self) -> Value:
-        """What came with the request; None if nothing did."""
-        return self._call.data
-
-    def __repr__(self) -> str:
-        return f"<SubscribeRequest {self.topic!r} from {self.peer}>"
+    __slots__ = ()
 
 
 SubscribeHandler = Callable[[SubscribeRequest], Any | Awaitable[Any]]
