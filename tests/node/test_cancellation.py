@@ -40,6 +40,7 @@ class World:
             node.on_call("slow")(self.slow)
             node.on_call("count", concurrency=1)(self.count)
             node.on_stream("echo")(self.echo_stream)
+            node.on_stream("answering")(self.answering_stream)
             node.on_subscribe("news")(self.admit)
 
     @contextmanager
@@ -67,6 +68,12 @@ class World:
         with self.at_work():
             async for data in stream:
                 await stream.send(data)
+
+    async def answering_stream(self, stream: Stream) -> None:
+        with self.at_work():
+            async for event in stream.events():
+                await turns(1)
+                await event.answer(2, event.data)
 
     async def admit(self, request: object) -> str:
         await turns(1)
@@ -148,6 +155,13 @@ async def stream_refused(world: World, peer: Peer) -> None:
             await stream.receive()
 
 
+async def request(world: World, peer: Peer) -> None:
+    async with peer.open_stream("answering", [(64, 2)]) as stream:
+        for number in range(3):
+            answer = await stream.request(64, 1, [number, bytes(500)])
+            assert answer.data == [number, bytes(500)]
+
+
 async def ping(world: World, peer: Peer) -> None:
     assert await peer.ping() >= 0
 
@@ -174,6 +188,7 @@ ACTS: list[Act] = [
     stream_both_ways,
     stream_left,
     stream_refused,
+    request,
     ping,
     rekey,
     update_keys,
@@ -243,6 +258,7 @@ async def usable(world: World) -> None:
             await world.topics[peer is met.peer].publish("again")
             assert await anext(notes) == "again"
         await stream_both_ways(world, peer)
+        await request(world, peer)
         assert await peer.ping() >= 0
     for peer in (met.peer, met.back):
         await eventually(lambda peer=peer: nothing_open(peer))  # type: ignore[misc]  # bound now
