@@ -19,9 +19,9 @@ from node.errors import (
     received_refusal,
 )
 from node.messaging.inbox import NoteInbox
-from node.messaging.notes import NO_HEADERS
+from node.messaging.notes import NO_HEADERS, read_slow_text
 from node.messaging.pending import LOST, STREAMED, OutgoingCall
-from node.protocol.codes import ResultCode
+from node.protocol.codes import CloseCode, ResultCode
 from node.protocol.errors import ConnectionClosedError, LocalProtocolError
 from node.protocol.reports import StreamReset
 from node.waiting import Changes
@@ -62,6 +62,7 @@ class Subscription:
         self._ready: list[Value] = []  # notes of the last event, the next one at the end
         self._over = False
         self._error: StreamResetError | PeerClosedError | None = None
+        self._lost_at_end = 0
         self._changes = Changes(peer.backend.waiter)
         self._reading = anyio.ResourceGuard("reading from")
 
@@ -178,6 +179,7 @@ class Subscription:
                 if inbox.closed:
                     raise anyio.ClosedResourceError
                 if self._error is not None:
+                    inbox.dropped = max(inbox.dropped, self._lost_at_end)
                     raise self._error
                 if self._over:
                     return
@@ -189,6 +191,8 @@ class Subscription:
         """No more notes will come."""
         if reset is not None:
             self._error = StreamResetError(reset.code, reset.text)
+            if reset.code == CloseCode.SLOW_CONSUMER:
+                self._lost_at_end = read_slow_text(reset.text)
         self._over = True
         self._wake()
 

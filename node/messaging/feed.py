@@ -10,7 +10,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from node.messaging.batch import Batch
-from node.messaging.notes import DROPPED_HEADER, NOTES_COUNT, NOTES_OVERHEAD, NOTES_SIZE
+from node.messaging.notes import (
+    DROPPED_HEADER,
+    NOTES_COUNT,
+    NOTES_OVERHEAD,
+    NOTES_SIZE,
+    slow_text,
+)
 from node.protocol.codes import SIM, CloseCode
 from node.protocol.connection import Connection
 from node.protocol.errors import LocalProtocolError
@@ -246,7 +252,7 @@ class Feed:
         """End the subscription because its notes are not read; all that waits is lost."""
         self._lost(sum(len(batch.notes) for batch in self._waiting) + self._unwritten())
         try:
-            text = f"{self.dropped} notes were not read in time"
+            text = slow_text(self.dropped)
             self._connection.reset_stream(self.stream, CloseCode.SLOW_CONSUMER, text)
         except LocalProtocolError:
             pass  # the connection is closing

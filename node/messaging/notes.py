@@ -44,6 +44,23 @@ class Headers(NamedTuple):
 NO_HEADERS: Final[Mapping[str, Value]] = {}
 
 
+# Digits of a count that is believed: that of an unsigned integer of the wire.
+LONGEST_COUNT: Final = 20
+_SLOW_SENTENCE: Final = " notes were not read in time"
+
+
+def slow_text(dropped: int) -> str:
+    """The text of Reset slow-consumer: how many notes the subscriber has lost, in all."""
+    return f"{dropped}{_SLOW_SENTENCE}"
+
+
+def read_slow_text(text: str) -> int:
+    """What `slow_text` says; 0 for a text of another kind."""
+    count = text.removesuffix(_SLOW_SENTENCE)
+    told = count != text and count.isascii() and count.isdecimal() and len(count) <= LONGEST_COUNT
+    return int(count) if told else 0
+
+
 def encode_note(data: Encodable) -> bytes:
     """The note's data, ready to be sent alone or in company.
 

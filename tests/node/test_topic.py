@@ -298,6 +298,7 @@ async def test_a_slow_subscriber_loses_its_subscription_and_nothing_else(met: Me
             assert isinstance(error, StreamResetError)
             assert error.code == CloseCode.SLOW_CONSUMER
             assert f"{topic.dropped} notes were not read in time" in str(error)
+            assert slow.dropped == topic.dropped > 0
             assert len(got) < 10
             assert met.peer.is_open
             assert await met.peer.call("echo", 5) == 5

@@ -20,6 +20,8 @@ from node.messaging.notes import (
     notes_payload,
     notify_payload,
     read_headers,
+    read_slow_text,
+    slow_text,
 )
 from node.protocol.codes import NOTES, NOTIFY
 from tests.lbm.strategies import values
@@ -125,3 +127,24 @@ def test_headers_are_read_when_the_note_is_published() -> None:
 def test_headers_without_an_encoding(headers: dict[str, Encodable]) -> None:
     with pytest.raises(LbmEncodeError):
         read_headers(headers)
+
+
+@given(st.integers(0, 2**64 - 1))
+def test_how_many_were_lost_is_read_as_it_was_said(count: int) -> None:
+    assert read_slow_text(slow_text(count)) == count
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "25",
+        "too slow",
+        " notes were not read in time",
+        "-1 notes were not read in time",
+        "²5 notes were not read in time",
+        "9" * 5_000 + " notes were not read in time",
+    ],
+)
+def test_a_text_of_another_kind_says_nothing(text: str) -> None:
+    assert read_slow_text(text) == 0
