@@ -183,6 +183,8 @@ class Multiplexer:
 
         `credit` is what the other side named already for what we send, in bytes.
         """
+        if not isinstance(label, str):  # the other side would end the connection
+            raise TypeError("a label is text")
         limits = self.limits
         if window is None:
             window = limits.stream_window

@@ -30,6 +30,7 @@ from node.protocol.reports import (
     StreamWritable,
     WindowReceived,
 )
+from node.protocol.states import State
 from tests.node.protocol.pair import ALIVE, Pair, Side, assert_ended, assert_violation, open_pair
 
 EACH_KIND = pytest.mark.parametrize("plaintext", ["never", "only"])
@@ -731,6 +732,16 @@ def test_a_label_above_max_payload() -> None:
     assert not streams(pair.a)
     pair.inject(pair.a, 3, STREAM, OPEN, {keys.LABEL: "x" * 1_024})
     assert_violation(pair, pair.b, CloseCode.FRAME_TOO_LARGE)
+
+
+@pytest.mark.parametrize("label", [None, 5, b"bytes"])
+def test_a_label_that_is_no_text_never_leaves(label: Any) -> None:
+    pair = open_pair()
+    with pytest.raises(TypeError):
+        pair.a.core.open_stream(label)
+    pair.pump()
+    assert not streams(pair.a)
+    assert pair.a.core.state is pair.b.core.state is State.OPEN
 
 
 # Turns.
