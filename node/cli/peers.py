@@ -74,7 +74,7 @@ def forget(who: Who, known_peers: KnownPeersPath = None, as_json: Json = False) 
 def rename(
     who: Who, new_name: NewName, known_peers: KnownPeersPath = None, as_json: Json = False
 ) -> None:
-    """Give a peer another name; found by its id, it keeps the addresses it is dialled at."""
+    """Give a peer another name; it keeps the addresses it is dialled at."""
     known, out = _file(known_peers), Output(as_json)
     peer = find_peer(known, who)
     renamed = known.rename(peer.node_id, *_renamed(peer, who, new_name))
@@ -108,13 +108,15 @@ def _fits(peer: KnownPeer, who: str) -> bool:
 def _renamed(peer: KnownPeer, who: str, new_name: str) -> list[str]:
     """The names with `new_name` in place of the one that was given.
 
-    Found by its id, a peer loses its names but not its addresses: with these goes the
-    record of who answered there, and a stranger would be welcome.
+    Addresses stay, by whatever the peer was found: with them goes the record of who
+    answered there, and a stranger would be welcome. Only another address replaces one.
     """
     given = next((name for name in (who, _place(who)) if name in peer.names), None)
-    if given is not None:
-        return [new_name if name == given else name for name in peer.names]
-    return [*(name for name in peer.names if _place(name) is not None), new_name]
+    if given is None:
+        return [*(name for name in peer.names if _place(name) is not None), new_name]
+    if _place(given) is not None and _place(new_name) is None:
+        return [*peer.names, new_name]
+    return [new_name if name == given else name for name in peer.names]
 
 
 def _place(text: str) -> str | None:

@@ -132,7 +132,7 @@ def test_a_name_that_begins_an_id_is_not_guessed(parley: Parley, known: KnownPee
     ("who", "expected"),
     [
         ("alice", (PLACE, "ally")),
-        (PLACE, ("ally", "alice")),
+        (PLACE, (PLACE, "alice", "ally")),  # here too: only another address replaces one
         (str(ALICE), (PLACE, "ally")),  # the address keeps standing for her
         (ALICE.short, (PLACE, "ally")),
     ],
@@ -141,6 +141,12 @@ def test_rename(parley: Parley, known: KnownPeers, who: str, expected: tuple[str
     done = parley("peers", "rename", who, "ally")
     assert done == (0, f"{ALICE} is {', '.join(expected)}\n", "")
     assert names(known, ALICE) == expected
+
+
+def test_an_address_gives_way_to_another(parley: Parley, known: KnownPeers) -> None:
+    moved = "tcp://127.0.0.1:4748"
+    assert parley("peers", "rename", PLACE, moved).code == 0
+    assert names(known, ALICE) == (moved, "alice")
 
 
 def test_rename_says_it_as_json(parley: Parley, known: KnownPeers) -> None:
