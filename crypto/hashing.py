@@ -36,7 +36,7 @@ class HashAlgorithm:
 
     def hmac(self, key: bytes, data: bytes) -> bytes:
         """Return HMAC (RFC 2104) of `data` under `key`, `size` bytes."""
-        return hmac.digest(key, data, self.hmac_digest)  # type: ignore[arg-type]
+        return hmac.digest(key, data, self.hmac_digest)  # type: ignore[arg-type]  # any callable will do
 
 
 _blake2b_256: Callable[[bytes], HashObject] = partial(hashlib.blake2b, digest_size=32)

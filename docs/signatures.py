@@ -34,11 +34,13 @@ def fields(cls: type) -> Iterator[tuple[str, str, str]]:
 
 
 def definition(function: Any) -> ast.FunctionDef | ast.AsyncFunctionDef:
+    """The function as its source has it."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
     return cast("ast.FunctionDef | ast.AsyncFunctionDef", tree)
 
 
 def signature(function: Any, name: str) -> str:
+    """The line, or lines, with which `function` is shown under `name`."""
     tree = definition(function)
     values = inspect.signature(function).parameters
     given = tree.args
@@ -69,6 +71,7 @@ def _argument(
 
 
 def call(name: str, parameters: list[str], returns: str) -> str:
+    """The call on one line if it fits into `WIDTH`, otherwise a parameter a line."""
     line = f"{name}({', '.join(parameters)}){returns}"
     if len(line) <= WIDTH:
         return line
@@ -77,6 +80,7 @@ def call(name: str, parameters: list[str], returns: str) -> str:
 
 
 def parameter(name: str, kind: str, default: str) -> str:
+    """A parameter as it stands in a signature; `kind` and `default` may be empty."""
     typed = f"{name}: {kind}" if kind else name
     return f"{typed} = {default}" if default else typed
 
@@ -93,6 +97,7 @@ def _value(value: object, source: ast.expr | None) -> str:
 
 
 def type_text(node: ast.expr | None) -> str:
+    """An annotation as the source has it, without the quotes that hide a name."""
     return "" if node is None else ast.unparse(_Unquoted().visit(node)).replace("'", '"')
 
 

@@ -83,6 +83,9 @@ class Node(Offering):
         self._admission = Admission(self.config)
         self._task_group: TaskGroup | None = None
 
+    def __repr__(self) -> str:
+        return f"<Node {self.node_id.short}, {len(self.peers)} peers>"
+
     @property
     def node_id(self) -> NodeId:
         """Who this node is."""

@@ -68,6 +68,8 @@ def _show(out: Output, explanation: Explanation) -> None:
 def _table(title: str, explanations: list[Explanation]) -> Table:
     head = ("code", "name", "meaning", "comes from", "what to do")
     table = Table(*head, title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    # A name that is cut off could not be asked for: the longest word of one has room.
+    table.columns[1].min_width = max(len(word) for e in explanations for word in e.name.split())
     for e in explanations:
         table.add_row(str(e.code), e.name, e.meaning, e.raised_by, e.mend)
     return table

@@ -93,7 +93,7 @@ def test_the_counter_never_wraps(suite: Suite) -> None:
 def test_a_failed_encryption_spends_its_nonce(monkeypatch: pytest.MonkeyPatch) -> None:
     writer, _ = pair(SUITES[0])
     with pytest.raises(TypeError):
-        writer.encrypt("no bytes", AAD)  # type: ignore[arg-type]
+        writer.encrypt("no bytes", AAD)  # type: ignore[arg-type]  # that is the test
     assert writer.counter == 1
 
 

@@ -25,5 +25,5 @@ def test_bounds_out_of_range(bounds: dict[str, int]) -> None:
 
 def test_limits_are_a_value() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
-        DEFAULT_LIMITS.max_depth = 5  # type: ignore[misc]
+        DEFAULT_LIMITS.max_depth = 5  # type: ignore[misc]  # that is the test
     assert hash(Limits(max_depth=4)) == hash(Limits(max_depth=4))

@@ -108,6 +108,11 @@ async def test_nodes_meet(anyio_backend: str, kind: str, tmp_path: Path) -> None
     assert not (tmp_path / "socket").exists()
 
 
+async def test_how_a_node_shows_itself(anyio_backend: str) -> None:
+    async with meeting() as met:
+        assert repr(met.server) == f"<Node {met.server.node_id.short}, 1 peers>"
+
+
 async def test_a_name_of_several_addresses_is_served_on_all_under_one_port(
     anyio_backend: str,
 ) -> None:

@@ -63,7 +63,7 @@ class Display(Watcher):
             escape(one_line(offer.name)), total=offer.size, completed=transfer.offset
         )
         self._event("begin", **_described(transfer), offset=transfer.offset)
-        if transfer.offset:
+        if 0 < transfer.offset < offer.size:
             self._say(f"{offer.name}: going on at {transfer.offset:,} of {offer.size:,} bytes")
 
     def advanced(self, transfer: Transfer) -> None:

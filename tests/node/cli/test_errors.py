@@ -40,6 +40,17 @@ def test_all_of_them(parley: Parley, monkeypatch: pytest.MonkeyPatch) -> None:
             assert text in done.out, text
 
 
+def test_on_a_narrow_terminal_no_name_is_cut_off(
+    parley: Parley, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    done = parley("errors")
+    assert "…" not in done.out
+    for explanation in EXPLANATIONS:
+        for word in explanation.name.split():
+            assert word in done.out
+
+
 def test_as_json(parley: Parley) -> None:
     done = parley("errors", "no-handler", "--json")
     assert done.lines[0] == {

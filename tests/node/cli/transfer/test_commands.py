@@ -88,6 +88,11 @@ def test_what_people_see(processes: Processes, parley: Parley, directory: Path, 
     assert done.code == 0
     assert done.out.startswith("a file.bin -> ")
     assert f"sha256 {SHA256} on both sides" in done.out
+    again, address = receive(processes, directory, "--once")
+    lines = parley("send", str(file), address).out.splitlines()
+    assert lines[0].startswith("a file.bin -> ")
+    assert lines[0].endswith(", was there already")
+    assert again.finish().code == 0
     received = running.finish()
     assert received.code == 0
     assert f"{len(CONTENT):,} bytes" in received.out
