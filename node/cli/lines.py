@@ -65,12 +65,10 @@ def can_wait(descriptor: int) -> bool:
 
 
 class Pace:
-    """Lets a command wait until the file it prints to takes more.
-
-    A pipe then takes at least 4,096 bytes without waiting (POSIX, `PIPE_BUF`).
-    """
+    """Prints to a file without standing still when it takes no more, as a full pipe does."""
 
     def __init__(self, file: TextIO | None) -> None:
+        self._file = file
         self._descriptor: int | None = None
         try:
             if file is not None and can_wait(file.fileno()):
@@ -85,6 +83,22 @@ class Pace:
         """Wait, if need be. A file whose reader has left is ready: printing will tell."""
         if self._descriptor is not None and not self._poll.poll(0):
             await anyio.wait_writable(self._descriptor)
+
+    async def print(self, text: str) -> None:
+        """Print it all; a cancelled print may have printed a beginning.
+
+        Raises:
+            OSError: the file takes nothing more, such as a pipe whose reader has left.
+        """
+        if self._descriptor is None or self._file is None:
+            print(text, end="", file=self._file, flush=True)
+            return
+        self._file.flush()
+        rest = text.encode(self._file.encoding or "utf-8", "backslashreplace")
+        while rest:
+            await self.room()
+            # A pipe that takes anything takes this much at once (POSIX).
+            rest = rest[os.write(self._descriptor, rest[: select.PIPE_BUF]) :]
 
 
 async def _piece(descriptor: int, waits: bool) -> bytes:

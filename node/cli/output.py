@@ -29,13 +29,16 @@ class Output:
     def event(self, kind: str, /, **fields: Any) -> None:
         """A JSON line, if JSON is wanted."""
         if self.as_json:
-            print(json.dumps({"event": kind, **plain(fields)}), flush=True)
+            print(_json_line(kind, fields), flush=True)
 
     def say(self, text: str) -> None:
         """A line for people; to a terminal without what would steer it."""
         if not self.as_json:
-            terminal = sys.stdout is not None and sys.stdout.isatty()
-            print(_harmless(text) if terminal else text, flush=True)
+            print(_for_people(text), flush=True)
+
+    def line(self, text: str, kind: str, /, **fields: Any) -> str:
+        """What `event`, or else `say`, would print, for who prints it otherwise."""
+        return (_json_line(kind, fields) if self.as_json else _for_people(text)) + "\n"
 
     def remark(self, text: str) -> None:
         """A line for people on standard error, where standard output is for something else."""
@@ -135,6 +138,15 @@ class _OneLine(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:
         # Messages quote other nodes, who shall not write log lines of their own.
         return one_line(super().formatMessage(record))
+
+
+def _json_line(kind: str, fields: Mapping[str, Any]) -> str:
+    return json.dumps({"event": kind, **plain(fields)})
+
+
+def _for_people(text: str) -> str:
+    terminal = sys.stdout is not None and sys.stdout.isatty()
+    return _harmless(text) if terminal else text
 
 
 def _harmless(text: str) -> str:

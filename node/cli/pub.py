@@ -85,7 +85,7 @@ def pub(
             raise problem
         out.done(notes=notes, lost=published.dropped)
 
-    run(options, publishing, log_level="warning")
+    run(options, publishing, log_level="warning", waits_on_files=True)
 
 
 async def _publish(topic: Topic, line: bytes, as_json: bool, number: int) -> bool:

@@ -28,11 +28,13 @@ def run(
     *,
     log_level: str = "error",
     takes_signals: bool = False,
+    waits_on_files: bool = False,
 ) -> None:
     """Run `command` on the event loop that the options name.
 
     `log_level` holds where the options name none; `takes_signals` leaves SIGINT and
-    SIGTERM to the command.
+    SIGTERM to the command; `waits_on_files` says that it waits for its standard files,
+    which uvloop would make non-blocking for everybody who shares them, as a shell does.
 
     Raises:
         ConfigError: a loop or log level that is not there. Interrupted: by a signal.
@@ -41,10 +43,15 @@ def run(
     if level.lower() not in ("debug", "info", "warning", "error"):
         raise ConfigError(f"--log-level {level}: debug, info, warning or error")
     set_up_logging(level)
+    uvloop = options.uvloop
+    if waits_on_files:
+        if uvloop:
+            raise ConfigError("--uvloop does not go with what reads or paces standard files")
+        uvloop = False
     start: Callable[[], Awaitable[None]] = partial(command, options, Output(options.as_json))
     if not takes_signals:
         start = partial(until_interrupted, start)
-    anyio.run(start, **event_loop(options.loop, options.uvloop))
+    anyio.run(start, **event_loop(options.loop, uvloop))
 
 
 def event_loop(name: str, uvloop: bool | None = None) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def sub(
             reason="count" if shown == count else "end",
         )
 
-    run(options, subscribing)
+    run(options, subscribing, waits_on_files=True)
 
 
 async def _show(subscription: Subscription, out: Output, count: int | None) -> int:
@@ -53,10 +53,8 @@ async def _show(subscription: Subscription, out: Output, count: int | None) -> i
             out.event("lost", count=subscription.dropped - lost)
             out.remark(f"{subscription.dropped - lost} notes were lost: we did not keep up")
             lost = subscription.dropped
-        await pace.room()
         shown += 1
-        out.event("note", number=shown, data=note)
-        out.say(show_value(note))
+        await pace.print(out.line(show_value(note), "note", number=shown, data=note))
         if shown == count:
             break
     return shown

@@ -58,7 +58,7 @@ def chat(
         else:
             await _visit(options, out, screen, address, room, chosen)
 
-    run(options, chatting)
+    run(options, chatting, waits_on_files=True)
 
 
 async def _host(

@@ -138,3 +138,36 @@ async def test_memory_and_files_are_always_ready(anyio_backend: str, tmp_path: P
         for output in (None, sys.stdout, file):
             with anyio.fail_after(PATIENCE):
                 await Pace(output).room()
+
+
+async def test_a_long_line_is_printed_whole_into_a_pipe_that_is_read_slowly(
+    anyio_backend: str, pipe: tuple[int, int]
+) -> None:
+    text = "".join(f"{number} é\n" for number in range(40_000))
+    with os.fdopen(pipe[1], "w", closefd=False, encoding="utf-8") as file:
+        pace = Pace(file)
+        received = bytearray()
+        with anyio.fail_after(PATIENCE):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(pace.print, text)
+                while len(received) < len(text.encode()):
+                    await anyio.wait_readable(pipe[0])
+                    received += os.read(pipe[0], 5_000)
+        assert os.get_blocking(pipe[1])
+    assert received.decode() == text
+
+
+async def test_printing_waits_where_it_can_be_cancelled(
+    anyio_backend: str, pipe: tuple[int, int]
+) -> None:
+    with os.fdopen(pipe[1], "w", closefd=False) as file:
+        with anyio.move_on_after(0.05) as scope:
+            await Pace(file).print("x" * 2**20)
+    assert scope.cancelled_caught
+
+
+async def test_printing_tells_that_nobody_reads(anyio_backend: str) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as file, pytest.raises(BrokenPipeError):
+        await Pace(file).print("x")

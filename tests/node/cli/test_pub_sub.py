@@ -1,6 +1,9 @@
 """`parley pub` and `parley sub`: real processes that publish, subscribe, end and are ended."""
 
 import json
+import os
+import select
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -10,7 +13,7 @@ from signal import SIGINT, SIGKILL, SIGSTOP, SIGTERM, Signals
 import pytest
 
 from tests.node.cli.conftest import Parley
-from tests.node.cli.processes import Finished, Processes, Running
+from tests.node.cli.processes import PARLEY, Finished, Processes, Running
 
 
 def publisher(processes: Processes, *args: str, data: bytes | None = None) -> tuple[Running, str]:
@@ -268,3 +271,40 @@ def test_a_subscriber_that_hangs_does_not_keep_the_others(processes: Processes) 
     assert readers[1].finish().last["notes"] == 400
     readers[0].send(SIGKILL)
     assert running.finish().code == 0
+
+
+def test_standard_files_stay_blocking(processes: Processes) -> None:
+    """They are shared with a shell, and what is printed must not go lost."""
+    reading, writing = os.pipe()
+    try:
+        child = subprocess.Popen(
+            [*PARLEY, "pub", "t", "--json"], stdin=reading, stdout=subprocess.PIPE
+        )
+        try:
+            assert child.stdout is not None
+            assert json.loads(child.stdout.readline())["event"] == "ready"
+            os.write(writing, b"one\n")
+            while select.select([reading], [], [], 0)[0]:
+                time.sleep(0.01)  # until it has read that, and waits for more
+            assert os.get_blocking(reading)
+            os.close(writing)
+            writing = -1
+            assert json.loads(child.stdout.readline())["event"] == "done"
+        finally:
+            child.kill()
+            child.wait()
+            if child.stdout is not None:
+                child.stdout.close()
+    finally:
+        os.close(reading)
+        if writing >= 0:
+            os.close(writing)
+
+
+@pytest.mark.parametrize(
+    "command", [("sub", "tcp://127.0.0.1:1", "t"), ("chat", "tcp://127.0.0.1:1")]
+)
+def test_uvloop_would_not_leave_them_so(parley: Parley, command: Sequence[str]) -> None:
+    done = parley(*command, "--uvloop")
+    assert (done.code, done.out) == (2, "")
+    assert "--uvloop does not go with" in done.err
