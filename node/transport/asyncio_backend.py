@@ -27,6 +27,8 @@ logger = logging.getLogger("parley.transport")
 # What the loop's transport holds beyond the kernel before we stop writing.
 WRITE_BUFFER = 256 * 1024
 BACKLOG = 512
+# Seconds that closing waits for the loop to have closed every socket.
+CLOSE_PATIENCE = 2.0
 
 
 class AsyncioWaiter:
@@ -183,9 +185,11 @@ class AsyncioBackend:
 
     async def connect(self, address: Address, accept: Callable[[], Driver]) -> Driver:
         """Dial `address`."""
+        made: list[AsyncioOutlet] = []
 
         def make() -> AsyncioOutlet:
-            return AsyncioOutlet(lambda _: accept(), self._outlets)
+            made.append(AsyncioOutlet(lambda _: accept(), self._outlets))
+            return made[-1]
 
         try:
             if address.scheme == "unix":
@@ -194,6 +198,11 @@ class AsyncioBackend:
                 _, outlet = await self._loop.create_connection(make, address.host, address.port)
         except OSError as error:
             raise connect_error(address, error) from error
+        except asyncio.CancelledError:
+            for outlet in made:
+                # uvloop does not say so itself, if it was connected at the last moment.
+                outlet.connection_lost(None)
+            raise
         if outlet.driver is None:
             raise UnreachableError(f"{address.without_node_id()} closed at once")
         return outlet.driver
@@ -230,6 +239,7 @@ class AsyncioBackend:
         """Cancel the tasks, close the sockets, wait until both are gone."""
         # A task that is cancelled before it began would not clean up.
         await asyncio.sleep(0)
+        deadline = self.now() + CLOSE_PATIENCE
         while self._tasks or self._outlets:
             tasks = set(self._tasks)
             for task in tasks:
@@ -238,6 +248,9 @@ class AsyncioBackend:
                 outlet.close()
             if tasks:
                 await asyncio.wait(tasks)
+            elif self.now() > deadline:
+                logger.error("%d sockets were not closed by the loop", len(self._outlets))
+                break
             await asyncio.sleep(0)
 
 

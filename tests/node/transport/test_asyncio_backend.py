@@ -9,6 +9,7 @@ import pytest
 from anyio import fail_after
 
 from node.errors import UnreachableError
+from node.transport import asyncio_backend
 from node.transport.address import Address
 from node.transport.asyncio_backend import WRITE_BUFFER, AsyncioBackend, AsyncioOutlet
 from node.transport.driver import Driver
@@ -206,3 +207,36 @@ async def test_an_outlet_without_transport_takes_nothing(anyio_backend: object) 
     outlet.connection_lost(None)
     assert outlet.eof_received()
     assert outlet.driver is None
+
+
+async def test_a_dial_that_is_cancelled_at_any_moment_leaves_no_socket(
+    anyio_backend: object,
+) -> None:
+    """Uvloop tells nobody if it had connected just then."""
+    backend = AsyncioBackend()
+    with socket.create_server(("127.0.0.1", 0), backlog=512) as server:
+        address = Address("tcp", "127.0.0.1", server.getsockname()[1])
+        for turns in [*range(12)] * 10:
+            driver = Noted()
+            dialling = asyncio.create_task(backend.connect(address, lambda d=driver: d.as_driver))  # type: ignore[misc]  # bound now
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            dialling.cancel()
+            await asyncio.wait([dialling])
+            if dialling.cancelled() and driver.outlet is not None:
+                await eventually(lambda one=driver: one.ends > 0)  # type: ignore[misc]  # bound now
+        for outlet in list(backend._outlets):
+            outlet.close()
+        await eventually(lambda: not backend._outlets)
+    await backend.aclose()
+
+
+async def test_sockets_that_a_loop_never_closes_are_not_waited_for(
+    anyio_backend: object, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(asyncio_backend, "CLOSE_PATIENCE", 0.02)
+    backend = AsyncioBackend()
+    backend._outlets.add(AsyncioOutlet(lambda _: None, backend._outlets))
+    with fail_after(5):
+        await backend.aclose()
+    assert "1 sockets were not closed" in caplog.text
