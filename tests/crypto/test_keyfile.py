@@ -325,7 +325,6 @@ GOOD = ["ed25519", ED25519.private_bytes(), ED25519.public]
         {256: [["ed25519", GOOD[1], "text"]]},
         {256: [["ecdsa-p256", bytes(32), bytes(65)]]},
     ],
-    ids=repr,
 )
 def test_payloads_that_hold_no_identity(path: Path, payload: dict[int, Any]) -> None:
     with pytest.raises(KeyFileMalformedError):

@@ -51,7 +51,9 @@ def test_reduced(value: object, expected: Any) -> None:
     assert type(plain(value)) is type(expected)
 
 
-@pytest.mark.parametrize("value", [None, {}, set(), object(), 1j, iter([])], ids=repr)
+@pytest.mark.parametrize(
+    "value", [None, {}, set(), object(), 1j, iter([])], ids=lambda value: type(value).__name__
+)
 def test_not_reduced(value: object) -> None:
     with pytest.raises(LbmEncodeError):
         plain(value)

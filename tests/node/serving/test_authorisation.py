@@ -38,7 +38,7 @@ def test_roles_are_given_and_taken() -> None:
     assert roles._roles.keys() == {BOB}
 
 
-@pytest.mark.parametrize("role", ["", ALICE.text, None, 5])
+@pytest.mark.parametrize("role", ["", ALICE.text, None, 5], ids=["empty", "id", "none", "number"])
 def test_what_is_no_role(role: Any) -> None:
     roles = Roles()
     with pytest.raises(ConfigError):
@@ -46,7 +46,7 @@ def test_what_is_no_role(role: Any) -> None:
     assert roles.of(ALICE) == frozenset()
 
 
-@pytest.mark.parametrize("node_id", [ALICE.text, bytes(ALICE), None])
+@pytest.mark.parametrize("node_id", [ALICE.text, bytes(ALICE), None], ids=["text", "bytes", "none"])
 def test_roles_are_for_node_ids_alone(node_id: Any) -> None:
     """Another thing would be kept, and never be found."""
     with pytest.raises(ConfigError):
@@ -71,6 +71,7 @@ async def permits(allow: Allow, node_id: NodeId | None, roles: Roles | None = No
 @pytest.mark.parametrize(
     "allow",
     [ALICE, ALICE.text, [ALICE], [ALICE.text], (BOB, ALICE), {ALICE, "admin"}],
+    ids=["id", "text", "list", "list of text", "tuple", "set with a role"],
 )
 async def test_node_ids_and_their_texts(anyio_backend: str, allow: Any) -> None:
     rule, roles = Rule(allow), Roles()
