@@ -134,7 +134,7 @@ class CallRefused(ParleyError):
     """
 
     def __init__(self, code: int, data: object = None) -> None:
-        if not 1 <= code <= LAST_CODE:
+        if isinstance(code, bool) or not 1 <= code <= LAST_CODE:
             raise ValueError(f"{code} is not a code of refusal")
         super().__init__(f"{RESULT_SENTENCES.get(code, 'refused')} (code {code})")
         self.code = code

@@ -146,6 +146,8 @@ class Offering:
         Raises:
             ParleyError: the topic exists. ConfigError: an option is wrong.
         """
+        if not isinstance(name, str):
+            raise ConfigError(f"a topic is text, not {name!r}")
         if name in self.topics:
             raise ParleyError(f"topic {name!r} exists already")
         if name.endswith(WILDCARD):

@@ -103,9 +103,7 @@ class PeerState:
                 peer.deciding.decide(report)
             case HandshakeCompleted(agreed):
                 self.agreed = agreed
-                peer.serving.supercategory = supercategory(
-                    agreed.remote_role, peer.core.config.role
-                )
+                peer.serving.supercategory = supercategory(agreed.remote_role, agreed.local_role)
                 logger.info("%s open: %s", peer, agreed.suite or "UNENCRYPTED")
                 peer.changed()
             case ConnectionEnded():

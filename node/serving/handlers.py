@@ -112,6 +112,8 @@ class Registry(Generic[H]):
         Raises:
             ParleyError: there is one of this name. ConfigError: an option is wrong.
         """
+        if not isinstance(name, str):
+            raise ConfigError(f"a {self.kind} is text, not {name!r}")
         if self._find_same(name):
             raise ParleyError(f"{self.kind} {name!r} has a handler already")
         if concurrency is not None and concurrency < 1:

@@ -69,7 +69,7 @@ def test_an_error_says_what_happened(error: Exception, text: str) -> None:
     assert str(error) == text
 
 
-@pytest.mark.parametrize("code", [0, -1, 2**32])
+@pytest.mark.parametrize("code", [True, 0, -1, 2**32])
 def test_a_refusal_has_a_code_of_the_wire(code: int) -> None:
     with pytest.raises(ValueError, match="not a code of refusal"):
         CallRefused(code)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import anyio
 import pytest
@@ -141,6 +142,12 @@ def test_each_kind_has_a_registry_of_its_own() -> None:
     for kind in (handlers.calls, handlers.streams, handlers.subscribes):
         kind.add("x", "x")
     assert len({handlers.calls.kind, handlers.streams.kind, handlers.subscribes.kind}) == 3
+
+
+@pytest.mark.parametrize("name", [5, None, b"x"])
+def test_names_are_text(name: Any) -> None:
+    with pytest.raises(ConfigError, match="is text"):
+        Handlers().calls.add(name, "x")
 
 
 # Slots.
