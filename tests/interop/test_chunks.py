@@ -386,6 +386,7 @@ async def test_who_names_the_greatest_window_and_never_reads_costs_a_bounded_mem
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ours.meet, act)
             await ours.until(asked.is_set)
+            await ours.until(lambda: bool(ours.node.peers))
             (peer,) = ours.node.peers
             await ours.until(lambda: peer.core.queued_bytes > write_buffer)
             last = -1
