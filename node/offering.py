@@ -10,9 +10,10 @@ from typing import TypeVar
 from node.config import NodeConfig
 from node.errors import ConfigError, ParleyError
 from node.messaging.fanout import Slow
+from node.messaging.topics import LABEL
 from node.protocol.codes import Supercategory
 from node.serving.authorisation import Allow, Roles
-from node.serving.handlers import RESERVED_LABEL, WILDCARD, Handlers
+from node.serving.handlers import WILDCARD, Handlers
 from node.serving.serving import CallHandler, StreamHandler
 from node.topic import BUFFER, PATIENCE, SubscribeHandler, Topic
 from node.transport.loop import Loop
@@ -91,7 +92,7 @@ class Offering:
         """
 
         def register(handler: S) -> S:
-            if label.startswith(RESERVED_LABEL):
+            if label.startswith(LABEL):
                 raise ParleyError("labels that begin with 'topic:' are reserved")
             self.handlers.streams.add(
                 label,

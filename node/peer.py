@@ -8,17 +8,12 @@ from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Self
 
-import anyio
-
 from lbm.codec import Encodable, Value
 from node.answer_stream import AnswerStream, answer_of
 from node.config import NodeConfig
 from node.doors.accept_hook import Decider
 from node.doors.deciding import Deciding
 from node.doors.endings import Endings
-from node.errors import (
-    CallTimeout,
-)
 from node.messaging.calls import Calls
 from node.messaging.dispatch import Dispatch
 from node.messaging.pending import IncomingCall
@@ -38,7 +33,7 @@ from node.subscription import Subscription
 from node.topic import Topic
 from node.transport.backend import Backend
 from node.transport.driver import Driver
-from node.waiting import Changes
+from node.waiting import Changes, left_after
 
 DEFAULT_TIMEOUT = 30.0
 
@@ -170,12 +165,7 @@ class Peer(PeerView):
         """
         if self.driver.has_room:
             return timeout
-        began = self.backend.now()
-        with anyio.move_on_after(timeout) as scope:
-            await self.driver.room()
-        if scope.cancelled_caught:
-            raise CallTimeout
-        return None if timeout is None else began + timeout - self.backend.now()
+        return await left_after(self.driver.room, timeout, self.backend.now)
 
     def open_stream(self, label: str, answers: Iterable[tuple[int, int]] = ()) -> Stream:
         """Open a stream to the handler that the other side has for `label`.

@@ -20,7 +20,7 @@ from node.protocol.errors import PayloadTooLargeError
 from node.serving.authorisation import Allow, Rule
 from node.serving.handlers import Handlers, parse_supercategories
 from node.transport.loop import Loop
-from node.waiting import Changes
+from node.waiting import Changes, turn_of
 
 if TYPE_CHECKING:
     from node.peer import Peer
@@ -237,11 +237,9 @@ class Topic:
 
     async def _room(self) -> None:
         """Let the loop turn; then wait while subscribers are at their mark."""
-        loop, fanout = self._loop(), self._fanout
-        waiter = loop.waiter()
+        fanout = self._fanout
         fanout.flush()
-        loop.soon(waiter.wake)
-        await waiter.wait()
+        await turn_of(self._loop())
         if not fanout.crowded or not self._patience:
             fanout.give_up()
             return

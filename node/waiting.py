@@ -1,14 +1,20 @@
 """Waiting for a state to change, as peers and nodes do.
 
-One rule: whoever waits looks again after each change, and a change wakes all. Knows
-neither what changes nor why.
+One rule: whoever waits looks again after each change, and a change wakes all. Beside it
+stand the other two waits that several share: for a turn of the loop, and for room within
+a time-out. Knows neither what changes nor why.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+import anyio
+
+from node.errors import received_refusal
+from node.protocol.codes import ResultCode
+
 if TYPE_CHECKING:
-    from node.transport.loop import Waiter
+    from node.transport.loop import Loop, Waiter
 
 
 class Changes:
@@ -35,3 +41,26 @@ class Changes:
                 await waiter.wait()
             finally:
                 self._waiters.discard(waiter)
+
+
+async def turn_of(loop: "Loop") -> None:
+    """Let everything else that can run do so once."""
+    waiter = loop.waiter()
+    loop.soon(waiter.wake)
+    await waiter.wait()
+
+
+async def left_after(
+    wait: Callable[[], Awaitable[None]], timeout: float | None, now: Callable[[], float]
+) -> float | None:
+    """Wait within a request's `timeout` in seconds; returns what is left of it.
+
+    Raises:
+        CallTimeout: it took longer.
+    """
+    began = now()
+    with anyio.move_on_after(timeout) as scope:
+        await wait()
+    if scope.cancelled_caught:
+        raise received_refusal(ResultCode.DEADLINE_EXCEEDED, None)
+    return None if timeout is None else began + timeout - now()

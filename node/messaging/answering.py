@@ -13,10 +13,9 @@ from lbm import keys
 from lbm.cells import read_text, read_text_map, read_uint
 from lbm.codec import Encodable, Value, decode, encode
 from lbm.errors import LbmDecodeError
-from node.messaging.asking import LONGEST_DEADLINE_MS
 from node.messaging.backlog import AnswerBacklog
 from node.messaging.chunk_room import ChunkRoom
-from node.messaging.deadlines import Deadlines
+from node.messaging.deadlines import LONGEST_DEADLINE_MS, Deadlines
 from node.messaging.pending import IncomingCall
 from node.protocol.codes import CALL, CHUNK, RESULT, SIM, SUBSCRIBE, CloseCode, ResultCode
 from node.protocol.connection import Connection

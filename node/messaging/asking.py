@@ -5,13 +5,12 @@ answer came. Knows stream 1, on which we ask, and nothing of who waits.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Final
 
 from lbm import keys
 from lbm.cells import read_uint
 from lbm.codec import Encodable, decode, encode
 from lbm.errors import LbmDecodeError
-from node.messaging.deadlines import Deadlines
+from node.messaging.deadlines import Deadlines, within_reason
 from node.messaging.pending import LOST, STREAMED, OutgoingCall
 from node.protocol.codes import (
     CALL,
@@ -29,10 +28,6 @@ from node.protocol.errors import LocalProtocolError
 from node.protocol.limits import LARGEST_CREDIT
 from node.protocol.reports import EventReceived
 from node.protocol.requests import OutgoingRequests
-
-# 31 years, which the numbers of every clock and timer can hold.
-LONGEST_DEADLINE_MS: Final = 10**12
-INFINITY: Final = float("inf")
 
 
 class Asking:
@@ -75,7 +70,7 @@ class Asking:
         cells: dict[int, Encodable] = {keys.TOPIC: topic}
         if data is not None:
             cells[keys.DATA] = data
-        timeout = _within_reason(timeout)
+        timeout = within_reason(timeout)
         if timeout is not None:
             cells[keys.DEADLINE_MS] = max(1, int(timeout * 1000))
         if headers:
@@ -99,14 +94,14 @@ class Asking:
             cells[keys.DATA] = data
         if window is not None:
             cells[keys.WINDOW] = _require_window(window)
-        return self._ask(SUBSCRIBE, encode(cells), now, _within_reason(timeout), on_done)
+        return self._ask(SUBSCRIBE, encode(cells), now, within_reason(timeout), on_done)
 
     def unsubscribe(
         self, topic: str, now: float, timeout: float | None, on_done: Callable[[], None]
     ) -> OutgoingCall:
         """Ask for no more notes of a topic; raises as `call`."""
         payload = encode({keys.TOPIC: topic})
-        return self._ask(UNSUBSCRIBE, payload, now, _within_reason(timeout), on_done)
+        return self._ask(UNSUBSCRIBE, payload, now, within_reason(timeout), on_done)
 
     def give_up(self, call: OutgoingCall) -> None:
         """Nobody waits for `call` any more: send Cancel; its id stays busy for now."""
@@ -205,9 +200,3 @@ def _require_window(window: int) -> int:
     if not 1 <= window <= LARGEST_CREDIT:
         raise ValueError(f"a window is 1..{LARGEST_CREDIT} bytes")
     return window
-
-
-def _within_reason(timeout: float | None) -> float | None:
-    if timeout is None or timeout == INFINITY:
-        return None
-    return min(max(0.0, timeout), LONGEST_DEADLINE_MS / 1000)

@@ -5,9 +5,13 @@ it, never early. Knows nothing of what is due.
 """
 
 from heapq import heapify, heappop, heappush
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
+
+# 31 years, which the numbers of every clock and timer can hold.
+LONGEST_DEADLINE_MS: Final = 10**12
+INFINITY: Final = float("inf")
 
 _PER_SECOND = 64
 # Emptied slots that the heap may hold on top of as many as are in use.
@@ -66,3 +70,10 @@ class Deadlines(Generic[T]):
         while order and order[0] / _PER_SECOND <= now:
             result.extend(self._slots.pop(heappop(order), ()))
         return result
+
+
+def within_reason(timeout: float | None) -> float | None:
+    """A time-out in seconds that timers can hold; None, as infinity, for none."""
+    if timeout is None or timeout == INFINITY:
+        return None
+    return min(max(0.0, timeout), LONGEST_DEADLINE_MS / 1000)

@@ -11,7 +11,7 @@ from lbm import keys
 from lbm.cells import read_uint
 from lbm.codec import decode, encode
 from lbm.errors import LbmDecodeError
-from node.messaging.deadlines import Deadlines
+from node.messaging.deadlines import Deadlines, within_reason
 from node.protocol.codes import (
     CALL,
     CANCEL,
@@ -32,8 +32,6 @@ from node.protocol.requests import IncomingRequests, OutgoingRequests
 _BASE_REQUESTS: Final = frozenset(
     {(SIM, CALL), (SIM, SUBSCRIBE), (SIM, UNSUBSCRIBE), (SIM, NOTIFY), (NAMED, EMIT)}
 )
-# 31 years, which the numbers of every clock and timer can hold.
-_LONGEST_TIMEOUT: Final = 1e9
 
 
 class OutgoingRequest:
@@ -134,8 +132,8 @@ class StreamRequests:
         except LocalProtocolError:
             self._outgoing.pop(stream, async_id)
             raise
+        timeout = within_reason(timeout)
         if timeout is not None:
-            timeout = min(max(0.0, timeout), _LONGEST_TIMEOUT)
             request.slot = self._deadlines.add(request, now + timeout)
         return request
 

@@ -18,7 +18,6 @@ from node.transport.loop import Waiter
 H = TypeVar("H")
 
 WILDCARD = "*"
-RESERVED_LABEL = "topic:"
 # Characters that a name may have to fall under a pattern: each open stream keeps its
 # label, whose length nothing else bounds, and refusals put names into the log.
 LONGEST_NAME = 1_024

@@ -18,12 +18,14 @@ from node.call import Call
 from node.errors import RESULT_SENTENCES, CallRefused, PeerClosedError, StreamResetError
 from node.messaging.answering import Answering
 from node.messaging.pending import IncomingCall
+from node.messaging.topics import LABEL
 from node.protocol.codes import CloseCode, ResultCode, Supercategory
 from node.protocol.errors import LocalProtocolError, PayloadTooLargeError
 from node.protocol.limits import EVENT_COST, UNANSWERED_REQUESTS
 from node.serving.authorisation import permitted
-from node.serving.handlers import RESERVED_LABEL, Entry, Handlers
+from node.serving.handlers import Entry, Handlers
 from node.streams.stream import Stream
+from node.waiting import turn_of
 from node.wording import one_line
 
 if TYPE_CHECKING:
@@ -112,7 +114,7 @@ class Serving:
     async def _stream_answer(self, call: IncomingCall, items: AsyncGenerator[Any, Any]) -> Outcome:
         """Send what the handler yields as Chunks, no faster than they are read."""
         peer, answering = self._peer, self._peer.answering
-        turn = 0
+        yielded = 0  # since others ran: a handler that never waits must not keep the loop
         async with aclosing(items):
             async for item in items:
                 payload = encode({} if item is None else {keys.DATA: item})
@@ -126,18 +128,11 @@ class Serving:
                 except LocalProtocolError:
                     break  # nobody reads on: the call, the stream or the connection is over
                 peer.touch()
-                turn += len(payload) + EVENT_COST
-                if turn > TURN_SIZE:
-                    turn = 0
-                    await self._turn()
+                yielded += len(payload) + EVENT_COST
+                if yielded > TURN_SIZE:
+                    yielded = 0
+                    await turn_of(peer.backend)
         return ResultCode.ACCEPTED, None
-
-    async def _turn(self) -> None:
-        """Let the loop turn: a handler that never waits must not keep it for itself."""
-        backend = self._peer.backend
-        waiter = backend.waiter()
-        backend.soon(waiter.wake)
-        await waiter.wait()
 
     async def _credit(self, call: IncomingCall) -> None:
         waiter = self._peer.backend.waiter()
@@ -165,7 +160,7 @@ class Serving:
     def stream_opened(self, stream_id: int, label: str) -> None:
         """Run the handler of a stream that the peer opened, or refuse it."""
         entry = self._handlers.streams.find(label)
-        if self.draining or label.startswith(RESERVED_LABEL):
+        if self.draining or label.startswith(LABEL):
             self._refuse(stream_id, CloseCode.REFUSED)
         elif entry is None:
             self._refuse(stream_id, CloseCode.NO_HANDLER)

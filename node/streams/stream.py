@@ -14,15 +14,16 @@ import anyio
 from anyio.abc import ByteStream
 
 from lbm.codec import Encodable
-from node.errors import CallTimeout, PeerClosedError, StreamResetError
+from node.errors import PeerClosedError, StreamResetError, received_refusal
 from node.messaging.application_events import check_type, encode_payload
 from node.messaging.stream_requests import IncomingRequest
-from node.protocol.codes import CloseCode
+from node.protocol.codes import CloseCode, ResultCode
 from node.protocol.errors import ConnectionClosedError, LocalProtocolError
 from node.protocol.reports import EventReceived
 from node.streams.event import StreamEvent, StreamEvents
 from node.streams.inbox import Inbox
 from node.streams.room import StreamRoom
+from node.waiting import left_after
 
 if TYPE_CHECKING:
     from node.peer import Peer
@@ -172,7 +173,7 @@ class Stream(ByteStream):
         if not self.answers:
             raise LocalProtocolError("no type of event was declared an answer to the stream's own")
         if not self._room.is_free:
-            timeout = await self._room_within(timeout)
+            timeout = await left_after(self._room.wait, timeout, self.peer.backend.now)
         self._require_sendable()
         if self._eof:
             raise self._unanswered()
@@ -193,7 +194,9 @@ class Stream(ByteStream):
                 requests.give_up(request)
                 self.peer.touch()
         if request.answer is None:
-            raise _late() if request.late else self._unanswered()
+            if request.late:
+                raise received_refusal(ResultCode.DEADLINE_EXCEEDED, None)
+            raise self._unanswered()
         return StreamEvent(self, request.answer)
 
     async def send_answer(
@@ -327,16 +330,6 @@ class Stream(ByteStream):
 
     # Inside.
 
-    async def _room_within(self, timeout: float | None) -> float | None:
-        """Wait for room; returns what is left of `timeout`."""
-        now = self.peer.backend.now
-        began = now()
-        with anyio.move_on_after(timeout) as scope:
-            await self._room.wait()
-        if scope.cancelled_caught:
-            raise _late()
-        return None if timeout is None else began + timeout - now()
-
     def _require_sendable(self) -> None:
         if self._error is not None:
             raise self._error
@@ -390,9 +383,3 @@ class Stream(ByteStream):
         """Once both directions have ended and all is read, the peer need not know us."""
         if self._eof and self._finished and not (self._bytes or self._events):
             self.peer.streams.forget(self)
-
-
-def _late() -> CallTimeout:
-    late = CallTimeout()
-    late.received = True  # in a handler of a call it is a failure, not the call's answer
-    return late
