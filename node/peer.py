@@ -65,7 +65,7 @@ class Peer(PeerView):
         self.deciding = Deciding(self, trust, dialled)
         self.serving = Serving(self, handlers)
         self._publishing = Publishing(self, handlers, topics)
-        self._calls = calls = Calls(
+        self.calls = calls = Calls(
             core, self._find, self._run, _stop, size_limit=config.waiting_bytes
         )
         self.asking = calls.asking

@@ -114,8 +114,7 @@ class PeerState:
         self.ended = ended
         self._endings.ended(peer, ended, peer.backend.now(), stranger=self.agreed is None)
         peer.deciding.stop()
-        peer.asking.connection_ended(code, text)
-        peer.answering.connection_ended()
+        peer.calls.connection_ended(code, text)
         peer.topics.connection_ended(code, text)
         peer.streams.connection_ended(code, text)
         for waiter, _ in self.pings.values():

@@ -25,11 +25,11 @@ class PeerView:
     """The part of `Peer` that is only read."""
 
     name: str
+    calls: Calls
     core: Connection
     deciding: Deciding
     dispatch: Dispatch
     topics: Topics
-    _calls: Calls
     _changes: Changes
     _state: PeerState
 
@@ -77,12 +77,12 @@ class PeerView:
     @property
     def running_calls(self) -> int:
         """How many handlers of this peer's calls run."""
-        return len(self._calls.answering)
+        return len(self.calls.answering)
 
     @property
     def dropped(self) -> int:
         """Events that nobody took."""
-        return self.dispatch.dropped + self._calls.dropped + self.topics.dropped
+        return self.dispatch.dropped + self.calls.dropped + self.topics.dropped
 
     def __repr__(self) -> str:
         return f"<Peer {self.node_id.short if self.node_id else self.name}>"

@@ -89,4 +89,3 @@ class StreamTable:
         streams, self._streams = self._streams, {}
         for stream in streams.values():
             stream.failed(PeerClosedError(code, text))
-        self.requests.connection_ended()
