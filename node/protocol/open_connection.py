@@ -10,9 +10,11 @@ from abc import ABC, abstractmethod
 from node.protocol.codes import DATA, SIM, STREAM
 from node.protocol.config import CoreConfig
 from node.protocol.errors import LocalProtocolError
+from node.protocol.flow import Flow, stream_flows
 from node.protocol.limits import EVENT_COST, Limits
 from node.protocol.multiplexer import Multiplexer
 from node.protocol.session import Session, Wire
+from node.protocol.streams import Streams
 
 
 class OpenConnection(ABC):
@@ -20,6 +22,7 @@ class OpenConnection(ABC):
 
     config: CoreConfig
     _session: Session | None
+    _streams: Streams | None
     _wire: Wire
 
     @abstractmethod
@@ -51,6 +54,14 @@ class OpenConnection(ABC):
     def has_credit(self, stream: int) -> bool:
         """Whether what is sent on `stream`, one from 2 up, would not wait for credit."""
         return self._session is not None and self._session.mux.has_credit(stream)
+
+    def flow(self) -> Flow:
+        """Credit and windows of all open streams; none where no connection is open."""
+        if self._session is None or self._streams is None:
+            return Flow({}, 0, 0, 0)
+        mux = self._session.mux
+        committed = self._streams.committed
+        return Flow(stream_flows(self._streams), mux.unconsumed, committed, mux.outbox.count)
 
     @property
     def limits(self) -> Limits:
