@@ -6,6 +6,7 @@ it is used. Writes nothing: the channel sends what `Rekeying` decides.
 """
 
 from collections import deque
+from dataclasses import replace
 from enum import Enum, auto
 
 from crypto.exchange import EphemeralKey
@@ -169,4 +170,10 @@ class Rekeying:
         if self._sent and self._received:
             self._secrets = None
             self.phase = Phase.IDLE
+        elif initiator:
+            # Plain updates may follow, for as long as the other side keeps its KeyUpdate back:
+            # what was taken would then open an epoch that is over.
+            self._secrets = replace(secrets, next_initiator=b"")
+        else:
+            self._secrets = replace(secrets, next_responder=b"")
         return (secrets.next_initiator if initiator else secrets.next_responder), secrets.commit
