@@ -11,6 +11,8 @@ from crypto.kdf import label
 from crypto.signing import SigningKey, Verifier
 
 _SEAL = b"parley1 seal"
+# Longer blobs are hashed where they are: copying them costs more than a second call.
+_LARGE_BLOB = 2_048
 
 
 class HashChain:
@@ -28,7 +30,12 @@ class HashChain:
 
     def advance(self, stream4: bytes | memoryview, blob: bytes | memoryview) -> bytes:
         """Take one event in the order of the wire and return its d[n]."""
-        self.value = value = self._new(b"".join((self.value, stream4, blob))).digest()
+        if len(blob) < _LARGE_BLOB:
+            hash = self._new(b"".join((self.value, stream4, blob)))
+        else:
+            hash = self._new(self.value + stream4)
+            hash.update(blob)
+        self.value = value = hash.digest()
         return value
 
     def __repr__(self) -> str:

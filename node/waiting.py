@@ -28,6 +28,8 @@ class Changes:
 
     def notify(self) -> None:
         """Something changed."""
+        if not self._waiters:
+            return
         waiters, self._waiters = self._waiters, set()
         for waiter in waiters:
             waiter.wake()

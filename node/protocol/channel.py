@@ -44,10 +44,19 @@ _NEVER_FOLLOWED: Final = frozenset({KEY_UPDATE, REKEY_OFFER, REKEY_ANSWER, CLOSE
 class Channel(Protocol):
     """What a connection asks of either kind of channel."""
 
-    def protect(self, event: Event, seal: bool, now: float) -> bytes:
+    def protect(
+        self,
+        stream: int,
+        async_id: int,
+        category: int,
+        subcategory: int,
+        payload: bytes | memoryview,
+        seal: bool,
+        now: float,
+    ) -> bytes:
         """One or more frames: the event, and what became due with it."""
 
-    def open(self, data: bytes) -> tuple[Event, bool]:
+    def open(self, data: bytes | memoryview) -> tuple[Event, bool]:
         """One event from the wire, and whether all events up to it are vouched for."""
 
     def control(self, subcategory: int, cells: Mapping[int, Value], now: float) -> bytes:
@@ -75,10 +84,19 @@ class Channel(Protocol):
 class PlainChannel:
     """No keys, no chain, no seals: for local sockets and debugging."""
 
-    def protect(self, event: Event, seal: bool, now: float) -> bytes:
-        return frame(serialise_raw(event))
+    def protect(
+        self,
+        stream: int,
+        async_id: int,
+        category: int,
+        subcategory: int,
+        payload: bytes | memoryview,
+        seal: bool,
+        now: float,
+    ) -> bytes:
+        return frame(serialise_raw(Event(stream, async_id, category, subcategory, bytes(payload))))
 
-    def open(self, data: bytes) -> tuple[Event, bool]:
+    def open(self, data: bytes | memoryview) -> tuple[Event, bool]:
         return parse_raw(data), True
 
     def control(self, subcategory: int, cells: Mapping[int, Value], now: float) -> bytes:
@@ -142,10 +160,18 @@ class SecureChannel:
 
     # Events out.
 
-    def protect(self, event: Event, seal: bool, now: float) -> bytes:
+    def protect(
+        self,
+        stream: int,
+        async_id: int,
+        category: int,
+        subcategory: int,
+        payload: bytes | memoryview,
+        seal: bool,
+        now: float,
+    ) -> bytes:
         """Frames: the event, sealed if it is time, and a KeyUpdate if that became due."""
         sender = self._sender
-        stream, async_id, category, subcategory, payload = event
         unsealed = sender.unsealed
         if not seal:
             seal = unsealed + 1 >= self._seal_events or now >= self._seal_due
@@ -196,7 +222,7 @@ class SecureChannel:
 
     # Events in.
 
-    def open(self, data: bytes) -> tuple[Event, bool]:
+    def open(self, data: bytes | memoryview) -> tuple[Event, bool]:
         """One event from the wire; the flag says whether it carried a seal."""
         opened = self._receiver.open(data)
         if self._rekeying.update_due and opened[0][2:4] != (CONNECTION, KEY_UPDATE):
@@ -204,7 +230,7 @@ class SecureChannel:
         if opened[1]:
             self._patience_left = self._patience
         if self._observer is not None:
-            self._observer.event(False, data, self._receiver.chain.value)
+            self._observer.event(False, bytes(data), self._receiver.chain.value)
         if opened[0].stream:
             self._used = True
         return opened
@@ -296,7 +322,7 @@ class SecureChannel:
     # Key updates and rekeys, step by step.
 
     def _sealed(self, subcategory: int, payload: bytes, now: float) -> bytes:
-        return self.protect(Event(0, 0, CONNECTION, subcategory, payload), True, now)
+        return self.protect(0, 0, CONNECTION, subcategory, payload, True, now)
 
     def _switch_sender(self, secret: bytes, rekey: int, now: float) -> None:
         self._sender.switch(secret)

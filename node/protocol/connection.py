@@ -55,6 +55,8 @@ class Connection(OpenConnection):
         self.initiator = initiator
         self._observer = observer
         self._state = State.EXPECT_REPLY if initiator else State.EXPECT_HELLO
+        self._reading = True  # whether the state is among READING, and among LIVE
+        self._live = False
         self._frames = FrameReader(HANDSHAKE_EVENT_SIZE)
         self._reports: list[Report] = []
         self._wire = Wire()
@@ -75,7 +77,7 @@ class Connection(OpenConnection):
     @property
     def wants_data(self) -> bool:
         """Whether bytes should be read: not while a peer is being decided on."""
-        return self._state in READING or self._state is State.FAREWELL
+        return self._reading or self._state is State.FAREWELL
 
     @property
     def wants_eof(self) -> bool:
@@ -89,6 +91,8 @@ class Connection(OpenConnection):
 
     def reports(self) -> list[Report]:
         """What happened since the last call."""
+        if not self._reports:
+            return []
         reports = self._reports[:]
         self._reports.clear()
         return reports
@@ -103,7 +107,7 @@ class Connection(OpenConnection):
 
     def receive_data(self, data: bytes, now: float) -> None:
         """Take bytes from the transport; look at `reports` and `data_to_send` afterwards."""
-        if self._state not in READING:
+        if not self._reading:
             if self._state is State.DECIDING:
                 self._frames.hold(data)  # what was under way when `wants_data` fell
             return
@@ -111,13 +115,7 @@ class Connection(OpenConnection):
             if self._session is not None:
                 self._session.reading_began(now)
             for event in self._frames.feed(data):
-                if self._session is not None:
-                    farewell = self._session.receive(event)
-                    if farewell is not None:
-                        self._end(*farewell, remote=True, reason="the other side closed")
-                else:
-                    self._handshake_event(event, now)
-                if self._state not in READING:
+                if not self._receive(event, now):
                     break
             if self._session is not None:
                 self._session.reading_ended(now)
@@ -125,6 +123,16 @@ class Connection(OpenConnection):
             self._fail(error, now)
         except LbmDecodeError as error:
             self._fail(violation(f"a malformed payload: {error}"), now)
+
+    def _receive(self, event: bytes | memoryview, now: float) -> bool:
+        """Take one event; returns whether the next may be looked at."""
+        if self._session is None:
+            self._handshake_event(bytes(event), now)
+        else:
+            farewell = self._session.receive(event)
+            if farewell is not None:
+                self._end(*farewell, remote=True, reason="the other side closed")
+        return self._reading
 
     def receive_eof(self, now: float) -> None:
         """The transport ended: without Close that is never a clean end."""
@@ -136,9 +144,10 @@ class Connection(OpenConnection):
     # Bytes out.
 
     def data_to_send(self, now: float, limit: int = FLUSH_SIZE) -> bytes:
-        """Encrypt and frame what waits, about `limit` bytes at most; empty for nothing."""
+        """Encrypt and frame what waits, about `limit` bytes at most; if it is less, nothing
+        more may be sent now, and empty is nothing at all."""
         session = self._session
-        if session is None or self._state not in LIVE:
+        if session is None or not self._live:
             out = self._wire.take()
         else:
             out = session.flush(limit, now)
@@ -152,7 +161,7 @@ class Connection(OpenConnection):
 
     def next_deadline(self) -> float:
         """When to call `handle_deadline`, in seconds of `now`; infinity for never."""
-        if self._session is not None and self._state in LIVE:
+        if self._session is not None and self._live:
             due = self._session.deadline()
             return min(due, self._deadline) if self._state is State.DRAINING else due
         return NEVER if self._state is State.ENDED else self._deadline
@@ -160,7 +169,7 @@ class Connection(OpenConnection):
     def handle_deadline(self, now: float) -> None:
         """Do what is due; calling it too early does nothing."""
         try:
-            if self._session is not None and self._state in LIVE:
+            if self._session is not None and self._live:
                 self._session.handle_deadline(now)
                 if self._state is State.DRAINING and now >= self._deadline:
                     self._drained_too_long(now)
@@ -208,7 +217,7 @@ class Connection(OpenConnection):
 
     def abort(self, now: float, code: CloseCode, reason: str) -> None:
         """End now: what is queued is dropped; Close or Reject carries `code` if it may be sent."""
-        if self._state not in HANDSHAKE and self._state not in LIVE:
+        if self._state not in HANDSHAKE and not self._live:
             return
         if code < 0:
             self._end(code, reason=reason)
@@ -270,7 +279,7 @@ class Connection(OpenConnection):
         farewell = b""
         if self._opening is not None:
             farewell = self._opening.farewell(self._state, error)
-        elif self._session is not None and self._state in LIVE:
+        elif self._session is not None and self._live:
             farewell = self._session.close_frames((error.code, ""), now)
         if farewell:
             self._wire.write(farewell)
@@ -310,7 +319,9 @@ class Connection(OpenConnection):
         self._reports.append(ConnectionEnded(code, text, remote, reason))
 
     def _go(self, signal: Signal) -> None:
-        self._state = next_state(self._state, signal)
+        self._state = state = next_state(self._state, signal)
+        self._reading = state in READING
+        self._live = state in LIVE
 
     def _open(self) -> Session:
         if self._state is not State.OPEN or self._session is None:

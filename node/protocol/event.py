@@ -25,7 +25,7 @@ class Event(NamedTuple):
     payload: bytes
 
 
-def parse_raw(data: bytes) -> Event:
+def parse_raw(data: bytes | memoryview) -> Event:
     """Read an unencrypted event, 9 bytes or more.
 
     Raises:

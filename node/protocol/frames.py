@@ -13,6 +13,8 @@ from node.protocol.limits import FRAME_HEADER_SIZE
 
 _LENGTH: Final = Struct(">I")
 _SMALL_PIECE: Final = 4_096
+# Longer events are handed out where they are, uncopied.
+_LARGE_EVENT: Final = 4_096
 
 
 def frame(event: bytes) -> bytes:
@@ -35,8 +37,9 @@ class FrameReader:
         """Bytes received that belong to no event handed out yet."""
         return self._have
 
-    def feed(self, data: bytes) -> Iterator[bytes]:
-        """Take `data` and yield the events that are complete, one at a time.
+    def feed(self, data: bytes) -> Iterator[bytes | memoryview]:
+        """Take `data` and yield the events that are complete, one at a time; long ones as
+        views, which keep what came with them alive.
 
         What is not asked for stays buffered: a caller that stops in the middle goes
         on with `feed(b"")`.
@@ -63,7 +66,10 @@ class FrameReader:
                         self._need = FRAME_HEADER_SIZE + size
                         break
                     position = start + size
-                    yield buffer[start:position]
+                    if size < _LARGE_EVENT:
+                        yield buffer[start:position]
+                    else:
+                        yield memoryview(buffer)[start:position]
             finally:
                 # Also when the caller stops asking or an event makes it raise.
                 rest = buffer[position:] if position else buffer

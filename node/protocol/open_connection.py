@@ -97,7 +97,7 @@ class OpenConnection(ABC):
             raise LocalProtocolError(f"events of category {category} are not the caller's")
         return mux.send(stream, async_id, category, subcategory, payload, lbm, seal, releases)
 
-    def send_data(self, stream: int, data: bytes) -> None:
+    def send_data(self, stream: int, data: bytes | memoryview) -> None:
         """Queue 2/5 Data, 1..max_payload bytes, on a stream from 2 up; raises as `send`."""
         if not data or stream < 2:
             raise LocalProtocolError("Data is at least one byte, on a stream of its own")

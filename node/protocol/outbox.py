@@ -19,7 +19,7 @@ class Outgoing(NamedTuple):
     async_id: int
     category: int
     subcategory: int
-    payload: bytes
+    payload: bytes | memoryview
     cost: int
     seal: bool
     releases: int = 0
@@ -38,10 +38,11 @@ class Outbox:
     """The queues, and whose turn it is. `size` counts the payload bytes that wait, `count`
     the events."""
 
-    __slots__ = ("_held", "_queues", "_turns", "count", "size")
+    __slots__ = ("_held", "_main", "_queues", "_turns", "count", "size")
 
     def __init__(self) -> None:
-        self._queues: dict[int, _Queue] = {}
+        self._queues: dict[int, _Queue] = {}  # those that are not empty
+        self._main = _Queue(None)  # stream 1's, which is used again and again
         self._turns: deque[_Queue] = deque()
         self._held: set[int] = set()
         self.count = 0
@@ -58,10 +59,11 @@ class Outbox:
 
     def put(self, event: Outgoing, credit: SendCredit | None) -> None:
         """Queue an event; `credit` is its stream's, None for stream 1."""
-        queue = self._queues.get(event.stream)
+        stream = event[0]
+        queue = self._queues.get(stream)
         if queue is None:
-            queue = self._queues[event.stream] = _Queue(credit)
-            if event.stream in self._held:
+            queue = self._queues[stream] = _Queue(credit) if credit else self._main
+            if stream in self._held:
                 queue.blocked = True
             else:
                 self._turns.append(queue)
@@ -75,21 +77,21 @@ class Outbox:
         while turns:
             queue = turns.popleft()
             event = queue.events[0]
-            credit = queue.credit
-            if event.cost and credit is not None:
-                if credit.left <= 0:
+            stream, _, _, _, payload, cost, _, releases = event
+            if cost and queue.credit is not None:
+                if queue.credit.left <= 0:
                     queue.blocked = True
                     continue
-                credit.left -= event.cost
+                queue.credit.left -= cost
             queue.events.popleft()
             if queue.events:
                 turns.append(queue)
             else:
-                del self._queues[event.stream]
+                del self._queues[stream]
             self.count -= 1
-            self.size -= len(event.payload)
-            if event.releases:
-                self.release(event.releases)
+            self.size -= len(payload)
+            if releases:
+                self.release(releases)
             return event
         return None
 
@@ -124,14 +126,17 @@ class Outbox:
         if not queue.blocked:
             self._turns.remove(queue)
         self.count -= len(queue.events)
-        self.size -= sum(len(event.payload) for event in queue.events)
-        for event in queue.events:
+        events = list(queue.events)
+        queue.events.clear()
+        self.size -= sum(len(event.payload) for event in events)
+        for event in events:
             if event.releases:
                 self.release(event.releases)
-        return list(queue.events)
+        return events
 
     def clear(self) -> None:
         """Forget all."""
+        self._main.events.clear()
         self._queues.clear()
         self._turns.clear()
         self._held.clear()

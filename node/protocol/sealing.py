@@ -24,6 +24,8 @@ SEALED: Final = b"\x01"
 _LENGTH: Final = Struct(">I")
 _CHAIN_PREFIX: Final = 16  # bytes of the chain value that travel with each event
 _LEAST_BLOB: Final = 21  # async id, type, one byte of payload, tag
+# A named tuple in half the time of calling its class.
+_tuple: Final = tuple.__new__
 
 
 class _Lane:
@@ -98,7 +100,7 @@ class Sender(Direction):
         async_id: int,
         category: int,
         subcategory: int,
-        payload: bytes,
+        payload: bytes | memoryview,
         sealed: bool,
     ) -> bytes:
         """Encrypt, chain and frame one event; `payload` is at least one byte."""
@@ -147,7 +149,7 @@ class Receiver(Direction):
         self.verifier: Verifier | None = None
         self._signature_size = suite.signing_algorithm.signature_size
 
-    def open(self, event: bytes) -> tuple[Event, bool]:
+    def open(self, event: bytes | memoryview) -> tuple[Event, bool]:
         """Decrypt, chain and check one event; the flag says whether it carried a seal.
 
         Raises:
@@ -165,7 +167,7 @@ class Receiver(Direction):
         self.verify(seal)
         return opened, True
 
-    def decrypt(self, event: bytes) -> tuple[Event, bytes | None]:
+    def decrypt(self, event: bytes | memoryview) -> tuple[Event, bytes | memoryview | None]:
         """The event and its seal, which is not checked yet; None in form 0."""
         stream = int.from_bytes(event[:4], "big")
         lane = self._lanes.get(stream)
@@ -174,14 +176,14 @@ class Receiver(Direction):
                 raise _bad_record("shorter than a stream id")
             self.admit(stream)
             lane = self._lanes[stream] = _Lane(self.suite, self._secret, stream)
-        seal: bytes | None = None
+        seal: bytes | memoryview | None = None
         if self.each:
             start = 4 + self._signature_size
             seal = event[4:start]
             aad = lane.sealed_aad
         else:
             form = event[4:5]
-            aad = event[:5]
+            aad = bytes(event[:5])
             start = 5 + _CHAIN_PREFIX
             if form == SEALED:
                 start += self._signature_size
@@ -201,9 +203,9 @@ class Receiver(Direction):
         async_id, category, subcategory = INNER_HEAD.unpack_from(inner)
         if not category or not subcategory:
             raise violation("category or subcategory 0")
-        return Event(stream, async_id, category, subcategory, inner[4:]), seal
+        return _tuple(Event, (stream, async_id, category, subcategory, inner[4:])), seal
 
-    def verify(self, seal: bytes) -> None:
+    def verify(self, seal: bytes | memoryview) -> None:
         """Check `seal` against the chain as it stands after the last event."""
         if self.verifier is None:
             raise RemoteProtocolError(CloseCode.INTERNAL_ERROR, "no verifier yet")

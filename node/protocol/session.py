@@ -108,7 +108,7 @@ class Session:
         """All that came has been read."""
         self._channel.reading_ended(now)
 
-    def receive(self, data: bytes) -> Farewell | None:
+    def receive(self, data: bytes | memoryview) -> Farewell | None:
         """Take one event from the wire; returns code and text of a Close.
 
         Raises:
@@ -134,7 +134,7 @@ class Session:
 
     def control(self, event: Event) -> None:
         """Encrypt and queue an event of stream 0, or an Open, at once."""
-        frames = self._channel.protect(event, False, self._now)
+        frames = self._channel.protect(*event, False, self._now)
         self._wire.write(frames)
         if event.category == STREAM and not event.stream:
             self._unread += len(frames)
@@ -145,19 +145,21 @@ class Session:
         self._keepalive.pongs_waiting = self._unread = 0
         out = self._wire.take()
         mux, protect = self.mux, self._channel.protect
-        take, taken = mux.outbox.take, mux.taken
+        take, watched = mux.outbox.take, mux.watched
         size = 0
         while size < limit:
             waiting = take()
             if waiting is None:
                 break
-            frames = protect(Event(*waiting[:5]), waiting.seal, now)
-            taken(waiting)
+            stream, async_id, category, subcategory, payload, _, seal, _ = waiting
+            frames = protect(stream, async_id, category, subcategory, payload, seal, now)
+            if category == STREAM or stream in watched:
+                mux.taken(waiting)
             out.append(frames)
             size += len(frames)
-        seal = self._channel.flush_seal(now)
-        if seal:
-            out.append(seal)
+        last = self._channel.flush_seal(now)
+        if last:
+            out.append(last)
         return out
 
     def close_frames(self, farewell: Farewell, now: float) -> bytes:
@@ -166,7 +168,7 @@ class Session:
         cells: dict[int, Value] = {keys.CODE: code}
         if text:
             cells[keys.TEXT] = text
-        return self._channel.protect(Event(0, 0, CONNECTION, CLOSE, encode(cells)), True, now)
+        return self._channel.protect(0, 0, CONNECTION, CLOSE, encode(cells), True, now)
 
     def ping(self, now: float) -> int:
         """Send a Ping; returns its async id.

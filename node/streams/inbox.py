@@ -5,7 +5,7 @@ that a slow reader slows its sender and nobody else. Knows not what it keeps.
 """
 
 from collections import deque
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import anyio
 
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# Things that a reader may take before others run.
+TURN: Final = 64
+
 
 class Inbox(Generic[T]):
     """Things of one kind, in their order, for one reader at a time.
@@ -23,7 +26,7 @@ class Inbox(Generic[T]):
     while more may come.
     """
 
-    __slots__ = ("_guard", "_items", "_peer", "_reader", "_stream", "end")
+    __slots__ = ("_guard", "_items", "_peer", "_reader", "_stream", "_taken", "end")
 
     def __init__(self, peer: "Peer", stream: int) -> None:
         self._peer = peer
@@ -31,6 +34,7 @@ class Inbox(Generic[T]):
         self._items: deque[tuple[T, int]] = deque()
         self._guard = anyio.ResourceGuard("receiving from")
         self._reader: Waiter | None = None
+        self._taken = 0  # since others ran
         self.end: Exception | type[Exception] | None = None
 
     def __len__(self) -> int:
@@ -45,7 +49,11 @@ class Inbox(Generic[T]):
             BusyResourceError: another task waits. What `end` says, after the last one.
         """
         with self._guard:
-            await anyio.lowlevel.checkpoint()
+            if self._items and self._taken < TURN:
+                await anyio.lowlevel.checkpoint_if_cancelled()
+            else:
+                await anyio.lowlevel.checkpoint()
+                self._taken = 0
             while not self._items:
                 if self.end is not None:
                     raise self.end
@@ -59,6 +67,7 @@ class Inbox(Generic[T]):
     def take(self) -> None:
         """The first thing is used: its credit goes back."""
         _, cost = self._items.popleft()
+        self._taken += 1
         self._peer.consume(self._stream, cost)
 
     # The stream's side.

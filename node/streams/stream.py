@@ -94,13 +94,14 @@ class Stream(ByteStream):
             ClosedResourceError: our direction is finished. BusyResourceError: two send.
         """
         with self._sending:
-            await anyio.lowlevel.checkpoint()
+            await anyio.lowlevel.checkpoint_if_cancelled()
             self._require_sendable()
-            view = memoryview(item)
+            # Pieces of what cannot change are not copied until they are encrypted.
+            view = memoryview(item if type(item) is bytes else bytes(item))
             size = min(LARGEST_PIECE, self.peer.limits.max_payload)
             for start in range(0, len(view), size):
                 await self._room.wait()
-                piece = bytes(view[start : start + size])
+                piece = view[start : start + size]
                 self._queue(self.peer.core.send_data, piece)
                 self._room.took(len(piece))
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from node.protocol.codes import CloseCode
-from node.protocol.connection import Connection
+from node.protocol.connection import FLUSH_SIZE, Connection
 from node.protocol.reports import Report
 from node.transport.loop import Loop, Timer, Waiter
 
@@ -180,7 +180,7 @@ class Driver:
     def _after(self) -> None:
         self._hand_on("handling what came")
         self._follow()
-        self.touch()
+        self.touch()  # which sets the timer too, in time for what is due
 
     def _hand_on(self, doing: str) -> None:
         """Hand on the core's reports in their order, also those that doing so makes."""
@@ -203,9 +203,10 @@ class Driver:
         try:
             while self._writable:
                 data = core.data_to_send(self._loop.now())
-                if not data:
+                if data:
+                    self._writable = outlet.write(data)
+                if len(data) < FLUSH_SIZE:
                     break
-                self._writable = outlet.write(data)
             if core.wants_eof and not self._eof_written:
                 self._eof_written = True
                 outlet.write_eof()
@@ -217,9 +218,10 @@ class Driver:
             self._wake_rooms()
         self._hand_on("handling what was sent")
         self._follow()
+        self._set_timer()
 
     def _follow(self) -> None:
-        """Close, pause, and set the timer as the core has it."""
+        """Close, and pause reading, as the core has it."""
         core, outlet = self.core, self._outlet
         if core.ended or self._closed:
             self._close()
@@ -230,7 +232,12 @@ class Driver:
                 outlet.pause_reading()
             else:
                 outlet.resume_reading()
-        due = min(core.next_deadline(), self._next_deadline())
+
+    def _set_timer(self) -> None:
+        """Have the next deadline looked at when it is due."""
+        if self._closed:
+            return
+        due = min(self.core.next_deadline(), self._next_deadline())
         # A deadline that stays where it was although it was handled must not spin.
         due = max(due, self._rang_at + LEAST_PAUSE)
         # A timer that is too early only looks again; one that is too late is replaced.

@@ -120,7 +120,7 @@ class End:
             "streams": self.streams,
             "held": len(mux.outbox._held),
             "queued": len(mux.outbox._queues),
-            "watched": len(mux._watched),
+            "watched": len(mux.watched),
             "windows": len(mux.windows),
             "unconsumed": mux.unconsumed,
             "committed": mux._streams.committed,

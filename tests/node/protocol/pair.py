@@ -56,7 +56,7 @@ def algorithms(suite: Suite) -> dict[str, tuple[str, ...]]:
 def events_of(wire: bytes | bytearray) -> list[bytes]:
     """The events in some frames, which must be whole."""
     reader = FrameReader(ANY_SIZE)
-    events = list(reader.feed(bytes(wire)))
+    events = [bytes(event) for event in reader.feed(bytes(wire))]
     assert not len(reader)
     return events
 

@@ -17,7 +17,7 @@ def test_a_frame_is_length_and_event() -> None:
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 7, 100, len(WIRE)])
 def test_events_come_whole_whatever_the_pieces(size: int) -> None:
     reader = FrameReader(300)
-    events: list[bytes] = []
+    events: list[bytes | memoryview] = []
     for start in range(0, len(WIRE), size):
         events += reader.feed(WIRE[start : start + size])
     assert events == EVENTS

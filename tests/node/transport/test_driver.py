@@ -8,7 +8,7 @@ import pytest
 from anyio import create_task_group, move_on_after
 
 from node.protocol.codes import CloseCode
-from node.protocol.connection import Connection
+from node.protocol.connection import FLUSH_SIZE, Connection
 from node.protocol.reports import ConnectionEnded, Report, StreamFinished
 from node.transport.backend import Backend, current_backend
 from node.transport.driver import FLUSH_EVENTS, HIGH_WATER, LEAST_PAUSE, LOW_WATER_PART, Driver
@@ -176,12 +176,13 @@ FINISHED = StreamFinished(3)
 
 def test_it_sends_what_there_is_once_it_is_connected() -> None:
     scene = Scene()
-    scene.core.chunks = [b"one", b"two"]
+    full = bytes(FLUSH_SIZE)  # what is less says that nothing more may be sent now
+    scene.core.chunks = [full, full, b"rest", b"not asked for"]
     scene.driver.touch()
     scene.loop.turn()
     assert scene.outlet.done == []
     scene.connect()
-    assert scene.outlet.done == [b"one", b"two"]
+    assert scene.outlet.done == [full, full, b"rest"]
 
 
 def test_many_touches_make_one_flush() -> None:
@@ -232,17 +233,18 @@ def test_a_full_outlet_is_left_alone_until_it_may_write() -> None:
     scene = Scene()
     scene.connect()
     scene.outlet.more = False
-    scene.core.chunks = [b"one", b"two", b"three"]
+    full = bytes(FLUSH_SIZE)
+    scene.core.chunks = [full, full, b"three"]
     scene.driver.touch()
     scene.loop.turn()
-    assert scene.outlet.done == [b"one"]
+    assert scene.outlet.done == [full]
     scene.driver.touch()
     scene.loop.turn()
-    assert scene.outlet.done == [b"one"]
+    assert scene.outlet.done == [full]
     scene.outlet.more = True
     scene.driver.may_write()
     scene.loop.turn()
-    assert scene.outlet.done == [b"one", b"two", b"three"]
+    assert scene.outlet.done == [full, full, b"three"]
 
 
 def test_what_comes_goes_to_the_core_and_its_reports_up_in_order() -> None:
@@ -333,6 +335,7 @@ def test_there_is_one_timer_for_the_earliest_of_both_floors() -> None:
     assert scene.loop.set_timers == [110.0]
     scene.core.deadline = 105.0
     scene.driver.settle()
+    scene.loop.turn()
     assert scene.loop.set_timers == [105.0]
     scene.loop.move(5.0)
     assert ("handle_deadline", 105.0) in scene.core.told
@@ -345,6 +348,7 @@ def test_a_later_deadline_keeps_the_timer_which_then_looks_again() -> None:
     scene.connect()
     scene.core.deadline = 150.0
     scene.driver.settle()
+    scene.loop.turn()
     assert scene.loop.set_timers == [110.0]
     scene.loop.move(10.0)
     assert scene.loop.set_timers == [150.0]
