@@ -283,7 +283,8 @@ class Peer(PeerView):
 
     def call_ended(self) -> None:
         """A handler is over: its answer waits, and who drains may look again."""
-        self.changed()
+        if self.serving.draining:
+            self.changed()
         self.touch()
 
     def changed(self) -> None:

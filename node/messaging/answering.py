@@ -5,8 +5,9 @@ to its handler. Handlers are run by the shell, which is told when to start one a
 to stop it.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Final
 
 from lbm import keys
@@ -32,6 +33,7 @@ from node.protocol.window import SendCredit
 
 # What an item of a decoded payload takes at least in memory, bytes.
 ITEM_SIZE: Final = 64
+_NO_HEADERS: Final[Mapping[str, Value]] = MappingProxyType({})
 
 
 class Answering:
@@ -142,9 +144,11 @@ class Answering:
         try:
             cells = decode(payload)
             topic = read_text(cells, keys.TOPIC)
-            headers = read_text_map(cells, keys.HEADERS, default={})
+            headers = read_text_map(cells, keys.HEADERS) if keys.HEADERS in cells else _NO_HEADERS
             deadline = read_uint(cells, keys.DEADLINE_MS, default=None)
-            window = read_uint(cells, keys.WINDOW, default=None, minimum=1, maximum=LARGEST_CREDIT)
+            window = None
+            if keys.WINDOW in cells:
+                window = read_uint(cells, keys.WINDOW, minimum=1, maximum=LARGEST_CREDIT)
         except LbmDecodeError:
             self.refuse(stream, async_id, ResultCode.MALFORMED)
             return False

@@ -124,7 +124,9 @@ class Asking:
         try:
             cells = decode(payload)
             code = read_uint(cells, keys.CODE, maximum=LAST_CODE)
-            named = read_uint(cells, keys.STREAM, default=0, maximum=LAST_STREAM)
+            named = 0
+            if keys.STREAM in cells:
+                named = read_uint(cells, keys.STREAM, maximum=LAST_STREAM)
         except LbmDecodeError:
             cells, code, named = {}, ResultCode.MALFORMED, 0
         if call.on_final is not None:

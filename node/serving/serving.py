@@ -78,38 +78,36 @@ class Serving:
 
     async def _serve_call(self, entry: Entry[CallHandler], call: IncomingCall) -> None:
         outcome: Outcome = (ResultCode.CANCELLED, None)
+        slots = None
         try:
             if entry.rules and not await self._permitted(entry, call.topic):
                 outcome = (ResultCode.NOT_AUTHORISED, None)
-            elif entry.slots is None:
-                outcome = await self._handle(entry.handler, call)
-            else:
+                return
+            if entry.slots is not None:
                 await entry.slots.acquire(self._peer, self._peer.backend.waiter)
-                try:
-                    outcome = await self._handle(entry.handler, call)
-                finally:
-                    entry.slots.release()
-        finally:
-            # Also when it was cancelled: each call gets its one answer.
-            self.answer(call, *outcome)
-
-    async def _handle(self, handler: CallHandler, call: IncomingCall) -> Outcome:
-        try:
-            result = handler(Call(self._peer, call))
+                slots = entry.slots
+            result = entry.handler(Call(self._peer, call))
             if inspect.isasyncgen(result):
-                return await self._stream_answer(call, result)
+                outcome = await self._stream_answer(call, result)
+                return
             if inspect.isawaitable(result):
                 result = await result
+            outcome = (ResultCode.ACCEPTED, result)
         except CallRefused as refused:
-            if not refused.received:
-                return refused.code, refused.data
-            # By a call of the handler's own: none of the caller's business.
-            logger.exception("the handler of %r failed", call.topic)
-            return _FAILED
+            if refused.received:
+                # By a call of the handler's own: none of the caller's business.
+                logger.exception("the handler of %r failed", call.topic)
+                outcome = _FAILED
+            else:
+                outcome = (refused.code, refused.data)
         except Exception:
             logger.exception("the handler of %r failed", call.topic)
-            return _FAILED
-        return ResultCode.ACCEPTED, result
+            outcome = _FAILED
+        finally:
+            if slots is not None:
+                slots.release()
+            # Also when it was cancelled: each call gets its one answer.
+            self.answer(call, *outcome)
 
     async def _stream_answer(self, call: IncomingCall, items: AsyncGenerator[Any, Any]) -> Outcome:
         """Send what the handler yields as Chunks, no faster than they are read."""

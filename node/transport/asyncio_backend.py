@@ -44,9 +44,9 @@ class AsyncioWaiter:
         if not self._future.done():
             self._future.set_result(None)
 
-    async def wait(self) -> None:
+    def wait(self) -> Awaitable[None]:
         """Until `wake`."""
-        await self._future
+        return self._future  # no coroutine of ours around it: this is once for each call
 
 
 class AsyncioOutlet(asyncio.Protocol):

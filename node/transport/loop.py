@@ -14,7 +14,7 @@ class Waiter(Protocol):
     def wake(self) -> None:
         """End the wait; a second time, or before it began, is fine."""
 
-    async def wait(self) -> None:
+    def wait(self) -> Awaitable[None]:
         """Until `wake`; a cancellation point."""
 
 
