@@ -4,6 +4,7 @@ Rule: every derived secret goes through `label`, so no two purposes can ever sha
 bytes. Knows no particular label: those stand in `schedule`, `streamkeys` and `chain`.
 """
 
+from crypto.errors import WrongSizeError
 from crypto.hashing import HashAlgorithm
 
 _PREFIX = b"parley1 "
@@ -16,11 +17,11 @@ def extract(hash: HashAlgorithm, salt: bytes, ikm: bytes) -> bytes:
 
 
 def expand(hash: HashAlgorithm, prk: bytes, info: bytes, size: int) -> bytes:
-    """Return HKDF-Expand, `size` bytes; ValueError above 255 digests."""
+    """Return HKDF-Expand, `size` bytes; WrongSizeError above 255 digests."""
     if size <= hash.size:
         return hash.hmac(prk, info + b"\x01")[:size]
     if size > _MAX_BLOCKS * hash.size:
-        raise ValueError(f"HKDF-Expand with {hash.name} gives at most {_MAX_BLOCKS} digests")
+        raise WrongSizeError(f"HKDF-Expand with {hash.name} gives at most {_MAX_BLOCKS} digests")
     hmac = hash.hmac
     block = b""
     blocks = []
