@@ -13,7 +13,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from lbm.decoder import decode_value
+from lbm.decoder import decode, decode_value
+from lbm.encoder import encode
 from lbm.errors import LbmDecodeError
 from lbm.limits import HANDSHAKE_LIMITS
 from node import CallRefused, NotTrustedError, Peer
@@ -24,8 +25,8 @@ from tests.node.protocol.pair import BOB, Pair, assert_violation, make_config, o
 from tests.reference import acts
 from tests.reference.channel import ConnectionLost
 from tests.reference.establish import Change, Misbehaviour
-from tests.reference.peer import ReferencePeer
-from tests.reference.wire import CELLS, RESULT_CODES, TYPES, Event
+from tests.reference.peer import Closed, ReferencePeer
+from tests.reference.wire import CELLS, RESULT_CODES, TYPES, Event, Violation
 
 # What stands nowhere else: keys that come twice, and text that is none, small and large.
 KEYS_AND_TEXTS = {
@@ -158,6 +159,31 @@ async def test_in_the_responder_s_proof() -> None:
             ours.refusal = None
             assert await ours.meet(act, "responder", wrong=wrong)
             assert isinstance(ours.refusal, NotTrustedError)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", ["Hello", "Proof inner"])
+async def test_of_strangers_few_items_are_taken(name: str) -> None:
+    """256 in all until the Proofs are verified, where 131,072 may come afterwards."""
+    head = 8 if name == "Hello" else 4
+
+    def taken(items: int) -> Misbehaviour:
+        def change(event: bytes) -> bytes:
+            return event[:head] + encode({**decode(event[head:]), 300: [0] * items})
+
+        return Misbehaviour({name: change})
+
+    def act(peer: ReferencePeer) -> bool:
+        try:
+            peer.handshake()
+            acts.ping(peer)
+        except (Violation, Closed):
+            return False
+        return True
+
+    async with with_bystander() as ours:
+        assert await ours.meet(act, wrong=taken(200))
+        assert not await ours.meet(act, wrong=taken(256))
 
 
 # A request is answered with code 23, what is none is dropped; the connection lives.
