@@ -60,7 +60,9 @@ def run_sign_expanded(case: Case) -> Verdict:
         return WITHOUT_MESSAGE
     if run_verify(case) is WITH_CONTEXT:
         return WITH_CONTEXT
-    return Verdict("valid expanded keys: refused, since a private key is its seed, and `sig` verified")
+    return Verdict(
+        "valid expanded keys: refused, since a private key is its seed, and `sig` verified"
+    )
 
 
 FILES: dict[str, Run] = {
