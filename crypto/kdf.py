@@ -4,6 +4,8 @@ Rule: every derived secret goes through `label`, so no two purposes can ever sha
 bytes. Knows no particular label: those stand in `schedule`, `streamkeys` and `chain`.
 """
 
+from functools import lru_cache
+
 from crypto.errors import WrongSizeError
 from crypto.hashing import HashAlgorithm
 
@@ -36,14 +38,11 @@ def label(hash: HashAlgorithm, secret: bytes, label: str, context: bytes, size: 
 
     `context` and the prefixed label have at most 255 bytes, `size` at most 65,535.
     """
-    name = _PREFIX + label.encode("ascii")
-    info = b"".join(
-        (
-            size.to_bytes(2, "big"),
-            len(name).to_bytes(1, "big"),
-            name,
-            len(context).to_bytes(1, "big"),
-            context,
-        )
-    )
+    info = b"".join((_head(label, size), len(context).to_bytes(1, "big"), context))
     return expand(hash, secret, info, size)
+
+
+@lru_cache(maxsize=64)  # there are few labels, and about twenty are used in each handshake
+def _head(label: str, size: int) -> bytes:
+    name = _PREFIX + label.encode("ascii")
+    return b"".join((size.to_bytes(2, "big"), len(name).to_bytes(1, "big"), name))
