@@ -12,7 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 from crypto.ciphers import AeadKey, CipherAlgorithm
-from crypto.registry import CIPHERS
+from crypto.registry import CIPHERS, Suite
 
 Pair = tuple[bytes, bytes]  # key and nonce
 
@@ -99,5 +99,7 @@ def recorded_aead() -> Iterator[AeadRecord]:
     record = AeadRecord()
 
     recording: dict[str, Any] = {n: _RecordingCipher(a, record) for n, a in CIPHERS.items()}
-    with patch.dict(CIPHERS, recording):
+    # Suites that were made before have looked their cipher up already.
+    looked_up = property(lambda suite: recording[suite.cipher])
+    with patch.dict(CIPHERS, recording), patch.object(Suite, "cipher_algorithm", looked_up):
         yield record
