@@ -38,11 +38,11 @@ def label(hash: HashAlgorithm, secret: bytes, label: str, context: bytes, size: 
 
     `context` and the prefixed label have at most 255 bytes, `size` at most 65,535.
     """
-    info = b"".join((_head(label, size), len(context).to_bytes(1, "big"), context))
-    return expand(hash, secret, info, size)
+    return expand(hash, secret, _head(label, size, len(context)) + context, size)
 
 
 @lru_cache(maxsize=64)  # there are few labels, and about twenty are used in each handshake
-def _head(label: str, size: int) -> bytes:
+def _head(label: str, size: int, context_size: int) -> bytes:
     name = _PREFIX + label.encode("ascii")
-    return b"".join((size.to_bytes(2, "big"), len(name).to_bytes(1, "big"), name))
+    sizes = len(name).to_bytes(1, "big"), context_size.to_bytes(1, "big")
+    return b"".join((size.to_bytes(2, "big"), sizes[0], name, sizes[1]))

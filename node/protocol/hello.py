@@ -165,9 +165,9 @@ def _read_shared(cells: Mapping[int, Value]) -> tuple[str, Limits, bool]:
 
 
 def _names(value: Value) -> tuple[str, ...]:
-    if type(value) is not list or not all(type(name) is str for name in value):
+    if type(value) is not list or not {str}.issuperset(map(type, value)):
         raise LbmDecodeError("an offer is an array of names for each parameter")
-    return tuple(str(name) for name in value)
+    return tuple(value)
 
 
 def _shares(cells: Mapping[int, Value]) -> dict[str, bytes]:

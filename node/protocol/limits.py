@@ -129,6 +129,8 @@ class Limits:
 
     def agreed_with(self, other: "Limits") -> "Limits":
         """The limits that hold between two sides: the minimum of each."""
+        if other == self:
+            return self
         return Limits(
             **{name: min(getattr(self, name), getattr(other, name)) for name in NEGOTIATED}
         )
