@@ -16,6 +16,7 @@ import anyio
 from benchmarks.baseline import Baseline
 from benchmarks.clients import WORKS
 from benchmarks.ours import Ours
+from benchmarks.sampler import Sampler
 from benchmarks.sides import Side
 from benchmarks.task import Task
 
@@ -60,11 +61,17 @@ async def hear() -> dict[str, Any]:
 
 
 async def serve(order: Order) -> None:
-    """Say where, then publish whenever asked to."""
+    """Say where; then publish, or say what was sampled, whenever asked to."""
     async with SIDES[order.side].serve(order.task) as (info, publish):
         say(info)
-        while True:
-            say({"sent": await publish((await hear())["publish"])})
+        sampler = Sampler(active=order.task.profile)
+        with sampler:
+            while True:
+                asked = await hear()
+                if "publish" in asked:
+                    say({"sent": await publish(asked["publish"])})
+                else:
+                    say({"samples": sampler.samples})
 
 
 async def work(order: Order, info: dict[str, Any]) -> None:
@@ -73,7 +80,9 @@ async def work(order: Order, info: dict[str, Any]) -> None:
         measure = await WORKS[order.task.work](client, order.task, hear)
         say({"ready": True})
         await hear()
-        say(await measure())
+        with Sampler(active=order.task.profile) as sampler:
+            result = await measure()
+        say({**result, "samples": sampler.samples})
         await hear()
 
 

@@ -1,6 +1,7 @@
 """Rounds as a row: medians, and the ratio to the baseline with its spread.
 
-One rule: a ratio above 1 is in our favour only where more is better; a row says which.
+One rule: a ratio above 1 is in our favour only where more is better; a row says which. That
+of processor time is always: how much of it the baseline needs, by what ours needs.
 """
 
 from statistics import median
@@ -11,13 +12,13 @@ from benchmarks.rounds import Measurement, Round
 
 HEADINGS = (
     f"{'case':18} {'ours':>12} {'baseline':>12} {'':13} {'ratio':>6} {'spread':>12}"
-    f"   {'cpu us/op, client + server':34} others"
+    f" {'cpu ratio':>9}   {'cpu us/op, client + server':34} others"
 )
 
 
 def row(name: str, case: Case, done: list[Round]) -> dict[str, Any]:
-    """A case's figures; `ratio` is ours by the baseline's: median, least and most of the
-    rounds."""
+    """A case's figures. `ratio` is our value by the baseline's, `cpu_ratio` the baseline's
+    processor time by ours: median, least and most of the rounds."""
     ours = [each.ours for each in done]
     found: dict[str, Any] = {
         "case": name,
@@ -30,9 +31,16 @@ def row(name: str, case: Case, done: list[Round]) -> dict[str, Any]:
     if baseline:
         ratios = [a.value / b.value for a, b in zip(ours, baseline, strict=True)]
         found["baseline"] = _side(baseline)
-        found["ratio"] = [round(value, 3) for value in (median(ratios), min(ratios), max(ratios))]
+        found["ratio"] = _spread(ratios)
+        found["cpu_ratio"] = _spread(
+            [b.cpu_us / a.cpu_us for a, b in zip(ours, baseline, strict=True)]
+        )
     found["others"] = round(max(each.others for each in done), 2)
     return found
+
+
+def _spread(ratios: list[float]) -> list[float]:
+    return [round(value, 3) for value in (median(ratios), min(ratios), max(ratios))]
 
 
 def _side(measured: list[Measurement]) -> dict[str, Any]:
@@ -52,9 +60,9 @@ def line(found: dict[str, Any]) -> str:
     text += f"{_number(baseline['value']) if baseline else '':>12} {found['unit']:13} "
     if baseline:
         middle, least, most = found["ratio"]
-        text += f"{middle:6.2f} {f'{least:.2f}-{most:.2f}':>12}   "
+        text += f"{middle:6.2f} {f'{least:.2f}-{most:.2f}':>12} {found['cpu_ratio'][0]:9.2f}   "
     else:
-        text += f"{'':22}"
+        text += f"{'':32}"
     cpu = [_cpu(side) for side in (ours, baseline) if side]
     text += f"{' : '.join(cpu):34} {found['others']:.2f}"
     lost = [f"{side['lost']:.2%}" for side in (ours, baseline) if side]

@@ -4,19 +4,20 @@ One rule: a ratio is of two measurements that followed each other. A disturbed r
 used the processor) is taken again, once; the quietest are kept.
 """
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 from benchmarks.child import Backend, Order, SideName
 from benchmarks.cpu import NOISE, Meter, wait_until_quiet
 from benchmarks.process import Child
+from benchmarks.sampler import Samples
 from benchmarks.task import Task
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
     """One round of one side: `client_us` and `server_us` are microseconds of processor time
-    for an operation, `others` the cores that all other processes used, `lost` a fraction."""
+    for an operation, `others` the cores that all other processes used, `lost` a fraction;
+    samples are there if the task asks for a profile."""
 
     value: float
     operations: int
@@ -24,10 +25,13 @@ class Measurement:
     server_us: float
     others: float
     lost: float = 0.0
+    client_samples: Samples = field(default_factory=dict)
+    server_samples: Samples = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
-        """For a report."""
-        return {name: round(value, 4) for name, value in asdict(self).items()}
+    @property
+    def cpu_us(self) -> float:
+        """Processor time of both processes for an operation."""
+        return self.client_us + self.server_us
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,11 @@ def measure(
             used, others = meter.read()
             if task.work == "idle":
                 result["value"] = (server.memory - memory) / task.count
+            if task.profile:
+                server.say({"samples": True})
+                samples = server.hear()["samples"]
+            else:
+                samples = {}
     count = max(1, result["operations"])
     client_us, server_us = (seconds / count * 1e6 for seconds in used)
     return Measurement(
@@ -78,6 +87,8 @@ def measure(
         server_us=server_us,
         others=others,
         lost=result.get("lost", 0.0),
+        client_samples=result["samples"],
+        server_samples=samples,
     )
 
 

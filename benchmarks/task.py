@@ -25,6 +25,7 @@ class Task:
     connections: int = 1
     batches: bool = False
     one_core: bool = False
+    profile: bool = False
     settings: dict[str, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
