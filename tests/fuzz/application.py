@@ -6,6 +6,7 @@ their order; what else it does, a script says. It knows no keys and no bytes of 
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -148,7 +149,8 @@ class Application:
             case StreamOpened(stream, label):
                 subscribed = label.startswith(LABEL) and self.topics.stream_opened(stream, label)
                 if not subscribed and label.startswith(LABEL):
-                    self.core.reset_stream(stream, CloseCode.REFUSED)
+                    with suppress(*APPLICATION):  # the connection is closing
+                        self.core.reset_stream(stream, CloseCode.REFUSED)
                 elif not subscribed:
                     self._streams.add(stream)
             case StreamFinished() | StreamReset() | StreamWritable():

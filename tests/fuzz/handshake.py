@@ -33,8 +33,8 @@ from tests.reference.sealing import Direction
 from tests.reference.wire import TYPES, Event, Violation, frame
 
 MAX_SIZE: Final = 4096
-# Later than any deadline of a handshake and of closing.
-LATE: Final = START + 60
+# More than any deadline of a handshake and of closing, in seconds.
+LONG: Final = 60
 
 
 class Action(IntEnum):
@@ -63,6 +63,12 @@ RETRIED: Final = (
     Setting("responder", their_kex=("x25519-mlkem768", "x25519")),
     Setting("initiator", kex=("x25519-mlkem768", "x25519")),
 )
+# The library draws what an ML-KEM share is answered with, so the Proof after it is not fixed.
+HYBRID: Final = Setting(
+    "responder",
+    kex=("x25519-mlkem768", "x25519"),
+    their_kex=("x25519-mlkem768", "x25519"),
+)
 NETWORK: Final = (
     Setting("responder", core={"network_key": NETWORK_KEY}),
     Setting("initiator", core={"network_key": NETWORK_KEY}),
@@ -77,6 +83,7 @@ MOMENTS: Final = (
     *(Moment(setting, said) for setting in RETRIED for said in range(2)),
     *(Moment(setting, said) for setting in NETWORK for said in range(2)),
     *(Moment(setting, 0) for setting in PLAINTEXT),
+    Moment(HYBRID, 0),
 )
 
 
@@ -93,7 +100,7 @@ def fuzz(data: bytes) -> None:
 @cache
 def honest(setting: Setting) -> tuple[bytes, ...]:
     """What the peer says one after the other; frames."""
-    if setting not in RETRIED:
+    if setting not in (*RETRIED, HYBRID):
         flights = recorded(setting)
         return (flights.first, flights.proof) if flights.proof else (flights.first,)
     config = setting.their_config()
@@ -101,7 +108,7 @@ def honest(setting: Setting) -> tuple[bytes, ...]:
         return (frame(reference.retry_event("x25519")),)
     hellos = [
         reference.hello_event(config, SCALAR, [Offer(kex, SCALAR, SCALAR * 2)])
-        for kex in ("x25519-mlkem768", "x25519")
+        for kex in (setting.their_kex if setting in RETRIED else setting.their_kex[:1])
     ]
     return tuple(map(frame, hellos))
 
@@ -114,15 +121,16 @@ class Encounter:
         self._core: Connection = begin(setting)
         self._honest = iter(honest(setting))
         self._keys: Direction | None = None
-        if setting not in RETRIED and (keys := recorded(setting).keys):
+        if setting not in (*RETRIED, HYBRID) and (keys := recorded(setting).keys):
             self._keys = keys.proof.direction()
         self._authorised = setting.core.get("network_key") is None
         self._accepted = self._completed = self._ended = False
+        self._forged: bool | None = None  # the first event under the keys has no right seal
         self._now = START
         self._said = b""
         self._core.data_to_send(START)
         for _ in range(moment.said):
-            self._said += next(self._honest)
+            self._say_honest()
             self._deliver()
 
     def take(self, step: Step) -> None:
@@ -144,7 +152,8 @@ class Encounter:
         if self._core.state in LIVE:
             self._core.receive_eof(self._now)
         for _ in range(2):  # the handshake's time, and that of closing
-            self._core.handle_deadline(LATE)
+            self._now += LONG
+            self._core.handle_deadline(self._now)
             self._check()
         assert self._core.ended
         assert self._ended, "an end without a report"
@@ -154,7 +163,7 @@ class Encounter:
         try:
             match action:
                 case Action.HONEST:
-                    self._said += next(self._honest, b"")
+                    self._say_honest()
                 case Action.ACCEPT:
                     core.accept_peer(self._now)
                     self._accepted = True
@@ -174,9 +183,17 @@ class Encounter:
         except APPLICATION:
             return
 
+    def _say_honest(self) -> None:
+        said = next(self._honest, b"")
+        self._said += said
+        if self._keys is not None and said == recorded(self._setting).proof:
+            self._forged = bool(self._forged)
+
     def _say_encrypted(self, step: Step, *, sealed: bool, flip_seal: bool = False) -> None:
         if self._keys is None:
             return
+        if self._forged is None:
+            self._forged = flip_seal or not sealed
         # An ACTION's type is its own: what it says is a Proof.
         event = _event(step)
         if step.kind is Kind.ACTION:
@@ -220,6 +237,7 @@ class Encounter:
             case PeerIdentified(identity):
                 assert not self._completed
                 assert identity.node_id == THEIRS.id, "somebody else"
+                assert not self._forged, "a Proof without a right seal"
             case HandshakeCompleted(agreed):
                 encrypted = agreed.suite is not None
                 assert encrypted == self._accepted, "open before the peer was accepted"

@@ -17,7 +17,11 @@ from tests.reference.wire import TYPES, cells_payload, parse_raw
 from tests.vectors.load import read, unhex
 
 CORPUS: Final = Path(__file__).with_name("corpus")
-HANDSHAKE_STATES: Final = 17
+HANDSHAKE_STATES: Final = 18
+# Of these the one in which a responder has a network key.
+NETWORK: Final = 10
+# Longer ones have a share of ML-KEM; the target makes those itself.
+LONGEST_RAW: Final = 300
 PREFIX: Final = "seed-"
 Seeds = Iterator[bytes]
 
@@ -41,6 +45,8 @@ def frames() -> Seeds:
             event = unhex(vector["input"])
             events += len(event).to_bytes(4) + event
     yield b"\0\7" + events
+    for size in (9, 10):  # the limit, and one more
+        yield b"\1\7" + size.to_bytes(4) + bytes(6) + b"\1\1" + bytes(size - 8)
 
 
 def events() -> Seeds:
@@ -50,10 +56,17 @@ def events() -> Seeds:
     for vector in read("payloads")["vectors"]:
         if vector["event"] in readers and "expected" in vector:
             by_event.setdefault(vector["event"], []).append(unhex(vector["expected"]))
+    for vector in read("identity")["vectors"]:
+        if vector["kind"] == "cell" and len(payload := unhex(vector["input"])) < 600:
+            by_event.setdefault("Proof", []).append(payload)
     for event, payloads in by_event.items():
-        steps = [Step(Kind.RAW, category=readers[event], payload=p) for p in payloads[:4]]
-        if len(serialised := serialise(steps)) < 4000:
-            yield b"\0" + serialised
+        for start in range(0, len(payloads), 4):
+            steps = [
+                Step(Kind.RAW, category=readers[event], payload=payload)
+                for payload in payloads[start : start + 4]
+            ]
+            if len(script := serialise(steps)) < 4000:
+                yield b"\0" + script
     yield from _conversations(1, sealed=False)
 
 
@@ -62,19 +75,30 @@ def handshake() -> Seeds:
     good = [Step(Kind.ACTION, category=action) for action in (0, 0, 1)]
     for state in range(HANDSHAKE_STATES):
         yield bytes([state]) + serialise(good)
-    kept: dict[tuple[int, int], int] = {}
     for vector in read("handshake")["vectors"]:
         sent = vector.get("hello", vector.get("answer"))
-        if "expected" in vector and "first_hello" not in vector and sent:
-            event = parse_raw(unhex(sent))
-            kept[event.type] = kept.get(event.type, 0) + 1
-            if kept[event.type] <= 4:
-                step = Step(Kind.EVENT, 0, 0, *event.type, event.payload)
-                yield bytes([0 if "hello" in vector else 3]) + serialise([step])
-    cells = {"keys": THEIRS.cell(), "node": {"software": "x"}}
-    proof = Step(Kind.SEALED, 0, 0, *TYPES["Proof"], cells_payload(**cells))
-    yield b"\1" + serialise([proof])
-    yield b"\4" + serialise([proof])
+        if "first_hello" in vector or not sent or len(unhex(sent)) > LONGEST_RAW:
+            continue
+        event = parse_raw(unhex(sent))
+        step = Step(Kind.EVENT, event.stream, event.async_id, *event.type, event.payload)
+        if vector["config"].get("network_key"):
+            yield bytes([NETWORK]) + serialise([step])
+        else:
+            yield bytes([0 if "hello" in vector else 3]) + serialise([step])
+    names = {1: "x25519", 2: "ed25519", 3: "md5", 4: "aes-256-gcm", 5: "chain"}
+    shared = {"version": 1, "random": bytes(32), "role": "peer", "shares": {"x25519": bytes(32)}}
+    for suite in (names, names | {3: "sha256"}):
+        reply = cells_payload(**shared, suite=suite)
+        yield b"\3" + serialise([Step(Kind.EVENT, 0, 0, *TYPES["Reply"], reply)])
+    identity = THEIRS.cell()
+    for keys in (identity, [], identity * 2, [["rsa", bytes(32), None]]):
+        proof = cells_payload(keys=keys, node={"software": "x"})
+        for state in (1, 4):
+            yield bytes([state]) + serialise([Step(Kind.SEALED, 0, 0, *TYPES["Proof"], proof)])
+    proof = cells_payload(keys=identity, node={})
+    for state in (1, 4):
+        for action in (5, 6):
+            yield bytes([state]) + serialise([Step(Kind.ACTION, category=action, payload=proof)])
 
 
 def connection() -> Seeds:
@@ -83,6 +107,11 @@ def connection() -> Seeds:
     rekeys = [4, 3, 0, 4, 3, 3]
     steps = [Step(Kind.ACTION, category=action, subcategory=14) for action in rekeys]
     yield b"\0" + serialise(steps)
+    for share in (bytes(32), bytes(5), b"\x09" + bytes(31)):
+        offer = _said(Kind.SEALED, 0, 0, "RekeyOffer", share=share)
+        answer = _said(Kind.SEALED, 0, 0, "RekeyAnswer", share=share)
+        for steps in ([offer], [Step(Kind.ACTION, subcategory=14), answer], [answer]):
+            yield b"\1" + serialise(steps)
     steps = [Step(Kind.ACTION, subcategory=14), Step(Kind.ACTION, category=5)]
     yield b"\1" + serialise([*steps, Step(Kind.ACTION, category=3)])
 
