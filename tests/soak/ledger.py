@@ -22,7 +22,7 @@ LARGEST_PIECE: Final = 256 * 1024
 _BLOCK: Final = Random(4).randbytes(PERIOD)
 _CONTENT: Final = _BLOCK + _BLOCK[:LARGEST_PIECE]
 # Numbers that are remembered as missing, so that one that comes late is known as such.
-REMEMBERED: Final = 10_000
+REMEMBERED: Final = 1_000
 # Violations of one connection that are told; the others are counted.
 TOLD: Final = 20
 
@@ -54,13 +54,15 @@ class Sent:
 class Numbers:
     """A flow of numbered things as its reader sees it: `expected` is the next number.
 
-    `missing` counts those that were passed over: violations, unless `may_miss`.
+    `missing` counts those that were passed over since the row began: violations, unless
+    `may_miss`; `missed` is that of all rows.
     """
 
     complain: Complain
     may_miss: bool = False
     expected: int = 0
     missing: int = 0
+    missed: int = 0
     _passed_over: set[int] = field(default_factory=set)
 
     def restart(self, first: int) -> None:
@@ -91,6 +93,7 @@ class Numbers:
     def _gap(self, number: int) -> None:
         skipped = range(self.expected, number)
         self.missing += len(skipped)
+        self.missed += len(skipped)
         if not self.may_miss:
             self.complain(f"gap: {skipped[0]} to {skipped[-1]} did not come")
         room = REMEMBERED - len(self._passed_over)
@@ -188,6 +191,7 @@ class Book:
             "graceful": self.graceful,
             "sent": {f: [s.count, s.acknowledged, s.exact] for f, s in self.sent.items()},
             "received": {flow: check.expected for flow, check in self.received.items()},
+            "missed": sum(c.missed for c in self.received.values() if isinstance(c, Numbers)),
             "ended": {str(code): count for code, count in self.ended.items()},
             "violations": self.violations,
             "untold": self.untold,

@@ -18,7 +18,8 @@ UNITS = {"pipe": "bytes there", "back": "bytes back"}
 @dataclass
 class Report:
     """`came` are what readers took, by kind: calls, events, bytes; `notes` how many were
-    published for each topic; `ended` what was cut off, by its close code."""
+    published for each topic, `missed` how many of them slow readers lost; `ended` what was
+    cut off, by its close code."""
 
     plan: Plan
     seconds: float = 0.0
@@ -27,6 +28,7 @@ class Report:
     graceful: int = 0
     at_rest: int = 0
     streams_at_rest: int = 0
+    missed: int = 0
     came: Counter[str] = field(default_factory=Counter)
     notes: Counter[str] = field(default_factory=Counter)
     ended: Counter[str] = field(default_factory=Counter)
@@ -41,6 +43,7 @@ class Report:
             if kind != "notes":
                 self.came[UNITS.get(kind, kind)] += count
         self.ended.update(line.get("ended", {}))
+        self.missed += line.get("missed", 0)
         self.graceful += line["graceful"]
 
     def take_notes(self, *published: Mapping[str, int]) -> None:
@@ -68,6 +71,7 @@ class Report:
                 f"  {kind:12} {count:>15,}  {count * per_second:>13,.0f} a second"
                 for kind, count in [*self.came.items(), *self._published()]
             ),
+            f"  slow readers lost {self.missed:,} notes",
             "  cut off, by close code: "
             + ", ".join(f"{code}: {count:,}" for code, count in self.ended.items()),
             f"  at rest: {self.at_rest} connections, {self.streams_at_rest} streams",

@@ -21,6 +21,7 @@ def test_every_promise_is_kept(backend: str, soak_seconds: float) -> None:
     assert min(report.came[kind] for kind in ("calls", "events", "bytes there", "bytes back")) > 100
     assert min(report.notes.values()) > 100
     assert report.cuts
+    assert report.missed
     assert report.connections > report.at_rest == report.graceful // 2 == 3
     assert set(report.ended) == {"-1"}
     assert json.loads(json.dumps(report.data()))["kept"] is True

@@ -21,6 +21,8 @@ NOTE, ASK, ANSWER = 1, 2, 3
 # The topics of each node: readers of one lose nothing, those of the other are slow.
 FEED, TICKER = "feed", "ticker"
 TICKER_WINDOW = 16 * 1024
+# Seconds between two batches of a slow reader.
+SLOW = 0.5
 PIECE = 60_000
 FILLING = bytes(range(256)) * 256
 
@@ -122,8 +124,9 @@ class Traffic:
                     self.losses[topic] = [told, check.missing]
                     if check.missing > told:
                         self.book.complain(f"{topic}: {check.missing} missing, {told} told")
-                    if slow:
-                        await anyio.sleep(0.005)
+                    if slow and not self.phases.resting:
+                        with anyio.move_on_after(SLOW):
+                            await self.phases.rest.wait()
                     if check.expected > enough and not self.phases.resting:
                         break
                 else:
