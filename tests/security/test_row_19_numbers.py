@@ -55,6 +55,7 @@ NUMBERS: Final = (*NEGATIVE, *ENDS, *GREAT, *LAST)
 GREATEST_CREDIT: Final = 2**31 - 1
 WINDOW: Final = 20_000
 LARGEST_CODE: Final = 2**32 - 1
+BYTES: Final = (*range(14), 31, 32, 63, 64, 65, 127, 128, 129, 254, 255)
 TAKEN: Final = "taken"
 PROTOCOL_ERROR: Final = "protocol-error"
 MALFORMED: Final = "result 23"
@@ -250,14 +251,14 @@ FIELDS: Final[dict[str, Field]] = {
         lambda p, n: p.send_event(1, 0, n, 1, b"x"),
         lambda n: PROTOCOL_ERROR if n < 3 else TAKEN,
         (),
-        tuple(range(256)),
+        BYTES,
     ),
     **{
         f"a subcategory of {category}": Field(
             lambda p, n, category=category: p.send_event(1, 0, category, n, b"x"),  # type: ignore[misc]  # mypy infers no default
             (lambda n: TAKEN if n == 5 else PROTOCOL_ERROR) if category == 2 else within(1, 255),
             (),
-            (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 127, 128, 254, 255),
+            BYTES,
         )
         for category in (2, 3, 4, 5, 64, 255)
     },
@@ -389,8 +390,8 @@ HELLO_FIELDS: Final = {
     ),
     "stream": RawField(raw(0, 4), only(0), U32),
     "async id": RawField(raw(4, 2), only(0), (0, 1, 2, 255, 256, 65_534, 65_535)),
-    "category": RawField(raw(6, 1), only(1), tuple(range(256))),
-    "subcategory": RawField(raw(7, 1), only(1), tuple(range(256))),
+    "category": RawField(raw(6, 1), only(1), BYTES),
+    "subcategory": RawField(raw(7, 1), only(1), BYTES),
 }
 
 
@@ -441,8 +442,8 @@ REPLY_FIELDS: Final = {
     ),
     "stream": RawField(raw(0, 4), only(0), U32),
     "async id": RawField(raw(4, 2), only(0), (0, 1, 2, 255, 256, 65_534, 65_535)),
-    "category": RawField(raw(6, 1), only(1), tuple(range(256))),
-    "subcategory": RawField(raw(7, 1), only(2), tuple(range(256))),
+    "category": RawField(raw(6, 1), only(1), BYTES),
+    "subcategory": RawField(raw(7, 1), only(2), BYTES),
 }
 
 
