@@ -15,7 +15,6 @@ from typing import Any
 
 import anyio
 import pytest
-from anyio.abc import ByteStream
 
 from crypto.identity import Identity
 from crypto.randomness import random_bytes
@@ -47,6 +46,7 @@ from tests.security.exchanges import (
     veiled,
     watched_exchanges,
 )
+from tests.security.witness import TappedStream
 
 NETWORK_KEY = seed("network key")
 HYBRID = "x25519-mlkem768"
@@ -381,27 +381,6 @@ def test_a_handshake_that_fails_leaves_no_secret(ends: str, exchanges: Exchanges
     assert pair.b.code != ALIVE
     assert exchanges.shared
     assert in_memory(exchanges.hidden) == set()
-
-
-class TappedStream(ByteStream):
-    """A byte stream; what is sent on it is written down."""
-
-    def __init__(self, stream: ByteStream) -> None:
-        self._stream = stream
-        self.sent = bytearray()
-
-    async def send(self, item: bytes) -> None:
-        await self._stream.send(item)
-        self.sent += item
-
-    async def receive(self, max_bytes: int = 65_536) -> bytes:
-        return await self._stream.receive(max_bytes)
-
-    async def send_eof(self) -> None:
-        await self._stream.send_eof()
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
 
 
 @pytest.mark.anyio
