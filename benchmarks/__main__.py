@@ -1,70 +1,69 @@
-"""The benchmarks' command line."""
+"""The benchmarks' command line.
+
+One rule: names are checked before anything runs, and each row is shown once it is known.
+"""
 
 import argparse
 import json
-import platform
-from collections.abc import Awaitable, Callable
 from typing import Any
 
-import anyio
+from benchmarks import report
+from benchmarks.cases import CASES
+from benchmarks.event import event_cost
+from benchmarks.machine import machine
+from benchmarks.rounds import rounds
 
-from benchmarks import core, peers
-
-Case = Callable[[str, float], Awaitable[float]]
-
-CASES: dict[str, tuple[str, Case]] = {
-    "calls": ("calls/s, one after another", peers.sequential_calls),
-    "calls-64": ("calls/s, 64 in flight", peers.parallel_calls),
-    "bulk-64k": ("MB/s", lambda address, seconds: peers.bulk(address, seconds, 1 << 16)),
-    "bulk-1m": ("MB/s", lambda address, seconds: peers.bulk(address, seconds, 1 << 20)),
-    "handshakes": ("connections/s", peers.handshakes),
-}
+EVENT = "event"
 
 
-async def _run(names: list[str], seconds: float, as_json: bool, options: list[str]) -> None:
-    async with peers.server(*options) as address:
-        for name in names:
-            unit, case = CASES[name]
-            value = await case(address, seconds)
-            _show(as_json, {"case": name, "value": round(value, 1), "unit": unit})
-
-
-def _show(as_json: bool, row: dict[str, Any]) -> None:
-    if as_json:
-        print(json.dumps(row), flush=True)
-    else:
-        print(f"{row['case']:12} {row['value']:>12,} {row['unit']}", flush=True)
+def parser() -> argparse.ArgumentParser:
+    """The options."""
+    options = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    options.add_argument("cases", nargs="*", metavar="CASE", help=", ".join([EVENT, *CASES]))
+    options.add_argument("--json", action="store_true", help="one JSON object a line")
+    options.add_argument("--seconds", type=float, default=2.0, help="for each measurement")
+    options.add_argument("--rounds", type=int, default=5, help="of ours and the baseline")
+    options.add_argument("--backend", choices=["uvloop", "asyncio", "trio"], default="uvloop")
+    options.add_argument("--ours-only", action="store_true", help="without the baseline")
+    options.add_argument(
+        "--quiet", type=float, default=4.0, help="seconds to wait until the machine is idle"
+    )
+    return options
 
 
 def main() -> None:
     """Run the cases that were asked for, or all."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"event, {', '.join(CASES)}")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
-    parser.add_argument("--seconds", type=float, default=2.0, help="for each case")
-    parser.add_argument("--backend", choices=["asyncio", "uvloop", "trio"], default="uvloop")
-    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    backend = "trio" if given.backend == "trio" else "asyncio"
-    loop = {"use_uvloop": given.backend == "uvloop"} if backend == "asyncio" else {}
-    if given.serve:
-        anyio.run(peers.serve, backend=backend, backend_options=loop)
-        return
-    names = given.cases or ["event", *CASES]
-    unknown = set(names) - {"event", *CASES}
+    options = parser()
+    given = options.parse_args()
+    names = given.cases or [EVENT, *CASES]
+    unknown = set(names) - {EVENT, *CASES}
     if unknown:
-        parser.error(f"no such case: {', '.join(sorted(unknown))}")
-    if not given.json:
-        print(f"Python {platform.python_version()}, {platform.machine()}, {given.backend}")
-    if "event" in names:
-        for side, cost in core.event_cost(given.seconds).items():
-            _show(given.json, {"case": "event", "value": round(cost, 2), "unit": side})
-    rest = [name for name in names if name != "event"]
-    if rest:
-        options = ["--backend", given.backend]
-        anyio.run(
-            _run, rest, given.seconds, given.json, options, backend=backend, backend_options=loop
+        options.error(f"no such case: {', '.join(sorted(unknown))}")
+    _begin({**machine(), "backend": given.backend}, as_json=given.json)
+    for name in names:
+        if name == EVENT:
+            cost = {side: round(us, 2) for side, us in event_cost(given.seconds).items()}
+            text = ", ".join(f"{side} {us}" for side, us in cost.items())
+            print(json.dumps({"case": EVENT, **cost}) if given.json else f"{EVENT:18} {text}")
+            continue
+        done = rounds(
+            CASES[name].lasting(given.seconds),
+            given.rounds,
+            given.backend,
+            with_baseline=not given.ours_only,
+            quiet=given.quiet,
         )
+        row = report.row(name, CASES[name], done)
+        print(json.dumps(row) if given.json else report.line(row), flush=True)
 
 
-main()
+def _begin(found: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"machine": found}), flush=True)
+    else:
+        print(", ".join(f"{name} {value}" for name, value in found.items()))
+        print(report.HEADINGS, flush=True)
+
+
+if __name__ == "__main__":
+    main()

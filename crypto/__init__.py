@@ -23,6 +23,7 @@ from crypto.errors import (
     SignatureError,
     UnknownAlgorithmError,
     WrongPassphraseError,
+    WrongSizeError,
 )
 from crypto.exchange import EphemeralKey, KexAlgorithm
 from crypto.hashing import HashAlgorithm
@@ -100,6 +101,7 @@ __all__ = [
     "UnknownAlgorithmError",
     "Verifier",
     "WrongPassphraseError",
+    "WrongSizeError",
     "all_suites",
     "chain_bind",
     "chain_rekey",

@@ -16,6 +16,8 @@ import nacl.exceptions
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 
+from crypto.errors import WrongSizeError
+
 TAG_SIZE = 16
 
 # What 'does not decrypt' looks like in either library.
@@ -31,13 +33,21 @@ class AeadKey(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CipherAlgorithm:
-    """One AEAD: sizes in bytes, and `new(key)` which makes a key object."""
+    """One AEAD; all sizes in bytes."""
 
     name: str
     key_size: int
     nonce_size: int
-    new: Callable[[bytes], AeadKey]
+    open_key: Callable[[bytes], AeadKey]
     tag_size: int = TAG_SIZE
+
+    def new(self, key: bytes) -> AeadKey:
+        """Make the key object of `key`; WrongSizeError unless it has `key_size` bytes."""
+        # The libraries would take the keys of AES-128 and AES-192 here too, and a XChaCha20
+        # key of any size until it is first used.
+        if len(key) != self.key_size:
+            raise WrongSizeError(f"a key of {self.name} has {self.key_size} bytes")
+        return self.open_key(key)
 
 
 class XChaCha20Poly1305:

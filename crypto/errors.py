@@ -9,6 +9,7 @@ floor's edge. Messages name sizes and algorithms, never a secret or a path's con
     ├── SignatureError               a signature or seal that does not verify
     │   └── InvalidKeyError          a signing key, public or private, that is malformed or weak
     ├── KeyExchangeError             a malformed share, or an ephemeral key used twice
+    ├── WrongSizeError               a cipher's key or nonce, or an output, of a size there is not
     ├── UnknownAlgorithmError        a name that is not in the registry
     ├── IdentityError                keys and bindings that make no identity, a bad node id
     └── KeyFileError
@@ -44,6 +45,10 @@ class InvalidKeyError(SignatureError):
 
 class KeyExchangeError(CryptoError):
     """A key share is malformed or weak, or an ephemeral key was asked to work twice."""
+
+
+class WrongSizeError(CryptoError, ValueError):
+    """A key or nonce is not the cipher's size, or a derivation cannot give that many bytes."""
 
 
 class UnknownAlgorithmError(CryptoError, ValueError):

@@ -27,20 +27,20 @@ class HashAlgorithm:
     size: int
     block_size: int
     new: Callable[[bytes], HashObject]
-    # A name lets OpenSSL do the whole HMAC in one call; a callable is hashed by hmac itself.
-    hmac_digest: str | Callable[[bytes], HashObject]
+    hmac: Callable[[bytes, bytes], bytes]  # (key, data): RFC 2104, `size` bytes
 
     def digest(self, data: bytes) -> bytes:
         """Return the hash of `data`."""
         return self.new(data).digest()
 
-    def hmac(self, key: bytes, data: bytes) -> bytes:
-        """Return HMAC (RFC 2104) of `data` under `key`, `size` bytes."""
-        return hmac.digest(key, data, self.hmac_digest)  # type: ignore[arg-type]  # any callable will do
+
+def _hmac(digest: str | Callable[[bytes], HashObject]) -> Callable[[bytes, bytes], bytes]:
+    # A name lets OpenSSL do the whole HMAC in one call; a callable is hashed by hmac itself.
+    return partial(hmac.digest, digest=digest)  # type: ignore[arg-type]  # any callable will do
 
 
 _blake2b_256: Callable[[bytes], HashObject] = partial(hashlib.blake2b, digest_size=32)
 
-SHA256 = HashAlgorithm("sha256", 32, 64, hashlib.sha256, "sha256")
-BLAKE2B_256 = HashAlgorithm("blake2b-256", 32, 128, _blake2b_256, _blake2b_256)
-SHA512 = HashAlgorithm("sha512", 64, 128, hashlib.sha512, "sha512")
+SHA256 = HashAlgorithm("sha256", 32, 64, hashlib.sha256, _hmac("sha256"))
+BLAKE2B_256 = HashAlgorithm("blake2b-256", 32, 128, _blake2b_256, _hmac(_blake2b_256))
+SHA512 = HashAlgorithm("sha512", 64, 128, hashlib.sha512, _hmac("sha512"))

@@ -4,6 +4,9 @@ Rule: every derived secret goes through `label`, so no two purposes can ever sha
 bytes. Knows no particular label: those stand in `schedule`, `streamkeys` and `chain`.
 """
 
+from functools import lru_cache
+
+from crypto.errors import WrongSizeError
 from crypto.hashing import HashAlgorithm
 
 _PREFIX = b"parley1 "
@@ -16,11 +19,11 @@ def extract(hash: HashAlgorithm, salt: bytes, ikm: bytes) -> bytes:
 
 
 def expand(hash: HashAlgorithm, prk: bytes, info: bytes, size: int) -> bytes:
-    """Return HKDF-Expand, `size` bytes; ValueError above 255 digests."""
+    """Return HKDF-Expand, `size` bytes; WrongSizeError above 255 digests."""
     if size <= hash.size:
         return hash.hmac(prk, info + b"\x01")[:size]
     if size > _MAX_BLOCKS * hash.size:
-        raise ValueError(f"HKDF-Expand with {hash.name} gives at most {_MAX_BLOCKS} digests")
+        raise WrongSizeError(f"HKDF-Expand with {hash.name} gives at most {_MAX_BLOCKS} digests")
     hmac = hash.hmac
     block = b""
     blocks = []
@@ -35,14 +38,11 @@ def label(hash: HashAlgorithm, secret: bytes, label: str, context: bytes, size: 
 
     `context` and the prefixed label have at most 255 bytes, `size` at most 65,535.
     """
+    return expand(hash, secret, _head(label, size, len(context)) + context, size)
+
+
+@lru_cache(maxsize=64)  # there are few labels, and about twenty are used in each handshake
+def _head(label: str, size: int, context_size: int) -> bytes:
     name = _PREFIX + label.encode("ascii")
-    info = b"".join(
-        (
-            size.to_bytes(2, "big"),
-            len(name).to_bytes(1, "big"),
-            name,
-            len(context).to_bytes(1, "big"),
-            context,
-        )
-    )
-    return expand(hash, secret, info, size)
+    sizes = len(name).to_bytes(1, "big"), context_size.to_bytes(1, "big")
+    return b"".join((size.to_bytes(2, "big"), sizes[0], name, sizes[1]))

@@ -6,7 +6,7 @@ algorithms iterates over these tables. Knows nothing of offers and how one is ch
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import product
 
 from crypto.ciphers import AES_256_GCM, CHACHA20_POLY1305, XCHACHA20_POLY1305, CipherAlgorithm
@@ -59,6 +59,11 @@ class Suite:
         for parameter, name in self.names().items():
             require_name(parameter, name)
 
+    @classmethod
+    def of(cls, names: Mapping[str, str]) -> "Suite":
+        """Return the suite of parameter -> name, one object for all its connections."""
+        return _suite(*(names[parameter] for parameter in PARAMETERS))
+
     def names(self) -> dict[str, str]:
         """Return parameter -> name, in the order of `PARAMETERS`."""
         return {parameter: getattr(self, parameter) for parameter in PARAMETERS}
@@ -83,6 +88,11 @@ class Suite:
     def cipher_algorithm(self) -> CipherAlgorithm:
         """The AEAD of every stream."""
         return CIPHERS[self.cipher]
+
+
+@lru_cache(maxsize=128)  # there are 108, and what is not registered raises
+def _suite(*names: str) -> Suite:
+    return Suite(*names)
 
 
 def all_suites() -> Iterator[Suite]:

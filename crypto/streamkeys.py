@@ -4,8 +4,8 @@ Rule: a nonce is the iv XOR a counter that only rises, so no key ever sees a non
 twice. Knows nothing of the event around a blob: associated data comes in as bytes.
 """
 
-from crypto.ciphers import INVALID_TAG_ERRORS
-from crypto.errors import CounterExhaustedError, DecryptError
+from crypto.ciphers import INVALID_TAG_ERRORS, CipherAlgorithm
+from crypto.errors import CounterExhaustedError, DecryptError, WrongSizeError
 from crypto.kdf import label
 from crypto.registry import Suite
 
@@ -25,13 +25,30 @@ class StreamKey:
         hash = suite.hash_algorithm
         cipher = suite.cipher_algorithm
         context = stream.to_bytes(4, "big")
-        key = cipher.new(label(hash, secret, "stream key", context, cipher.key_size))
-        self._encrypt = key.encrypt
-        self._decrypt = key.decrypt
-        # As an integer, since that makes the XOR a single operation for each event.
-        self._iv = int.from_bytes(
-            label(hash, secret, "stream iv", context, cipher.nonce_size), "big"
+        self._start(
+            cipher,
+            label(hash, secret, "stream key", context, cipher.key_size),
+            label(hash, secret, "stream iv", context, cipher.nonce_size),
         )
+
+    @classmethod
+    def from_key(cls, cipher: CipherAlgorithm, key: bytes, iv: bytes) -> "StreamKey":
+        """Make the stream key of given key and iv: for test vectors only.
+
+        The first event's nonce is `iv`. WrongSizeError if either has not the cipher's size.
+        """
+        made = cls.__new__(cls)
+        made._start(cipher, key, iv)
+        return made
+
+    def _start(self, cipher: CipherAlgorithm, key: bytes, iv: bytes) -> None:
+        if len(iv) != cipher.nonce_size:
+            raise WrongSizeError(f"a nonce of {cipher.name} has {cipher.nonce_size} bytes")
+        opened = cipher.new(key)
+        self._encrypt = opened.encrypt
+        self._decrypt = opened.decrypt
+        # As an integer, since that makes the XOR a single operation for each event.
+        self._iv = int.from_bytes(iv, "big")
         self._nonce_size = cipher.nonce_size
         self.counter = 0
 

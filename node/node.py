@@ -141,7 +141,7 @@ class Node(Offering):
         target = Address.parse(address)
         policy = self._policy(target, trust)
         backend = self._running()
-        place = str(target.without_node_id())
+        place = target.place
         peer = self._peer(policy, place, initiator=True, dialled=place)
         with _given_up(peer):
             try:

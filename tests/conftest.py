@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 pytest.register_assert_rewrite("tests.node.network")
 
 FIXED_EXAMPLES = 60
+SOAK_SECONDS = 4.0
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -21,6 +22,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=int,
         metavar="N",
         help=f"random examples for each property test, instead of {FIXED_EXAMPLES} fixed ones",
+    )
+    parser.addoption(
+        "--soak-seconds",
+        type=float,
+        default=SOAK_SECONDS,
+        metavar="N",
+        help=f"seconds of full load on each backend in tests/soak, instead of {SOAK_SECONDS:g}",
     )
 
 

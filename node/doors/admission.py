@@ -6,6 +6,7 @@ them. Pure: the time comes in as `now`. Knows no handshake and no identity.
 
 from collections import Counter, OrderedDict
 from collections.abc import Hashable
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 
@@ -100,6 +101,7 @@ class Admission:
             buckets.popitem(last=False)
 
 
+@lru_cache(maxsize=1024)
 def address_key(name: str) -> tuple[str, bool]:
     """What limits count as one remote address, and whether it is this machine's own.
 

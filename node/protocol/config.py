@@ -11,7 +11,8 @@ from typing import Literal, get_args
 
 from crypto.identity import Identity
 from crypto.registry import NAMES, PARAMETERS, require_name
-from lbm.codec import Value, encode_value
+from lbm import keys
+from lbm.codec import Value, encode, encode_value
 from lbm.noise import Padding, parse_padding
 from node.protocol import limits as fixed
 from node.protocol.codes import ROLES
@@ -44,7 +45,7 @@ class CoreConfig:
     neither offered nor taken (security.md's silent fallback). `plaintext` is "only"
     to speak and take nothing but unencrypted connections, "both" for a listener that
     takes either. `rekey_allowance` is how many RekeyOffers one side may send in any
-    10 seconds.
+    10 seconds. `proof_payload` follows from the others: what our Proof says.
 
     Raises:
         ValueError: a setting is out of range; UnknownAlgorithmError (a ValueError)
@@ -71,6 +72,9 @@ class CoreConfig:
     rekey_allowance: int = 1
     connection_buffer: int = fixed.CONNECTION_BUFFER
     close_drain: float = fixed.CLOSE_DRAIN
+    # The same in each handshake: made once.
+    _names: Mapping[str, tuple[str, ...]] = field(init=False, repr=False, compare=False)
+    proof_payload: bytes = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.role not in ROLES:
@@ -92,6 +96,13 @@ class CoreConfig:
             raise ValueError("a node with a network key speaks no plaintext")
         if len(encode_value(self.node_info)) > fixed.NODE_INFO_SIZE:
             raise ValueError(f"node information is at most {fixed.NODE_INFO_SIZE} bytes encoded")
+        allowed = {parameter: self._allowed(parameter) for parameter in PARAMETERS}
+        object.__setattr__(self, "_names", MappingProxyType(allowed))
+        proof: dict[int, Value] = {
+            keys.IDENTITY_KEYS: list(self.identity.cells()),
+            keys.NODE_INFO: dict(self.node_info),
+        }
+        object.__setattr__(self, "proof_payload", encode(proof))
         for parameter in PARAMETERS:
             if self.plaintext != "only" and not self.names(parameter):
                 raise ValueError(f"no {parameter} algorithm is left that this node may use")
@@ -104,6 +115,9 @@ class CoreConfig:
 
     def names(self, parameter: str) -> tuple[str, ...]:
         """The names this node offers or takes for `parameter`, best first."""
+        return self._names[parameter]
+
+    def _allowed(self, parameter: str) -> tuple[str, ...]:
         wanted = self.algorithms.get(parameter, NAMES[parameter])
         floor = self.require.get(parameter)
         held = self.identity.algorithms if parameter == "signing" else wanted

@@ -12,6 +12,7 @@ from node.protocol.errors import too_large
 from node.protocol.limits import FRAME_HEADER_SIZE
 
 _LENGTH: Final = Struct(">I")
+_unpack_length: Final = _LENGTH.unpack_from
 _SMALL_PIECE: Final = 4_096
 # Longer events are handed out where they are, uncopied.
 _LARGE_EVENT: Final = 4_096
@@ -47,39 +48,37 @@ class FrameReader:
         Raises:
             RemoteProtocolError: `frame-too-large`.
         """
-        self.hold(data)
-        # A long frame arrives in many pieces. They are joined once, when it is whole.
-        while self._have >= self._need:
+        if self._have:
+            self.hold(data)
+            if self._have < self._need:
+                return
+            # A long frame arrives in many pieces. They are joined once, when it is whole.
             pieces = self._pieces
-            buffer = bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces)
-            position, end = 0, len(buffer)
-            self._need = FRAME_HEADER_SIZE
-            try:
-                while end - position >= FRAME_HEADER_SIZE:
-                    (size,) = _LENGTH.unpack_from(buffer, position)
-                    if size > self.limit:
-                        raise too_large(
-                            f"{size} bytes where {self.limit} are allowed",
-                        )
-                    start = position + FRAME_HEADER_SIZE
-                    if end - start < size:
-                        self._need = FRAME_HEADER_SIZE + size
-                        break
-                    position = start + size
-                    if size < _LARGE_EVENT:
-                        yield buffer[start:position]
-                    else:
-                        yield memoryview(buffer)[start:position]
-            finally:
-                # Also when the caller stops asking or an event makes it raise.
-                rest = buffer[position:] if position else buffer
-                self._pieces = [rest] if rest else []
-                self._have = len(rest)
+            data = bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces)
+        position, end, need = 0, len(data), FRAME_HEADER_SIZE
+        try:
+            while end - position >= FRAME_HEADER_SIZE:
+                (size,) = _unpack_length(data, position)
+                if size > self.limit:
+                    raise too_large(f"{size} bytes where {self.limit} are allowed")
+                start = position + FRAME_HEADER_SIZE
+                stop = start + size
+                if stop > end:
+                    need += size
+                    break
+                position = stop
+                if size < _LARGE_EVENT:
+                    yield data[start:stop]
+                else:
+                    yield memoryview(data)[start:stop]
+        finally:
+            # Also when the caller stops asking or an event makes it raise.
+            self._need = need
+            self._have = end - position
+            self._pieces = [data[position:]] if position < end else []
 
     def hold(self, data: bytes) -> None:
         """Take `data` and look at it only when `feed` is called next."""
-        if not data:
-            return
         pieces = self._pieces
         if pieces and len(data) < _SMALL_PIECE:
             # Each piece has a cost of its own: a frame in crumbs is collected in one.

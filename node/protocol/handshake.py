@@ -6,7 +6,7 @@ is sent when a handshake fails, is not known here.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from crypto.errors import IdentityError
@@ -20,8 +20,7 @@ from crypto.schedule import (
     chain_start_responder,
     handshake_secrets,
 )
-from lbm import keys
-from lbm.codec import Value, encode, encode_value
+from lbm.codec import Value, encode_value
 from lbm.errors import LbmDecodeError
 from node.protocol.codes import CONNECTION, PROOF, CloseCode
 from node.protocol.config import CoreConfig
@@ -60,8 +59,15 @@ class Agreed:
 
     def without_secrets(self) -> "Agreed":
         """The same for those who need not know: only `exporter` is kept of the keys."""
-        return replace(
-            self, commit=None, rekey=None, hs=None, t1=b"", responder_proof=b"", initiator_proof=b""
+        return Agreed(
+            local_role=self.local_role,
+            remote_role=self.remote_role,
+            limits=self.limits,
+            suite=self.suite,
+            identity=self.identity,
+            info=self.info,
+            session_id=self.session_id,
+            exporter=self.exporter,
         )
 
 
@@ -140,12 +146,7 @@ class Handshake:
 
     def proof_frame(self) -> bytes:
         """Our Proof, sealed and framed."""
-        payload = encode(
-            {
-                keys.IDENTITY_KEYS: list(self.config.identity.cells()),
-                keys.NODE_INFO: dict(self.config.node_info),
-            }
-        )
+        payload = self.config.proof_payload
         return known(self.sender).protect(0, 0, CONNECTION, PROOF, payload, True)
 
     def open_proof(self, event: bytes) -> None:

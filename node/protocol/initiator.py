@@ -7,7 +7,7 @@ and `finish`.
 
 from crypto.errors import KeyExchangeError, UnknownAlgorithmError
 from crypto.exchange import EphemeralKey
-from crypto.registry import KEX, PARAMETERS, Suite
+from crypto.registry import KEX, Suite
 from crypto.schedule import network_mac
 from lbm import keys
 from lbm.codec import encode
@@ -134,8 +134,8 @@ class Initiator(Handshake):
         self.make_receiver(known(self.secrets).hs_responder, self.responder_chain())
 
     def _check_offered(self, suite: Suite) -> None:
-        for parameter in PARAMETERS:
-            if suite.names()[parameter] not in self.config.names(parameter):
+        for parameter, name in suite.names().items():
+            if name not in self.config.names(parameter):
                 raise violation(f"a Reply with a {parameter} that was not offered")
         if suite.kex not in self._keys:
             raise violation("a Reply with a kex that had no share")

@@ -5,7 +5,7 @@ Sizes are bytes, times are seconds unless the name says otherwise.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Final
 
 from lbm import keys
@@ -106,7 +106,7 @@ class Limits:
 
     def cells(self) -> dict[int, Value]:
         """The cells of Hello and Reply."""
-        return {NEGOTIATED[f.name].key: getattr(self, f.name) for f in fields(self)}
+        return {limit.key: getattr(self, name) for name, limit in NEGOTIATED.items()}
 
     @classmethod
     def from_cells(cls, cells: Mapping[int, Value]) -> "Limits":
@@ -129,8 +129,10 @@ class Limits:
 
     def agreed_with(self, other: "Limits") -> "Limits":
         """The limits that hold between two sides: the minimum of each."""
+        if other == self:
+            return self
         return Limits(
-            **{f.name: min(getattr(self, f.name), getattr(other, f.name)) for f in fields(self)}
+            **{name: min(getattr(self, name), getattr(other, name)) for name in NEGOTIATED}
         )
 
 

@@ -46,4 +46,4 @@ def choose(config: CoreConfig, offer: Offer, shared: Mapping[str, bytes]) -> Cho
             ready = [name for name in common if name in shared]
             retry = not ready
             picked[parameter] = (ready or common)[0]
-    return Choice(Suite(**picked), retry)
+    return Choice(Suite.of(picked), retry)

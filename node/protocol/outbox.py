@@ -36,14 +36,15 @@ class _Queue:
 
 class Outbox:
     """The queues, and whose turn it is. `size` counts the payload bytes that wait, `count`
-    the events."""
+    the events; `turns` are the queues of which something may be written now (or whose
+    credit has yet to be looked at)."""
 
-    __slots__ = ("_held", "_main", "_queues", "_turns", "count", "size")
+    __slots__ = ("_held", "_main", "_queues", "count", "size", "turns")
 
     def __init__(self) -> None:
         self._queues: dict[int, _Queue] = {}  # those that are not empty
         self._main = _Queue(None)  # stream 1's, which is used again and again
-        self._turns: deque[_Queue] = deque()
+        self.turns: deque[_Queue] = deque()
         self._held: set[int] = set()
         self.count = 0
         self.size = 0
@@ -51,11 +52,6 @@ class Outbox:
     def __bool__(self) -> bool:
         """Whether anything waits, with credit or without."""
         return bool(self._queues)
-
-    @property
-    def ready(self) -> bool:
-        """Whether something may be written now (or its credit has yet to be looked at)."""
-        return bool(self._turns)
 
     def put(self, event: Outgoing, credit: SendCredit | None) -> None:
         """Queue an event; `credit` is its stream's, None for stream 1."""
@@ -66,25 +62,26 @@ class Outbox:
             if stream in self._held:
                 queue.blocked = True
             else:
-                self._turns.append(queue)
+                self.turns.append(queue)
         queue.events.append(event)
         self.count += 1
         self.size += len(event.payload)
 
     def take(self) -> Outgoing | None:
         """The next event whose stream has credit; its cost is spent."""
-        turns = self._turns
+        turns = self.turns
         while turns:
             queue = turns.popleft()
-            event = queue.events[0]
+            events = queue.events
+            event = events[0]
             stream, _, _, _, payload, cost, _, releases = event
             if cost and queue.credit is not None:
                 if queue.credit.left <= 0:
                     queue.blocked = True
                     continue
                 queue.credit.left -= cost
-            queue.events.popleft()
-            if queue.events:
+            events.popleft()
+            if events:
                 turns.append(queue)
             else:
                 del self._queues[stream]
@@ -101,7 +98,7 @@ class Outbox:
         queue = self._queues.get(stream)
         if queue is not None and not queue.blocked:
             queue.blocked = True
-            self._turns.remove(queue)
+            self.turns.remove(queue)
 
     def unblock(self, stream: int) -> bool:
         """The stream got credit. Returns whether events waited for it."""
@@ -109,7 +106,7 @@ class Outbox:
         if queue is None or not queue.blocked or stream in self._held:
             return False
         queue.blocked = False
-        self._turns.append(queue)
+        self.turns.append(queue)
         return True
 
     def waiting(self, stream: int) -> int:
@@ -124,7 +121,7 @@ class Outbox:
         if queue is None:
             return []
         if not queue.blocked:
-            self._turns.remove(queue)
+            self.turns.remove(queue)
         self.count -= len(queue.events)
         events = list(queue.events)
         queue.events.clear()
@@ -138,7 +135,7 @@ class Outbox:
         """Forget all."""
         self._main.events.clear()
         self._queues.clear()
-        self._turns.clear()
+        self.turns.clear()
         self._held.clear()
         self.count = self.size = 0
 

@@ -5,7 +5,6 @@ and received. Holds the secrets between answer and KeyUpdates and drops each as 
 it is used. Writes nothing: the channel sends what `Rekeying` decides.
 """
 
-from collections import deque
 from dataclasses import replace
 from enum import Enum, auto
 
@@ -52,8 +51,9 @@ class Rekeying:
         self._secret = secret  # `rekey` of the key schedule
         self._initiator = initiator
         self._allowance = allowance
-        self._offers_seen: deque[float] = deque(maxlen=allowance)
-        self._offers_made: deque[float] = deque(maxlen=allowance)
+        # When the last ones were, `allowance` at most. (No deques: an empty one takes 600 bytes.)
+        self._offers_seen: list[float] = []
+        self._offers_made: list[float] = []
         self._ephemeral: EphemeralKey | None = None
         self._crossed = False  # the other side's offer crossed ours and was ignored
         self._value_after_offer = b""
@@ -81,7 +81,7 @@ class Rekeying:
         """
         if now < self.next_offer():
             raise LocalProtocolError("the last rekey is less than 10 s old")
-        self._offers_made.append(now)
+        self._remember(self._offers_made, now)
         self._crossed = False
         self.phase = Phase.OFFERED
         self.offered_at = now
@@ -108,7 +108,7 @@ class Rekeying:
         seen = self._offers_seen
         if len(seen) == self._allowance and now < seen[0] + REKEY_RATE_SECONDS:
             raise RemoteProtocolError(CloseCode.OVERLOADED, "too many rekeys in 10 s")
-        seen.append(now)
+        self._remember(seen, now)
         if self.phase is Phase.OFFERED:  # ours crossed it, is forgotten and does not count
             self._ephemeral = None
             self._offers_made.pop()
@@ -158,6 +158,10 @@ class Rekeying:
             raise violation(f"a KeyUpdate for rekey {number}")
         self.update_due = False
         return self._take(not self._initiator, sent=False)
+
+    def _remember(self, offers: list[float], now: float) -> None:
+        offers.append(now)
+        del offers[: -self._allowance]
 
     def _take(self, initiator: bool, *, sent: bool) -> tuple[bytes, bytes]:
         secrets = self._secrets

@@ -45,7 +45,7 @@ class Responder(Handshake):
     def __init__(self, config: CoreConfig, random: bytes, admit: Admit) -> None:
         super().__init__(config, random, admit)
         self._asked: str | None = None  # the kex of our Retry
-        self._first: bytes = b""  # the first Hello's cells, but for those that may change
+        self._first = b""  # the first Hello's cells, but for those that may change
         self.may_speak = config.network_key is None
 
     def receive(self, data: bytes) -> tuple[bytes, bool]:
@@ -111,18 +111,18 @@ class Responder(Handshake):
             raise violation("an encrypted Hello where only unencrypted ones are taken")
 
     def _check_repeated(self, cells: Mapping[int, Value]) -> None:
-        same = encode({k: v for k, v in cells.items() if k not in MAY_CHANGE})
         if self._asked is None:
-            self._first = same
-        elif same != self._first:
+            return
+        if _lasting(cells) != self._first:
             raise violation("the second Hello differs from the first")
-        elif list(read_text_map(cells, keys.SHARES)) != [self._asked]:
+        if list(read_text_map(cells, keys.SHARES)) != [self._asked]:
             raise violation("the second Hello has not the one share that was asked for")
 
     def _answer(self, cells: Mapping[int, Value], hello: Hello) -> tuple[bytes, bool]:
         suite, retry = choose(self.config, hello.offer, hello.shares)
         if retry:
             self._asked = suite.kex
+            self._first = _lasting(cells)
             event = handshake_event(RETRY, retry_payload(suite.kex))
             self.transcript += event
             return frame(event), False
@@ -139,3 +139,8 @@ class Responder(Handshake):
         self.responder_proof = without_frame(proof)
         self.make_receiver(secrets.hs_initiator, self.initiator_chain())
         return frame(event) + proof, True
+
+
+def _lasting(cells: Mapping[int, Value]) -> bytes:
+    """The cells of a Hello that a second one repeats."""
+    return encode({k: v for k, v in cells.items() if k not in MAY_CHANGE})

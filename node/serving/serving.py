@@ -23,7 +23,7 @@ from node.protocol.codes import CloseCode, ResultCode, Supercategory
 from node.protocol.errors import LocalProtocolError, PayloadTooLargeError
 from node.protocol.limits import EVENT_COST, UNANSWERED_REQUESTS
 from node.serving.authorisation import permitted
-from node.serving.handlers import Entry, Handlers
+from node.serving.handlers import Entry, Handlers, Slots
 from node.streams.stream import Stream
 from node.waiting import turn_of
 from node.wording import one_line
@@ -84,7 +84,7 @@ class Serving:
                 outcome = (ResultCode.NOT_AUTHORISED, None)
                 return
             if entry.slots is not None:
-                await entry.slots.acquire(self._peer, self._peer.backend.waiter)
+                await self._slot_and_room(entry.slots)
                 slots = entry.slots
             result = entry.handler(Call(self._peer, call))
             if inspect.isasyncgen(result):
@@ -108,6 +108,16 @@ class Serving:
                 slots.release()
             # Also when it was cancelled: each call gets its one answer.
             self.answer(call, *outcome)
+
+    async def _slot_and_room(self, slots: Slots) -> None:
+        """Wait for a slot while there is room for an answer: who reads none of them waits
+        without a slot, and what a handler's answers hold is bounded by its `concurrency`."""
+        peer = self._peer
+        await slots.acquire(peer, peer.backend.waiter)
+        while not peer.driver.has_room:
+            slots.release()
+            await peer.driver.room()
+            await slots.acquire(peer, peer.backend.waiter)
 
     async def _stream_answer(self, call: IncomingCall, items: AsyncGenerator[Any, Any]) -> Outcome:
         """Send what the handler yields as Chunks, no faster than they are read."""

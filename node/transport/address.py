@@ -9,6 +9,7 @@ it also serves as a name in the file of known peers. Resolves no name, opens no 
 
 import re
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from typing import Final, Literal
 from urllib.parse import quote, unquote_to_bytes
@@ -62,6 +63,7 @@ class Address:
             raise AddressError("an address starts with tcp:// or unix://")
 
     @classmethod
+    @lru_cache(maxsize=256)  # the same few are dialled again and again
     def parse(cls, text: str) -> "Address":
         """Read `tcp://host:port[#node id]` or `unix:///path[#node id]`; else AddressError."""
         if len(text) > MAX_TEXT_SIZE:
@@ -94,15 +96,17 @@ class Address:
             raise AddressError("a unix address has no port")
         return replace(self, port=port)
 
+    @property
+    def place(self) -> str:
+        """The text of `without_node_id`."""
+        if self.scheme == "unix":
+            return f"unix://{quote(self.path, safe=_PATH_SAFE)}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"tcp://{host}:{self.port}"
+
     def __str__(self) -> str:
         """Return the one spelling, which `parse` reads back as this address."""
-        if self.scheme == "unix":
-            place = f"unix://{quote(self.path, safe=_PATH_SAFE)}"
-        elif ":" in self.host:
-            place = f"tcp://[{self.host}]:{self.port}"
-        else:
-            place = f"tcp://{self.host}:{self.port}"
-        return place if self.node_id is None else f"{place}#{self.node_id}"
+        return self.place if self.node_id is None else f"{self.place}#{self.node_id}"
 
 
 def _node_id(fragment: str) -> NodeId:

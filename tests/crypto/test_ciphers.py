@@ -2,7 +2,7 @@
 
 import pytest
 
-from crypto import CIPHERS, CipherAlgorithm
+from crypto import CIPHERS, CipherAlgorithm, WrongSizeError
 from crypto.ciphers import INVALID_TAG_ERRORS
 
 each_cipher = pytest.mark.parametrize("cipher", CIPHERS.values(), ids=lambda cipher: cipher.name)
@@ -64,6 +64,14 @@ def test_sizes(cipher: CipherAlgorithm) -> None:
     for size in (0, 1, 1000):
         blob = key.encrypt(bytes(cipher.nonce_size), bytes(size), b"")
         assert len(blob) == size + cipher.tag_size
+
+
+@each_cipher
+def test_a_key_has_one_size(cipher: CipherAlgorithm) -> None:
+    # 16 and 24 bytes would be keys of AES-128 and AES-192.
+    for size in (0, 16, 24, cipher.key_size - 1, cipher.key_size + 1, 64):
+        with pytest.raises(WrongSizeError):
+            cipher.new(bytes(size))
 
 
 @each_cipher

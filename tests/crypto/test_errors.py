@@ -14,6 +14,7 @@ def test_every_error_has_the_one_root() -> None:
 def test_the_tree() -> None:
     assert issubclass(errors.InvalidKeyError, errors.SignatureError)
     assert issubclass(errors.UnknownAlgorithmError, ValueError)
+    assert issubclass(errors.WrongSizeError, ValueError)
     for name in ("Unreadable", "Exists", "TooOpen", "Malformed"):
         assert issubclass(getattr(errors, f"KeyFile{name}Error"), errors.KeyFileError)
     for error in (errors.PassphraseNeededError, errors.WrongPassphraseError):

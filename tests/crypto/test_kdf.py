@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crypto import HASHES, HashAlgorithm
+from crypto import HASHES, HashAlgorithm, WrongSizeError
 from crypto.kdf import expand, extract, label
 
 each_hash = pytest.mark.parametrize("hash", HASHES.values(), ids=lambda hash: hash.name)
@@ -41,7 +41,7 @@ def test_a_shorter_output_is_the_start_of_a_longer(hash: HashAlgorithm) -> None:
     longest = expand(hash, b"prk", b"info", 255 * hash.size)
     for size in (0, 1, hash.size - 1, hash.size, hash.size + 1, 3309):
         assert expand(hash, b"prk", b"info", size) == longest[:size]
-    with pytest.raises(ValueError, match="255"):
+    with pytest.raises(WrongSizeError, match="255"):
         expand(hash, b"prk", b"info", 255 * hash.size + 1)
 
 

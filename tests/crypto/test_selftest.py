@@ -104,7 +104,7 @@ class Garbling(Careless):
 def test_a_broken_cipher(
     monkeypatch: pytest.MonkeyPatch, kind: type[Careless], expected: str
 ) -> None:
-    cipher = replace(CIPHERS["aes-256-gcm"], new=kind)
+    cipher = replace(CIPHERS["aes-256-gcm"], open_key=kind)
     assert broken(monkeypatch, "CIPHERS", "aes-256-gcm", cipher) == expected
 
 

@@ -75,6 +75,19 @@ def test_anything_altered_is_refused(algorithm: SigningAlgorithm) -> None:
 
 
 @each_algorithm
+def test_bytes_moved_between_signature_and_message(algorithm: SigningAlgorithm) -> None:
+    # A library that takes the two joined would verify what nobody signed.
+    key = algorithm.generate()
+    verifier = algorithm.verifier(key.public)
+    signature = key.sign(b"message")
+    for moved in range(1, len(b"message") + 1):
+        with pytest.raises(SignatureError):
+            verifier.verify(signature + b"message"[:moved], b"message"[moved:])
+        with pytest.raises(SignatureError):
+            verifier.verify(signature[:-moved], signature[-moved:] + b"message")
+
+
+@each_algorithm
 def test_wrong_sizes_of_keys(algorithm: SigningAlgorithm) -> None:
     public = algorithm.generate().public
     for bad in (b"", public[:-1], public + b"\0"):

@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crypto import CIPHERS, HASHES, CounterExhaustedError, DecryptError, StreamKey, Suite
+from crypto import (
+    CIPHERS,
+    HASHES,
+    CounterExhaustedError,
+    DecryptError,
+    StreamKey,
+    Suite,
+    WrongSizeError,
+)
 from crypto.kdf import label
 
 AAD = b"\0\0\0\1\0"
@@ -41,6 +49,20 @@ def test_key_and_nonce_are_those_of_section_6(suite: Suite, stream: int, counter
     writer = StreamKey(suite, SECRET, stream)
     writer.counter = counter
     assert writer.encrypt(b"data", AAD) == cipher.new(key).encrypt(nonce, b"data", AAD)
+
+
+@each_suite
+def test_a_given_key_and_iv_are_used_as_they_are(suite: Suite) -> None:
+    cipher = suite.cipher_algorithm
+    key, iv = b"k" * cipher.key_size, b"i" * cipher.nonce_size
+    blob = cipher.new(key).encrypt(iv, b"data", AAD)
+    assert StreamKey.from_key(cipher, key, iv).encrypt(b"data", AAD) == blob
+    assert StreamKey.from_key(cipher, key, iv).decrypt(blob, AAD) == b"data"
+    for bad in (b"", iv[:-1], iv + b"i", b"i" * 8, b"i" * 16):
+        with pytest.raises(WrongSizeError):
+            StreamKey.from_key(cipher, key, bad)
+    with pytest.raises(WrongSizeError):
+        StreamKey.from_key(cipher, key[:-1], iv)
 
 
 @each_suite

@@ -8,10 +8,11 @@ import anyio.lowlevel
 import pytest
 from anyio import create_task_group
 
-from node import Call, CallRefused, CallTimeout, Peer, Stream
+from node import Call, CallRefused, CallTimeout, NodeConfig, Peer, Stream
 from node.errors import PeerClosedError, StreamResetError
 from node.protocol.codes import ROLES, CloseCode, ResultCode, Supercategory, supercategory
 from node.protocol.limits import Limits
+from node.testing import FaultyLink, connect_nodes
 from tests.node.network import (
     Meeting,
     config,
@@ -170,6 +171,31 @@ async def test_streamed_answers_hold_their_slot_while_they_are_read(
             assert not waiting
         await eventually(lambda: bool(waiting))
     assert waiting == [[2] * 100]
+
+
+async def test_who_reads_no_answers_waits_without_a_slot(anyio_backend: str) -> None:
+    began: list[object] = []
+    large, limit = 256 * 1024, 2
+    async with FaultyLink() as link, meeting() as met, new_node() as other:
+        deaf, _ = await connect_nodes(other, met.server, link=link)
+
+        @met.server.on_call("large", concurrency=limit)
+        async def answer(call: Call) -> bytes:
+            began.append(call.data)
+            await anyio.lowlevel.checkpoint()
+            return bytes(large)
+
+        async with create_task_group() as tasks:
+            link.to_client.stall()
+            answers = [await started(tasks, lambda: deaf.call("large", 1)) for _ in range(60)]
+            await settled()
+            # What the node may hold for a peer, what is on its way, and the handlers that ran.
+            most = NodeConfig().write_buffer // large + 8 + limit
+            assert began.count(1) <= most < 60
+            assert await met.peer.call("large", 2, timeout=5) == bytes(large)
+            link.to_client.resume()
+            await eventually(lambda: all(answers))
+        assert began.count(1) == 60
 
 
 async def read(peer: Peer) -> list[object]:

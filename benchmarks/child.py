@@ -1,0 +1,104 @@
+"""The program of the server and the client process: `python -m benchmarks.child ORDER`.
+
+One rule: it speaks in lines of JSON on standard output, is told what to do in lines of JSON
+on standard input, and ends when that ends.
+"""
+
+import json
+import logging
+import os
+import sys
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import anyio
+
+from benchmarks.baseline import Baseline
+from benchmarks.clients import WORKS
+from benchmarks.ours import Ours
+from benchmarks.sampler import Sampler
+from benchmarks.sides import Side
+from benchmarks.task import Task
+
+Backend = Literal["uvloop", "asyncio", "trio"]
+SideName = Literal["ours", "baseline"]
+SIDES: dict[SideName, Side] = {"ours": Ours(), "baseline": Baseline()}
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What a child process is to be; `info` is what the server said, for a client."""
+
+    side: SideName
+    backend: Backend
+    task: Task
+    info: dict[str, Any] | None = None
+
+    def to_text(self) -> str:
+        """For the command line."""
+        return json.dumps([self.side, self.backend, self.task.to_json(), self.info])
+
+    @classmethod
+    def from_text(cls, text: str) -> "Order":
+        """What `to_text` gave."""
+        side, backend, task, info = json.loads(text)
+        return cls(side, backend, Task.from_json(task), info)
+
+
+def say(line: dict[str, Any]) -> None:
+    """To the parent process."""
+    print(json.dumps(line), flush=True)
+
+
+async def hear() -> dict[str, Any]:
+    """The parent's next line; when there is none, the process ends at once: what it still
+    holds is of no use to anybody."""
+    line = await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
+    if not line:
+        os._exit(0)
+    heard: dict[str, Any] = json.loads(line)
+    return heard
+
+
+async def serve(order: Order) -> None:
+    """Say where; then publish, or say what was sampled, whenever asked to."""
+    async with SIDES[order.side].serve(order.task) as (info, publish):
+        say(info)
+        sampler = Sampler(active=order.task.profile)
+        with sampler:
+            while True:
+                asked = await hear()
+                if "publish" in asked:
+                    say({"sent": await publish(asked["publish"])})
+                else:
+                    say({"samples": sampler.samples})
+
+
+async def work(order: Order, info: dict[str, Any]) -> None:
+    """Prepare, wait for the word, measure."""
+    async with SIDES[order.side].client(order.task, info) as client:
+        measure = await WORKS[order.task.work](client, order.task, hear)
+        say({"ready": True})
+        await hear()
+        with Sampler(active=order.task.profile) as sampler:
+            result = await measure()
+        say({**result, "samples": sampler.samples})
+        await hear()
+
+
+def main(text: str) -> None:
+    """Run an order."""
+    order = Order.from_text(text)
+    logging.basicConfig(level=logging.ERROR)  # how connections end is no news here
+    if order.task.one_core and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    backend = "trio" if order.backend == "trio" else "asyncio"
+    options = {"use_uvloop": order.backend == "uvloop"} if backend == "asyncio" else {}
+    if order.info is None:
+        anyio.run(serve, order, backend=backend, backend_options=options)
+    else:
+        anyio.run(work, order, order.info, backend=backend, backend_options=options)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,127 @@
+"""How cost grows with payload size, connections, streams and subscribers.
+
+One rule: cost is processor time of both processes for an operation, which holds on a busy
+machine too; throughput alone would not say whose it is.
+"""
+
+import argparse
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks import store
+from benchmarks.cases import IN_FLIGHT
+from benchmarks.child import SideName
+from benchmarks.plots import plot_growth
+from benchmarks.rounds import measure
+from benchmarks.task import Task
+
+# The largest payload is 1 MiB, with what a call and its answer add.
+SIZES = (16, 128, 1 << 10, 1 << 13, 1 << 16, 1 << 18, (1 << 20) - (1 << 10))
+# A subscriber's buffer of 1 MiB holds such notes and takes the next.
+NOTE_SIZES = (16, 128, 1 << 10, 1 << 13, 1 << 16, 1 << 18)
+COUNTS = (1, 10, 50, 100, 250, 500)
+# Calls of 1 MiB that wait for their answers stay within `waiting_bytes`.
+LARGE_IN_FLIGHT = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """A row of tasks that differ in one number, `along`."""
+
+    title: str
+    along: str
+    unit: str
+    work: str
+    values: tuple[int, ...]
+    sides: tuple[SideName, ...] = ("ours", "baseline")
+    count: int = 1
+
+    def task(self, value: int, seconds: float) -> Task:
+        """The task at one of the values."""
+        how = {"work": self.work, "seconds": seconds, "count": self.count, self.along: value}
+        return Task.from_json(how)
+
+
+SWEEPS: dict[str, Sweep] = {
+    "call-size": Sweep(
+        "Calls: size of payload", "size", "bytes", "calls", SIZES, count=LARGE_IN_FLIGHT
+    ),
+    "note-size": Sweep("Notes: size of payload", "size", "bytes", "notes", NOTE_SIZES),
+    "connections": Sweep(
+        "Calls: connections", "connections", "connections", "calls", COUNTS, count=IN_FLIGHT
+    ),
+    "streams": Sweep(
+        "Requests: streams of one connection",
+        "connections",
+        "streams",
+        "streams",
+        COUNTS,
+        ("ours",),
+        IN_FLIGHT,
+    ),
+    "subscribers": Sweep("Notes: subscribers", "count", "subscribers", "notes", COUNTS),
+}
+
+
+def grow(name: str, seconds: float, quiet: float = 1.0) -> Iterator[dict[str, Any]]:
+    """A row for each value and side of a sweep."""
+    sweep = SWEEPS[name]
+    for value in sweep.values:
+        for side in sweep.sides:
+            found = measure(side, sweep.task(value, seconds), quiet=quiet)
+            yield {
+                "growth": name,
+                "title": sweep.title,
+                "unit": sweep.unit,
+                "at": value,
+                "side": side,
+                "cpu_us": round(found.cpu_us, 3),
+                "value": round(found.value, 1),
+                "lost": round(found.lost, 4),
+                "others": round(found.others, 2),
+            }
+
+
+def main() -> None:
+    """Measure, and with `--save` store the figures and draw the plots."""
+    options = argparse.ArgumentParser(prog="python -m benchmarks.growth", description=__doc__)
+    options.add_argument("sweeps", nargs="*", metavar="SWEEP", help=", ".join(SWEEPS))
+    options.add_argument("--seconds", type=float, default=1.0, help="for each measurement")
+    options.add_argument("--json", action="store_true", help="one JSON object a line")
+    options.add_argument("--save", action="store_true", help="write docs/performance")
+    given = options.parse_args()
+    unknown = set(given.sweeps) - set(SWEEPS)
+    if unknown:
+        options.error(f"no such sweep: {', '.join(sorted(unknown))}")
+    rows, names = [], given.sweeps or list(SWEEPS)
+    for name in names:
+        for row in grow(name, given.seconds):
+            rows.append(row)
+            print(json.dumps(row) if given.json else line(row), flush=True)
+    if given.save:
+        kept = [
+            row for row in store.load("growth") if row["growth"] not in (given.sweeps or SWEEPS)
+        ]
+        store.save("growth", kept + rows)
+        plot_growth(kept + rows, store.DIRECTORY)
+
+
+def save(rows: list[dict[str, Any]]) -> None:
+    """Put rows in the place of older ones of the same sweeps, and draw the plots anew."""
+    names = {row["growth"] for row in rows}
+    kept = [row for row in store.load("growth") if row["growth"] not in names]
+    store.save("growth", kept + rows)
+    plot_growth(kept + rows, store.DIRECTORY)
+
+
+def line(row: dict[str, Any]) -> str:
+    """A row as text."""
+    text = f"{row['growth']:12} {row['at']:>9,} {row['unit']:12} {row['side']:9}"
+    text += f"{row['cpu_us']:>12,.2f} us {row['value']:>12,.0f}/s  others {row['others']:.2f}"
+    return text + (f"  lost {row['lost']:.1%}" if row["lost"] > 0 else "")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""The plots of docs/performance, as SVG, from measured rows.
+
+One rule: the same rows give the same bytes, so that a plot changes when a figure does.
+"""
+
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+SIZE = (5.2, 3.4)  # inches
+LOOKS = {"ours": ("Parley", "#1f6feb", "o"), "baseline": ("TLS streams", "#9a6700", "s")}
+
+
+def plot_growth(rows: list[dict[str, Any]], directory: Path) -> list[Path]:
+    """One file for each sweep: microseconds over what grows, both on logarithmic axes."""
+    return [
+        _plot(name, list(points), directory)
+        for name, points in groupby(sorted(rows, key=_name), key=_name)
+    ]
+
+
+def _name(row: dict[str, Any]) -> str:
+    return str(row["growth"])
+
+
+def _plot(name: str, points: list[dict[str, Any]], directory: Path) -> Path:
+    # Here, so that whoever only measures does not wait for it.
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import FuncFormatter
+
+    # Text stays text, and names of parts do not depend on the moment.
+    mpl.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": name})
+    figure = Figure(figsize=SIZE, layout="constrained")
+    axes = figure.add_subplot()
+    for side, (label, colour, marker) in LOOKS.items():
+        line = sorted((one["at"], one["cpu_us"]) for one in points if one["side"] == side)
+        if line:
+            across, up = zip(*line, strict=True)
+            axes.plot(across, up, color=colour, marker=marker, markersize=4, label=label)
+    axes.set_xscale("log", base=2 if points[0]["unit"] == "bytes" else 10)
+    axes.set_yscale("log")
+    axes.set_xlabel(points[0]["unit"])
+    axes.set_ylabel("processor time, us each")
+    axes.set_title(points[0]["title"], fontsize="medium")
+    plain = FuncFormatter(lambda value, _: f"{value:,.10g}")
+    axes.xaxis.set_major_formatter(plain)
+    axes.yaxis.set_major_formatter(plain)
+    axes.grid(visible=True, which="major", linewidth=0.4)
+    axes.legend(frameon=False)
+    path = directory / f"{name}.svg"
+    figure.savefig(path, metadata={"Date": None})
+    return path

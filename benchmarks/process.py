@@ -1,0 +1,93 @@
+"""A child process, as the one that started it sees it.
+
+One rule: it has ended, in whatever way, when its `with` is left. Knows lines, not their
+meaning.
+"""
+
+import json
+import subprocess
+import sys
+from threading import Timer
+from types import TracebackType
+from typing import Any, Self
+
+import psutil
+
+from benchmarks.child import Order
+
+# Seconds that a child may take to say a line, and to end.
+PATIENCE = 120.0
+LAST_WORDS = 2.0
+
+
+class ChildError(Exception):
+    """A child process ended, or was silent for too long."""
+
+
+class Child:
+    """A server or a client."""
+
+    def __init__(self, order: Order) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.child", order.to_text()],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+        )
+        self.pid = self._process.pid
+
+    def hear(self) -> dict[str, Any]:
+        """Its next line.
+
+        Raises:
+            ChildError: there is none.
+        """
+        if self._process.stdout is None:
+            raise ChildError("no pipe")
+        watchdog = Timer(PATIENCE, self._process.kill)
+        watchdog.start()
+        try:
+            line = self._process.stdout.readline()
+        finally:
+            watchdog.cancel()
+        if not line:
+            raise ChildError("a child process ended before its time")
+        heard: dict[str, Any] = json.loads(line)
+        return heard
+
+    def say(self, line: dict[str, Any]) -> None:
+        """Tell it something.
+
+        Raises:
+            ChildError: it has ended.
+        """
+        if self._process.stdin is None:
+            raise ChildError("no pipe")
+        try:
+            self._process.stdin.write(json.dumps(line) + "\n")
+        except OSError as error:
+            raise ChildError("a child process ended before its time") from error
+
+    @property
+    def memory(self) -> int:
+        """Bytes that are resident."""
+        return int(psutil.Process(self.pid).memory_info().rss)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+        try:
+            self._process.wait(LAST_WORDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()

@@ -1,0 +1,79 @@
+"""Rounds as a row: medians, and the ratio to the baseline with its spread.
+
+One rule: a ratio above 1 is in our favour only where more is better; a row says which. That
+of processor time is always: how much of it the baseline needs, by what ours needs.
+"""
+
+from statistics import median
+from typing import Any
+
+from benchmarks.cases import Case
+from benchmarks.rounds import Measurement, Round
+
+HEADINGS = (
+    f"{'case':18} {'ours':>12} {'baseline':>12} {'':13} {'ratio':>6} {'spread':>12}"
+    f" {'cpu ratio':>9}   {'cpu us/op, client + server':34} others"
+)
+
+
+def row(name: str, case: Case, done: list[Round]) -> dict[str, Any]:
+    """A case's figures. `ratio` is our value by the baseline's, `cpu_ratio` the baseline's
+    processor time by ours: median, least and most of the rounds."""
+    ours = [each.ours for each in done]
+    found: dict[str, Any] = {
+        "case": name,
+        "title": case.title,
+        "unit": case.unit,
+        "less_is_better": case.less_is_better,
+        "ours": _side(ours),
+    }
+    baseline = [each.baseline for each in done if each.baseline is not None]
+    if baseline:
+        ratios = [a.value / b.value for a, b in zip(ours, baseline, strict=True)]
+        found["baseline"] = _side(baseline)
+        found["ratio"] = _spread(ratios)
+        found["cpu_ratio"] = _spread(
+            [b.cpu_us / a.cpu_us for a, b in zip(ours, baseline, strict=True)]
+        )
+    found["others"] = round(max(each.others for each in done), 2)
+    return found
+
+
+def _spread(ratios: list[float]) -> list[float]:
+    return [round(value, 3) for value in (median(ratios), min(ratios), max(ratios))]
+
+
+def _side(measured: list[Measurement]) -> dict[str, Any]:
+    return {
+        "value": round(median(one.value for one in measured), 1),
+        "client_us": round(median(one.client_us for one in measured), 3),
+        "server_us": round(median(one.server_us for one in measured), 3),
+        "lost": round(max(one.lost for one in measured), 4),
+        "all": [round(one.value, 1) for one in measured],
+    }
+
+
+def line(found: dict[str, Any]) -> str:
+    """A row as text."""
+    ours, baseline = found["ours"], found.get("baseline")
+    text = f"{found['case']:18} {_number(ours['value']):>12} "
+    text += f"{_number(baseline['value']) if baseline else '':>12} {found['unit']:13} "
+    if baseline:
+        middle, least, most = found["ratio"]
+        text += f"{middle:6.2f} {f'{least:.2f}-{most:.2f}':>12} {found['cpu_ratio'][0]:9.2f}   "
+    else:
+        text += f"{'':32}"
+    cpu = [_cpu(side) for side in (ours, baseline) if side]
+    text += f"{' : '.join(cpu):34} {found['others']:.2f}"
+    lost = [f"{side['lost']:.2%}" for side in (ours, baseline) if side]
+    if any(side["lost"] > 0 for side in (ours, baseline) if side):
+        text += f"  lost {' : '.join(lost)}"
+    return text
+
+
+def _cpu(side: dict[str, Any]) -> str:
+    return f"{side['client_us']:.2f} + {side['server_us']:.2f}"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:,.1f}"

@@ -1,0 +1,52 @@
+"""What a side has to do to be measured: ours and the baseline, alike.
+
+One rule: a side does one operation at a time and counts nothing itself; what is done how
+often is said by `clients.py`, once for both.
+"""
+
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
+
+from benchmarks.task import Task
+
+
+class Connection(Protocol):
+    """One connection of the client process."""
+
+    def call(self, payload: bytes) -> Awaitable[object]:
+        """Send a payload, wait for the same payload."""
+
+    async def send(self, chunk: bytes) -> None:
+        """Send a piece of a long row of bytes, at the pace of the other side."""
+
+    async def sent(self) -> int:
+        """End the row of bytes: how many arrived."""
+
+    async def aclose(self) -> None:
+        """Close; returns when it is closed."""
+
+
+class Client(Protocol):
+    """The client process's end of a side."""
+
+    async def open(self) -> Connection:
+        """A new connection, ready for calls."""
+
+    async def subscribe(self, count: int, received: Callable[[int], None]) -> None:
+        """Subscribe on `count` new connections; `received` is told how many notes came."""
+
+
+Publish = Callable[[float], Awaitable[int]]
+Say = Callable[[dict[str, Any]], None]
+
+
+class Side(Protocol):
+    """A way of working: how its two processes begin."""
+
+    def serve(self, task: Task) -> AbstractAsyncContextManager[tuple[dict[str, Any], Publish]]:
+        """A server: what clients need to know of it, and what publishes for some seconds
+        and returns how many notes that were."""
+
+    def client(self, task: Task, info: dict[str, Any]) -> AbstractAsyncContextManager[Client]:
+        """A client of the server that gave this information."""

@@ -1,0 +1,46 @@
+"""What one measurement does: the one value that travels to both processes.
+
+One rule: a task says what to do, never to whom; the same one is given to either side.
+"""
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, Self
+
+Work = Literal["calls", "notes", "bulk", "handshakes", "idle", "streams"]
+
+PAYLOAD_SIZE = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """`size` is the payload of each operation in bytes; `count` is how many calls are in
+    flight, or subscribers, idle connections or streams there are. `settings` are variables
+    of docs/reference/settings.md, for our side."""
+
+    work: Work
+    seconds: float
+    size: int = PAYLOAD_SIZE
+    count: int = 1
+    connections: int = 1
+    batches: bool = False
+    one_core: bool = False
+    profile: bool = False
+    settings: dict[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The task for a child process."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, text: dict[str, Any]) -> Self:
+        """What `to_json` gave."""
+        return cls(**text)
+
+    @property
+    def payload(self) -> bytes:
+        """As many bytes as each operation carries."""
+        return (bytes(range(256)) * (self.size // 256 + 1))[: self.size]
+
+    def __str__(self) -> str:
+        return json.dumps(self.to_json())

@@ -1,0 +1,29 @@
+"""The exceptions that may leave the code under test, by target.
+
+One rule: everything that is not in this table is a bug, a failed assertion of a target
+among them. Targets catch by this table and by nothing else.
+"""
+
+from typing import Final
+
+from crypto.errors import IdentityError, UnknownAlgorithmError
+from lbm.errors import LbmDecodeError
+from node.protocol.errors import LocalProtocolError, RemoteProtocolError
+
+Allowed = tuple[type[Exception], ...]
+
+ALLOWED: Final[dict[str, Allowed]] = {
+    # Decoding and typed reading.
+    "decoder": (LbmDecodeError,),
+    # Cutting frames, reading raw events.
+    "frames": (RemoteProtocolError,),
+    # Reading payloads of the handshake and of messaging.
+    "events": (LbmDecodeError, IdentityError, UnknownAlgorithmError, RemoteProtocolError),
+    # A connection tells its end in a report: nothing may leave what takes its peer's bytes.
+    "handshake": (),
+    "connection": (),
+}
+# Who takes the reports aborts the connection on these, as a node does.
+MESSAGING: Final = (RemoteProtocolError,)
+# What the application itself may do wrong, when a script makes it act at any time.
+APPLICATION: Final[Allowed] = (LocalProtocolError,)

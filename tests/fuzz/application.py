@@ -1,0 +1,357 @@
+"""A small application on a fuzzed connection, with the floor of messaging under it.
+
+One rule: it does what a node does with each report, and checks that reports come in
+their order; what else it does, a script says. It knows no keys and no bytes of the wire.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Final
+
+from lbm.codec import encode
+from node.messaging.calls import Calls
+from node.messaging.chunks import ChunkInbox
+from node.messaging.dispatch import Dispatch
+from node.messaging.fanout import Fanout
+from node.messaging.feed import Feed
+from node.messaging.inbox import NoteInbox
+from node.messaging.notes import encode_note
+from node.messaging.pending import IncomingCall, OutgoingCall
+from node.messaging.stream_requests import IncomingRequest, OutgoingRequest
+from node.messaging.topics import LABEL, Topics
+from node.protocol.codes import (
+    CALL,
+    FIRST_APPLICATION_CATEGORY,
+    MAIN_STREAM,
+    CloseCode,
+    ResultCode,
+)
+from node.protocol.connection import Connection
+from node.protocol.reports import (
+    ConnectionEnded,
+    EventReceived,
+    KeysUpdated,
+    PongReceived,
+    Report,
+    StreamFinished,
+    StreamOpened,
+    StreamReset,
+    StreamWritable,
+    WindowReceived,
+)
+from tests.fuzz.allowed import ALLOWED, APPLICATION, MESSAGING
+from tests.fuzz.script import Step
+
+TOPIC: Final = "news"
+TOPICS: Final = ("echo", "hold", "items")
+# Application events: what asks is 64/1, what answers 64/2.
+ASK: Final = 1
+ANSWER: Final = 2
+# Few, so that a short script reaches the bounds.
+MOST_REQUESTS: Final = 4
+MOST_BYTES: Final = 4096
+
+
+class Reader:
+    """Reads a subscription."""
+
+    def __init__(self, consume: Callable[[int], None]) -> None:
+        self.inbox = NoteInbox(lambda: None, consume)
+
+    def ended(self, reset: StreamReset | None) -> None:
+        """No more notes come."""
+        self.inbox.close()
+
+    def lost(self, code: int, text: str) -> None:
+        """The connection is over."""
+        self.inbox.close()
+
+
+class Application:
+    """Publishes `news`, answers calls of `TOPICS`, and takes any stream but topics'."""
+
+    def __init__(self, core: Connection, now: float) -> None:
+        self.core = core
+        self.now = now
+        self.ended: ConnectionEnded | None = None
+        self.calls = calls = Calls(
+            core,
+            self._find,
+            self._run,
+            lambda call: None,
+            count_limit=MOST_REQUESTS,
+            size_limit=MOST_BYTES,
+        )
+        self.topics = Topics(core, calls.answering, TOPIC.__eq__)
+        self.dispatch = Dispatch(
+            core,
+            calls.asking,
+            calls.answering,
+            self.topics,
+            self._stream_event,
+            calls.stream_requests,
+        )
+        self._fanout = Fanout(TOPIC, MOST_BYTES, "drop-oldest")
+        self._running: deque[IncomingCall] = deque()
+        self._asked: deque[OutgoingCall] = deque()
+        self._stream_asked: deque[OutgoingRequest] = deque()
+        self._stream_requests: deque[IncomingRequest] = deque()
+        self._readers: dict[int, Reader] = {}
+        self._unread: deque[tuple[int, int]] = deque()
+        self._streams: set[int] = set()
+        self._acts: Final = (
+            self._call,
+            self._call_stream,
+            self._subscribe,
+            self._unsubscribe,
+            self._give_up,
+            self._publish,
+            self._open_stream,
+            self._send_data,
+            self._finish_stream,
+            self._reset_stream,
+            self._read,
+            self._answer,
+            self._ping,
+            self._update_keys,
+            self._rekey,
+            self._close,
+            self._abort,
+            self._ask_on_stream,
+            self._answer_on_stream,
+            self._watch,
+            self._send_event,
+        )
+
+    # Reports.
+
+    def take(self, reports: list[Report]) -> None:
+        """Take what the core reports, as a node does."""
+        aborted = False
+        for report in reports:
+            assert self.ended is None, "a report after the last"
+            try:
+                if not isinstance(report, EventReceived):
+                    self._take_other(report)
+                elif not aborted:
+                    assert 0 < report.category < 256
+                    assert len(report.payload) <= self.core.config.limits.max_payload
+                    self.dispatch.receive(report, self.now)
+            except MESSAGING as error:
+                self.core.abort(self.now, CloseCode(error.code), error.reason)
+                aborted = True
+        assert len(self.calls.answering) <= 2 * MOST_REQUESTS
+
+    def _take_other(self, report: Report) -> None:
+        match report:
+            case StreamOpened(stream, label):
+                subscribed = label.startswith(LABEL) and self.topics.stream_opened(stream, label)
+                if not subscribed and label.startswith(LABEL):
+                    with suppress(*APPLICATION):  # the connection is closing
+                        self.core.reset_stream(stream, CloseCode.REFUSED)
+                elif not subscribed:
+                    self._streams.add(stream)
+            case StreamFinished() | StreamReset() | StreamWritable():
+                self._stream_changed(report)
+            case WindowReceived():
+                self.calls.answering.window_received(report)
+            case KeysUpdated() | PongReceived():
+                pass
+            case ConnectionEnded(code, text):
+                self.ended = report
+                self.calls.connection_ended(code, text)
+                self.topics.connection_ended(code, text)
+            case _:
+                raise AssertionError(f"not after the handshake: {report}")
+
+    def _stream_changed(self, report: StreamFinished | StreamReset | StreamWritable) -> None:
+        self.topics.changed(report)
+        if isinstance(report, StreamWritable):
+            self.calls.answering.stream_writable(report.stream)
+            return
+        self.calls.stream_requests.remote_ended(report.stream)
+        if isinstance(report, StreamReset):
+            self._streams.discard(report.stream)
+            self.calls.stream_requests.local_ended(report.stream)
+            self.calls.answering.stream_reset(report.stream)
+
+    def _stream_event(self, event: EventReceived) -> bool:
+        requests = self.calls.stream_requests
+        if event.stream not in self._streams:
+            return False
+        if event.category >= FIRST_APPLICATION_CATEGORY and event.async_id:
+            if event.subcategory == ANSWER:
+                requests.answer_received(event)
+            elif event.subcategory == ASK:
+                request = requests.request_received(event.stream, event.async_id)
+                if request is not None:
+                    self._stream_requests.append(request)
+        self._unread.append((event.stream, event.cost))
+        return True
+
+    # Requests of the other side.
+
+    def _find(self, subcategory: int, topic: str) -> ResultCode:
+        if topic not in (TOPICS if subcategory == CALL else (TOPIC,)):
+            return ResultCode.TOPIC_NOT_FOUND
+        if subcategory != CALL and self.topics.is_subscribed(topic):
+            return ResultCode.ALREADY_SUBSCRIBED
+        return ResultCode.ACCEPTED
+
+    def _run(self, call: IncomingCall) -> None:
+        if call.subcategory != CALL:
+            self.topics.open_feed(call, None, self._make_feed)
+        elif call.topic == "echo":
+            self.calls.answering.answer(call, ResultCode.ACCEPTED, call.data)
+        else:
+            self._running.append(call)
+
+    def _make_feed(self, stream: int, on_closed: Callable[[Feed], None]) -> Feed:
+        size = self.core.limits.max_payload
+        feed = Feed(self._fanout, self.core, stream, size, None, lambda: None, on_closed)
+        self._fanout.join(feed)
+        return feed
+
+    # What a script makes it do.
+
+    def act(self, step: Step) -> None:
+        """Do one thing, if it may be done now."""
+        try:
+            self._acts[step.subcategory % len(self._acts)](step)
+        except APPLICATION:
+            return
+
+    def next_deadline(self) -> float:
+        """When `handle_deadline` has something to do."""
+        return self.calls.next_deadline()
+
+    def handle_deadline(self) -> None:
+        """End the requests that are late."""
+        self.calls.handle_deadline(self.now)
+
+    def _call(self, step: Step) -> None:
+        self._asked.append(
+            self.calls.asking.call("echo", step.payload, self.now, 5.0, lambda: None)
+        )
+
+    def _call_stream(self, step: Step) -> None:
+        call = self.calls.asking.call("items", None, self.now, None, lambda: None, window=1024)
+
+        def grant(credit: int) -> None:
+            if not call.done:
+                self.core.streams.grant(MAIN_STREAM, call.async_id, credit)
+
+        call.chunks = ChunkInbox(1024, lambda: None, grant)
+        self._asked.append(call)
+
+    def _subscribe(self, step: Step) -> None:
+        asking, topics = self.calls.asking, self.topics
+        call = asking.subscribe(TOPIC, None, self.now, 5.0, lambda: None)
+        topics.expect(TOPIC)
+
+        def answered(code: int, stream: int) -> None:
+            if code == ResultCode.ACCEPTED and not call.done:
+                reader = Reader(partial(self.core.consume, stream))
+                if topics.read(TOPIC, stream, reader):
+                    self._readers[stream] = reader
+            topics.expect_no_more(TOPIC, stream)
+
+        call.on_final = answered
+        self._asked.append(call)
+
+    def _unsubscribe(self, step: Step) -> None:
+        for stream in self._readers:
+            self.topics.leave(stream)
+        self._asked.append(self.calls.asking.unsubscribe(TOPIC, self.now, 5.0, lambda: None))
+
+    def _give_up(self, step: Step) -> None:
+        if self._asked:
+            self.calls.asking.give_up(self._asked.popleft())
+        elif self._stream_asked:
+            self.calls.stream_requests.give_up(self._stream_asked.popleft())
+
+    def _publish(self, step: Step) -> None:
+        for _ in range(1 + step.stream % 8):
+            self._fanout.add(encode_note(step.payload))
+        self._fanout.flush()
+
+    def _open_stream(self, step: Step) -> None:
+        self._streams.add(self.core.open_stream("app/stream", 1 + step.stream))
+
+    def _send_data(self, step: Step) -> None:
+        self.core.send_data(step.stream, step.payload)
+
+    def _finish_stream(self, step: Step) -> None:
+        self.core.finish_stream(step.stream)
+        self.calls.stream_requests.local_ended(step.stream)
+
+    def _reset_stream(self, step: Step) -> None:
+        if step.stream > MAIN_STREAM:
+            self.core.reset_stream(step.stream, CloseCode.CANCELLED)
+            self._streams.discard(step.stream)
+            self.calls.stream_requests.abandon(step.stream)
+
+    def _read(self, step: Step) -> None:
+        while self._unread:
+            self.core.consume(*self._unread.popleft())
+        for reader in self._readers.values():
+            while len(reader.inbox):
+                reader.inbox.take()
+                reader.inbox.used()
+        for call in self._asked:
+            while call.chunks:
+                try:
+                    call.chunks.take()
+                except ALLOWED["decoder"]:
+                    self.calls.asking.give_up(call)
+
+    def _answer(self, step: Step) -> None:
+        if not self._running:
+            return
+        call = self._running.popleft()
+        if call.topic == "items" and step.stream:
+            self._running.append(call)
+            self.calls.answering.chunk(call, encode({22: step.payload}))
+        else:
+            self.calls.answering.answer(call, ResultCode.ACCEPTED, step.payload)
+
+    def _ping(self, step: Step) -> None:
+        self.core.ping(self.now)
+
+    def _update_keys(self, step: Step) -> None:
+        self.core.update_keys(self.now)
+
+    def _rekey(self, step: Step) -> None:
+        self.core.rekey(self.now)
+
+    def _close(self, step: Step) -> None:
+        self.core.close(self.now, step.stream % 14, "text")
+
+    def _abort(self, step: Step) -> None:
+        self.core.abort(self.now, CloseCode.GOING_AWAY, "a script said so")
+
+    def _ask_on_stream(self, step: Step) -> None:
+        if step.stream in self._streams:
+            requests, category = self.calls.stream_requests, FIRST_APPLICATION_CATEGORY
+            self._stream_asked.append(
+                requests.ask(
+                    step.stream, category, ASK, step.payload, False, self.now, 5.0, lambda: None
+                )
+            )
+
+    def _answer_on_stream(self, step: Step) -> None:
+        if self._stream_requests:
+            request = self._stream_requests.popleft()
+            if not request.over:
+                self.core.send(
+                    request.stream, request.async_id, FIRST_APPLICATION_CATEGORY, ANSWER, b""
+                )
+                self.calls.stream_requests.answer_sent(request)
+
+    def _watch(self, step: Step) -> None:
+        self.core.notify_writable(step.stream, credit=bool(step.async_id))
+
+    def _send_event(self, step: Step) -> None:
+        self.core.send(step.stream, 0, 100, 1, step.payload, lbm=False, seal=bool(step.async_id))

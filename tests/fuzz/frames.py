@@ -1,0 +1,85 @@
+"""Target `frames`: frames cut from a byte stream, and raw events in them (section 2).
+
+One rule: how the bytes are cut into pieces changes nothing. The input is a byte for the
+limit, a byte that seeds the cuts, and the stream.
+"""
+
+from typing import Final
+
+from node.protocol.event import parse_raw, serialise_raw
+from node.protocol.frames import FrameReader, frame
+from tests.fuzz.allowed import ALLOWED
+from tests.reference import wire
+
+MAX_SIZE: Final = 4096
+LIMITS: Final = (16_384, 9, 0, 1024, 2**32 - 1)
+HEADER: Final = 4
+
+# The events, how many bytes are left over, and whether a frame was too long.
+Outcome = tuple[list[bytes], int, bool]
+
+
+def fuzz(data: bytes) -> None:
+    """Cut the stream as a whole, byte by byte and at odd places; read what comes."""
+    limit = LIMITS[data[0] % len(LIMITS)] if data else LIMITS[0]
+    seed, stream = int.from_bytes(data[1:2]), data[2:]
+    whole = _cut([stream], limit)
+    assert whole == _cut([stream[i : i + 1] for i in range(len(stream))], limit)
+    assert whole == _cut(_pieces(stream, seed), limit)
+    assert whole == _stopping(stream, limit)
+    events, left, failed = whole
+    assert all(len(event) <= limit for event in events)
+    consumed = b"".join(map(frame, events))
+    assert stream.startswith(consumed)
+    assert failed or len(consumed) + left == len(stream)
+    for event in events:
+        _read(event)
+
+
+def _cut(pieces: list[bytes], limit: int) -> Outcome:
+    reader, events = FrameReader(limit), list[bytes]()
+    try:
+        for piece in pieces:
+            events += reader.feed(piece)
+            assert len(reader) <= HEADER + limit
+    except ALLOWED["frames"]:
+        return events, 0, True
+    return events, len(reader), False
+
+
+def _stopping(stream: bytes, limit: int) -> Outcome:
+    """A reader that takes one event at a time, as while a peer is being decided on."""
+    reader, events = FrameReader(limit), list[bytes]()
+    reader.hold(stream)
+    try:
+        while (event := next(reader.feed(b""), None)) is not None:
+            events.append(event)
+    except ALLOWED["frames"]:
+        return events, 0, True
+    return events, len(reader), False
+
+
+def _pieces(stream: bytes, seed: int) -> list[bytes]:
+    pieces, start, state = [], 0, seed
+    while start < len(stream):
+        state = state * 73 + 41 & 0xFFFF  # any sequence does, as long as it is the same again
+        size = 1 + state % (seed + 2)
+        pieces.append(stream[start : start + size])
+        start += size
+    return pieces
+
+
+def _read(event: bytes) -> None:
+    try:
+        expected = wire.parse_raw(event)
+    except wire.Violation:
+        expected = None
+    try:
+        parsed = parse_raw(event)
+    except ALLOWED["frames"]:
+        assert expected is None, "the reference takes it"
+        return
+    assert expected is not None, "the reference refuses it"
+    assert parsed[:4] == (expected.stream, expected.async_id, *expected.type)
+    assert parsed.payload == (expected.payload or b"\0")
+    assert serialise_raw(parsed) == event

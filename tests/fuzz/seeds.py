@@ -1,0 +1,209 @@
+"""The seeds of the corpus, made from the test vectors and a few scripts of our own.
+
+`python -m tests.fuzz.seeds` writes the files `seed-*` of every target; with `--check` it
+compares and ends with 1 where they differ. What the fuzzer found has other names.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+from tests.fuzz.meeting import THEIRS
+from tests.fuzz.script import Kind, Step, serialise
+from tests.fuzz.targets import PLANTED
+from tests.reference.wire import TYPES, cells_payload, parse_raw
+from tests.vectors.load import read, unhex
+
+CORPUS: Final = Path(__file__).with_name("corpus")
+HANDSHAKE_STATES: Final = 18
+# Of these the one in which a responder has a network key.
+NETWORK: Final = 10
+# Longer ones have a share of ML-KEM; the target makes those itself.
+LONGEST_RAW: Final = 300
+PREFIX: Final = "seed-"
+Seeds = Iterator[bytes]
+
+
+def decoder() -> Seeds:
+    """Payloads of moderate size that are taken, by the default limits, and small ones not."""
+    for vector in read("lbm")["vectors"]:
+        if "input" in vector and "limits" not in vector:
+            payload = unhex(vector["input"])
+            if len(payload) <= (256 if "expected" in vector else 16):
+                yield b"\0" + payload
+
+
+def frames() -> Seeds:
+    """The streams of frames, and three raw events in one stream."""
+    events = b""
+    for vector in read("events")["vectors"]:
+        if vector["kind"] == "frames" and len(unhex(vector["input"])) <= 256:
+            yield b"\1\5" + unhex(vector["input"])
+        elif vector["kind"] == "raw" and "expected" in vector and len(events) < 100:
+            event = unhex(vector["input"])
+            events += len(event).to_bytes(4) + event
+    yield b"\0\7" + events
+    for size in (9, 10):  # the limit, and one more
+        yield b"\1\7" + size.to_bytes(4) + bytes(6) + b"\1\1" + bytes(size - 8)
+
+
+def events() -> Seeds:
+    """Payloads for the readers, and the rules' exchanges without their keys."""
+    readers = {"Hello": 0, "Reply": 1, "Retry": 2, "Proof": 4, "Close": 5, "Notify": 6, "Notes": 7}
+    by_event: dict[str, list[bytes]] = {}
+    for vector in read("payloads")["vectors"]:
+        if vector["event"] in readers and "expected" in vector:
+            by_event.setdefault(vector["event"], []).append(unhex(vector["expected"]))
+    for vector in read("identity")["vectors"]:
+        if vector["kind"] == "cell" and len(payload := unhex(vector["input"])) < 600:
+            by_event.setdefault("Proof", []).append(payload)
+    for event, payloads in by_event.items():
+        for start in range(0, len(payloads), 4):
+            steps = [
+                Step(Kind.RAW, category=readers[event], payload=payload)
+                for payload in payloads[start : start + 4]
+            ]
+            if len(script := serialise(steps)) < 4000:
+                yield b"\0" + script
+    yield from _conversations(1, sealed=False)
+
+
+def handshake() -> Seeds:
+    """From each state a handshake that goes well; Hellos, Replies and Retries of the vectors."""
+    good = [Step(Kind.ACTION, category=action) for action in (0, 0, 1)]
+    for state in range(HANDSHAKE_STATES):
+        yield bytes([state]) + serialise(good)
+    for vector in read("handshake")["vectors"]:
+        sent = vector.get("hello", vector.get("answer"))
+        if "first_hello" in vector or not sent or len(unhex(sent)) > LONGEST_RAW:
+            continue
+        event = parse_raw(unhex(sent))
+        step = Step(Kind.EVENT, event.stream, event.async_id, *event.type, event.payload)
+        if vector["config"].get("network_key"):
+            yield bytes([NETWORK]) + serialise([step])
+        else:
+            yield bytes([0 if "hello" in vector else 3]) + serialise([step])
+    names = {1: "x25519", 2: "ed25519", 3: "md5", 4: "aes-256-gcm", 5: "chain"}
+    shared = {"version": 1, "random": bytes(32), "role": "peer", "shares": {"x25519": bytes(32)}}
+    for suite in (names, names | {3: "sha256"}):
+        reply = cells_payload(**shared, suite=suite)
+        yield b"\3" + serialise([Step(Kind.EVENT, 0, 0, *TYPES["Reply"], reply)])
+    identity = THEIRS.cell()
+    for keys in (identity, [], identity * 2, [["rsa", bytes(32), None]]):
+        proof = cells_payload(keys=keys, node={"software": "x"})
+        for state in (1, 4):
+            yield bytes([state]) + serialise([Step(Kind.SEALED, 0, 0, *TYPES["Proof"], proof)])
+    proof = cells_payload(keys=identity, node={})
+    for state in (1, 4):
+        for action in (5, 6):
+            yield bytes([state]) + serialise([Step(Kind.ACTION, category=action, payload=proof)])
+
+
+def connection() -> Seeds:
+    """The rules' exchanges, rekeys, and an application that acts."""
+    yield from _conversations(1, sealed=True)
+    rekeys = [4, 3, 0, 4, 3, 3]
+    steps = [Step(Kind.ACTION, category=action, subcategory=14) for action in rekeys]
+    yield b"\0" + serialise(steps)
+    for share in (bytes(32), bytes(5), b"\x09" + bytes(31)):
+        offer = _said(Kind.SEALED, 0, 0, "RekeyOffer", share=share)
+        answer = _said(Kind.SEALED, 0, 0, "RekeyAnswer", share=share)
+        for steps in ([offer], [Step(Kind.ACTION, subcategory=14), answer], [answer]):
+            yield b"\1" + serialise(steps)
+    steps = [Step(Kind.ACTION, subcategory=14), Step(Kind.ACTION, category=5)]
+    yield b"\1" + serialise([*steps, Step(Kind.ACTION, category=3)])
+
+
+def planted() -> Seeds:
+    """A map of one cell."""
+    yield cells_payload(version=1)
+
+
+SEEDS: Final[Mapping[str, Callable[[], Seeds]]] = {
+    "decoder": decoder,
+    "frames": frames,
+    "events": events,
+    "handshake": handshake,
+    "connection": connection,
+    PLANTED: planted,
+}
+
+
+def _conversations(setting: int, *, sealed: bool) -> Seeds:
+    """The remote steps of each rule, and one script for each thing an application does."""
+    kind = Kind.SEALED if sealed else Kind.EVENT
+    for vector in read("rules")["vectors"]:
+        steps = [_remote(kind, step) for step in vector["steps"] if step["from"] == "remote"]
+        script = serialise(step for step in steps if len(step.payload) < 1024)
+        if script and len(script) < 2048:
+            yield bytes([setting]) + script
+    stream, data = 2, {"data": 5}
+    peer: dict[str, Step] = {
+        "open": _said(kind, 0, stream, "Open", label="topic:news"),
+        "result": _said(kind, 1, 1, "Result", code=0, stream=stream),
+        "note": _said(kind, 0, stream, "Notify", **data),
+        "notes": _said(kind, 0, stream, "Notes", notes=[1, 2]),
+        "finish": Step(kind, stream, 0, *TYPES["Finish"]),
+        "chunk": _said(kind, 1, 1, "Chunk", **data),
+        "plain": _said(kind, 0, stream, "Open", label="app/x"),
+        "subscribe": _said(kind, 5, 1, "Subscribe", topic="news"),
+        "call": _said(kind, 6, 1, "Call", topic="items", data=1, window=100),
+        "leave": _said(kind, 7, 1, "Unsubscribe", topic="news"),
+        "data": Step(kind, stream, 0, *TYPES["Data"], b"abc"),
+        "ask": Step(kind, stream, 9, 64, 1, b"abc"),
+        "answer": Step(kind, stream, 1, 64, 2, b"abc"),
+        "emit": _said(kind, 8, 1, "Emit", name="x"),
+    }
+    scripts: tuple[tuple[int | str, ...], ...] = (
+        (2, "open", "result", "note", "notes", 10, 3, "finish"),
+        (1, "chunk", "chunk", 10, "result", 10),
+        (0, "result", 0, 4),
+        ("plain", "data", "ask", 10, 17, "answer", 18, "finish", 8),
+        ("subscribe", 5, 5, "leave", "finish"),
+        ("call", 11, 11, "emit", 12, 13, 19, 20),
+        (6, 7, 8, 9, 15, 16),
+    )
+    for acts in scripts:
+        steps = [peer[act] if isinstance(act, str) else _act(act, stream) for act in acts]
+        yield bytes([setting]) + serialise(steps)
+
+
+def _remote(kind: Kind, step: Mapping[str, Any]) -> Step:
+    event = parse_raw(unhex(step["raw_event"]))
+    return Step(kind, event.stream, event.async_id, *event.type, event.payload)
+
+
+def _said(kind: Kind, async_id: int, stream: int, name: str, /, **cells: Any) -> Step:
+    return Step(kind, stream, async_id, *TYPES[name], cells_payload(**cells))
+
+
+def _act(number: int, stream: int) -> Step:
+    return Step(Kind.ACTION, stream, 1, 0, number, b"\x05")
+
+
+def main(arguments: list[str]) -> int:
+    """Writes the seeds, or with --check names the targets whose seeds differ."""
+    differing = []
+    for target, make in SEEDS.items():
+        folder = CORPUS / target
+        wanted = {PREFIX + sha256(seed).hexdigest()[:16]: seed for seed in make()}
+        present = {path.name: path.read_bytes() for path in folder.glob(PREFIX + "*")}
+        if present == wanted:
+            continue
+        if "--check" in arguments:
+            differing.append(target)
+            continue
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in present.keys() - wanted.keys():
+            (folder / name).unlink()
+        for name, seed in wanted.items():
+            (folder / name).write_bytes(seed)
+    for target in differing:
+        print(f"the seeds of {target} are not those that the vectors make")
+    return 1 if differing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,31 @@
+"""The targets by name; loading one imports the code under test with it.
+
+One rule: nothing of the code under test is imported before that, since the fuzzer
+instruments what is imported.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Final
+
+TARGETS: Final = ("decoder", "frames", "events", "handshake", "connection")
+# Those whose inputs are scripts, after a first byte.
+SCRIPTED: Final = ("events", "handshake", "connection")
+# One with a bug on purpose, by which tests see that the runner finds and reports it.
+PLANTED: Final = "planted"
+
+
+@dataclass(frozen=True)
+class Target:
+    """`run` takes an input of at most `max_size` bytes, and raises where there is a bug."""
+
+    name: str
+    max_size: int
+    run: Callable[[bytes], None]
+
+
+def load(name: str) -> Target:
+    """The target of that name."""
+    module = import_module(f"tests.fuzz.{name}")
+    return Target(name, module.MAX_SIZE, module.fuzz)

@@ -1,0 +1,41 @@
+"""The corpus as a regression test: every input of it, without the fuzzer.
+
+One rule: what a fuzzer found once stays in the corpus, and is taken by its target.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from tests.fuzz.seeds import CORPUS, main
+from tests.fuzz.targets import TARGETS, load
+
+INPUTS = sorted(path for target in TARGETS for path in (CORPUS / target).iterdir())
+
+
+def name_of(path: Path) -> str:
+    return f"{path.parent.name}/{path.name}"
+
+
+@pytest.mark.parametrize("path", INPUTS, ids=name_of)
+def test_an_input_is_taken(path: Path) -> None:
+    target, data = load(path.parent.name), path.read_bytes()
+    assert len(data) <= target.max_size
+    target.run(data)
+    target.run(data)  # nothing of the first run is left that could be in its way
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_no_input_at_all_is_taken(name: str) -> None:
+    target = load(name)
+    for data in (b"", b"\0", bytes(target.max_size), b"\xff" * target.max_size):
+        target.run(data)
+
+
+def test_there_are_tens_of_inputs_for_each_target() -> None:
+    counts = {name: len(list((CORPUS / name).iterdir())) for name in TARGETS}
+    assert all(20 <= count < 200 for count in counts.values()), counts
+
+
+def test_seeds_are_what_the_vectors_make() -> None:
+    assert main(["--check"]) == 0

@@ -1,0 +1,159 @@
+"""What the key exchanges of this process made, and whether any of it is still in memory.
+
+One rule: a secret is kept here only veiled (every bit inverted), so that a search of the
+whole memory finds it elsewhere or nowhere. Knows no protocol.
+"""
+
+import gc
+import re
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+from unittest.mock import patch
+
+from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from crypto.exchange import EphemeralKey, KexAlgorithm
+from crypto.randomness import random_bytes
+from crypto.registry import KEX, Suite
+
+_VEIL: Final = bytes(255 - byte for byte in range(256))
+_TYPES: Final = frozenset({bytes, bytearray, memoryview, str, int})
+_PIECE: Final = 32  # the private parts (X25519's scalar, ML-KEM's d and z) have this size
+
+
+# The least text that has a secret in hexadecimal digits.
+_LEAST_TEXT: Final = 2 * _PIECE
+_DIGITS: Final = re.compile(r"[0-9a-f]{64}")
+
+
+def veiled(secret: bytes) -> bytes:
+    """The secret with every bit inverted; of a veiled one, the secret."""
+    return secret.translate(_VEIL)
+
+
+@dataclass
+class Exchanges:
+    """All private parts drawn, 32 bytes each, and the shared secrets of either side; veiled."""
+
+    private: list[bytes] = field(default_factory=list)
+    shared: list[bytes] = field(default_factory=list)
+
+    @property
+    def agreed(self) -> list[bytes]:
+        """Each shared secret once; both sides of an exchange made it."""
+        return list(dict.fromkeys(self.shared))
+
+    @property
+    def hidden(self) -> dict[str, bytes]:
+        """All of it by name, for `in_memory`."""
+        private = {f"private {number}": part for number, part in enumerate(self.private)}
+        return private | {f"shared {number}": part for number, part in enumerate(self.agreed)}
+
+
+class _WatchedKey:
+    """An offerer's key whose shared secret is noted."""
+
+    def __init__(self, real: EphemeralKey, seen: Exchanges) -> None:
+        self._real = real
+        self._seen = seen
+
+    def derive(self, share: bytes) -> bytes:
+        secret = self._real.derive(share)
+        self._seen.shared.append(veiled(secret))
+        return secret
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+
+class _WatchedKex:
+    """A registry's entry whose exchanges are noted; in all else it is the real one."""
+
+    def __init__(self, real: KexAlgorithm, seen: Exchanges) -> None:
+        self._real = real
+        self._seen = seen
+
+    def generate(self) -> _WatchedKey:
+        return _WatchedKey(self._real.generate(), self._seen)
+
+    def respond(self, share: bytes) -> tuple[bytes, bytes]:
+        answer, secret = self._real.respond(share)
+        self._seen.shared.append(veiled(secret))
+        return answer, secret
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+
+@contextmanager
+def watched_exchanges() -> Iterator[Exchanges]:
+    """Note every exchange from now on."""
+    seen = Exchanges()
+
+    def draw(size: int) -> bytes:
+        private = random_bytes(size)
+        seen.private += [veiled(private[at : at + _PIECE]) for at in range(0, size, _PIECE)]
+        return private
+
+    watching: dict[str, Any] = {name: _WatchedKex(kex, seen) for name, kex in KEX.items()}
+    # Suites that were made before have looked their exchange up already.
+    looked_up = property(lambda suite: watching[suite.kex])
+    with (
+        patch.dict(KEX, watching),
+        patch.object(Suite, "kex_algorithm", looked_up),
+        patch("crypto.exchange.random_bytes", draw),
+    ):
+        yield seen
+
+
+# The search.
+
+
+def in_memory(hidden: Mapping[str, bytes]) -> set[str]:
+    """Which of these veiled secrets stand in any object that is alive, also as a part of it,
+    as a number or as hexadecimal digits."""
+    sought = {name: veiled(secret) for name, secret in hidden.items()}
+    texts = {name: secret.hex() for name, secret in sought.items()}
+    found: set[str] = set()
+    for thing in _held({id(sought), id(texts)}, _TYPES):
+        if isinstance(thing, str):
+            if len(thing) >= _LEAST_TEXT and _DIGITS.search(thing):
+                found.update(name for name, text in texts.items() if text in thing)
+            continue
+        data = _as_bytes(thing)
+        if len(data) >= _PIECE:
+            found.update(name for name, secret in sought.items() if secret in data)
+    return found
+
+
+def private_keys() -> int:
+    """How many objects of a key exchange's private keys are alive."""
+    types = {type(X25519PrivateKey.generate()), type(MLKEM768PrivateKey.generate())}
+    return len(_held(set(), types))
+
+
+def _held(without: set[int], types: Collection[type]) -> list[Any]:
+    """What is of these types of all that any container, closure or object refers to."""
+    gc.collect()
+    holders: list[object] = [thing for thing in gc.get_objects() if id(thing) not in without]
+    found: dict[int, Any] = {}
+    while holders:
+        held = gc.get_referents(*holders)
+        found.update((id(thing), thing) for thing in held if type(thing) in types)
+        # The collector does not know of tuples and dicts that hold only atoms.
+        atoms = {id(t): t for t in held if type(t) in (tuple, dict) and not gc.is_tracked(t)}
+        holders = [thing for place, thing in atoms.items() if place not in without]
+    return list(found.values())
+
+
+def _as_bytes(thing: object) -> bytes:
+    if isinstance(thing, bytes):
+        return thing
+    if isinstance(thing, (bytearray, memoryview)):
+        return bytes(thing)
+    if isinstance(thing, int) and thing.bit_length() > 8 * (_PIECE - 2):
+        return abs(thing).to_bytes(max(_PIECE, (thing.bit_length() + 7) // 8))
+    return b""

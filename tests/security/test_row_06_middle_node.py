@@ -1,0 +1,256 @@
+"""Row 6. Mistake: a negotiation that the signatures do not cover. Promise: whatever somebody
+in the middle does to the handshake, neither side takes the other for identified on anything
+but what the other really said, no application is reached, and both end by their deadlines.
+
+Every event of every kind of handshake is changed at every byte, lost, repeated, reordered,
+reflected, replaced, and reworded. What is provable, and checked each time (`Middle`):
+
+- A side identifies the other only if all that either received until then is what was sent.
+  So a change in Hello, Retry, Reply or the responder's Proof keeps the initiator from sending
+  its Proof, and any change keeps the responder from opening.
+- The initiator has done its part once its Proof is out. If that one is tampered with, the
+  initiator is open until the other side's end, or in any case its own keep-alive, ends it.
+- What is put behind the last event of a direction breaks that direction where it is met.
+- The middle never says that a transport ended; both sides' own clocks have to.
+
+PARLEY_SWEEP=full tries all eight bits at all places of all suites. Over real sockets:
+test_row_06_middle_node_sockets.py; single faults against the reference implementation:
+tests/interop/test_handshake_faults.py.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import pytest
+
+from lbm import keys
+from lbm.codec import Value
+from node.protocol.codes import CloseCode
+from node.protocol.limits import (
+    CLOSE_LINGER,
+    FRAME_HEADER_SIZE,
+    HANDSHAKE_EVENT_SIZE,
+    REKEY_ANSWER_TIMEOUT,
+)
+from tests.security import tampering
+from tests.security.middle import LATER, Instead, Middle, Passing, Tamper
+from tests.security.shapes import (
+    FROM_INITIATOR,
+    HELLO,
+    INITIATORS_PROOF,
+    SECOND_HELLO,
+    SHAPES,
+    Shape,
+)
+from tests.security.tampering import doing, silence_after
+
+pytestmark = pytest.mark.timeout(3600 if tampering.FULL else 60)
+
+every_event = pytest.mark.parametrize(
+    ("shape", "name"),
+    [
+        pytest.param(shape, name, id=f"{shape.name}-{name}".replace(" ", "_"))
+        for shape in SHAPES.values()
+        for name in shape.events
+    ],
+)
+every_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=lambda shape: shape.name)
+
+
+def meet(shape: Shape, tamper: Tamper, *, apart: bool = False, any_code: bool = False) -> Middle:
+    """One meeting of the two under a fault, to the end of all deadlines."""
+    middle = Middle(shape, tamper, apart=apart)
+    middle.conclude()
+    assert middle.touched
+    middle.assert_refused(any_code=any_code)
+    return middle
+
+
+def assert_each_refused(
+    shape: Shape, name: str, tampers: Iterable[tuple[str, Tamper]], *, least: int
+) -> None:
+    """Every one of these changes of an event leads to nothing."""
+    count = 0
+    for what, tamper in tampers:
+        with doing(f"{name}: {what}"):
+            middle = meet(shape, tamper)
+            assert not middle.b.opened
+            assert middle.a.opened == (name == INITIATORS_PROOF)
+            if shape.settings and name == HELLO:
+                assert not middle.b.wire, "a network answered who did not know its key"
+            count += 1
+    assert count >= least
+
+
+@every_shape
+def test_without_a_fault_they_talk(shape: Shape) -> None:
+    """Otherwise all that follows would prove nothing."""
+    for apart in (False, True):
+        middle = Middle(shape, apart=apart)
+        middle.pump()
+        assert middle.b.payloads == [b"from the application"]
+        assert middle.a.payloads == [b"an answer"]
+
+
+@every_event
+def test_a_flipped_bit(shape: Shape, name: str) -> None:
+    places = tampering.places(shape, name)
+    least = len(places) * len(tampering.BITS)
+    assert_each_refused(shape, name, tampering.flips(shape, name), least=least)
+
+
+@every_event
+def test_fewer_bytes(shape: Shape, name: str) -> None:
+    least = 2 * len(tampering.places(shape, name)) - 4
+    assert_each_refused(shape, name, tampering.shorter(shape, name), least=least)
+
+
+@every_event
+def test_more_bytes(shape: Shape, name: str) -> None:
+    least = len(tampering.places(shape, name))
+
+    def changed(behind: bool) -> Iterator[tuple[str, Tamper]]:
+        for what, tamper in tampering.longer(shape, name):
+            if ("behind" in what) == behind:
+                yield what, tamper
+
+    assert_each_refused(shape, name, changed(behind=False), least=least)
+    # The event itself is whole: who gets it may go on, and then meets the rest.
+    for what, tamper in changed(behind=True):
+        with doing(f"{name}: {what}"):
+            meet(shape, tamper)
+
+
+@every_event
+def test_a_lost_event(shape: Shape, name: str) -> None:
+    assert_each_refused(shape, name, tampering.lost(name), least=2)
+
+
+@every_event
+def test_a_repeated_event(shape: Shape, name: str) -> None:
+    """Each of the two has a clean copy first, so that a side may open; it does not stay so."""
+    count = 0
+    for what, tamper in tampering.repeated(shape, name):
+        for apart in (False, True):
+            with doing(f"{name} {what}"):
+                meet(shape, tamper, apart=apart)
+                count += 1
+    assert count >= 4
+
+
+@every_event
+def test_reordered_events(shape: Shape, name: str) -> None:
+    assert_each_refused(shape, name, tampering.reordered(shape, name), least=1)
+
+
+@every_event
+def test_a_reflected_event(shape: Shape, name: str) -> None:
+    for what, tamper in tampering.reflected(name):
+        with doing(f"{name} {what}"):
+            meet(shape, tamper)
+
+
+@every_event
+def test_unknown_events_between(shape: Shape, name: str) -> None:
+    for what, tamper in tampering.inserted(shape, name, tampering.UNKNOWN):
+        with doing(f"{name}: {what}"):
+            meet(shape, tamper)
+    for what, tamper in tampering.inserted(shape, name, tampering.REJECTS):
+        with doing(f"{name}: {what}"):
+            meet(shape, tamper, any_code=True)
+
+
+@every_event
+def test_a_length_without_a_frame(shape: Shape, name: str) -> None:
+    """It is too long during the handshake. Behind a Proof it is not, and swallows what follows
+    while every byte of that counts as a sign of life: the next rekey, which nobody can answer,
+    ends it."""
+    length = (HANDSHAKE_EVENT_SIZE + 1).to_bytes(FRAME_HEADER_SIZE, "big")
+    for change in (lambda data: length + data, lambda _: length):
+        assert_each_refused(shape, name, [("a length", tampering.at(name, change))], least=1)
+    middle = Middle(shape, tampering.at(name, lambda data: data + length))
+    middle.conclude()
+    if name.endswith("Proof"):
+        middle.run(middle.a.core.config.rekey_interval + REKEY_ANSWER_TIMEOUT + CLOSE_LINGER)
+    middle.assert_refused()
+
+
+@every_event
+def test_events_of_other_sessions_between(shape: Shape, name: str) -> None:
+    others = tampering.foreign(shape)
+    assert len(others) == 3 * len(shape.events)
+    for what, tamper in tampering.inserted(shape, name, others):
+        with doing(f"{name}: {what}"):
+            meet(shape, tamper)
+
+
+@every_event
+def test_a_reworded_event(shape: Shape, name: str) -> None:
+    """Well-formed events that say something else, or the same with bytes that mean nothing."""
+    encrypted = name.endswith("Proof")
+    tampers = list(tampering.reworded(shape, name))
+    assert_each_refused(shape, name, tampers, least=0 if encrypted else 10)
+
+
+@every_shape
+def test_both_sides_told_the_same_lie(shape: Shape) -> None:
+    lies: dict[str, dict[int, Value]] = {
+        "noise": {keys.NOISE: b"x"},
+        "seals once in 65,536 events": {keys.SEAL_EVENTS: 65_536, keys.SEAL_DELAY_MS: 60_000},
+        "roles": {keys.ROLE: "client"},
+        "the same random": {keys.RANDOM: bytes(32)},
+    }
+    for what, cells in lies.items():
+        with doing(what):
+            middle = meet(shape, tampering.in_both(cells))
+            assert not middle.a.opened
+            assert not middle.b.opened
+
+
+@every_shape
+def test_two_meetings_crossed(shape: Shape) -> None:
+    """One initiator's first flight to another's responder: honest events, wrong partners."""
+    other = Middle(shape, silence_after(HELLO, 1 << 20))
+    stranger = other.a.take(other.now)
+    middle = meet(shape, tampering.at(HELLO, lambda _: stranger))
+    assert not middle.a.opened
+    assert not middle.b.opened
+
+
+@pytest.mark.parametrize("name", [HELLO, SECOND_HELLO])
+def test_a_network_says_nothing_more_to_who_changes_a_hello(name: str) -> None:
+    """Row 6 in a private network: the mac of each Hello is checked, noise and all."""
+    shape = SHAPES["retry in a network"]
+    for what, tamper in tampering.reworded(shape, name):
+        with doing(what):
+            middle = meet(shape, tamper)
+            if name == HELLO:
+                assert not middle.b.wire
+            else:
+                assert len(middle.b.wire) == shape.sizes()["Retry"]
+            assert middle.b.code == CloseCode.AUTHENTICATION_FAILED
+
+
+@every_shape
+def test_a_silent_middle_is_met_by_both_clocks(shape: Shape) -> None:
+    """After each event nothing more passes, either way: both end, and when they should."""
+    for name in shape.events:
+        with doing(f"silence after {name}"):
+            middle = meet(shape, silence_after(name, 1 << 20))
+            for side in middle.sides:
+                assert side.code == CloseCode.TIMEOUT
+            assert middle.b.opened == (name == INITIATORS_PROOF)
+
+
+def test_the_middle_sees_what_it_should() -> None:
+    """Names, order and directions of the events, as the sweep relies on them."""
+    for shape in SHAPES.values():
+        names: list[str] = []
+
+        def look(passing: Passing, seen: list[str] = names) -> Instead:
+            seen.append(passing.name)
+            return Instead(passing.frame)
+
+        Middle(shape, look).pump()
+        assert names[: len(shape.events)] == list(shape.events)
+        assert set(names[len(shape.events) :]) == {LATER}
+        assert set(shape.sizes()) >= FROM_INITIATOR - {SECOND_HELLO}

@@ -1,0 +1,195 @@
+"""Row 9. Mistake: identity misbinding, where a middle node re-signs one side's exchange as
+itself and the two ends then hold the same keys with different ideas of who has them. Promise:
+that is refused, even if the middle node knows every key of the handshake.
+"""
+
+import anyio
+import pytest
+
+from crypto.identity import Identity
+from node import Call, NotTrustedError
+from node.protocol.codes import CloseCode
+from node.protocol.frames import frame
+from node.protocol.reports import PeerIdentified
+from node.trust import Pinned
+from tests.node.network import PATIENCE, new_node
+from tests.node.protocol.pair import ALIVE, Pair, Side, events_of
+from tests.security.insider import ALGORITHMS, Insider, Stolen, meeting
+from tests.security.shapes import identity
+
+each_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS)
+
+
+def middle_node(algorithm: str) -> Identity:
+    return identity("middle", algorithm)
+
+
+def to_the_responders_flight(pair: Pair) -> tuple[bytes, bytes, Insider]:
+    """Reply, the responder's Proof, and somebody who knows the responder's keys."""
+    pair.carry(pair.a)
+    insider = Insider(pair.b.handshake)
+    reply, proof = events_of(pair.b.take(pair.now))
+    return reply, proof, insider
+
+
+def to_the_initiators_proof(pair: Pair) -> tuple[bytes, Insider]:
+    """The initiator's Proof, and somebody who knows the responder's keys."""
+    pair.carry(pair.a)
+    pair.carry(pair.b)
+    insider = Insider(pair.b.handshake)
+    pair.a.core.send(1, 0, 64, 1, b"from the initiator", lbm=False)
+    proof, *_ = events_of(pair.a.take(pair.now))
+    return proof, insider
+
+
+def assert_authentication_failed(side: Side) -> None:
+    assert side.code == CloseCode.AUTHENTICATION_FAILED
+    assert not side.all(PeerIdentified)
+    assert not side.events
+
+
+@each_algorithm
+def test_the_initiators_exchange_signed_by_another(algorithm: str) -> None:
+    """What the initiator said stays as it is; the signature is the middle node's."""
+    pair = meeting(algorithm)
+    _, insider = to_the_initiators_proof(pair)
+    shown = pair.a.core.config.identity.cells()
+    key = middle_node(algorithm).key(algorithm)
+    pair.deliver(pair.b, insider.proof(shown, key, initiators=True))
+    assert_authentication_failed(pair.b)
+
+
+@each_algorithm
+def test_the_responders_exchange_signed_by_another(algorithm: str) -> None:
+    pair = meeting(algorithm)
+    reply, _, insider = to_the_responders_flight(pair)
+    shown = pair.b.core.config.identity.cells()
+    key = middle_node(algorithm).key(algorithm)
+    pair.deliver(pair.a, frame(reply) + insider.proof(shown, key, initiators=False))
+    assert_authentication_failed(pair.a)
+    assert pair.a.take(pair.now) == b""
+
+
+@each_algorithm
+def test_an_identity_under_anothers_signature(algorithm: str) -> None:
+    """The middle node shows itself, and the signature is the one that the side made."""
+    pair = meeting(algorithm)
+    proof, insider = to_the_initiators_proof(pair)
+    _, signature = insider.open_proof(proof, initiators=True)
+    shown = middle_node(algorithm).cells()
+    pair.deliver(pair.b, insider.proof(shown, Stolen(signature), initiators=True))
+    assert_authentication_failed(pair.b)
+
+    pair = meeting(algorithm)
+    reply, proof, insider = to_the_responders_flight(pair)
+    _, signature = insider.open_proof(proof, initiators=False)
+    forged = insider.proof(shown, Stolen(signature), initiators=False)
+    pair.deliver(pair.a, frame(reply) + forged)
+    assert_authentication_failed(pair.a)
+
+
+@pytest.mark.parametrize("algorithm", ["ecdsa-p256", "ml-dsa-65"])
+def test_anothers_key_claimed_as_a_further_key(algorithm: str) -> None:
+    """A binding needs no consent of the key that is bound; a Proof does."""
+    pair = meeting(algorithm)
+    proof, insider = to_the_initiators_proof(pair)
+    _, signature = insider.open_proof(proof, initiators=True)
+    victim = pair.a.core.config.identity.key(algorithm)
+    primary = identity("middle").keys[0]
+    thief = Identity.from_keys([primary, victim])  # only the primary signs the binding
+    assert thief.public.verifier(algorithm).public == victim.public
+    forged = insider.proof(thief.cells(), Stolen(signature), initiators=True)
+    pair.deliver(pair.b, forged)
+    assert_authentication_failed(pair.b)
+
+
+@each_algorithm
+def test_a_whole_proof_of_the_middle_node_to_the_responder(algorithm: str) -> None:
+    """The responder then rightly says who proved itself to it. But its keys cover that Proof,
+    the initiator's cover its own: the two never share a connection."""
+    pair = meeting(algorithm)
+    _, insider = to_the_initiators_proof(pair)
+    middle = middle_node(algorithm)
+    forged = insider.proof(middle.cells(), middle.key(algorithm), initiators=True)
+    pair.deliver(pair.b, forged)
+    assert pair.b.one(PeerIdentified).identity.node_id == middle.node_id
+    pair.b.core.send(1, 0, 64, 1, b"from the responder", lbm=False)
+    from_responder = pair.b.take(pair.now)
+    pair.a.core.send(1, 0, 64, 1, b"from the initiator", lbm=False)
+    from_initiator = pair.a.take(pair.now)
+    pair.deliver(pair.a, from_responder)
+    pair.deliver(pair.b, from_initiator)
+    for side in pair.sides:
+        assert side.code == CloseCode.BAD_RECORD
+        assert not side.events
+
+
+@each_algorithm
+@pytest.mark.parametrize("trusting", [True, False], ids=["anybody", "the responder only"])
+def test_a_whole_proof_of_the_middle_node_to_the_initiator(algorithm: str, trusting: bool) -> None:
+    """Who expects the responder refuses; who takes anybody signs for whom it took, which is
+    not what the responder said."""
+    pair = meeting(algorithm)
+    pair.a.answer = trusting
+    reply, _, insider = to_the_responders_flight(pair)
+    middle = middle_node(algorithm)
+    forged = insider.proof(middle.cells(), middle.key(algorithm), initiators=False)
+    pair.deliver(pair.a, frame(reply) + forged)
+    assert pair.a.one(PeerIdentified).identity.node_id == middle.node_id
+    sent = pair.a.take(pair.now)
+    if not trusting:
+        assert pair.a.code == CloseCode.PEER_NOT_TRUSTED
+        assert sent == b""
+        return
+    pair.deliver(pair.b, sent)
+    assert pair.b.code == CloseCode.BAD_RECORD
+    assert not pair.b.all(PeerIdentified)
+
+
+@each_algorithm
+def test_a_middle_node_without_the_keys(algorithm: str) -> None:
+    """It meets the responder itself, and puts the Proof it made there into the exchange."""
+    pair = meeting(algorithm)
+    to_the_initiators_proof(pair)
+    own = meeting(algorithm, initiator=middle_node(algorithm))
+    own.carry(own.a)
+    own.carry(own.b)
+    pair.deliver(pair.b, own.a.take(own.now))
+    assert pair.b.code == CloseCode.BAD_RECORD
+    assert not pair.b.all(PeerIdentified)
+
+
+def test_the_insider_writes_proofs_that_are_taken() -> None:
+    """All the above is refused for the one thing that it has wrong."""
+    for algorithm in ALGORITHMS:
+        pair = meeting(algorithm)
+        _, insider = to_the_initiators_proof(pair)
+        honest = pair.a.core.config.identity
+        proof = insider.proof(honest.cells(), honest.key(algorithm), initiators=True)
+        pair.deliver(pair.b, proof)
+        assert pair.b.one(PeerIdentified).identity.node_id == honest.node_id
+        assert pair.b.code == ALIVE
+
+
+@pytest.mark.anyio
+async def test_a_node_that_answers_in_anothers_place(anyio_backend: str) -> None:
+    """Over sockets: who expects the server does not talk to a middle node that honestly says
+    who it is, and the server, dialled by that node, never takes it for the client."""
+    called: list[object] = []
+    with anyio.fail_after(PATIENCE):
+        async with new_node() as client, new_node() as middle, new_node() as server:
+
+            @middle.on_call("t")
+            @server.on_call("t")
+            async def note(call: Call) -> None:
+                called.append(call.peer.node_id)
+
+            place = await middle.listen("tcp://127.0.0.1:0")
+            plain = place.partition("#")[0].partition("?")[0]
+            with pytest.raises(NotTrustedError):
+                await client.connect(plain, trust=Pinned(server.node_id))
+            onward = await middle.connect(await server.listen("tcp://127.0.0.1:0"))
+            await onward.call("t", timeout=PATIENCE)
+            assert called == [middle.node_id]
+            assert server.peers[0].node_id == middle.node_id
+            assert not client.peers

@@ -1,0 +1,120 @@
+"""Row 10. Mistake: reflection, and dialling oneself. Promise: a side's own messages, sent back
+to it at any time, end the connection, and a node that reaches itself refuses.
+
+Reflected events of the handshake are also in test_row_06_middle_node.py; against the reference
+implementation: tests/interop/test_negotiation.py.
+"""
+
+import anyio
+import pytest
+
+from crypto.identity import Identity
+from node import Call, HandshakeError, Node
+from node.protocol.codes import CloseCode
+from node.protocol.frames import frame
+from node.protocol.reports import EventReceived, PeerIdentified, StreamOpened
+from node.testing import FaultyProxy
+from node.trust import AnyPeer
+from tests.node.network import PATIENCE, config, eventually
+from tests.node.protocol.pair import ALICE, Pair, Side, events_of, make_config
+from tests.security.insider import ALGORITHMS, Insider, meeting
+from tests.security.shapes import SHAPES, Shape
+from tests.security.tampering import doing
+
+every_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=lambda shape: shape.name)
+
+
+def talk(pair: Pair, side: Side) -> bytes:
+    """One side does all that it can on its own; the frames of it."""
+    core, now = side.core, pair.now
+    core.send(1, 0, 64, 1, b"unsealed", lbm=False)
+    core.send(1, 7, 64, 1, b"a request, sealed", lbm=False, seal=True)
+    stream = core.open_stream("app/any")
+    core.send_data(stream, bytes(100))
+    core.ping(now)
+    sent = side.take(now)
+    core.update_keys(now)
+    core.send(1, 0, 64, 1, b"under new keys", lbm=False)
+    sent += side.take(now)
+    core.rekey(now)
+    return sent + side.take(now)
+
+
+@every_shape
+@pytest.mark.parametrize("who", [0, 1], ids=["initiator", "responder"])
+def test_own_events_sent_back(shape: Shape, who: int) -> None:
+    """Each of them alone, first thing after the handshake and after a talk."""
+
+    def new() -> tuple[Pair, Side]:
+        pair = Pair(shape.config("initiator"), shape.config("responder"))
+        pair.pump()
+        return pair, pair.sides[who]
+
+    pair, side = new()
+    count = len(events_of(talk(pair, side)))
+    assert count >= 7
+    for number in range(count):
+        for spoken in (False, True):
+            pair, side = new()
+            if spoken:
+                pair.deliver(side, talk(pair, pair.other(side)))
+                side.reports.clear()
+            own = events_of(talk(pair, side))[number]
+            with doing(f"event {number}, spoken: {spoken}"):
+                pair.deliver(side, frame(own))
+                assert side.code == CloseCode.BAD_RECORD
+                assert not side.all(EventReceived) + side.all(StreamOpened)
+        if shape.step > 1:
+            break  # the slow suites differ in nothing that matters here
+
+
+def test_the_initiators_flights_sent_back_as_another_partys() -> None:
+    """Two connections of one node, to each other: it hears itself in both roles."""
+    pair = Pair(make_config(ALICE), make_config(ALICE))
+    pair.pump()
+    for side in pair.sides:
+        assert not side.opened
+        assert not side.all(PeerIdentified)
+    assert pair.a.code == CloseCode.AUTHENTICATION_FAILED
+    pair.run(60.0)
+    assert pair.b.code == CloseCode.TIMEOUT
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_the_responder_refuses_its_own_id_too(algorithm: str) -> None:
+    """Where the initiator had no scruples: a Proof that is right but for whose it is."""
+    pair = meeting(algorithm)
+    pair.carry(pair.a)
+    pair.carry(pair.b)
+    own = pair.b.core.config.identity
+    insider = Insider(pair.b.handshake)
+    pair.deliver(pair.b, insider.proof(own.cells(), own.key(algorithm), initiators=True))
+    assert pair.b.code == CloseCode.AUTHENTICATION_FAILED
+    assert not pair.b.all(PeerIdentified)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("way", ["tcp", "unix", "proxy", "twin"])
+async def test_a_node_that_dials_itself(anyio_backend: str, way: str, tmp_path: object) -> None:
+    own = Identity.create()
+    called: list[object] = []
+    with anyio.fail_after(PATIENCE):
+        async with (
+            Node(own, config=config(handshake_timeout=1.0)) as node,
+            Node(own, config=config(handshake_timeout=1.0)) as twin,
+        ):
+
+            @node.on_call("t")
+            async def note(call: Call) -> None:
+                called.append(call.data)
+
+            place = f"unix://{tmp_path}/socket" if way == "unix" else "tcp://127.0.0.1:0"
+            address = await node.listen(place)
+            async with FaultyProxy(await node.listen("tcp://127.0.0.1:0")) as proxy:
+                dialler = twin if way == "twin" else node
+                through = proxy.address if way == "proxy" else address
+                with pytest.raises(HandshakeError) as caught:
+                    await dialler.connect(through, trust=AnyPeer())
+                assert caught.value.code == CloseCode.AUTHENTICATION_FAILED
+                await eventually(lambda: not node.peers and not twin.peers)
+    assert called == []

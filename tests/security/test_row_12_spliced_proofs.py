@@ -1,0 +1,152 @@
+"""Row 12. Mistake: a proof of one session spliced into another. Promise: a Proof or a seal is
+worth nothing outside of the session, the direction and the place that it was made for, also
+for somebody who knows the keys of both sessions.
+"""
+
+import pytest
+
+from crypto.identity import Identity
+from node.protocol.codes import CloseCode
+from node.protocol.reports import PeerIdentified
+from tests.node.protocol.pair import Pair, Side, events_of
+from tests.security.insider import ALGORITHMS, Insider, Stolen, meeting, signing_as
+from tests.security.middle import Middle
+from tests.security.shapes import (
+    INITIATORS_PROOF,
+    RESPONDERS_PROOF,
+    SHAPES,
+    Shape,
+    identity,
+    named_frames,
+)
+from tests.security.tampering import at
+
+each_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS)
+each_side = pytest.mark.parametrize("who", [0, 1], ids=["initiator", "responder"])
+NAMES = ("initiator", "responder")
+
+
+class Recorder:
+    """A key that keeps its signatures, and can give them again in place of new ones."""
+
+    def __init__(self, name: str, algorithm: str) -> None:
+        self._key = identity(name, algorithm).key(algorithm)
+        self.made: list[bytes] = []
+        self.again: list[bytes] = []
+
+    def identity(self) -> Identity:
+        return Identity.from_keys([signing_as(self._key, self._sign)])
+
+    def _sign(self, message: bytes) -> bytes:
+        signature = self.again.pop(0) if self.again else self._key.sign(message)
+        self.made.append(signature)
+        return signature
+
+
+def recorded(algorithm: str, who: int) -> tuple[Pair, Recorder]:
+    """A pair, one side of which signs through a recorder."""
+    recorder = Recorder(NAMES[who], algorithm)
+    owns = [recorder.identity() if who == number else None for number in (0, 1)]
+    return meeting(algorithm, *owns), recorder
+
+
+def assert_not_identified(side: Side, code: CloseCode) -> None:
+    assert side.code == code
+    assert not side.all(PeerIdentified)
+    assert not side.opened
+    assert not side.events
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=lambda shape: shape.name)
+@pytest.mark.parametrize("name", [RESPONDERS_PROOF, INITIATORS_PROOF])
+def test_a_whole_proof_event_of_another_session(shape: Shape, name: str) -> None:
+    """As anybody can who recorded it: same two nodes, same settings."""
+    old = shape.frames()[name]
+    middle = Middle(shape, at(name, lambda _: old))
+    middle.conclude()
+    middle.assert_refused()
+    reader = middle.a if name == RESPONDERS_PROOF else middle.b
+    assert_not_identified(reader, CloseCode.BAD_RECORD)
+
+
+@each_side
+@each_algorithm
+def test_a_signature_of_another_session(algorithm: str, who: int) -> None:
+    """The splice of somebody who knows both sessions' keys: a Proof of this session, encrypted
+    and masked as it should be, with the signature of the last one's."""
+    first, old = recorded(algorithm, who)
+    first.pump()
+    assert first.a.opened
+    assert first.b.opened
+    second, new = recorded(algorithm, who)
+    new.again = old.made[:1]
+    second.pump()
+    assert new.made == old.made[:1]
+    assert_not_identified(second.sides[1 - who], CloseCode.AUTHENTICATION_FAILED)
+
+
+@each_algorithm
+def test_a_proof_made_for_one_shown_to_another(algorithm: str) -> None:
+    """The initiator dials the middle node and proves itself; the middle node dials somebody
+    else and shows that Proof's signature, under keys that it has itself agreed on."""
+    middle = identity("middle", algorithm)
+    honest = meeting(algorithm, None, middle)
+    honest.carry(honest.a)
+    honest.carry(honest.b)
+    insider = Insider(honest.b.handshake)
+    proof, *_ = events_of(honest.a.take(honest.now))
+    shown, signature = insider.open_proof(proof, initiators=True)
+    assert shown.payload
+
+    dialled = meeting(algorithm, middle)
+    dialled.carry(dialled.a)
+    dialled.carry(dialled.b)
+    victim = identity("initiator", algorithm)
+    forged = Insider(dialled.b.handshake).proof(
+        victim.cells(), Stolen(signature), initiators=True
+    )  # fmt: skip
+    dialled.deliver(dialled.b, forged)
+    assert_not_identified(dialled.b, CloseCode.AUTHENTICATION_FAILED)
+
+
+@each_algorithm
+def test_a_responders_signature_as_an_initiators(algorithm: str) -> None:
+    """Within one session: the Proof that the responder made is no Proof of an initiator."""
+    pair = meeting(algorithm)
+    pair.carry(pair.a)
+    insider = Insider(pair.b.handshake)
+    _, proof = events_of(pair.b.take(pair.now))
+    _, signature = insider.open_proof(proof, initiators=False)
+    shown = identity("responder", algorithm).cells()
+    pair.deliver(pair.b, insider.proof(shown, Stolen(signature), initiators=True))
+    assert_not_identified(pair.b, CloseCode.AUTHENTICATION_FAILED)
+
+
+@each_side
+@each_algorithm
+def test_a_seal_of_another_session_or_another_place(algorithm: str, who: int) -> None:
+    """The same event at the same place of another session, or again in this one."""
+    first, old = recorded(algorithm, who)
+    first.pump()
+    for pair, recorder in ((first, old), recorded(algorithm, who)):
+        pair.pump()
+        writer, reader = pair.sides[who], pair.sides[1 - who]
+        if recorder is old:
+            writer.core.send(1, 0, 64, 1, b"data", lbm=False, seal=True)
+            pair.pump()
+            assert reader.payloads == [b"data"]
+        recorder.again = old.made[-1:]
+        writer.core.send(1, 0, 64, 1, b"data", lbm=False, seal=True)
+        pair.pump()
+        assert reader.code == CloseCode.SEAL_VIOLATION
+        assert len(reader.events) == (recorder is old)
+
+
+def test_sessions_of_the_same_two_are_different() -> None:
+    """Nothing in a second session's handshake is what it was in the first."""
+    shape = SHAPES["chain"]
+    pair = Pair(shape.config("initiator"), shape.config("responder"))
+    pair.pump()
+    frames, old = named_frames(shape, pair), shape.frames()
+    for name in shape.events:
+        assert frames[name] != old[name]

@@ -1,0 +1,263 @@
+"""Row 18, unbounded work before authentication: a thousand strangers who do not finish their
+handshake take a bounded amount of memory and time, and keep no peer out.
+
+Elsewhere: that those who were sent a Reject count as well
+(tests/node/test_node.py `test_rejected_connections_count_as_half_open`), the limits for one
+address (tests/node/doors/test_limits_of_servers.py), the deadline in every state of the core
+(tests/node/protocol/test_opening.py `test_the_deadline_ends_every_state_in_silence`), and no
+public-key work before a network's mac (tests/node/protocol/test_responder.py
+`test_no_public_key_work_before_the_mac`).
+"""
+
+import gc
+import logging
+import socket
+import threading
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import islice
+
+import anyio
+import pytest
+from anyio import to_thread
+
+from node import Call, HandshakeError, Node
+from node.protocol.connection import Connection
+from node.protocol.limits import HALF_OPEN_CONNECTIONS, HANDSHAKE_EVENT_SIZE
+from node.transport.address import Address
+from tests.interop.meeting import their_config
+from tests.node.network import eventually, living, new_node
+from tests.reference.exchange import Offer
+from tests.reference.handshake import hello_event
+from tests.reference.wire import frame
+
+pytestmark = pytest.mark.anyio
+
+LISTEN = "tcp://127.0.0.1:0"
+STRANGERS = 1_000
+AT_ONCE = 100  # below what the system keeps waiting to be accepted
+ABOUT_TO_GO = 16  # whose transports are still closing
+ATTEMPTS = 5
+KIBIBYTE = 1_024
+
+HELLO = frame(hello_event(their_config(), bytes(32), [Offer.fresh("x25519")]))
+Say = Callable[[socket.socket], None]
+
+
+def nothing(stranger: socket.socket) -> None:
+    """Connects, and that is all."""
+
+
+def most_of_an_event(stranger: socket.socket) -> None:
+    """The longest event that a stranger may send, but for its last byte."""
+    stranger.sendall(frame(bytes(HANDSHAKE_EVENT_SIZE))[:-1])
+
+
+def a_hello(stranger: socket.socket) -> None:
+    """A Hello, for which our node makes keys, signs and keeps both; and then no Proof."""
+    stranger.sendall(HELLO)
+
+
+def a_hello_and_most_of_a_proof(stranger: socket.socket) -> None:
+    """The most that a stranger can make our node hold."""
+    a_hello(stranger)
+    most_of_an_event(stranger)
+
+
+# What a stranger says, and what one of them may cost in memory.
+SAYINGS = {
+    "nothing": (nothing, 40),
+    "most of an event": (most_of_an_event, 80),
+    "a Hello and most of a Proof": (a_hello_and_most_of_a_proof, 120),
+}
+
+
+class Crowd:
+    """Strangers of one address of a node, the oldest first."""
+
+    def __init__(self, address: str, say: Say) -> None:
+        self.port = Address.parse(address).port
+        self.say = say
+        self.sockets: list[socket.socket] = []
+        self._closed: set[socket.socket] = set()
+
+    def grow(self, count: int) -> None:
+        """More of them."""
+        for _ in range(count):
+            stranger = socket.create_connection(("127.0.0.1", self.port), 5)
+            self.sockets.append(stranger)
+            self.say(stranger)
+
+    def are_given_up(self, oldest: int) -> bool:
+        """Whether our node has closed the connections of the oldest, and of no others."""
+        while len(self._closed) < oldest:
+            stranger = self.sockets[len(self._closed)]
+            if not closed(stranger):
+                return False
+            self._closed.add(stranger)
+        assert not any(closed(stranger) for stranger in self.sockets[oldest:])
+        return True
+
+
+def closed(stranger: socket.socket) -> bool:
+    """Whether the other side hung up; what it said before that is read."""
+    stranger.setblocking(False)
+    try:
+        while stranger.recv(65_536):
+            continue
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
+    return True
+
+
+@contextmanager
+def crowd(address: str, say: Say) -> Iterator[Crowd]:
+    strangers = Crowd(address, say)
+    try:
+        yield strangers
+    finally:
+        for stranger in strangers.sockets:
+            stranger.close()
+
+
+def echoing(node: Node) -> None:
+    @node.on_call("echo")
+    async def echo(call: Call) -> object:
+        return call.data
+
+
+@pytest.mark.parametrize(("say", "cost"), SAYINGS.values(), ids=SAYINGS.keys())
+async def test_a_thousand_strangers(
+    anyio_backend: str, say: Say, cost: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Memory is bounded, the oldest give way, and a peer still gets in; with the settings
+    that a node has by default, over real sockets."""
+    caplog.set_level(logging.CRITICAL, "parley")  # pytest's records hold whom they are about
+    async with new_node() as alice, new_node(drain_timeout=0) as bob:
+        echoing(bob)
+        address = await bob.listen(LISTEN)
+        friend = await alice.connect(address)
+        cores = living(Connection)
+        with crowd(address, say) as strangers:
+            tracemalloc.start()
+            try:
+                before = traced()
+                for count in range(AT_ONCE, STRANGERS + 1, AT_ONCE):
+                    await to_thread.run_sync(strangers.grow, AT_ONCE)
+                    # The newest are served, the others are closed.
+                    oldest = max(count - HALF_OPEN_CONNECTIONS, 0)
+                    await eventually(lambda: strangers.are_given_up(oldest))  # noqa: B023 - awaited here
+                    assert len(bob._peers) <= HALF_OPEN_CONNECTIONS + 1
+                    if count in (AT_ONCE * 4, STRANGERS):
+                        assert traced() - before < HALF_OPEN_CONNECTIONS * cost * KIBIBYTE
+                        assert living(Connection) - cores < HALF_OPEN_CONNECTIONS + ABOUT_TO_GO
+            finally:
+                tracemalloc.stop()
+            # Who was in stays in, and whoever can prove who it is comes in.
+            assert await friend.call("echo", 1, timeout=5) == 1
+            await comes_in(address)
+        await eventually(lambda: len(bob._peers) == 1)
+
+
+async def comes_in(address: str) -> None:
+    """Somebody new connects and is served; on a busy machine not at the first attempt."""
+    async with new_node() as carol:
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                peer = await carol.connect(address, timeout=5)
+            except HandshakeError:  # 256 strangers came while our loop looked elsewhere
+                assert attempt < ATTEMPTS
+                continue
+            assert await peer.call("echo", 2, timeout=5) == 2
+            return
+
+
+def traced() -> int:
+    """Bytes that Python holds, garbage aside."""
+    gc.collect()
+    return tracemalloc.get_traced_memory()[0]
+
+
+async def test_peers_get_in_while_strangers_keep_coming(anyio_backend: str) -> None:
+    """The oldest gives way, so a handshake has as long as 256 strangers need to come."""
+    stop = threading.Event()
+    async with new_node(drain_timeout=0) as bob:
+        echoing(bob)
+        address = await bob.listen(LISTEN)
+        with crowd(address, a_hello) as strangers:
+
+            def keep_coming() -> None:
+                while not stop.wait(0.002):
+                    strangers.grow(1)
+
+            await to_thread.run_sync(strangers.grow, HALF_OPEN_CONNECTIONS)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(to_thread.run_sync, keep_coming)
+                try:
+                    for _ in range(5):
+                        await comes_in(address)
+                finally:
+                    stop.set()
+            assert len(strangers.sockets) > HALF_OPEN_CONNECTIONS
+            assert closed(strangers.sockets[0])
+        assert not bob.turned_away
+
+
+class Slow:
+    """A stranger who sends the longest event there may be from some place on, a byte at a
+    time, and never comes to its end; before it a Hello, if `greeting`."""
+
+    def __init__(self, port: int, start: int, *, greeting: bool = False) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), 5)
+        self.came = time.perf_counter()
+        if greeting:
+            a_hello(self.socket)
+        event = frame(bytes(HANDSHAKE_EVENT_SIZE))
+        self.socket.sendall(event[:start])
+        self.rest = iter(event[start:-1])
+
+    def say(self) -> None:
+        """The next byte, if anybody is there."""
+        for byte in islice(self.rest, 1):
+            try:
+                self.socket.send(bytes([byte]))
+            except OSError:
+                return  # our node was faster
+
+
+async def test_each_has_one_deadline_whatever_it_says(anyio_backend: str) -> None:
+    """Also who sends a byte from time to time: it buys no time."""
+    timeout = 0.6
+
+    def lasted(port: int) -> list[float]:
+        """After how many seconds each was closed."""
+        slow = [
+            Slow(port, start, greeting=greeting)
+            for start in (0, 2, 4, 8_000, HANDSHAKE_EVENT_SIZE + 3)
+            for greeting in (False, True)
+            for _ in range(5)
+        ]
+        try:
+            ends: dict[Slow, float] = {}
+            while len(ends) < len(slow) and time.perf_counter() < slow[0].came + 5:
+                for stranger in slow:
+                    if stranger not in ends and closed(stranger.socket):
+                        ends[stranger] = time.perf_counter() - stranger.came
+                    stranger.say()
+                time.sleep(0.01)
+            assert len(ends) == len(slow)
+            return list(ends.values())
+        finally:
+            for stranger in slow:
+                stranger.socket.close()
+
+    async with new_node(handshake_timeout=timeout) as bob:
+        port = Address.parse(await bob.listen(LISTEN)).port
+        ends = await to_thread.run_sync(lasted, port)
+        assert min(ends) > timeout / 2
+        assert max(ends) < timeout + 2  # a busy machine's patience
+        await eventually(lambda: not bob._peers)

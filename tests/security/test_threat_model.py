@@ -1,0 +1,64 @@
+"""docs/threat-model.md names a test for each mistake: every one it names is there, and every
+file of this folder's rows is named in its row.
+"""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+DOCUMENT = ROOT / "docs" / "threat-model.md"
+ROWS = 24
+
+# Tests are linked, modules of the product written as code.
+_TEST = re.compile(r"\(\.\./(tests/[\w/]+\.py)\)")
+_MODULE = re.compile(r"`([\w/]+\.py)`")
+
+
+def table() -> dict[int, list[str]]:
+    """The table of mistakes: number to the other cells."""
+    found = {}
+    for line in DOCUMENT.read_text().splitlines():
+        number, *cells = [cell.strip() for cell in line.split("|")[1:-1]] or [""]
+        if number.isdigit():
+            assert int(number) not in found
+            found[int(number)] = cells
+    return found
+
+
+def row_of(file: Path) -> int:
+    """The row that a file is about, by its name."""
+    found = re.match(r"test_row_(\d\d)_\w+$", file.stem)
+    assert found, file.name
+    return int(found[1])
+
+
+def test_every_row_is_there_in_its_order() -> None:
+    assert list(table()) == list(range(1, ROWS + 1))
+
+
+def test_every_row_names_tests_and_what_prevents_the_mistake() -> None:
+    for number, (mistake, prevented, tests) in table().items():
+        assert mistake
+        assert _MODULE.search(prevented), number
+        assert _TEST.search(tests), number
+
+
+def test_every_file_it_names_is_there() -> None:
+    text = DOCUMENT.read_text()
+    named = {*_TEST.findall(text), *_MODULE.findall(text)}
+    assert len(named) > ROWS
+    assert sorted(path for path in named if not (ROOT / path).is_file()) == []
+
+
+def test_every_file_of_a_row_is_named_in_its_row() -> None:
+    rows = table()
+    files = sorted(Path(__file__).parent.glob("test_row_*.py"))
+    assert [f.name for f in files if f"/{f.name})" not in rows[row_of(f)][-1]] == []
+    assert files
+
+
+def test_the_first_page_says_that_seals_are_evidence() -> None:
+    first_page = DOCUMENT.read_text().split("\n## ")[1]
+    assert "can prove to others what you sent" in first_page
+    for said in ('deliver="sealed"', "forward secrecy", "rekey", "network key", "audited"):
+        assert said in DOCUMENT.read_text().split("\n## What is promised")[0], said

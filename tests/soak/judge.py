@@ -1,0 +1,121 @@
+"""The promises, checked from both sides' numbers: what one sent against what the other took.
+
+One rule: pure; it gives back sentences, one for each promise that was broken. No sentence,
+no violation.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tests.soak.samples import Growth
+
+Line = Mapping[str, Any]
+NOTHING: Line = {"sent": {}, "received": {}, "graceful": False, "violations": [], "untold": 0}
+
+# Bytes by which memory may grow after the warm-up; more where there was no time to warm up.
+GROWTH = 8 * 2**20
+GROWTH_OF_SHORT_RUNS = 32 * 2**20
+SHORT_RUN = 45.0
+# Part of one core that an idle process may use.
+IDLE_CPU = 0.02
+# Descriptors that may be open besides those at the start and one for each connection:
+# sockets that are being dialled or closed.
+MORE_FILES = 6
+# libuv keeps one descriptor for ever, from the first connection on.
+SPARE_FILES = 1
+
+
+def check_connection(number: int, client: Line | None, server: Line | None) -> Iterator[str]:
+    """Everything acknowledged was done, nothing came that was not sent; after a clean end
+    all came that was sent. A side that never began a conversation has no line."""
+    ours, theirs = client or NOTHING, server or NOTHING
+    for side, line in (("client", ours), ("server", theirs)):
+        for what in line["violations"]:
+            yield f"connection {number}, {side}: {what}"
+        if line["untold"]:
+            yield f"connection {number}, {side}: {line['untold']} violations more"
+    graceful = ours["graceful"] and theirs["graceful"]
+    if ours["graceful"] != theirs["graceful"]:
+        yield f"connection {number}: only one side saw a clean end"
+    for way, sender, reader in (("to server", ours, theirs), ("to client", theirs, ours)):
+        for flow in sorted({*sender["sent"], *reader["received"]}):
+            sent, acknowledged, exact = sender["sent"].get(flow, (0, 0, True))
+            came = reader["received"].get(flow, 0)
+            where = f"connection {number} {way}, {flow}"
+            if came < acknowledged:
+                yield f"{where}: {acknowledged} acknowledged, {came} came"
+            if came > sent:
+                yield f"{where}: {sent} sent, {came} came"
+            if graceful and exact and came != sent:
+                yield f"{where}: clean end, {sent} sent, {came} came"
+
+
+def check_rest(client: Line, server: Line) -> Iterator[str]:
+    """At rest nothing waits, every window is whole and each side's credit is what the other
+    one's window has left; every subscriber has the newest note."""
+    ours, theirs = client["connections"], server["connections"]
+    if ours.keys() != theirs.keys():
+        yield f"at rest the client has connections {[*ours]}, the server {[*theirs]}"
+    for number in ours.keys() & theirs.keys():
+        pair = ours[number], theirs[number]
+        for side, look, other in (("client", *pair), ("server", *reversed(pair))):
+            for what in _check_side(look, other):
+                yield f"at rest, connection {number}, {side}: {what}"
+        for side, look, publisher in (("client", pair[0], server), ("server", pair[1], client)):
+            for topic, count in publisher["published"].items():
+                if look["notes"].get(topic) != count:
+                    came = look["notes"].get(topic)
+                    yield f"at rest, connection {number}, {side}: {topic} at {came} of {count}"
+
+
+def _check_side(look: Line, other: Line) -> Iterator[str]:
+    for what in ("unconsumed", "queued", "asking", "answering"):
+        if look[what]:
+            yield f"{what} is {look[what]}"
+    if look["streams"].keys() != other["streams"].keys():
+        yield f"streams {[*look['streams']]}, on the other side {[*other['streams']]}"
+    windows = 0
+    for stream, (_, window, left, consumed) in look["streams"].items():
+        windows += window
+        if left + consumed != window:
+            yield f"stream {stream}: {window - left - consumed} bytes of window are lost"
+        if window and 2 * consumed >= window:
+            yield f"stream {stream}: {consumed} of {window} bytes consumed and not granted"
+        credit = other["streams"].get(stream, [None])[0]
+        if (credit or 0) != left:
+            yield f"stream {stream}: window has {left} left, the other side's credit is {credit}"
+    if windows != look["committed"]:
+        yield f"windows of {windows} bytes, {look['committed']} committed"
+    for topic, (told, missing) in look["losses"].items():
+        if told != missing:
+            yield f"{topic}: {missing} notes missing, {told} told"
+
+
+def check_usage(side: str, memory: Growth, before: Line, after: Line, idle: float) -> Iterator[str]:
+    """Memory is flat, all is given back in the end, and who rests uses no CPU. `idle` is
+    the part of a core that was used at rest."""
+    limit = GROWTH if memory.seconds >= SHORT_RUN else GROWTH_OF_SHORT_RUNS
+    if memory.worst > limit:
+        yield f"{side}: memory grew by {memory.worst / 2**20:.1f} MiB"
+    for what, more in (("files", SPARE_FILES), ("threads", 0), ("tasks", 0)):
+        if after[what] > before[what] + more:
+            yield f"{side}: {after[what]} {what} in the end, {before[what]} at the start"
+    if idle >= IDLE_CPU:
+        yield f"{side}: {idle:.1%} of a core while idle"
+
+
+def check_files(side: str, most: int, before: int, links: int) -> Iterator[str]:
+    """Under load there is a descriptor for each connection, and few more."""
+    if most > before + links + MORE_FILES:
+        yield f"{side}: up to {most} descriptors, {before} at the start"
+
+
+def check_epochs(side: str, epochs: Line) -> Iterator[str]:
+    """Under load each direction of each connection goes on to new keys once a second; the
+    second in which it ended may be without."""
+    if epochs["late"]:
+        yield f"{side}: {epochs['late']} connections with less than one epoch a second"
+    if min(epochs["sent"], epochs["received"]) < epochs["seconds"] - epochs["connections"]:
+        yield f"{side}: {epochs['sent']} and {epochs['received']} epochs in {epochs['seconds']} s"
+    if not epochs["rekeys"]:
+        yield f"{side}: no rekey"

@@ -1,0 +1,85 @@
+"""What a run is: how long, from which seed, on which loop, how much of each traffic.
+
+One rule: a plan travels to the two processes as JSON, so both know the same of it.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Final
+
+from crypto.identity import Identity
+from node.config import NodeConfig
+from node.protocol.config import CoreConfig
+
+BACKENDS: Final = ("asyncio", "uvloop", "trio")
+# Twice as often as is promised, so that a busy machine keeps "one a second" as well.
+UPDATE_SECONDS: Final = 0.5
+UPDATE_EVENTS: Final = 50_000
+REKEY_SECONDS: Final = 3.0
+REKEY_ALLOWANCE: Final = 10
+# Seconds after which whoever still waits on a dead connection waits for ever.
+HANG: Final = 15.0
+# Seconds for one call, request or subscription; later ones count as lost.
+PATIENCE: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A run of `seconds` at full load. On each of `links` connections each side has
+    `client_calls` or `server_calls` calls in flight, `items` calls that are answered in
+    items, `events` streams of typed events and `pipes` of bytes, both ways.
+    """
+
+    seconds: float
+    seed: int
+    backend: str
+    links: int = 3
+    client_calls: int = 64
+    server_calls: int = 16
+    items: int = 3
+    events: int = 3
+    pipes: int = 2
+
+    def serialise(self) -> str:
+        """For a command line."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def parse(cls, text: str) -> "Plan":
+        """What `serialise` made."""
+        return cls(**json.loads(text))
+
+    def loop(self) -> dict[str, Any]:
+        """Arguments of `anyio.run`."""
+        if self.backend == "trio":
+            return {"backend": "trio"}
+        uvloop = {"use_uvloop": self.backend == "uvloop"}
+        return {"backend": "asyncio", "backend_options": uvloop}
+
+    def cut_pause(self) -> tuple[float, float]:
+        """Between which seconds one cut follows another."""
+        return (0.3, 1.2) if self.seconds < 20 else (0.5, 5.0)
+
+
+class SoakConfig(NodeConfig):
+    """The defaults, but for keys: new ones by time, by count of events and by rekey, which
+    an application's settings do not offer."""
+
+    def core(self, identity: Identity) -> CoreConfig:
+        """As of `NodeConfig`."""
+        return replace(
+            super().core(identity),
+            update_after_seconds=UPDATE_SECONDS,
+            update_after_events=UPDATE_EVENTS,
+            rekey_interval=REKEY_SECONDS,
+        )
+
+
+def soak_config() -> NodeConfig:
+    """The settings of both nodes."""
+    return SoakConfig(rekey_allowance=REKEY_ALLOWANCE)
+
+
+Tally = Mapping[str, Any]
+"""One line of a process, decoded from JSON."""

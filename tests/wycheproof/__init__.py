@@ -1,0 +1,1 @@
+"""Wycheproof: published vectors of what went wrong elsewhere, through our own wrappers."""

@@ -1,0 +1,33 @@
+"""Wycheproof's HKDF vectors through crypto/kdf.py, for the hashes of our registry that have any."""
+
+import pytest
+
+from crypto import HASHES, HashAlgorithm, WrongSizeError
+from crypto.kdf import expand, extract
+from tests.wycheproof.tally import AS_SAID, Run, Verdict, tally
+from tests.wycheproof.vectors import Case
+
+
+def run_with(hash: HashAlgorithm) -> Run:
+    def run(case: Case) -> Verdict:
+        size = case.fields["size"]
+        prk = extract(hash, case.bytes("salt"), case.bytes("ikm"))
+        if not case.valid:
+            with pytest.raises(WrongSizeError):
+                expand(hash, prk, case.bytes("info"), size)
+            return AS_SAID
+        assert expand(hash, prk, case.bytes("info"), size) == case.bytes("okm")
+        return AS_SAID
+
+    return run
+
+
+FILES: dict[str, Run] = {
+    "hkdf_sha256_test.json": run_with(HASHES["sha256"]),
+    "hkdf_sha512_test.json": run_with(HASHES["sha512"]),
+}
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_hkdf(file: str) -> None:
+    assert tally(file, FILES[file]).failures == []
