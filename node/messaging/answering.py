@@ -48,13 +48,13 @@ class Answering:
         "_backlog",
         "_chunk_room",
         "_connection",
-        "_deadlines",
         "_find",
         "_run",
         "_silent",
         "_silent_bytes",
         "_stop",
         "_unanswered",
+        "deadlines",
         "dropped",
     )
 
@@ -73,7 +73,7 @@ class Answering:
         self._run = run
         self._stop = stop
         self._unanswered: IncomingRequests[IncomingCall] = IncomingRequests(count_limit, size_limit)
-        self._deadlines: Deadlines[IncomingCall] = Deadlines()
+        self.deadlines: Deadlines[IncomingCall] = Deadlines()
         self._silent: set[IncomingCall] = set()  # those that want no answer
         self._silent_bytes = 0
         self._backlog = AnswerBacklog(connection.waiting_events)
@@ -175,7 +175,7 @@ class Answering:
             self._silent_bytes += size
         if deadline is not None and subcategory == CALL:
             call.deadline = now + min(deadline, LONGEST_DEADLINE_MS) / 1000
-            call.slot = self._deadlines.add(call, call.deadline)
+            call.slot = self.deadlines.add(call, call.deadline)
         self._run(call)
         return True
 
@@ -215,13 +215,9 @@ class Answering:
         if self._unanswered.get(stream, async_id) is not None:
             raise violation(f"async id {async_id} is used twice on stream {stream}")
 
-    def next_deadline(self) -> float:
-        """When `handle_deadline` has something to do."""
-        return self._deadlines.next()
-
     def handle_deadline(self, now: float) -> None:
         """End the requests whose deadline has passed."""
-        for call in self._deadlines.due(now):
+        for call in self.deadlines.due(now):
             self._abandon(call, ResultCode.DEADLINE_EXCEEDED)
 
     def stream_reset(self, stream: int) -> None:
@@ -249,8 +245,9 @@ class Answering:
         if len(self._silent) >= unanswered.count_limit:
             return False
         size += self._silent_bytes
-        if not unanswered.has_room(size + backlog.size):
-            backlog.trim()
+        if unanswered.has_room(size + backlog.size):
+            return True
+        backlog.trim()
         return unanswered.has_room(size + backlog.size)
 
     def _credit(self, call: IncomingCall) -> SendCredit:
@@ -265,7 +262,7 @@ class Answering:
 
     def _forget(self, call: IncomingCall, result: bytes, release: int = 0) -> None:
         call.answered = True
-        self._deadlines.discard(call, call.slot)
+        self.deadlines.discard(call, call.slot)
         self._chunk_room.forget(call)
         self._connection.consume(call.stream, call.cost)
         if not call.async_id:

@@ -33,15 +33,15 @@ from node.protocol.requests import OutgoingRequests
 class Asking:
     """Our requests on one connection that wait for their final answer.
 
-    `dropped` counts answers that nobody waited for.
+    `dropped` counts answers that nobody waited for; `deadlines` are those of our requests.
     """
 
-    __slots__ = ("_connection", "_deadlines", "_waiting", "dropped")
+    __slots__ = ("_connection", "_waiting", "deadlines", "dropped")
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._waiting: OutgoingRequests[OutgoingCall] = OutgoingRequests()
-        self._deadlines: Deadlines[OutgoingCall] = Deadlines()
+        self.deadlines: Deadlines[OutgoingCall] = Deadlines()
         self.dropped = 0
 
     def __len__(self) -> int:
@@ -108,7 +108,7 @@ class Asking:
         if call.done:
             return
         call.done = True
-        self._deadlines.discard(call, call.slot)
+        self.deadlines.discard(call, call.slot)
         self._send_cancel(call)
 
     # From the connection.
@@ -120,7 +120,7 @@ class Asking:
         if call is None:
             self.dropped += 1
             return False
-        self._deadlines.discard(call, call.slot)
+        self.deadlines.discard(call, call.slot)
         try:
             cells = decode(payload)
             code = read_uint(cells, keys.CODE, maximum=LAST_CODE)
@@ -146,18 +146,14 @@ class Asking:
         elif call.chunks is not None:
             call.chunks.put(event.payload)
         else:
-            self._deadlines.discard(call, call.slot)
+            self.deadlines.discard(call, call.slot)
             self._send_cancel(call)
             call.finish(STREAMED, None)
         return False
 
-    def next_deadline(self) -> float:
-        """When `handle_deadline` has something to do."""
-        return self._deadlines.next()
-
     def handle_deadline(self, now: float) -> None:
         """End the requests whose deadline has passed."""
-        for call in self._deadlines.due(now):
+        for call in self.deadlines.due(now):
             if not call.done:
                 self._send_cancel(call)
                 call.finish(ResultCode.DEADLINE_EXCEEDED, None)
@@ -187,7 +183,7 @@ class Asking:
             self._waiting.pop(MAIN_STREAM, async_id)
             raise
         if timeout is not None:
-            call.slot = self._deadlines.add(call, now + timeout)
+            call.slot = self.deadlines.add(call, now + timeout)
         return call
 
     def _send_cancel(self, call: OutgoingCall) -> None:

@@ -46,9 +46,9 @@ class Calls:
     def next_deadline(self) -> float:
         """When `handle_deadline` has something to do."""
         return min(
-            self.asking.next_deadline(),
-            self.answering.next_deadline(),
-            self.stream_requests.next_deadline(),
+            self.asking.deadlines.earliest,
+            self.answering.deadlines.earliest,
+            self.stream_requests.deadlines.earliest,
         )
 
     def handle_deadline(self, now: float) -> None:

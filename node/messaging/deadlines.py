@@ -19,13 +19,18 @@ _SPARE = 256
 
 
 class Deadlines(Generic[T]):
-    """Things with a deadline in seconds of `now`. `T` is hashed by identity or value."""
+    """Things with a deadline in seconds of `now`. `T` is hashed by identity or value.
 
-    __slots__ = ("_order", "_slots")
+    Nothing is due before `earliest` (infinity for never), which may be that of something
+    that is watched no more.
+    """
+
+    __slots__ = ("_order", "_slots", "earliest")
 
     def __init__(self) -> None:
         self._slots: dict[int, set[T]] = {}
         self._order: list[int] = []
+        self.earliest = INFINITY
 
     def __len__(self) -> int:
         return sum(len(slot) for slot in self._slots.values())
@@ -37,6 +42,7 @@ class Deadlines(Generic[T]):
         if items is None:
             self._slots[slot] = {item}
             heappush(self._order, slot)
+            self.earliest = self._order[0] / _PER_SECOND
         else:
             items.add(item)
         return slot
@@ -54,21 +60,13 @@ class Deadlines(Generic[T]):
                 self._order = list(self._slots)
                 heapify(self._order)
 
-    def next(self) -> float:
-        """When something may be due; infinity for never."""
-        order = self._order
-        while order:
-            if order[0] in self._slots:
-                return order[0] / _PER_SECOND
-            heappop(order)
-        return float("inf")
-
     def due(self, now: float) -> list[T]:
         """What is due at `now`, which is watched no more."""
         result: list[T] = []
         order = self._order
-        while order and order[0] / _PER_SECOND <= now:
+        while order and (order[0] / _PER_SECOND <= now or order[0] not in self._slots):
             result.extend(self._slots.pop(heappop(order), ()))
+        self.earliest = order[0] / _PER_SECOND if order else INFINITY
         return result
 
 

@@ -85,7 +85,7 @@ class StreamRequests:
     `require_free` raises if the other side's id is taken by a request of another kind.
     """
 
-    __slots__ = ("_connection", "_deadlines", "_incoming", "_outgoing", "_require_free")
+    __slots__ = ("_connection", "_incoming", "_outgoing", "_require_free", "deadlines")
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class StreamRequests:
         self._connection = connection
         self._require_free = require_free
         self._outgoing: OutgoingRequests[OutgoingRequest] = OutgoingRequests()
-        self._deadlines: Deadlines[OutgoingRequest] = Deadlines()
+        self.deadlines: Deadlines[OutgoingRequest] = Deadlines()
         self._incoming: IncomingRequests[IncomingRequest] = IncomingRequests(count_limit)
 
     def __repr__(self) -> str:
@@ -134,14 +134,14 @@ class StreamRequests:
             raise
         timeout = within_reason(timeout)
         if timeout is not None:
-            request.slot = self._deadlines.add(request, now + timeout)
+            request.slot = self.deadlines.add(request, now + timeout)
         return request
 
     def give_up(self, request: OutgoingRequest) -> None:
         """Nobody waits for it any more: send Cancel; its id stays busy for now."""
         if not request.done:
             request.done = True
-            self._deadlines.discard(request, request.slot)
+            self.deadlines.discard(request, request.slot)
             self._send_cancel(request)
 
     def answer_received(self, event: EventReceived) -> bool:
@@ -149,7 +149,7 @@ class StreamRequests:
         request = self._outgoing.pop(event.stream, event.async_id)
         if request is None:
             return False
-        self._deadlines.discard(request, request.slot)
+        self.deadlines.discard(request, request.slot)
         if not request.done:
             request.answer = event
             request.finish()
@@ -199,32 +199,28 @@ class StreamRequests:
     def remote_ended(self, stream: int) -> None:
         """The other side's direction has ended: it answers nothing any more."""
         for request in self._outgoing.end_stream(stream):
-            self._deadlines.discard(request, request.slot)
+            self.deadlines.discard(request, request.slot)
             request.finish()
 
     def abandon(self, stream: int) -> None:
         """Nobody here waits for answers on it any more: say so, as long as that is possible."""
         for request in self._outgoing.end_stream(stream):
             if not request.done:
-                self._deadlines.discard(request, request.slot)
+                self.deadlines.discard(request, request.slot)
                 self._send_cancel(request)
                 request.finish()
 
     def connection_ended(self) -> None:
         """Both directions of all streams have ended."""
         for outgoing in self._outgoing.end_all():
-            self._deadlines.discard(outgoing, outgoing.slot)
+            self.deadlines.discard(outgoing, outgoing.slot)
             outgoing.finish()
         for incoming in self._incoming.end_all():
             incoming.end(cancelled=True)
 
-    def next_deadline(self) -> float:
-        """When `handle_deadline` has something to do; infinity for never."""
-        return self._deadlines.next()
-
     def handle_deadline(self, now: float) -> None:
         """Give up the requests whose deadline has passed."""
-        for request in self._deadlines.due(now):
+        for request in self.deadlines.due(now):
             if not request.done:
                 request.late = True
                 self._send_cancel(request)

@@ -154,6 +154,7 @@ class SecureChannel:
         # The initiator rekeys first; the responder stands in if it does not.
         self._rekey_interval = config.rekey_interval * (1.0 if initiator else 1.1)
         self._used = False
+        self._plan()
         if observer is not None:
             observer.epoch_began(True, sender.epoch, sender.secret)
             observer.epoch_began(False, receiver.epoch, receiver.secret)
@@ -218,6 +219,7 @@ class SecureChannel:
         self._last_rekey = now
         framed = self._sealed(REKEY_OFFER, encode({keys.SHARE: share}), now)
         self._rekeying.offer_sent(self._sender.chain.value)
+        self._plan()
         return framed
 
     # Events in.
@@ -274,16 +276,10 @@ class SecureChannel:
 
     def deadline(self) -> float:
         """The earliest of all that may become due."""
-        due = min(
-            self._seal_due,
-            self._epoch_began + self._config.update_after_seconds,
-            self._last_rekey + self._rekey_interval,
-        )
-        if self._waiting_since is not None:
-            due = min(due, self._waiting_since + self._patience_left)
-        if self._rekeying.phase is Phase.OFFERED:
-            due = min(due, self._rekeying.offered_at + REKEY_ANSWER_TIMEOUT)
-        return due
+        due = min(self._seal_due, self._keys_due)
+        if self._waiting_since is None:
+            return due
+        return min(due, self._waiting_since + self._patience_left)
 
     def handle_deadline(self, now: float) -> bytes:
         """Frames that became due.
@@ -309,6 +305,7 @@ class SecureChannel:
                 framed += self.update_keys(now)
         if now >= self._seal_due:
             framed += self._sealed(SEAL, NO_PAYLOAD, now)
+        self._plan()
         return framed
 
     def checkpoint(self) -> tuple[DirectionState, DirectionState]:
@@ -324,9 +321,20 @@ class SecureChannel:
     def _sealed(self, subcategory: int, payload: bytes, now: float) -> bytes:
         return self.protect(0, 0, CONNECTION, subcategory, payload, True, now)
 
+    def _plan(self) -> None:
+        """Note when keys are due again; asked for each flush, it changes with them alone."""
+        due = min(
+            self._epoch_began + self._config.update_after_seconds,
+            self._last_rekey + self._rekey_interval,
+        )
+        if self._rekeying.phase is Phase.OFFERED:
+            due = min(due, self._rekeying.offered_at + REKEY_ANSWER_TIMEOUT)
+        self._keys_due = due
+
     def _switch_sender(self, secret: bytes, rekey: int, now: float) -> None:
         self._sender.switch(secret)
         self._epoch_began = now
+        self._plan()
         self._reports.append(KeysUpdated(True, self._sender.epoch, rekey))
         if self._observer is not None:
             self._observer.epoch_began(True, self._sender.epoch, secret)

@@ -20,12 +20,13 @@ from node.protocol.errors import (
     violation,
 )
 from node.protocol.frames import FrameReader
-from node.protocol.handshake import Agreed, known
+from node.protocol.handshake import Agreed
 from node.protocol.initiator import RejectedError
 from node.protocol.limits import CLOSE_LINGER, HANDSHAKE_EVENT_SIZE
 from node.protocol.observer import DirectionState, Observer
 from node.protocol.open_connection import OpenConnection
 from node.protocol.opening import Opening
+from node.protocol.outbox import Outbox
 from node.protocol.reports import ConnectionEnded, HandshakeCompleted, Report
 from node.protocol.session import Farewell, Session, Wire
 from node.protocol.states import HANDSHAKE, LIVE, READING, Signal, State, next_state
@@ -40,6 +41,9 @@ class Connection(OpenConnection):
 
     `now` is seconds of any clock that never goes back, the same for all calls. `random`
     gives random bytes of a size.
+
+    `wants_data` says whether bytes should be read: not while a peer is being decided on.
+    With `ended` the transport is to be closed. `happened` is what `reports` will return.
     """
 
     def __init__(
@@ -55,10 +59,12 @@ class Connection(OpenConnection):
         self.initiator = initiator
         self._observer = observer
         self._state = State.EXPECT_REPLY if initiator else State.EXPECT_HELLO
-        self._reading = True  # whether the state is among READING, and among LIVE
-        self._live = False
+        # What follows from the state, of which it is asked for every event.
+        self._reading = self.wants_data = True
+        self._live = self.ended = False
         self._frames = FrameReader(HANDSHAKE_EVENT_SIZE)
-        self._reports: list[Report] = []
+        self.happened: list[Report] = []
+        self.outbox = Outbox()
         self._wire = Wire()
         self._deadline = now + config.handshake_timeout  # of the handshake, then of closing
         self._closing: Farewell = (CloseCode.NORMAL, "")
@@ -75,26 +81,14 @@ class Connection(OpenConnection):
         return self._state
 
     @property
-    def wants_data(self) -> bool:
-        """Whether bytes should be read: not while a peer is being decided on."""
-        return self._reading or self._state is State.FAREWELL
-
-    @property
     def wants_eof(self) -> bool:
         """Whether our sending side is to be shut: the farewell is out."""
         return self._state is State.FAREWELL and not self._wire.frames
 
-    @property
-    def ended(self) -> bool:
-        """Whether the transport is to be closed."""
-        return self._state is State.ENDED
-
     def reports(self) -> list[Report]:
         """What happened since the last call."""
-        if not self._reports:
-            return []
-        reports = self._reports[:]
-        self._reports.clear()
+        reports = self.happened[:]
+        self.happened.clear()
         return reports
 
     def checkpoint(self) -> tuple[DirectionState, DirectionState]:
@@ -151,7 +145,7 @@ class Connection(OpenConnection):
             out = self._wire.take()
         else:
             out = session.flush(limit, now)
-            if self._state is State.DRAINING and not session.mux.outbox:
+            if self._state is State.DRAINING and not self.outbox:
                 out.append(session.close_frames(self._closing, now))
                 self._say_farewell(now)
                 self._report_end(*self._closing, remote=False, reason="closed here")
@@ -233,7 +227,7 @@ class Connection(OpenConnection):
         if self._state is State.EXPECT_PROOF:
             identified = opening.receive_proof(data)
             self._go(Signal.PROOF)
-            self._reports.append(identified)
+            self.happened.append(identified)
             return
         frames, signal = opening.receive_raw(data)
         self._wire.write(frames)
@@ -256,12 +250,13 @@ class Connection(OpenConnection):
             self._streams,
             self.initiator,
             self._wire,
-            self._reports,
+            self.outbox,
+            self.happened,
             self._observer,
             now,
         )
         self._go(signal)
-        self._reports.append(HandshakeCompleted(agreed.without_secrets()))
+        self.happened.append(HandshakeCompleted(agreed.without_secrets()))
 
     def _admit(self, stream: int) -> None:
         if self._streams is not None:
@@ -290,9 +285,8 @@ class Connection(OpenConnection):
 
     def _drained_too_long(self, now: float) -> None:
         """Go on with Close; if the transport takes not even that, end."""
-        mux = known(self._session).mux
-        if mux.outbox:
-            mux.outbox.clear()
+        if self.outbox:
+            self.outbox.clear()
             self._deadline = now + CLOSE_LINGER
         else:
             code, text = self._closing
@@ -311,17 +305,19 @@ class Connection(OpenConnection):
         self._frames.clear()
         self._opening = None
         self._closing = code, text
+        self.outbox.clear()
         if self._session is not None:
-            self._session.mux.outbox.clear()
             session, self._session = self._session, None  # and with it every key
             if self._observer is not None and session.secure is not None:
                 self._observer.session_ended(code)
-        self._reports.append(ConnectionEnded(code, text, remote, reason))
+        self.happened.append(ConnectionEnded(code, text, remote, reason))
 
     def _go(self, signal: Signal) -> None:
         self._state = state = next_state(self._state, signal)
         self._reading = state in READING
         self._live = state in LIVE
+        self.wants_data = self._reading or state is State.FAREWELL
+        self.ended = state is State.ENDED
 
     def _open(self) -> Session:
         if self._state is not State.OPEN or self._session is None:

@@ -79,6 +79,8 @@ class FrameReader:
 
     def hold(self, data: bytes) -> None:
         """Take `data` and look at it only when `feed` is called next."""
+        if not data:
+            return
         pieces = self._pieces
         if pieces and len(data) < _SMALL_PIECE:
             # Each piece has a cost of its own: a frame in crumbs is collected in one.

@@ -69,6 +69,7 @@ class Multiplexer:
         config: CoreConfig,
         limits: Limits,
         streams: Streams,
+        outbox: Outbox,
         control: Control,
         forget: Callable[[int, bool], None],
         received: list[Report],
@@ -84,7 +85,7 @@ class Multiplexer:
         self._reports = reports
         self.watched: set[int] = set()
         self._starved: set[int] = set()  # watched too, and nothing waits but credit
-        self.outbox = Outbox()
+        self.outbox = outbox
         self.windows: dict[str, int] = {}
         self.unconsumed = 0
 

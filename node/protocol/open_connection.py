@@ -13,6 +13,7 @@ from node.protocol.errors import LocalProtocolError
 from node.protocol.flow import Flow, stream_flows
 from node.protocol.limits import EVENT_COST, Limits
 from node.protocol.multiplexer import Multiplexer
+from node.protocol.outbox import Outbox
 from node.protocol.session import Session, Wire
 from node.protocol.streams import Streams
 
@@ -21,6 +22,7 @@ class OpenConnection(ABC):
     """The open connection's side of `Connection`."""
 
     config: CoreConfig
+    outbox: Outbox
     _session: Session | None
     _streams: Streams | None
     _wire: Wire
@@ -37,19 +39,17 @@ class OpenConnection(ABC):
     def queued_bytes(self) -> int:
         """Bytes of frames that wait, and of events that wait to be encrypted: their payloads,
         and 64 for each, so that small ones count as what they hold."""
-        if self._session is None:
-            return self._wire.size
-        outbox = self._session.mux.outbox
+        outbox = self.outbox
         return self._wire.size + outbox.size + EVENT_COST * outbox.count
 
     @property
     def queued_events(self) -> int:
         """Events of all streams that wait to be encrypted."""
-        return self._session.mux.outbox.count if self._session else 0
+        return self.outbox.count
 
     def waiting_events(self, stream: int) -> int:
         """How many events of `stream` wait to be written."""
-        return self._session.mux.outbox.waiting(stream) if self._session else 0
+        return self.outbox.waiting(stream)
 
     def has_credit(self, stream: int) -> bool:
         """Whether what is sent on `stream`, one from 2 up, would not wait for credit."""
@@ -61,7 +61,7 @@ class OpenConnection(ABC):
             return Flow({}, 0, 0, 0)
         mux = self._session.mux
         committed = self._streams.committed
-        return Flow(stream_flows(self._streams), mux.unconsumed, committed, mux.outbox.count)
+        return Flow(stream_flows(self._streams), mux.unconsumed, committed, self.outbox.count)
 
     @property
     def limits(self) -> Limits:

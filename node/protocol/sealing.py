@@ -8,6 +8,7 @@ may be used and what an event means is not known here.
 from collections.abc import Callable
 from hmac import compare_digest
 from struct import Struct
+from struct import error as StructError
 from typing import Final
 
 from crypto.chain import HashChain, check_seal, make_seal
@@ -21,15 +22,19 @@ from node.protocol.event import INNER_HEAD, Event
 
 UNSEALED: Final = b"\x00"
 SEALED: Final = b"\x01"
-_LENGTH: Final = Struct(">I")
 _CHAIN_PREFIX: Final = 16  # bytes of the chain value that travel with each event
+_CHAIN_HEAD: Final = 5 + _CHAIN_PREFIX  # stream, form, and those
 _LEAST_BLOB: Final = 21  # async id, type, one byte of payload, tag
 # A named tuple in half the time of calling its class.
 _tuple: Final = tuple.__new__
+_pack_length: Final = Struct(">I").pack
+_unpack_stream: Final = Struct(">I").unpack_from
+_pack_head: Final = INNER_HEAD.pack
+_unpack_head: Final = INNER_HEAD.unpack_from
 
 
 class _Lane:
-    """A stream's key and the three byte strings that every event of it needs."""
+    """A stream's key, and the byte strings that every event of it needs."""
 
     __slots__ = ("key", "sealed_aad", "stream", "unsealed_aad")
 
@@ -109,19 +114,18 @@ class Sender(Direction):
             lane = self._lanes[stream] = _Lane(self.suite, self._secret, stream)
         sealed = sealed or self.each
         aad = lane.sealed_aad if sealed else lane.unsealed_aad
-        head = INNER_HEAD.pack(async_id, category, subcategory)
-        blob = lane.key.encrypt(head + payload, aad)
+        blob = lane.key.encrypt(_pack_head(async_id, category, subcategory) + payload, aad)
         value = self.chain.advance(lane.stream, blob)
+        size = len(blob)
         self.events_sent += 1
-        self.bytes_sent += len(blob)
+        self.bytes_sent += size
         if not sealed:
             self.unsealed += 1
-            length = _LENGTH.pack(21 + len(blob))
-            return b"".join((length, aad, value[:_CHAIN_PREFIX], blob))
+            return b"".join((_pack_length(_CHAIN_HEAD + size), aad, value[:_CHAIN_PREFIX], blob))
         self.unsealed = 0
         seal = make_seal(self._signing_key, self.suite.hash_algorithm, self.commit, value)
         prefix = lane.stream if self.each else aad + value[:_CHAIN_PREFIX]
-        length = _LENGTH.pack(len(prefix) + len(seal) + len(blob))
+        length = _pack_length(len(prefix) + len(seal) + size)
         return b"".join((length, prefix, seal, blob))
 
 
@@ -158,10 +162,10 @@ class Receiver(Direction):
         """
         opened, seal = self.decrypt(event)
         if seal is None:
-            self.unsealed += 1
-            if self.unsealed > self.seal_events:
+            self.unsealed = unsealed = self.unsealed + 1
+            if unsealed > self.seal_events:
                 raise RemoteProtocolError(CloseCode.SEAL_VIOLATION, "too many events unsealed")
-            if opened.category == CONNECTION and opened.subcategory in ALWAYS_SEALED:
+            if opened[2] == CONNECTION and opened.subcategory in ALWAYS_SEALED:
                 raise RemoteProtocolError(CloseCode.SEAL_VIOLATION, "an event came without seal")
             return opened, False
         self.verify(seal)
@@ -169,38 +173,36 @@ class Receiver(Direction):
 
     def decrypt(self, event: bytes | memoryview) -> tuple[Event, bytes | memoryview | None]:
         """The event and its seal, which is not checked yet; None in form 0."""
-        stream = int.from_bytes(event[:4], "big")
+        try:
+            (stream,) = _unpack_stream(event)
+        except StructError:
+            raise _bad_record("shorter than a stream id") from None
         lane = self._lanes.get(stream)
         if lane is None:
-            if len(event) < 4:
-                raise _bad_record("shorter than a stream id")
             self.admit(stream)
             lane = self._lanes[stream] = _Lane(self.suite, self._secret, stream)
         seal: bytes | memoryview | None = None
+        aad, start = lane.unsealed_aad, _CHAIN_HEAD
         if self.each:
-            start = 4 + self._signature_size
+            aad, start = lane.sealed_aad, 4 + self._signature_size
             seal = event[4:start]
+        elif event[:5] != aad:
             aad = lane.sealed_aad
-        else:
-            form = event[4:5]
-            aad = bytes(event[:5])
-            start = 5 + _CHAIN_PREFIX
-            if form == SEALED:
-                start += self._signature_size
-                seal = event[5 + _CHAIN_PREFIX : start]
-            elif form != UNSEALED:
+            if event[:5] != aad:
                 raise _bad_record("a form byte other than 0 and 1")
+            start += self._signature_size
+            seal = event[_CHAIN_HEAD:start]
         if len(event) < start + _LEAST_BLOB:
             raise _bad_record("too short for its form")
         blob = event[start:]
         value = self.chain.advance(lane.stream, blob)
-        if not self.each and not compare_digest(value[:_CHAIN_PREFIX], event[5:21]):
+        if not self.each and not compare_digest(value[:_CHAIN_PREFIX], event[5:_CHAIN_HEAD]):
             raise _bad_record("the chain value differs")
         try:
             inner = lane.key.decrypt(blob, aad)
         except DecryptError as error:
             raise _bad_record("does not decrypt") from error
-        async_id, category, subcategory = INNER_HEAD.unpack_from(inner)
+        async_id, category, subcategory = _unpack_head(inner)
         if not category or not subcategory:
             raise violation("category or subcategory 0")
         return _tuple(Event, (stream, async_id, category, subcategory, inner[4:])), seal

@@ -35,6 +35,7 @@ from node.protocol.limits import (
 )
 from node.protocol.multiplexer import Multiplexer
 from node.protocol.observer import Observer
+from node.protocol.outbox import Outbox
 from node.protocol.reports import PongReceived, Report
 from node.protocol.sealing import Receiver, Sender
 from node.protocol.streams import Streams
@@ -74,12 +75,14 @@ class Session:
         streams: Streams,
         initiator: bool,
         wire: Wire,
+        outbox: Outbox,
         reports: list[Report],
         observer: Observer | None,
         now: float,
     ) -> None:
         self._now = now
         self._wire = wire
+        self._outbox = outbox
         self._unread = 0  # bytes of Windows and Resets that the transport has not taken
         self._reports = reports
         # With deliver="sealed" the streams' reports wait here for a seal.
@@ -93,7 +96,7 @@ class Session:
             )
             self._channel = self.secure
         self.mux = Multiplexer(
-            config, agreed.limits, streams, self.control, self._forget, self._held, reports
+            config, agreed.limits, streams, outbox, self.control, self._forget, self._held, reports
         )
 
     # Events in.
@@ -116,15 +119,16 @@ class Session:
         """
         event, vouched = self._channel.open(data)
         farewell = None
-        waiting = self._wire.size
-        if event.stream:
+        wire = self._wire
+        waiting = wire.size
+        if event[0]:
             self.mux.receive(event)
         else:
             farewell = self._control_received(event)
         if vouched and self._held is not self._reports:
             self._reports.extend(self._held)
             self._held.clear()
-        answered = self._wire.size > CONTROL_BUFFER and self._wire.size > waiting
+        answered = CONTROL_BUFFER < wire.size > waiting
         # What is owed to its streams is mostly written later, when its event was handled.
         if answered or self._unread > STREAM_CONTROL_BUFFER:
             raise RemoteProtocolError(CloseCode.OVERLOADED, "it makes us answer and does not read")
@@ -145,9 +149,9 @@ class Session:
         self._keepalive.pongs_waiting = self._unread = 0
         out = self._wire.take()
         mux, protect = self.mux, self._channel.protect
-        take, watched = mux.outbox.take, mux.watched
+        take, turns, watched = self._outbox.take, self._outbox.turns, mux.watched
         size = 0
-        while size < limit:
+        while turns and size < limit:
             waiting = take()
             if waiting is None:
                 break

@@ -140,7 +140,7 @@ class Driver:
 
     def touch(self) -> None:
         """The core was told something: flush in the loop's next turn, or now if much waits."""
-        if self.core.queued_events >= FLUSH_EVENTS and self._writable and not self._busy:
+        if self.core.outbox.count >= FLUSH_EVENTS and self._writable and not self._busy:
             self._flush()
         elif not self._flush_due and not self._closed:
             self._flush_due = True
@@ -178,16 +178,18 @@ class Driver:
     # Inside.
 
     def _after(self) -> None:
-        self._hand_on("handling what came")
+        if self.core.happened:
+            self._hand_on("handling what came")
         self._follow()
         self.touch()  # which sets the timer too, in time for what is due
 
     def _hand_on(self, doing: str) -> None:
         """Hand on the core's reports in their order, also those that doing so makes."""
         busy, self._busy = self._busy, True
-        while reports := self.core.reports():
+        core = self.core
+        while core.happened:
             try:
-                self._on_reports(reports)
+                self._on_reports(core.reports())
             except Exception:
                 self._bug(doing)
         self._busy = busy
@@ -216,7 +218,8 @@ class Driver:
             self._writable or core.queued_bytes <= self.high_water // LOW_WATER_PART
         ):
             self._wake_rooms()
-        self._hand_on("handling what was sent")
+        if core.happened:
+            self._hand_on("handling what was sent")
         self._follow()
         self._set_timer()
 
@@ -226,7 +229,7 @@ class Driver:
         if core.ended or self._closed:
             self._close()
             return
-        if outlet is not None and core.wants_data == self._paused:
+        if core.wants_data is self._paused and outlet is not None:
             self._paused = not core.wants_data
             if self._paused:
                 outlet.pause_reading()

@@ -40,7 +40,7 @@ def _cut(pieces: list[bytes], limit: int) -> Outcome:
     reader, events = FrameReader(limit), list[bytes]()
     try:
         for piece in pieces:
-            events += reader.feed(piece)
+            events += map(bytes, reader.feed(piece))
             assert len(reader) <= HEADER + limit
     except ALLOWED["frames"]:
         return events, 0, True
@@ -53,7 +53,7 @@ def _stopping(stream: bytes, limit: int) -> Outcome:
     reader.hold(stream)
     try:
         while (event := next(reader.feed(b""), None)) is not None:
-            events.append(event)
+            events.append(bytes(event))
     except ALLOWED["frames"]:
         return events, 0, True
     return events, len(reader), False

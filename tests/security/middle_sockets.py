@@ -55,7 +55,9 @@ async def _carry(
         while True:
             onward = back = b""
             for event in reader.feed(await source.receive()):
-                passing = Passing(names.pop(0) if names else LATER, frame(event), dict(passed))
+                passing = Passing(
+                    names.pop(0) if names else LATER, frame(bytes(event)), dict(passed)
+                )
                 passed[passing.name] = passing.frame
                 instead = tamper(passing)
                 onward += instead.onward

@@ -98,7 +98,7 @@ def test_who_gives_up_keeps_the_id_until_the_answer() -> None:
     shell.requests.give_up(request)
     assert cancels(shell) == [(3, 0, 1)]
     assert shell.ask().async_id == 2
-    assert shell.requests.next_deadline() == NEVER
+    assert len(shell.requests.deadlines) == 0
     assert shell.requests.answer_received(app(3, 1))
     assert request.answer is None
     assert shell.woken == []
@@ -107,7 +107,7 @@ def test_who_gives_up_keeps_the_id_until_the_answer() -> None:
 def test_a_deadline() -> None:
     shell = Shell()
     late, other = shell.ask(timeout=1, name="late"), shell.ask(timeout=NEVER, name="other")
-    assert 11 < shell.requests.next_deadline() < 11.1
+    assert 11 < shell.requests.deadlines.earliest < 11.1
     shell.requests.handle_deadline(10.9)
     assert not is_done(late)
     shell.requests.handle_deadline(11.1)
@@ -218,7 +218,7 @@ def test_nobody_waits_any_more() -> None:
     assert is_done(waiting)
     assert not waiting.late
     assert cancels(shell) == [(3, 0, 1), (3, 0, 2)]
-    assert shell.requests.next_deadline() == NEVER
+    assert len(shell.requests.deadlines) == 0
     assert not len(shell.requests)
 
 
@@ -230,4 +230,4 @@ def test_the_end_of_the_connection() -> None:
     assert all(request.done and not request.late for request in ours)
     assert all(request.cancelled for request in theirs)
     assert not len(shell.requests)
-    assert shell.requests.next_deadline() == NEVER
+    assert len(shell.requests.deadlines) == 0

@@ -18,7 +18,7 @@ def drained(outbox: Outbox) -> list[tuple[int, int]]:
 def test_empty() -> None:
     outbox = Outbox()
     assert not outbox
-    assert not outbox.ready
+    assert not outbox.turns
     assert outbox.take() is None
     assert outbox.waiting(1) == 0
 
@@ -36,11 +36,18 @@ def test_size_counts_payloads_that_wait() -> None:
     outbox = Outbox()
     outbox.put(event(1, size=5), None)
     outbox.put(event(1, size=7), None)
-    assert (outbox.size, outbox.waiting(1), bool(outbox), outbox.ready) == (12, 2, True, True)
+    assert (outbox.size, outbox.waiting(1)) == (12, 2)
+    assert outbox
+    assert outbox.turns
     outbox.take()
     assert (outbox.size, outbox.waiting(1)) == (7, 1)
     outbox.clear()
-    assert (outbox.size, outbox.waiting(1), bool(outbox), outbox.ready) == (0, 0, False, False)
+    assert (outbox.size, outbox.waiting(1), bool(outbox), bool(outbox.turns)) == (
+        0,
+        0,
+        False,
+        False,
+    )
     assert outbox.take() is None
 
 
@@ -51,7 +58,7 @@ def test_credit_is_spent_and_one_event_goes_below_zero() -> None:
     assert drained(outbox) == [(3, 0), (3, 1)]
     assert credit.left == 100 - 2 * 74
     assert outbox
-    assert not outbox.ready
+    assert not outbox.turns
 
 
 def test_a_blocked_stream_holds_up_no_other() -> None:

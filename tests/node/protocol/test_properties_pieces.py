@@ -195,7 +195,7 @@ def read(limit: int, pieces: list[bytes]) -> tuple[list[bytes], bool, int]:
     try:
         for piece in pieces:
             for event in reader.feed(piece):
-                events.append(bytes(event))  # noqa: PERF402  # kept also when the next one raises
+                events.append(bytes(event))  # noqa: PERF401 - kept also when the next one raises
     except RemoteProtocolError:
         return events, True, 0
     return events, False, len(reader)

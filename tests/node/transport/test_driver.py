@@ -9,6 +9,7 @@ from anyio import create_task_group, move_on_after
 
 from node.protocol.codes import CloseCode
 from node.protocol.connection import FLUSH_SIZE, Connection
+from node.protocol.outbox import Outbox
 from node.protocol.reports import ConnectionEnded, Report, StreamFinished
 from node.transport.backend import Backend, current_backend
 from node.transport.driver import FLUSH_EVENTS, HIGH_WATER, LEAST_PAUSE, LOW_WATER_PART, Driver
@@ -68,10 +69,10 @@ class FakeCore:
 
     def __init__(self) -> None:
         self.told: list[Any] = []
-        self.pending: list[Report] = []
+        self.happened: list[Report] = []
         self.chunks: list[bytes] = []
         self.queued_bytes = 0
-        self.queued_events = 0
+        self.outbox = Outbox()
         self.wants_data = True
         self.wants_eof = False
         self.ended = False
@@ -97,11 +98,11 @@ class FakeCore:
     def abort(self, now: float, code: int, reason: str) -> None:
         self._called("abort", code)
         self.chunks.append(b"close")
-        self.pending.append(ConnectionEnded(code, "", False, reason))
+        self.happened.append(ConnectionEnded(code, "", False, reason))
 
     def reports(self) -> list[Report]:
-        pending, self.pending = self.pending, []
-        return pending
+        happened, self.happened = self.happened, []
+        return happened
 
     def data_to_send(self, now: float) -> bytes:
         self._called("data_to_send")
@@ -196,7 +197,7 @@ def test_many_touches_make_one_flush() -> None:
 def test_much_that_waits_is_written_at_once() -> None:
     scene = Scene()
     scene.connect()
-    scene.core.queued_events = FLUSH_EVENTS
+    scene.core.outbox.count = FLUSH_EVENTS
     scene.core.chunks = [b"one"]
     scene.driver.touch()
     assert scene.outlet.done == [b"one"]
@@ -211,19 +212,19 @@ def test_much_that_waits_is_written_at_once() -> None:
 def test_no_report_overtakes_another() -> None:
     scene = Scene()
     scene.connect()
-    scene.core.queued_events = FLUSH_EVENTS
+    scene.core.outbox.count = FLUSH_EVENTS
     later = StreamFinished(5)
 
     def ask() -> None:
         if scene.reports == [FINISHED]:
-            scene.core.pending = [later]
+            scene.core.happened = [later]
             scene.core.chunks = [b"asked for"]
             scene.driver.touch()
             assert scene.reports == [FINISHED]
             assert scene.outlet.done == []
 
     scene.on_report = ask
-    scene.core.pending = [FINISHED]
+    scene.core.happened = [FINISHED]
     scene.driver.received(b"x")
     assert scene.reports == [FINISHED, later]
     assert scene.outlet.done == [b"asked for"]
@@ -250,11 +251,11 @@ def test_a_full_outlet_is_left_alone_until_it_may_write() -> None:
 def test_what_comes_goes_to_the_core_and_its_reports_up_in_order() -> None:
     scene = Scene()
     scene.connect()
-    scene.core.pending = [FINISHED]
+    scene.core.happened = [FINISHED]
     later = [StreamFinished(5)]
 
     def more() -> None:
-        scene.core.pending, later[:] = list(later), []
+        scene.core.happened, later[:] = list(later), []
 
     scene.on_report = more
     scene.driver.received(b"data")
@@ -268,7 +269,7 @@ def test_what_comes_goes_to_the_core_and_its_reports_up_in_order() -> None:
 def test_reports_of_a_flush_go_up_too() -> None:
     scene = Scene()
     scene.connect()
-    scene.core.pending = [FINISHED]
+    scene.core.happened = [FINISHED]
     scene.driver.touch()
     scene.loop.turn()
     assert scene.reports == [FINISHED]
@@ -414,7 +415,7 @@ def test_a_bug_in_the_layer_above_too(when: str, caplog: pytest.LogCaptureFixtur
         raise ZeroDivisionError
 
     scene.on_report = fail
-    scene.core.pending = [FINISHED]
+    scene.core.happened = [FINISHED]
     if when == "receiving":
         scene.driver.received(b"x")
     else:
