@@ -5,7 +5,6 @@ Knows nothing of what a key means, except that key 0 of a payload is noise.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from itertools import chain
 from struct import Struct
 from typing import Any, Final, TypeAlias
 
@@ -140,13 +139,27 @@ def _write_map(cells: dict[Any, Any], append: _Append, level: int) -> None:
     last = -1
     for key in cells:
         if type(key) is not int or key <= last:
-            flat = _in_order(cells)
-            break
+            _write_items(_in_order(cells), append, level + 1)
+            return
         last = key
-    else:
-        # Unsigned keys in ascending order: how a writer of events lists them.
-        flat = chain.from_iterable(cells.items())
-    _write_items(flat, append, level + 1)
+    # Unsigned keys in ascending order: how a writer of events lists them, mostly with
+    # short strings and small numbers.
+    for key, item in cells.items():
+        append(UINT_HEADS[key] if key < 256 else encode_head(UINT, key))
+        kind = type(item)
+        if kind is bytes:
+            size = len(item)
+            append(BYTES_HEADS[size] if size < 256 else encode_head(BYTES, size))
+            append(item)
+        elif kind is int and item >= 0:
+            append(UINT_HEADS[item] if item < 256 else encode_head(UINT, item))
+        elif kind is str:
+            text = item.encode()
+            size = len(text)
+            append(TEXT_HEADS[size] if size < 256 else encode_head(TEXT, size))
+            append(text)
+        else:
+            _write_items((item,), append, level + 1)
 
 
 def _in_order(cells: dict[Any, Any]) -> Iterable[Any]:
