@@ -17,7 +17,7 @@ UNITS = {"pipe": "bytes there", "back": "bytes back"}
 
 @dataclass
 class Report:
-    """`came` are what readers took, by kind: calls, events, bytes; `notes` how many were
+    """`came` is what readers took, by kind: calls, items, bytes; `notes` how many were
     published for each topic, `missed` how many of them slow readers lost; `ended` what was
     cut off, by its close code."""
 
@@ -42,6 +42,7 @@ class Report:
             kind = flow.partition("/")[0]
             if kind != "notes":
                 self.came[UNITS.get(kind, kind)] += count
+        self.came.update(line.get("took", {}))
         self.ended.update(line.get("ended", {}))
         self.missed += line.get("missed", 0)
         self.graceful += line["graceful"]

@@ -13,7 +13,7 @@ from tests.soak.judge import (
     check_rest,
     check_usage,
 )
-from tests.soak.samples import Growth, growth, slope
+from tests.soak.samples import Growth
 
 MIB = 2**20
 
@@ -148,16 +148,3 @@ def test_epochs() -> None:
     assert list(check_epochs("client", good)) == []
     for name, value in (("late", 1), ("sent", 97), ("received", 97), ("rekeys", 0)):
         assert len(list(check_epochs("client", {**good, name: value}))) == 1, name
-
-
-def test_a_steady_rise_is_growth_and_single_peaks_are_none() -> None:
-    rising = [(float(t), 100.0 * t) for t in range(100)]
-    assert slope(rising) == pytest.approx(100)
-    grown = growth(rising)
-    assert grown.rise == pytest.approx(100 * grown.seconds)
-    assert grown.worst > 5_000
-    flat = [(float(t), 10_000.0 if t % 7 == 3 else 50.0) for t in range(100)]
-    assert growth(flat).worst == 0
-    warming = [(float(t), 100.0 * min(t, 25)) for t in range(100)]
-    assert growth(warming).worst == 0
-    assert growth([]).worst == slope([(0.0, 1.0)]) == 0
