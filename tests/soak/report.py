@@ -81,7 +81,7 @@ class Report:
             found.append(
                 f"  {side}: {one['sent']:,} epochs sent, {one['received']:,} received, "
                 f"{one['rekeys']:,} rekeys, {one['events']:,} events in {one['seconds']:,} s of "
-                f"{one['connections']} connections; at least {one['slowest'] or 0:.2f} a second"
+                f"{one['connections']} connections; none for more than {one['longest']} s"
             )
         for side, one in self.usage.items():
             found.append(f"  {side}: " + ", ".join(f"{key} {value}" for key, value in one.items()))

@@ -1,5 +1,10 @@
 """Epochs are counted as the core tells of them, and only under load."""
 
+import time
+
+import anyio
+import pytest
+
 from node.protocol.observer import Observer
 from tests.node.protocol.pair import ALICE, BOB, FAST, Pair, make_config
 from tests.soak.epochs import Epochs
@@ -39,12 +44,31 @@ def test_what_comes_after_the_load_is_not_counted() -> None:
     assert (ours.connections, ours.sent) == (1, 1)
 
 
-def test_a_connection_without_its_epochs_is_late() -> None:
+def test_keys_are_in_use_from_their_first_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr("tests.soak.epochs.perf_counter", lambda: now[0])
     sums = Epochs()
-    for changes, seconds in ((3, 4.9), (2, 4.0), (0, 1.9), (9, 3.0)):
-        counter = sums.observer()
-        counter.sent = counter.received = changes
-        sums.add(counter, seconds)
-    assert sums.late == 1
-    assert sums.slowest == 0.0
-    assert sums.summary()["connections"] == 4
+    counter = sums.observer()
+    counter.epoch_began(True, 0, b"")
+    for epoch, (idle, used) in enumerate([(9, 0.5), (0, 2), (1, 1.5)], 1):
+        now[0] += idle
+        counter.event(True, b"", b"")
+        now[0] += used
+        counter.epoch_began(True, epoch, b"")
+    assert (sums.longest, counter.sent) == (2, 3)
+    now[0] += 9
+    counter.event(False, b"", b"")
+    sums.add(counter, 22.0)
+    assert sums.longest == 2
+    assert sums.summary()["connections"] == 1
+
+
+async def test_a_loop_that_is_late_is_seen(anyio_backend: str) -> None:
+    sums, rest = Epochs(), anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(sums.watch_loop, rest)
+        await anyio.sleep(0.01)
+        time.sleep(0.15)  # noqa: ASYNC251 - what is to be seen
+        await anyio.sleep(0.01)
+        rest.set()
+    assert sums.lag > 0.05
