@@ -179,8 +179,9 @@ class Driver:
 
     def _after(self) -> None:
         self._hand_on("handling what came")
-        self._follow()
-        self.touch()
+        if self.core.ended or self._outlet is None:
+            self._follow()
+        self.touch()  # for the rest the flush follows the core
 
     def _hand_on(self, doing: str) -> None:
         """Hand on the core's reports in their order, also those that doing so makes."""

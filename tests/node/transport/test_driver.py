@@ -275,12 +275,10 @@ def test_reports_of_a_flush_go_up_too() -> None:
 def test_reading_follows_the_core() -> None:
     scene = Scene()
     scene.connect()
-    scene.core.wants_data = False
-    scene.driver.settle()
-    scene.driver.settle()
-    scene.core.wants_data = True
-    scene.driver.settle()
-    scene.driver.settle()
+    for wants_data in (False, False, True, True):
+        scene.core.wants_data = wants_data
+        scene.driver.settle()
+        scene.loop.turn()
     assert scene.outlet.done == ["pause", "resume"]
 
 
@@ -333,6 +331,7 @@ def test_there_is_one_timer_for_the_earliest_of_both_floors() -> None:
     assert scene.loop.set_timers == [110.0]
     scene.core.deadline = 105.0
     scene.driver.settle()
+    scene.loop.turn()
     assert scene.loop.set_timers == [105.0]
     scene.loop.move(5.0)
     assert ("handle_deadline", 105.0) in scene.core.told
