@@ -63,7 +63,9 @@ class Connection(OpenConnection):
         self._streams: Streams | None = None
         self._session: Session | None = None
         self._opening: Opening | None = Opening(config, initiator, random(32), self._admit)
-        self._wire.write(self._opening.first_flight())
+        # Made when it is asked for: a dial that reaches nobody makes no keys, and over a
+        # network the other side gets ready meanwhile.
+        self._hello_due = initiator
 
     # State, as a caller sees it.
 
@@ -139,6 +141,9 @@ class Connection(OpenConnection):
         """Encrypt and frame what waits, about `limit` bytes at most; empty for nothing."""
         session = self._session
         if session is None or self._state not in LIVE:
+            if self._hello_due and self._opening is not None:
+                self._hello_due = False
+                self._wire.write(self._opening.first_flight())
             out = self._wire.take()
         else:
             out = session.flush(limit, now)
@@ -303,10 +308,10 @@ class Connection(OpenConnection):
         self._opening = None
         self._closing = code, text
         if self._session is not None:
-            self._session.mux.outbox.clear()
-            session, self._session = self._session, None  # and with it every key
+            session, self._session = self._session, None
             if self._observer is not None and session.secure is not None:
                 self._observer.session_ended(code)
+            session.end()  # and with it every key
         self._reports.append(ConnectionEnded(code, text, remote, reason))
 
     def _go(self, signal: Signal) -> None:
