@@ -10,6 +10,8 @@ from dataclasses import replace
 import anyio
 import pytest
 
+from lbm import keys
+from lbm.codec import encode
 from node import Call, Candidate, PeerClosedError
 from node.protocol.codes import CloseCode
 from node.protocol.errors import LocalProtocolError
@@ -99,6 +101,34 @@ def test_an_event_under_the_keys_of_the_proofs(name: str, who: int) -> None:
         assert reader.code in (CloseCode.BAD_RECORD, CloseCode.AUTHENTICATION_FAILED)
         assert bool(reader.all(PeerIdentified)) == behind
         assert_nothing_but_the_handshake(reader)
+
+
+@each_side
+def test_an_event_that_says_what_a_proof_says(who: int) -> None:
+    """Another type, stream or async id, and all else is a Proof, its signature included."""
+    proof = Event(0, 0, *TYPES["Proof"], b"")
+    changed = {name: replace(event, stream=0, async_id=0) for name, event in EVENTS.items()}
+    changed["Proof"] = proof
+    changed["a Proof with an async id"] = replace(proof, async_id=1)
+    changed["a Proof on stream 1"] = replace(proof, stream=1)
+    for name, event in changed.items():
+        pair = meeting("ed25519")
+        pair.carry(pair.a)
+        insider = Insider(pair.b.handshake)
+        reader, reply = pair.a, frame(events_of(pair.b.take(pair.now))[0])
+        if who == 0:
+            pair.deliver(pair.a, bytes(pair.b.wire))
+            reader, reply = pair.b, b""
+        own = pair.other(reader).core.config.identity
+        payload = encode({keys.IDENTITY_KEYS: list(own.cells()), keys.NODE_INFO: {}})
+        early = insider.in_place_of_the_proof(
+            replace(event, payload=payload), own.key("ed25519"), initiators=who == 0
+        )
+        pair.deliver(reader, reply + early)
+        with doing(name):
+            assert bool(reader.all(PeerIdentified)) == (name == "Proof")
+            assert (reader.code == ALIVE) == (name == "Proof")
+            assert_nothing_but_the_handshake(reader)
 
 
 def assert_nothing_but_the_handshake(side: Side) -> None:
