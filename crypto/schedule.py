@@ -7,6 +7,7 @@ events: that `th1` covers the right bytes is the handshake's business.
 
 import hmac
 from dataclasses import dataclass, field
+from functools import cache
 
 from crypto.errors import CryptoError
 from crypto.hashing import SHA256, HashAlgorithm
@@ -80,8 +81,8 @@ def handshake_secrets(
     if network_key is not None:
         check_network_key(network_key)
     size = hash.size
-    early = extract(hash, bytes(size), network_key or bytes(NETWORK_KEY_SIZE))
-    hs = extract(hash, label(hash, early, "derived", b"", size), shared_secret)
+    salt = _open_salt(hash) if network_key is None else _early_salt(hash, network_key)
+    hs = extract(hash, salt, shared_secret)
     return HandshakeSecrets(
         hash=hash,
         hs=hs,
@@ -89,6 +90,16 @@ def handshake_secrets(
         hs_initiator=label(hash, hs, "hs initiator", th1, size),
         hs_responder=label(hash, hs, "hs responder", th1, size),
     )
+
+
+def _early_salt(hash: HashAlgorithm, network_key: bytes) -> bytes:
+    early = extract(hash, bytes(hash.size), network_key)
+    return label(hash, early, "derived", b"", hash.size)
+
+
+@cache  # without a network key it is no secret, and always the same
+def _open_salt(hash: HashAlgorithm) -> bytes:
+    return _early_salt(hash, bytes(NETWORK_KEY_SIZE))
 
 
 def chain_start_initiator(hash: HashAlgorithm, th1_with_proof: bytes, commit: bytes) -> bytes:

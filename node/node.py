@@ -26,6 +26,7 @@ from node.protocol.codes import CloseCode
 from node.protocol.connection import Connection
 from node.protocol.limits import CLOSE_DRAIN, CLOSE_LINGER
 from node.protocol.observer import Observer
+from node.protocol.states import State
 from node.transport.address import Address
 from node.transport.backend import Backend, Listener, current_backend
 from node.transport.clocked import Clock, ClockedBackend
@@ -314,6 +315,12 @@ def _given_up(peer: Peer) -> Iterator[None]:
     peer is open but in nobody's hands) leaves nothing behind."""
     try:
         yield
+    except HandshakeError:
+        # A responder that refused is yet to say so (Reject or Close); the core bounds how
+        # long it lingers for that.
+        if peer.core.state is not State.FAREWELL:
+            peer.drop(CloseCode.GOING_AWAY)
+        raise
     except BaseException:
         peer.drop(CloseCode.GOING_AWAY)
         raise

@@ -301,7 +301,7 @@ def held_size(cells: dict[int, Value], size: int) -> int:
 
 def encode_result(code: int, data: Encodable = None, stream: int = 0) -> bytes:
     """The payload of a Result; raises LbmEncodeError."""
-    cells: dict[int, Encodable] = {keys.CODE: code}
+    cells: dict[int, Encodable] = {keys.CODE: int(code)}  # members of enumerations take longer
     if data is not None:
         cells[keys.DATA] = data
     if stream:

@@ -71,7 +71,9 @@ class Connection(OpenConnection):
         self._streams: Streams | None = None
         self._session: Session | None = None
         self._opening: Opening | None = Opening(config, initiator, random(32), self._admit)
-        self._wire.write(self._opening.first_flight())
+        # Made when it is asked for: a dial that reaches nobody makes no keys, and over a
+        # network the other side gets ready meanwhile.
+        self._hello_due = initiator
 
     # State, as a caller sees it.
 
@@ -142,6 +144,9 @@ class Connection(OpenConnection):
         more may be sent now, and empty is nothing at all."""
         session = self._session
         if session is None or not self._live:
+            if self._hello_due and self._opening is not None:
+                self._hello_due = False
+                self._wire.write(self._opening.first_flight())
             out = self._wire.take()
         else:
             out = session.flush(limit, now)
@@ -307,9 +312,10 @@ class Connection(OpenConnection):
         self._closing = code, text
         self.outbox.clear()
         if self._session is not None:
-            session, self._session = self._session, None  # and with it every key
+            session, self._session = self._session, None
             if self._observer is not None and session.secure is not None:
                 self._observer.session_ended(code)
+            session.end()  # and with it every key
         self.happened.append(ConnectionEnded(code, text, remote, reason))
 
     def _go(self, signal: Signal) -> None:

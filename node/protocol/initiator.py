@@ -65,6 +65,10 @@ class Initiator(Handshake):
         Raises:
             RejectedError: the responder refused. RemoteProtocolError: anything wrong.
         """
+        if not self.transcript:
+            # As long as there are no keys of ours, a Reply in plain would pass for the answer
+            # to a Hello in plain.
+            raise violation("an answer before our Hello")
         event = raw_handshake_event(data)
         try:
             cells = decode_handshake(event.payload)

@@ -195,6 +195,16 @@ class Session:
         """Offer a rekey."""
         self._wire.write(self._encrypted().rekey(now))
 
+    def end(self) -> None:
+        """The connection is over: free every key now.
+
+        Session and multiplexer know each other, and would keep the keys until the garbage
+        collector finds them. Nothing can be encrypted any more, nor sent in plain.
+        """
+        self.mux.outbox.clear()
+        self.secure = None
+        del self._channel
+
     # Time.
 
     def deadline(self) -> float:

@@ -180,8 +180,9 @@ class Driver:
     def _after(self) -> None:
         if self.core.happened:
             self._hand_on("handling what came")
-        self._follow()
-        self.touch()  # which sets the timer too, in time for what is due
+        if self.core.ended:
+            self._follow()
+        self.touch()  # for the rest the flush follows the core, and sets the timer
 
     def _hand_on(self, doing: str) -> None:
         """Hand on the core's reports in their order, also those that doing so makes."""

@@ -11,10 +11,11 @@ from functools import partial
 from typing import Final
 
 from lbm.codec import encode
+from node.messaging.application_events import encode_payload
 from node.messaging.calls import Calls
 from node.messaging.chunks import ChunkInbox
 from node.messaging.dispatch import Dispatch
-from node.messaging.fanout import Fanout
+from node.messaging.fanout import Fanout, Slow
 from node.messaging.feed import Feed
 from node.messaging.inbox import NoteInbox
 from node.messaging.notes import encode_note
@@ -93,7 +94,8 @@ class Application:
             self._stream_event,
             calls.stream_requests,
         )
-        self._fanout = Fanout(TOPIC, MOST_BYTES, "drop-oldest")
+        slow: Slow = "unsubscribe" if core.initiator else "drop-oldest"
+        self._fanout = Fanout(TOPIC, MOST_BYTES, slow)
         self._running: deque[IncomingCall] = deque()
         self._asked: deque[OutgoingCall] = deque()
         self._stream_asked: deque[OutgoingRequest] = deque()
@@ -278,7 +280,7 @@ class Application:
         self._fanout.flush()
 
     def _open_stream(self, step: Step) -> None:
-        self._streams.add(self.core.open_stream("app/stream", 1 + step.stream))
+        self._streams.add(self.core.open_stream("app/stream", 1 + step.async_id))
 
     def _send_data(self, step: Step) -> None:
         self.core.send_data(step.stream, step.payload)
@@ -354,4 +356,6 @@ class Application:
         self.core.notify_writable(step.stream, credit=bool(step.async_id))
 
     def _send_event(self, step: Step) -> None:
-        self.core.send(step.stream, 0, 100, 1, step.payload, lbm=False, seal=bool(step.async_id))
+        size = self.core.limits.max_payload
+        payload, lbm = encode_payload(None, step.payload, size)
+        self.core.send(step.stream, 0, 100, 1, payload, lbm=lbm, seal=bool(step.async_id))

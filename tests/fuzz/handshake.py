@@ -52,10 +52,14 @@ class Action(IntEnum):
 
 @dataclass(frozen=True)
 class Moment:
-    """A setting, and how much of a handshake that goes well was said already."""
+    """A setting, and how much of a handshake that goes well was said already.
+
+    `unasked`: nobody has asked the core yet what it has to send.
+    """
 
     setting: Setting
     said: int
+    unasked: bool = False
 
 
 USUAL: Final = (Setting("responder"), Setting("initiator"))
@@ -84,6 +88,7 @@ MOMENTS: Final = (
     *(Moment(setting, said) for setting in NETWORK for said in range(2)),
     *(Moment(setting, 0) for setting in PLAINTEXT),
     Moment(HYBRID, 0),
+    *(Moment(setting, 0, unasked=True) for setting in (USUAL[1], NETWORK[1], PLAINTEXT[1])),
 )
 
 
@@ -128,7 +133,8 @@ class Encounter:
         self._forged: bool | None = None  # the first event under the keys has no right seal
         self._now = START
         self._said = b""
-        self._core.data_to_send(START)
+        if not moment.unasked:
+            self._core.data_to_send(START)
         for _ in range(moment.said):
             self._say_honest()
             self._deliver()

@@ -143,6 +143,7 @@ def begin(setting: Setting) -> Connection:
 def opened(setting: Setting) -> tuple[Connection, Flights]:
     """A core after its handshake, whose reports and flights were taken."""
     core, flights = begin(setting), recorded(setting)
+    core.data_to_send(START)
     core.receive_data(flights.first, START)
     if flights.keys is not None:
         core.receive_data(flights.proof, START)

@@ -5,6 +5,7 @@ through it and not through the test's own. libFuzzer's main loop never returns.
 """
 
 import sys
+from shlex import quote
 from typing import Final
 
 import atheris
@@ -20,7 +21,9 @@ def main(arguments: list[str]) -> None:
     name, *options = arguments
     with atheris.instrument_imports(include=INSTRUMENTED):
         target = load(name)
-    argv = [name, f"-max_len={target.max_size}", *options]
+    # A merge runs the program's name with other options, by a shell.
+    program = f"{quote(sys.executable)} -m {__spec__.name} {name}"
+    argv = [program, f"-max_len={target.max_size}", *options]
     if name in SCRIPTED:
 
         def change(data: bytes, max_size: int, seed: int) -> bytes:

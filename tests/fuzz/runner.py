@@ -89,12 +89,14 @@ def run(targets: Sequence[str], seconds: int, corpus: Path | None) -> Iterator[O
 
 
 def minimise(target: str, learnt: Path, wanted: Path) -> None:
-    """Copy to `wanted` as few inputs of `learnt` as reach what those there do not.
+    """Copy to `wanted` few inputs of `learnt`, which reach what those there do not.
 
     Raises:
         CalledProcessError: the fuzzer failed.
     """
-    _start(target, ["-merge=1", str(wanted), str(learnt)], None).check_returncode()
+    # Without counters new code counts, and how often it runs does not.
+    options = ["-set_cover_merge=1", "-use_counters=0", str(wanted), str(learnt)]
+    _start(target, options, None).check_returncode()
 
 
 def _run(target: str, seconds: int, learnt: Path, made: Path) -> Outcome:

@@ -17,11 +17,32 @@ from tests.reference.wire import TYPES, cells_payload, parse_raw
 from tests.vectors.load import read, unhex
 
 CORPUS: Final = Path(__file__).with_name("corpus")
-HANDSHAKE_STATES: Final = 18
-# Of these the one in which a responder has a network key.
+HANDSHAKE_STATES: Final = 21
+# Of these the one in which a responder has a network key, those in which an initiator has
+# said Hello, and those in which it is about to.
 NETWORK: Final = 10
+DIALLING: Final = (3, 18, 19)
 # Longer ones have a share of ML-KEM; the target makes those itself.
 LONGEST_RAW: Final = 300
+# The setting of both kinds of conversation in which limits are small and the peer has
+# dialled, and the first stream that it opens then.
+SMALL: Final = (2, 3)
+# Conversations: words of `_vocabulary`, and numbers of what the application does.
+SCRIPTS: Final[tuple[tuple[int | str, ...], ...]] = (
+    (2, "open", "result", "note", "headed", "notes", 10, "asking", 3, "finish"),
+    (1, "chunk", "chunk", 10, "result", 10),
+    (0, "result", 0, 4, 0, "pause", "wait"),
+    ("plain", "data", "ask", 10, 17, "answer", 17, "pause", "ask", 18, "finish", 8),
+    ("plain", "ask", "forget", 17, 4, 9),
+    ("plain", "much", "much", "much", 19, "grant", "much", "grant", "reset"),
+    ("plain", "block", "much", "much", 19, "block", "data", "data", 9),
+    ("subscribe", 5, 5, "leave", "finish"),
+    ("subscribe", "block", *["publish"] * 6, "block", "grant", "grant", "pause"),
+    ("subscribe", *["publish"] * 6, "reset"),
+    ("call", 11, 11, "grant chunks", 11, "cancel", "emit", 12, 13, 19, 20),
+    ("list", "silent", "list", "pause"),
+    (6, 7, 8, 9, 15, 16),
+)
 PREFIX: Final = "seed-"
 Seeds = Iterator[bytes]
 
@@ -90,6 +111,9 @@ def handshake() -> Seeds:
     for suite in (names, names | {3: "sha256"}):
         reply = cells_payload(**shared, suite=suite)
         yield b"\3" + serialise([Step(Kind.EVENT, 0, 0, *TYPES["Reply"], reply)])
+    plain = cells_payload(version=1, random=bytes(32), role="peer", plaintext=True)
+    for state in DIALLING:
+        yield bytes([state]) + serialise([Step(Kind.EVENT, 0, 0, *TYPES["Reply"], plain)])
     identity = THEIRS.cell()
     for keys in (identity, [], identity * 2, [["rsa", bytes(32), None]]):
         proof = cells_payload(keys=keys, node={"software": "x"})
@@ -139,35 +163,47 @@ def _conversations(setting: int, *, sealed: bool) -> Seeds:
         script = serialise(step for step in steps if len(step.payload) < 1024)
         if script and len(script) < 2048:
             yield bytes([setting]) + script
-    stream, data = 2, {"data": 5}
-    peer: dict[str, Step] = {
+    for number, stream in ((setting, 2), SMALL):
+        peer = _vocabulary(kind, stream)
+        for acts in SCRIPTS:
+            steps = [peer[act] if isinstance(act, str) else _act(act, stream) for act in acts]
+            yield bytes([number]) + serialise(steps)
+
+
+def _vocabulary(kind: Kind, stream: int) -> dict[str, Step]:
+    """What the peer says, and what happens, in `SCRIPTS`."""
+    data = {"data": 5}
+    held: dict[str, Any] = {"topic": "hold", "data": [1, {"a": None}, b"bytes"], "deadline_ms": 9}
+    return {
         "open": _said(kind, 0, stream, "Open", label="topic:news"),
         "result": _said(kind, 1, 1, "Result", code=0, stream=stream),
         "note": _said(kind, 0, stream, "Notify", **data),
+        "headed": _said(kind, 0, stream, "Notify", **data, headers={"parley.dropped": 3}),
+        "asking": _said(kind, 3, 1, "Notify", **data, topic="news"),
         "notes": _said(kind, 0, stream, "Notes", notes=[1, 2]),
         "finish": Step(kind, stream, 0, *TYPES["Finish"]),
         "chunk": _said(kind, 1, 1, "Chunk", **data),
         "plain": _said(kind, 0, stream, "Open", label="app/x"),
         "subscribe": _said(kind, 5, 1, "Subscribe", topic="news"),
         "call": _said(kind, 6, 1, "Call", topic="items", data=1, window=100),
+        "list": _said(kind, 9, 1, "Call", **held, headers={"a": 1}),
+        "silent": _said(kind, 0, 1, "Call", **held),
+        "cancel": _said(kind, 0, 1, "Cancel", request=6),
         "leave": _said(kind, 7, 1, "Unsubscribe", topic="news"),
         "data": Step(kind, stream, 0, *TYPES["Data"], b"abc"),
         "ask": Step(kind, stream, 9, 64, 1, b"abc"),
+        "forget": _said(kind, 0, stream, "Cancel", request=9),
         "answer": Step(kind, stream, 1, 64, 2, b"abc"),
         "emit": _said(kind, 8, 1, "Emit", name="x"),
+        "grant": _said(kind, 0, 0, "Window", stream=stream, credit=2000),
+        "grant chunks": _said(kind, 0, 0, "Window", stream=1, credit=500, request=6),
+        "reset": _said(kind, 0, 0, "Reset", stream=stream, code=32),
+        "much": Step(Kind.ACTION, stream, subcategory=7, payload=bytes(900)),
+        "publish": Step(Kind.ACTION, 7, subcategory=5, payload=bytes(200)),
+        "block": Step(Kind.ACTION, category=2),
+        "pause": Step(Kind.ACTION, category=1, subcategory=8),
+        "wait": Step(Kind.ACTION, category=1, subcategory=200),
     }
-    scripts: tuple[tuple[int | str, ...], ...] = (
-        (2, "open", "result", "note", "notes", 10, 3, "finish"),
-        (1, "chunk", "chunk", 10, "result", 10),
-        (0, "result", 0, 4),
-        ("plain", "data", "ask", 10, 17, "answer", 18, "finish", 8),
-        ("subscribe", 5, 5, "leave", "finish"),
-        ("call", 11, 11, "emit", 12, 13, 19, 20),
-        (6, 7, 8, 9, 15, 16),
-    )
-    for acts in scripts:
-        steps = [peer[act] if isinstance(act, str) else _act(act, stream) for act in acts]
-        yield bytes([setting]) + serialise(steps)
 
 
 def _remote(kind: Kind, step: Mapping[str, Any]) -> Step:

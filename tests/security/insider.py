@@ -14,7 +14,7 @@ from node.protocol.handshake import Handshake, known
 from tests.node.protocol.pair import Pair, make_config
 from tests.reference import cbor
 from tests.reference.sealing import Direction, Signer, Suite
-from tests.reference.wire import CELLS, TYPES, Event, parse_inner
+from tests.reference.wire import CELLS, TYPES, Event
 from tests.security.shapes import ONE_OF_EACH, identity
 
 ALGORITHMS = tuple(SIGNING)
@@ -51,9 +51,13 @@ class Insider:
     def proof(self, cells: Sequence[object], signer: Signer, *, initiators: bool) -> bytes:
         """The frame of a Proof that shows `cells` as its identity, signed by `signer`."""
         payload = cbor.encode_payload({CELLS["keys"]: list(cells), CELLS["node"]: {}})
-        inner = Event(0, 0, *TYPES["Proof"], payload).inner
-        assert parse_inner(0, inner).type == TYPES["Proof"]
-        return frame(self._direction(initiators).write(0, inner, signer, sealed=True))
+        event = Event(0, 0, *TYPES["Proof"], payload)
+        return self.in_place_of_the_proof(event, signer, initiators=initiators)
+
+    def in_place_of_the_proof(self, event: Event, signer: Signer, *, initiators: bool) -> bytes:
+        """The frame of any event under the keys of a Proof, as the first of its direction."""
+        direction = self._direction(initiators)
+        return frame(direction.write(event.stream, event.inner, signer, sealed=True))
 
     def _direction(self, initiators: bool) -> Direction:
         handshake = self._handshake

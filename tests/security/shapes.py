@@ -45,7 +45,7 @@ def identity(name: str, *algorithms: str) -> Identity:
     return Identity.from_keys([SIGNING[each].load(seed(f"{name} {each}")) for each in names])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Shape:
     """One kind of handshake.
 

@@ -69,7 +69,7 @@ class Conversation:
 
     def look(self) -> dict[str, Any]:
         """The connection at rest, for the judge."""
-        flow = self.peer.core.flow()
+        flow, calls = self.peer.core.flow(), self.peer.calls
         return {
             "streams": {
                 str(stream): [one.credit, one.window, one.left, one.consumed]
@@ -78,8 +78,11 @@ class Conversation:
             "unconsumed": flow.unconsumed,
             "committed": flow.committed,
             "queued": self.peer.core.queued_bytes,
-            "asking": len(self.peer.asking),
-            "answering": len(self.peer.answering),
+            "asking": len(calls.asking),
+            "answering": len(calls.answering),
+            "stream_requests": len(calls.stream_requests),
+            "deadlines": calls.next_deadline() != float("inf"),
+            "kept": len(self.peer.streams),
             "losses": self._traffic.losses,
             "notes": {
                 topic: check.expected

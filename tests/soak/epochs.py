@@ -6,10 +6,12 @@ One rule: secrets are not kept. Seconds are those of the process's own clock.
 from time import perf_counter
 from typing import Any
 
+import anyio
+
 from node.protocol.handshake import Agreed
 
-# Of connections that lived for less a rate would say little.
-SHORT = 1.5
+# How often the event loop is asked whether it is late.
+TICK = 0.05
 
 
 class Epochs:
@@ -19,8 +21,7 @@ class Epochs:
         self.connections = 0
         self.seconds = 0.0
         self.sent = self.received = self.rekeys = self.events = 0
-        self.late = 0
-        self.slowest: float | None = None
+        self.longest = self.lag = 0.0
         self.counting: set[EpochCounter] = set()
 
     def rest(self) -> None:
@@ -36,20 +37,22 @@ class Epochs:
         self.received += one.received
         self.rekeys += one.rekeys
         self.events += one.events
-        least = min(one.sent, one.received)
-        self.late += least < int(seconds) - 1
-        if seconds >= SHORT:
-            rate = least / seconds
-            self.slowest = rate if self.slowest is None else min(self.slowest, rate)
+        one.keys_changed()
+
+    async def watch_loop(self, rest: anyio.Event) -> None:
+        """See how late the event loop is, until `rest`."""
+        while not rest.is_set():
+            due = perf_counter() + TICK
+            await anyio.sleep(TICK)
+            self.lag = max(self.lag, perf_counter() - due)
 
     def observer(self) -> "EpochCounter":
         """For one connection more."""
         return EpochCounter(self)
 
     def summary(self) -> dict[str, Any]:
-        """All of it; `late` counts the connections with less than one epoch a second in
-        either direction, but for one; `slowest` is the least rate of any direction of a
-        connection that was under load for 1.5 seconds or more, in epochs a second."""
+        """All of it; `longest` is the most seconds that keys of ours were used for, `lag` by
+        how many the event loop was late at most."""
         return {
             "connections": self.connections,
             "seconds": round(self.seconds, 1),
@@ -57,19 +60,23 @@ class Epochs:
             "received": self.received,
             "rekeys": self.rekeys,
             "events": self.events,
-            "late": self.late,
-            "slowest": self.slowest,
+            "longest": round(self.longest, 2),
+            "lag": round(self.lag, 2),
         }
 
 
 class EpochCounter:
-    """Observes one connection: how many events, and how many times keys changed."""
+    """Observes one connection: how many events, and how many times keys changed.
 
-    __slots__ = ("_began", "_sums", "events", "received", "rekeys", "sent")
+    Keys under which nothing was sent need not change, so they count from the first event.
+    """
+
+    __slots__ = ("_began", "_since", "_sums", "events", "received", "rekeys", "sent")
 
     def __init__(self, sums: Epochs) -> None:
         self._sums = sums
         self._began = 0.0
+        self._since: float | None = None  # our first event under the present keys
         self.sent = self.received = self.rekeys = self.events = 0
 
     def session_started(self, agreed: Agreed, initiator: bool) -> None:
@@ -80,6 +87,7 @@ class EpochCounter:
     def epoch_began(self, sent: bool, epoch: int, secret: bytes) -> None:
         """Epochs are numbered from 0, so the number is that of changes."""
         if sent:
+            self.keys_changed()
             self.sent = epoch
         else:
             self.received = epoch
@@ -87,6 +95,14 @@ class EpochCounter:
     def event(self, sent: bool, wire: bytes, chain: bytes) -> None:
         """Count it."""
         self.events += 1
+        if sent and self._since is None:
+            self._since = perf_counter()
+
+    def keys_changed(self) -> None:
+        """The present keys are used no more."""
+        since, self._since = self._since, None
+        if since is not None:
+            self._sums.longest = max(self._sums.longest, perf_counter() - since)
 
     def rekeyed(self, number: int, shared_secret: bytes) -> None:
         """Rekeys are numbered from 1."""

@@ -121,14 +121,15 @@ class Bytes:
 
 
 class Book:
-    """One connection of one side. `ended` counts what was cut off, by code; `active` are
-    the parts that still run, by name."""
+    """One connection of one side. `ended` counts what was cut off, by code; `took` what
+    has no count of its own on both sides; `active` are the parts that still run, by name."""
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.sent: dict[str, Sent] = {}
         self.received: dict[str, Numbers | Bytes] = {}
         self.ended: Counter[int] = Counter()
+        self.took: Counter[str] = Counter()
         self.active: Counter[str] = Counter()
         self.violations: list[str] = []
         self.untold = 0
@@ -191,6 +192,7 @@ class Book:
             "graceful": self.graceful,
             "sent": {f: [s.count, s.acknowledged, s.exact] for f, s in self.sent.items()},
             "received": {flow: check.expected for flow, check in self.received.items()},
+            "took": self.took,
             "missed": sum(c.missed for c in self.received.values() if isinstance(c, Numbers)),
             "ended": {str(code): count for code, count in self.ended.items()},
             "violations": self.violations,

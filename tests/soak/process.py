@@ -105,6 +105,7 @@ class Process:
             emit(command, **await getattr(self, f"_do_{command}")())
 
     async def _do_begin(self) -> dict[str, Any]:
+        self._tasks.start_soon(self._epochs.watch_loop, self.phases.rest)
         for publisher in self.published.values():
             self._tasks.start_soon(publisher.publish, self.phases)
         for _ in range(self._plan.links if self._side == "client" else 0):

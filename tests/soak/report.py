@@ -17,7 +17,7 @@ UNITS = {"pipe": "bytes there", "back": "bytes back"}
 
 @dataclass
 class Report:
-    """`came` are what readers took, by kind: calls, events, bytes; `notes` how many were
+    """`came` is what readers took, by kind: calls, items, bytes; `notes` how many were
     published for each topic, `missed` how many of them slow readers lost; `ended` what was
     cut off, by its close code."""
 
@@ -42,6 +42,7 @@ class Report:
             kind = flow.partition("/")[0]
             if kind != "notes":
                 self.came[UNITS.get(kind, kind)] += count
+        self.came.update(line.get("took", {}))
         self.ended.update(line.get("ended", {}))
         self.missed += line.get("missed", 0)
         self.graceful += line["graceful"]
@@ -80,7 +81,7 @@ class Report:
             found.append(
                 f"  {side}: {one['sent']:,} epochs sent, {one['received']:,} received, "
                 f"{one['rekeys']:,} rekeys, {one['events']:,} events in {one['seconds']:,} s of "
-                f"{one['connections']} connections; at least {one['slowest'] or 0:.2f} a second"
+                f"{one['connections']} connections; none for more than {one['longest']} s"
             )
         for side, one in self.usage.items():
             found.append(f"  {side}: " + ", ".join(f"{key} {value}" for key, value in one.items()))

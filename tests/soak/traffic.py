@@ -69,6 +69,7 @@ class Traffic:
                         break
                 else:
                     check.end(count)
+            self.book.took["items"] += check.expected
 
     async def events(self, worker: int) -> None:
         """One stream for as long as the connection lives: events, and now and then one that
@@ -118,6 +119,7 @@ class Traffic:
                 check.restart(first if isinstance(first, int) else -1)
                 enough = check.expected + self.random.randrange(1_000, 200_000)
                 async for notes in subscription.batches():
+                    self.book.took[f"notes of {topic}"] += len(notes)
                     for note in notes:
                         check.take(note[0] if isinstance(note, list) else note)
                     told = subscription.dropped

@@ -575,6 +575,7 @@ def test_no_key_outlives_the_connection() -> None:
     for ending in ("close", "lost", "violation"):
         pair = open_pair()
         session = weakref.ref(pair.a.session)
+        channel = weakref.ref(pair.a.channel)  # which has the keys
         if ending == "close":
             pair.a.core.close(pair.now)
             pair.pump()
@@ -582,5 +583,15 @@ def test_no_key_outlives_the_connection() -> None:
             pair.a.core.receive_eof(pair.now)
         else:
             pair.inject(pair.b, 0, 64, 1, b"x")
+        assert channel() is None, ending
         gc.collect()
         assert session() is None, ending
+
+
+def test_a_hello_is_made_once_and_only_when_it_is_asked_for() -> None:
+    core = Connection(make_config(ALICE), initiator=True, now=START)
+    assert core.data_to_send(START)
+    assert core.data_to_send(START) == b""
+    given_up = Connection(make_config(ALICE), initiator=True, now=START)
+    given_up.close(START)
+    assert given_up.data_to_send(START) == b""

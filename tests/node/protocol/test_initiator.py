@@ -9,9 +9,12 @@ from crypto.schedule import check_network_mac
 from lbm import keys
 from lbm.codec import Value, decode, encode
 from node.protocol.codes import HELLO, REJECT, REPLY, RETRY, CloseCode
+from node.protocol.config import Plaintext
+from node.protocol.errors import RemoteProtocolError
 from node.protocol.event import Event, handshake_event, parse_raw, serialise_raw
 from node.protocol.frames import frame
 from node.protocol.hello import PARAMETER_KEYS
+from node.protocol.initiator import Initiator
 from node.protocol.reports import ConnectionEnded, HandshakeCompleted
 from node.protocol.states import State
 from tests.node.protocol.pair import (
@@ -372,3 +375,25 @@ def test_who_may_do_both_dials_encrypted_and_does_not_fall_back() -> None:
     assert keys.OFFER in cells
     give(side, REPLY, {1: 1, 2: bytes(32), 6: "server", 13: True})
     assert_left(side)
+
+
+@pytest.mark.parametrize("plaintext", ["never", "only"])
+@pytest.mark.parametrize(
+    ("subcategory", "cells"),
+    [
+        (
+            REPLY,
+            {keys.VERSION: 1, keys.RANDOM: bytes(32), keys.ROLE: "peer", keys.PLAINTEXT: True},
+        ),
+        (RETRY, {keys.SUITE: {1: CLASSIC}}),
+        (REJECT, {keys.CODE: 2}),
+    ],
+)
+def test_an_answer_before_the_hello_is_none(
+    subcategory: int, cells: dict[int, Value], plaintext: Plaintext
+) -> None:
+    # Found by fuzzing: without keys of ours a Reply in plain was taken by a node that
+    # never speaks in plain.
+    early = Initiator(make_config(ALICE, plaintext=plaintext), bytes(32), lambda stream: None)
+    with pytest.raises(RemoteProtocolError, match="before our Hello"):
+        early.receive(handshake_event(subcategory, encode(cells)))

@@ -278,12 +278,10 @@ def test_reports_of_a_flush_go_up_too() -> None:
 def test_reading_follows_the_core() -> None:
     scene = Scene()
     scene.connect()
-    scene.core.wants_data = False
-    scene.driver.settle()
-    scene.driver.settle()
-    scene.core.wants_data = True
-    scene.driver.settle()
-    scene.driver.settle()
+    for wants_data in (False, False, True, True):
+        scene.core.wants_data = wants_data
+        scene.driver.settle()
+        scene.loop.turn()
     assert scene.outlet.done == ["pause", "resume"]
 
 

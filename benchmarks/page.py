@@ -1,0 +1,130 @@
+"""The figures of docs/performance.md: `python -m benchmarks.page [--measure [WHAT...]]`.
+
+One rule: what stands between a `measured` mark and its end is made from the stored figures
+alone, and nothing else of the page is touched.
+"""
+
+import argparse
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks import growth, report, store, tables, tuning
+from benchmarks.cases import CASES
+from benchmarks.child import Backend
+from benchmarks.profile import lines, profile
+from benchmarks.rounds import rounds
+
+PAGE = store.DOCS / "performance.md"
+LOOPS = {"uvloop": "cases", "asyncio": "cases-asyncio", "trio": "cases-trio"}
+
+_PART = re.compile(r"(<!-- measured: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def render(text: str, directory: Path = store.DIRECTORY) -> str:
+    """A page with its measured parts made anew.
+
+    Raises:
+        KeyError: the page has a mark that nothing is known of.
+    """
+    loops = {name: store.load(file, directory) for name, file in LOOPS.items()}
+    measured = store.load("profile", directory)
+    parts = {
+        "machine": tables.machine_text(store.machine_of("cases", directory)),
+        "cases": tables.cases_table(loops["uvloop"]),
+        "loops": tables.loops_table(loops),
+        "call": tables.profile_table(measured, "call"),
+        "note": tables.profile_table(measured, "note"),
+        "tuning": tables.tuning_table(store.load("tuning", directory)),
+    }
+    return _PART.sub(lambda part: f"{part[1]}\n{parts[part[2]]}\n\n{part[3]}", text)
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How long and how often; `quiet` is how many seconds to wait for an idle machine."""
+
+    seconds: float
+    rounds: int
+    quiet: float
+
+
+def _cases(effort: Effort, backend: Backend = "uvloop") -> None:
+    done = []
+    for name, case in CASES.items():
+        task, both = case.lasting(effort.seconds), backend == "uvloop"
+        measured = rounds(task, effort.rounds, backend, with_baseline=both, quiet=effort.quiet)
+        done.append(_shown(report.row(name, case, measured), report.line))
+    store.save(LOOPS[backend], done)
+
+
+def _asyncio(effort: Effort) -> None:
+    _cases(effort, "asyncio")
+
+
+def _trio(effort: Effort) -> None:
+    _cases(effort, "trio")
+
+
+def _growth(effort: Effort) -> None:
+    growth.save(
+        [
+            _shown(row, growth.line)
+            for name in growth.SWEEPS
+            for row in growth.grow(name, effort.seconds / 2, effort.quiet)
+        ]
+    )
+
+
+def _tuning(effort: Effort) -> None:
+    rows = tuning.tune(tuning.TUNED, effort.seconds / 2, effort.rounds, effort.quiet)
+    store.save("tuning", [_shown(row, tuning.line) for row in rows])
+
+
+def _profile(effort: Effort) -> None:
+    rows = [
+        _shown(row, lambda row: "\n".join(lines(row, 0)))
+        for name in ("call", "note")
+        for row in profile(name, effort.seconds * 5, quiet=effort.quiet)
+    ]
+    store.save("profile", rows)
+
+
+def _shown(row: dict[str, Any], line: Callable[[dict[str, Any]], str]) -> dict[str, Any]:
+    print(line(row), flush=True)
+    return row
+
+
+MEASURES: dict[str, Callable[[Effort], None]] = {
+    "cases": _cases,
+    "asyncio": _asyncio,
+    "trio": _trio,
+    "profile": _profile,
+    "growth": _growth,
+    "tuning": _tuning,
+}
+
+
+def main() -> None:
+    """Measure if asked to, then write the page."""
+    options = argparse.ArgumentParser(prog="python -m benchmarks.page", description=__doc__)
+    options.add_argument(
+        "--measure", nargs="*", metavar="WHAT", help=f"all, or some of {', '.join(MEASURES)}"
+    )
+    options.add_argument("--seconds", type=float, default=2.0, help="for each measurement")
+    options.add_argument("--rounds", type=int, default=5)
+    options.add_argument(
+        "--quiet", type=float, default=4.0, help="seconds to wait until the machine is idle"
+    )
+    given = options.parse_args()
+    if unknown := set(given.measure or ()) - set(MEASURES):
+        options.error(f"cannot measure: {', '.join(sorted(unknown))}")
+    for name in () if given.measure is None else given.measure or MEASURES:
+        MEASURES[name](Effort(given.seconds, given.rounds, given.quiet))
+    PAGE.write_text(render(PAGE.read_text()))
+
+
+if __name__ == "__main__":
+    main()

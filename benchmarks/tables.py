@@ -1,0 +1,110 @@
+"""Measured rows as Markdown tables.
+
+One rule: nothing is computed here that is not in the rows.
+"""
+
+from typing import Any
+
+Row = dict[str, Any]
+Tables = dict[str, list[Row]]
+
+
+def machine_text(found: dict[str, str]) -> str:
+    """What the figures belong to, as a sentence."""
+    if not found:
+        return "Nothing was measured yet."
+    packages = ", ".join(
+        f"{name} {found[name]}"
+        for name in ("python", "uvloop", "anyio", "trio", "cryptography", "pynacl", "openssl")
+    )
+    return f"Measured on {found['cpu']}, {found['cores']} cores, {found['os']}; {packages}."
+
+
+def cases_table(rows: list[Row]) -> str:
+    """Ours beside the baseline."""
+    head = ["case", "Parley", "TLS streams", "ratio", "spread", "ratio of CPU time"]
+    body = []
+    for row in rows:
+        if "baseline" not in row:
+            continue
+        ratio, least, most = row["ratio"]
+        body.append(
+            [
+                f"`{row['case']}`, {row['unit']}" + (" (less is better)" * row["less_is_better"]),
+                number(row["ours"]["value"]),
+                number(row["baseline"]["value"]),
+                f"{ratio:.2f}",
+                f"{least:.2f} to {most:.2f}",
+                f"{row['cpu_ratio'][0]:.2f}",
+            ]
+        )
+    return table(head, body)
+
+
+def loops_table(rows: dict[str, list[Row]]) -> str:
+    """Our side on each loop."""
+    found = {
+        loop: {row["case"]: row for row in measured if "ours" in row}
+        for loop, measured in rows.items()
+    }
+    body = []
+    for case, row in found["uvloop"].items():
+        values = [each.get(case) for each in found.values()]
+        texts = [number(one["ours"]["value"]) if one else "" for one in values]
+        body.append([f"`{case}`, {row['unit']}", *texts])
+    return table(["case", *found], body)
+
+
+def profile_table(rows: list[Row], name: str) -> str:
+    """Microseconds by layer: the client, the server, both."""
+    sides = {row["process"]: row for row in rows if row["profile"] == name}
+    if not sides:
+        return "Nothing was measured yet."
+    client, server = sides["client"]["layers"], sides["server"]["layers"]
+    both = {
+        layer: client.get(layer, 0.0) + server.get(layer, 0.0) for layer in {**client, **server}
+    }
+    whole = sum(both.values()) or 1.0
+    ordered = sorted(both, key=lambda layer: -both[layer])
+    body = [
+        [
+            layer,
+            f"{client.get(layer, 0.0):.2f}",
+            f"{server.get(layer, 0.0):.2f}",
+            f"{both[layer]:.2f}",
+            f"{both[layer] / whole:.0%}",
+        ]
+        for layer in ordered
+    ]
+    total = [sides["client"]["us"], sides["server"]["us"]]
+    body.append(["all", *(f"{us:.2f}" for us in [*total, sum(total)]), "100%"])
+    kinds = {"call": ("caller", "handler's side"), "note": ("subscriber", "publisher")}
+    return table(["layer", *kinds.get(name, ("client", "server")), "both", "share"], body)
+
+
+def tuning_table(rows: list[Row]) -> str:
+    """The effect of one change at a time, by processor time."""
+    usual = {row["case"]: row["cpu_us"] for row in rows if row["trial"] == "default"}
+    changed: dict[str, dict[str, Row]] = {}
+    for row in rows:
+        if row["trial"] != "default":
+            changed.setdefault(row["trial"], {})[row["case"]] = row
+    head = ["change", *(f"`{case}` ({us:,.1f} us)" for case, us in usual.items())]
+    body = [
+        [trial, *(f"{of[case]['cpu_ratio']:.2f}" if case in of else "" for case in usual)]
+        for trial, of in changed.items()
+    ]
+    return table(head, body)
+
+
+def table(head: list[str], body: list[list[str]]) -> str:
+    """A Markdown table."""
+    if not body:
+        return "Nothing was measured yet."
+    rule = ["---", *["---:"] * (len(head) - 1)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in [head, rule, *body])
+
+
+def number(value: float) -> str:
+    """Digits in threes; one after the point below a hundred."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:,.1f}"

@@ -1,0 +1,75 @@
+"""Each case runs once, for a moment, for both sides; no time is asserted."""
+
+import json
+from dataclasses import replace
+
+import psutil
+import pytest
+
+from benchmarks import report
+from benchmarks.cases import CASES
+from benchmarks.child import Backend, Order, SideName
+from benchmarks.event import event_cost
+from benchmarks.process import Child, ChildError
+from benchmarks.rounds import Round, measure
+from benchmarks.task import Task
+
+SHORT = 0.05
+FEW = 4
+# Fewer would fit into memory that the server has already.
+SOME = 40
+
+
+def short(name: str) -> Task:
+    """The case's task, for a moment, and with few of what it has hundreds of."""
+    task = CASES[name].lasting(SHORT)
+    return replace(task, count=min(task.count, SOME if task.work == "idle" else FEW))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_case_runs_for_both_sides(name: str) -> None:
+    ours = measure("ours", short(name), quiet=0)
+    baseline = measure("baseline", short(name), quiet=0)
+    for found in (ours, baseline):
+        assert found.operations > 0
+        assert found.value > 0
+        assert found.client_us > 0
+        assert found.server_us > 0
+        assert found.lost == 0
+    row = json.loads(json.dumps(report.row(name, CASES[name], [Round(ours, baseline)])))
+    assert row["ratio"] == [row["ratio"][0]] * 3
+    assert row["cpu_ratio"][0] > 0
+    assert report.line(row).startswith(name)
+
+
+@pytest.mark.parametrize("backend", ["asyncio", "trio"])
+def test_our_side_runs_on_other_loops(backend: Backend) -> None:
+    assert measure("ours", short("notes-100-batches"), backend, quiet=0).value > 0
+
+
+def test_many_streams_on_one_connection() -> None:
+    task = Task(work="streams", seconds=SHORT, count=8, connections=3)
+    assert measure("ours", task, quiet=0).operations > 0
+
+
+def test_settings_reach_our_side() -> None:
+    settings = {"PARLEY_NODE_LIMITS_MAX_PAYLOAD": "1024"}
+    task = Task(work="calls", seconds=SHORT, size=2000, settings=settings)
+    with pytest.raises(ChildError):
+        measure("ours", task, quiet=0)
+
+
+def test_the_cost_of_an_event() -> None:
+    assert all(us > 0 for us in event_cost(0.02).values())
+
+
+@pytest.mark.parametrize("side", ["ours", "baseline"])
+def test_children_end(side: SideName) -> None:
+    task = short("calls")
+    with Child(Order(side, "uvloop", task)) as server:
+        info = server.hear()
+        with Child(Order(side, "uvloop", task, info)) as client:
+            assert client.hear() == {"ready": True}
+            assert client.memory > 0
+        assert not psutil.pid_exists(client.pid)
+    assert not psutil.pid_exists(server.pid)

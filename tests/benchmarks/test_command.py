@@ -1,0 +1,32 @@
+"""The command line: names are checked, rows are JSON."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+
+def run(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", module, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+
+
+@pytest.mark.parametrize(
+    "module", ["benchmarks", "benchmarks.growth", "benchmarks.profile", "benchmarks.tuning"]
+)
+def test_an_unknown_name_is_refused(module: str) -> None:
+    found = run(module, "nonsense")
+    assert found.returncode == 2
+    assert "nonsense" in found.stderr
+
+
+def test_rows_are_json() -> None:
+    options = ["--json", "--seconds", "0.05", "--rounds", "1", "--quiet", "0"]
+    found = run("benchmarks", "event", "calls-64", *options, "--ours-only")
+    assert found.returncode == 0, found.stderr
+    head, event, calls = map(json.loads, found.stdout.splitlines())
+    assert head["machine"]["backend"] == "uvloop"
+    assert event["send_us"] > 0
+    assert calls["ours"]["value"] > 0
+    assert "baseline" not in calls

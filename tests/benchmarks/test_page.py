@@ -1,0 +1,68 @@
+"""The page of figures: made from what is stored, and up to date."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import page, store
+from benchmarks.growth import SWEEPS
+from benchmarks.plots import plot_growth
+from benchmarks.tables import number, table
+
+
+def test_the_page_shows_what_is_stored() -> None:
+    text = page.PAGE.read_text()
+    assert page.render(text) == text
+
+
+def test_there_is_something_stored() -> None:
+    for name in (*page.LOOPS.values(), "growth", "tuning", "profile"):
+        assert store.load(name), name
+        assert store.machine_of(name)["cpu"]
+
+
+def test_every_sweep_has_its_plot() -> None:
+    assert {path.stem for path in store.DIRECTORY.glob("*.svg")} == set(SWEEPS)
+    assert all(f"performance/{name}.svg" in page.PAGE.read_text() for name in SWEEPS)
+
+
+def test_without_figures_the_page_says_so(tmp_path: Path) -> None:
+    text = page.render("<!-- measured: cases -->\nold\n<!-- end -->\nkept", tmp_path)
+    assert text == "<!-- measured: cases -->\n\nNothing was measured yet.\n\n<!-- end -->\nkept"
+
+
+def test_an_unknown_mark_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(KeyError):
+        page.render("<!-- measured: weather -->\n<!-- end -->", tmp_path)
+
+
+def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [{"case": "a", "value": 1.5}, {"case": "b", "value": 2}]
+    store.save("some", rows, tmp_path)
+    assert store.load("some", tmp_path) == rows
+
+
+def test_the_same_rows_give_the_same_plot(tmp_path: Path) -> None:
+    rows = [
+        {
+            "growth": "call-size",
+            "title": "t",
+            "unit": "bytes",
+            "at": at,
+            "side": side,
+            "cpu_us": at * 2.0,
+        }
+        for at in (16, 128)
+        for side in ("ours", "baseline")
+    ]
+    (path,) = plot_growth(rows, tmp_path)
+    first = path.read_bytes()
+    assert b"<svg" in first
+    plot_growth(rows, tmp_path)
+    assert path.read_bytes() == first
+
+
+def test_tables() -> None:
+    assert table(["a", "b"], [["x", "1"]]) == "| a | b |\n| --- | ---: |\n| x | 1 |"
+    assert [number(value) for value in (1.26, 99.95, 1234.6)] == ["1.3", "100.0", "1,235"]

@@ -1,0 +1,60 @@
+"""The sampler and the layers that it tells apart."""
+
+import inspect
+import signal
+from importlib.util import find_spec
+from time import process_time
+from types import SimpleNamespace
+
+import pytest
+
+from benchmarks.layers import LAYERS, layer_of
+from benchmarks.profile import lines, profile
+from benchmarks.sampler import LOOP, Sampler, function_of
+from lbm.codec import decode, encode
+
+
+def test_a_sampler_sees_what_runs() -> None:
+    end = process_time() + 0.2
+    with Sampler(active=True) as sampler:
+        while process_time() < end:
+            decode(encode({1: bytes(100)}))
+    assert sum(sampler.samples.values()) > 2
+    assert any(layer_of(name) == LAYERS["lbm"] for name in sampler.samples)
+    assert signal.getitimer(signal.ITIMER_PROF)[0] == 0.0
+
+
+def test_who_is_not_asked_samples_nothing() -> None:
+    before = signal.getsignal(signal.SIGPROF)
+    with Sampler(active=False) as sampler:
+        assert signal.getsignal(signal.SIGPROF) is before
+    assert sampler.samples == {}
+
+
+def test_what_we_do_not_know_counts_for_its_caller() -> None:
+    frame = inspect.currentframe()
+    assert function_of(None) == LOOP
+    name = function_of(frame)
+    assert name == LOOP or not name.startswith("tests")
+
+
+@pytest.mark.parametrize("name", [name for name in LAYERS if name != "loop"])
+def test_a_layer_is_of_a_module_that_exists(name: str) -> None:
+    assert find_spec(name) is not None
+
+
+def test_the_longest_prefix_decides() -> None:
+    assert layer_of("node.transport.driver:Driver.touch") == LAYERS["node.transport"]
+    assert layer_of("node.peer:Peer.call") == LAYERS["node"]
+    assert layer_of("loop:") == LAYERS["loop"]
+    assert layer_of("elsewhere:f") == "other"
+
+
+def test_a_profile_adds_up() -> None:
+    rows = profile("note", 0.3, quiet=0)
+    assert [row["process"] for row in rows] == ["client", "server"]
+    for row in rows:
+        found = SimpleNamespace(**row)
+        assert found.samples > 0
+        assert sum(found.layers.values()) == pytest.approx(found.us, rel=0.05, abs=0.05)
+        assert lines(row, 1)[0].startswith("note")

@@ -1,0 +1,335 @@
+"""Row 5. Mistake: application code is reached before authentication ends.
+
+Promise: in every state of the handshake, on either side, whatever event comes (of every
+type, raw or under the handshake's own keys, on any stream) reaches no callback and closes
+the connection, unless it is the one that the state waits for; and that one opens nothing.
+
+Arbitrary bytes and cells: tests/node/protocol/test_properties_garbage.py; the deadline in
+each state: tests/node/protocol/test_opening.py; what follows a Proof that is refused: row 4.
+"""
+
+from contextlib import suppress
+from itertools import product
+from typing import Any, Final
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from node.protocol.codes import CloseCode
+from node.protocol.event import Event, serialise_raw
+from node.protocol.frames import frame
+from node.protocol.reports import ConnectionEnded, PeerIdentified
+from node.protocol.states import HANDSHAKE, NEXT, Signal, State
+from tests.interop.meeting import SIDES, our_config, our_identity, their_config
+from tests.node.protocol.pair import ALIVE, START, Pair, events_of
+from tests.reference import schedule
+from tests.reference.channel import ConnectionLost
+from tests.reference.establish import Misbehaviour
+from tests.reference.peer import ReferencePeer
+from tests.reference.peer import Side as WhichSide
+from tests.reference.sealing import Direction, Suite
+from tests.reference.wire import TYPES, Violation, cells_payload
+from tests.reference.wire import Event as ReferenceEvent
+from tests.security.exchanges import veiled, watched_exchanges
+from tests.security.shapes import SHAPES, identity
+from tests.security.witness import TRANSPORTS, witness
+
+# Each place in a handshake where a core waits: the shape, the side, and how many of all
+# events had passed.
+PLACES: Final = {
+    "expect-hello": ("chain", "responder", 0),
+    "expect-hello after Retry": ("retry", "responder", 2),
+    "expect-reply": ("chain", "initiator", 1),
+    "expect-reply after Retry": ("retry", "initiator", 3),
+    "expect-proof of the initiator": ("chain", "initiator", 2),
+    "expect-proof of the initiator, each": ("each", "initiator", 2),
+    "expect-proof of the responder": ("chain", "responder", 3),
+    "expect-proof of the responder, each": ("each", "responder", 3),
+    "deciding of the initiator": ("chain", "initiator", 3),
+    "deciding of the responder": ("chain", "responder", 4),
+}
+WITH_KEYS: Final = [place for place in PLACES if "proof" in place or "deciding" in place]
+
+PAYLOADS: Final = {
+    TYPES["Close"]: cells_payload(code=0),
+    TYPES["Reject"]: cells_payload(code=64, text="x"),
+    TYPES["KeyUpdate"]: cells_payload(epoch=1),
+    TYPES["RekeyOffer"]: cells_payload(share=b"\x09" * 32),
+    TYPES["RekeyAnswer"]: cells_payload(share=b"\x09" * 32),
+    TYPES["Open"]: cells_payload(label="echo"),
+    TYPES["Window"]: cells_payload(stream=1, credit=1),
+    TYPES["Reset"]: cells_payload(stream=1, code=32),
+    TYPES["Data"]: b"data",
+    TYPES["Call"]: cells_payload(topic="parley.echo", data="too early"),
+    TYPES["Subscribe"]: cells_payload(topic="topic"),
+    TYPES["Unsubscribe"]: cells_payload(topic="topic"),
+    TYPES["Notify"]: cells_payload(topic="topic", data=1),
+    TYPES["Result"]: cells_payload(code=0, data=1),
+    TYPES["Cancel"]: cells_payload(request=1),
+    TYPES["Chunk"]: cells_payload(data=1),
+    TYPES["Notes"]: cells_payload(notes=[1]),
+    TYPES["Emit"]: cells_payload(name="n", data=1, format=16),
+}
+# All that the document has, the reserved ones next to them, and an application's.
+KINDS: Final = sorted(
+    {
+        *TYPES.values(),
+        *((1, number) for number in (13, 255)),
+        *((category, 1) for category in (2, 3, 4, 5, 6, 7, 8, 9, 63, 64, 255)),
+        *((category, 255) for category in (2, 3, 4, 64)),
+        *((0, 0), (0, 1), (1, 0), (3, 0)),
+    }
+)
+
+
+class Waiting:
+    """A core at a place of its handshake, and somebody who has the other side's keys."""
+
+    def __init__(self, place: str, **settings: Any) -> None:
+        shape_name, self.who, count = PLACES[place]
+        self.shape = SHAPES[shape_name]
+        with watched_exchanges() as exchanges:
+            pair = Pair(
+                self.shape.config("initiator", **settings),
+                self.shape.config("responder", **settings),
+            )
+            self.side = pair.a if self.who == "initiator" else pair.b
+            self.side.answer = None
+            self.events: list[bytes] = []
+            self._pass_events(pair, count)
+            self.secrets = exchanges.agreed
+        self.deciding = self.state is State.DECIDING
+        self.side.take(START)
+        self.side.reports.clear()
+
+    def _pass_events(self, pair: Pair, count: int) -> None:
+        waiting: dict[int, list[bytes]] = {id(side): [] for side in pair.sides}
+        for name in self.shape.events[:count]:
+            sender = pair.a if name.endswith("Hello") or name.startswith("initiator") else pair.b
+            waiting[id(sender)] += events_of(sender.take(pair.now))
+            self.events.append(waiting[id(sender)].pop(0))
+            pair.deliver(pair.other(sender), frame(self.events[-1]))
+
+    @property
+    def state(self) -> State:
+        """Where it stands."""
+        return self.side.core.state
+
+    def raw(self, stream: int, async_id: int, kind: tuple[int, int]) -> bytes:
+        """The frame of an unencrypted event."""
+        return frame(serialise_raw(Event(stream, async_id, *kind, PAYLOADS.get(kind, b"\0"))))
+
+    def encrypted(
+        self, stream: int, async_id: int, kind: tuple[int, int], *, sealed: bool
+    ) -> bytes:
+        """The frame of an event under the handshake's keys, signed by the other side."""
+        suite = Suite(**{p: n[0] for p, n in self.side.core.config.algorithms.items()})
+        t1, proofs = b"".join(self.events[:2]), self.events[2:]
+        keys = schedule.handshake_keys(suite.hash, t1, veiled(self.secrets[0]), None)
+        if self.who == "initiator":
+            start = schedule.chain_start_responder(keys)
+            direction = Direction(suite, keys.hs_responder, start, keys.commit)
+        else:
+            start = schedule.chain_start_initiator(keys, proofs[0])
+            direction = Direction(suite, keys.hs_initiator, start, keys.commit)
+        if self.deciding:
+            direction.read(proofs[-1])
+        other = "responder" if self.who == "initiator" else "initiator"
+        inner = ReferenceEvent(stream, async_id, *kind, PAYLOADS.get(kind, b"")).inner
+        signer = identity(other, suite.signing).key(suite.signing)
+        return frame(direction.write(stream, inner, signer, sealed=sealed))
+
+    def give(self, *frames: bytes) -> None:
+        """What the core reads."""
+        for each in frames:
+            self.side.core.receive_data(each, START)
+            self.side.collect(START)
+
+    def assert_over(self, what: object) -> None:
+        """The connection is closed, and its end is all that was ever reported."""
+        assert self.side.code != ALIVE, what
+        assert self.state in (State.FAREWELL, State.ENDED), what
+        (only,) = self.side.reports
+        assert isinstance(only, ConnectionEnded), what
+
+    def assert_held(self, what: object) -> None:
+        """It waits for the application's word on the peer, and has looked at nothing."""
+        assert self.state is State.DECIDING, what
+        assert self.side.reports == [], what
+
+    def assert_nothing_comes_of_it(self, *frames: bytes, accept: bool) -> None:
+        """After these events the connection is closed; in DECIDING, whatever is decided."""
+        what = [each.hex() for each in frames]
+        self.give(*frames)
+        if not self.deciding:
+            self.assert_over(what)
+            return
+        self.assert_held(what)
+        if not accept:
+            self.side.core.refuse_peer("this test trusts nobody", START)
+            self.side.collect(START)
+            self.assert_over(what)
+            return
+        # Trusted, it is told apart all the same from what the peer sends from now on.
+        self.side.core.accept_peer(START)
+        self.side.collect(START)
+        assert self.side.opened
+        assert self.side.code != ALIVE, what
+        assert len(self.side.reports) == 2, what
+
+
+def test_every_state_before_the_open_one_is_tried() -> None:
+    tried = {place: Waiting(place).state for place in PLACES}
+    assert set(tried.values()) == HANDSHAKE
+    for place, state in tried.items():
+        assert state.name == place.split(" ")[0].replace("-", "_").upper()
+
+
+def test_only_an_accepted_proof_leads_to_the_open_state() -> None:
+    """As the table has it, and whoever changes it: no other way leads past authentication."""
+    ways = {(state, signal) for (state, signal), to in NEXT.items() if to is State.OPEN}
+    plaintext = {(s, Signal.PLAINTEXT_REPLY) for s in (State.EXPECT_HELLO, State.EXPECT_REPLY)}
+    assert ways == {(State.DECIDING, Signal.ACCEPT), *plaintext}
+    deciding = {(state, signal) for (state, signal), to in NEXT.items() if to is State.DECIDING}
+    assert deciding == {(State.EXPECT_PROOF, Signal.PROOF)}
+    into_draining = {state for (state, _), to in NEXT.items() if to is State.DRAINING}
+    assert into_draining == {State.OPEN, State.DRAINING}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_every_raw_event_in_every_state(place: str) -> None:
+    for kind, (stream, async_id) in product(KINDS, ((0, 0), (1, 7), (3, 0))):
+        waiting = Waiting(place)
+        waiting.assert_nothing_comes_of_it(waiting.raw(stream, async_id, kind), accept=True)
+
+
+@pytest.mark.parametrize("place", WITH_KEYS)
+def test_every_event_under_the_handshakes_keys_in_every_state(place: str) -> None:
+    """Encrypted, chained and sealed as it should be: only the Proof may be, and says who."""
+    for kind, (stream, async_id) in product(KINDS, ((0, 0), (1, 7), (3, 0))):
+        for sealed in {True, "each" in place}:
+            waiting = Waiting(place)
+            event = waiting.encrypted(stream, async_id, kind, sealed=sealed)
+            waiting.assert_nothing_comes_of_it(event, accept=True)
+            if not (stream or waiting.deciding) and all(kind):
+                # It was opened and read, and refused for what it is.
+                assert waiting.side.code == CloseCode.AUTHENTICATION_FAILED
+
+
+# Any events in any order: the property over the state machine.
+
+events = st.tuples(
+    st.booleans(),  # under the handshake's keys, where there are any
+    st.sampled_from([0, 0, 1, 2, 3]),
+    st.sampled_from([0, 0, 7]),
+    st.sampled_from(KINDS),
+    st.booleans(),
+)
+
+
+@given(
+    place=st.sampled_from(sorted(PLACES)),
+    settings_of=st.sampled_from([{}, {"deliver": "sealed"}, {"plaintext": "both"}]),
+    wanted=st.lists(events, min_size=1, max_size=5),
+    accept=st.booleans(),
+    piece=st.sampled_from([1, 7, 100_000]),
+)
+def test_any_events_in_any_state(
+    place: str,
+    settings_of: dict[str, Any],
+    wanted: list[tuple[bool, int, int, tuple[int, int], bool]],
+    accept: bool,
+    piece: int,
+) -> None:
+    waiting = Waiting(place, **settings_of)
+    wire = b"".join(
+        waiting.encrypted(stream, async_id, kind, sealed=sealed)
+        if encrypted and place in WITH_KEYS
+        else waiting.raw(stream, async_id, kind)
+        for encrypted, stream, async_id, kind, sealed in wanted
+    )
+    pieces = [wire[at : at + piece] for at in range(0, len(wire), piece)]
+    waiting.assert_nothing_comes_of_it(*pieces, accept=accept)
+
+
+@pytest.mark.parametrize("who", ["initiator", "responder"])
+@pytest.mark.parametrize("trusted", [False, True])
+def test_data_right_behind_the_proof_waits_for_the_decision(who: str, trusted: bool) -> None:
+    """The one thing that may come early: what an authenticated peer sent with its Proof."""
+    shape = SHAPES["chain"]
+    pair = Pair(shape.config("initiator"), shape.config("responder"))
+    side = pair.a if who == "initiator" else pair.b
+    side.answer = None
+    if who == "responder":
+        pair.carry(pair.a)
+        pair.carry(pair.b)
+        pair.a.core.send(1, 0, 64, 1, b"early", lbm=False, seal=True)
+        pair.carry(pair.a)
+    else:
+        pair.pump()
+    (report,) = side.reports
+    assert isinstance(report, PeerIdentified)
+    if not trusted:
+        side.core.refuse_peer("this test trusts nobody", START)
+        side.collect(START)
+        assert not side.events
+        assert side.code != ALIVE
+        return
+    side.core.accept_peer(START)
+    side.collect(START)
+    assert side.payloads == ([b"early"] if who == "responder" else [])
+
+
+# Nodes: every callback that there is, on every transport.
+
+APPLICATIONS: Final = [
+    TYPES[name]
+    for name in ("Open", "Data", "Call", "Subscribe", "Notify", "Result", "Chunk", "Notes", "Emit")
+] + [(5, 1), (64, 1), (255, 255)]
+
+
+def misbehaviours() -> dict[str, Misbehaviour]:
+    """Each of these events in place of each of the handshake's."""
+    found = {}
+    for kind, stream in product(APPLICATIONS, (0, 1, 3)):
+        event = ReferenceEvent(stream, 1, *kind, PAYLOADS.get(kind, b""))
+        for place in ("Hello", "Reply", "Proof"):
+            found[f"raw {kind} on {stream} for {place}"] = Misbehaviour(
+                {place: lambda _, event=event: event.raw}  # type: ignore[misc]
+            )
+        if not stream:
+            found[f"encrypted {kind} for the Proof"] = Misbehaviour(
+                {"Proof inner": lambda _, event=event: event.inner}  # type: ignore[misc]
+            )
+    return found
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("side", SIDES)
+@pytest.mark.parametrize("transport", TRANSPORTS)
+async def test_no_callback_of_a_node_is_reached(
+    transport: str, side: WhichSide, anyio_backend: str
+) -> None:
+    def act(peer: ReferencePeer) -> None:
+        with suppress(ConnectionLost, Violation):
+            peer.handshake()
+            for stream, kind in ((1, TYPES["Call"]), (3, TYPES["Open"]), (3, TYPES["Data"])):
+                peer.send_event(stream, 0, *kind, PAYLOADS[kind])
+        with suppress(ConnectionLost, Violation):
+            peer.channel.finish()
+            peer.channel.drain(2.0)
+
+    unmet = "Reply" if side == "initiator" else "Hello"  # the other side's event
+    faults = {name: wrong for name, wrong in misbehaviours().items() if unmet not in wrong.changes}
+    async with witness(our_config(), our_identity()) as seen:
+        for name, wrong in faults.items():
+            seen.log.clear()
+            await seen.meets(act, side, transport, their_config(), wrong)
+            await seen.settled(lambda: any(" ended: " in line for line in seen.log))
+            assert seen.untouched, name
+            assert seen.trust.asked == [], name
+            assert not [line for line in seen.log if " open: " in line], name
+        assert len(seen.errors) == (
+            len(faults) if transport == "memory" or side == "responder" else 0
+        )

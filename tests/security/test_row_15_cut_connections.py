@@ -1,0 +1,190 @@
+"""Row 15. Mistake: a cut connection taken for a clean end. Promise: wherever the transport ends
+or breaks in a session, both sides say `connection-lost`, no stream ends that was not finished,
+and only a whole Close that was read is a clean end.
+
+The session is cut at every byte of either direction without sockets, and at every so many over
+sockets, by an end and by a reset (every byte with PARLEY_SWEEP=full). What each kind of waiting
+application meets: tests/interop/test_cuts.py, with the reference implementation.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Literal
+
+import pytest
+
+from node.protocol.codes import CloseCode
+from node.protocol.reports import ConnectionEnded, StreamFinished, StreamReset
+from node.protocol.states import State
+from tests.interop.meeting import SIDES, with_bystander
+from tests.interop.test_cuts import EVERYTHING, cut_session
+from tests.node.protocol.pair import Pair, Side
+from tests.reference.peer import Side as SideName
+from tests.security.shapes import SHAPES, Shape
+from tests.security.tampering import FULL, doing
+
+Kind = Literal["end", "reset"]
+# Over sockets a session is cut at every so many bytes.
+STRIDE = 1 if FULL else 401
+
+pytestmark = pytest.mark.timeout(3600 if FULL else 60)
+
+CLOSED_HERE = "closed here"
+
+each_direction = pytest.mark.parametrize("writer", [0, 1], ids=["to responder", "to initiator"])
+each_shape = pytest.mark.parametrize(
+    "shape", [SHAPES["chain"], SHAPES["each"]], ids=lambda shape: shape.name
+)
+
+
+class Session(Pair):
+    """A short session with something of everything, cut after `size` bytes of one direction.
+
+    By an "end" the reader is given its bytes and then the end, and its last words still reach
+    the other side; by a "reset" both hear of it at once, and what was under way is gone.
+    """
+
+    def __init__(self, shape: Shape, writer: int, size: int, kind: Kind) -> None:
+        super().__init__(shape.config("initiator"), shape.config("responder"))
+        self._writer = self.sides[writer]
+        self._left = size
+        self._kind = kind
+        self.cut = False
+
+    def carry(self, sender: Side) -> bytes:
+        """What a side sends, as far as it gets."""
+        sent = sender.take(self.now)
+        if self.cut:
+            return b""
+        passing = sent
+        if sender is self._writer:
+            passing = sent[: self._left]
+            self._left -= len(passing)
+        if passing:
+            self.deliver(self.other(sender), passing)
+        if sender is self._writer and not self._left:
+            self._cut()
+        return sent
+
+    def _cut(self) -> None:
+        self.cut = True
+        reader = self.other(self._writer)
+        reader.core.receive_eof(self.now)
+        reader.collect(self.now)
+        if self._kind == "end" and (last := reader.take(self.now)):
+            self.deliver(self._writer, last)
+        self._writer.core.receive_eof(self.now)
+        self._writer.collect(self.now)
+
+    def play(self) -> "Session":
+        """The session, as far as it gets; afterwards nothing may change any more."""
+        stream = 0
+
+        def open_stream() -> None:
+            nonlocal stream
+            stream = self.a.core.open_stream("app/any")
+            self.a.core.send_data(stream, b"data")
+
+        steps: tuple[Callable[[], object], ...] = (
+            lambda: self.a.core.send(1, 1, 64, 1, b"a request", lbm=False, seal=True),
+            lambda: self.b.core.send(1, 0, 64, 2, b"an answer", lbm=False),
+            open_stream,
+            lambda: self.b.core.send_data(stream, b"data back"),
+            lambda: self.b.core.update_keys(self.now),
+            lambda: self.b.core.rekey(self.now),
+            lambda: self.b.core.finish_stream(stream),
+            lambda: self.a.core.finish_stream(stream),
+            lambda: self.a.core.close(self.now),
+        )
+        self.pump()
+        for step in steps:
+            if self.cut:
+                break
+            step()
+            self.pump()
+        if not self.cut:  # the transport ends when all has been said
+            self._cut()
+        before = [len(side.reports) for side in self.sides]
+        for side in self.sides:
+            side.core.receive_eof(self.now)
+        self.run(60.0)
+        assert [len(side.reports) for side in self.sides] == before
+        return self
+
+
+@cache
+def whole(shape: Shape, writer: int) -> Session:
+    """The session uncut, but for the end of its transport after Close."""
+    return Session(shape, writer, EVERYTHING, "end").play()
+
+
+def said(side: Side) -> list[str]:
+    """What a side reported before its end; what is random in it left out."""
+    return [type(report).__name__ for report in side.reports[:-1]]
+
+
+@pytest.mark.parametrize(
+    ("shape", "kind"),
+    [(SHAPES["chain"], "end"), (SHAPES["chain"], "reset"), (SHAPES["each"], "reset")],
+    ids=["chain-end", "chain-reset", "each-reset"],
+)
+@each_direction
+def test_a_cut_after_each_byte(shape: Shape, writer: int, kind: Kind) -> None:
+    uncut = whole(shape, writer)
+    size = len(uncut.sides[writer].wire)
+    assert size > 800
+    for place in range(size):
+        with doing(f"cut after {place} bytes of {size}"):
+            session = Session(shape, writer, place, kind).play()
+            for side, reference in zip(session.sides, uncut.sides, strict=True):
+                assert side.core.state is State.ENDED
+                ended = side.one(ConnectionEnded)
+                assert side.reports[-1] is ended
+                if ended.reason == CLOSED_HERE:
+                    continue  # its own Close was out, and that is what it knows
+                assert (ended.code, ended.remote) == (CloseCode.CONNECTION_LOST, False)
+                # Nothing came of the cut but the end: no stream finished, nothing delivered.
+                assert said(side) == said(reference)[: len(said(side))]
+                assert not side.all(StreamReset)
+
+
+@each_shape
+def test_only_a_whole_close_is_a_clean_end(shape: Shape) -> None:
+    uncut = whole(shape, 0)
+    assert uncut.a.one(ConnectionEnded).reason == CLOSED_HERE
+    responder = uncut.b.one(ConnectionEnded)
+    assert (responder.code, responder.remote) == (CloseCode.NORMAL, True)
+    assert uncut.a.one(ConnectionEnded).code == CloseCode.NORMAL
+    assert uncut.a.all(StreamFinished)
+    assert uncut.b.all(StreamFinished)
+    # One byte less is none.
+    size = len(uncut.a.wire)
+    cut = Session(shape, 0, size - 1, "end").play()
+    assert cut.b.one(ConnectionEnded).code == CloseCode.CONNECTION_LOST
+
+
+@each_direction
+def test_a_session_says_the_same_each_time(writer: int) -> None:
+    """So that a byte's number means the same byte in each run."""
+    first = whole(SHAPES["chain"], writer)
+    again = Session(SHAPES["chain"], writer, len(first.sides[writer].wire), "end").play()
+    assert len(first.sides[writer].wire) == len(again.sides[writer].wire)
+    reader = 1 - writer
+    assert said(again.sides[reader]) == said(first.sides[reader])[: len(said(again.sides[reader]))]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("hard", [False, True], ids=["end", "reset"])
+@pytest.mark.parametrize("direction", ["sent", "received"])
+@pytest.mark.parametrize("side", SIDES)
+async def test_a_cut_over_sockets(
+    anyio_backend: str, side: SideName, direction: Literal["sent", "received"], hard: bool
+) -> None:
+    """Whoever waits on the connection learns the same, at once (`cut_session` says so)."""
+    async with with_bystander() as ours:
+        peer, _ = await cut_session(ours, side, direction, EVERYTHING, hard=False)
+        frames = peer.channel.sent if direction == "sent" else peer.channel.received
+        size = sum(4 + len(event) for event in frames)
+        for place in range(SIDES.index(side) + 2 * hard, size, STRIDE):
+            with doing(f"cut after {place} bytes"):
+                await cut_session(ours, side, direction, place, hard=hard)
