@@ -112,11 +112,12 @@ def outcome(
     with nothing_random():
         core = make_core(receiver, sealing, deliver)
         reports: list[Report] = []
+        hello = take(core)  # before anything may come
         for piece in pieces:
             core.receive_data(piece, START)
             reports += collect(core)
         core.receive_eof(START)
-        return reports + collect(core), take(core), core.state.name
+        return reports + collect(core), hello + take(core), core.state.name
 
 
 def cut(data: bytes, places: list[int]) -> list[bytes]:
