@@ -1,11 +1,12 @@
 """Row 23, lax key files: one that others can use is refused, it is private from its first
 byte, and a process that forks shares no random state with its child.
 
-In tests/crypto/test_keyfile.py: each mode that is too open (`test_a_file_that_others_can_use_
-is_refused`), the mode under any umask (`test_mode_is_0600_under_an_open_umask`), owners,
-links, and files that are none; in tests/crypto/test_randomness.py every primitive that draws
-(`test_fork_shares_no_random_state`); `parley id new` in tests/node/cli/test_identity.py. Here is what a bystander on the machine sees, and what
-whole programs and handshakes do.
+In tests/crypto/test_keyfile.py: each mode that is too open
+(`test_a_file_that_others_can_use_is_refused`), the mode under any umask
+(`test_mode_is_0600_under_an_open_umask`), owners, links, and files that are none; in
+tests/crypto/test_randomness.py every primitive that draws
+(`test_fork_shares_no_random_state`); `parley id new` in tests/node/cli/test_identity.py. Here
+is what a bystander on the machine sees, and what whole programs and handshakes do.
 """
 
 import os
