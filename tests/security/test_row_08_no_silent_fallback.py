@@ -226,6 +226,19 @@ def test_no_one_falls_back_to_plaintext(parameter: str | None, who: str) -> None
     assert_nothing_was_agreed(pair)
 
 
+def test_a_plaintext_reply_to_an_encrypted_hello_is_refused() -> None:
+    """Somebody in between answers in the place of the responder."""
+    plain = make_pair(plaintext="only")
+    plain.carry(plain.a)
+    reply = plain.b.take(plain.now)
+    pair = make_pair()
+    pair.a.take(pair.now)
+    pair.deliver(pair.a, reply)
+    assert pair.a.code == CloseCode.PROTOCOL_ERROR
+    assert not pair.a.opened
+    assert not pair.a.take(pair.now)
+
+
 @each_parameter
 @pytest.mark.parametrize("plaintext", ["only", "both"])
 def test_a_floor_and_plaintext_do_not_go_together(plaintext: str, parameter: str) -> None:
