@@ -22,10 +22,11 @@ from unittest.mock import patch
 import anyio
 import pytest
 
-import node.protocol.sealing as sealing
 from crypto import SIGNING, Identity, PassphraseCost, load_identity, save_identity
 from crypto.errors import CryptoError
+from crypto.kdf import extract, label
 from node import Call, Node, NodeConfig, ParleyError, Stream
+from node.protocol import sealing
 from node.protocol.handshake import Agreed
 from node.testing import connect_nodes
 from node.trust import Pinned
