@@ -8,41 +8,25 @@ import json
 import logging
 import os
 import sys
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import anyio
 
-from benchmarks.baseline import Baseline
 from benchmarks.clients import WORKS
-from benchmarks.ours import Ours
+from benchmarks.order import Order, SideName
 from benchmarks.sampler import Sampler
 from benchmarks.sides import Side
-from benchmarks.task import Task
-
-Backend = Literal["uvloop", "asyncio", "trio"]
-SideName = Literal["ours", "baseline"]
-SIDES: dict[SideName, Side] = {"ours": Ours(), "baseline": Baseline()}
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
-    """What a child process is to be; `info` is what the server said, for a client."""
+def side_of(name: SideName) -> Side:
+    """A side. Only this one is imported: a process holds and loads nothing of the other."""
+    if name == "ours":
+        from benchmarks.ours import Ours
 
-    side: SideName
-    backend: Backend
-    task: Task
-    info: dict[str, Any] | None = None
+        return Ours()
+    from benchmarks.baseline import Baseline
 
-    def to_text(self) -> str:
-        """For the command line."""
-        return json.dumps([self.side, self.backend, self.task.to_json(), self.info])
-
-    @classmethod
-    def from_text(cls, text: str) -> "Order":
-        """What `to_text` gave."""
-        side, backend, task, info = json.loads(text)
-        return cls(side, backend, Task.from_json(task), info)
+    return Baseline()
 
 
 def say(line: dict[str, Any]) -> None:
@@ -62,7 +46,7 @@ async def hear() -> dict[str, Any]:
 
 async def serve(order: Order) -> None:
     """Say where; then publish, or say what was sampled, whenever asked to."""
-    async with SIDES[order.side].serve(order.task) as (info, publish):
+    async with side_of(order.side).serve(order.task) as (info, publish):
         say(info)
         sampler = Sampler(active=order.task.profile)
         with sampler:
@@ -76,7 +60,7 @@ async def serve(order: Order) -> None:
 
 async def work(order: Order, info: dict[str, Any]) -> None:
     """Prepare, wait for the word, measure."""
-    async with SIDES[order.side].client(order.task, info) as client:
+    async with side_of(order.side).client(order.task, info) as client:
         measure = await WORKS[order.task.work](client, order.task, hear)
         say({"ready": True})
         await hear()

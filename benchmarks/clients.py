@@ -10,8 +10,7 @@ from typing import Any, TypeAlias
 
 import anyio
 
-from benchmarks.ours import OurConnection
-from benchmarks.sides import Client, Connection
+from benchmarks.sides import Client, Connection, StreamConnection
 from benchmarks.task import Task, Work
 
 WARM_UP = 20
@@ -32,8 +31,8 @@ async def calls(client: Client, task: Task, line: Line) -> Measure:
 async def streams(client: Client, task: Task, line: Line) -> Measure:
     """64 events in flight that ask for one each, over `count` streams of one connection."""
     connection = await client.open()
-    if not isinstance(connection, OurConnection):
-        raise TypeError("only our side has streams")
+    if not isinstance(connection, StreamConnection):
+        raise TypeError("this side has no streams")
     return await _calls(connection.open_streams(task.connections), task)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks import store
 from benchmarks.cases import IN_FLIGHT
-from benchmarks.child import SideName
+from benchmarks.order import SideName
 from benchmarks.plots import plot_growth
 from benchmarks.rounds import measure
 from benchmarks.task import Task

@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks import growth, report, store, tables, tuning
 from benchmarks.cases import CASES
-from benchmarks.child import Backend
+from benchmarks.order import Backend
 from benchmarks.profile import lines, profile
 from benchmarks.rounds import rounds
 
@@ -69,13 +69,9 @@ def _trio(effort: Effort) -> None:
 
 
 def _growth(effort: Effort) -> None:
-    growth.save(
-        [
-            _shown(row, growth.line)
-            for name in growth.SWEEPS
-            for row in growth.grow(name, effort.seconds / 2, effort.quiet)
-        ]
-    )
+    for name in growth.SWEEPS:
+        rows = growth.grow(name, effort.seconds / 2, effort.quiet)
+        growth.save([_shown(row, growth.line) for row in rows])
 
 
 def _tuning(effort: Effort) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import psutil
 
-from benchmarks.child import Order
+from benchmarks.order import Order
 
 # Seconds that a child may take to say a line, and to end.
 PATIENCE = 120.0

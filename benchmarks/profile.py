@@ -10,8 +10,8 @@ from collections import Counter
 from typing import Any
 
 from benchmarks.cases import CASES
-from benchmarks.child import Backend
 from benchmarks.layers import layer_of
+from benchmarks.order import Backend
 from benchmarks.rounds import measure
 from benchmarks.sampler import Samples
 from benchmarks.task import Task

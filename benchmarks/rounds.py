@@ -6,8 +6,8 @@ used the processor) is taken again, once; the quietest are kept.
 
 from dataclasses import dataclass, field
 
-from benchmarks.child import Backend, Order, SideName
 from benchmarks.cpu import NOISE, Meter, wait_until_quiet
+from benchmarks.order import Backend, Order, SideName
 from benchmarks.process import Child
 from benchmarks.sampler import Samples
 from benchmarks.task import Task

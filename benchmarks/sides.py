@@ -6,7 +6,7 @@ often is said by `clients.py`, once for both.
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from benchmarks.task import Task
 
@@ -25,6 +25,14 @@ class Connection(Protocol):
 
     async def aclose(self) -> None:
         """Close; returns when it is closed."""
+
+
+@runtime_checkable
+class StreamConnection(Protocol):
+    """A connection that can be shared by streams; the baseline's cannot."""
+
+    def open_streams(self, count: int) -> list[Connection]:
+        """So many; on each of them a call is an event that asks for one."""
 
 
 class Client(Protocol):

@@ -68,7 +68,8 @@ class NodeConfig:
         role: what the node claims to be: client, server or peer.
         algorithms: for each parameter (kex, signing, hash, cipher, sealing) the names to
             negotiate, best first; a parameter that is left out takes the default order.
-        require: for some parameters the only names that are good enough.
+        require: for some parameters the only names that are good enough; then plaintext
+            is "never".
         limits: what Hello and Reply state (max_payload, seal_events, ...).
         network_key: 32 bytes that all nodes of a private network share, or None.
         plaintext: "never", "only" or "both" (section 5).

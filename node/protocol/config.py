@@ -42,10 +42,10 @@ class CoreConfig:
 
     `algorithms` maps each of the five parameters to names in order of preference;
     `require` maps some of them to the names that are good enough: anything else is
-    neither offered nor taken (security.md's silent fallback). `plaintext` is "only"
-    to speak and take nothing but unencrypted connections, "both" for a listener that
-    takes either. `rekey_allowance` is how many RekeyOffers one side may send in any
-    10 seconds. `proof_payload` follows from the others: what our Proof says.
+    neither offered nor taken, and plaintext least of all: the two do not go together.
+    `plaintext` is "only" to speak and take nothing but unencrypted connections, "both"
+    for a listener that takes either. `rekey_allowance` is how many RekeyOffers one side
+    may send in any 10 seconds. `proof_payload` follows from the others: what our Proof says.
 
     Raises:
         ValueError: a setting is out of range; UnknownAlgorithmError (a ValueError)
@@ -94,6 +94,8 @@ class CoreConfig:
             raise ValueError("a network key is 32 bytes, not all zero")
         if self.network_key is not None and self.plaintext != "never":
             raise ValueError("a node with a network key speaks no plaintext")
+        if self.plaintext != "never" and self.require:
+            raise ValueError("a node with a floor (require) speaks no plaintext")
         if len(encode_value(self.node_info)) > fixed.NODE_INFO_SIZE:
             raise ValueError(f"node information is at most {fixed.NODE_INFO_SIZE} bytes encoded")
         allowed = {parameter: self._allowed(parameter) for parameter in PARAMETERS}

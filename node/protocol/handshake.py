@@ -87,6 +87,7 @@ class Handshake:
         self.sender: Sender | None = None
         self.receiver: Receiver | None = None
         self.secrets: HandshakeSecrets | None = None
+        self._th1 = b""
         self.responder_proof = b""
         self.initiator_proof = b""
         # The responder's Proof could be opened, or the initiator's: both chains are known.
@@ -98,15 +99,13 @@ class Handshake:
         """After Hello and Reply: the secrets of the Proofs."""
         self.suite = suite
         hash = suite.hash_algorithm
-        self.secrets = handshake_secrets(
-            hash, hash.digest(self.transcript), shared_secret, self.config.network_key
-        )
+        self._th1 = hash.digest(self.transcript)
+        self.secrets = handshake_secrets(hash, self._th1, shared_secret, self.config.network_key)
 
     def responder_chain(self) -> bytes:
         """The responder's first chain value."""
         suite, secrets = self._derived()
-        hash = suite.hash_algorithm
-        return chain_start_responder(hash, hash.digest(self.transcript), secrets.commit)
+        return chain_start_responder(suite.hash_algorithm, self._th1, secrets.commit)
 
     def initiator_chain(self) -> bytes:
         """The initiator's first chain value, which covers the responder's Proof."""

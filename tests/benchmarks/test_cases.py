@@ -8,8 +8,8 @@ import pytest
 
 from benchmarks import report
 from benchmarks.cases import CASES
-from benchmarks.child import Backend, Order, SideName
 from benchmarks.event import event_cost
+from benchmarks.order import Backend, Order, SideName
 from benchmarks.process import Child, ChildError
 from benchmarks.rounds import Round, measure
 from benchmarks.task import Task
@@ -50,6 +50,13 @@ def test_our_side_runs_on_other_loops(backend: Backend) -> None:
 def test_many_streams_on_one_connection() -> None:
     task = Task(work="streams", seconds=SHORT, count=8, connections=3)
     assert measure("ours", task, quiet=0).operations > 0
+
+
+def test_a_profile_is_taken_in_both_processes() -> None:
+    task = Task(work="notes", seconds=SHORT, profile=True)
+    found = measure("ours", task, quiet=0)
+    assert found.operations > 0
+    assert all(":" in name for name in [*found.client_samples, *found.server_samples])
 
 
 def test_settings_reach_our_side() -> None:

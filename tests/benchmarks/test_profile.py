@@ -4,13 +4,14 @@ import inspect
 import signal
 from importlib.util import find_spec
 from time import process_time
-from types import SimpleNamespace
 
 import pytest
 
 from benchmarks.layers import LAYERS, layer_of
 from benchmarks.profile import lines, profile
+from benchmarks.rounds import Measurement
 from benchmarks.sampler import LOOP, Sampler, function_of
+from benchmarks.task import Task
 from lbm.codec import decode, encode
 
 
@@ -50,11 +51,30 @@ def test_the_longest_prefix_decides() -> None:
     assert layer_of("elsewhere:f") == "other"
 
 
-def test_a_profile_adds_up() -> None:
-    rows = profile("note", 0.3, quiet=0)
-    assert [row["process"] for row in rows] == ["client", "server"]
-    for row in rows:
-        found = SimpleNamespace(**row)
-        assert found.samples > 0
-        assert sum(found.layers.values()) == pytest.approx(found.us, rel=0.05, abs=0.05)
-        assert lines(row, 1)[0].startswith("note")
+def test_a_profile_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Measurement(
+        value=1,
+        operations=1,
+        client_us=10,
+        server_us=4,
+        others=0,
+        client_samples={"lbm.codec:encode": 3, "lbm.codec:decode": 1, "node.peer:Peer.call": 1},
+        server_samples={},
+    )
+    asked: list[Task] = []
+
+    def measured(side: str, task: Task, *rest: object) -> Measurement:
+        asked.append(task)
+        return found
+
+    monkeypatch.setattr("benchmarks.profile.measure", measured)
+    client, server = profile("note", 1.0)
+    assert asked[0].profile
+    assert client["layers"] == {LAYERS["lbm"]: 8.0, LAYERS["node"]: 2.0}
+    assert list(client["functions"].values()) == [6.0, 2.0, 2.0]
+    assert server["layers"] == {}
+    assert lines(client, 1)[1:] == [
+        f"      8.000  80.0%  {LAYERS['lbm']}",
+        f"      2.000  20.0%  {LAYERS['node']}",
+        "      6.000  60.0%  lbm.codec:encode",
+    ]

@@ -1,7 +1,7 @@
 """Tasks and orders travel as JSON, whole."""
 
 from benchmarks.cases import CASES
-from benchmarks.child import Order
+from benchmarks.order import Order
 from benchmarks.task import Task
 from benchmarks.tuning import TRIALS
 

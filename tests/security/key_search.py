@@ -102,6 +102,7 @@ class Witnesses:
 
     def session_ended(self, code: int) -> None:
         self._secrets = [b"", b""]
+        self.epochs = [epoch + 1 for epoch in self.epochs]  # no epoch is on any more
 
     # For the search.
 

@@ -87,14 +87,14 @@ SHAPES: Final = {
         # The first Hello has the great share and the second the small one, or the other way.
         Shape(
             "retry",
-            step=7,
+            step=13,
             events=WITH_RETRY,
             algorithms={"kex": BOTH_KEX[::-1]},
             responders={"kex": ("x25519",)},
         ),
         Shape(
             "retry in a network",
-            step=29,
+            step=53,
             events=WITH_RETRY,
             algorithms={"kex": BOTH_KEX},
             responders={"kex": ("x25519-mlkem768",)},
@@ -103,7 +103,7 @@ SHAPES: Final = {
         Shape("p256", algorithms={"signing": ("ecdsa-p256",), "sealing": ("each",)}),
         Shape(
             "all choices",
-            step=29,
+            step=53,
             algorithms={
                 "kex": BOTH_KEX[::-1],
                 "hash": ("sha512", "sha256"),
@@ -113,7 +113,7 @@ SHAPES: Final = {
         ),
         Shape(
             "post-quantum",
-            step=499,
+            step=997,
             algorithms={
                 "kex": ("x25519-mlkem768",),
                 "signing": ("ml-dsa-65", "ed25519", "ecdsa-p256"),

@@ -5,6 +5,7 @@ comes back, and ends by the cut or not at all. What the other side does with it 
 `handlers`.
 """
 
+from contextlib import suppress
 from functools import partial
 from random import Random  # noqa: TID251  # seeded: sizes and who leaves early
 
@@ -135,15 +136,15 @@ class Traffic:
                     return  # the publisher has closed it
 
     async def rekeys(self, _: int) -> None:
-        """Fresh keys now and then, besides those that the settings bring."""
+        """Fresh keys at once, so that the offers of both sides cross, and now and then,
+        besides those that the settings bring."""
         while self.peer.is_open and not self.phases.resting:
-            await anyio.sleep(0.1)
-            if self.random.random() > 0.04:
-                continue
-            try:
+            with suppress(LocalProtocolError):  # the allowance is used up
                 await self.peer.rekey()
-            except LocalProtocolError:
-                await anyio.sleep(0.5)  # the allowance is used up
+            pause = self.random.randrange(10, 40)
+            while pause and self.peer.is_open:
+                pause = 0 if self.phases.rest.is_set() else pause - 1
+                await anyio.sleep(0.1)
 
 
 async def send_content(stream: Stream, sent: Sent, size: int) -> None:

@@ -1,0 +1,346 @@
+"""Row 8. Mistake: a silent fallback to something weaker.
+
+Promise: with names stripped from the offer, or from what the other side knows, a node whose
+floor (`require`) is above what is left refuses and tries nothing weaker, plaintext least of
+all; and what was agreed is visible in the API, the log and the CLI of both sides.
+
+One side's own part: tests/node/protocol/test_initiator.py::
+test_a_reply_with_what_was_not_offered, test_responder.py and test_negotiate.py; floors
+given to commands: tests/node/cli/test_trust_stories.py::test_a_floor_is_kept_by_both_sides.
+Stripped without any floor, it is the signatures that notice: row 6.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import pytest
+
+from crypto.registry import NAMES, PARAMETERS
+from lbm import keys
+from lbm.codec import decode, encode
+from node import Node
+from node.errors import ConfigError, HandshakeError
+from node.protocol.codes import HELLO, REJECT, REPLY, CloseCode
+from node.protocol.event import handshake_event, parse_raw
+from node.protocol.frames import frame
+from node.protocol.reports import ConnectionEnded, HandshakeCompleted, PeerIdentified
+from node.testing import connect_nodes
+from node.trust import AnyPeer
+from tests.interop.meeting import logged
+from tests.node.cli import conftest as cli
+from tests.node.cli.conftest import Parley
+from tests.node.cli.processes import Processes
+from tests.node.network import config as node_config
+from tests.node.network import eventually
+from tests.node.protocol.pair import ALICE, BOB, Pair, events_of, make_config
+from tests.security.shapes import NETWORK_KEY, identity
+
+# The fixtures of the command line's own tests.
+processes, parley, own_logging = cli.processes, cli.parley, cli.own_logging
+
+WHO: Final = ("initiator", "responder")
+each_parameter = pytest.mark.parametrize("parameter", PARAMETERS)
+# What is left of each parameter's names without the best.
+WEAKER: Final = {parameter: names[1:] for parameter, names in NAMES.items()}
+
+
+def floor(parameter: str) -> dict[str, frozenset[str]]:
+    """Only the best name of a parameter will do."""
+    return {parameter: frozenset(NAMES[parameter][:1])}
+
+
+FLOORS: Final = [
+    pytest.param(parameter, frozenset(names[:count]), id=f"{parameter}-{count}")
+    for parameter, names in NAMES.items()
+    for count in range(1, len(names))
+]
+each_floor = pytest.mark.parametrize(("parameter", "enough"), FLOORS)
+
+
+def make_pair(
+    a: Mapping[str, Any] | None = None, b: Mapping[str, Any] | None = None, **both: Any
+) -> Pair:
+    """Two cores that know everything, but for what is said."""
+    settings: dict[str, Any] = {"algorithms": NAMES, **both}
+    return Pair(
+        make_config(ALICE, **{**settings, **(a or {})}),
+        make_config(BOB, **{**settings, **(b or {})}),
+    )
+
+
+def stripped(hello: bytes, parameter: str, kept: tuple[str, ...]) -> bytes:
+    """A Hello that offers only some names of a parameter: what somebody in between makes
+    of it. A share for a kex that it took away goes too."""
+    event = parse_raw(hello)
+    cells: dict[int, Any] = dict(decode(event.payload, keep_noise=True))
+    number = PARAMETERS.index(parameter) + 1
+    offer = dict(cells[keys.OFFER])
+    offer[number] = [name for name in offer[number] if name in kept]
+    changed = {**cells, keys.OFFER: offer}
+    if parameter == "kex":
+        shares = cells[keys.SHARES]
+        changed[keys.SHARES] = {name: share for name, share in shares.items() if name in kept}
+    return handshake_event(HELLO, encode(changed))
+
+
+def chosen(reply: bytes, parameter: str, name: str) -> bytes:
+    """A Reply that chooses another name."""
+    event = parse_raw(reply)
+    cells: dict[int, Any] = dict(decode(event.payload, keep_noise=True))
+    suite = {**cells[keys.SUITE], PARAMETERS.index(parameter) + 1: name}
+    return handshake_event(REPLY, encode({**cells, keys.SUITE: suite}))
+
+
+def assert_nothing_was_agreed(pair: Pair) -> None:
+    """Neither side opened or identified the other, and neither began again by itself."""
+    for side in pair.sides:
+        assert not side.all(HandshakeCompleted)
+        assert not side.all(PeerIdentified)
+        assert side.all(ConnectionEnded)
+    hellos = [parse_raw(event) for event in events_of(pair.a.wire)]
+    assert [event.subcategory for event in hellos] == [HELLO]
+
+
+def assert_rejected(pair: Pair, parameter: str) -> None:
+    """Both know why: the parameter that has nothing in common any more."""
+    (reject,) = map(parse_raw, events_of(pair.b.wire))
+    assert reject.subcategory == REJECT
+    for side in pair.sides:
+        (ended,) = side.all(ConnectionEnded)
+        assert ended.code == CloseCode.NO_COMMON_ALGORITHM
+        assert parameter in ended.text + ended.reason
+    assert_nothing_was_agreed(pair)
+
+
+# Floors.
+
+
+@each_floor
+def test_names_stripped_from_the_offer(parameter: str, enough: frozenset[str]) -> None:
+    """The responder's floor is above what is left of the offer."""
+    pair = make_pair(b={"require": {parameter: enough}})
+    (hello,) = events_of(pair.a.take(pair.now))
+    left = tuple(name for name in NAMES[parameter] if name not in enough)
+    assert left
+    pair.deliver(pair.b, frame(stripped(hello, parameter, left)))
+    pair.pump()
+    assert_rejected(pair, parameter)
+
+
+@each_floor
+@pytest.mark.parametrize("who", WHO)
+def test_the_other_side_knows_only_weaker_ones(
+    who: str, parameter: str, enough: frozenset[str]
+) -> None:
+    left = tuple(name for name in NAMES[parameter] if name not in enough)
+    strong = {"require": {parameter: enough}}
+    weak = {"algorithms": {**NAMES, parameter: left}}
+    pair = make_pair(*((strong, weak) if who == "initiator" else (weak, strong)))
+    pair.pump()
+    assert_rejected(pair, parameter)
+
+
+@each_floor
+def test_a_reply_below_the_floor(parameter: str, enough: frozenset[str]) -> None:
+    """The responder is honest; somebody in between has it choose for the initiator."""
+    for name in NAMES[parameter]:
+        if name in enough:
+            continue
+        pair = make_pair(a={"require": {parameter: enough}})
+        pair.carry(pair.a)
+        reply, *rest = events_of(pair.b.take(pair.now))
+        flight = [chosen(reply, parameter, name), *rest]
+        pair.deliver(pair.a, b"".join(map(frame, flight)))
+        assert pair.a.code == CloseCode.PROTOCOL_ERROR
+        pair.run(60.0)
+        assert_nothing_was_agreed(pair)
+
+
+def test_a_retry_below_the_floor() -> None:
+    """The weaker kex is asked for; there is no second Hello."""
+    strong, weak = NAMES["kex"]
+    asks = Pair(
+        make_config(ALICE, algorithms={"kex": (strong, weak)}),
+        make_config(BOB, algorithms={"kex": (weak,)}),
+    )
+    asks.carry(asks.a)
+    retry = asks.b.take(asks.now)
+    pair = make_pair(a={"require": floor("kex")})
+    pair.a.take(pair.now)
+    pair.deliver(pair.a, retry)
+    assert pair.a.code == CloseCode.PROTOCOL_ERROR
+    assert not pair.a.take(pair.now)
+
+
+@each_parameter
+def test_stripped_without_a_floor_it_is_noticed_all_the_same(parameter: str) -> None:
+    pair = make_pair()
+    (hello,) = events_of(pair.a.take(pair.now))
+    pair.deliver(pair.b, frame(stripped(hello, parameter, WEAKER[parameter])))
+    pair.pump()
+    pair.run(60.0)
+    for side in pair.sides:
+        assert not side.all(HandshakeCompleted)
+        assert not side.all(PeerIdentified)
+        assert side.core.ended
+
+
+@each_parameter
+def test_in_a_network_a_stripped_offer_meets_silence(parameter: str) -> None:
+    pair = make_pair(b={"require": floor(parameter)}, network_key=NETWORK_KEY)
+    (hello,) = events_of(pair.a.take(pair.now))
+    pair.deliver(pair.b, frame(stripped(hello, parameter, WEAKER[parameter])))
+    assert pair.b.code == CloseCode.AUTHENTICATION_FAILED
+    assert not pair.b.take(pair.now)
+
+
+@each_parameter
+@pytest.mark.parametrize("who", WHO)
+def test_what_reaches_the_floor_is_agreed(who: str, parameter: str) -> None:
+    """The other side prefers something weaker, and takes the floor where it has to."""
+    strong = {"require": floor(parameter)}
+    prefers = {"algorithms": {**NAMES, parameter: NAMES[parameter][::-1]}}
+    pair = make_pair(*((strong, prefers) if who == "initiator" else (prefers, strong)))
+    pair.pump()
+    for side in pair.sides:
+        suite = side.one(HandshakeCompleted).agreed.suite
+        assert suite is not None
+        assert suite.names()[parameter] == NAMES[parameter][0]
+
+
+@pytest.mark.parametrize("who", WHO)
+@pytest.mark.parametrize("parameter", [None, *PARAMETERS])
+def test_no_one_falls_back_to_plaintext(parameter: str | None, who: str) -> None:
+    """Neither of those who speak both kinds, whatever the other side says."""
+    require = {"require": floor(parameter)} if parameter else {}
+    if who == "initiator":
+        pair = make_pair({**require}, {"plaintext": "only"})
+        pair.pump()
+        assert pair.a.code == CloseCode.PROTOCOL_ERROR
+    else:
+        pair = make_pair({"plaintext": "only"}, {**require})
+        pair.pump()
+        assert pair.b.code == CloseCode.PLAINTEXT_REFUSED
+    assert_nothing_was_agreed(pair)
+
+
+def test_a_plaintext_reply_to_an_encrypted_hello_is_refused() -> None:
+    """Somebody in between answers in the place of the responder."""
+    plain = make_pair(plaintext="only")
+    plain.carry(plain.a)
+    reply = plain.b.take(plain.now)
+    pair = make_pair()
+    pair.a.take(pair.now)
+    pair.deliver(pair.a, reply)
+    assert pair.a.code == CloseCode.PROTOCOL_ERROR
+    assert not pair.a.opened
+    assert not pair.a.take(pair.now)
+
+
+@each_parameter
+@pytest.mark.parametrize("plaintext", ["only", "both"])
+def test_a_floor_and_plaintext_do_not_go_together(plaintext: str, parameter: str) -> None:
+    """A listener for both would take the weakest of all in spite of its floor."""
+    with pytest.raises(ValueError, match="floor"):
+        make_config(ALICE, require=floor(parameter), plaintext=plaintext)
+    config = node_config(algorithms={}, require=floor(parameter), plaintext=plaintext)
+    with pytest.raises(ConfigError, match="floor"):
+        Node(identity("x", NAMES["signing"][0]), config=config)
+
+
+# What was agreed is there to be seen.
+
+
+EVERY_NAME: Final = [
+    pytest.param(parameter, name, id=name) for parameter, names in NAMES.items() for name in names
+]
+
+
+def node_of(who: str, **settings: Any) -> Node:
+    """A node with a key of every algorithm."""
+    return Node(identity(who, *NAMES["signing"]), config=node_config(**settings))
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("parameter", "name"), EVERY_NAME)
+async def test_the_api_and_the_log_of_both_sides_say_what_was_agreed(
+    parameter: str, name: str, anyio_backend: str
+) -> None:
+    algorithms = {"kex": ("x25519",), parameter: (name,)}
+    log: list[str] = []
+    with anyio.fail_after(10), logged(log):
+        async with (
+            node_of("server", algorithms={"kex": NAMES["kex"][::-1]}) as server,
+            node_of("client", algorithms=algorithms) as client,
+        ):
+            peer, back = await connect_nodes(client, server)
+            for each, other in ((peer, server), (back, client)):
+                assert each.encrypted
+                assert each.suite is not None
+                assert each.suite.names()[parameter] == name
+                (line,) = [x for x in log if f"<Peer {other.node_id.short}> open: " in x]
+                assert line.startswith("INFO")
+                assert [n for n in each.suite.names().values() if n not in line] == []
+            await peer.close()
+
+
+@pytest.mark.anyio
+async def test_the_api_and_the_log_of_both_sides_say_that_nothing_was_encrypted(
+    anyio_backend: str,
+) -> None:
+    log: list[str] = []
+    with anyio.fail_after(10), logged(log):
+        async with (
+            node_of("server", plaintext="both") as server,
+            node_of("client", plaintext="only") as client,
+        ):
+            peer, back = await connect_nodes(client, server)
+            for each in (peer, back):
+                assert (each.encrypted, each.suite, each.node_id) == (False, None, None)
+            assert len([line for line in log if line.endswith("open: UNENCRYPTED")]) == 2
+            await peer.close()
+
+
+@pytest.mark.anyio
+@each_floor
+@pytest.mark.parametrize("who", WHO)
+async def test_a_refusal_is_typed_and_in_the_log_of_both_sides(
+    who: str, parameter: str, enough: frozenset[str], anyio_backend: str, tmp_path: Path
+) -> None:
+    """The error names the parameter; nothing is tried again."""
+    left = tuple(name for name in NAMES[parameter] if name not in enough)
+    strong: dict[str, Any] = {"algorithms": {}, "require": {parameter: enough}}
+    weak: dict[str, Any] = {"algorithms": {parameter: left}}
+    ours, theirs = (strong, weak) if who == "initiator" else (weak, strong)
+    log: list[str] = []
+    with anyio.fail_after(10), logged(log):
+        async with node_of("server", **theirs) as server, node_of("client", **ours) as client:
+            address = await server.listen(f"unix://{tmp_path}/socket")
+            with pytest.raises(HandshakeError, match=f"no common algorithm: {parameter}") as error:
+                await client.connect(address, trust=AnyPeer())
+            assert error.value.code == CloseCode.NO_COMMON_ALGORITHM
+            await eventually(lambda: not server.peers and not client.peers)
+    ended = [line for line in log if "ended: no-common-algorithm" in line]
+    assert len(ended) == 2
+    assert all(parameter in line for line in ended)
+    assert not [line for line in log if " open: " in line]
+
+
+def test_the_cli_says_what_was_agreed(processes: Processes, parley: Parley) -> None:
+    """A process that listens, and commands that dial it."""
+    cipher = "chacha20-poly1305"
+    running, (address,) = processes.serve("--cipher", cipher, "--log-level", "info")
+    weak = parley("call", address, "parley.echo", "x", "--kex", "x25519", "--json")
+    suite = weak.lines[0]["suite"]
+    assert (suite["kex"], suite["cipher"]) == ("x25519", cipher)
+    assert sorted(suite) == sorted(PARAMETERS)
+    shown = parley("doctor", address, "--kex", "x25519")
+    assert [name for name in suite.values() if name not in shown.out] == []
+    refused = parley("call", address, "parley.echo", "x", "--require", "aes-256-gcm", "--json")
+    assert (refused.code, refused.last["event"]) == (1, "error")
+    assert "no common algorithm: cipher" in refused.last["text"]
+    log = running.stop().err
+    assert [name for name in suite.values() if name not in log] == []
+    assert "ended: no-common-algorithm (no common cipher algorithm)" in log

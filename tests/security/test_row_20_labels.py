@@ -1,0 +1,235 @@
+"""Row 20, labels changed by accident: every label, number and wire structure of the protocol
+is in golden vectors that are checked in, and no change of one goes unnoticed.
+
+The vectors themselves are run by tests/crypto/test_vectors.py, tests/lbm/test_vectors.py,
+tests/node/protocol/test_vectors.py, test_vectors_handshake.py and
+test_vectors_connections.py; two sessions that another implementation recorded by
+tests/crypto/test_recorded_sessions.py. That they are all there and notice is proven here.
+"""
+
+import ast
+import hashlib
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import Final
+
+import pytest
+
+from crypto import chain, identity, kdf, schedule, streamkeys
+from lbm.keys import KEYS
+from node.protocol import codes
+from tests.crypto import test_vectors as of_crypto
+from tests.node.protocol import test_vectors_handshake as of_handshakes
+from tests.vectors.load import Vector, read
+
+ROOT: Final = Path(__file__).parents[2]
+VECTORS: Final = ROOT / "tests" / "vectors"
+
+# All that separates one use of a key or hash from another. Who changes a line of this changes
+# the protocol, and its version with it.
+LABELS: Final = {
+    "ap initiator",
+    "ap responder",
+    "commit",
+    "derived",
+    "exporter",
+    "hs initiator",
+    "hs responder",
+    "rekey",
+    "seal mask",
+    "session",
+    "stream iv",
+    "stream key",
+    "update",
+}
+DOMAINS: Final = {
+    b"parley1 ",  # before each of the above
+    b"parley1 chain",
+    b"parley1 hello",
+    b"parley1 key binding",
+    b"parley1 node id",
+    b"parley1 seal",
+}
+# Not of the wire, and with vectors of its own: tests/crypto/test_keyfile.py.
+OF_FILES: Final = {b"parley1 key file\n"}
+# The recordings are another's: they never change.
+RECORDINGS: Final = {
+    "session-default-suite.json": (
+        "b4010441f43d0848499645378d255c37ad8a5e0e282e822400135e758d5c6118"
+    ),
+    "session-each-p256-blake2b-chacha.json": (
+        "78dc01da2e5bd73cbaebfe823c5d00ac461b01dae11fb0c1d6cb60d78fb22765"
+    ),
+}
+
+
+MODULES: Final = (kdf, schedule, chain, streamkeys, identity)
+
+
+def sources() -> Iterator[ast.Module]:
+    for package in ("crypto", "node", "lbm"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            yield ast.parse(path.read_text("utf-8"))
+
+
+def test_these_are_all_the_labels_and_domains_in_the_code() -> None:
+    labels, domains = set(), set()
+    for tree in sources():
+        for found in ast.walk(tree):
+            if isinstance(found, ast.Constant) and isinstance(found.value, bytes):
+                if found.value.startswith(b"parley1"):
+                    domains.add(found.value)
+            elif isinstance(found, ast.Call) and ast.unparse(found.func).endswith("label"):
+                wanted = found.args[2]
+                assert isinstance(wanted, ast.Constant), ast.unparse(found)
+                labels.add(wanted.value)
+    assert labels == LABELS
+    assert domains == DOMAINS | OF_FILES
+
+
+def test_each_has_its_vector_and_its_place_in_the_document() -> None:
+    assert {vector["label"] for vector in read("labels")["vectors"]} == LABELS
+    document = (ROOT / "docs" / "protocol.md").read_text("utf-8")
+    written = LABELS | {domain.decode() for domain in DOMAINS}
+    assert [text for text in sorted(written) if f'"{text}' not in document] == []
+
+
+# Each change of one of them is noticed.
+
+
+@dataclass(frozen=True)
+class Place:
+    """A constant of a function, or of a module."""
+
+    owner: ModuleType | FunctionType
+    name: str
+    value: bytes | str
+
+
+def functions(module: ModuleType) -> Iterator[FunctionType]:
+    """All that are defined in a module, methods too."""
+    for thing in vars(module).values():
+        if getattr(thing, "__module__", None) != module.__name__:
+            continue
+        if isinstance(thing, FunctionType):
+            yield thing
+        elif inspect.isclass(thing):
+            for member in vars(thing).values():
+                inner = getattr(member, "__func__", member)
+                if isinstance(inner, FunctionType):
+                    yield inner
+
+
+def places() -> list[Place]:
+    """Wherever the modules of the key schedule have a label, a domain or a chain's tag."""
+    found = []
+    for module in MODULES:
+        for name, value in vars(module).items():
+            if isinstance(value, bytes) and name.startswith("_") and not name.startswith("__"):
+                found.append(Place(module, name, value))
+        for function in functions(module):
+            found += [
+                Place(function, function.__qualname__, value)
+                for value in function.__code__.co_consts
+                if isinstance(value, str | bytes) and value in LABELS | DOMAINS
+            ]
+    return found
+
+
+PLACES: Final = places()
+CHECKS: Final[tuple[tuple[Callable[[Vector], None], str, str], ...]] = (
+    (of_crypto.test_the_key_schedule, "schedule", ""),
+    (of_crypto.test_a_blob, "stream-keys", ""),
+    (of_crypto.test_a_seal, "seals", ""),
+    (of_crypto.test_a_node_id, "identity", "node-id"),
+    (of_crypto.test_a_binding, "identity", "binding"),
+    (of_handshakes.test_what_a_responder_decides, "handshake", "respond"),
+)
+
+
+@pytest.fixture(autouse=True)
+def nothing_remembered() -> Iterator[None]:
+    """What the key schedule remembers of labels is made anew, with and without the change."""
+    forget()
+    yield
+    forget()
+
+
+def forget() -> None:
+    for module in MODULES:
+        for thing in vars(module).values():
+            if hasattr(thing, "cache_clear"):
+                thing.cache_clear()
+
+
+def noticed() -> bool:
+    """Whether any vector of the key schedule fails."""
+    for check, file, kind in CHECKS:
+        for vector in read(file)["vectors"]:
+            wanted = vector.get("kind", "") == kind if kind else "fails" not in vector
+            if wanted:
+                try:
+                    check(vector)
+                except (Exception, pytest.fail.Exception):
+                    return True
+    return False
+
+
+def test_nothing_fails_that_was_not_changed() -> None:
+    assert not noticed()
+    values = {place.value for place in PLACES}
+    assert values >= LABELS | DOMAINS
+
+
+@pytest.mark.parametrize("place", PLACES, ids=[f"{place.name} {place.value!r}" for place in PLACES])
+def test_a_changed_label_is_noticed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    other: bytes | str = (
+        place.value + "x" if isinstance(place.value, str) else place.value[:-1] + b"\x7e"
+    )
+    if isinstance(place.owner, ModuleType):
+        monkeypatch.setattr(place.owner, place.name, other)
+    else:
+        code = place.owner.__code__
+        constants = tuple(other if each == place.value else each for each in code.co_consts)
+        monkeypatch.setattr(place.owner, "__code__", code.replace(co_consts=constants))
+    assert noticed()
+
+
+# Numbers and structures.
+
+
+def table(name: str) -> set[int]:
+    """The numbers of one of the tables."""
+    return {vector["value"] for vector in read("tables")["vectors"] if vector["table"] == name}
+
+
+def test_every_number_of_the_wire_is_in_the_tables() -> None:
+    """In both directions: what is new in the code is missing in the tables, and fails."""
+    results = {code.value for code in codes.ResultCode}
+    assert table("result codes") == results
+    # Reset may carry some of those.
+    assert table("codes") | results >= {code.value for code in codes.CloseCode if code >= 0}
+    assert table("cells") == set(KEYS)
+
+
+def test_every_file_of_vectors_is_run() -> None:
+    text = "".join(path.read_text("utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    text += (ROOT / "tests" / "crypto" / "recorded.py").read_text("utf-8")
+    files = {path.stem for path in VECTORS.glob("*.json")}
+    run = set(re.findall(r'(?:vectors|read)\(\s*"([\w-]+)"', text))
+    run |= {name for name in files if name.startswith("session-") and name in text}
+    assert files - run == {"recorded"}  # what the others were made with
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_the_recordings_are_those_that_were_made(name: str) -> None:
+    assert hashlib.sha256((VECTORS / name).read_bytes()).hexdigest() == RECORDINGS[name]
+
+
+def test_the_version_is_that_of_the_labels() -> None:
+    """The 1 of `parley1` is the protocol's version."""
+    assert {domain[: len(b"parley1")] for domain in DOMAINS} == {b"parley%d" % codes.VERSION}

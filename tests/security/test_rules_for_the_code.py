@@ -1,0 +1,358 @@
+"""The rules for the code: comparisons in constant time, no secret in anything that is shown,
+keys dropped with their epoch, and one package that does cryptography.
+
+The keys of an epoch that is over while the connection goes on: test_row_21_key_updates.py.
+Reprs of single types stand with their types (`test_no_secret_in_repr` in tests/crypto); here
+is all that a whole node shows, in whatever it does.
+"""
+
+import ast
+import base64
+import gc
+import hmac
+import logging
+import re
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+from unittest.mock import patch
+
+import anyio
+import pytest
+
+from crypto import SIGNING, Identity, PassphraseCost, load_identity, save_identity
+from crypto.errors import CryptoError
+from crypto.kdf import extract, label
+from node import Call, Node, NodeConfig, ParleyError, Stream
+from node.protocol import sealing
+from node.protocol.handshake import Agreed
+from node.testing import connect_nodes
+from node.trust import Pinned
+from tests.node.network import PATIENCE, eventually
+from tests.node.protocol.pair import ALICE, BOB, Pair, events_of, make_config, open_pair
+from tests.security.key_search import Witnesses, kept_keys
+
+ROOT: Final = Path(__file__).parents[2]
+PACKAGES: Final = ("crypto", "lbm", "node", "pipeline")
+
+
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    """Every file of ours, by its path."""
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            yield str(path.relative_to(ROOT)), ast.parse(path.read_text("utf-8"))
+
+
+# Constant-time comparison.
+
+SECRETIVE: Final = re.compile(
+    r"\b\w*(mac|tag|seal|signature|secret|digest|chain|commit|exporter|passphrase|private|hs)\b"
+)
+# Sizes, numbers and names are public; so is what stands in capitals.
+PUBLIC: Final = re.compile(r"len\([^()]*\)|\b[A-Z_.]*[A-Z]\w*\b|'[^']*'|\w+_(size|delay)")
+ALLOWED: Final = {
+    # A self-test of the machine, with keys that serve nothing else.
+    ("crypto/selftest.py", "ours.derive(share) == secret"),
+    ("crypto/selftest.py", "hashing.digest(b'abc').hex() != expected"),
+}
+
+
+def test_no_secret_is_compared_with_an_operator() -> None:
+    found = set()
+    for path, tree in modules():
+        if not path.startswith(("crypto/", "node/protocol/")):
+            continue
+        for each in ast.walk(tree):
+            if isinstance(each, ast.Compare) and not isinstance(each.ops[0], ast.Is | ast.IsNot):
+                sides = [
+                    PUBLIC.sub("", ast.unparse(side)) for side in (each.left, *each.comparators)
+                ]
+                if any(SECRETIVE.search(side) for side in sides):
+                    found.add((path, ast.unparse(each)))
+    assert found == ALLOWED
+
+
+@contextmanager
+def compared(where: Any, name: str) -> Iterator[list[tuple[bytes, bytes]]]:
+    """What is given to `compare_digest` meanwhile."""
+    seen: list[tuple[bytes, bytes]] = []
+
+    def compare(a: bytes, b: bytes) -> bool:
+        seen.append((bytes(a), bytes(b)))
+        return hmac_compare_digest(a, b)
+
+    hmac_compare_digest = hmac.compare_digest
+    with patch.object(where, name, compare):
+        yield seen
+
+
+def test_chain_values_are_compared_in_constant_time() -> None:
+    """The 16 bytes of each event that stand for its place in the chain."""
+    pair = open_pair()
+    with compared(sealing, "compare_digest") as seen:
+        for payload in (b"one", b"two"):
+            pair.a.core.send(1, 0, 64, 1, payload)
+        sent = pair.carry(pair.a)
+    values = [event[5:21] for event in events_of(sent)]
+    assert [set(pair_of) for pair_of in seen[: len(values)]] == [{value} for value in values]
+
+
+def test_a_network_mac_is_compared_in_constant_time() -> None:
+    key = bytes(range(32))
+    pair = Pair(make_config(ALICE, network_key=key), make_config(BOB, network_key=key))
+    with compared(hmac, "compare_digest") as seen:
+        pair.carry(pair.a)
+    assert len(seen) == 1
+    assert {len(value) for value in seen[0]} == {32}
+
+
+# No secret is shown.
+
+
+class Secrets:
+    """All that the key schedule takes and gives in a run, and what must not be found of it."""
+
+    def __init__(self, *given: bytes) -> None:
+        self.known: set[bytes] = set(given)
+
+    def add(self, *secrets: bytes) -> None:
+        self.known.update(secret for secret in secrets if len(secret) >= 16 and any(secret))
+
+    @contextmanager
+    def recorded(self) -> Iterator[None]:
+        """Remember what is derived meanwhile, except the session's id, which is public."""
+
+        def extracted(hash: Any, salt: bytes, ikm: bytes) -> bytes:
+            made = extract(hash, salt, ikm)
+            self.add(made, ikm)
+            return made
+
+        def labelled(hash: Any, secret: bytes, name: str, context: bytes, size: int) -> bytes:
+            made = label(hash, secret, name, context, size)
+            if name != "session":
+                self.add(made)
+            return made
+
+        with (
+            patch("crypto.schedule.extract", extracted),
+            patch("crypto.schedule.label", labelled),
+            patch("crypto.streamkeys.label", labelled),
+            patch("crypto.chain.label", labelled),
+        ):
+            yield
+
+    def shown_in(self, text: str) -> list[str]:
+        """Those of which the text has eight bytes or more, in any usual spelling."""
+        lowered = text.lower()
+        return [
+            spelling
+            for secret in self.known
+            for spelling in spellings(secret)
+            if spelling.lower() in lowered
+        ]
+
+
+def spellings(secret: bytes) -> Iterator[str]:
+    """How eight bytes of a secret, its first or its last, may be written down."""
+    for part in (secret[:9], secret[-9:]):
+        yield part.hex()[:16]
+        yield repr(part)[2:-1]
+        yield str(list(part))[1:-1]
+        yield base64.b64encode(part).decode()
+        yield base64.urlsafe_b64encode(part).decode()
+        yield base64.b32encode(part[:5]).decode() + base64.b32encode(part[5:]).decode()[:6]
+    yield str(int.from_bytes(secret))
+    yield str(int.from_bytes(secret, "little"))
+
+
+class Showing(Witnesses):
+    """An observer that looks at all objects of ours whenever there are new secrets."""
+
+    def __init__(self, shown: list[str]) -> None:
+        super().__init__()
+        self.shown = shown
+
+    def session_started(self, agreed: Agreed, initiator: bool) -> None:
+        super().session_started(agreed, initiator)
+        self.shown += all_reprs()
+
+    def rekeyed(self, number: int, shared_secret: bytes) -> None:
+        super().rekeyed(number, shared_secret)
+        self.shown += all_reprs()
+
+
+def all_reprs() -> list[str]:
+    """What every object of our packages says of itself, and of its class's fields."""
+    return [
+        f"{thing!r} {thing}"
+        for thing in gc.get_objects()
+        if not isinstance(thing, type) and type(thing).__module__.partition(".")[0] in PACKAGES
+    ]
+
+
+@pytest.mark.anyio
+async def test_nothing_that_is_shown_holds_a_secret(
+    anyio_backend: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Logs at their most talkative, errors with their tracebacks, and reprs of everything, in
+    handshakes that succeed and fail, calls, streams, updates, rekeys and wrong passphrases."""
+    caplog.set_level(logging.DEBUG)
+    network_key = bytes(range(100, 132))
+    passphrase = b"correct horse battery staple"
+    ours, theirs = Identity.create(tuple(SIGNING)), Identity.create()
+    secrets = Secrets(network_key, passphrase)
+    secrets.add(*(key.private_bytes() for each in (ours, theirs) for key in each.keys))
+    shown: list[str] = []
+
+    async def failing(what: Callable[[], Any]) -> None:
+        with pytest.raises((ParleyError, CryptoError)) as caught:
+            await what()
+        shown.append("".join(traceback.format_exception(caught.value)))
+        shown.append(repr(caught.value) + str(caught.value.args))
+
+    path = tmp_path / "identity.key"
+    save_identity(path, ours, passphrase, cost=PassphraseCost(1, 8))
+
+    async def wrong_passphrase() -> None:
+        load_identity(path, passphrase[:-1])
+
+    await failing(wrong_passphrase)
+    config = NodeConfig(network_key=network_key, rekey_allowance=10)
+
+    def observer() -> Showing:
+        return Showing(shown)
+
+    with secrets.recorded(), anyio.fail_after(PATIENCE):
+        async with (
+            Node(
+                load_identity(path, passphrase), config=config, observer=lambda: Showing(shown)
+            ) as a,
+            Node(theirs, config=config, observer=observer) as b,
+            Node(Identity.create(), config=NodeConfig(network_key=bytes(range(32)))) as c,
+        ):
+            serve(b)
+            peer, back = await connect_nodes(a, b)
+            assert await peer.call("echo", 1) == 1
+            await failing(lambda: peer.call("fail"))
+            async with peer.open_stream("sink") as stream:
+                await stream.send(b"x")
+            peer.update_keys()
+            back.update_keys()
+            await peer.rekey()
+            assert await peer.call("echo", 2) == 2
+            shown += all_reprs()
+            await failing(lambda: connect_nodes(c, b))  # another network
+            await failing(lambda: connect_nodes(a, b, trust=Pinned(c.node_id)))
+            # What no peer would send: an event that does not decrypt.
+            back.driver.received(b"\0\0\0\x40" + bytes(64))
+            await eventually(lambda: not peer.is_open)
+            await failing(lambda: peer.call("echo"))
+            shown += all_reprs()
+    text = "\n".join([*shown, *map(logged, caplog.records)])
+    assert len(secrets.known) > 50
+    assert len(shown) > 500
+    assert "a wrong network mac" in text
+    assert secrets.shown_in(text) == []
+    # The search would find one.
+    one = max(secrets.known)
+    assert secrets.shown_in(f"it is {one!r}")
+    assert secrets.shown_in(f"it is {one.hex()}")
+
+
+def serve(node: Node) -> None:
+    @node.on_call("echo")
+    async def echo(call: Call) -> object:
+        return call.data
+
+    @node.on_call("fail")
+    async def fail(call: Call) -> None:
+        raise ValueError(f"while it served {call!r}")
+
+    @node.on_stream("sink")
+    async def sink(stream: Stream) -> None:
+        async for _ in stream:
+            continue
+
+
+def logged(record: logging.LogRecord) -> str:
+    """A line of the log as a handler writes it, and all that it was made from."""
+    line = logging.Formatter().format(record)
+    return f"{line} {record.args!r}"
+
+
+# Keys dropped.
+
+
+@pytest.mark.parametrize("ending", ["close", "lost", "violation", "timeout"])
+def test_no_key_outlives_its_connection(ending: str) -> None:
+    """Whoever still holds the connection holds no key, in the midst of a rekey too."""
+    witnesses = Witnesses(), Witnesses()
+    pair = open_pair(observers=witnesses)
+    pair.a.core.send(1, 0, 64, 1, b"x")
+    pair.pump()
+    pair.b.core.update_keys(pair.now)
+    pair.a.core.rekey(pair.now)
+    pair.carry(pair.a)
+    if ending == "close":
+        pair.a.core.close(pair.now)
+        pair.pump()
+    elif ending == "lost":
+        for side in pair.sides:
+            side.core.receive_eof(pair.now)
+    elif ending == "violation":
+        pair.inject(pair.b, 0, 64, 1, b"x")
+        pair.pump()
+    else:
+        pair.advance(60.0)
+    for side in pair.sides:
+        side.reports.clear()
+    assert [witness.epochs[True] > 0 for witness in witnesses] == [True, True]
+    assert kept_keys(witnesses) == []
+    assert {side.core.ended or side.state == "FAREWELL" for side in pair.sides} == {True}
+
+
+# One package that does cryptography.
+
+LIBRARIES: Final = {"cryptography", "nacl", "Crypto", "ssl", "secrets", "_ssl", "_hashlib"}
+# Hashes of files for people to compare, and the one comparison in constant time.
+HASHES_OUTSIDE: Final = {
+    "node/cli/demo/file.py": "hashlib",
+    "node/cli/demo/responder.py": "hashlib",
+    "node/cli/transfer/hashing.py": "hashlib",
+    "node/cli/transfer/names.py": "hashlib",
+    "node/cli/transfer/partial.py": "hashlib",
+    "node/protocol/sealing.py": "hmac",
+}
+
+
+def imported(tree: ast.Module) -> set[str]:
+    """The top names of all that a file imports, wherever in it."""
+    names: set[str] = set()
+    for each in ast.walk(tree):
+        if isinstance(each, ast.Import):
+            names.update(alias.name.partition(".")[0] for alias in each.names)
+        elif isinstance(each, ast.ImportFrom):
+            names.add((each.module or "").partition(".")[0])
+    return names
+
+
+def test_only_crypto_imports_cryptography_and_nacl() -> None:
+    """import-linter holds it too; this also sees what it is not asked about."""
+    found = {path: imported(tree) & LIBRARIES for path, tree in modules()}
+    assert {path for path, names in found.items() if names} <= {
+        path for path in found if path.startswith("crypto/")
+    }
+    text = (ROOT / "pyproject.toml").read_text("utf-8")
+    assert "only crypto imports cryptography and nacl" in text
+
+
+def test_hashes_outside_crypto_protect_nothing() -> None:
+    found = {
+        path: name
+        for path, tree in modules()
+        for name in imported(tree) & {"hashlib", "hmac"}
+        if not path.startswith("crypto/")
+    }
+    assert found == HASHES_OUTSIDE
