@@ -46,6 +46,11 @@ each_side = pytest.mark.parametrize("side", SIDES)
 each_transport = pytest.mark.parametrize("transport", TRANSPORTS)
 each_algorithm = pytest.mark.parametrize("algorithm", NAMES["signing"])
 
+# The transports carry bytes and know nothing of sealings: the second one is tried on one.
+each_way = pytest.mark.parametrize(
+    ("sealing", "transport"), [*(("chain", each) for each in TRANSPORTS), ("each", "memory")]
+)
+
 AFTER_STREAM_AND_CHAIN: Final = {"chain": 4 + 1 + 16, "each": 4}
 
 
@@ -159,9 +164,8 @@ async def refuses_proof(
 
 
 @each_side
-@each_transport
+@each_way
 @each_algorithm
-@pytest.mark.parametrize("sealing", NAMES["sealing"])
 async def test_every_wrong_proof_on_every_transport(
     sealing: str, algorithm: str, transport: str, side: Side, anyio_backend: str
 ) -> None:
@@ -286,9 +290,8 @@ async def refuses_seal(
 
 
 @each_side
-@each_transport
+@each_way
 @each_algorithm
-@pytest.mark.parametrize("sealing", NAMES["sealing"])
 async def test_every_wrong_seal_on_every_transport(
     sealing: str, algorithm: str, transport: str, side: Side, anyio_backend: str
 ) -> None:
