@@ -1,0 +1,305 @@
+"""Row 24, a peer that floods: whatever it may send much of has a limit, and each limit has a
+test that exceeds it.
+
+Most of these tests stand with what they limit: `EXCEEDED` names one for each limit that
+docs/reference/settings.md lists, and fails for one that it lists without. Here besides: floods
+of a peer that reads nothing, against a whole node over a real socket, whose memory is watched.
+"""
+
+import ast
+import gc
+import re
+import tracemalloc
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from lbm import keys
+from lbm.codec import encode
+from node.config import NodeConfig
+from node.protocol.codes import OPEN, RESET, STREAM, CloseCode
+from node.protocol.limits import STREAM_CONTROL_BUFFER, Limits
+from tests.interop.meeting import our_config, their_config, with_bystander
+from tests.node.protocol.pair import ALIVE, open_pair
+from tests.reference.channel import ConnectionLost
+from tests.reference.peer import ReferencePeer
+from tests.reference.wire import TYPES
+
+ROOT: Final = Path(__file__).parents[2]
+SETTINGS: Final = ROOT / "docs" / "reference" / "settings.md"
+
+PROTOCOL: Final = "tests/node/protocol/"
+MESSAGING: Final = "tests/node/messaging/"
+DOORS: Final = "tests/node/doors/test_limits_of_servers.py::"
+
+# Each limit, and tests that exceed it.
+EXCEEDED: Final[dict[str, tuple[str, ...]]] = {
+    # Limits.
+    "max_payload": (
+        PROTOCOL + "test_multiplexer.py::test_a_payload_above_max_payload",
+        "tests/interop/test_violations.py::test_a_violation_ends_its_connection_and_no_other",
+    ),
+    "seal_events": (PROTOCOL + "test_channel.py::test_seal_events_and_one_without_a_seal",),
+    "seal_delay_ms": (PROTOCOL + "test_channel.py::test_no_seal_for_delay_and_10_seconds",),
+    "stream_window": (PROTOCOL + "test_multiplexer.py::test_an_event_at_no_credit",),
+    "max_streams": (PROTOCOL + "test_multiplexer.py::test_too_many_streams",),
+    # NodeConfig.
+    "handshake_timeout": (
+        "tests/security/test_row_18_half_open.py::test_each_has_one_deadline_whatever_it_says",
+    ),
+    "idle_before_ping": (
+        PROTOCOL + "test_keepalive.py::test_without_an_answer_it_is_over_after_15_and_10_seconds",
+    ),
+    "ping_timeout": (
+        PROTOCOL + "test_keepalive.py::test_without_an_answer_it_is_over_after_15_and_10_seconds",
+    ),
+    "rekey_allowance": (
+        PROTOCOL + "test_rekey.py::test_more_than_one_offer_in_10_seconds_is_overloaded",
+        PROTOCOL + "test_rekey.py::test_an_allowance_is_an_allowance",
+    ),
+    "half_open": ("tests/security/test_row_18_half_open.py::test_a_thousand_strangers",),
+    "max_connections": (DOORS + "test_more_connections_than_there_may_be",),
+    "connections_per_address": (DOORS + "test_more_connections_of_one_address_than_there_may_be",),
+    "handshakes_per_second": (DOORS + "test_more_handshakes_of_one_address_than_there_may_be",),
+    "waiting_bytes": (
+        DOORS + "test_what_waits_for_a_peer_is_bounded",
+        MESSAGING + "test_answering.py::test_answers_that_are_not_read_count_against_the_bound",
+    ),
+    "write_buffer": (
+        DOORS + "test_what_waits_to_be_written_is_bounded",
+        "tests/node/test_hostile_peers.py"
+        "::test_streams_without_credit_hold_no_more_than_the_write_buffer",
+    ),
+    "accept_timeout": ("tests/node/doors/test_accept_hook.py::test_no_answer_in_time_is_a_no",),
+    "drain_timeout": ("tests/node/test_node.py::test_closing_waits_no_longer_than_it_was_told",),
+    # CoreConfig.
+    "update_after_events": (
+        "tests/security/test_row_21_key_updates.py::test_each_limit_is_crossed_under_load",
+    ),
+    "update_after_bytes": (
+        "tests/security/test_row_21_key_updates.py::test_each_limit_is_crossed_under_load",
+    ),
+    "update_after_seconds": (
+        "tests/security/test_row_21_key_updates.py::test_each_limit_is_crossed_under_load",
+    ),
+    "rekey_interval": (
+        "tests/security/test_row_21_key_updates.py::test_each_limit_is_crossed_under_load",
+    ),
+    "connection_buffer": (
+        PROTOCOL + "test_multiplexer.py::test_the_bound_of_a_connection_is_firm",
+        PROTOCOL + "test_multiplexer.py::test_a_stream_that_opens_while_too_much_is_held_is_reset",
+    ),
+    "close_drain": (
+        PROTOCOL + "test_connection.py::test_close_waits_for_credit_no_longer_than_close_drain",
+    ),
+    # Fixed limits.
+    "HANDSHAKE_EVENT_SIZE": (
+        PROTOCOL + "test_opening.py::test_a_frame_too_long_is_noticed_from_its_length",
+    ),
+    "RAW_EVENT_MINIMUM": (PROTOCOL + "test_responder.py::test_an_event_that_is_too_short",),
+    "CONNECTION_STREAM_PAYLOAD": (PROTOCOL + "test_session.py::test_a_payload_above_4096_bytes",),
+    "NODE_INFO_SIZE": (
+        "tests/interop/test_handshake_faults.py::test_a_proof_that_our_responder_refuses",
+    ),
+    "TEXT_SIZE": (PROTOCOL + "test_connection.py::test_a_text_that_is_too_long_or_no_text",),
+    "SEAL_GRACE": (PROTOCOL + "test_channel.py::test_no_seal_for_delay_and_10_seconds",),
+    "REKEY_ANSWER_TIMEOUT": (
+        PROTOCOL + "test_rekey.py::test_no_answer_within_30_seconds_is_a_timeout",
+    ),
+    "REKEY_RATE_SECONDS": (
+        PROTOCOL + "test_rekey.py::test_more_than_one_offer_in_10_seconds_is_overloaded",
+    ),
+    "LARGEST_CREDIT": (PROTOCOL + "test_multiplexer.py::test_credit_above_the_greatest",),
+    "UNANSWERED_REQUESTS": (
+        MESSAGING + "test_answering.py::test_no_more_calls_than_the_bound",
+        "tests/interop/test_requests.py::test_of_1025_unanswered_requests_one_is_refused",
+    ),
+    "WAITING_BYTES": (
+        MESSAGING + "test_answering.py::test_no_more_bytes_than_the_bound",
+        "tests/interop/test_requests.py::test_requests_of_more_than_16_mib_are_refused",
+    ),
+    "WAITING_PONGS": (
+        PROTOCOL + "test_keepalive.py::test_more_than_64_pongs_waiting_is_overloaded",
+    ),
+    "CLOSE_LINGER": (
+        PROTOCOL + "test_connection.py::test_who_sent_close_reads_on_and_discards_for_2_seconds",
+    ),
+    "CONTROL_BUFFER": (PROTOCOL + "test_session.py::test_answers_that_nobody_reads_are_bounded",),
+    "STREAM_CONTROL_BUFFER": (
+        "tests/security/test_row_24_floods.py::test_opens_of_what_nobody_serves",
+    ),
+    # Of the decoder.
+    "max_bytes": ("tests/lbm/test_decoder.py::test_bytes_are_counted",),
+    "max_items": (
+        "tests/lbm/test_decoder_bombs.py::test_the_most_items_are_accepted_and_one_more_is_not",
+    ),
+    "max_depth": ("tests/lbm/test_decoder.py::test_depth",),
+    # Ours, inside: what waits in front of a stream, a subscription, a call's reader.
+    "LAST_ASYNC_ID": (
+        MESSAGING + "test_answering.py::test_answers_that_nobody_reads_end_the_connection",
+    ),
+    "UNPAID_LIMIT": (MESSAGING + "test_inbox.py::test_what_costs_nothing_is_bounded",),
+    "NOTES_COUNT": (MESSAGING + "test_feed.py::test_an_event_has_at_most_4096_notes",),
+    "WAITING_EVENTS": (MESSAGING + "test_feed.py::test_only_four_events_wait_on_the_connection",),
+    "BUFFER": (MESSAGING + "test_feed.py::test_who_does_not_keep_up_loses_the_subscription",),
+    "LONGEST_NAME": (
+        "tests/node/test_hostile_peers.py::test_names_that_are_too_long_fall_under_no_pattern",
+    ),
+    "LINGERING_HANDLERS": (
+        "tests/node/serving/test_serving.py::test_handlers_that_outlive_their_streams_are_bounded",
+    ),
+    "REMEMBERED": (
+        "tests/node/doors/test_admission.py::test_what_is_remembered_of_addresses_is_bounded",
+    ),
+    "BURST": ("tests/node/doors/test_endings.py::test_strangers_do_not_fill_the_log",),
+}
+# Sizes of the format, and defaults of what has its line above.
+NO_LIMITS: Final = {
+    "FRAME_HEADER_SIZE", "RAW_OVERHEAD", "ENCRYPTED_OVERHEAD", "CHAIN_OVERHEAD", "EVENT_COST",
+    "HANDSHAKE_TIMEOUT", "HALF_OPEN_CONNECTIONS", "UPDATE_AFTER_EVENTS", "UPDATE_AFTER_BYTES",
+    "UPDATE_AFTER_SECONDS", "REKEY_INTERVAL", "CONNECTION_BUFFER", "IDLE_BEFORE_PING",
+    "PING_TIMEOUT", "CLOSE_DRAIN",
+    "role", "algorithms", "require", "limits", "network_key", "plaintext", "deliver", "padding",
+    "info", "limit_loopback", "identity",
+}  # fmt: skip
+
+
+def listed() -> set[str]:
+    """The names in the tables of limits and of settings that bound connections."""
+    text = SETTINGS.read_text("utf-8")
+    found = set()
+    for title in ("NodeConfig", "Limits", "CoreConfig", "Fixed limits"):
+        section = text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+        found |= set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE))
+    return found
+
+
+@cache
+def functions_of(path: str) -> frozenset[str]:
+    """The test functions of a file."""
+    tree = ast.parse((ROOT / path).read_text("utf-8"))
+    return frozenset(
+        each.name for each in tree.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
+
+
+def test_every_limit_that_is_listed_has_its_test() -> None:
+    assert len(listed()) > 50
+    assert listed() - set(EXCEEDED) - NO_LIMITS == set()
+    assert {*Limits.__slots__, *NodeConfig.__slots__} - set(EXCEEDED) - NO_LIMITS == set()
+
+
+@pytest.mark.parametrize("name", EXCEEDED)
+def test_its_test_is_there(name: str) -> None:
+    for test in EXCEEDED[name]:
+        path, _, function = test.partition("::")
+        assert function in functions_of(path), test
+
+
+# Floods that no other test sends: through the core, whose answers nobody takes.
+
+
+def test_opens_of_what_nobody_serves() -> None:
+    """Each is answered by Reset and is gone, so that the next may come: no limit on streams
+    helps, but the Resets that nobody reads have one."""
+    pair = open_pair(connection_buffer=1)  # memory is short: every stream is reset at once
+    stream, opened = 1, 0
+    payload = encode({keys.LABEL: "x"})
+
+    def reset(number: int) -> bytes:
+        return encode({keys.STREAM: number, keys.CODE: CloseCode.NORMAL})
+
+    while pair.b.code == ALIVE:
+        stream += 2
+        opened += 1
+        pair.inject(pair.a, stream, STREAM, OPEN, payload)
+        pair.inject(pair.a, 0, STREAM, RESET, reset(stream), sealed=True)
+        assert opened < STREAM_CONTROL_BUFFER // 32
+    assert pair.b.code == CloseCode.OVERLOADED
+    assert pair.b.core.queued_bytes < STREAM_CONTROL_BUFFER + 4_096
+
+
+# Floods of a peer that reads nothing, over a socket.
+
+MEBIBYTE: Final = 1 << 20
+MOST: Final = 16 * MEBIBYTE
+LARGE: Final = 50_000
+TIMES: Final = 1_000
+Flood = Callable[[ReferencePeer, int], object]
+
+FLOODS: Final[dict[str, Flood]] = {
+    "calls with large answers": lambda p, n: p.send(
+        "Call", 1, n % 65_535 + 1, topic="parley.echo", data=bytes(LARGE)
+    ),
+    "calls that are never answered": lambda p, n: p.send(
+        "Call", 1, n % 65_535 + 1, topic="hold", data=bytes(LARGE)
+    ),
+    "calls that want no answer": lambda p, n: p.send("Call", 1, 0, topic="hold", data=bytes(LARGE)),
+    "calls of nobody": lambda p, n: p.send("Call", 1, n % 65_535 + 1, topic="x" * LARGE),
+    "streams and their data": lambda p, n: (
+        p.send("Open", 2 * n + 3, label="hold"),
+        p.send_event(2 * n + 3, 0, *TYPES["Data"], bytes(LARGE)),
+    ),
+    "streams of nobody": lambda p, n: (
+        p.send("Open", 2 * n + 3, label="x" * LARGE),
+        p.send("Reset", 0, stream=2 * n + 3, code=0),
+    ),
+    "streams that are echoed": lambda p, n: (
+        p.send("Open", 2 * n + 3, label="echo"),
+        p.send_event(2 * n + 3, 0, *TYPES["Data"], bytes(LARGE)),
+    ),
+    "Pings": lambda p, n: [p.send("Ping", 0, id) for id in range(1, 200)],
+    "notes that nobody asked for": lambda p, n: p.send("Notes", 1, 0, notes=[bytes(LARGE)]),
+    "answers that nobody asked for": lambda p, n: p.send("Result", 1, 9, code=0, data=bytes(LARGE)),
+    "events of an application": lambda p, n: p.send_event(1, 0, 64, 1, bytes(LARGE)),
+    "subscriptions": lambda p, n: p.send("Subscribe", 1, n % 65_535 + 1, topic="news"),
+}
+
+
+class Forgetful(list[Any]):
+    """Keeps nothing: what the test would keep of what was sent is not our node's."""
+
+    def append(self, item: object) -> None:
+        return
+
+
+def flooding(flood: Flood) -> Callable[[ReferencePeer], int]:
+    """Send and never read, until our node ends it, or takes no more for half a second."""
+
+    def act(peer: ReferencePeer) -> int:
+        peer.handshake()
+        peer.channel.sent = Forgetful()
+        peer.channel.sock.settimeout(0.5)
+        for count in range(TIMES):
+            try:
+                flood(peer, count)
+            except (ConnectionLost, TimeoutError):
+                return count
+        return TIMES
+
+    return act
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("name", FLOODS)
+async def test_a_flood_is_bounded_and_hurts_nobody_else(name: str) -> None:
+    """Fifty megabytes and more; our node holds a fraction of it, and serves others meanwhile.
+    An echo that waits to be written holds a piece for each stream, whence the few streams."""
+    limits = Limits(max_streams=64)
+    config = our_config(waiting_bytes=MEBIBYTE, write_buffer=MEBIBYTE, limits=limits)
+    async with with_bystander(config) as ours:
+        ours.node.topic("news")
+        ours.called = Forgetful()
+        tracemalloc.start()
+        try:
+            before = tracemalloc.get_traced_memory()[0]
+            await ours.meet(flooding(FLOODS[name]), config=their_config())
+            gc.collect()
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert peak - before < MOST
+        await ours.until(lambda: len(ours.node.peers) == 1)
