@@ -32,7 +32,7 @@ def render(text: str, directory: Path = store.DIRECTORY) -> str:
     loops = {name: store.load(file, directory) for name, file in LOOPS.items()}
     measured = store.load("profile", directory)
     parts = {
-        "machine": tables.machine_text(store.machine_of("cases", directory)),
+        "machine": tables.machine_text(store.machine_of("cases", directory), loops["uvloop"]),
         "cases": tables.cases_table(loops["uvloop"]),
         "loops": tables.loops_table(loops),
         "call": tables.profile_table(measured, "call"),

@@ -9,15 +9,20 @@ Row = dict[str, Any]
 Tables = dict[str, list[Row]]
 
 
-def machine_text(found: dict[str, str]) -> str:
-    """What the figures belong to, as a sentence."""
+def machine_text(found: dict[str, str], rows: list[Row]) -> str:
+    """What the figures belong to, and how much they can be trusted."""
     if not found:
         return "Nothing was measured yet."
     packages = ", ".join(
         f"{name} {found[name]}"
         for name in ("python", "uvloop", "anyio", "trio", "cryptography", "pynacl", "openssl")
     )
-    return f"Measured on {found['cpu']}, {found['cores']} cores, {found['os']}; {packages}."
+    count = min(len(row["ours"]["all"]) for row in rows)
+    others = max(row["others"] for row in rows)
+    return (
+        f"Measured on {found['cpu']}, {found['cores']} cores, {found['os']};\n{packages}.\n"
+        f"Rounds: {count}. Other processes used up to {others:.2f} cores meanwhile."
+    )
 
 
 def cases_table(rows: list[Row]) -> str:

@@ -17,7 +17,7 @@ from benchmarks.task import Task
 SHORT = 0.05
 FEW = 4
 # Fewer would fit into memory that the server has already.
-SOME = 40
+SOME = 200
 
 
 def short(name: str) -> Task:
