@@ -20,10 +20,10 @@ import pytest
 from lbm import keys
 from lbm.codec import encode
 from node.config import NodeConfig
-from node.protocol.codes import OPEN, RESET, STREAM, CloseCode
-from node.protocol.limits import STREAM_CONTROL_BUFFER, Limits
+from node.protocol.codes import FINISH, OPEN, RESET, STREAM, CloseCode
+from node.protocol.limits import CONTROL_BUFFER, STREAM_CONTROL_BUFFER, Limits
 from tests.interop.meeting import our_config, their_config, with_bystander
-from tests.node.protocol.pair import ALIVE, open_pair
+from tests.node.protocol.pair import Pair, open_pair
 from tests.reference.channel import ConnectionLost
 from tests.reference.peer import ReferencePeer
 from tests.reference.wire import TYPES
@@ -127,9 +127,9 @@ EXCEEDED: Final[dict[str, tuple[str, ...]]] = {
     "CLOSE_LINGER": (
         PROTOCOL + "test_connection.py::test_who_sent_close_reads_on_and_discards_for_2_seconds",
     ),
-    "CONTROL_BUFFER": (PROTOCOL + "test_session.py::test_answers_that_nobody_reads_are_bounded",),
+    "CONTROL_BUFFER": ("tests/security/test_row_24_floods.py::test_opens_that_the_core_refuses",),
     "STREAM_CONTROL_BUFFER": (
-        "tests/security/test_row_24_floods.py::test_opens_of_what_nobody_serves",
+        "tests/security/test_row_24_floods.py::test_opens_that_the_application_refuses",
     ),
     # Of the decoder.
     "max_bytes": ("tests/lbm/test_decoder.py::test_bytes_are_counted",),
@@ -202,24 +202,44 @@ def test_its_test_is_there(name: str) -> None:
 # Floods that no other test sends: through the core, whose answers nobody takes.
 
 
-def test_opens_of_what_nobody_serves() -> None:
-    """Each is answered by Reset and is gone, so that the next may come: no limit on streams
-    helps, but the Resets that nobody reads have one."""
-    pair = open_pair(connection_buffer=1)  # memory is short: every stream is reset at once
-    stream, opened = 1, 0
-    payload = encode({keys.LABEL: "x"})
-
-    def reset(number: int) -> bytes:
-        return encode({keys.STREAM: number, keys.CODE: CloseCode.NORMAL})
-
-    while pair.b.code == ALIVE:
+def opens(pair: Pair, between: Callable[[int], object]) -> None:
+    """Open streams without end, each of which is gone before the next: no limit on streams
+    helps, but what we answer and nobody reads has one."""
+    payload, stream = encode({keys.LABEL: "x"}), 1
+    while pair.b.state == "OPEN":
+        pair.b.reports.clear()
         stream += 2
-        opened += 1
-        pair.inject(pair.a, stream, STREAM, OPEN, payload)
-        pair.inject(pair.a, 0, STREAM, RESET, reset(stream), sealed=True)
-        assert opened < STREAM_CONTROL_BUFFER // 32
+        # Sealed from time to time, as it has to be.
+        pair.inject(pair.a, stream, STREAM, OPEN, payload, sealed=stream % 10_000 == 1)
+        between(stream)
+        # Each answer takes more than 32 bytes.
+        assert stream < STREAM_CONTROL_BUFFER // 16
     assert pair.b.code == CloseCode.OVERLOADED
-    assert pair.b.core.queued_bytes < STREAM_CONTROL_BUFFER + 4_096
+    assert not pair.b.wire
+
+
+def test_opens_that_the_core_refuses() -> None:
+    """Memory is short, so it resets every stream at once."""
+    pair = open_pair(connection_buffer=1, seal_events=65_536)
+
+    def reset(stream: int) -> None:
+        cells = {keys.STREAM: stream, keys.CODE: CloseCode.NORMAL}
+        pair.inject(pair.a, 0, STREAM, RESET, encode(cells))
+
+    opens(pair, reset)
+    assert CONTROL_BUFFER < pair.b.core.queued_bytes < CONTROL_BUFFER + 4_096
+
+
+def test_opens_that_the_application_refuses() -> None:
+    """Nobody serves them, which the application says when it has looked at each."""
+    pair = open_pair(seal_events=65_536)
+
+    def refuse(stream: int) -> None:
+        if pair.b.state == "OPEN":
+            pair.b.core.reset_stream(stream, CloseCode.NO_HANDLER)
+            pair.inject(pair.a, stream, STREAM, FINISH)
+
+    opens(pair, refuse)
 
 
 # Floods of a peer that reads nothing, over a socket.
