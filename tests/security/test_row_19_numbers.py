@@ -46,10 +46,10 @@ from tests.reference.wire import (
 pytestmark = pytest.mark.anyio
 
 # The ends of every range that the protocol has, one beyond them, and those of the encoding.
-ENDS: Final = (0, 1, 2, 255, 1_023, 1_024, 4_095, 4_096, 65_535, 65_536)
-GREAT: Final = tuple(2**bits + more for bits in (26, 31, 32, 63) for more in (-1, 0, 1))
+ENDS: Final = (0, 1, 2, 255, 65_535, 65_536)
+GREAT: Final = tuple(2**bits + more for bits in (31, 32, 63) for more in (-1, 0, 1))
 LAST: Final = (2**64 - 2, 2**64 - 1)
-NEGATIVE: Final = (-1, -2, -(2**31), -(2**32), -(2**63), -(2**64) + 1, -(2**64))
+NEGATIVE: Final = (-1, -(2**31), -(2**63), -(2**64) + 1, -(2**64))
 NUMBERS: Final = (*NEGATIVE, *ENDS, *GREAT, *LAST)
 
 GREATEST_CREDIT: Final = 2**31 - 1
