@@ -8,7 +8,7 @@ import base64
 import binascii
 import hashlib
 from collections.abc import Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from uuid import UUID
 
 from crypto.errors import IdentityError, SignatureError
@@ -115,7 +115,7 @@ class PublicIdentity:
         """Read the decoded value of cell 14; IdentityError on anything wrong, whatever it is."""
         if not isinstance(value, list):
             raise IdentityError("an identity is an array of keys")
-        return _checked(tuple(_entry(item) for item in value))
+        return cls([_entry(item) for item in value])
 
     @property
     def algorithms(self) -> tuple[str, ...]:
@@ -208,13 +208,6 @@ class Identity:
 
     def __repr__(self) -> str:
         return f"<Identity {self.node_id.short} {', '.join(self.algorithms)}>"
-
-
-# The peers of a node come again, and to check a key costs as much as to verify a signature.
-# The outcome depends on these bytes alone, of which a handshake carries 16 KiB at most.
-@lru_cache(maxsize=128)
-def _checked(entries: tuple[Entry, ...]) -> PublicIdentity:
-    return PublicIdentity(entries)
 
 
 def _named(algorithm: str) -> bytes:

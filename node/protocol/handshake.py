@@ -20,14 +20,14 @@ from crypto.schedule import (
     chain_start_responder,
     handshake_secrets,
 )
-from lbm.codec import Value, encode_value
+from lbm.codec import Value
 from lbm.errors import LbmDecodeError
 from node.protocol.codes import CONNECTION, PROOF, CloseCode
 from node.protocol.config import CoreConfig
 from node.protocol.errors import RemoteProtocolError, violation
 from node.protocol.event import Event, parse_raw
-from node.protocol.hello import decode_handshake, identity_keys, node_information
-from node.protocol.limits import FRAME_HEADER_SIZE, NODE_INFO_SIZE, Limits, frame_limit
+from node.protocol.hello import read_proof
+from node.protocol.limits import FRAME_HEADER_SIZE, Limits, frame_limit
 from node.protocol.sealing import Receiver, Sender
 
 Admit = Callable[[int], None]
@@ -164,15 +164,10 @@ class Handshake:
         if seal is None:
             raise _refused("a Proof without seal")
         try:
-            cells = decode_handshake(opened.payload)
-            identity = PublicIdentity.parse(identity_keys(cells))
-            verifier = identity.verifier(suite.signing)
-            info = node_information(cells)
+            identity, info = read_proof(opened.payload)
+            receiver.verifier = identity.verifier(suite.signing)
         except (LbmDecodeError, IdentityError) as error:
             raise _refused(str(error)) from error
-        if len(encode_value(info)) > NODE_INFO_SIZE:
-            raise _refused("too much node information")
-        receiver.verifier = verifier
         try:
             receiver.verify(seal)
         except RemoteProtocolError as error:

@@ -1,4 +1,4 @@
-"""The raw events of the handshake: Hello, Reply, Retry, Reject (section 5).
+"""The events of the handshake: Hello, Reply, Retry, Reject, Proof (section 5).
 
 One rule: building and reading only; what follows from a Hello is decided elsewhere.
 Reading raises LbmDecodeError, which whoever called turns into `protocol-error`.
@@ -6,9 +6,12 @@ Reading raises LbmDecodeError, which whoever called turns into `protocol-error`.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from functools import lru_cache
+from typing import Final, cast
 
+from crypto.identity import PublicIdentity
 from crypto.registry import PARAMETERS, Suite
+from crypto.schedule import network_mac
 from lbm import keys
 from lbm.cells import (
     read_array,
@@ -19,13 +22,14 @@ from lbm.cells import (
     read_text_map,
     read_uint,
 )
-from lbm.codec import Value, decode, encode
+from lbm.codec import Encodable, Value, decode, decode_value, encode, encode_value
 from lbm.errors import LbmDecodeError
+from lbm.heads import BYTES_HEADS, MAP_HEADS, UINT_HEADS
 from lbm.limits import HANDSHAKE_LIMITS
 from node.protocol.codes import LAST_CODE, ROLES, SENTENCES, VERSION, CloseCode
 from node.protocol.config import CoreConfig
 from node.protocol.errors import RemoteProtocolError
-from node.protocol.limits import Limits
+from node.protocol.limits import NEGOTIATED, NODE_INFO_SIZE, Limits
 
 RANDOM_SIZE: Final = 32
 # The keys of the offer's and the suite's inner maps.
@@ -55,12 +59,18 @@ class Reply:
     share: bytes | None
 
 
-def hello_cells(config: CoreConfig, random: bytes, shares: Mapping[str, bytes]) -> dict[int, Value]:
-    """The cells of a Hello without its network mac; no shares make it a plaintext one."""
+def hello_payload(config: CoreConfig, random: bytes, shares: Mapping[str, bytes]) -> bytes:
+    """A Hello, with its network mac if there is a network key; no shares make it a plaintext
+    one."""
     if not shares:
-        return _cells(config, random, {})
-    offer = {n: list(config.names(name)) for n, name in PARAMETER_KEYS.items()}
-    return _cells(config, random, {keys.OFFER: offer, keys.SHARES: dict(shares)})
+        return _plaintext_payload(config, random)
+    offer = _offer_cell(tuple(map(config.names, PARAMETERS)))
+    payload = _payload(config, random, offer, shares)
+    if config.network_key is None:
+        return payload
+    # The mac's key is greater than all others: its cell is the last.
+    mac = _pairs({keys.NETWORK_MAC: network_mac(config.network_key, payload)})
+    return MAP_HEADS[_ENCRYPTED_CELLS + 1] + payload[1:] + mac
 
 
 def reply_payload(
@@ -68,20 +78,57 @@ def reply_payload(
 ) -> bytes:
     """A Reply, in the kind of the Hello it answers."""
     if suite is None or share is None:
-        return encode(_cells(config, random, {}))
+        return _plaintext_payload(config, random)
+    return _payload(config, random, _suite_cell(suite), {suite.kex: share})
+
+
+def _plaintext_payload(config: CoreConfig, random: bytes) -> bytes:
+    cells: dict[int, Value] = {keys.VERSION: VERSION, keys.RANDOM: random, keys.ROLE: config.role}
+    return encode({**cells, **config.limits.cells(), keys.PLAINTEXT: True})
+
+
+# Version, random, offer or suite, shares, role, and the limits.
+_ENCRYPTED_CELLS: Final = 5 + len(NEGOTIATED)
+_BEGINNING: Final = b"".join(
+    (
+        MAP_HEADS[_ENCRYPTED_CELLS],
+        UINT_HEADS[keys.VERSION],
+        UINT_HEADS[VERSION],
+        UINT_HEADS[keys.RANDOM],
+        BYTES_HEADS[RANDOM_SIZE],
+    )
+)
+
+
+def _payload(
+    config: CoreConfig, random: bytes, offer_or_suite: bytes, shares: Mapping[str, bytes]
+) -> bytes:
+    """Hello or Reply, joined in the order of the keys from cells encoded already: all but
+    random and shares are the same in each handshake."""
+    stated = _stated_cells(config.role, config.limits)
+    shares_cell = _pairs({keys.SHARES: shares})
+    return b"".join((_BEGINNING, random, offer_or_suite, shares_cell, stated))
+
+
+@lru_cache(maxsize=64)
+def _offer_cell(names: tuple[tuple[str, ...], ...]) -> bytes:
+    return _pairs({keys.OFFER: dict(zip(PARAMETER_KEYS, names, strict=True))})
+
+
+@lru_cache(maxsize=128)
+def _suite_cell(suite: Suite) -> bytes:
     names = suite.names()
-    chosen = {n: names[parameter] for n, parameter in PARAMETER_KEYS.items()}
-    return encode(_cells(config, random, {keys.SUITE: chosen, keys.SHARES: {suite.kex: share}}))
+    return _pairs({keys.SUITE: {n: names[name] for n, name in PARAMETER_KEYS.items()}})
 
 
-def _cells(config: CoreConfig, random: bytes, encrypted: Mapping[int, Value]) -> dict[int, Value]:
-    """The cells of Hello or Reply, in the order of their keys, which is encoded fastest."""
-    cells: dict[int, Value] = {keys.VERSION: VERSION, keys.RANDOM: random, **encrypted}
-    cells[keys.ROLE] = config.role
-    cells.update(config.limits.cells())
-    if not encrypted:
-        cells[keys.PLAINTEXT] = True
-    return cells
+@lru_cache(maxsize=64)
+def _stated_cells(role: str, limits: Limits) -> bytes:
+    return _pairs({keys.ROLE: role, **limits.cells()})
+
+
+def _pairs(cells: Mapping[int, Encodable]) -> bytes:
+    """Cells encoded without the map's head, which is one byte with so few."""
+    return encode(cells)[1:]
 
 
 def retry_payload(kex: str) -> bytes:
@@ -188,11 +235,24 @@ def _suite(chosen: Mapping[int, Value]) -> Suite:
     return Suite.of(names)
 
 
-def node_information(cells: Mapping[int, Value]) -> dict[str, Value]:
-    """Cell 15 of a Proof; absent it is empty."""
-    return dict(read_text_map(cells, keys.NODE_INFO, default={}))
+def read_proof(payload: bytes) -> tuple[PublicIdentity, dict[str, Value]]:
+    """What a Proof shows: the identity, its keys checked, and the node information.
+
+    Raises:
+        LbmDecodeError, IdentityError: malformed, weak, bound wrongly, or too much.
+    """
+    identity, info = _checked(payload)
+    # Decoded anew: what an application does to it is nothing to the next connection.
+    return identity, cast(dict[str, Value], decode_value(info))
 
 
-def identity_keys(cells: Mapping[int, Value]) -> list[Value]:
-    """Cell 14 of a Proof."""
-    return list(read_array(cells, keys.IDENTITY_KEYS))
+# The peers of a node come again and say the same of themselves, and to check a key costs as
+# much as to verify a signature. The outcome depends on these bytes alone, 16 KiB at most.
+@lru_cache(maxsize=128)
+def _checked(payload: bytes) -> tuple[PublicIdentity, bytes]:
+    cells = decode_handshake(payload)
+    identity = PublicIdentity.parse(read_array(cells, keys.IDENTITY_KEYS))
+    info = encode_value(read_text_map(cells, keys.NODE_INFO, default={}))
+    if len(info) > NODE_INFO_SIZE:
+        raise LbmDecodeError("too much node information")
+    return identity, info

@@ -8,9 +8,6 @@ and `finish`.
 from crypto.errors import KeyExchangeError, UnknownAlgorithmError
 from crypto.exchange import EphemeralKey
 from crypto.registry import KEX, Suite
-from crypto.schedule import network_mac
-from lbm import keys
-from lbm.codec import encode
 from lbm.errors import LbmDecodeError
 from node.protocol.codes import HELLO, REJECT, REPLY, RETRY, CloseCode
 from node.protocol.config import CoreConfig
@@ -29,7 +26,7 @@ from node.protocol.hello import (
     Reply,
     check_version,
     decode_handshake,
-    hello_cells,
+    hello_payload,
     parse_code_and_text,
     parse_reply,
     parse_retry,
@@ -102,10 +99,7 @@ class Initiator(Handshake):
     def _hello(self, *kexes: str) -> bytes:
         self._keys = {kex: KEX[kex].generate() for kex in kexes}
         shares = {kex: key.share for kex, key in self._keys.items()}
-        cells = hello_cells(self.config, self.random, shares)
-        if self.config.network_key is not None:
-            cells[keys.NETWORK_MAC] = network_mac(self.config.network_key, encode(cells))
-        event = handshake_event(HELLO, encode(cells))
+        event = handshake_event(HELLO, hello_payload(self.config, self.random, shares))
         self.transcript += event
         return frame(event)
 

@@ -8,21 +8,19 @@ which a RAW step is a payload for the reader that its category names.
 from collections.abc import Callable
 from typing import Final
 
-from crypto.identity import PublicIdentity
-from lbm import decode
+from lbm import decode, encode_value
 from node.messaging.notes import decode_notes, decode_notify, read_slow_text
 from node.protocol.event import parse_raw
 from node.protocol.hello import (
     check_version,
     decode_handshake,
-    identity_keys,
-    node_information,
     parse_code_and_text,
     parse_hello,
     parse_reply,
     parse_retry,
+    read_proof,
 )
-from node.protocol.limits import Limits
+from node.protocol.limits import NODE_INFO_SIZE, Limits
 from tests.fuzz.allowed import ALLOWED
 from tests.fuzz.conversation import Conversation
 from tests.fuzz.meeting import Setting, fixed_randomness
@@ -39,10 +37,9 @@ SETTINGS: Final = (
 
 
 def _read_identity(payload: bytes) -> None:
-    cells = decode_handshake(payload)
-    identity = PublicIdentity.parse(identity_keys(cells))
+    identity, info = read_proof(payload)
     assert len(identity.node_id) == 32
-    node_information(cells)
+    assert len(encode_value(info)) <= NODE_INFO_SIZE
 
 
 def _read_text(payload: bytes) -> None:

@@ -8,7 +8,7 @@ from lbm.codec import decode
 from node.protocol.codes import SENTENCES, CloseCode
 from node.protocol.hello import (
     check_version,
-    hello_cells,
+    hello_payload,
     parse_code_and_text,
     parse_hello,
     parse_reply,
@@ -24,7 +24,7 @@ SUITE = Suite(**{parameter: NAMES[parameter][-1] for parameter in PARAMETERS})
 
 
 def test_hello() -> None:
-    cells = hello_cells(CONFIG, bytes(32), {"x25519": b"share"})
+    cells = decode(hello_payload(CONFIG, bytes(32), {"x25519": b"share"}))
     check_version(cells)
     hello = parse_hello(cells)
     assert (hello.role, hello.limits, hello.plaintext) == ("server", CONFIG.limits, False)
@@ -33,7 +33,7 @@ def test_hello() -> None:
 
 
 def test_plaintext_hello() -> None:
-    hello = parse_hello(hello_cells(CONFIG, bytes(32), {}))
+    hello = parse_hello(decode(hello_payload(CONFIG, bytes(32), {})))
     assert (hello.plaintext, hello.offer, hello.shares) == (True, {}, {})
 
 
