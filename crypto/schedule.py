@@ -20,7 +20,8 @@ _CHAIN = b"parley1 chain"
 _INITIATOR, _RESPONDER, _BIND, _REKEY = b"\x00", b"\x01", b"\x02", b"\x03"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+# Not frozen, nor the next one: that takes six times as long to make, in each handshake.
+@dataclass(slots=True, eq=False)
 class HandshakeSecrets:
     """What follows from the key exchange alone; `commit` outlives the handshake."""
 
@@ -44,7 +45,7 @@ class HandshakeSecrets:
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class ApplicationSecrets:
     """Epoch 0 of both directions; the session id (32 bytes) is public."""
 

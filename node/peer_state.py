@@ -77,7 +77,16 @@ class PeerState:
 
     def _take_other(self, report: Report) -> None:
         peer = self._peer
-        match report:
+        match report:  # what every connection has comes first
+            case PeerIdentified():
+                peer.deciding.decide(report)
+            case HandshakeCompleted(agreed):
+                self.agreed = agreed
+                peer.serving.supercategory = supercategory(agreed.remote_role, agreed.local_role)
+                logger.info("%s open: %s", peer, agreed.suite or "UNENCRYPTED")
+                peer.changed()
+            case ConnectionEnded():
+                self._connection_ended(report)
             case PongReceived(async_id, round_trip):
                 waiting = self.pings.get(async_id)
                 if waiting is not None:
@@ -99,15 +108,6 @@ class PeerState:
                 if rekey:
                     self.rekeys[sent] = rekey
                 peer.changed()
-            case PeerIdentified():
-                peer.deciding.decide(report)
-            case HandshakeCompleted(agreed):
-                self.agreed = agreed
-                peer.serving.supercategory = supercategory(agreed.remote_role, agreed.local_role)
-                logger.info("%s open: %s", peer, agreed.suite or "UNENCRYPTED")
-                peer.changed()
-            case ConnectionEnded():
-                self._connection_ended(report)
 
     def _connection_ended(self, ended: ConnectionEnded) -> None:
         peer, code, text = self._peer, ended.code, ended.text

@@ -37,9 +37,10 @@ class Endings:
             return
         self._break_silence()
         quiet = ended.code in (CloseCode.NORMAL, CloseCode.GOING_AWAY)
-        log = logger.info if quiet else logger.warning
-        text = one_line(ended.text or ended.reason)
-        log("%s ended: %s (%s)", who, code_name(ended.code), text)
+        level = logging.INFO if quiet else logging.WARNING
+        if logger.isEnabledFor(level):
+            text = one_line(ended.text or ended.reason)
+            logger.log(level, "%s ended: %s (%s)", who, code_name(ended.code), text)
 
     def turned_away(self, name: str, reason: str, now: float) -> None:
         """Log that a connection from `name` was closed before anything was said on it."""

@@ -34,7 +34,7 @@ Admit = Callable[[int], None]
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: its many fields would take six times as long to set
 class Agreed:
     """What a finished handshake leaves. All but roles and limits is None in plaintext.
 

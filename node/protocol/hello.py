@@ -5,9 +5,8 @@ Reading raises LbmDecodeError, which whoever called turns into `protocol-error`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 from crypto.identity import PublicIdentity
 from crypto.registry import PARAMETERS, Suite
@@ -38,8 +37,7 @@ PARAMETER_KEYS: Final = dict(enumerate(PARAMETERS, start=1))
 MAY_CHANGE: Final = (keys.NOISE, keys.SHARES, keys.NETWORK_MAC)
 
 
-@dataclass(frozen=True, slots=True)
-class Hello:
+class Hello(NamedTuple):
     """A Hello as read. `offer` and `shares` are empty in a plaintext Hello."""
 
     role: str
@@ -49,8 +47,7 @@ class Hello:
     shares: Mapping[str, bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """A Reply as read. `suite` and `share` are None on an unencrypted connection."""
 
     role: str

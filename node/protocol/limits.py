@@ -117,15 +117,12 @@ class Limits:
         Raises:
             LbmDecodeError: a limit is below its least value, or no unsigned integer.
         """
-        return cls(
-            **{
-                name: min(
-                    read_uint(cells, limit.key, default=limit.default, minimum=limit.minimum),
-                    limit.maximum,
-                )
-                for name, limit in NEGOTIATED.items()
-            }
-        )
+        values = []
+        for limit in NEGOTIATED.values():
+            least, most = limit.minimum, limit.maximum
+            value = read_uint(cells, limit.key, default=limit.default, minimum=least)
+            values.append(value if value < most else most)
+        return cls(*values)
 
     def agreed_with(self, other: "Limits") -> "Limits":
         """The limits that hold between two sides: the minimum of each."""
