@@ -151,6 +151,7 @@ class OurStream(OurConnection):
         super().__init__(peer)
         self._events = peer.open_stream("events", [(EVENTS, ASKED)])
 
-    def call(self, payload: bytes) -> Awaitable[object]:
+    async def call(self, payload: bytes) -> object:
         """An event and the one that answers it."""
-        return self._events.request(EVENTS, PLAIN, payload, timeout=TIMEOUT)
+        answer = await self._events.request(EVENTS, PLAIN, payload, timeout=TIMEOUT)
+        return answer.data
