@@ -39,7 +39,8 @@ async def streams(client: Client, task: Task, line: Line) -> Measure:
 async def _calls(opened: list[Connection], task: Task) -> Measure:
     payload = task.payload
     for connection in opened if len(opened) > 1 else opened * WARM_UP:
-        await connection.call(payload)
+        if await connection.call(payload) != payload:
+            raise ValueError("an answer that is not what was sent")
 
     async def measure() -> dict[str, Any]:
         done = 0

@@ -95,17 +95,13 @@ def main() -> None:
     unknown = set(given.sweeps) - set(SWEEPS)
     if unknown:
         options.error(f"no such sweep: {', '.join(sorted(unknown))}")
-    rows, names = [], given.sweeps or list(SWEEPS)
-    for name in names:
+    rows = []
+    for name in given.sweeps or SWEEPS:
         for row in grow(name, given.seconds):
             rows.append(row)
             print(json.dumps(row) if given.json else line(row), flush=True)
     if given.save:
-        kept = [
-            row for row in store.load("growth") if row["growth"] not in (given.sweeps or SWEEPS)
-        ]
-        store.save("growth", kept + rows)
-        plot_growth(kept + rows, store.DIRECTORY)
+        save(rows)
 
 
 def save(rows: list[dict[str, Any]]) -> None:

@@ -19,7 +19,6 @@ from node import Call, Identity, Node, Peer, PeerClosedError, Stream, StreamRese
 from node.settings import load_settings
 
 TIMEOUT = 5.0
-PATIENCE = 10.0
 EVENTS, PLAIN, ASKED = 64, 1, 2
 
 
@@ -35,7 +34,7 @@ class Ours:
         """A node that echoes calls, counts the bytes of streams and publishes."""
         async with _node(task) as node:
             # As the baseline does, it waits for whoever is behind.
-            topic = node.topic("notes", patience=PATIENCE)
+            topic = node.topic("notes")
 
             @node.on_call("echo")
             async def echo(call: Call) -> Value:
@@ -152,6 +151,7 @@ class OurStream(OurConnection):
         super().__init__(peer)
         self._events = peer.open_stream("events", [(EVENTS, ASKED)])
 
-    def call(self, payload: bytes) -> Awaitable[object]:
+    async def call(self, payload: bytes) -> object:
         """An event and the one that answers it."""
-        return self._events.request(EVENTS, PLAIN, payload, timeout=TIMEOUT)
+        answer = await self._events.request(EVENTS, PLAIN, payload, timeout=TIMEOUT)
+        return answer.data

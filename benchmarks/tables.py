@@ -14,13 +14,13 @@ def machine_text(found: dict[str, str], rows: list[Row]) -> str:
     if not found:
         return "Nothing was measured yet."
     packages = ", ".join(
-        f"{name} {found[name]}"
-        for name in ("python", "uvloop", "anyio", "trio", "cryptography", "pynacl", "openssl")
+        f"{name} {found[name]}" for name in ("uvloop", "anyio", "trio", "cryptography", "pynacl")
     )
     count = min(len(row["ours"]["all"]) for row in rows)
     others = max(row["others"] for row in rows)
     return (
-        f"Measured on {found['cpu']}, {found['cores']} cores, {found['os']};\n{packages}.\n"
+        f"Measured on {found['cpu']}, {found['cores']} cores, {found['os']};\n"
+        f"{found['python']}, {packages}, {found['openssl']}.\n"
         f"Rounds: {count}. Other processes used up to {others:.2f} cores meanwhile."
     )
 
@@ -36,14 +36,20 @@ def cases_table(rows: list[Row]) -> str:
         body.append(
             [
                 f"`{row['case']}`, {row['unit']}" + (" (less is better)" * row["less_is_better"]),
-                number(row["ours"]["value"]),
-                number(row["baseline"]["value"]),
+                _value(row["ours"]),
+                _value(row["baseline"]),
                 f"{ratio:.2f}",
                 f"{least:.2f} to {most:.2f}",
                 f"{row['cpu_ratio'][0]:.2f}",
             ]
         )
     return table(head, body)
+
+
+def _value(side: Row) -> str:
+    """A figure, and the part of the notes that never arrived if there is one."""
+    lost = f" ({side['lost']:.2%} lost)" if side["lost"] else ""
+    return number(side["value"]) + lost
 
 
 def loops_table(rows: dict[str, list[Row]]) -> str:
@@ -55,7 +61,7 @@ def loops_table(rows: dict[str, list[Row]]) -> str:
     body = []
     for case, row in found["uvloop"].items():
         values = [each.get(case) for each in found.values()]
-        texts = [number(one["ours"]["value"]) if one else "" for one in values]
+        texts = [_value(one["ours"]) if one else "" for one in values]
         body.append([f"`{case}`, {row['unit']}", *texts])
     return table(["case", *found], body)
 

@@ -235,9 +235,13 @@ class Node(Offering):
             await listener.aclose()
 
     async def _drain(self) -> None:
+        await self._changes.until(self._has_drained)
+
+    def _has_drained(self) -> bool:
+        # Also those that came meanwhile, whose calls nobody would say the end of.
         for peer in self._peers:
             peer.drain()
-        await self._changes.until(lambda: not any(peer.running_calls for peer in self._peers))
+        return not any(peer.running_calls for peer in self._peers)
 
     # Inside.
 

@@ -31,7 +31,7 @@ logger = logging.getLogger("parley.peer")
 BUFFER = 1 << 20
 LEAST_BUFFER = 1 << 10
 # Seconds that publish waits at most for subscribers at the high-water mark.
-PATIENCE = 0.1
+PATIENCE = 1.0
 # Seconds without any progress that `finish` waits for subscribers.
 FINISH_TIMEOUT = 30.0
 # Bytes of cost published in one turn of the loop before publish lets others run.

@@ -5,9 +5,8 @@ to its handler. Handlers are run by the shell, which is told when to start one a
 to stop it.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from contextlib import suppress
-from types import MappingProxyType
 from typing import Final
 
 from lbm import keys
@@ -33,7 +32,6 @@ from node.protocol.window import SendCredit
 
 # What an item of a decoded payload takes at least in memory, bytes.
 ITEM_SIZE: Final = 64
-_NO_HEADERS: Final[Mapping[str, Value]] = MappingProxyType({})
 
 
 class Answering:
@@ -144,7 +142,7 @@ class Answering:
         try:
             cells = decode(payload)
             topic = read_text(cells, keys.TOPIC)
-            headers = read_text_map(cells, keys.HEADERS) if keys.HEADERS in cells else _NO_HEADERS
+            headers = read_text_map(cells, keys.HEADERS) if keys.HEADERS in cells else {}
             deadline = read_uint(cells, keys.DEADLINE_MS, default=None)
             window = None
             if keys.WINDOW in cells:

@@ -51,6 +51,10 @@ class OpenConnection(ABC):
         """How many events of `stream` wait to be written."""
         return self.outbox.waiting(stream)
 
+    def own_waiting(self, stream: int) -> None:
+        """Copy what waits on `stream` out of the bytes of which it is a view."""
+        self.outbox.own(stream)
+
     def has_credit(self, stream: int) -> bool:
         """Whether what is sent on `stream`, one from 2 up, would not wait for credit."""
         return self._session is not None and self._session.mux.has_credit(stream)

@@ -114,6 +114,15 @@ class Outbox:
         queue = self._queues.get(stream)
         return len(queue.events) if queue else 0
 
+    def own(self, stream: int) -> None:
+        """Copy what waits on a stream as views, which keep all that they are a part of."""
+        queue = self._queues.get(stream)
+        if queue is None:
+            return
+        for place, event in enumerate(queue.events):
+            if type(event.payload) is memoryview:
+                queue.events[place] = event._replace(payload=bytes(event.payload))
+
     def drop(self, stream: int) -> list[Outgoing]:
         """Forget the events of a stream, which is held no more; returns them."""
         self._held.discard(stream)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Things that a reader may take before others run.
+# Reads before others run: of bytes, one thing may be many of them.
 TURN: Final = 64
 
 
@@ -26,7 +26,7 @@ class Inbox(Generic[T]):
     while more may come.
     """
 
-    __slots__ = ("_guard", "_items", "_peer", "_reader", "_stream", "_taken", "end")
+    __slots__ = ("_guard", "_items", "_peer", "_reader", "_reads", "_stream", "end")
 
     def __init__(self, peer: "Peer", stream: int) -> None:
         self._peer = peer
@@ -34,7 +34,7 @@ class Inbox(Generic[T]):
         self._items: deque[tuple[T, int]] = deque()
         self._guard = anyio.ResourceGuard("receiving from")
         self._reader: Waiter | None = None
-        self._taken = 0  # since others ran
+        self._reads = 0  # since others ran
         self.end: Exception | type[Exception] | None = None
 
     def __len__(self) -> int:
@@ -49,11 +49,12 @@ class Inbox(Generic[T]):
             BusyResourceError: another task waits. What `end` says, after the last one.
         """
         with self._guard:
-            if self._items and self._taken < TURN:
+            if self._items and self._reads < TURN:
+                self._reads += 1
                 await anyio.lowlevel.checkpoint_if_cancelled()
             else:
                 await anyio.lowlevel.checkpoint()
-                self._taken = 0
+                self._reads = 0
             while not self._items:
                 if self.end is not None:
                     raise self.end
@@ -67,7 +68,6 @@ class Inbox(Generic[T]):
     def take(self) -> None:
         """The first thing is used: its credit goes back."""
         _, cost = self._items.popleft()
-        self._taken += 1
         self._peer.consume(self._stream, cost)
 
     # The stream's side.

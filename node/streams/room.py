@@ -22,18 +22,22 @@ if TYPE_CHECKING:
 WAITING_EVENTS = 4
 WAITING_SMALL_EVENTS = 64
 SMALL_EVENTS_SIZE = 32 * 1024
+# Events of a stream before others run: a reader that names a great window and reads as fast
+# as we write would keep the loop for itself.
+TURN = 16
 
 
 class StreamRoom:
     """The room of a stream. `check` raises once nothing may be sent any more."""
 
-    __slots__ = ("_check", "_peer", "_queued", "_stream", "_turn", "_writer")
+    __slots__ = ("_check", "_peer", "_queued", "_since", "_stream", "_turn", "_writer")
 
     def __init__(self, peer: "Peer", stream: int, check: Callable[[], None]) -> None:
         self._peer = peer
         self._stream = stream
         self._check = check
         self._queued = 0  # bytes since nothing waited
+        self._since = 0  # events since others ran
         self._turn = anyio.Lock()
         self._writer: Waiter | None = None
 
@@ -49,6 +53,10 @@ class StreamRoom:
 
     async def wait(self) -> None:
         """Return when one event may be queued; raises what `check` does."""
+        self._since += 1
+        if self._since > TURN:
+            self._since = 0
+            await anyio.lowlevel.checkpoint()
         if self.is_free:
             self._check()
             return

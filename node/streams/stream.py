@@ -97,13 +97,20 @@ class Stream(ByteStream):
             await anyio.lowlevel.checkpoint_if_cancelled()
             self._require_sendable()
             # Pieces of what cannot change are not copied until they are encrypted.
-            view = memoryview(item if type(item) is bytes else bytes(item))
+            whole = item if type(item) is bytes else bytes(memoryview(item))
             size = min(LARGEST_PIECE, self.peer.limits.max_payload)
-            for start in range(0, len(view), size):
-                await self._room.wait()
-                piece = view[start : start + size]
-                self._queue(self.peer.core.send_data, piece)
-                self._room.took(len(piece))
+            if len(whole) <= size:
+                if whole:
+                    await self._send_piece(whole)
+                return
+            view = memoryview(whole)
+            try:
+                for start in range(0, len(view), size):
+                    await self._send_piece(view[start : start + size])
+            finally:
+                # What waits longer than we do must not keep all of `item`: of many streams
+                # that would add up, and nobody counts it.
+                self.peer.core.own_waiting(self.id)
 
     # Events.
 
@@ -342,6 +349,11 @@ class Stream(ByteStream):
         if self._closed:
             return anyio.ClosedResourceError()
         return self._error or anyio.EndOfStream("the other side finished and answers nothing")
+
+    async def _send_piece(self, piece: bytes | memoryview) -> None:
+        await self._room.wait()
+        self._queue(self.peer.core.send_data, piece)
+        self._room.took(len(piece))
 
     def _queue(self, send: Callable[..., object], *what: Any, **how: Any) -> None:
         try:

@@ -8,7 +8,7 @@ import pytest
 from benchmarks import page, store
 from benchmarks.growth import SWEEPS
 from benchmarks.plots import plot_growth
-from benchmarks.tables import number, table
+from benchmarks.tables import cases_table, number, table
 
 
 def test_the_page_shows_what_is_stored() -> None:
@@ -61,6 +61,21 @@ def test_the_same_rows_give_the_same_plot(tmp_path: Path) -> None:
     assert b"<svg" in first
     plot_growth(rows, tmp_path)
     assert path.read_bytes() == first
+
+
+def test_what_was_lost_stands_beside_the_figure() -> None:
+    side = {"value": 1000.0, "lost": 0.0, "all": [1000.0]}
+    row = {
+        "case": "notes-1",
+        "unit": "notes/s",
+        "less_is_better": False,
+        "ours": {**side, "lost": 0.015},
+        "baseline": side,
+        "ratio": [1.0, 1.0, 1.0],
+        "cpu_ratio": [1.0, 1.0, 1.0],
+    }
+    *_, line = cases_table([row]).splitlines()
+    assert line == "| `notes-1`, notes/s | 1,000 (1.50% lost) | 1,000 | 1.00 | 1.00 to 1.00 | 1.00 |"
 
 
 def test_tables() -> None:

@@ -1,9 +1,11 @@
 """Tests of calls as applications make them: answers, refusals, deadlines, bounds, ends."""
 
+import json
 import logging
 import math
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from typing import cast
 
 import anyio
 import pytest
@@ -83,6 +85,14 @@ async def test_a_handler_may_call_back(met: Meeting, anyio_backend: str) -> None
 async def test_a_handler_need_not_be_async(met: Meeting, anyio_backend: str) -> None:
     met.server.on_call("plain")(lambda call: call.topic)
     assert await met.peer.call("plain") == "plain"
+
+
+@pytest.mark.parametrize("headers", [None, {}, {"a": 1}])
+async def test_headers_are_of_one_kind_whether_there_are_any(
+    met: Meeting, anyio_backend: str, headers: dict[str, int] | None
+) -> None:
+    met.server.on_call("dump")(lambda call: json.dumps(call.headers))
+    assert json.loads(cast(str, await met.peer.call("dump", headers=headers))) == (headers or {})
 
 
 async def test_a_handler_sees_topic_headers_and_deadline(met: Meeting, anyio_backend: str) -> None:

@@ -696,6 +696,28 @@ async def test_closing_lets_handlers_finish_and_sends_what_is_queued(
         await eventually(lambda: len(received) == 200_000)
 
 
+async def test_closing_does_not_wait_for_who_came_meanwhile_in_vain(anyio_backend: str) -> None:
+    """Nothing new is taken of them either, and the end of the last call is noticed."""
+    finish = anyio.Event()
+    async with new_node() as late, meeting(drain_timeout=60.0) as met:
+
+        @met.server.on_call("long")
+        async def long(call: Call) -> str:
+            await finish.wait()
+            return "done"
+
+        async with create_task_group() as tasks:
+            outcome = await started(tasks, lambda: met.peer.call("long"))
+            closing = await started(tasks, met.server.aclose)
+            peer, _ = await introduce(late, met.server)
+            await settled()
+            refused = await started(tasks, lambda: peer.call("long"))
+            assert [getattr(error, "code", None) for error in refused] == [19]
+            finish.set()
+        assert outcome == ["done"]
+        assert closing == [None]
+
+
 async def test_closing_waits_no_longer_than_it_was_told(anyio_backend: str) -> None:
     async with meeting(drain_timeout=0.05) as met:
         met.server.on_call("never")(lambda call: anyio.sleep(60))

@@ -1,12 +1,10 @@
-"""What a node in the middle does to events: byte by byte, event by event, cell by cell.
+"""What a node in the middle does to events: event by event, and cell by cell.
 
 One rule: all of it is done to bytes that anybody on the network can see, without any key.
 Each change has a name, which a failing test shows.
 """
 
-import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any, Final
 
 from lbm import keys
@@ -29,15 +27,15 @@ from node.protocol.codes import (
 from node.protocol.codes import HELLO as HELLO_EVENT
 from node.protocol.frames import frame
 from node.protocol.hello import PARAMETER_KEYS
-from node.protocol.limits import FRAME_HEADER_SIZE, HANDSHAKE_EVENT_SIZE
+from node.protocol.limits import FRAME_HEADER_SIZE
 from tests.node.protocol.pair import Pair, raw_frame
+from tests.security.changed_bytes import Change, at, behind_frame, silence_after
 from tests.security.middle import Instead, Passing, Tamper
 from tests.security.shapes import (
     FROM_INITIATOR,
     HELLO,
     INITIATORS_PROOF,
     RESPONDERS_PROOF,
-    SMALL,
     Shape,
     identity,
     named_frames,
@@ -46,101 +44,7 @@ from tests.security.shapes import (
     REPLY as REPLY_NAME,
 )
 
-Change = Callable[[bytes], bytes]
-
-# The long run: every bit of every byte in every shape, some 300,000 handshakes.
-FULL: Final = os.environ.get("PARLEY_SWEEP") == "full"
-BITS: Final = range(8) if FULL else (0, 7)
 _HEAD_SIZE: Final = FRAME_HEADER_SIZE + 8  # of a raw event's frame
-
-
-@contextmanager
-def doing(what: str) -> Iterator[None]:
-    """A failure inside says what was done."""
-    try:
-        yield
-    except BaseException as error:
-        error.add_note(what)
-        raise
-
-
-def at(name: str, change: Change) -> Tamper:
-    """Change the event of this name, and leave all others alone."""
-
-    def tamper(passing: Passing) -> Instead:
-        return Instead(change(passing.frame) if passing.name == name else passing.frame)
-
-    return tamper
-
-
-# Byte by byte.
-
-
-def places(shape: Shape, name: str) -> list[int]:
-    """The places in an event's frame that are tried: all, or both ends and every so many."""
-    size = shape.sizes()[name]
-    if FULL or size <= SMALL:
-        return list(range(size))
-    return sorted({*range(16), *range(0, size, shape.step), *range(size - 8, size)})
-
-
-def flips(shape: Shape, name: str) -> Iterator[tuple[str, Tamper]]:
-    """Each of `BITS` of each byte, those of the frame's length among them."""
-    for place in places(shape, name):
-        for bit in BITS:
-            yield f"bit {bit} of byte {place} flipped", at(name, _flip(place, bit))
-
-
-def _flip(place: int, bit: int) -> Change:
-    return lambda data: data[:place] + bytes([data[place] ^ 1 << bit]) + data[place + 1 :]
-
-
-def shorter(shape: Shape, name: str) -> Iterator[tuple[str, Tamper]]:
-    """Cut after each byte: as a whole frame of fewer bytes, or with silence afterwards."""
-    for place in places(shape, name):
-        yield f"{place} bytes and then silence", silence_after(name, place)
-        if place >= FRAME_HEADER_SIZE:
-            yield f"cut to {place} bytes", at(name, _cut(place))
-
-
-def _cut(place: int) -> Change:
-    return lambda data: frame(data[FRAME_HEADER_SIZE:place])
-
-
-def silence_after(name: str, size: int) -> Tamper:
-    """Of an event only so many bytes pass, and then nothing more, either way."""
-    silent = False
-
-    def tamper(passing: Passing) -> Instead:
-        nonlocal silent
-        if passing.name == name:
-            silent = True
-            return Instead(passing.frame[:size])
-        return Instead(b"" if silent else passing.frame)
-
-    return tamper
-
-
-def longer(shape: Shape, name: str) -> Iterator[tuple[str, Tamper]]:
-    """A byte put in or taken out at each place, and more bytes at the end."""
-    for place in places(shape, name):
-        start = max(place, FRAME_HEADER_SIZE)
-        if place % 2:
-            yield f"byte {start} taken out", at(name, _without(start))
-        else:
-            yield f"a byte put in at {start}", at(name, _with(start, b"\x00"))
-    for extra in (b"\x00", b"\xff", bytes(16), bytes(1000), bytes(HANDSHAKE_EVENT_SIZE)):
-        yield f"{len(extra)} bytes at the end", at(name, _with(1 << 20, extra))
-        yield f"{len(extra)} bytes behind the frame", at(name, _behind_frame(extra))
-
-
-def _without(place: int) -> Change:
-    return lambda data: frame(data[FRAME_HEADER_SIZE:place] + data[place + 1 :])
-
-
-def _with(place: int, extra: bytes) -> Change:
-    return lambda data: frame(data[FRAME_HEADER_SIZE:place] + extra + data[place:])
-
 
 # Event by event.
 
@@ -218,17 +122,13 @@ def inserted(shape: Shape, name: str, others: Mapping[str, bytes]) -> Iterator[t
     """Another frame stands before it, behind it, or in its place."""
     for what, other in others.items():
         yield f"{what} before it", at(name, _before(other))
-        yield f"{what} behind it", at(name, _behind_frame(other))
+        yield f"{what} behind it", at(name, behind_frame(other))
         if other != shape.frames()[name]:  # every Retry for the same kex is the same
             yield f"{what} in its place", at(name, _instead(other))
 
 
 def _before(other: bytes) -> Change:
     return lambda data: other + data
-
-
-def _behind_frame(other: bytes) -> Change:
-    return lambda data: data + other
 
 
 def _instead(other: bytes) -> Change:

@@ -48,7 +48,7 @@ from tests.security.exchanges import (
 )
 from tests.security.witness import TappedStream
 
-NETWORK_KEY = seed("network key")
+NETWORK_KEY = seed("network key of row 2")  # the vectors, which other tests load, have another
 HYBRID = "x25519-mlkem768"
 OWNERS = ("ours", "theirs")
 LEAKED = [seed(f"{owner} {name}") for owner in OWNERS for name in NAMES["signing"]]

@@ -15,10 +15,10 @@ from node.errors import HandshakeError, PeerClosedError
 from node.trust import AnyPeer, Pinned, TrustPolicy
 from tests.node.network import PATIENCE, eventually
 from tests.security import tampering
+from tests.security.changed_bytes import Change, at, doing
 from tests.security.middle import Tamper, honest
 from tests.security.middle_sockets import listening_middle
 from tests.security.shapes import INITIATORS_PROOF, ONE_OF_EACH, SHAPES, Shape, identity
-from tests.security.tampering import at, doing
 
 pytestmark = pytest.mark.anyio
 
@@ -66,7 +66,7 @@ def selected(shape: Shape, name: str) -> Iterator[tuple[str, Tamper]]:
             yield what, tamper
 
 
-def _changed(place: int) -> tampering.Change:
+def _changed(place: int) -> Change:
     return lambda data: data[:place] + bytes([data[place] ^ 0x10]) + data[place + 1 :]
 
 

@@ -17,9 +17,9 @@ from node.testing import FaultyProxy
 from node.trust import AnyPeer
 from tests.node.network import PATIENCE, config, eventually
 from tests.node.protocol.pair import ALICE, Pair, Side, events_of, make_config
+from tests.security.changed_bytes import doing
 from tests.security.insider import ALGORITHMS, Insider, meeting
 from tests.security.shapes import SHAPES, Shape
-from tests.security.tampering import doing
 
 every_shape = pytest.mark.parametrize("shape", SHAPES.values(), ids=lambda shape: shape.name)
 

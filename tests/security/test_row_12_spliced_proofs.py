@@ -9,6 +9,7 @@ from crypto.identity import Identity
 from node.protocol.codes import CloseCode
 from node.protocol.reports import PeerIdentified
 from tests.node.protocol.pair import Pair, Side, events_of
+from tests.security.changed_bytes import at
 from tests.security.insider import ALGORITHMS, Insider, Stolen, meeting, signing_as
 from tests.security.middle import Middle
 from tests.security.shapes import (
@@ -19,7 +20,6 @@ from tests.security.shapes import (
     identity,
     named_frames,
 )
-from tests.security.tampering import at
 
 each_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS)
 each_side = pytest.mark.parametrize("who", [0, 1], ids=["initiator", "responder"])

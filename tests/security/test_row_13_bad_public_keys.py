@@ -26,10 +26,11 @@ from tests.crypto.test_exchange import SMALL_ORDER, Q, with_coefficient
 from tests.crypto.test_signing import NOT_CANONICAL
 from tests.crypto.test_signing import SMALL_ORDER as SMALL_ORDER_KEYS
 from tests.node.protocol.pair import ALIVE, Side, open_pair
+from tests.security.changed_bytes import at, doing
 from tests.security.insider import ALGORITHMS, meeting
 from tests.security.middle import Instead, Middle, Passing
 from tests.security.shapes import HELLO, REPLY, SECOND_HELLO, SHAPES, Shape, identity
-from tests.security.tampering import at, doing, recelled
+from tests.security.tampering import recelled
 
 X25519 = "x25519"
 HYBRID = "x25519-mlkem768"

@@ -22,10 +22,11 @@ from node.trust import AnyPeer
 from tests.node.network import PATIENCE, new_node, settled
 from tests.node.protocol.pair import ALIVE, Pair, Side, events_of
 from tests.reference.wire import TYPES, Event, cells_payload
+from tests.security.changed_bytes import doing
 from tests.security.insider import ALGORITHMS, Insider, meeting
 from tests.security.middle import Middle
 from tests.security.shapes import INITIATORS_PROOF, RESPONDERS_PROOF, SHAPES, Shape
-from tests.security.tampering import doing, inserted
+from tests.security.tampering import inserted
 
 each_side = pytest.mark.parametrize("who", [0, 1], ids=["initiator", "responder"])
 each_shape = pytest.mark.parametrize(

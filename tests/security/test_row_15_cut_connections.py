@@ -20,8 +20,8 @@ from tests.interop.meeting import SIDES, with_bystander
 from tests.interop.test_cuts import EVERYTHING, cut_session
 from tests.node.protocol.pair import Pair, Side
 from tests.reference.peer import Side as SideName
+from tests.security.changed_bytes import FULL, doing
 from tests.security.shapes import SHAPES, Shape
-from tests.security.tampering import FULL, doing
 
 Kind = Literal["end", "reset"]
 # Over sockets a session is cut at every so many bytes.

@@ -34,10 +34,11 @@ from tests.reference.establish import Change, Misbehaviour
 from tests.reference.handshake import LIMITS
 from tests.reference.peer import ReferencePeer, Side
 from tests.reference.wire import CELLS, TYPES, Event, cells_payload
+from tests.security.changed_bytes import at
 from tests.security.insider import ALGORITHMS, Insider, meeting
 from tests.security.middle import Middle
 from tests.security.shapes import BOTH_KEX, HELLO, SHAPES, Shape, identity
-from tests.security.tampering import at, recelled
+from tests.security.tampering import recelled
 
 # Cells that change nothing of what an event means.
 IDLE: dict[int, Any] = {

@@ -152,3 +152,19 @@ def test_a_stream_that_was_dropped_is_held_no_more() -> None:
     outbox.clear()
     outbox.put(event(3, 3), SendCredit(1_000))
     assert drained(outbox) == [(3, 3)]
+
+
+def test_views_become_bytes_of_their_own() -> None:
+    outbox, whole = Outbox(), bytes(range(200))
+    for number in range(3):
+        view = memoryview(whole)[number : number + 10]
+        outbox.put(event(3, number)._replace(payload=view), SendCredit(1_000))
+    outbox.put(event(1, 7), None)
+    outbox.own(3)
+    outbox.own(5)  # of which nothing waits
+    assert (outbox.size, outbox.count, outbox.waiting(3)) == (40, 4, 3)
+    payloads = {}
+    while (waiting := outbox.take()) is not None:
+        payloads[waiting.stream, waiting.async_id] = waiting.payload
+    assert all(type(payload) is bytes for payload in payloads.values())
+    assert [payloads[3, number] for number in range(3)] == [whole[n : n + 10] for n in range(3)]

@@ -8,7 +8,7 @@ import pytest
 from anyio import BusyResourceError, ClosedResourceError, EndOfStream, create_task_group
 
 from node.protocol.errors import LocalProtocolError
-from node.streams.inbox import Inbox
+from node.streams.inbox import TURN, Inbox
 from node.transport.backend import current_backend
 from node.transport.loop import Waiter
 from tests.node.network import settled, started
@@ -107,3 +107,22 @@ async def test_the_end_wakes_who_waits(anyio_backend: str) -> None:
         inbox.finish(EndOfStream, drop=False)
         await settled()
         assert isinstance(first[0], EndOfStream)
+
+
+async def test_a_reader_of_small_parts_lets_others_run(anyio_backend: str) -> None:
+    """One thing may be read as many bytes: it is reads that are counted."""
+    async with create_task_group() as tasks:
+        inbox: Inbox[bytes] = Inbox(Shell(tasks).peer, 3)
+        inbox.put(bytes(1000), 1064)
+        ran: list[int] = []
+        reads = 0
+
+        async def other() -> None:
+            ran.append(reads)
+
+        tasks.start_soon(other)
+        while not ran and reads < 8 * TURN:
+            assert len(await inbox.first()) == 1000  # of which one byte is used
+            reads += 1
+        assert ran  # trio shuffles, so after some turns
+        assert ran[0] < 8 * TURN

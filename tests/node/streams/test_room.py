@@ -7,6 +7,7 @@ from anyio import ClosedResourceError, EndOfStream, create_task_group
 
 from node.streams.room import (
     SMALL_EVENTS_SIZE,
+    TURN,
     WAITING_EVENTS,
     WAITING_SMALL_EVENTS,
     StreamRoom,
@@ -158,3 +159,22 @@ async def test_who_waits_for_the_transport_learns_of_the_streams_end(anyio_backe
         room.changed()
         await settled()
         assert isinstance(sent[0], EndOfStream)
+
+
+async def test_who_always_has_room_lets_others_run(anyio_backend: str) -> None:
+    """A reader with a great window that reads as fast as we write leaves room for ever."""
+    async with create_task_group() as tasks:
+        room = StreamRoom(Shell(tasks).peer, 3, always)
+        ran: list[int] = []
+        events = 0
+
+        async def other() -> None:
+            ran.append(events)
+
+        tasks.start_soon(other)
+        while not ran and events < 8 * TURN:
+            await room.wait()
+            room.took(1)
+            events += 1
+        assert ran  # trio shuffles, so after some turns
+        assert ran[0] < 8 * TURN

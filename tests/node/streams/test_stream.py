@@ -1,5 +1,6 @@
 """Tests of node/streams/stream.py: bytes both ways, ends, resets, back-pressure, cancellation."""
 
+import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from hashlib import sha256
@@ -530,3 +531,46 @@ async def test_cancelled_anywhere_the_connection_stays_usable(
     await eventually(lambda: not len(met.peer.asking))
     assert met.back.running_calls == 0
     assert met.peer.is_open
+
+
+@pytest.mark.parametrize("item", [5, [1, 2, 3], "abc", None])
+async def test_what_is_not_bytes_is_not_sent(
+    met: Meeting, anyio_backend: str, item: object
+) -> None:
+    ours, theirs = await opened(met)
+    with pytest.raises(TypeError):
+        await ours.send(cast(bytes, item))
+    await ours.send_eof()
+    assert await read_all(theirs) == b""
+
+
+async def test_what_changes_after_send_was_sent_as_it_was(met: Meeting, anyio_backend: str) -> None:
+    ours, theirs = await opened(met)
+    item = bytearray(b"a" * 200_000)
+    await ours.send(cast(bytes, item))
+    item[:] = b"b" * len(item)
+    await ours.send_eof()
+    assert set(await read_all(theirs)) == {ord("a")}
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_what_waits_keeps_no_more_than_itself(
+    met: Meeting, anyio_backend: str, cancelled: bool
+) -> None:
+    """Whoever reads nothing must not have us keep all of what was being sent to him."""
+    ours, _ = await opened(met)
+    size = len(MANY) if cancelled else met.peer.limits.stream_window
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        with move_on_after(0.05):
+            for _ in range(4):  # the first is taken by the window
+                await ours.send(b"".join((bytes(size - 1), b"x")))
+        await settled()
+        held = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    waiting = met.peer.core.queued_bytes
+    assert waiting > 0
+    # The reader's side, in the same process, holds its window, and what the pipe holds.
+    assert held < waiting + met.peer.limits.stream_window + 400_000
