@@ -17,7 +17,6 @@ from benchmarks.sampler import Samples
 from benchmarks.task import Task
 
 PROFILES = {"call": "calls-64", "call-alone": "calls", "note": "notes-1", "bulk": "bulk-1m"}
-PROCESSES = ("client", "server")
 
 
 def profile(

@@ -46,7 +46,6 @@ class Client(Protocol):
 
 
 Publish = Callable[[float], Awaitable[int]]
-Say = Callable[[dict[str, Any]], None]
 
 
 class Side(Protocol):

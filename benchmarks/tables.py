@@ -6,7 +6,6 @@ One rule: nothing is computed here that is not in the rows.
 from typing import Any
 
 Row = dict[str, Any]
-Tables = dict[str, list[Row]]
 
 
 def machine_text(found: dict[str, str], rows: list[Row]) -> str:

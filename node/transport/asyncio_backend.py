@@ -8,6 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, cast
 
 from node.errors import UnreachableError
@@ -117,7 +118,8 @@ class AsyncioOutlet(asyncio.Protocol):
         """Shut the sending side."""
         transport = self._transport
         if transport is not None and not transport.is_closing() and transport.can_write_eof():
-            transport.write_eof()
+            with suppress(OSError):  # the other side is gone, and the loop is yet to say so
+                transport.write_eof()
 
     def close(self) -> None:
         """Close now; what the kernel has already is still sent."""

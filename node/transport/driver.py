@@ -180,9 +180,9 @@ class Driver:
     def _after(self) -> None:
         if self.core.happened:
             self._hand_on("handling what came")
-        if self.core.ended:
-            self._follow()
-        self.touch()  # for the rest the flush follows the core, and sets the timer
+        if self.core.ended or self.core.wants_data is self._paused:
+            self._follow()  # at once: what comes before the next turn would have to be held
+        self.touch()  # the flush that follows sets the timer
 
     def _hand_on(self, doing: str) -> None:
         """Hand on the core's reports in their order, also those that doing so makes."""

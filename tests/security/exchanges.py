@@ -153,7 +153,10 @@ def _as_bytes(thing: object) -> bytes:
     if isinstance(thing, bytes):
         return thing
     if isinstance(thing, (bytearray, memoryview)):
-        return bytes(thing)
+        try:
+            return bytes(thing)
+        except ValueError:  # a view that was released: it holds nothing any more
+            return b""
     if isinstance(thing, int) and thing.bit_length() > 8 * (_PIECE - 2):
         return abs(thing).to_bytes(max(_PIECE, (thing.bit_length() + 7) // 8))
     return b""

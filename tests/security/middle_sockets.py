@@ -3,7 +3,7 @@
 One rule: it tells neither side that the other left, and reads until it is cancelled.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import anyio
@@ -16,7 +16,6 @@ from tests.security.middle import LATER, Passing, Tamper
 from tests.security.shapes import FROM_INITIATOR, Shape
 
 GONE = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
-Dialled = Callable[[ByteStream], Awaitable[None]]
 
 
 @asynccontextmanager

@@ -1,36 +1,20 @@
 """Row 2. Mistake: no forward secrecy: who gets the long-term keys reads what was recorded.
 
 Promise: with both identities' private keys leaked after the session (and the network key,
-and all that a node still held of a later epoch), a recorded session stays closed; and what
-would open it is in nobody's memory any more.
+and all that a node still held of a later epoch), a recorded session stays closed. That what
+would open it is in nobody's memory any more: test_row_02_memory.py.
 
 Also: tests/node/protocol/test_initiator.py::test_ephemeral_keys_and_random_are_fresh, and
 row 21 for what key updates and rekeys leave behind under load.
 """
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
 
-import anyio
 import pytest
 
-from crypto.identity import Identity
-from crypto.randomness import random_bytes
-from crypto.registry import NAMES, SIGNING
-from node.node import Node
-from node.protocol.observer import Observer
-from node.transport.memory import memory_pair
-from node.trust import AnyPeer
-from tests.node.network import config as node_config
-from tests.node.network import eventually
-from tests.node.protocol.pair import ALIVE, Pair, events_of, make_config
-from tests.reference import schedule
-from tests.reference.handshake import handshake_cells
+from crypto.registry import NAMES
 from tests.reference.recorded import seed
-from tests.reference.sealing import Suite
-from tests.reference.wire import CELLS
+from tests.security.busy_sessions import HYBRID, NETWORK_KEY, OWNERS, busy, make_pair, shares
 from tests.security.eavesdropper import (
     Secrets,
     Tape,
@@ -41,29 +25,11 @@ from tests.security.eavesdropper import (
 )
 from tests.security.exchanges import (
     Exchanges,
-    in_memory,
-    private_keys,
     veiled,
-    watched_exchanges,
 )
-from tests.security.witness import TappedStream
 
-NETWORK_KEY = seed("network key of row 2")  # the vectors, which other tests load, have another
-HYBRID = "x25519-mlkem768"
-OWNERS = ("ours", "theirs")
 LEAKED = [seed(f"{owner} {name}") for owner in OWNERS for name in NAMES["signing"]]
 PRIMARIES = [seed(f"{owner} {NAMES['signing'][0]}") for owner in OWNERS]
-
-
-def identity(owner: str, *names: str) -> Identity:
-    """One whose private keys are in `LEAKED`."""
-    return Identity.from_keys([SIGNING[name].load(seed(f"{owner} {name}")) for name in names])
-
-
-@pytest.fixture
-def exchanges() -> Iterator[Exchanges]:
-    with watched_exchanges() as exchanges:
-        yield exchanges
 
 
 @dataclass
@@ -74,32 +40,6 @@ class Recorded:
     offer: bytes
     answer: bytes
     network_key: bytes | None
-
-
-def busy(pair: Pair) -> None:
-    """Events on several streams in several epochs: plain updates, and two rekeys by `b`."""
-    for number in range(6):
-        for side in pair.sides:
-            stream = side.core.open_stream(f"stream {number}")
-            side.core.send_data(stream, b"secret %d" % number)
-            side.core.send(1, 0, 64, 1, b"secret %d" % number, lbm=False, seal=number % 2 == 0)
-        pair.pump()
-        match number:
-            case 1:
-                pair.a.core.update_keys(pair.now)
-                pair.b.core.update_keys(pair.now)
-            case 2 | 4:
-                pair.b.core.rekey(pair.now)
-            case 3:
-                pair.b.core.update_keys(pair.now)
-        pair.pump()
-
-
-def make_pair(tape: Observer | None = None, **settings: Any) -> Pair:
-    """Two cores whose identities have a key of every algorithm."""
-    settings.setdefault("rekey_allowance", 100)
-    a, b = (make_config(identity(owner, *NAMES["signing"]), **settings) for owner in OWNERS)
-    return Pair(a, b, observers=(tape, None))
 
 
 def record(
@@ -118,12 +58,6 @@ def record(
     assert len(tape.rekeys) == 2
     offer, answer = (shares(side.wire)[kex] for side in pair.sides)
     return Recorded(tape, offer, answer, network_key)
-
-
-def shares(wire: bytes | bytearray) -> dict[str, bytes]:
-    """The key shares that a side's Hello or Reply had."""
-    shares: dict[str, bytes] = handshake_cells(events_of(wire)[0])[1][CELLS["shares"]]
-    return shares
 
 
 def everything_opens(recorded: Recorded, exchanges: Exchanges) -> bool:
@@ -231,186 +165,3 @@ def test_ephemeral_keys_are_never_used_again(kex: str, exchanges: Exchanges) -> 
     assert len(set(sent)) == 20
     classical = {share[-32:] for share in sent}
     assert len(classical) == 20
-
-
-# Memory.
-
-
-class Slotted:
-    __slots__ = ("secret",)
-
-    def __init__(self, secret: object) -> None:
-        self.secret = secret
-
-
-def cached(secret: bytes) -> object:
-    """A function that remembers what it returned."""
-    remembering = lru_cache(lambda size: secret[:size] + b"!")
-    remembering(len(secret))
-    return remembering
-
-
-HOLDERS: dict[str, Callable[[bytes], object]] = {
-    "a list": lambda secret: [secret],
-    "a tuple": lambda secret: [(secret, 1)],
-    "a dict in a list": lambda secret: [{"a": secret}],
-    "a key of a dict": lambda secret: Slotted({secret: 1}),
-    "a slot": Slotted,
-    "a slot, within more bytes": lambda secret: Slotted(b"before" + secret + b"behind"),
-    "a bytearray": lambda secret: Slotted(bytearray(secret)),
-    "a number": lambda secret: Slotted(int.from_bytes(secret)),
-    "digits": lambda secret: Slotted(f"a repr of {secret.hex()}"),
-    "an exception": lambda secret: ValueError("a message", secret),
-    "a closure": lambda secret: lambda: secret,
-    "a default": lambda secret: lambda kept=secret: kept,
-    "a bound method": lambda secret: [Slotted(secret).__repr__],
-    "a cache": cached,
-}
-
-
-def test_the_search_finds_a_secret_wherever_it_is() -> None:
-    hidden = {where: veiled(random_bytes(32)) for where in (*HOLDERS, "nowhere")}
-    holders = [hold(veiled(hidden[where])) for where, hold in HOLDERS.items()]
-    assert in_memory(hidden) == set(HOLDERS)
-    holders.clear()
-    assert in_memory(hidden) == set()
-
-
-def derived_secrets(
-    wires: tuple[bytes, bytes], shared: bytes, network_key: bytes | None
-) -> dict[str, bytes]:
-    """All that section 5 derives from a veiled shared secret, veiled again, by name."""
-    initiator, responder = map(events_of, wires)
-    (hello, proof_i), (reply, proof_r) = initiator[:2], responder[:2]
-    names = handshake_cells(reply)[1][CELLS["suite"]]
-    suite = Suite(*(names[number] for number in range(1, 6)))
-    keys = schedule.handshake_keys(suite.hash, hello + reply, veiled(shared), network_key)
-    done = schedule.application_keys(keys, proof_r, proof_i)
-    secrets = {
-        "hs": keys.hs,
-        "hs initiator": keys.hs_initiator,
-        "hs responder": keys.hs_responder,
-        "master": done.master,
-        "commit": keys.commit,
-        "ap initiator": done.ap_initiator,
-        "ap responder": done.ap_responder,
-        "rekey": done.rekey,
-        **({"early": keys.early} if network_key else {}),
-    }
-    return {name: veiled(secret) for name, secret in secrets.items()}
-
-
-@pytest.mark.parametrize(
-    ("kex", "network_key"),
-    [(HYBRID, None), ("x25519", NETWORK_KEY)],
-    ids=["hybrid", "classical in a network"],
-)
-def test_after_the_handshake_its_secrets_are_in_no_object(
-    kex: str, network_key: bytes | None, exchanges: Exchanges
-) -> None:
-    others = private_keys()
-    pair = make_pair(algorithms={"kex": (kex,)}, network_key=network_key)
-    pair.carry(pair.a)
-    # The search finds what is there: the offerer still needs its part.
-    assert in_memory(exchanges.hidden) & {"private 0", "private 2"}
-    assert private_keys() == others + (kex == HYBRID)
-    pair.pump()
-    wires = bytes(pair.a.wire), bytes(pair.b.wire)
-    hidden = exchanges.hidden | derived_secrets(wires, exchanges.agreed[0], network_key)
-    assert in_memory(hidden) == {"commit", "rekey", "ap initiator", "ap responder"}
-    assert private_keys() == others
-
-    pair.a.core.update_keys(pair.now)
-    pair.pump()
-    assert in_memory(hidden) == {"commit", "rekey", "ap responder"}
-
-    pair.a.core.close(pair.now)
-    pair.pump()
-    pair.a.core.receive_eof(pair.now)
-    pair.b.core.receive_eof(pair.now)
-    assert in_memory(hidden) == set()
-
-
-@pytest.mark.parametrize("kex", NAMES["kex"])
-def test_after_a_rekey_nothing_of_it_and_of_the_epochs_before_is_in_any_object(
-    kex: str, exchanges: Exchanges
-) -> None:
-    others = private_keys()
-    tape = Tape()
-    pair = make_pair(tape, algorithms={"kex": (kex,)})
-    pair.pump()
-    busy(pair)
-    epochs = {f"epoch {epoch}": hidden for epoch, hidden in tape.secrets.items()}
-    last = {
-        f"epoch {(sent, max(n for s, n in tape.secrets if s == sent))}" for sent in (0 < 1, 0 > 1)
-    }
-    hidden = {
-        **epochs,
-        "rekey": tape.rekey,
-        **{f"shared {n}": secret for n, secret in enumerate(exchanges.agreed)},
-        **{f"private {n}": secret for n, secret in enumerate(exchanges.private)},
-    }
-    assert len(epochs) > 6
-    assert in_memory(hidden) == last
-    assert private_keys() == others
-    pair.b.core.close(pair.now)
-    pair.pump()
-    assert in_memory(hidden) == set()
-
-
-@pytest.mark.parametrize("ends", ["refused", "cut", "aborted", "late"])
-def test_a_handshake_that_fails_leaves_no_secret(ends: str, exchanges: Exchanges) -> None:
-    pair = make_pair(algorithms={"kex": (HYBRID,)})
-    if ends == "refused":
-        pair.b.answer = False
-        pair.pump()
-    else:
-        pair.carry(pair.a)
-        match ends:
-            case "cut":
-                for side in pair.sides:
-                    side.core.receive_eof(pair.now)
-                    side.collect(pair.now)
-            case "aborted":
-                for side in pair.sides:
-                    side.core.close(pair.now)
-                    side.collect(pair.now)
-            case "late":
-                pair.advance(60.0)
-    assert pair.a.code != ALIVE
-    assert pair.b.code != ALIVE
-    assert exchanges.shared
-    assert in_memory(exchanges.hidden) == set()
-
-
-@pytest.mark.anyio
-async def test_nodes_that_run_on_hold_no_secret_of_a_session_that_is_over(
-    anyio_backend: str, exchanges: Exchanges
-) -> None:
-    others = private_keys()
-    settings = node_config(algorithms={"kex": (HYBRID,)})
-    ours, theirs = map(TappedStream, memory_pair())
-    with anyio.fail_after(10):
-        async with (
-            Node(Identity.create(), config=settings) as server,
-            Node(Identity.create(), config=settings) as client,
-        ):
-
-            @server.on_call("echo")
-            async def echo(call: Any) -> object:
-                return call.data
-
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(server.accept_stream, theirs)
-                peer = await client.connect_stream(ours, trust=AnyPeer())
-            assert await peer.call("echo", 1) == 1
-            wires = bytes(ours.sent), bytes(theirs.sent)
-            hidden = exchanges.hidden | derived_secrets(wires, exchanges.agreed[0], None)
-            assert in_memory(hidden) == {"commit", "rekey", "ap initiator", "ap responder"}
-            assert private_keys() == others
-            await peer.close()
-            await eventually(lambda: not server.peers and not client.peers)
-            # The node's own objects, and a Peer that the application keeps.
-            assert peer.node_id is not None
-            assert in_memory(hidden) == set()
-            assert private_keys() == others

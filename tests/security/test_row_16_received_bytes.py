@@ -47,7 +47,6 @@ IDLE: dict[int, Any] = {
     300: [1, {"a": None, "b": 1.5}],
     2**64 - 1: b"x",
 }
-LIMIT_CELLS = [CELLS[name] for name in LIMITS]
 VARIANTS = {
     "unknown cells and noise": having(IDLE),
     "limits left out": having(dict.fromkeys((CELLS[name] for name in LIMITS), None)),

@@ -39,7 +39,6 @@ class Conversation:
         self.done = anyio.Event()
         self._side = side
         self._plan = plan
-        self._phases = phases
         self._published = published
         self._traffic = Traffic(peer, self.book, phases, Random(f"{plan.seed} {side} {number}"))
 

@@ -150,7 +150,7 @@ def test_what_cannot_be_sent(parley: Parley, tmp_path: Path, name: str, sentence
 
 def test_the_other_process_is_killed(processes: Processes, large: Path) -> None:
     running = processes.start("demo", str(large), "--json")
-    running.event("call")
+    running.event("key-update")  # earlier it might be dialled again
     os.kill(_other_process(running), SIGKILL)
     done = running.finish()
     assert (done.code, done.err) == (1, "")

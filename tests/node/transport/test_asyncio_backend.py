@@ -139,6 +139,17 @@ async def test_a_reset_by_the_other_side_is_an_end(anyio_backend: object) -> Non
     await backend.aclose()
 
 
+async def test_shutting_what_is_gone_already_is_no_error(anyio_backend: object) -> None:
+    """The loop says so a turn later; until then the socket is neither open nor closed."""
+    backend = AsyncioBackend()
+    driver, other = await joined(backend)
+    other.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    other.close()
+    driver.outlet.write_eof()
+    await eventually(lambda: driver.ends > 0)
+    await backend.aclose()
+
+
 async def test_a_listener_that_closes_leaves_its_connections(anyio_backend: object) -> None:
     backend = AsyncioBackend()
     drivers: list[Noted] = []

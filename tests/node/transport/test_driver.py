@@ -285,6 +285,15 @@ def test_reading_follows_the_core() -> None:
     assert scene.outlet.done == ["pause", "resume"]
 
 
+def test_reading_stops_at_once_when_the_core_wants_no_more() -> None:
+    """While a peer is decided on, what comes before the next turn would have to be held."""
+    scene = Scene()
+    scene.connect()
+    scene.core.wants_data = False
+    scene.driver.received(b"the last that is wanted")
+    assert scene.outlet.done == ["pause"]
+
+
 # Ends.
 
 
