@@ -89,7 +89,7 @@ class Limits:
     the others counts.
 
     Raises:
-        ValueError: a value is outside its range in `NEGOTIATED`.
+        ValueError: a value is no int, or outside its range in `NEGOTIATED`.
     """
 
     max_payload: int = NEGOTIATED["max_payload"].default
@@ -101,7 +101,8 @@ class Limits:
     def __post_init__(self) -> None:
         for name, limit in NEGOTIATED.items():
             value = getattr(self, name)
-            if not limit.minimum <= value <= limit.maximum:
+            # 1.0 and True equal 1, and would stand for it where its encoding is kept.
+            if type(value) is not int or not limit.minimum <= value <= limit.maximum:
                 raise ValueError(f"{name} is {value}; it must be {limit.minimum}..{limit.maximum}")
 
     def cells(self) -> dict[int, Value]:

@@ -102,7 +102,10 @@ class OpenConnection(ABC):
         return mux.send(stream, async_id, category, subcategory, payload, lbm, seal, releases)
 
     def send_data(self, stream: int, data: bytes | memoryview) -> None:
-        """Queue 2/5 Data, 1..max_payload bytes, on a stream from 2 up; raises as `send`."""
+        """Queue 2/5 Data, 1..max_payload bytes, on a stream from 2 up; raises as `send`.
+
+        A view is one of bytes, and of what does not change until it was sent.
+        """
         if not data or stream < 2:
             raise LocalProtocolError("Data is at least one byte, on a stream of its own")
         self._open().mux.send(stream, 0, STREAM, DATA, data, False, False)

@@ -1,5 +1,9 @@
 """Limits: their ranges, how two sides agree, and the longest frame."""
 
+from collections.abc import Callable
+from fractions import Fraction
+from typing import cast
+
 import pytest
 
 from lbm.errors import LbmDecodeError
@@ -31,6 +35,20 @@ def test_our_own_must_be_in_range(name: str) -> None:
         with pytest.raises(ValueError, match=name):
             Limits(**{name: value})
     assert getattr(Limits(), name) == default
+
+
+@pytest.mark.parametrize("kind", [float, Fraction, str])
+@pytest.mark.parametrize("name", NAMES)
+def test_our_own_must_be_ints(name: str, kind: Callable[[int], object]) -> None:
+    """What equals an int but is none has another encoding, and hashes like it."""
+    with pytest.raises(ValueError, match=name):
+        Limits(**{name: cast(int, kind(TABLE[name][3]))})
+
+
+@pytest.mark.parametrize(("name", "value"), [("seal_events", True), ("max_streams", False)])
+def test_a_truth_value_is_no_limit(name: str, value: bool) -> None:
+    with pytest.raises(ValueError, match=name):
+        Limits(**{name: value})
 
 
 @pytest.mark.parametrize("name", NAMES)
