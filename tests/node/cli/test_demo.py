@@ -41,9 +41,7 @@ def large(tmp_path: Path) -> Path:
 
 
 def test_json_of_the_demo(processes: Processes) -> None:
-    start = time.monotonic()  # noqa: TID251  # a test's own clock
     done = processes.run("demo", "--json")
-    assert time.monotonic() - start < 10  # noqa: TID251  # as above
     assert (done.code, done.err) == (0, "")
     kinds = [line["event"] for line in done.lines]
     told = ["connected", "call", "streamed-answer", "topic", "chat", "wrong-id", "flipped-bit"]
@@ -74,8 +72,7 @@ def test_json_of_the_demo(processes: Processes) -> None:
     assert 0 < update["at"] < rekey["at"] < file["size"]  # while it was under way
     assert rekey["number"] == 1
     for name in ("handshake", "call", "topic", "round_trip"):
-        assert 0 < last[f"{name}_seconds"] < 10
-    assert 0 < last["seconds"] < 15
+        assert 0 < last[f"{name}_seconds"] <= last["seconds"]
 
 
 def test_what_people_see(processes: Processes, tmp_path: Path) -> None:
