@@ -88,7 +88,8 @@ class StreamOutlet:
                     self._reader_wakes = self._loop.waiter()
                     await self._reader_wakes.wait()
                     continue
-                self._driver.received(await self._stream.receive(READ_SIZE))
+                # Foreign streams may give what they use again, of which a part is kept.
+                self._driver.received(bytes(await self._stream.receive(READ_SIZE)))
         except _BROKEN:
             self._ended()
         except Exception:

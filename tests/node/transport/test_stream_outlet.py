@@ -1,6 +1,7 @@
 """Tests of node/transport/stream_outlet.py: any byte stream serves a driver, to its end."""
 
 from collections.abc import AsyncIterator
+from typing import cast
 
 import anyio
 import pytest
@@ -189,3 +190,37 @@ async def test_a_backend_that_closes_tells_the_driver(anyio_backend: str, backen
     drivers.append(served(backend)[0])  # its tasks have not begun
     await backend.aclose()
     assert [driver.ends for driver in drivers] == [1] * 4
+
+
+class Reusing(MemoryStream):
+    """A foreign stream that gives views of one buffer, which the next bytes overwrite."""
+
+    buffer = bytearray(1 << 18)
+
+    async def receive(self, max_bytes: int = 65_536) -> bytes:
+        data = await super().receive(max_bytes)
+        self.buffer[: len(data)] = data
+        return cast(bytes, memoryview(self.buffer)[: len(data)])
+
+
+class Keeping(Noted):
+    """Keeps what it is given, as it is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pieces: list[bytes] = []
+
+    def received(self, data: bytes) -> None:
+        self.pieces.append(data)
+
+
+async def test_what_a_stream_gave_may_be_overwritten(anyio_backend: str, backend: Backend) -> None:
+    """A part of it may be the beginning of a frame, and is kept."""
+    ours, theirs = memory_pair()
+    driver = Keeping()
+    StreamOutlet(Reusing(ours._outgoing, ours._incoming), driver.as_driver, backend)
+    await theirs.send(b"first")
+    await eventually(lambda: len(driver.pieces) == 1)
+    await theirs.send(b"other")
+    await eventually(lambda: len(driver.pieces) == 2)
+    assert driver.pieces == [b"first", b"other"]
