@@ -26,8 +26,8 @@ from node.protocol.codes import CONNECTION, PROOF, CloseCode
 from node.protocol.config import CoreConfig
 from node.protocol.errors import RemoteProtocolError, violation
 from node.protocol.event import Event, parse_raw
-from node.protocol.hello import read_proof
 from node.protocol.limits import FRAME_HEADER_SIZE, Limits, frame_limit
+from node.protocol.proofs import keep, read_proof, refuse
 from node.protocol.sealing import Receiver, Sender
 
 Admit = Callable[[int], None]
@@ -164,18 +164,22 @@ class Handshake:
         if seal is None:
             raise _refused("a Proof without seal")
         try:
-            identity, info = read_proof(opened.payload)
-            receiver.verifier = identity.verifier(suite.signing)
+            proof = read_proof(opened.payload)
         except (LbmDecodeError, IdentityError) as error:
             raise _refused(str(error)) from error
         try:
+            receiver.verifier = proof.identity.verifier(suite.signing)
             receiver.verify(seal)
-        except RemoteProtocolError as error:
-            raise _refused("the Proof's signature is wrong") from error
-        if identity.node_id == self.config.identity.node_id:
+        except (IdentityError, RemoteProtocolError) as error:
+            refuse(opened.payload, proof)
+            missing = isinstance(error, IdentityError)
+            reason = str(error) if missing else "the Proof's signature is wrong"
+            raise _refused(reason) from error
+        keep(opened.payload, proof)
+        if proof.identity.node_id == self.config.identity.node_id:
             raise _refused("the peer has our own node id")
-        self.identity = identity
-        self.info = info
+        self.identity = proof.identity
+        self.info = proof.info()
 
     def keep_proof(self, event: bytes) -> None:
         """Remember the other side's Proof event for the transcript."""

@@ -6,14 +6,12 @@ Reading raises LbmDecodeError, which whoever called turns into `protocol-error`.
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
-from crypto.identity import PublicIdentity
 from crypto.registry import PARAMETERS, Suite
 from crypto.schedule import network_mac
 from lbm import keys
 from lbm.cells import (
-    read_array,
     read_bool,
     read_bytes,
     read_map,
@@ -21,14 +19,14 @@ from lbm.cells import (
     read_text_map,
     read_uint,
 )
-from lbm.codec import Encodable, Value, decode, decode_value, encode, encode_value
+from lbm.codec import Encodable, Value, decode, encode
 from lbm.errors import LbmDecodeError
 from lbm.heads import BYTES_HEADS, MAP_HEADS, UINT_HEADS
 from lbm.limits import HANDSHAKE_LIMITS
 from node.protocol.codes import LAST_CODE, ROLES, SENTENCES, VERSION, CloseCode
 from node.protocol.config import CoreConfig
 from node.protocol.errors import RemoteProtocolError
-from node.protocol.limits import NEGOTIATED, NODE_INFO_SIZE, Limits
+from node.protocol.limits import NEGOTIATED, Limits
 
 RANDOM_SIZE: Final = 32
 # The keys of the offer's and the suite's inner maps.
@@ -230,26 +228,3 @@ def _suite(chosen: Mapping[int, Value]) -> Suite:
             raise LbmDecodeError("a suite names all five parameters")
         names[parameter] = name
     return Suite.of(names)
-
-
-def read_proof(payload: bytes) -> tuple[PublicIdentity, dict[str, Value]]:
-    """What a Proof shows: the identity, its keys checked, and the node information.
-
-    Raises:
-        LbmDecodeError, IdentityError: malformed, weak, bound wrongly, or too much.
-    """
-    identity, info = _checked(payload)
-    # Decoded anew: what an application does to it is nothing to the next connection.
-    return identity, cast(dict[str, Value], decode_value(info))
-
-
-# The peers of a node come again and say the same of themselves, and to check a key costs as
-# much as to verify a signature. The outcome depends on these bytes alone, 16 KiB at most.
-@lru_cache(maxsize=128)
-def _checked(payload: bytes) -> tuple[PublicIdentity, bytes]:
-    cells = decode_handshake(payload)
-    identity = PublicIdentity.parse(read_array(cells, keys.IDENTITY_KEYS))
-    info = encode_value(read_text_map(cells, keys.NODE_INFO, default={}))
-    if len(info) > NODE_INFO_SIZE:
-        raise LbmDecodeError("too much node information")
-    return identity, info

@@ -18,9 +18,9 @@ from node.protocol.hello import (
     parse_hello,
     parse_reply,
     parse_retry,
-    read_proof,
 )
 from node.protocol.limits import NODE_INFO_SIZE, Limits
+from node.protocol.proofs import read_proof
 from tests.fuzz.allowed import ALLOWED
 from tests.fuzz.conversation import Conversation
 from tests.fuzz.meeting import Setting, fixed_randomness
@@ -37,9 +37,9 @@ SETTINGS: Final = (
 
 
 def _read_identity(payload: bytes) -> None:
-    identity, info = read_proof(payload)
-    assert len(identity.node_id) == 32
-    assert len(encode_value(info)) <= NODE_INFO_SIZE
+    proof = read_proof(payload)
+    assert len(proof.identity.node_id) == 32
+    assert len(encode_value(proof.info())) <= NODE_INFO_SIZE
 
 
 def _read_text(payload: bytes) -> None:

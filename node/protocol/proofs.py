@@ -1,0 +1,68 @@
+"""What Proofs show: an identity and node information; those of peers that come again are kept.
+
+One rule: what is kept passed its seal, and whoever shows it without a right seal is
+treated as long as a stranger is: who was here lately is nobody's business. The outcome
+depends on a Proof's bytes alone; no signature's outcome is kept.
+"""
+
+from threading import Lock
+from typing import Final, NamedTuple, cast
+
+from crypto.identity import PublicIdentity
+from lbm import keys
+from lbm.cells import read_array, read_text_map
+from lbm.codec import Value, decode_value, encode_value
+from lbm.errors import LbmDecodeError
+from node.protocol.hello import decode_handshake
+from node.protocol.limits import NODE_INFO_SIZE
+
+# To check a key costs as much as to verify a signature; each takes 16 KiB at most.
+KEPT_PROOFS: Final = 128
+
+_kept: "dict[bytes, Proof]" = {}  # the one that was met longest ago first
+_lock: Final = Lock()  # nodes may run in several threads
+
+
+class Proof(NamedTuple):
+    """What the payload of a Proof shows; `kept` says that it was met before."""
+
+    identity: PublicIdentity
+    encoded_info: bytes
+    kept: bool = False
+
+    def info(self) -> dict[str, Value]:
+        """The node information, decoded anew: an application may change what it gets."""
+        return cast(dict[str, Value], decode_value(self.encoded_info))
+
+
+def read_proof(payload: bytes) -> Proof:
+    """What a Proof shows, its keys checked. Follow with `keep` or `refuse`.
+
+    Raises:
+        LbmDecodeError, IdentityError: malformed, weak, bound wrongly, or too much.
+    """
+    return _kept.get(payload) or _check(payload)
+
+
+def keep(payload: bytes, proof: Proof) -> None:
+    """The Proof's seal is right: its keys need no check when they come again."""
+    with _lock:
+        _kept.pop(payload, None)
+        _kept[payload] = proof._replace(kept=True)
+        if len(_kept) > KEPT_PROOFS:
+            del _kept[next(iter(_kept))]
+
+
+def refuse(payload: bytes, proof: Proof) -> None:
+    """Its seal is wrong: take the time that checking it would have taken."""
+    if proof.kept:
+        _check(payload)
+
+
+def _check(payload: bytes) -> Proof:
+    cells = decode_handshake(payload)
+    identity = PublicIdentity.parse(read_array(cells, keys.IDENTITY_KEYS))
+    info = encode_value(read_text_map(cells, keys.NODE_INFO, default={}))
+    if len(info) > NODE_INFO_SIZE:
+        raise LbmDecodeError("too much node information")
+    return Proof(identity, info)

@@ -1,0 +1,92 @@
+"""Tests of node/protocol/proofs.py: what is kept, for how many, and that it does not show."""
+
+import pytest
+
+from crypto.identity import Identity, PublicIdentity
+from node.protocol import proofs
+from node.protocol.config import CoreConfig
+from node.protocol.proofs import KEPT_PROOFS, keep, read_proof, refuse
+from tests.node.protocol.pair import Pair
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proofs, "_kept", {})
+
+
+@pytest.fixture
+def checks(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """A list that grows with each identity that is checked."""
+    seen: list[object] = []
+    parse = PublicIdentity.parse
+
+    def watched(entries: list[object]) -> PublicIdentity:
+        seen.append(entries)
+        return parse(entries)
+
+    monkeypatch.setattr(PublicIdentity, "parse", watched)
+    return seen
+
+
+def payload(identity: Identity) -> bytes:
+    return CoreConfig(identity=identity, node_info={"name": "x"}).proof_payload
+
+
+def test_a_proof_is_checked_once_if_its_seal_was_right(checks: list[object]) -> None:
+    data = payload(Identity.create())
+    first = read_proof(data)
+    assert not first.kept
+    keep(data, first)
+    again = read_proof(data)
+    assert again.kept
+    assert again.identity is first.identity
+    assert len(checks) == 1
+
+
+def test_a_proof_with_a_wrong_seal_is_not_kept(checks: list[object]) -> None:
+    data = payload(Identity.create())
+    for _ in range(3):
+        refuse(data, read_proof(data))
+    assert len(checks) == 3
+
+
+def test_a_wrong_seal_takes_a_check_whoever_was_here(checks: list[object]) -> None:
+    """Else its time would tell a prober whether that node was here lately."""
+    known, stranger = payload(Identity.create()), payload(Identity.create())
+    keep(known, read_proof(known))
+    checks.clear()
+    for data in (known, stranger):
+        refuse(data, read_proof(data))
+    assert len(checks) == 2
+
+
+def test_information_is_each_readers_own() -> None:
+    data = payload(Identity.create())
+    keep(data, read_proof(data))
+    read_proof(data).info()["name"] = "changed"
+    assert read_proof(data).info() == {"name": "x"}
+
+
+def test_so_many_are_kept_and_the_oldest_goes() -> None:
+    identity = Identity.create()
+    every = [
+        CoreConfig(identity=identity, node_info={"n": number}).proof_payload
+        for number in range(KEPT_PROOFS + 10)
+    ]
+    for data in every:
+        keep(data, read_proof(data))
+        keep(every[0], read_proof(every[0]))  # met again and again: never the oldest
+    assert len(proofs._kept) == KEPT_PROOFS
+    assert read_proof(every[0]).kept
+    assert not read_proof(every[1]).kept
+    assert read_proof(every[-1]).kept
+
+
+def test_peers_that_meet_again_are_not_checked_again(checks: list[object]) -> None:
+    ours, theirs = (CoreConfig(identity=Identity.create()) for _ in range(2))
+    for _ in range(2):
+        pair = Pair(ours, theirs)
+        pair.pump()
+        assert pair.a.opened
+        assert pair.b.opened
+        assert len(checks) == 2
