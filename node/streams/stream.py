@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from node.peer import Peer
 
 # One Data event at most, so that no stream's turn is long (section 8).
-LARGEST_PIECE = 64 * 1024
+LARGEST_PIECE = 128 * 1024
 # Seconds that a request waits for its answer unless it says otherwise.
 DEFAULT_TIMEOUT = 30.0
 
@@ -66,7 +66,7 @@ class Stream(ByteStream):
 
     # Bytes.
 
-    async def receive(self, max_bytes: int = 65_536) -> bytes:
+    async def receive(self, max_bytes: int = LARGEST_PIECE) -> bytes:
         """1 to `max_bytes` bytes.
 
         Raises:

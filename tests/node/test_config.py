@@ -9,7 +9,7 @@ from crypto.identity import Identity
 from crypto.registry import NAMES, PARAMETERS
 from lbm.noise import parse_padding
 from node import Node, NodeConfig
-from node.config import RANGES
+from node.config import RANGES, STREAM_WINDOW
 from node.errors import ConfigError
 from node.protocol.config import CoreConfig
 from node.protocol.limits import Limits
@@ -18,7 +18,10 @@ IDENTITY = Identity.create()
 
 
 def test_the_defaults_are_the_core_s() -> None:
-    assert NodeConfig().core(IDENTITY) == CoreConfig(identity=IDENTITY)
+    """But for the window, which is twice the protocol's."""
+    limits = Limits(stream_window=STREAM_WINDOW)
+    assert NodeConfig().core(IDENTITY) == CoreConfig(identity=IDENTITY, limits=limits)
+    assert 2 * Limits().stream_window == STREAM_WINDOW
 
 
 def test_every_setting_reaches_the_core() -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from crypto.registry import NAMES
 from lbm.noise import parse_padding
 from node import NodeConfig
+from node.config import STREAM_WINDOW
 from node.errors import AddressError, ConfigError
 from node.protocol.limits import Limits
 from node.settings import Settings, load_settings
@@ -93,7 +94,7 @@ def test_a_file(tmp_path: Path, write: Write) -> None:
         idle_before_ping=8,
         max_connections=99,
         limit_loopback=True,
-        limits=Limits(max_payload=4096),
+        limits=Limits(max_payload=4096, stream_window=STREAM_WINDOW),
         algorithms={"cipher": ("chacha20-poly1305", "aes-256-gcm")},
         require={"kex": frozenset({"x25519-mlkem768"})},
     )
@@ -130,7 +131,7 @@ def test_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         info={"name": "hub"},
         drain_timeout=0,
         limit_loopback=True,
-        limits=Limits(max_streams=0),
+        limits=Limits(max_streams=0, stream_window=STREAM_WINDOW),
         algorithms={"kex": ("x25519", "x25519-mlkem768")},
         require={"hash": frozenset({"sha256"})},
     )

@@ -32,7 +32,7 @@ MANY = bytes(range(256)) * 4096  # 1 MiB
 
 @pytest.fixture
 async def met(anyio_backend: str) -> AsyncIterator[Meeting]:
-    async with meeting() as met:
+    async with meeting(limits=Limits()) as met:
         yield met
 
 

@@ -37,7 +37,7 @@ ANSWERS = {ANSWER, (255, 255)}
 
 @pytest.fixture(params=["memory", "tcp"])
 async def met(anyio_backend: str, request: pytest.FixtureRequest) -> AsyncIterator[Meeting]:
-    async with meeting(transport=request.param) as met:
+    async with meeting(limits=Limits(), transport=request.param) as met:
         yield met
 
 
