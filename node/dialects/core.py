@@ -1,0 +1,148 @@
+"""What the cores of all foreign dialects share: bytes in and out, time, and the end.
+
+One rule, that of the native core: whatever the other side sends, these methods raise
+nothing of it; it ends in a report, at the latest `ConnectionEnded`. Does no I/O; the
+same driver serves it. A dialect adds what its bytes mean.
+"""
+
+from abc import ABC, abstractmethod
+
+from node.dialects.outgoing import Outgoing
+from node.protocol.codes import CloseCode
+from node.protocol.errors import ConnectionClosedError, RemoteProtocolError
+from node.protocol.limits import CLOSE_LINGER
+from node.protocol.reports import ConnectionEnded
+
+FLUSH_SIZE = 256 * 1024
+NEVER = float("inf")
+
+
+class ForeignCore(ABC):
+    """One connection in a foreign dialect, either side.
+
+    `happened` is what `reports` will return. `wants_data` says whether bytes should be
+    read. With `ended` the transport is to be closed. `write_buffer` is how many bytes may
+    wait to be written before nothing more is read.
+    """
+
+    __slots__ = (
+        "_last_byte",
+        "_linger_until",
+        "_write_buffer",
+        "closing",
+        "ended",
+        "happened",
+        "outbox",
+    )
+
+    def __init__(self, now: float, write_buffer: int) -> None:
+        self.happened: list[object] = []
+        self.outbox = Outgoing()
+        self.closing = False  # nothing more is asked or answered
+        self.ended = False
+        self._write_buffer = write_buffer
+        self._last_byte = now  # either way
+        self._linger_until = NEVER
+
+    # For the driver.
+
+    @property
+    def wants_data(self) -> bool:
+        """Whether bytes should be read now: who does not read answers may not ask more."""
+        return self.outbox.size <= self._write_buffer or self.closing
+
+    @property
+    def wants_eof(self) -> bool:
+        """Whether the sending side is to be shut once all is written."""
+        return self.closing and not self.outbox.count
+
+    @property
+    def queued_bytes(self) -> int:
+        """What waits to be written."""
+        return self.outbox.size
+
+    def reports(self) -> list[object]:
+        """What happened since the last call, in order."""
+        happened, self.happened = self.happened, []
+        return happened
+
+    def receive_data(self, data: bytes, now: float) -> None:
+        """Bytes came."""
+        self._last_byte = now
+        if self.closing:
+            return  # read and forgotten, so that nothing unread resets what we wrote last
+        try:
+            self._receive(data, now)
+        except RemoteProtocolError as error:
+            self._fail(CloseCode(error.code), error.reason, now)
+
+    def receive_eof(self, now: float) -> None:
+        """The transport ended, or broke."""
+        self._end(CloseCode.CONNECTION_LOST, "the transport ended")
+        self.ended = True
+        self.outbox.clear()
+
+    def data_to_send(self, now: float) -> bytes:
+        """The next bytes for the transport, about 256 KiB at most; empty for none."""
+        if not self.outbox.count:
+            return b""
+        self._last_byte = now
+        return self.outbox.take(FLUSH_SIZE)
+
+    def next_deadline(self) -> float:
+        """When `handle_deadline` has something to do."""
+        if self.ended:
+            return NEVER
+        return self._linger_until if self.closing else self._next_deadline()
+
+    def handle_deadline(self, now: float) -> None:
+        """Do what is due."""
+        if not self.closing:
+            self._handle_deadline(now)
+        elif now >= self._linger_until:
+            self.ended = True  # the other side had its time to read and hang up
+
+    def close(self, now: float, code: int = CloseCode.NORMAL, text: str = "") -> None:
+        """End gracefully: what is queued goes first. None of these dialects says why."""
+        self._end(code, text, remote=False)
+        self._shut(now)
+
+    def abort(self, now: float, code: CloseCode, reason: str) -> None:
+        """End now, by a violation or a mistake of ours."""
+        self._end(code, reason, remote=False)
+        self.ended = True
+        self.outbox.clear()
+
+    # For the dialects.
+
+    @abstractmethod
+    def _receive(self, data: bytes, now: float) -> None:
+        """Take bytes; RemoteProtocolError for what may not be."""
+
+    @abstractmethod
+    def _next_deadline(self) -> float:
+        """When something is due while the connection is open."""
+
+    @abstractmethod
+    def _handle_deadline(self, now: float) -> None:
+        """Do what is due while the connection is open."""
+
+    def _fail(self, code: CloseCode, reason: str, now: float) -> None:
+        """They broke a rule: what is queued (the word that says so, in a dialect that has
+        one) still goes, then it is over."""
+        self._end(code, reason, remote=False)
+        self._shut(now)
+
+    def _require_open(self) -> None:
+        """Raise ConnectionClosedError if nothing can be asked any more."""
+        if self.closing:
+            raise ConnectionClosedError(CloseCode.NORMAL, "the connection is closing")
+
+    def _shut(self, now: float) -> None:
+        self._linger_until = min(self._linger_until, now + CLOSE_LINGER)
+
+    def _end(self, code: int, reason: str, *, remote: bool = True) -> None:
+        """Report the end, once."""
+        if not self.closing:
+            self.closing = True
+            self.happened.append(ConnectionEnded(code, "", remote, reason))
