@@ -10,15 +10,16 @@ from lbm.codec import Value
 from node.messaging.pending import IncomingCall
 
 if TYPE_CHECKING:
+    from node.guest import Guest
     from node.peer import Peer
 
 
 class Request:
-    """What a peer (`peer`) asks of a handler."""
+    """What a peer (`peer`) asks of a handler; it is a `Guest` if it came in another dialect."""
 
     __slots__ = ("_call", "peer")
 
-    def __init__(self, peer: "Peer", call: IncomingCall) -> None:
+    def __init__(self, peer: "Peer | Guest", call: IncomingCall) -> None:
         self.peer = peer
         self._call = call
 

@@ -13,8 +13,10 @@
         SubscribeRejected    the publisher said no (code 3)
       StreamedAnswerError    the answer comes in items: `Peer.call_stream` reads it
       StreamResetError       a stream was ended by Reset; `code` and `text` (likewise)
+      NotSpokenError         the other side's dialect has nothing of the kind
       KnownPeersError        the file of known peers cannot be read or written
       ConfigError            a setting is wrong                              (also ValueError)
+        InsecureAddressError   others could reach what is spoken there in the clear
 
 Below them, `node.protocol.errors` has the core's and `crypto.errors` those of keys and
 key files. What the outside world raises is translated at the floor's edge, once.
@@ -47,6 +49,24 @@ class UnreachableError(ParleyError, OSError):
 
 class ConfigError(ParleyError, ValueError):
     """A setting is out of its range or does not fit the others."""
+
+
+class InsecureAddressError(ConfigError):
+    """A dialect that does not encrypt was to be spoken where others than this machine's own
+    programs could reach it, and nobody allowed that."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(
+            f"{address} is not of this machine alone, and nothing is encrypted there: "
+            "listen on 127.0.0.1, [::1] or a Unix socket, or allow it (allow_insecure)"
+        )
+
+
+class NotSpokenError(ParleyError):
+    """The dialect of a connection knows nothing of what was asked of it."""
+
+    def __init__(self, dialect: str, what: str) -> None:
+        super().__init__(f"{dialect} has no {what}")
 
 
 class KnownPeersError(ParleyError):

@@ -7,20 +7,21 @@ itself; whatever is not clearly allowed is not. Knows no handlers and sends noth
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from crypto.errors import IdentityError
 from crypto.identity import NodeId
 from node.errors import ConfigError
 
 if TYPE_CHECKING:
+    from node.guest import Guest
     from node.peer import Peer
 
 logger = logging.getLogger("parley.peer")
 
 # What `allow=` takes: node ids (also as text) and roles, or a function that is told the
-# peer and the name of what it wants.
-AllowFunction = Callable[["Peer", str], bool | Awaitable[bool]]
+# peer (a `Peer`, or a `Guest` of another dialect) and the name of what it wants.
+AllowFunction = Callable[[Any, str], bool | Awaitable[bool]]
 Allow = NodeId | str | Iterable[NodeId | str] | AllowFunction
 
 
@@ -90,7 +91,7 @@ class Rule:
         self._node_ids = frozenset(node_ids)
         self._roles = frozenset(roles)
 
-    async def permits(self, peer: "Peer", name: str, roles: Roles) -> bool:
+    async def permits(self, peer: "Peer | Guest", name: str, roles: Roles) -> bool:
         """Whether `peer` may use `name`; a function that fails permits nothing."""
         if self._function is None:
             node_id = peer.node_id
@@ -107,7 +108,7 @@ class Rule:
         return answer is True
 
 
-async def permitted(rules: Iterable[Rule], peer: "Peer", name: str, roles: Roles) -> bool:
+async def permitted(rules: Iterable[Rule], peer: "Peer | Guest", name: str, roles: Roles) -> bool:
     """Whether every rule permits it; there may be none."""
     for rule in rules:
         if not await rule.permits(peer, name, roles):

@@ -5,7 +5,6 @@ end, and the peer learns a code and a fixed sentence, never the details. Knows t
 handlers and their peer; the core's rules are `Answering`'s and the connection's.
 """
 
-import inspect
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
@@ -15,7 +14,7 @@ from lbm import keys
 from lbm.codec import encode
 from lbm.errors import LbmEncodeError
 from node.call import Call
-from node.errors import RESULT_SENTENCES, CallRefused, PeerClosedError, StreamResetError
+from node.errors import PeerClosedError, StreamResetError
 from node.messaging.answering import Answering
 from node.messaging.pending import IncomingCall
 from node.messaging.topics import LABEL
@@ -23,7 +22,8 @@ from node.protocol.codes import CloseCode, ResultCode, Supercategory
 from node.protocol.errors import LocalProtocolError, PayloadTooLargeError
 from node.protocol.limits import EVENT_COST, UNANSWERED_REQUESTS
 from node.serving.authorisation import permitted
-from node.serving.handlers import Entry, Handlers, Slots
+from node.serving.handlers import Entry, Handlers
+from node.serving.running import FAILED, Outcome, run_handler
 from node.streams.stream import Stream
 from node.waiting import turn_of
 from node.wording import one_line
@@ -36,13 +36,10 @@ logger = logging.getLogger("parley.peer")
 CallHandler = Callable[[Call], Any]
 StreamHandler = Callable[[Stream], Awaitable[None]]
 
-_FAILED: Final = (ResultCode.HANDLER_FAILED, RESULT_SENTENCES[ResultCode.HANDLER_FAILED])
 # Bytes of cost that a handler may yield before others run.
 TURN_SIZE: Final = 64 * 1024
 # Handlers of streams may outlive these, of which a peer may open ever more: how many do.
 LINGERING_HANDLERS: Final = UNANSWERED_REQUESTS
-# An answer and its code.
-Outcome = tuple[int, Any]
 
 
 class Serving:
@@ -77,47 +74,20 @@ class Serving:
         call.runner = self._peer.backend.spawn(self._serve_call, entry, call)
 
     async def _serve_call(self, entry: Entry[CallHandler], call: IncomingCall) -> None:
+        peer = self._peer
         outcome: Outcome = (ResultCode.CANCELLED, None)
-        slots = None
         try:
-            if entry.rules and not await self._permitted(entry, call.topic):
-                outcome = (ResultCode.NOT_AUTHORISED, None)
-                return
-            if entry.slots is not None:
-                await self._slot_and_room(entry.slots)
-                slots = entry.slots
-            result = entry.handler(Call(self._peer, call))
-            if inspect.isasyncgen(result):
-                outcome = await self._stream_answer(call, result)
-                return
-            if inspect.isawaitable(result):
-                result = await result
-            outcome = (ResultCode.ACCEPTED, result)
-        except CallRefused as refused:
-            if refused.received:
-                # By a call of the handler's own: none of the caller's business.
-                logger.exception("the handler of %r failed", call.topic)
-                outcome = _FAILED
-            else:
-                outcome = (refused.code, refused.data)
-        except Exception:
-            logger.exception("the handler of %r failed", call.topic)
-            outcome = _FAILED
+            outcome = await run_handler(
+                entry,
+                Call(peer, call),
+                peer,
+                call.topic,
+                self._handlers.roles,
+                lambda items: self._stream_answer(call, items),
+            )
         finally:
-            if slots is not None:
-                slots.release()
             # Also when it was cancelled: each call gets its one answer.
             self.answer(call, *outcome)
-
-    async def _slot_and_room(self, slots: Slots) -> None:
-        """Wait for a slot while there is room for an answer: who reads none of them waits
-        without a slot, and what a handler's answers hold is bounded by its `concurrency`."""
-        peer = self._peer
-        await slots.acquire(peer, peer.backend.waiter)
-        while not peer.driver.has_room:
-            slots.release()
-            await peer.driver.room()
-            await slots.acquire(peer, peer.backend.waiter)
 
     async def _stream_answer(self, call: IncomingCall, items: AsyncGenerator[Any, Any]) -> Outcome:
         """Send what the handler yields as Chunks, no faster than they are read."""
@@ -157,11 +127,8 @@ class Serving:
             answering.answer(call, code, data)
         except LbmEncodeError:
             logger.exception("the answer to %r has no encoding", call.topic)
-            answering.answer(call, *_FAILED)
+            answering.answer(call, *FAILED)
         self._peer.call_ended()
-
-    async def _permitted(self, entry: Entry[Any], name: str) -> bool:
-        return await permitted(entry.rules, self._peer, name, self._handlers.roles)
 
     # Streams.
 
@@ -188,7 +155,8 @@ class Serving:
     async def _serve_stream(self, entry: Entry[StreamHandler], stream: Stream) -> None:
         code: CloseCode | None = CloseCode.CANCELLED
         try:
-            if entry.rules and not await self._permitted(entry, stream.label):
+            rules, roles = entry.rules, self._handlers.roles
+            if rules and not await permitted(rules, self._peer, stream.label, roles):
                 code = CloseCode.NOT_AUTHORISED
                 return
             if entry.slots is not None:

@@ -6,11 +6,11 @@ be done is the outlet's. Everything runs in the loop's thread, between two await
 
 import logging
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from node.protocol.codes import CloseCode
-from node.protocol.connection import FLUSH_SIZE, Connection
-from node.protocol.reports import Report
+from node.protocol.connection import FLUSH_SIZE
+from node.transport.core import Core
 from node.transport.loop import Loop, Timer, Waiter
 
 logger = logging.getLogger("parley.transport")
@@ -77,9 +77,9 @@ class Driver:
 
     def __init__(
         self,
-        core: Connection,
+        core: Core,
         loop: Loop,
-        on_reports: Callable[[list[Report]], None],
+        on_reports: Callable[[list[Any]], None],
         next_deadline: Callable[[], float],
         handle_deadline: Callable[[float], None],
     ) -> None:

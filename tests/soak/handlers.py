@@ -57,6 +57,7 @@ def add_handlers(node: Node, book_of: FindBook) -> None:
     @node.on_call("count")
     async def count(call: Call) -> list[object]:
         assert isinstance(call.data, list)
+        assert isinstance(call.peer, Peer)
         worker, number, _ = call.data
         book_of(call.peer).numbers(f"calls/{worker}").take(number)
         return [worker, number]

@@ -73,9 +73,11 @@ class Process:
 
     async def _join(self, call: Call) -> None:
         assert isinstance(call.data, int)
+        assert isinstance(call.peer, Peer)
         self._tasks.start_soon(self._converse, self._new(call.peer, call.data))
 
     async def _leave(self, call: Call) -> None:
+        assert isinstance(call.peer, Peer)
         await self._conversations[call.peer].done.wait()
 
     def _new(self, peer: Peer, number: int) -> Conversation:

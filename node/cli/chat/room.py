@@ -88,7 +88,7 @@ class Room:
     def _join(self, request: SubscribeRequest) -> Value:
         """Decide on a newcomer. In one go: nothing is said between roster and first note."""
         peer, data = request.peer, request.data
-        if peer.node_id is None:
+        if not isinstance(peer, Peer) or peer.node_id is None:
             raise SubscribeRejected("only who proves an id may join: not over plaintext")
         try:
             wish = clean_name(data.get("name") if isinstance(data, dict) else None)
@@ -109,7 +109,7 @@ class Room:
 
     async def _said(self, call: Call) -> None:
         await self._update()
-        person = self._present.get(call.peer)
+        person = self._present.get(call.peer) if isinstance(call.peer, Peer) else None
         if person is None:
             raise CallRefused(ResultCode.NOT_AUTHORISED, "join the room first")
         if isinstance(call.data, str) and len(call.data) > TEXT_LENGTH:

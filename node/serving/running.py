@@ -1,0 +1,78 @@
+"""Runs one handler for one request, whatever dialect it came in: may it, may it now, and
+what came of it.
+
+One rule: whatever the handler does, there is an outcome, a code and a value; details go
+to the log. Sends nothing.
+"""
+
+import inspect
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from node.errors import RESULT_SENTENCES, CallRefused
+from node.protocol.codes import ResultCode
+from node.serving.authorisation import Roles, permitted
+from node.serving.handlers import Entry, Slots
+
+if TYPE_CHECKING:
+    from node.guest import Guest
+    from node.peer import Peer
+
+logger = logging.getLogger("parley.peer")
+
+# A code of section 9, and the answer that goes with it.
+Outcome = tuple[int, Any]
+
+FAILED: Final[Outcome] = (ResultCode.HANDLER_FAILED, RESULT_SENTENCES[ResultCode.HANDLER_FAILED])
+
+
+async def run_handler(
+    entry: Entry[Any],
+    request: object,
+    peer: "Peer | Guest",
+    name: str,
+    roles: Roles,
+    take_items: Callable[[AsyncGenerator[Any, Any]], Awaitable[Outcome]],
+) -> Outcome:
+    """What the handler of `entry` answers to `request`, which is of `peer` and for `name`.
+
+    `take_items` is given what a handler that yields yields, and makes the outcome of it.
+    What is cancelled is cancelled here too.
+    """
+    slots = None
+    try:
+        if entry.rules and not await permitted(entry.rules, peer, name, roles):
+            return ResultCode.NOT_AUTHORISED, None
+        if entry.slots is not None:
+            await _slot_and_room(entry.slots, peer)
+            slots = entry.slots
+        result = entry.handler(request)
+        if inspect.isasyncgen(result):
+            return await take_items(result)
+        if inspect.isawaitable(result):
+            result = await result
+    except CallRefused as refused:
+        if refused.received:
+            # By a call of the handler's own: none of the caller's business.
+            logger.exception("the handler of %r failed", name)
+            return FAILED
+        return refused.code, refused.data
+    except Exception:
+        logger.exception("the handler of %r failed", name)
+        return FAILED
+    finally:
+        if slots is not None:
+            slots.release()
+    return ResultCode.ACCEPTED, result
+
+
+async def _slot_and_room(slots: Slots, peer: "Peer | Guest") -> None:
+    """Wait for a slot while there is room for an answer: who reads none of them waits
+    without a slot, and what a handler's answers hold is bounded by its `concurrency`."""
+    driver, waiter = peer.driver, peer.backend.waiter
+    await slots.acquire(peer, waiter)
+    while not driver.has_room:
+        slots.release()
+        await driver.room()
+        await slots.acquire(peer, waiter)

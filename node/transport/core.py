@@ -1,0 +1,67 @@
+"""What the driver asks of the core that it serves, native or of a foreign dialect.
+
+One rule: a core is told bytes and the time, and tells bytes and reports; it never waits.
+`node.protocol.connection.Connection` is one, those of `node.dialects` are the others.
+"""
+
+from typing import Any, Protocol
+
+from node.protocol.codes import CloseCode
+
+
+class Waiting(Protocol):
+    """What waits to be written."""
+
+    @property
+    def count(self) -> int:
+        """How many events or messages."""
+
+
+class Core(Protocol):
+    """One connection's core. `happened` are the reports that `reports` will return; with
+    `ended` the transport is to be closed."""
+
+    @property
+    def happened(self) -> Any:
+        """Whether anything is to be reported, by its truth."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether the transport is to be closed."""
+
+    @property
+    def outbox(self) -> Waiting:
+        """What waits to be written."""
+
+    @property
+    def wants_data(self) -> bool:
+        """Whether bytes should be read."""
+
+    @property
+    def wants_eof(self) -> bool:
+        """Whether the sending side is to be shut after what was written."""
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes that wait to be written."""
+
+    def reports(self) -> list[Any]:
+        """What happened since the last call, in order."""
+
+    def receive_data(self, data: bytes, now: float) -> None:
+        """Bytes came."""
+
+    def receive_eof(self, now: float) -> None:
+        """The transport ended, or broke."""
+
+    def data_to_send(self, now: float) -> bytes:
+        """The next bytes for the transport, about 256 KiB; fewer if nothing is left."""
+
+    def next_deadline(self) -> float:
+        """When `handle_deadline` has something to do."""
+
+    def handle_deadline(self, now: float) -> None:
+        """Do what is due."""
+
+    def abort(self, now: float, code: CloseCode, reason: str) -> None:
+        """End at once."""

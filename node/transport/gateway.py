@@ -1,0 +1,93 @@
+"""Where a node listens for other dialects: addresses, and how many connections at once.
+
+One rule: none of these dialects encrypts, so they are spoken on this machine only
+(loopback or Unix sockets), unless somebody said of an address that it may be insecure.
+Knows no dialect: what is served is the driver that `accept` makes.
+"""
+
+import logging
+from collections.abc import Callable
+from ipaddress import ip_address
+
+from node.errors import InsecureAddressError
+from node.transport.address import Address
+from node.transport.backend import Backend, Listener
+from node.transport.driver import Driver
+
+logger = logging.getLogger("parley.gateway")
+
+
+class Gateway:
+    """The listening addresses of one dialect, by which `most_clients` may be connected.
+
+    `accept` makes a driver for who comes, and is told where from. `turned_away` counts
+    those for whom there was no room.
+    """
+
+    __slots__ = ("_accept", "_backend", "_drivers", "_listeners", "_most_clients", "turned_away")
+
+    def __init__(
+        self, backend: Backend, accept: Callable[[str], Driver], most_clients: int
+    ) -> None:
+        self._backend = backend
+        self._accept = accept
+        self._most_clients = most_clients
+        self._listeners: list[Listener] = []
+        self._drivers: set[Driver] = set()
+        self.turned_away = 0
+
+    def __len__(self) -> int:
+        """How many are connected."""
+        return len(self._drivers)
+
+    @property
+    def addresses(self) -> list[str]:
+        """What it listens on."""
+        return [str(listener.address) for listener in self._listeners]
+
+    async def listen(self, address: str, *, allow_insecure: bool = False) -> str:
+        """Listen on `tcp://host:port` (port 0: any) or `unix:///path`.
+
+        Returns:
+            The address to dial.
+
+        Raises:
+            InsecureAddressError: others than this machine could reach it, and
+                `allow_insecure` is not given. AddressError: not an address.
+            UnreachableError: it cannot be listened on.
+        """
+        place = Address.parse(address).without_node_id()
+        if not allow_insecure and not is_local(place):
+            raise InsecureAddressError(str(place))
+        listener = await self._backend.listen(place, self._admitted)
+        self._listeners.append(listener)
+        return str(listener.address)
+
+    def left(self, driver: Driver) -> None:
+        """A connection is over: there is room for another."""
+        self._drivers.discard(driver)
+
+    async def stop_listening(self) -> None:
+        """Take nobody in any more; connections go on."""
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            await listener.aclose()
+
+    def _admitted(self, name: str) -> Driver | None:
+        if len(self._drivers) >= self._most_clients:
+            self.turned_away += 1
+            logger.warning("a connection from %s was turned away: no room", name)
+            return None
+        driver = self._accept(name)
+        self._drivers.add(driver)
+        return driver
+
+
+def is_local(address: Address) -> bool:
+    """Whether only this machine's own programs can reach an address."""
+    if address.scheme == "unix" or address.host == "localhost":
+        return True
+    try:
+        return ip_address(address.host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False  # a name: who knows what it stands for tomorrow
