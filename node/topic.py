@@ -7,7 +7,7 @@ subscribers, not what they are told over their connections.
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from lbm.codec import Encodable
 from node.call import Request
@@ -23,9 +23,12 @@ from node.transport.loop import Loop
 from node.waiting import Changes, turn_of
 
 if TYPE_CHECKING:
+    from node.guest import Guest
     from node.peer import Peer
 
 logger = logging.getLogger("parley.peer")
+
+F = TypeVar("F", bound=Feed)
 
 # Bytes of cost that may wait for one subscriber: a note's encoding and 64 bytes.
 BUFFER = 1 << 20
@@ -47,15 +50,19 @@ class SubscribeRequest(Request):
     __slots__ = ()
 
 
+# Makes a feed of a fanout; the second argument is to be told when it is closed.
+MakeFeed = Callable[[Fanout, Callable[[Feed], None]], F]
+# Is told the data and headers of each note, while it is published; it must not wait.
+Tap = Callable[[Encodable, Mapping[str, Encodable] | None], None]
 SubscribeHandler = Callable[[SubscribeRequest], Any | Awaitable[Any]]
 
 
 class Subscriber:
-    """The subscription of a peer (`peer`), as its publisher sees it."""
+    """The subscription of a peer or guest (`peer`), as its publisher sees it."""
 
     __slots__ = ("_feed", "peer")
 
-    def __init__(self, peer: "Peer", feed: Feed) -> None:
+    def __init__(self, peer: "Peer | Guest", feed: Feed) -> None:
         self.peer = peer
         self._feed = feed
 
@@ -111,6 +118,7 @@ class Topic:
         self._changes = Changes(lambda: loop().waiter())
         self._fanout.on_room = self._changes.notify
         self._feeds: set[Feed] = set()  # also those that are finishing
+        self._taps: dict[Tap, None] = {}
 
     def __repr__(self) -> str:
         return f"<Topic {self.name!r}, {len(self._fanout.feeds)} subscribers>"
@@ -118,9 +126,14 @@ class Topic:
     # Publishing.
 
     async def publish(
-        self, data: Encodable, headers: Mapping[str, Encodable] | None = None
+        self,
+        data: Encodable,
+        headers: Mapping[str, Encodable] | None = None,
+        *,
+        source: Tap | None = None,
     ) -> None:
-        """Send a note to all subscribers, in the order of publishing.
+        """Send a note to all subscribers, in the order of publishing; and to all taps, but
+        for `source`, from which it comes.
 
         Returns at once, unless much was published in this turn of the loop or a
         subscriber is at its high-water mark (half of `buffer`): then others run first,
@@ -141,6 +154,8 @@ class Topic:
             self._flush_due = True
         fanout = self._fanout
         fanout.add(note, fixed)
+        if self._taps:
+            self._tell_taps(data, headers, source)
         if fanout.turn_size > TURN_SIZE or fanout.crowded:
             await self._room()
 
@@ -164,7 +179,7 @@ class Topic:
     @property
     def subscribers(self) -> list[Subscriber]:
         """Who is subscribed now."""
-        return [Subscriber(cast("Peer", feed.owner), feed) for feed in self._fanout.feeds]
+        return [Subscriber(cast("Peer | Guest", feed.owner), feed) for feed in self._fanout.feeds]
 
     @property
     def dropped(self) -> int:
@@ -196,7 +211,17 @@ class Topic:
         """Wait for a condition on the subscribers; it is looked at whenever one came or went."""
         await self._changes.until(condition)
 
-    # For `Publishing`.
+    def tap(self, tap: Tap) -> Callable[[], None]:
+        """Have `tap` told each note as it is published here, such as a bridge is; what is
+        returned ends that. It must neither wait nor raise, nor keep what it is given."""
+        self._taps[tap] = None
+
+        def untap() -> None:
+            self._taps.pop(tap, None)
+
+        return untap
+
+    # For `Publishing` and other dialects.
 
     def takes(self, supercategory: Supercategory) -> bool:
         """Whether peers of these roles may subscribe."""
@@ -209,10 +234,11 @@ class Topic:
         rules = () if entry is None else entry.rules
         return rules if self._own_rule is None else (self._own_rule, *rules)
 
-    def new_feed(self, peer: "Peer", stream: int, on_closed: Callable[[Feed], None]) -> Feed:
-        """A subscriber more."""
+    def join(self, make: MakeFeed[F], on_closed: Callable[[F], None]) -> F:
+        """A subscriber more: `make` makes its feed of the fanout and of what is to be called
+        when the feed is closed, which is `on_closed` and more."""
 
-        def closed(feed: Feed) -> None:
+        def closed(_: Feed) -> None:
             on_closed(feed)
             self._changes.notify()
 
@@ -220,9 +246,7 @@ class Topic:
             self._feeds.discard(feed)
             self._changes.notify()
 
-        feed = Feed(
-            self._fanout, peer.core, stream, peer.limits.max_payload, peer, peer.touch, closed
-        )
+        feed = make(self._fanout, closed)
         feed.on_over = over
         self._feeds.add(feed)
         self._fanout.join(feed)
@@ -230,6 +254,17 @@ class Topic:
         return feed
 
     # Inside.
+
+    def _tell_taps(
+        self, data: Encodable, headers: Mapping[str, Encodable] | None, source: Tap | None
+    ) -> None:
+        for tap in list(self._taps):
+            if tap is source:
+                continue
+            try:
+                tap(data, headers)
+            except Exception:
+                logger.exception("a tap of topic %r failed", self.name)
 
     def _flush_turn(self) -> None:
         self._flush_due = False

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Literal
 
 from node.messaging.batch import Batch
-from node.messaging.feed import BATCH_ROOM, Feed
-from node.messaging.notes import NOTES_COUNT, Headers
+from node.messaging.feed import Feed
+from node.messaging.notes import BATCH_ROOM, NOTES_COUNT, Headers
 from node.protocol.limits import EVENT_COST
 
 Slow = Literal["unsubscribe", "drop-oldest"]

@@ -1,97 +1,56 @@
-"""The notes of a topic that wait for one subscriber.
+"""The notes of a topic that wait for one subscriber, whatever dialect it speaks.
 
 One rule: a subscriber that does not keep up costs a bounded amount of memory, and then
 its oldest notes or its subscription, never its connection and never anybody else.
-Knows no handlers and no time.
+Knows no handlers and no time; how notes travel is the dialect's (`StreamFeed` natively).
 """
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any
 
 from node.messaging.batch import Batch
-from node.messaging.notes import (
-    DROPPED_HEADER,
-    NOTES_COUNT,
-    NOTES_OVERHEAD,
-    NOTES_SIZE,
-    slow_text,
-)
-from node.protocol.codes import SIM, CloseCode
-from node.protocol.connection import Connection
-from node.protocol.errors import LocalProtocolError
 from node.protocol.limits import EVENT_COST
 
 if TYPE_CHECKING:
     from node.messaging.fanout import Fanout
 
-# Events of one subscription that wait in the connection's own queue at a time.
-WAITING_EVENTS: Final = 4
-# All of them: what may wait for a subscriber is less.
-LAST_EVENTS: Final = 1 << 31
-# What a batch of notes may have, without the payload's own few bytes.
-BATCH_ROOM: Final = NOTES_SIZE - NOTES_OVERHEAD
 
+class Feed(ABC):
+    """The notes that wait for one subscriber, at most the fanout's `limit` bytes of cost.
 
-class Feed:
-    """The notes that wait for one subscriber, at most `limit` bytes of cost.
-
-    `owner` is whoever the caller says, `touch` is called when something was queued on
-    the connection, `on_over` when the subscriber has all that it ever gets. `dropped`
-    counts the notes that it lost.
+    `owner` is whoever the caller says; `on_closed` is called when no more notes go to it,
+    `on_over` when it has all that it ever gets. `dropped` counts the notes that it lost.
     """
 
     __slots__ = (
-        "_asked",
-        "_connection",
         "_fanout",
-        "_finished",
         "_finishing",
-        "_handed_on",
-        "_max_payload",
         "_on_closed",
-        "_touch",
         "_untold",
         "_waiting",
-        "awaits_finish",
         "cost",
         "dropped",
         "lagging",
         "on_over",
         "open",
         "owner",
-        "stream",
     )
 
     def __init__(
-        self,
-        fanout: "Fanout",
-        connection: Connection,
-        stream: int,
-        max_payload: int,
-        owner: object,
-        touch: Callable[[], None],
-        on_closed: Callable[["Feed"], None],
+        self, fanout: "Fanout", owner: object, on_closed: Callable[[Any], None]
     ) -> None:
         self._fanout = fanout
-        self._connection = connection
-        self._max_payload = max_payload
-        self._touch = touch
         self._on_closed = on_closed
         self._finishing = False
         self._waiting: deque[Batch] = deque()
-        # How many notes were in each of the last events handed on to the connection.
-        self._handed_on: deque[int] = deque(maxlen=WAITING_EVENTS)
-        self._asked = False  # to be told when the stream is empty
         self._untold = False  # the subscriber does not know yet of its last losses
-        self.stream = stream
         self.owner = owner
         self.cost = 0
         self.dropped = 0
         self.lagging = False  # the publisher waited for it in vain
         self.open = True
-        self.awaits_finish = True  # that of the subscriber; before and after ours
-        self._finished = False
         self.on_over: Callable[[], None] | None = None
 
     @property
@@ -114,47 +73,13 @@ class Feed:
         elif self.cost <= fanout.low_water:
             fanout.uncrowd(self)  # it lost what was waited for
 
-    def pump(self, events: int = WAITING_EVENTS) -> None:
-        """Hand on to the connection what it may write soon, up to so many events."""
-        connection, stream = self._connection, self.stream
-        sent = False
-        try:
-            while self._waiting and connection.waiting_events(stream) < events:
-                batch = self._next()
-                if batch is not None:
-                    subcategory, payload = batch.payload()
-                    connection.send(stream, 0, SIM, subcategory, payload)
-                    self._handed_on.append(len(batch.notes))
-                    sent = True
-            if self._waiting and not self._asked:
-                connection.notify_writable(stream)
-                self._asked = True
-            elif self._finishing and not self._waiting:
-                connection.finish_stream(stream)
-                self._finished = True
-                self.close()
-                sent = True
-        except LocalProtocolError:
-            self.close()  # the connection is closing, or the stream was reset
-        if sent:
-            self._touch()
-        if self.cost <= self._fanout.low_water:
-            self.lagging = False
-            self._fanout.uncrowd(self)
-
-    def flush(self) -> None:
-        """Hand on everything: the connection is about to be closed."""
-        self._fanout.flush()
-        self.pump(LAST_EVENTS)
-
-    def writable(self) -> None:
-        """Nothing of us waits on the connection any more."""
-        self._asked = False
-        if self.open:
-            self.pump()
+    @abstractmethod
+    def pump(self) -> None:
+        """Hand on what may go now; call `_drained` after it, and `close` when all of a feed
+        that is `finishing` went."""
 
     def finish(self) -> None:
-        """Nothing more is published: Finish goes after what waits."""
+        """Nothing more is published: the end goes after what waits."""
         self._finishing = True
         self._fanout.leave(self)
         self.pump()
@@ -170,76 +95,43 @@ class Feed:
             if not self.is_finishing:
                 self.over()
 
+    def end_slow(self) -> None:
+        """End the subscription because its notes are not read; all that waits is lost."""
+        self._lost(sum(len(batch.notes) for batch in self._waiting) + self._unwritten())
+        self._cut_off()
+        self.close()
+        self.over()
+
     @property
     def left(self) -> tuple[int, int]:
         """What it has not been sent: bytes of cost here, events on the connection."""
-        return self.cost, self._connection.waiting_events(self.stream)
+        return self.cost, 0
 
     @property
     def is_finishing(self) -> bool:
-        """Whether Finish went after all notes, and the subscriber has not answered it yet."""
-        return self._finished and self.awaits_finish
+        """Whether the end went after all notes, and the subscriber has not answered it yet."""
+        return False
 
     def over(self) -> None:
         """Nothing of it is on its way any more: the subscriber has all, or gets no more."""
-        self.awaits_finish = False
         if self.on_over is not None:
             self.on_over()
 
-    # Inside.
+    # For the dialects.
 
-    def _next(self) -> Batch | None:
-        """The next event's notes: as many of what waits as fit in one."""
-        batch = self._waiting.popleft()
-        room = min(BATCH_ROOM, self._max_payload - NOTES_OVERHEAD)
-        if self._untold:
-            batch = self._first_of(batch, 0)
-        elif batch.size > room:
-            batch = self._first_of(batch, room)
-        elif self._waiting and batch.headers is None and batch.size * 2 < room:
-            batch = self._joined(batch, room)
-        self.cost -= batch.cost
-        if self._untold:
-            batch = self._telling(batch)
-        if len(batch.notes) == 1 and len(batch.payload()[1]) > self._max_payload:
-            self._lost(1)  # no subscriber of this connection can ever take it
-            return None
-        return batch
+    @abstractmethod
+    def _cut_off(self) -> None:
+        """The subscriber was too slow: tell it, if there is a word for that."""
 
-    def _joined(self, batch: Batch, room: int) -> Batch:
-        """Small batches of several turns, as one."""
-        waiting, notes, size = self._waiting, list(batch.notes), batch.size
-        while waiting:
-            more = waiting[0]
-            count = len(notes) + len(more.notes)
-            if more.headers is not None or size + more.size > room or count > NOTES_COUNT:
-                break
-            notes += more.notes
-            size += more.size
-            waiting.popleft()
-        return Batch(notes) if len(notes) > len(batch.notes) else batch
+    def _unwritten(self) -> int:
+        """How many notes that were handed on will be lost with the subscription."""
+        return 0
 
-    def _first_of(self, batch: Batch, room: int) -> Batch:
-        """The notes that fit into `room`, at least one; the rest goes back."""
-        if len(batch.notes) == 1:
-            return batch
-        count = size = 0
-        for note in batch.notes:
-            size += len(note)
-            if count and size > room:
-                break
-            count += 1
-        first, rest = batch.split(count)
-        self._waiting.appendleft(rest)
-        return first
-
-    def _telling(self, batch: Batch) -> Batch:
-        """A note with the number of those that were lost, unless it has no room for it."""
-        telling = batch.with_header(DROPPED_HEADER, self.dropped)
-        if len(telling.payload()[1]) > self._max_payload:
-            return batch
-        self._untold = False
-        return telling
+    def _drained(self) -> None:
+        """Something was handed on: whoever publishes may go on if little is left."""
+        if self.cost <= self._fanout.low_water:
+            self.lagging = False
+            self._fanout.uncrowd(self)
 
     def _overflow(self) -> None:
         if self._fanout.slow == "drop-oldest":
@@ -247,19 +139,6 @@ class Feed:
                 self._drop_oldest()
             return
         self.end_slow()
-
-    def end_slow(self) -> None:
-        """End the subscription because its notes are not read; all that waits is lost."""
-        self._lost(sum(len(batch.notes) for batch in self._waiting) + self._unwritten())
-        try:
-            text = slow_text(self.dropped)
-            self._connection.reset_stream(self.stream, CloseCode.SLOW_CONSUMER, text)
-        except LocalProtocolError:
-            pass  # the connection is closing
-        self.close()
-        self._finished = False
-        self.over()
-        self._touch()
 
     def _drop_oldest(self) -> None:
         batch = self._waiting.popleft()
@@ -275,11 +154,6 @@ class Feed:
             _, rest = batch.split(count)
             self._waiting.appendleft(rest)
             self.cost += rest.cost
-
-    def _unwritten(self) -> int:
-        """How many notes wait on the connection: Reset takes them with it."""
-        events = self._connection.waiting_events(self.stream)
-        return sum(list(self._handed_on)[-events:]) if events else 0
 
     def _lost(self, count: int) -> None:
         self.dropped += count

@@ -25,6 +25,8 @@ _NOTIFY_HEAD: Final = encode_head(MAP, 1) + encode_head(UINT, keys.DATA)
 _NOTES_HEAD: Final = encode_head(MAP, 1) + encode_head(UINT, keys.NOTES)
 # What a payload of Notes has besides its notes, at most.
 NOTES_OVERHEAD: Final = len(_NOTES_HEAD) + len(encode_head(ARRAY, NOTES_COUNT))
+# What a batch of notes may have, without the payload's own few bytes.
+BATCH_ROOM: Final = NOTES_SIZE - NOTES_OVERHEAD
 
 
 class Note(NamedTuple):

@@ -14,10 +14,10 @@ from lbm.cells import read_text
 from lbm.codec import Encodable, decode, encode_value
 from lbm.errors import LbmDecodeError
 from node.messaging.answering import Answering, encode_result
-from node.messaging.feed import Feed
 from node.messaging.inbox import NoteInbox
 from node.messaging.notes import decode_notes, decode_notify
 from node.messaging.pending import IncomingCall
+from node.messaging.stream_feed import StreamFeed
 from node.protocol.codes import NOTES, CloseCode, ResultCode
 from node.protocol.connection import Connection
 from node.protocol.errors import LocalProtocolError
@@ -25,7 +25,7 @@ from node.protocol.reports import EventReceived, StreamFinished, StreamReset, St
 
 LABEL: Final = "topic:"
 # Makes the feed of a stream; the second argument is told when it is closed.
-MakeFeed = Callable[[int, Callable[[Feed], None]], Feed]
+MakeFeed = Callable[[int, Callable[[StreamFeed], None]], StreamFeed]
 # What a Result has besides its data, at most: code, stream and heads.
 _RESULT_OVERHEAD: Final = 32
 
@@ -68,9 +68,9 @@ class Topics:
         self._connection = connection
         self._answering = answering
         self._knows = knows
-        self._feeds: dict[int, Feed] = {}
-        self._feeds_by_topic: dict[str, Feed] = {}
-        self._finished: dict[int, Feed] = {}  # until the subscriber answers Finish
+        self._feeds: dict[int, StreamFeed] = {}
+        self._feeds_by_topic: dict[str, StreamFeed] = {}
+        self._finished: dict[int, StreamFeed] = {}  # until the subscriber answers Finish
         self._expected: dict[str, int] = {}  # how many of our Subscribes wait for an answer
         self._offered: dict[int, str] = {}  # streams that were opened in answer to them
         self._readers: dict[int, tuple[str, Reader]] = {}
@@ -83,7 +83,7 @@ class Topics:
         """Whether the other side gets this topic's notes from us."""
         return topic in self._feeds_by_topic
 
-    def open_feed(self, call: IncomingCall, data: Encodable, make: MakeFeed) -> Feed | None:
+    def open_feed(self, call: IncomingCall, data: Encodable, make: MakeFeed) -> StreamFeed | None:
         """Accept a Subscribe: open its stream, answer with `data`; None if that failed,
         which the answer says then.
 
@@ -314,7 +314,7 @@ class Topics:
     def _offers(self, topic: str) -> list[int]:
         return [stream for stream, offered in self._offered.items() if offered == topic]
 
-    def _forget(self, feed: Feed) -> None:
+    def _forget(self, feed: StreamFeed) -> None:
         self._feeds.pop(feed.stream, None)
         if self._feeds_by_topic.get(feed.topic) is feed:
             del self._feeds_by_topic[feed.topic]

@@ -7,12 +7,13 @@ peer; how notes flow is `Topics`' and `Feed`'s.
 
 import inspect
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from lbm.errors import LbmEncodeError
 from node.errors import RESULT_SENTENCES, CallRefused
 from node.messaging.pending import IncomingCall
+from node.messaging.stream_feed import StreamFeed
 from node.protocol.codes import ResultCode
 from node.serving.authorisation import permitted
 from node.serving.handlers import Handlers
@@ -91,6 +92,14 @@ class Publishing:
 
     def _accept(self, topic: Topic, call: IncomingCall, data: Any) -> None:
         peer = self._peer
-        peer.topics.open_feed(
-            call, data, lambda stream, on_closed: topic.new_feed(peer, stream, on_closed)
-        )
+
+        def make(stream: int, on_closed: Callable[[StreamFeed], None]) -> StreamFeed:
+            size = peer.limits.max_payload
+            return topic.join(
+                lambda fanout, closed: StreamFeed(
+                    fanout, peer.core, stream, size, peer, peer.touch, closed
+                ),
+                on_closed,
+            )
+
+        peer.topics.open_feed(call, data, make)

@@ -16,10 +16,10 @@ from node.messaging.calls import Calls
 from node.messaging.chunks import ChunkInbox
 from node.messaging.dispatch import Dispatch
 from node.messaging.fanout import Fanout, Slow
-from node.messaging.feed import Feed
 from node.messaging.inbox import NoteInbox
 from node.messaging.notes import encode_note
 from node.messaging.pending import IncomingCall, OutgoingCall
+from node.messaging.stream_feed import StreamFeed
 from node.messaging.stream_requests import IncomingRequest, OutgoingRequest
 from node.messaging.topics import LABEL, Topics
 from node.protocol.codes import (
@@ -210,9 +210,9 @@ class Application:
         else:
             self._running.append(call)
 
-    def _make_feed(self, stream: int, on_closed: Callable[[Feed], None]) -> Feed:
+    def _make_feed(self, stream: int, on_closed: Callable[[StreamFeed], None]) -> StreamFeed:
         size = self.core.limits.max_payload
-        feed = Feed(self._fanout, self.core, stream, size, None, lambda: None, on_closed)
+        feed = StreamFeed(self._fanout, self.core, stream, size, None, lambda: None, on_closed)
         self._fanout.join(feed)
         return feed
 

@@ -129,8 +129,8 @@ class Room:
     # Inside.
 
     def _peers(self) -> set[Peer]:
-        subscribed = (subscriber.peer for subscriber in self.topic.subscribers)
-        return {peer for peer in subscribed if peer.is_open}
+        subscribed = [subscriber.peer for subscriber in self.topic.subscribers]
+        return {peer for peer in subscribed if isinstance(peer, Peer) and peer.is_open}
 
     async def _update(self) -> None:
         """Make the roster that of the subscriptions, and tell what is new."""

@@ -9,8 +9,8 @@ from typing import NamedTuple, cast
 from lbm import keys
 from lbm.codec import Encodable, Value, decode, encode_value
 from node.messaging.fanout import Fanout, Slow
-from node.messaging.feed import Feed
 from node.messaging.notes import Headers, encode_note
+from node.messaging.stream_feed import StreamFeed
 from node.protocol.codes import NOTES, NOTIFY, SIM
 from node.protocol.connection import Connection
 from node.protocol.errors import ConnectionClosedError, LocalProtocolError
@@ -76,7 +76,7 @@ class Line:
         self.resets.append((code, text))
         self.queue.clear()
 
-    def write(self, feed: Feed, most: int = 1_000_000) -> list[Written]:
+    def write(self, feed: StreamFeed, most: int = 1_000_000) -> list[Written]:
         """So many events go out, and the feed is told when none is left."""
         written, self.queue = self.queue[:most], self.queue[most:]
         if self.asked and not self.queue:
@@ -84,7 +84,7 @@ class Line:
             feed.writable()
         return written
 
-    def write_all(self, feed: Feed) -> list[Written]:
+    def write_all(self, feed: StreamFeed) -> list[Written]:
         """Everything that waits, here and with the feed."""
         written: list[Written] = []
         while more := self.write(feed):
@@ -106,11 +106,11 @@ def new_feed(
     line: Line,
     *,
     max_payload: int = 1 << 20,
-    on_closed: Callable[[Feed], None] = lambda feed: None,
-) -> Feed:
+    on_closed: Callable[[StreamFeed], None] = lambda feed: None,
+) -> StreamFeed:
     """A subscriber more; its stream is 2."""
     connection = cast(Connection, line)
-    feed = Feed(fanout, connection, 2, max_payload, "owner", line.touch, on_closed)
+    feed = StreamFeed(fanout, connection, 2, max_payload, "owner", line.touch, on_closed)
     fanout.join(feed)
     return feed
 

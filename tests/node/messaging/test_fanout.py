@@ -3,8 +3,8 @@
 import pytest
 
 from node.messaging import batch as batch_module
-from node.messaging.feed import Feed
 from node.messaging.notes import encode_note, notes_payload, read_headers
+from node.messaging.stream_feed import StreamFeed
 from tests.node.messaging.line import Line, data_of, new_fanout, new_feed, publish
 
 
@@ -86,7 +86,7 @@ def test_the_size_of_a_turn() -> None:
 
 def test_a_subscriber_that_leaves_while_notes_are_handed_out() -> None:
     fanout, lines = new_fanout(), [Line(), Line()]
-    feeds: list[Feed] = []
+    feeds: list[StreamFeed] = []
 
     def leave_all() -> None:
         for feed in feeds:

@@ -16,10 +16,10 @@ from lbm.codec import Value
 from node.messaging.calls import Calls
 from node.messaging.dispatch import Dispatch
 from node.messaging.fanout import Fanout, Slow
-from node.messaging.feed import Feed
 from node.messaging.inbox import NoteInbox
 from node.messaging.notes import encode_note
 from node.messaging.pending import IncomingCall, OutgoingCall
+from node.messaging.stream_feed import StreamFeed
 from node.messaging.topics import LABEL, Topics
 from node.protocol.codes import NOTIFY, RESULT, CloseCode, ResultCode
 from node.protocol.reports import (
@@ -64,11 +64,13 @@ class End:
             return ResultCode.ALREADY_SUBSCRIBED
         return ResultCode.ACCEPTED
 
-    def accept(self, call: IncomingCall, data: Value = None) -> Feed | None:
+    def accept(self, call: IncomingCall, data: Value = None) -> StreamFeed | None:
         """Accept a Subscribe."""
 
-        def make(stream: int, on_closed: Any) -> Feed:
-            feed = Feed(self.fanout, self.core, stream, 1 << 20, None, lambda: None, on_closed)
+        def make(stream: int, on_closed: Any) -> StreamFeed:
+            feed = StreamFeed(
+                self.fanout, self.core, stream, 1 << 20, None, lambda: None, on_closed
+            )
             self.fanout.join(feed)
             return feed
 

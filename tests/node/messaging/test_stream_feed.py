@@ -12,7 +12,6 @@ from hypothesis.stateful import (
 
 from lbm.codec import Value
 from node.messaging.fanout import Fanout, Slow
-from node.messaging.feed import WAITING_EVENTS, Feed
 from node.messaging.notes import (
     DROPPED_HEADER,
     NOTES_COUNT,
@@ -20,6 +19,7 @@ from node.messaging.notes import (
     encode_note,
     read_headers,
 )
+from node.messaging.stream_feed import WAITING_EVENTS, StreamFeed
 from node.protocol.codes import NOTES, NOTIFY, CloseCode
 from tests.node.messaging.line import (
     Line,
@@ -32,7 +32,7 @@ from tests.node.messaging.line import (
 )
 
 
-def clogged(fanout: Fanout) -> tuple[Line, Feed]:
+def clogged(fanout: Fanout) -> tuple[Line, StreamFeed]:
     """A subscriber on whose stream four events wait, so that all else waits for it."""
     line = Line()
     feed = new_feed(fanout, line)
@@ -241,7 +241,7 @@ def test_a_note_larger_than_the_buffer_is_dropped() -> None:
 
 def test_who_does_not_keep_up_loses_the_subscription() -> None:
     fanout = new_fanout(limit=1_024)
-    closed: list[Feed] = []
+    closed: list[StreamFeed] = []
     line = Line()
     feed = new_feed(fanout, line, on_closed=closed.append)
     publish(fanout, 1, 2)
@@ -283,7 +283,7 @@ def test_what_was_written_is_not_counted_as_lost() -> None:
 
 def test_finish_goes_after_what_waits() -> None:
     fanout = new_fanout()
-    closed: list[Feed] = []
+    closed: list[StreamFeed] = []
     line = Line()
     feed = new_feed(fanout, line, on_closed=closed.append)
     for note in range(10):
@@ -308,7 +308,7 @@ def test_finish_at_once_if_nothing_waits() -> None:
 @pytest.mark.parametrize("slow", ["unsubscribe", "drop-oldest"])
 def test_a_connection_that_is_closing_ends_the_subscription(slow: Slow) -> None:
     fanout = new_fanout(limit=1_024, slow=slow)
-    closed: list[Feed] = []
+    closed: list[StreamFeed] = []
     line = Line()
     feed = new_feed(fanout, line, on_closed=closed.append)
     line.closed = True

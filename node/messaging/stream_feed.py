@@ -1,0 +1,190 @@
+"""The notes of a topic on their way to one native subscriber, over its stream (section 9).
+
+One rule: as many notes go in one event as fit, and a few events at most wait on the
+connection, where nothing can be dropped. Knows no handlers and no time.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from node.messaging.batch import Batch
+from node.messaging.feed import Feed
+from node.messaging.notes import (
+    BATCH_ROOM,
+    DROPPED_HEADER,
+    NOTES_COUNT,
+    NOTES_OVERHEAD,
+    slow_text,
+)
+from node.protocol.codes import SIM, CloseCode
+from node.protocol.connection import Connection
+from node.protocol.errors import LocalProtocolError
+
+if TYPE_CHECKING:
+    from node.messaging.fanout import Fanout
+
+# Events of one subscription that wait in the connection's own queue at a time.
+WAITING_EVENTS: Final = 4
+# All of them: what may wait for a subscriber is less.
+LAST_EVENTS: Final = 1 << 31
+
+
+class StreamFeed(Feed):
+    """The notes that wait for one subscriber, on the stream of its subscription.
+
+    `touch` is called when something was queued on the connection.
+    """
+
+    __slots__ = (
+        "_asked",
+        "_connection",
+        "_finished",
+        "_handed_on",
+        "_max_payload",
+        "_touch",
+        "awaits_finish",
+        "stream",
+    )
+
+    def __init__(
+        self,
+        fanout: "Fanout",
+        connection: Connection,
+        stream: int,
+        max_payload: int,
+        owner: object,
+        touch: Callable[[], None],
+        on_closed: Callable[[Any], None],
+    ) -> None:
+        super().__init__(fanout, owner, on_closed)
+        self._connection = connection
+        self._max_payload = max_payload
+        self._touch = touch
+        # How many notes were in each of the last events handed on to the connection.
+        self._handed_on: deque[int] = deque(maxlen=WAITING_EVENTS)
+        self._asked = False  # to be told when the stream is empty
+        self._finished = False
+        self.stream = stream
+        self.awaits_finish = True  # that of the subscriber; before and after ours
+
+    def pump(self, events: int = WAITING_EVENTS) -> None:
+        """Hand on to the connection what it may write soon, up to so many events."""
+        connection, stream = self._connection, self.stream
+        sent = False
+        try:
+            while self._waiting and connection.waiting_events(stream) < events:
+                batch = self._next()
+                if batch is not None:
+                    subcategory, payload = batch.payload()
+                    connection.send(stream, 0, SIM, subcategory, payload)
+                    self._handed_on.append(len(batch.notes))
+                    sent = True
+            if self._waiting and not self._asked:
+                connection.notify_writable(stream)
+                self._asked = True
+            elif self._finishing and not self._waiting:
+                connection.finish_stream(stream)
+                self._finished = True
+                self.close()
+                sent = True
+        except LocalProtocolError:
+            self.close()  # the connection is closing, or the stream was reset
+        if sent:
+            self._touch()
+        self._drained()
+
+    def flush(self) -> None:
+        """Hand on everything: the connection is about to be closed."""
+        self._fanout.flush()
+        self.pump(LAST_EVENTS)
+
+    def writable(self) -> None:
+        """Nothing of us waits on the connection any more."""
+        self._asked = False
+        if self.open:
+            self.pump()
+
+    @property
+    def left(self) -> tuple[int, int]:
+        """What it has not been sent: bytes of cost here, events on the connection."""
+        return self.cost, self._connection.waiting_events(self.stream)
+
+    @property
+    def is_finishing(self) -> bool:
+        """Whether Finish went after all notes, and the subscriber has not answered it yet."""
+        return self._finished and self.awaits_finish
+
+    def over(self) -> None:
+        """Nothing of it is on its way any more: the subscriber has all, or gets no more."""
+        self.awaits_finish = False
+        super().over()
+
+    # Inside.
+
+    def _next(self) -> Batch | None:
+        """The next event's notes: as many of what waits as fit in one."""
+        batch = self._waiting.popleft()
+        room = min(BATCH_ROOM, self._max_payload - NOTES_OVERHEAD)
+        if self._untold:
+            batch = self._first_of(batch, 0)
+        elif batch.size > room:
+            batch = self._first_of(batch, room)
+        elif self._waiting and batch.headers is None and batch.size * 2 < room:
+            batch = self._joined(batch, room)
+        self.cost -= batch.cost
+        if self._untold:
+            batch = self._telling(batch)
+        if len(batch.notes) == 1 and len(batch.payload()[1]) > self._max_payload:
+            self._lost(1)  # no subscriber of this connection can ever take it
+            return None
+        return batch
+
+    def _joined(self, batch: Batch, room: int) -> Batch:
+        """Small batches of several turns, as one."""
+        waiting, notes, size = self._waiting, list(batch.notes), batch.size
+        while waiting:
+            more = waiting[0]
+            count = len(notes) + len(more.notes)
+            if more.headers is not None or size + more.size > room or count > NOTES_COUNT:
+                break
+            notes += more.notes
+            size += more.size
+            waiting.popleft()
+        return Batch(notes) if len(notes) > len(batch.notes) else batch
+
+    def _first_of(self, batch: Batch, room: int) -> Batch:
+        """The notes that fit into `room`, at least one; the rest goes back."""
+        if len(batch.notes) == 1:
+            return batch
+        count = size = 0
+        for note in batch.notes:
+            size += len(note)
+            if count and size > room:
+                break
+            count += 1
+        first, rest = batch.split(count)
+        self._waiting.appendleft(rest)
+        return first
+
+    def _telling(self, batch: Batch) -> Batch:
+        """A note with the number of those that were lost, unless it has no room for it."""
+        telling = batch.with_header(DROPPED_HEADER, self.dropped)
+        if len(telling.payload()[1]) > self._max_payload:
+            return batch
+        self._untold = False
+        return telling
+
+    def _cut_off(self) -> None:
+        try:
+            text = slow_text(self.dropped)
+            self._connection.reset_stream(self.stream, CloseCode.SLOW_CONSUMER, text)
+        except LocalProtocolError:
+            pass  # the connection is closing
+        self._finished = False
+        self._touch()
+
+    def _unwritten(self) -> int:
+        """How many notes wait on the connection: Reset takes them with it."""
+        events = self._connection.waiting_events(self.stream)
+        return sum(list(self._handed_on)[-events:]) if events else 0
