@@ -1,0 +1,1 @@
+"""Named events, byte for byte as the crate bromine speaks them."""

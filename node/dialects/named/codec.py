@@ -1,0 +1,229 @@
+"""Bytes of named events: two lengths, a header, data. Both flavours of the format.
+
+One rule: what is parsed is what was there; a header that is longer than its fields is
+read and its rest ignored, one that is shorter is a violation. All integers are
+big-endian. Knows neither what a payload means nor who waits for it.
+"""
+
+import struct
+from collections.abc import Callable
+from enum import IntEnum, StrEnum
+from typing import Final, NamedTuple
+
+from node.dialects.limits import NamedLimits
+from node.protocol.errors import (
+    LocalProtocolError,
+    PayloadTooLargeError,
+    too_large,
+    violation,
+)
+
+# Only its first byte must be the other side's; all releases of the crate write this one.
+FORMAT_VERSION: Final = bytes((0, 9, 0))
+NO_REF: Final = 0x00
+REF: Final = 0xFF
+
+# What the lengths do not count: themselves.
+LENGTHS_SIZE: Final = 10
+LARGEST_HEADER: Final = 65_535
+LARGEST_CODE: Final = 65_535
+
+# The crate's own names of the last reply and of a failure.
+END_NAME: Final = "end"
+ERROR_NAME: Final = "error"
+
+_LENGTHS = struct.Struct(">QH")
+_LENGTH = struct.Struct(">H")
+_REF_ID = struct.Struct(">Q")
+_ERROR = struct.Struct(">HI")
+
+# total_length, header_length, version (of which one byte counts), id, [type,] indicator.
+_PLAIN = struct.Struct(">QHBxxQB")
+_TYPED = struct.Struct(">QHBxxQBB")
+_WRITE_PLAIN = struct.Struct(">QH3sQB")
+_WRITE_TYPED = struct.Struct(">QH3sQBB")
+
+# A header without any name, and how much longer it is with a ref id.
+_NAMES_SIZE = 4
+_LEAST_HEADER = {
+    "plain": _PLAIN.size - LENGTHS_SIZE + _NAMES_SIZE,
+    "typed": _TYPED.size - LENGTHS_SIZE + _NAMES_SIZE,
+}
+_REF_ID_SIZE = 8
+
+
+class Flavour(StrEnum):
+    """Which header: that of the document (bromine 0.14 to 0.17), or that of 0.18 on, with
+    the event's type after its id. Nothing on the wire tells them apart."""
+
+    PLAIN = "plain"
+    TYPED = "typed"
+
+
+class EventType(IntEnum):
+    """The types of the typed flavour. A plain event is the first if it refers to none,
+    else the second."""
+
+    INITIATOR = 0
+    RESPONSE = 1
+    END = 2
+    ERROR = 3
+
+
+_TYPES = tuple(EventType)
+
+
+class NamedEvent(NamedTuple):
+    """One event. `ref_id` is the event that it replies to; `namespace` is empty for none."""
+
+    event_id: int
+    type: EventType
+    ref_id: int | None
+    namespace: str
+    name: str
+    data: bytes
+
+
+def measure_of(flavour: Flavour, longest: int) -> Callable[[bytes, int], int]:
+    """How `FrameSplitter` finds the length of an event, of `longest` bytes at most."""
+    least_header = _LEAST_HEADER[flavour]
+    unpack = _LENGTHS.unpack_from
+
+    def measure(data: bytes, at: int) -> int:
+        total, header_size = unpack(data, at)
+        if header_size < least_header:
+            raise violation(f"a header of {header_size} bytes; it has at least {least_header}")
+        if total < header_size:
+            raise violation(f"{total} bytes in all, of which {header_size} are the header")
+        if total + LENGTHS_SIZE > longest:
+            raise too_large(f"an event of {total:,} bytes; at most {longest:,}")
+        size: int = total + LENGTHS_SIZE
+        return size
+
+    return measure
+
+
+def parse_event(frame: memoryview, flavour: Flavour, longest_name: int) -> NamedEvent:
+    """The event in a whole frame that `measure_of` let pass.
+
+    Raises:
+        RemoteProtocolError: `protocol-error`, or `frame-too-large` for a name.
+    """
+    if flavour is Flavour.TYPED:
+        _, header_size, version, event_id, number, indicator = _TYPED.unpack_from(frame)
+        at = _TYPED.size
+        if number >= len(_TYPES):
+            raise violation(f"an event of type {number}")
+        kind = _TYPES[number]
+    else:
+        _, header_size, version, event_id, indicator = _PLAIN.unpack_from(frame)
+        at = _PLAIN.size
+        kind = EventType.RESPONSE if indicator else EventType.INITIATOR
+    if version != FORMAT_VERSION[0]:
+        raise violation(f"format version {version}")
+    end = LENGTHS_SIZE + header_size
+    if indicator == NO_REF:
+        ref_id = None
+    elif indicator != REF:
+        raise violation(f"an indicator of {indicator:#04x}")
+    elif at + _REF_ID_SIZE + _NAMES_SIZE > end:
+        raise violation("the header ends within its ref id")
+    else:
+        (ref_id,) = _REF_ID.unpack_from(frame, at)
+        at += _REF_ID_SIZE
+    namespace, at = _parse_name(frame, at, end, longest_name)
+    name, _ = _parse_name(frame, at, end, longest_name)
+    return NamedEvent(event_id, kind, ref_id, namespace, name, bytes(frame[end:]))
+
+
+def serialise_head(
+    flavour: Flavour,
+    event_id: int,
+    kind: EventType,
+    ref_id: int | None,
+    namespace: str,
+    name: str,
+    data_size: int,
+    limits: NamedLimits,
+) -> bytes:
+    """The bytes of an event before its data.
+
+    Raises:
+        PayloadTooLargeError: it would be longer than `longest_frame`.
+        LocalProtocolError: a name is longer than `longest_name`, both are longer than a
+            header can be, or one is no Unicode text.
+    """
+    try:
+        spaces, names = namespace.encode(), name.encode()
+    except UnicodeEncodeError as error:
+        raise LocalProtocolError("a name has a lone surrogate") from error
+    if len(spaces) > limits.longest_name or len(names) > limits.longest_name:
+        raise LocalProtocolError(f"a name is at most {limits.longest_name:,} bytes of UTF-8")
+    header_size = _LEAST_HEADER[flavour] + len(spaces) + len(names)
+    if ref_id is not None:
+        header_size += _REF_ID_SIZE
+    if header_size > LARGEST_HEADER:
+        raise LocalProtocolError(f"name and namespace make a header of {header_size:,} bytes")
+    total = header_size + data_size
+    if total + LENGTHS_SIZE > limits.longest_frame:
+        raise PayloadTooLargeError(
+            f"an event of {total + LENGTHS_SIZE:,} bytes; at most {limits.longest_frame:,}"
+        )
+    indicator = NO_REF if ref_id is None else REF
+    if flavour is Flavour.TYPED:
+        head = _WRITE_TYPED.pack(total, header_size, FORMAT_VERSION, event_id, kind, indicator)
+    else:
+        head = _WRITE_PLAIN.pack(total, header_size, FORMAT_VERSION, event_id, indicator)
+    reference = b"" if ref_id is None else _REF_ID.pack(ref_id)
+    pack = _LENGTH.pack
+    return b"".join((head, reference, pack(len(spaces)), spaces, pack(len(names)), names))
+
+
+def serialise_event(event: NamedEvent, flavour: Flavour, limits: NamedLimits) -> bytes:
+    """All bytes of an event; raises as `serialise_head`."""
+    event_id, kind, ref_id, namespace, name, data = event
+    head = serialise_head(flavour, event_id, kind, ref_id, namespace, name, len(data), limits)
+    return head + data
+
+
+def encode_error(code: int, text: str) -> bytes:
+    """The payload of an error: u16 code, u32 length, UTF-8 text.
+
+    Raises:
+        ValueError: `code` is not 0..65,535.
+    """
+    if not 0 <= code <= LARGEST_CODE:
+        raise ValueError(f"{code} is not a code of 16 bits")
+    encoded = text.encode("utf-8", "replace")
+    return _ERROR.pack(code, len(encoded)) + encoded
+
+
+def decode_error(data: bytes) -> tuple[int, str] | None:
+    """Code and text of an error's payload; None if it is none. What follows is ignored."""
+    if len(data) < _ERROR.size:
+        return None
+    code, size = _ERROR.unpack_from(data)
+    encoded = data[_ERROR.size : _ERROR.size + size]
+    if len(encoded) < size:
+        return None
+    try:
+        return code, encoded.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _parse_name(frame: memoryview, at: int, end: int, longest: int) -> tuple[str, int]:
+    """A name and where it ends."""
+    if at + _LENGTH.size > end:
+        raise violation("the header ends within the length of a name")
+    (size,) = _LENGTH.unpack_from(frame, at)
+    at += _LENGTH.size
+    stop: int = at + size
+    if stop > end:
+        raise violation("the header ends within a name")
+    if size > longest:
+        raise too_large(f"a name of {size:,} bytes; at most {longest:,}")
+    try:
+        return str(frame[at:stop], "utf-8"), stop
+    except UnicodeDecodeError:
+        raise violation("a name that is not UTF-8") from None

@@ -1,0 +1,237 @@
+"""One connection with byte-exact named events, either side: events out, replies in.
+
+One rule: a reply goes to the emission that waits for it, if one does; whatever else
+comes is an ordinary event, for a handler. There is neither a greeting nor a farewell:
+who breaks the format is hung up on. Runs no handlers.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Final
+
+from node.dialects.core import ForeignCore
+from node.dialects.frames import FrameSplitter
+from node.dialects.limits import NamedLimits
+from node.dialects.named.codec import (
+    END_NAME,
+    ERROR_NAME,
+    LENGTHS_SIZE,
+    EventType,
+    Flavour,
+    NamedEvent,
+    encode_error,
+    measure_of,
+    parse_event,
+    serialise_head,
+)
+from node.dialects.named.replies import Replies, RepliesEnd
+from node.protocol.codes import CloseCode
+from node.protocol.errors import LocalProtocolError, RemoteProtocolError
+
+# Ids need to be unique among those that one side waits for. The crate, though, forgets
+# whom it waits for by the ids that it is sent (0.22); its own never have this bit.
+FIRST_ID: Final = 1 << 47
+# Data from which on it is queued as it is, instead of in one piece with its head.
+COPIED_SIZE: Final = 4_096
+
+
+class NamedCore(ForeignCore):
+    """One connection. Its reports are the events for handlers, as `NamedEvent`: each is
+    to be given to `finish`, `fail` or `release` once. `dropped` counts Ends that came for
+    emissions which nobody waits for any more.
+    """
+
+    __slots__ = (
+        "_frames",
+        "_held",
+        "_limits",
+        "_next_id",
+        "_running",
+        "_running_size",
+        "_splitter",
+        "_waiting",
+        "dropped",
+        "flavour",
+    )
+
+    def __init__(self, now: float, limits: NamedLimits, flavour: Flavour = Flavour.PLAIN) -> None:
+        super().__init__(now, limits.write_buffer)
+        self.flavour = flavour
+        self.dropped = 0
+        self._limits = limits
+        self._next_id = FIRST_ID
+        self._waiting: dict[int, Replies] = {}
+        self._running = 0
+        self._running_size = 0
+        self._splitter = FrameSplitter(LENGTHS_SIZE, measure_of(flavour, limits.longest_frame))
+        # What was read while no more handlers might run: the rest of a chunk, and chunks.
+        self._frames: Iterator[memoryview] | None = None
+        self._held: deque[bytes] = deque()
+
+    # For the driver.
+
+    @property
+    def wants_data(self) -> bool:
+        """Whether bytes should be read now: also not while as many handlers run as may."""
+        waiting_to_be_read = self._frames is None and self.outbox.size <= self._write_buffer
+        return waiting_to_be_read or self.closing
+
+    # What we send.
+
+    def emit(
+        self,
+        name: str,
+        data: bytes,
+        *,
+        namespace: str = "",
+        to: NamedEvent | None = None,
+        replies: Replies | None = None,
+    ) -> int:
+        """Send an event, a reply if it is `to` one; returns its id. What comes in reply
+        to it goes to `replies` until `close_replies`.
+
+        Raises:
+            ConnectionClosedError: it is over. PayloadTooLargeError: longer than
+                `longest_frame`. LocalProtocolError: a name is too long, or as many events
+                wait for replies as may.
+        """
+        if replies is not None and len(self._waiting) >= self._limits.events:
+            raise LocalProtocolError(
+                f"{self._limits.events:,} events wait for their replies already"
+            )
+        kind = EventType.INITIATOR if to is None else EventType.RESPONSE
+        event_id = self._send(kind, name, data, namespace, to)
+        if replies is not None:
+            replies.event_id = event_id
+            self._waiting[event_id] = replies
+        return event_id
+
+    def close_replies(self, replies: Replies) -> None:
+        """Nobody waits for more: what still comes is an ordinary event."""
+        if self._waiting.get(replies.event_id) is replies:
+            del self._waiting[replies.event_id]
+        replies.finish(RepliesEnd.CLOSED)
+
+    def finish(self, event: NamedEvent, data: bytes | None, now: float) -> None:
+        """Its handler is over and returned `data`, None for nothing. That is one more
+        reply, named `end`; typed, it says that it is the last, and is sent in any case.
+
+        Raises:
+            PayloadTooLargeError: longer than `longest_frame`; the event is still the
+                handler's. ConnectionClosedError: it is over.
+        """
+        if data is not None or self.flavour is Flavour.TYPED:
+            self._send(EventType.END, END_NAME, data or b"", "", event)
+        self.release(event, now)
+
+    def fail(self, event: NamedEvent, code: int, text: str, now: float) -> None:
+        """Its handler failed: an event named `error` says so. Raises as `finish`."""
+        self._send(EventType.ERROR, ERROR_NAME, encode_error(code, text), "", event)
+        self.release(event, now)
+
+    def release(self, event: NamedEvent, now: float) -> None:
+        """Its handler is over, or it has none: there is room for another."""
+        self._running -= 1
+        self._running_size -= len(event.data)
+        if self._frames is not None and not self.closing and self._may_run:
+            try:
+                self._go_on()
+            except RemoteProtocolError as error:
+                self._fail(CloseCode(error.code), error.reason, now)
+
+    # What comes.
+
+    @property
+    def running(self) -> int:
+        """How many events handlers have."""
+        return self._running
+
+    @property
+    def waiting(self) -> int:
+        """How many events of ours wait for replies."""
+        return len(self._waiting)
+
+    def _receive(self, data: bytes, now: float) -> None:
+        if self._frames is not None:
+            self._held.append(data)  # a transport that was told to pause gives little more
+            return
+        self._frames = self._splitter.feed(data)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Take what was read, as far as it may be."""
+        flavour, longest_name = self.flavour, self._limits.longest_name
+        frames = self._frames
+        while frames is not None:
+            for frame in frames:
+                self._take(parse_event(frame, flavour, longest_name))
+                if not self._may_run:
+                    return
+            frames = self._splitter.feed(self._held.popleft()) if self._held else None
+            self._frames = frames
+
+    @property
+    def _may_run(self) -> bool:
+        return (
+            self._running < self._limits.events and self._running_size <= self._limits.waiting_bytes
+        )
+
+    def _take(self, event: NamedEvent) -> None:
+        ref_id = event.ref_id
+        if ref_id is not None:
+            replies = self._waiting.get(ref_id)
+            if replies is not None:
+                self._take_reply(replies, event)
+                return
+        if event.type is EventType.END:
+            self.dropped += 1
+            return
+        self._running += 1
+        self._running_size += len(event.data)
+        self.happened.append(event)
+
+    def _take_reply(self, replies: Replies, event: NamedEvent) -> None:
+        plain = self.flavour is Flavour.PLAIN
+        # No type says so in the document's format; the crate goes by the name there.
+        if event.name == ERROR_NAME if plain else event.type is EventType.ERROR:
+            replies.fail(event)
+        else:
+            replies.put(event)
+        if replies.end is not None:
+            self._waiting.pop(replies.event_id, None)  # `on_change` may have closed it
+
+    def _send(
+        self, kind: EventType, name: str, data: bytes, namespace: str, to: NamedEvent | None
+    ) -> int:
+        self._require_open()
+        event_id = self._next_id
+        ref_id = None if to is None else to.event_id
+        head = serialise_head(
+            self.flavour, event_id, kind, ref_id, namespace, name, len(data), self._limits
+        )
+        self._next_id += 1
+        if len(data) <= COPIED_SIZE:
+            self.outbox.put(head + data)
+        else:
+            self.outbox.put(head)
+            self.outbox.put(data)
+        return event_id
+
+    # Time, and the end.
+
+    def _next_deadline(self) -> float:
+        return self._last_byte + self._limits.idle_timeout
+
+    def _handle_deadline(self, now: float) -> None:
+        if now >= self._next_deadline():
+            self._fail(CloseCode.TIMEOUT, "nothing was said for too long", now)
+
+    def _end(self, code: int, reason: str, *, remote: bool = True) -> None:
+        if self.closing:
+            return
+        super()._end(code, reason, remote=remote)
+        self._frames = None
+        self._held.clear()
+        waiting, self._waiting = self._waiting, {}
+        for replies in waiting.values():
+            replies.finish(RepliesEnd.LOST, code, reason)

@@ -1,0 +1,49 @@
+"""Events of every kind for the tests of this dialect, and strategies that make them."""
+
+from hypothesis import strategies as st
+
+from node.dialects.limits import NamedLimits
+from node.dialects.named.codec import EventType, Flavour, NamedEvent, serialise_event
+
+LIMITS = NamedLimits()
+FLAVOURS = tuple(Flavour)
+
+names = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+
+
+@st.composite
+def events(draw: st.DrawFn, flavour: Flavour) -> NamedEvent:
+    """Any event that this flavour can say."""
+    ref_id = draw(st.none() | st.integers(0, 2**64 - 1))
+    plain = EventType.INITIATOR if ref_id is None else EventType.RESPONSE
+    return NamedEvent(
+        draw(st.integers(0, 2**64 - 1)),
+        plain if flavour is Flavour.PLAIN else draw(st.sampled_from(EventType)),
+        ref_id,
+        draw(names),
+        draw(names),
+        draw(st.binary(max_size=100)),
+    )
+
+
+def ask(
+    name: str = "ping", data: bytes = b"", event_id: int = 7, namespace: str = ""
+) -> NamedEvent:
+    """An event that replies to none."""
+    return NamedEvent(event_id, EventType.INITIATOR, None, namespace, name, data)
+
+
+def reply(
+    ref_id: int,
+    data: bytes = b"",
+    name: str = "pong",
+    kind: EventType = EventType.RESPONSE,
+    event_id: int = 8,
+) -> NamedEvent:
+    """An event that replies to `ref_id`."""
+    return NamedEvent(event_id, kind, ref_id, "", name, data)
+
+
+def on_wire(event: NamedEvent, flavour: Flavour) -> bytes:
+    """Its bytes."""
+    return serialise_event(event, flavour, LIMITS)

@@ -1,0 +1,374 @@
+"""One connection with named events: who gets what, and what ends it."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from node.dialects.core import NEVER
+from node.dialects.limits import NamedLimits
+from node.dialects.named.codec import EventType, Flavour, NamedEvent, encode_error
+from node.dialects.named.core import COPIED_SIZE, FIRST_ID, NamedCore
+from node.dialects.named.replies import Replies, RepliesEnd
+from node.protocol.codes import CloseCode
+from node.protocol.errors import (
+    ConnectionClosedError,
+    LocalProtocolError,
+    PayloadTooLargeError,
+)
+from node.protocol.limits import CLOSE_LINGER
+from node.protocol.reports import ConnectionEnded
+from tests.node.dialects.named.events import FLAVOURS, ask, on_wire, reply
+from tests.node.dialects.named.test_codec import read
+
+PLAIN, TYPED = Flavour.PLAIN, Flavour.TYPED
+
+
+class Line:
+    """A core of ours, at time `now`, and what the other side says to it and hears."""
+
+    def __init__(self, flavour: Flavour, **limits: Any) -> None:
+        self.flavour = flavour
+        self.now = 100.0
+        self.core = NamedCore(self.now, NamedLimits(**limits), flavour)
+
+    def say(self, *events: NamedEvent) -> list[Any]:
+        """Events come; what is reported."""
+        return self.say_raw(b"".join(on_wire(event, self.flavour) for event in events))
+
+    def say_raw(self, data: bytes) -> list[Any]:
+        self.core.receive_data(data, self.now)
+        return self.reports()
+
+    def reports(self) -> list[Any]:
+        return self.core.reports()
+
+    def heard(self) -> list[NamedEvent]:
+        """What we sent since the last time."""
+        return read(self.core.data_to_send(self.now), self.flavour)
+
+    def ask(self, limit: int = 10_000, **arguments: Any) -> Replies:
+        """Emit, and wait for replies."""
+        replies = Replies(limit, lambda: None)
+        self.core.emit("ask", b"", replies=replies, **arguments)
+        return replies
+
+
+@pytest.fixture(params=FLAVOURS)
+def line(request: pytest.FixtureRequest) -> Line:
+    return Line(request.param)
+
+
+def taken(replies: Replies) -> list[bytes]:
+    return [replies.take().data for _ in range(len(replies))]
+
+
+# What we send.
+
+
+def test_events_have_ids_of_their_own(line: Line) -> None:
+    assert [line.core.emit("a", b"1"), line.core.emit("b", b"2", namespace="game")] == [
+        FIRST_ID,
+        FIRST_ID + 1,
+    ]
+    assert line.heard() == [
+        NamedEvent(FIRST_ID, EventType.INITIATOR, None, "", "a", b"1"),
+        NamedEvent(FIRST_ID + 1, EventType.INITIATOR, None, "game", "b", b"2"),
+    ]
+
+
+def test_a_reply_names_the_event_it_replies_to(line: Line) -> None:
+    (event,) = line.say(ask(event_id=42))
+    line.core.emit("pong", b"data", to=event)
+    (heard,) = line.heard()
+    assert heard == NamedEvent(FIRST_ID, EventType.RESPONSE, 42, "", "pong", b"data")
+
+
+def test_long_data_is_sent_as_it_is(line: Line) -> None:
+    data = bytes(COPIED_SIZE + 1)
+    line.core.emit("a", data)
+    assert line.core.outbox.count == 2
+    assert [event.data for event in line.heard()] == [data]
+
+
+def test_what_was_returned_is_one_more_reply(line: Line) -> None:
+    (event,) = line.say(ask(event_id=42))
+    line.core.finish(event, b"value", line.now)
+    (heard,) = line.heard()
+    kind = EventType.END if line.flavour is TYPED else EventType.RESPONSE
+    assert heard == NamedEvent(FIRST_ID, kind, 42, "", "end", b"value")
+    assert line.core.running == 0
+
+
+def test_a_handler_that_returned_nothing_has_an_end_only_with_types() -> None:
+    for flavour, ends in ((PLAIN, []), (TYPED, [(EventType.END, "end", b"")])):
+        line = Line(flavour)
+        (event,) = line.say(ask(namespace="game"))
+        line.core.finish(event, None, line.now)
+        assert [(one.type, one.name, one.data) for one in line.heard()] == ends
+        assert line.core.running == 0
+
+
+def test_a_failure_is_an_event_named_error(line: Line) -> None:
+    (event,) = line.say(ask(event_id=42))
+    line.core.fail(event, 500, "boom", line.now)
+    (heard,) = line.heard()
+    kind = EventType.ERROR if line.flavour is TYPED else EventType.RESPONSE
+    assert heard == NamedEvent(FIRST_ID, kind, 42, "", "error", encode_error(500, "boom"))
+    assert line.core.running == 0
+
+
+def test_what_cannot_be_sent_changes_nothing() -> None:
+    line = Line(PLAIN, longest_frame=100, longest_name=8)
+    (event,) = line.say(ask())
+    with pytest.raises(PayloadTooLargeError):
+        line.core.emit("a", bytes(100))
+    with pytest.raises(PayloadTooLargeError):
+        line.core.finish(event, bytes(100), line.now)
+    with pytest.raises(LocalProtocolError):
+        line.core.emit("a" * 9, b"", replies=Replies(1_024, lambda: None))
+    assert (line.core.queued_bytes, line.core.running, line.core.waiting) == (0, 1, 0)
+
+
+# Replies.
+
+
+def test_replies_go_to_who_waits(line: Line) -> None:
+    first, second = line.ask(), line.ask()
+    assert line.say(reply(second.event_id, b"2"), reply(first.event_id, b"1")) == []
+    assert line.say(reply(first.event_id, b"3")) == []
+    assert (taken(first), taken(second)) == ([b"1", b"3"], [b"2"])
+    assert line.core.running == 0
+
+
+def test_a_reply_that_nobody_waits_for_is_an_ordinary_event(line: Line) -> None:
+    replies = line.ask()
+    line.core.close_replies(replies)
+    late, strange = reply(replies.event_id, b"late"), reply(5, b"strange")
+    assert line.say(late, strange) == [late, strange]
+    assert line.core.running == 2
+
+
+def test_only_an_event_without_type_has_no_end_of_its_replies() -> None:
+    line = Line(PLAIN)
+    replies = line.ask()
+    line.say(reply(replies.event_id, b"1", "end"))
+    assert (taken(replies), replies.end, line.core.waiting) == ([b"1"], None, 1)
+
+
+def test_with_types_an_end_ends_the_replies() -> None:
+    line = Line(TYPED)
+    replies = line.ask()
+    line.say(reply(replies.event_id, b"0", "end"))  # a name is not a type
+    assert line.core.waiting == 1
+    line.say(reply(replies.event_id, b"1", "any", EventType.END))
+    assert (taken(replies), replies.end) == ([b"0", b"1"], RepliesEnd.FINISHED)
+    assert line.core.waiting == 0
+
+
+def test_an_end_that_nobody_waits_for_is_dropped() -> None:
+    line = Line(TYPED)
+    dangling = reply(5, b"1", "end", EventType.END)
+    assert line.say(dangling, dangling._replace(ref_id=None)) == []
+    assert (line.core.dropped, line.core.running) == (2, 0)
+
+
+def test_an_error_ends_the_replies(line: Line) -> None:
+    replies = line.ask()
+    error = reply(replies.event_id, encode_error(404, "none"), "error", EventType.ERROR)
+    line.say(error if line.flavour is TYPED else error._replace(type=EventType.RESPONSE))
+    assert (replies.end, replies.code, replies.text) == (RepliesEnd.FAILED, 404, "none")
+    assert line.core.waiting == 0
+
+
+def test_with_types_the_name_of_an_error_does_not_matter() -> None:
+    line = Line(TYPED)
+    replies = line.ask()
+    line.say(reply(replies.event_id, b"1", "error"))
+    assert (taken(replies), replies.end) == ([b"1"], None)
+    line.say(reply(replies.event_id, b"1", "any", EventType.ERROR))
+    assert line.core.waiting == 0
+    assert (replies.end, replies.code) == (RepliesEnd.FAILED, 0)
+
+
+def test_an_overflow_is_that_of_one_emission(line: Line) -> None:
+    little, other = line.ask(limit=1_024), line.ask()
+    line.say(*(reply(little.event_id, bytes(500)) for _ in range(2)), reply(other.event_id, b"1"))
+    assert (little.end, other.end) == (RepliesEnd.OVERFLOW, None)
+    assert (taken(other), line.core.closing, line.core.waiting) == ([b"1"], False, 1)
+
+
+def test_as_many_events_wait_for_replies_as_may() -> None:
+    line = Line(PLAIN, events=2)
+    first, _ = line.ask(), line.ask()
+    with pytest.raises(LocalProtocolError, match="2 events wait"):
+        line.ask()
+    line.core.emit("a", b"")
+    line.core.close_replies(first)
+    line.ask()
+
+
+def test_a_reply_may_be_waited_for_as_well(line: Line) -> None:
+    (event,) = line.say(ask())
+    replies = line.ask(to=event)
+    line.say(reply(replies.event_id, b"answer"))
+    assert taken(replies) == [b"answer"]
+
+
+def test_who_is_told_may_close_its_replies(line: Line) -> None:
+    told: list[int] = []
+
+    def change() -> None:
+        told.append(len(replies))
+        line.core.close_replies(replies)
+
+    replies = Replies(1_024, change)
+    line.core.emit("ask", b"", replies=replies)
+    line.say(reply(replies.event_id, b"1"))
+    assert told[0] == 1
+    assert (replies.end, line.core.waiting) == (RepliesEnd.CLOSED, 0)
+
+
+# What may run at once.
+
+
+def test_no_more_events_are_taken_than_may_run(line: Line) -> None:
+    line.core = NamedCore(line.now, NamedLimits(events=3), line.flavour)
+    coming = [ask(event_id=number) for number in range(10)]
+    running = line.say(*coming)
+    assert (running, line.core.wants_data) == (coming[:3], False)
+    assert line.say(ask(event_id=10)) == []  # what the transport had already
+    while running:
+        line.core.release(running.pop(0), line.now)
+        running += line.core.reports()
+        assert len(running) <= 3
+    assert line.core.wants_data
+    assert line.say(ask(event_id=11)) == [ask(event_id=11)]
+
+
+def test_what_came_before_is_taken_in_its_order(line: Line) -> None:
+    line.core = NamedCore(line.now, NamedLimits(events=1), line.flavour)
+    coming = [ask(data=bytes(number), event_id=number) for number in range(20)]
+    raw = b"".join(on_wire(event, line.flavour) for event in coming)
+    taken = [event for at in range(0, len(raw), 7) for event in line.say_raw(raw[at : at + 7])]
+    for event in taken:
+        line.core.release(event, line.now)
+        taken += line.core.reports()
+    assert taken == coming
+
+
+def test_no_more_data_is_taken_than_may_wait(line: Line) -> None:
+    line.core = NamedCore(line.now, NamedLimits(waiting_bytes=1_024), line.flavour)
+    big = ask(data=bytes(600))
+    running = line.say(big, big, big)
+    assert (len(running), line.core.wants_data) == (2, False)
+    line.core.release(running[0], line.now)
+    assert (len(line.core.reports()), line.core.wants_data) == (1, False)
+
+
+def test_replies_need_no_room_but_wait_in_the_line(line: Line) -> None:
+    line.core = NamedCore(line.now, NamedLimits(events=1), line.flavour)
+    replies = line.ask()
+    (event,) = line.say(ask(), reply(replies.event_id, b"1"))
+    assert len(replies) == 0
+    line.core.release(event, line.now)
+    assert taken(replies) == [b"1"]
+
+
+def test_a_violation_is_met_where_it_stands(line: Line) -> None:
+    line.core = NamedCore(line.now, NamedLimits(events=1), line.flavour)
+    (event,) = line.say_raw(on_wire(ask(), line.flavour) + b"\0" * 20)
+    assert not line.core.closing
+    line.core.release(event, line.now)
+    (ended,) = line.reports()
+    assert ended.code == CloseCode.PROTOCOL_ERROR
+
+
+def test_who_does_not_read_is_not_read() -> None:
+    line = Line(PLAIN, write_buffer=1_024)
+    line.core.emit("a", bytes(1_024))
+    assert not line.core.wants_data
+    line.heard()
+    assert line.core.wants_data
+
+
+# The end.
+
+
+@pytest.mark.parametrize(
+    ("raw", "code"),
+    [
+        ("ffffffffffffffff 0020", CloseCode.FRAME_TOO_LARGE),
+        ("0000000000000001 0020", CloseCode.PROTOCOL_ERROR),
+    ],
+)
+def test_who_breaks_the_format_is_hung_up_on(line: Line, raw: str, code: CloseCode) -> None:
+    replies = line.ask()
+    before = line.say(ask())
+    (ended,) = line.say_raw(bytes.fromhex(raw))
+    assert before == [ask()]
+    assert (type(ended), ended.code, ended.remote) == (ConnectionEnded, code, False)
+    assert (replies.end, replies.code) == (RepliesEnd.LOST, code)
+    assert len(line.heard()) == 1  # what was queued goes
+    assert line.core.wants_eof
+    line.core.handle_deadline(line.now + CLOSE_LINGER)
+    assert line.core.ended
+
+
+def test_silence_ends_it() -> None:
+    line = Line(PLAIN, idle_timeout=10.0)
+    assert line.core.next_deadline() == 110.0
+    line.now = 105.0
+    line.say(ask())
+    line.core.handle_deadline(110.0)
+    assert not line.core.closing
+    assert line.core.next_deadline() == 115.0
+    line.core.handle_deadline(115.0)
+    (ended,) = line.reports()
+    assert ended.code == CloseCode.TIMEOUT
+
+
+def test_the_transports_end_ends_what_waits(line: Line) -> None:
+    replies = line.ask()
+    line.core.receive_eof(line.now)
+    (ended,) = line.reports()
+    assert ended.code == CloseCode.CONNECTION_LOST
+    assert (replies.end, line.core.ended, line.core.next_deadline()) == (
+        RepliesEnd.LOST,
+        True,
+        NEVER,
+    )
+
+
+def test_nothing_is_sent_after_the_end(line: Line) -> None:
+    (event,) = line.say(ask())
+    line.core.close(line.now)
+    for send in (
+        lambda: line.core.emit("a", b""),
+        lambda: line.core.finish(event, b"", line.now),
+        lambda: line.core.fail(event, 500, "", line.now),
+    ):
+        with pytest.raises(ConnectionClosedError):
+            send()
+    line.core.release(event, line.now)
+    assert (line.core.running, line.heard()) == (0, [])
+    assert [type(report) for report in line.say(ask())] == [ConnectionEnded]
+
+
+def test_what_was_not_taken_is_forgotten_at_the_end(line: Line) -> None:
+    line.core = NamedCore(line.now, NamedLimits(events=1), line.flavour)
+    (event,) = line.say(ask(), ask())
+    line.core.close(line.now)
+    assert [type(one) for one in line.core.reports()] == [ConnectionEnded]
+    line.core.release(event, line.now)
+    assert line.core.reports() == []
+
+
+@given(st.lists(st.binary(max_size=40), max_size=10), st.sampled_from(FLAVOURS))
+def test_whatever_comes_the_core_raises_nothing(pieces: list[bytes], flavour: Flavour) -> None:
+    line = Line(flavour)
+    reports = [report for piece in pieces for report in line.say_raw(piece)]
+    ends = [report for report in reports if isinstance(report, ConnectionEnded)]
+    assert len(ends) <= 1
+    assert bool(ends) == line.core.closing
