@@ -109,6 +109,7 @@ class BrominePeer:
     _lines: list[Line] = field(default_factory=list)
     _grown: anyio.Event = field(default_factory=anyio.Event)
     _ended: bool = False
+    _writing: anyio.Lock = field(default_factory=anyio.Lock)
     _tags: Iterator[int] = field(default_factory=count)
 
     async def find(self, wanted: Callable[[Line], bool]) -> Line:
@@ -163,7 +164,8 @@ class BrominePeer:
             "timeout_ms": int(timeout * 1000),
         }
         assert self.process.stdin is not None
-        await self.process.stdin.send(json.dumps(command).encode() + b"\n")
+        async with self._writing:
+            await self.process.stdin.send(json.dumps(command).encode() + b"\n")
         answers = Answers()
         while True:
             line = await self.find(lambda line: bool(line.get("tag") == tag))
@@ -228,6 +230,11 @@ async def _running(program: Path, *arguments: str) -> AsyncIterator[BrominePeer]
             await process.stdin.aclose()
             with anyio.fail_after(PATIENCE):
                 assert await process.wait() == 0
+    except BaseExceptionGroup as group_error:
+        # What failed is the test, or the process: the task that reads fails of nothing.
+        if len(group_error.exceptions) == 1:
+            raise group_error.exceptions[0] from None
+        raise
     finally:
         if process.returncode is None:
             process.kill()
