@@ -131,6 +131,8 @@ class RelayLimits(_Checked):
             bytes, 64 to 1 GiB.
         write_buffer: bytes that wait for one client because it does not read, at least
             1,024; a client for which more waits is dropped and counted.
+        waiting_bytes: messages that came to a client (`RelayClient`) and were not read,
+            each with 300 bytes, at least 1,024; beyond it nothing more is read for now.
         uuid_timeout: seconds in which a client has to say its UUID.
         idle_timeout: seconds without a byte either way, after which it is closed.
         clients: connections at once.
@@ -141,6 +143,7 @@ class RelayLimits(_Checked):
 
     longest_frame: int = 1 << 20
     write_buffer: int = 8 << 20
+    waiting_bytes: int = 4 << 20
     uuid_timeout: float = 10.0
     idle_timeout: float = 3_600.0
     clients: int = 1_024

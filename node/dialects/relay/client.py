@@ -1,0 +1,134 @@
+"""A client's side of a connection to an event relay.
+
+One rule: the UUID goes first and nothing is waited for: the relay says nothing if all is
+well. Does no I/O; what came is reported, and the reader says what it has read.
+"""
+
+from node.dialects.core import ForeignCore
+from node.dialects.limits import RelayLimits
+from node.dialects.relay.codec import (
+    BROADCAST,
+    HEAD,
+    LENGTH,
+    SERVER,
+    UUID_SIZE,
+    UUIDS_SIZE,
+    RelayCode,
+    RelayFault,
+    RelayMessage,
+    check_length,
+    decode_error,
+)
+from node.protocol.codes import CloseCode
+from node.protocol.errors import PayloadTooLargeError
+
+# What a message costs beyond its payload while it waits to be read.
+MESSAGE_COST = 300
+
+
+class RelayClientConnection(ForeignCore):
+    """Reports `RelayMessage` and `RelayFault`; the last one is `ConnectionEnded`.
+
+    `fault` is what the relay said last that is not about a target alone: the cause, if the
+    connection ends. `misdirected` counts messages that were for somebody else.
+    Nothing more is read while more than `waiting_bytes` of reports were not `consumed`.
+    """
+
+    __slots__ = ("_limits", "_needed", "_pending", "_unread", "fault", "misdirected", "uuid")
+
+    def __init__(self, uuid: bytes, limits: RelayLimits, now: float) -> None:
+        """`uuid` has 16 bytes; whether it will do is for the relay to say."""
+        super().__init__(now, limits.write_buffer)
+        if len(uuid) != UUID_SIZE:
+            raise ValueError("a UUID has 16 bytes")
+        self.uuid = uuid
+        self.fault: RelayFault | None = None
+        self.misdirected = 0
+        self._limits = limits
+        self._pending = bytearray()
+        self._needed = LENGTH.size
+        self._unread = 0
+        self.outbox.put(uuid)
+
+    @property
+    def wants_data(self) -> bool:
+        """Whether the reader keeps up. What we send does not matter: it answers nothing."""
+        return self._unread <= self._limits.waiting_bytes or self.closing
+
+    def send(self, to: bytes, payload: bytes) -> None:
+        """Queue a message to the client `to` (16 bytes; zeroes: to all others).
+
+        Raises:
+            PayloadTooLargeError: it is longer than `longest_frame` with its UUIDs.
+            ConnectionClosedError: the connection is over.
+        """
+        self._require_open()
+        length = UUIDS_SIZE + len(payload)
+        if length > self._limits.longest_frame:
+            most = self._limits.longest_frame - UUIDS_SIZE
+            raise PayloadTooLargeError(f"a payload of {len(payload)} bytes; at most {most}")
+        self.outbox.put(HEAD.pack(length, to, self.uuid) + payload)
+
+    def consumed(self, message: RelayMessage) -> None:
+        """A message was read by whom it is for."""
+        self._unread -= len(message.payload) + MESSAGE_COST
+
+    # For ForeignCore.
+
+    def _receive(self, data: bytes, now: float) -> None:
+        pending = self._pending
+        if pending:
+            pending += data
+            if len(pending) < self._needed:
+                return
+            data = bytes(pending)
+            pending.clear()
+        at, end = 0, len(data)
+        own, unpack, longest = self.uuid, HEAD.unpack_from, self._limits.longest_frame
+        mine = (own, BROADCAST)
+        report = self.happened.append
+        unread = 0
+        try:
+            while True:
+                if end - at < HEAD.size:
+                    self._needed = self._look_ahead(data, at)
+                    break
+                length, to, sender = unpack(data, at)
+                if not UUIDS_SIZE <= length <= longest:
+                    check_length(length, longest)
+                after = at + LENGTH.size + length
+                if after > end:
+                    self._needed = after - at
+                    break
+                payload = data[at + HEAD.size : after]
+                at = after
+                if sender == SERVER:
+                    self._fault_received(decode_error(payload))
+                elif to in mine:
+                    report(RelayMessage(sender, payload, to != own))
+                    unread += len(payload) + MESSAGE_COST
+                else:
+                    self.misdirected += 1
+        finally:
+            self._unread += unread
+        if at < end:
+            pending += data[at:] if at else data
+
+    def _look_ahead(self, data: bytes, at: int) -> int:
+        """How many bytes are needed to say more of a message whose head is not whole."""
+        if len(data) - at < LENGTH.size:
+            return LENGTH.size
+        check_length(LENGTH.unpack_from(data, at)[0], self._limits.longest_frame)
+        return HEAD.size
+
+    def _fault_received(self, fault: RelayFault) -> None:
+        if fault.code != RelayCode.NOT_CONNECTED:
+            self.fault = fault
+        self.happened.append(fault)
+
+    def _next_deadline(self) -> float:
+        return self._last_byte + self._limits.idle_timeout
+
+    def _handle_deadline(self, now: float) -> None:
+        if now >= self._next_deadline():
+            self._fail(CloseCode.TIMEOUT, "nothing came or went for long", now)

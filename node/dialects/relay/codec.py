@@ -1,0 +1,138 @@
+"""Messages of the event relay, to and from bytes.
+
+    [LEN: 4][TO: 16][FROM: 16][payload: LEN - 32]      all integers in network byte order
+
+One rule: LEN counts what follows it, both UUIDs and the payload. Knows no connection.
+"""
+
+from enum import IntEnum
+from struct import Struct
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from node.protocol.errors import RemoteProtocolError, too_large, violation
+
+UUID_SIZE: Final = 16
+UUIDS_SIZE: Final = 2 * UUID_SIZE  # the least that LEN may be
+LENGTH: Final = Struct(">I")
+HEAD: Final = Struct(">I16s16s")
+CODE: Final = Struct(">I")
+BROADCAST: Final = bytes(UUID_SIZE)  # as the recipient: all but the sender
+SERVER: Final = b"\xff" * UUID_SIZE  # as the sender: an error
+
+
+class RelayCode(IntEnum):
+    """What an error message says."""
+
+    INVALID_UUID = 1
+    ALREADY_CONNECTED = 2
+    INVALID_FORMAT = 3
+    NOT_AUTHORISED = 4
+    NOT_CONNECTED = 5
+    INTERNAL_ERROR = 6
+
+
+# What stands behind the code: fixed sentences, but for the target of NOT_CONNECTED.
+TEXTS: Final[dict[RelayCode, str]] = {
+    RelayCode.INVALID_UUID: "invalid UUID",
+    RelayCode.ALREADY_CONNECTED: "UUID already connected",
+    RelayCode.INVALID_FORMAT: "invalid message length",
+    RelayCode.NOT_AUTHORISED: "the sender is not the UUID of this connection",
+    RelayCode.NOT_CONNECTED: "target UUID not connected",
+    RelayCode.INTERNAL_ERROR: "internal server error",
+}
+
+
+class RelayMessage(NamedTuple):
+    """A message as a client reads it: whose it is (16 bytes), what it says, and whether it
+    went to all."""
+
+    sender_bytes: bytes
+    payload: bytes
+    is_broadcast: bool
+
+    @property
+    def sender(self) -> UUID:
+        """The UUID of the client that sent it; the relay vouches for it."""
+        return UUID(bytes=self.sender_bytes)
+
+
+class RelayFault(NamedTuple):
+    """An error as the relay reports it: `code` is one of `RelayCode`, or another server's own."""
+
+    code: int
+    text: str
+
+
+def is_client_uuid(uuid: bytes) -> bool:
+    """Whether a client may call itself so: version and variant are not looked at."""
+    return len(uuid) == UUID_SIZE and uuid not in (BROADCAST, SERVER)
+
+
+def encode_message(to: bytes, sender: bytes, payload: bytes) -> bytes:
+    """One message; `to` and `sender` are 16 bytes each.
+
+    Raises:
+        ValueError: a UUID is of another size.
+        struct.error: never, as long as the payload is below 4 GiB.
+    """
+    if len(to) != UUID_SIZE or len(sender) != UUID_SIZE:
+        raise ValueError("a UUID has 16 bytes")
+    return HEAD.pack(UUIDS_SIZE + len(payload), to, sender) + payload
+
+
+def encode_error(to: bytes, code: int, text: str = "") -> bytes:
+    """The server's word to the client `to`."""
+    return encode_message(to, SERVER, CODE.pack(code) + text.encode())
+
+
+def not_connected(sender: bytes, target: bytes) -> bytes:
+    """The error for a message of `sender` to a target that is not there, which it names."""
+    name = target.hex()
+    dashed = f"{name[:8]}-{name[8:12]}-{name[12:16]}-{name[16:20]}-{name[20:]}"
+    text = f"{TEXTS[RelayCode.NOT_CONNECTED]}: {dashed}"
+    return encode_error(sender, RelayCode.NOT_CONNECTED, text)
+
+
+def check_length(length: int, longest: int) -> None:
+    """Look at LEN, as soon as it is there.
+
+    Raises:
+        RemoteProtocolError: it is below 32, or above `longest`.
+    """
+    if length < UUIDS_SIZE:
+        raise violation(f"a message of {length} bytes; its UUIDs alone have {UUIDS_SIZE}")
+    if length > longest:
+        raise too_large(f"a message of {length} bytes; at most {longest}")
+
+
+def decode_message(data: bytes, longest: int) -> tuple[bytes, bytes, bytes]:
+    """Recipient, sender and payload of exactly one message.
+
+    Raises:
+        RemoteProtocolError: it is cut short, too long, or more follows.
+    """
+    if len(data) < LENGTH.size:
+        raise violation("a message without its length")
+    (length,) = LENGTH.unpack_from(data)
+    check_length(length, longest)
+    if len(data) != LENGTH.size + length:
+        raise violation(f"{len(data) - LENGTH.size} bytes follow a length of {length}")
+    _, to, sender = HEAD.unpack_from(data)
+    return to, sender, bytes(data[HEAD.size :])
+
+
+def decode_error(payload: bytes) -> RelayFault:
+    """What an error's payload says; text that is not UTF-8 is shown as far as it goes.
+
+    Raises:
+        RemoteProtocolError: it has no code.
+    """
+    if len(payload) < CODE.size:
+        raise _no_code()
+    (code,) = CODE.unpack_from(payload)
+    return RelayFault(code, bytes(payload[CODE.size :]).decode("utf-8", "replace"))
+
+
+def _no_code() -> RemoteProtocolError:
+    return violation("an error without a code")

@@ -1,0 +1,260 @@
+"""Sorts what a client of the relay sent by who gets it.
+
+One rule: bytes are looked at once and not copied; a run of messages to one target is one
+slice. A message that a receive cut is kept as slices of its parts. Knows the members and
+what is wrong with a message, not how anything is sent.
+"""
+
+from enum import Enum
+from typing import Final
+
+from node.dialects.relay.codec import (
+    BROADCAST,
+    HEAD,
+    LENGTH,
+    TEXTS,
+    UUIDS_SIZE,
+    RelayCode,
+    encode_error,
+    not_connected,
+)
+from node.dialects.relay.router import Member, Piece, Router
+
+# What each member gets of one receive.
+Batch = dict[Member, list[Piece]]
+
+_HEAD_SIZE: Final = HEAD.size
+_NO_HEAD: Final = b"\xff" * _HEAD_SIZE  # its length is above every limit
+# So many parts are copied together: single bytes shall not cost a slice each.
+MOST_PARTS: Final = 64
+
+
+class _Everyone(Enum):
+    """The target of a broadcast."""
+
+    ELSE = "all but the sender"
+
+
+class Sorter:
+    """What one client sends; `uuid` is its own, and errors go to `client`.
+
+    `held` is how many bytes of earlier receives the message that is not whole keeps.
+    """
+
+    __slots__ = (
+        "_client",
+        "_have",
+        "_joined",
+        "_longest",
+        "_parts",
+        "_router",
+        "_size",
+        "_skip",
+        "_start",
+        "_to",
+        "_too_short",
+        "_uuid",
+        "held",
+    )
+
+    def __init__(self, uuid: bytes, client: Member, router: Router, longest: int) -> None:
+        self._uuid = uuid
+        self._client = client
+        self._router = router
+        self._longest = longest
+        code = RelayCode.INVALID_FORMAT
+        self._too_short = encode_error(uuid, code, TEXTS[code])
+        self._skip = 0  # bytes that are left of a message that was too short
+        self._start = b""  # of a message whose head is not whole
+        self._size = 0  # of a message whose head is whole and good, or 0: none is begun
+        self._have = 0
+        self._to = b""
+        self._joined = bytearray()
+        self._parts: list[Piece] = []
+        self.held = 0
+
+    def sort(self, data: bytes, at: int, batch: Batch) -> str:
+        """Add to `batch` what `data` has from `at` on, messages and errors, in order.
+
+        Returns:
+            Why the connection is to be closed after that; empty if it goes on.
+        """
+        if self._skip:
+            at = self._skip_to(data, at + self._skip)
+        if self._start:
+            at, reason = self._finish_head(data, at, batch)
+            if reason:
+                return reason
+        if self._size:
+            at = self._finish_message(data, at, batch)
+        return self._sort_whole(data, at, batch) if at < len(data) else ""
+
+    def _sort_whole(self, data: bytes, at: int, batch: Batch) -> str:
+        """Whole messages, and the beginning of one that is not."""
+        uuid, longest, find = self._uuid, self._longest, self._router.members.get
+        startswith, unpack, view, end = (
+            data.startswith,
+            HEAD.unpack_from,
+            memoryview(data),
+            len(data),
+        )
+        head, size, refused = _NO_HEAD, 0, False
+        run = at  # where the run began, which is for
+        target: Member | _Everyone | None = None
+        while True:
+            if startswith(head, at):  # length, target and sender are as before
+                at += size
+                continue
+            left = end - at
+            if left >= _HEAD_SIZE:
+                length, to, sender = unpack(data, at)
+            elif left >= LENGTH.size:
+                (length,) = LENGTH.unpack_from(data, at)
+                to, sender = BROADCAST, uuid  # not there to be wrong
+            else:
+                at -= size if left < 0 else 0  # the last one is not whole
+                break
+            if length < UUIDS_SIZE:
+                self._add_run(batch, target, view[run:at], size)
+                at = run = self._answer_short(data, at, batch)
+                head, target = _NO_HEAD, None
+                continue
+            if length > longest or sender != uuid:
+                refused = True
+                break
+            if left < LENGTH.size + length:
+                break
+            found = _Everyone.ELSE if to == BROADCAST else find(to)
+            if found is not target or found is None:
+                if run < at:
+                    self._add_run(batch, target, view[run:at], size)
+                run, target = at, found
+            size = LENGTH.size + length
+            head = data[at : at + _HEAD_SIZE]
+            at += size
+        if run < at:
+            self._add_run(batch, target, view[run:at], size)
+        if refused:
+            return self._refuse(length, batch)
+        if end - at >= _HEAD_SIZE:
+            self._begin(data, at)
+        else:
+            self._start = data[at:]
+        return ""
+
+    def _add_run(
+        self, batch: Batch, target: Member | _Everyone | None, run: memoryview, size: int
+    ) -> None:
+        """Add messages to one target; where there is none, all of them have `size` bytes
+        and the same head."""
+        if target is _Everyone.ELSE:
+            self._add_to_everyone(batch, [run])
+        elif target is not None:
+            pieces = batch.get(target)
+            if pieces is None:
+                batch[target] = [run]
+            else:
+                pieces.append(run)
+        elif run:
+            self._add_undeliverable(batch, bytes(run[4:20]), len(run) // size)
+
+    def _add_to_everyone(self, batch: Batch, pieces: list[Piece]) -> None:
+        client = self._client
+        for member in self._router.members.values():
+            if member is not client:
+                batch.setdefault(member, []).extend(pieces)
+
+    def _add_undeliverable(self, batch: Batch, to: bytes, count: int) -> None:
+        self._router.undeliverable += count
+        if self._router.feedback:
+            self._add_error(batch, not_connected(self._uuid, to) * count)
+
+    def _add_error(self, batch: Batch, errors: bytes) -> None:
+        batch.setdefault(self._client, []).append(errors)
+
+    # What is wrong.
+
+    def _answer_short(self, data: bytes, at: int, batch: Batch) -> int:
+        """Answer messages whose length is below 32, and step over them."""
+        count, last = 0, len(data) - LENGTH.size
+        while at <= last and (length := LENGTH.unpack_from(data, at)[0]) < UUIDS_SIZE:
+            at += LENGTH.size + length
+            count += 1
+        self._add_error(batch, self._too_short * count)
+        return self._skip_to(data, at)
+
+    def _skip_to(self, data: bytes, at: int) -> int:
+        self._skip = max(0, at - len(data))
+        return at - self._skip
+
+    def _refuse(self, length: int, batch: Batch) -> str:
+        """Answer what ends the connection: a message that is too long, or forged."""
+        code, reason = RelayCode.NOT_AUTHORISED, "a sender that is not the connection's UUID"
+        if length > self._longest:
+            code = RelayCode.INVALID_FORMAT
+            reason = f"a message of {length} bytes; at most {self._longest}"
+        self._add_error(batch, encode_error(self._uuid, code, TEXTS[code]))
+        return reason
+
+    # A message in parts.
+
+    def _finish_head(self, data: bytes, at: int, batch: Batch) -> tuple[int, str]:
+        """Go on with a message whose head is not whole."""
+        before = len(self._start)
+        start = self._start = self._start + data[at : at + _HEAD_SIZE - before]
+        if len(start) < LENGTH.size:
+            return len(data), ""
+        (length,) = LENGTH.unpack_from(start)
+        if length < UUIDS_SIZE:  # seen only now, so `before` is less than the length's size
+            self._start = b""
+            self._add_error(batch, self._too_short)
+            return self._skip_to(data, at + LENGTH.size + length - before), ""
+        if length > self._longest:
+            return at, self._refuse(length, batch)
+        if len(start) < _HEAD_SIZE:
+            return len(data), ""
+        if start[-len(self._uuid) :] != self._uuid:
+            return at, self._refuse(length, batch)
+        self._start = b""
+        self._begin(start, 0)
+        return at + _HEAD_SIZE - before, ""
+
+    def _begin(self, data: bytes, at: int) -> None:
+        """Keep a message whose head is good, from `at` on."""
+        length, self._to, _ = HEAD.unpack_from(data, at)
+        self._size = LENGTH.size + length
+        self._have = len(data) - at
+        self._parts.append(memoryview(data)[at:])
+        self.held = len(data)
+
+    def _finish_message(self, data: bytes, at: int, batch: Batch) -> int:
+        """Go on with a message whose head is good."""
+        parts, rest = self._parts, self._size - self._have
+        part = memoryview(data)[at : at + rest]
+        if part:
+            parts.append(part)
+        if len(part) < rest:
+            self._have += len(part)
+            self.held += len(data)
+            if len(parts) > MOST_PARTS:
+                self._joined += b"".join(parts)
+                parts.clear()
+                self.held = len(self._joined)
+            return len(data)
+        if self._joined:
+            parts.insert(0, memoryview(self._joined))
+        if self._to == BROADCAST:
+            self._add_to_everyone(batch, parts)
+        elif (member := self._router.members.get(self._to)) is not None:
+            batch.setdefault(member, []).extend(parts)
+        else:
+            self._add_undeliverable(batch, self._to, 1)
+        self.forget()
+        return at + rest
+
+    def forget(self) -> None:
+        """Keep nothing of a message in parts."""
+        self._size = self._have = self.held = 0
+        self._joined = bytearray()
+        self._parts = []
+        self._start = b""
