@@ -23,8 +23,9 @@ FORMAT_VERSION: Final = bytes((0, 9, 0))
 NO_REF: Final = 0x00
 REF: Final = 0xFF
 
-# What the lengths do not count: themselves.
+# What the lengths do not count: themselves. The first of them can be judged alone.
 LENGTHS_SIZE: Final = 10
+TOTAL_SIZE: Final = 8
 LARGEST_HEADER: Final = 65_535
 LARGEST_CODE: Final = 65_535
 
@@ -32,24 +33,29 @@ LARGEST_CODE: Final = 65_535
 END_NAME: Final = "end"
 ERROR_NAME: Final = "error"
 
+_TOTAL = struct.Struct(">Q")
 _LENGTHS = struct.Struct(">QH")
 _LENGTH = struct.Struct(">H")
-_REF_ID = struct.Struct(">Q")
 _ERROR = struct.Struct(">HI")
 
-# total_length, header_length, version (of which one byte counts), id, [type,] indicator.
-_PLAIN = struct.Struct(">QHBxxQB")
-_TYPED = struct.Struct(">QHBxxQBB")
+# header_length, version (of which one byte counts), id, [type,] indicator, and what
+# follows for an event that refers to none: the length of its namespace.
+_READ_PLAIN = struct.Struct(">8xHBxxQBH")
+_READ_TYPED = struct.Struct(">8xHBxxQBBH")
+_READ_REF = struct.Struct(">QH")
 _WRITE_PLAIN = struct.Struct(">QH3sQB")
 _WRITE_TYPED = struct.Struct(">QH3sQBB")
+_WRITE_REF = struct.Struct(">Q")
 
 # A header without any name, and how much longer it is with a ref id.
-_NAMES_SIZE = 4
 _LEAST_HEADER = {
-    "plain": _PLAIN.size - LENGTHS_SIZE + _NAMES_SIZE,
-    "typed": _TYPED.size - LENGTHS_SIZE + _NAMES_SIZE,
+    "plain": _READ_PLAIN.size - LENGTHS_SIZE + _LENGTH.size,
+    "typed": _READ_TYPED.size - LENGTHS_SIZE + _LENGTH.size,
 }
-_REF_ID_SIZE = 8
+_REF_SIZE = 8
+
+# Frames up to this size are copied once more, since slices of bytes are made faster.
+_SMALL = 4_096
 
 
 class Flavour(StrEnum):
@@ -71,6 +77,9 @@ class EventType(IntEnum):
 
 
 _TYPES = tuple(EventType)
+# Enums' members are slow to look up.
+_INITIATOR, _RESPONSE = EventType.INITIATOR, EventType.RESPONSE
+_TYPED = Flavour.TYPED
 
 
 class NamedEvent(NamedTuple):
@@ -85,18 +94,25 @@ class NamedEvent(NamedTuple):
 
 
 def measure_of(flavour: Flavour, longest: int) -> Callable[[bytes, int], int]:
-    """How `FrameSplitter` finds the length of an event, of `longest` bytes at most."""
+    """How `FrameSplitter` finds the length of an event, of `longest` bytes at most, from
+    its first 8 bytes on."""
     least_header = _LEAST_HEADER[flavour]
+    longest_total = longest - LENGTHS_SIZE
     unpack = _LENGTHS.unpack_from
 
     def measure(data: bytes, at: int) -> int:
+        if len(data) - at < LENGTHS_SIZE:
+            (total,) = _TOTAL.unpack_from(data, at)
+            if total > longest_total:
+                raise too_large(f"an event of {total:,} bytes; at most {longest_total:,}")
+            return LENGTHS_SIZE  # to be seen again with both
         total, header_size = unpack(data, at)
+        if total > longest_total:
+            raise too_large(f"an event of {total:,} bytes; at most {longest_total:,}")
         if header_size < least_header:
             raise violation(f"a header of {header_size} bytes; it has at least {least_header}")
         if total < header_size:
             raise violation(f"{total} bytes in all, of which {header_size} are the header")
-        if total + LENGTHS_SIZE > longest:
-            raise too_large(f"an event of {total:,} bytes; at most {longest:,}")
         size: int = total + LENGTHS_SIZE
         return size
 
@@ -109,31 +125,39 @@ def parse_event(frame: memoryview, flavour: Flavour, longest_name: int) -> Named
     Raises:
         RemoteProtocolError: `protocol-error`, or `frame-too-large` for a name.
     """
-    if flavour is Flavour.TYPED:
-        _, header_size, version, event_id, number, indicator = _TYPED.unpack_from(frame)
-        at = _TYPED.size
+    whole = bytes(frame) if len(frame) <= _SMALL else frame
+    if flavour is _TYPED:
+        header_size, version, event_id, number, indicator, size = _READ_TYPED.unpack_from(whole)
+        at = _READ_TYPED.size
         if number >= len(_TYPES):
             raise violation(f"an event of type {number}")
         kind = _TYPES[number]
     else:
-        _, header_size, version, event_id, indicator = _PLAIN.unpack_from(frame)
-        at = _PLAIN.size
-        kind = EventType.RESPONSE if indicator else EventType.INITIATOR
+        header_size, version, event_id, indicator, size = _READ_PLAIN.unpack_from(whole)
+        at = _READ_PLAIN.size
+        kind = _RESPONSE if indicator else _INITIATOR
     if version != FORMAT_VERSION[0]:
         raise violation(f"format version {version}")
     end = LENGTHS_SIZE + header_size
-    if indicator == NO_REF:
-        ref_id = None
-    elif indicator != REF:
+    ref_id = None
+    if indicator == REF:
+        if at + _REF_SIZE + _LENGTH.size > end:
+            raise violation("the header ends within its ref id or the lengths of its names")
+        ref_id, size = _READ_REF.unpack_from(whole, at - _LENGTH.size)
+        at += _REF_SIZE
+    elif indicator != NO_REF:
         raise violation(f"an indicator of {indicator:#04x}")
-    elif at + _REF_ID_SIZE + _NAMES_SIZE > end:
-        raise violation("the header ends within its ref id")
-    else:
-        (ref_id,) = _REF_ID.unpack_from(frame, at)
-        at += _REF_ID_SIZE
-    namespace, at = _parse_name(frame, at, end, longest_name)
-    name, _ = _parse_name(frame, at, end, longest_name)
-    return NamedEvent(event_id, kind, ref_id, namespace, name, bytes(frame[end:]))
+    stop = at + size
+    if stop + _LENGTH.size > end:
+        raise violation("the header ends within its namespace or the length of its name")
+    namespace = _parse_name(whole, at, stop, longest_name) if size else ""
+    (size,) = _LENGTH.unpack_from(whole, stop)
+    at = stop + _LENGTH.size
+    stop = at + size
+    if stop > end:
+        raise violation("the header ends within its name")
+    name = _parse_name(whole, at, stop, longest_name)
+    return NamedEvent(event_id, kind, ref_id, namespace, name, bytes(whole[end:]))
 
 
 def serialise_head(
@@ -161,7 +185,7 @@ def serialise_head(
         raise LocalProtocolError(f"a name is at most {limits.longest_name:,} bytes of UTF-8")
     header_size = _LEAST_HEADER[flavour] + len(spaces) + len(names)
     if ref_id is not None:
-        header_size += _REF_ID_SIZE
+        header_size += _REF_SIZE
     if header_size > LARGEST_HEADER:
         raise LocalProtocolError(f"name and namespace make a header of {header_size:,} bytes")
     total = header_size + data_size
@@ -170,11 +194,11 @@ def serialise_head(
             f"an event of {total + LENGTHS_SIZE:,} bytes; at most {limits.longest_frame:,}"
         )
     indicator = NO_REF if ref_id is None else REF
-    if flavour is Flavour.TYPED:
+    if flavour is _TYPED:
         head = _WRITE_TYPED.pack(total, header_size, FORMAT_VERSION, event_id, kind, indicator)
     else:
         head = _WRITE_PLAIN.pack(total, header_size, FORMAT_VERSION, event_id, indicator)
-    reference = b"" if ref_id is None else _REF_ID.pack(ref_id)
+    reference = b"" if ref_id is None else _WRITE_REF.pack(ref_id)
     pack = _LENGTH.pack
     return b"".join((head, reference, pack(len(spaces)), spaces, pack(len(names)), names))
 
@@ -212,18 +236,10 @@ def decode_error(data: bytes) -> tuple[int, str] | None:
         return None
 
 
-def _parse_name(frame: memoryview, at: int, end: int, longest: int) -> tuple[str, int]:
-    """A name and where it ends."""
-    if at + _LENGTH.size > end:
-        raise violation("the header ends within the length of a name")
-    (size,) = _LENGTH.unpack_from(frame, at)
-    at += _LENGTH.size
-    stop: int = at + size
-    if stop > end:
-        raise violation("the header ends within a name")
-    if size > longest:
-        raise too_large(f"a name of {size:,} bytes; at most {longest:,}")
+def _parse_name(frame: bytes | memoryview, at: int, stop: int, longest: int) -> str:
+    if stop - at > longest:
+        raise too_large(f"a name of {stop - at:,} bytes; at most {longest:,}")
     try:
-        return str(frame[at:stop], "utf-8"), stop
+        return str(frame[at:stop], "utf-8")
     except UnicodeDecodeError:
         raise violation("a name that is not UTF-8") from None

@@ -15,7 +15,7 @@ from node.dialects.limits import NamedLimits
 from node.dialects.named.codec import (
     END_NAME,
     ERROR_NAME,
-    LENGTHS_SIZE,
+    TOTAL_SIZE,
     EventType,
     Flavour,
     NamedEvent,
@@ -31,6 +31,7 @@ from node.protocol.errors import LocalProtocolError, RemoteProtocolError
 # Ids need to be unique among those that one side waits for. The crate, though, forgets
 # whom it waits for by the ids that it is sent (0.22); its own never have this bit.
 FIRST_ID: Final = 1 << 47
+_INITIATOR, _RESPONSE, _END, _ERROR = EventType  # members are slow to look up
 # Data from which on it is queued as it is, instead of in one piece with its head.
 COPIED_SIZE: Final = 4_096
 
@@ -63,7 +64,7 @@ class NamedCore(ForeignCore):
         self._waiting: dict[int, Replies] = {}
         self._running = 0
         self._running_size = 0
-        self._splitter = FrameSplitter(LENGTHS_SIZE, measure_of(flavour, limits.longest_frame))
+        self._splitter = FrameSplitter(TOTAL_SIZE, measure_of(flavour, limits.longest_frame))
         # What was read while no more handlers might run: the rest of a chunk, and chunks.
         self._frames: Iterator[memoryview] | None = None
         self._held: deque[bytes] = deque()
@@ -99,7 +100,7 @@ class NamedCore(ForeignCore):
             raise LocalProtocolError(
                 f"{self._limits.events:,} events wait for their replies already"
             )
-        kind = EventType.INITIATOR if to is None else EventType.RESPONSE
+        kind = _INITIATOR if to is None else _RESPONSE
         event_id = self._send(kind, name, data, namespace, to)
         if replies is not None:
             replies.event_id = event_id
@@ -121,12 +122,12 @@ class NamedCore(ForeignCore):
                 handler's. ConnectionClosedError: it is over.
         """
         if data is not None or self.flavour is Flavour.TYPED:
-            self._send(EventType.END, END_NAME, data or b"", "", event)
+            self._send(_END, END_NAME, data or b"", "", event)
         self.release(event, now)
 
     def fail(self, event: NamedEvent, code: int, text: str, now: float) -> None:
         """Its handler failed: an event named `error` says so. Raises as `finish`."""
-        self._send(EventType.ERROR, ERROR_NAME, encode_error(code, text), "", event)
+        self._send(_ERROR, ERROR_NAME, encode_error(code, text), "", event)
         self.release(event, now)
 
     def release(self, event: NamedEvent, now: float) -> None:
@@ -183,7 +184,7 @@ class NamedCore(ForeignCore):
             if replies is not None:
                 self._take_reply(replies, event)
                 return
-        if event.type is EventType.END:
+        if event.type is _END:
             self.dropped += 1
             return
         self._running += 1
@@ -191,9 +192,8 @@ class NamedCore(ForeignCore):
         self.happened.append(event)
 
     def _take_reply(self, replies: Replies, event: NamedEvent) -> None:
-        plain = self.flavour is Flavour.PLAIN
         # No type says so in the document's format; the crate goes by the name there.
-        if event.name == ERROR_NAME if plain else event.type is EventType.ERROR:
+        if event.type is _ERROR or (event.name == ERROR_NAME and self.flavour is Flavour.PLAIN):
             replies.fail(event)
         else:
             replies.put(event)

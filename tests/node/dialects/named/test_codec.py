@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from node.dialects.frames import FrameSplitter
 from node.dialects.limits import NamedLimits
 from node.dialects.named.codec import (
-    LENGTHS_SIZE,
+    TOTAL_SIZE,
     EventType,
     Flavour,
     NamedEvent,
@@ -30,7 +30,7 @@ def read(
     data: bytes, flavour: Flavour, limits: NamedLimits = LIMITS, piece: int = 1 << 20
 ) -> list[NamedEvent]:
     """The events in `data`, fed in pieces."""
-    splitter = FrameSplitter(LENGTHS_SIZE, measure_of(flavour, limits.longest_frame))
+    splitter = FrameSplitter(TOTAL_SIZE, measure_of(flavour, limits.longest_frame))
     return [
         parse_event(frame, flavour, limits.longest_name)
         for at in range(0, len(data), piece)
