@@ -1,0 +1,157 @@
+"""The notes of our topics on their way to a SimProto subscriber, as Notify requests.
+
+One rule: what is on its way is counted by its responses, and bounded for each
+subscription and for all of a connection together, so that calls find dialogs free. A
+response that is not 0 ends the subscription. Knows no handlers and no time.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+from node.dialects.simproto.core import SimProtoCore
+from node.dialects.simproto.dialog_room import DialogRoom
+from node.dialects.simproto.packets import NOTIFY, parse_response
+from node.messaging.batch import Batch
+from node.messaging.feed import Feed
+from node.protocol.errors import ConnectionClosedError, PayloadTooLargeError
+from node.protocol.limits import EVENT_COST
+
+if TYPE_CHECKING:
+    from node.messaging.fanout import Fanout
+
+# Bytes of cost (a note's data and 64) of one subscription that wait for their responses.
+ON_THE_WAY: Final = 256 * 1024
+
+
+class NoteDialog:
+    """One note that waits for its response."""
+
+    __slots__ = ("_cost", "_feed")
+
+    def __init__(self, feed: "SimProtoFeed", cost: int) -> None:
+        self._feed = feed
+        self._cost = cost
+
+    def responded(self, payload: memoryview) -> None:
+        """Its response came; RemoteProtocolError if that is empty."""
+        self._feed.acknowledged(self._cost, parse_response(payload).code)
+
+    def lost(self, code: int, text: str) -> None:
+        """The connection is over; so is the feed."""
+        self._feed.lost()
+
+
+class SimProtoFeed(Feed):
+    """The notes that wait for one subscriber. `convert` makes the data of notes from a
+    batch, None for each that has none; `now` is the time; `touch` is called when
+    something was queued on the connection."""
+
+    __slots__ = ("_convert", "_core", "_now", "_on_the_way", "_ready", "_room", "_touch")
+
+    def __init__(
+        self,
+        fanout: "Fanout",
+        core: SimProtoCore,
+        room: DialogRoom,
+        convert: Callable[[Batch], Sequence[bytes | None]],
+        now: Callable[[], float],
+        touch: Callable[[], None],
+        owner: object,
+        on_closed: Callable[[Any], None],
+    ) -> None:
+        super().__init__(fanout, owner, on_closed)
+        self._core = core
+        self._room = room
+        self._convert = convert
+        self._now = now
+        self._touch = touch
+        self._ready: deque[bytes | None] = deque()  # of the batch whose turn it is
+        self._on_the_way = 0
+
+    def pump(self) -> None:
+        """Send what may go now."""
+        sent = False
+        while self.open and (self._ready or self._waiting):
+            if self._on_the_way >= ON_THE_WAY or not self._room.take(self):
+                break
+            try:
+                sent = self._send_next() or sent
+            except ConnectionClosedError:
+                self._room.give_back()
+                self.close()
+        if sent:
+            self._touch()
+        if self._finishing and not self._ready and not self._waiting:
+            self.close()
+        self._drained()
+
+    def acknowledged(self, cost: int, code: int) -> None:
+        """A note's response came."""
+        self._on_the_way -= cost
+        self._room.give_back()
+        if code:
+            self.close()  # they want no more of them
+        elif not self.open:
+            if self._finishing and not self._on_the_way:
+                self.over()
+        elif self._room.others_wait and (self._ready or self._waiting):
+            self._room.queue(self)
+        else:
+            self.pump()
+
+    def close(self) -> None:
+        """No more notes go to this subscriber; what waits is forgotten."""
+        self._ready.clear()
+        self._room.forget(self)
+        super().close()
+
+    def lost(self) -> None:
+        """The connection is over."""
+        self._on_the_way = 0
+        if self.open:
+            self.close()
+        elif self._finishing:
+            self.over()
+
+    def flush(self) -> None:
+        """Send what was published, as far as it may go now."""
+        self._fanout.flush()
+        self.pump()
+
+    @property
+    def left(self) -> tuple[int, int]:
+        """What it has not been sent or has not acknowledged, bytes of cost, and notes."""
+        return self.cost + self._on_the_way, len(self._ready)
+
+    @property
+    def is_finishing(self) -> bool:
+        """Whether all notes went, and the subscriber has yet to acknowledge some."""
+        return self._finishing and self._on_the_way > 0
+
+    # Inside.
+
+    def _send_next(self) -> bool:
+        """Send a note in the dialog that was taken for it, unless it has no form here or is
+        too long: then it is lost."""
+        if not self._ready:
+            batch = self._waiting.popleft()
+            self.cost -= batch.cost
+            self._ready.extend(self._convert(batch))
+        data = self._ready.popleft()
+        if data is not None:
+            cost = len(data) + EVENT_COST
+            with suppress(PayloadTooLargeError):
+                self._core.ask(NOTIFY, self.topic, data, self._now(), NoteDialog(self, cost))
+                self._on_the_way += cost
+                return True
+        self._room.give_back()
+        self._lost(1)
+        return False
+
+    def _unwritten(self) -> int:
+        return len(self._ready)
+
+    def _cut_off(self) -> None:
+        """SimProto has no word for it: they learn it when they unsubscribe (code 2)."""

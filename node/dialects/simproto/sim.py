@@ -1,0 +1,106 @@
+"""The sim layer of one SimProto connection, either side: who is asked, told and answered.
+
+One rule: it joins what we ask, what we are asked, the topics of theirs that we read and
+those of ours that they read, and gives each request to the one that it is for.
+"""
+
+from collections.abc import Callable
+
+from node.dialects.simproto.answering import Answering
+from node.dialects.simproto.asking import Asking
+from node.dialects.simproto.core import RequestReceived, SimProtoCore
+from node.dialects.simproto.dialog_room import DialogRoom
+from node.dialects.simproto.feeds import SimProtoFeed
+from node.dialects.simproto.packets import (
+    ACCEPTED,
+    NOT_FOUND,
+    NOT_SUBSCRIBED,
+    NOTIFY,
+    UNSUBSCRIBE,
+)
+from node.dialects.simproto.readings import Readings
+from node.messaging.pending import IncomingCall
+from node.protocol.codes import ResultCode
+
+
+class Sim:
+    """All requests of one connection. `find`, `run` and `stop` are those of `Answering`;
+    `knows` tells whether we publish a topic."""
+
+    __slots__ = ("_core", "_feeds", "_knows", "answering", "asking", "readings", "room")
+
+    def __init__(
+        self,
+        core: SimProtoCore,
+        find: Callable[[int, str], ResultCode],
+        run: Callable[[IncomingCall], None],
+        stop: Callable[[IncomingCall], None],
+        knows: Callable[[str], bool],
+    ) -> None:
+        self._core = core
+        self._knows = knows
+        self._feeds: dict[str, SimProtoFeed] = {}
+        self.asking = Asking(core)
+        self.answering = Answering(core, find, run, stop)
+        self.readings = Readings(core, self.asking)
+        self.room = DialogRoom(core)
+
+    def request_received(self, request: RequestReceived, now: float) -> None:
+        """Take a request of theirs."""
+        kind = request.kind
+        if kind == NOTIFY:
+            self.readings.note_received(request, now)
+        elif kind == UNSUBSCRIBE:
+            self._core.answer(request.dialog, self._unsubscribe(request.topic), b"", now)
+        else:
+            self.answering.request_received(request, now)
+
+    # Topics of ours.
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Whether they get a topic's notes from us."""
+        return topic in self._feeds
+
+    def add_feed(self, feed: SimProtoFeed) -> None:
+        """They get a topic's notes from now on."""
+        self._feeds[feed.topic] = feed
+
+    def remove_feed(self, feed: SimProtoFeed) -> None:
+        """They get no more of them."""
+        if self._feeds.get(feed.topic) is feed:
+            del self._feeds[feed.topic]
+
+    def flush(self) -> None:
+        """Send what may go: the connection is about to be closed."""
+        for feed in list(self._feeds.values()):
+            feed.flush()
+
+    # Time, and the end.
+
+    def next_deadline(self) -> float:
+        """When `handle_deadline` has something to do."""
+        return min(self.asking.deadlines.earliest, self.readings.next_deadline())
+
+    def handle_deadline(self, now: float) -> None:
+        """End what is late."""
+        self.asking.handle_deadline(now)
+        self.readings.handle_deadline(now)
+
+    def connection_ended(self, code: int, text: str) -> None:
+        """Callers get `LOST`, handlers are stopped, subscriptions are over."""
+        self._core.lose_all(code, text)
+        self.answering.connection_ended()
+        self.readings.connection_ended(code, text)
+        for feed in list(self._feeds.values()):
+            feed.lost()
+
+    # Inside.
+
+    def _unsubscribe(self, topic: str | None) -> int:
+        if topic is None:
+            return NOT_FOUND
+        feed = self._feeds.get(topic)
+        if feed is None:
+            return NOT_SUBSCRIBED if self._knows(topic) else NOT_FOUND
+        feed.close()
+        return ACCEPTED
