@@ -83,7 +83,7 @@ class ForeignCore(ABC):
         self.outbox.clear()
 
     def data_to_send(self, now: float) -> bytes:
-        """The next bytes for the transport, about 256 KiB at most; empty for none."""
+        """The next bytes for the transport: 256 KiB or more, fewer if nothing is left."""
         if not self.outbox.count:
             return b""
         self._last_byte = now

@@ -24,15 +24,16 @@ class Outgoing:
         self.size += len(data)
 
     def take(self, limit: int) -> bytes:
-        """At least one of what waits, and as much more as fits into `limit` bytes."""
+        """What waits, in whole byte strings: `limit` bytes or a little more, less only if
+        nothing is left."""
         queue = self._queue
         if self.size <= limit:
             data = b"".join(queue)
             self.clear()
             return data
-        parts = [queue.popleft()]
-        size = len(parts[0])
-        while size + len(queue[0]) <= limit:  # some is left: all of it would be too much
+        parts: list[bytes | memoryview] = []
+        size = 0
+        while size < limit:  # all of it would be more, so there is always another
             part = queue.popleft()
             parts.append(part)
             size += len(part)
