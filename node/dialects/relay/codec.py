@@ -18,6 +18,7 @@ LENGTH: Final = Struct(">I")
 HEAD: Final = Struct(">I16s16s")
 CODE: Final = Struct(">I")
 BROADCAST: Final = bytes(UUID_SIZE)  # as the recipient: all but the sender
+NOBODY: Final = BROADCAST  # as the recipient of an error: who has no UUID
 SERVER: Final = b"\xff" * UUID_SIZE  # as the sender: an error
 
 

@@ -9,7 +9,14 @@ from typing import Protocol
 
 from node.dialects.core import ForeignCore
 from node.dialects.limits import RelayLimits
-from node.dialects.relay.codec import TEXTS, UUID_SIZE, RelayCode, encode_error, is_client_uuid
+from node.dialects.relay.codec import (
+    NOBODY,
+    TEXTS,
+    UUID_SIZE,
+    RelayCode,
+    encode_error,
+    is_client_uuid,
+)
 from node.dialects.relay.queue import Slices
 from node.dialects.relay.router import Piece, Router
 from node.dialects.relay.sorting import Batch, Sorter
@@ -91,7 +98,7 @@ class RelayConnection(ForeignCore):
         """End now; by a mistake of ours, with the word that there was one."""
         if code is CloseCode.INTERNAL_ERROR and not self.closing:
             self.outbox.clear()
-            self._say(RelayCode.INTERNAL_ERROR, self.uuid or bytes(UUID_SIZE))
+            self._say(RelayCode.INTERNAL_ERROR, self.uuid or NOBODY)
             self._fail(code, reason, now)
         else:
             super().abort(now, code, reason)
@@ -128,7 +135,8 @@ class RelayConnection(ForeignCore):
             self._sorter = Sorter(uuid, self, self._router, self._limits.longest_frame)
             self.happened.append(ClientIdentified())
             return self._sorter
-        self._say(code, uuid)
+        # Nobody may be called as in the former case: that error is addressed to nobody.
+        self._say(code, NOBODY if code is RelayCode.INVALID_UUID else uuid)
         self._fail(CloseCode.PROTOCOL_ERROR, TEXTS[code], now)
         return None
 

@@ -1,0 +1,75 @@
+"""A relay without a network, for tests: its router, and clients that take what they get."""
+
+from node.dialects.core import ForeignCore
+from node.dialects.limits import RelayLimits
+from node.dialects.relay.codec import HEAD, LENGTH, SERVER, decode_error, encode_message
+from node.dialects.relay.connection import RelayConnection
+from node.dialects.relay.router import Router
+from node.protocol.codes import CloseCode
+from node.protocol.reports import ConnectionEnded
+
+LIMITS = RelayLimits(longest_frame=4_096, write_buffer=65_536)
+A, B, C = (bytes([n]) * 16 for n in (1, 2, 3))
+
+
+class Hall:
+    """Connections by the UUID they said; `now` is theirs to read."""
+
+    def __init__(self, *uuids: bytes, limits: RelayLimits = LIMITS, feedback: bool = True) -> None:
+        self.router = Router(feedback=feedback)
+        self.limits = limits
+        self.now = 100.0
+        self.at = {uuid: self.enter(uuid) for uuid in uuids}
+
+    def enter(self, first: bytes = b"") -> RelayConnection:
+        """One more, who sends `first`."""
+        connection = RelayConnection(self.router, self.limits, self.now)
+        if first:
+            connection.receive_data(first, self.now)
+        return connection
+
+    def send(self, uuid: bytes, data: bytes, piece: int = 1 << 30) -> None:
+        """Bytes of the client `uuid`, so many at a time."""
+        for at in range(0, len(data), piece):
+            self.at[uuid].receive_data(data[at : at + piece], self.now)
+
+    def written(self, uuid: bytes) -> bytes:
+        """What a client was sent."""
+        return written(self.at[uuid], self.now)
+
+    def read(self, uuid: bytes) -> "list[tuple[bytes, bytes, bytes]]":
+        """The same as messages: recipient, sender, payload."""
+        return messages(self.written(uuid))
+
+
+def written(core: ForeignCore, now: float = 0.0) -> bytes:
+    """All that a core has to send."""
+    return b"".join(iter(lambda: core.data_to_send(now), b""))
+
+
+def messages(data: bytes) -> "list[tuple[bytes, bytes, bytes]]":
+    """Whole messages, read in the plainest way."""
+    found = []
+    while data:
+        (length,) = LENGTH.unpack_from(data)
+        _, to, sender = HEAD.unpack_from(data)
+        found.append((to, sender, data[HEAD.size : LENGTH.size + length]))
+        data = data[LENGTH.size + length :]
+    return found
+
+
+def faults(data: bytes) -> list[int]:
+    """The codes of the errors among messages."""
+    return [decode_error(payload).code for _, sender, payload in messages(data) if sender == SERVER]
+
+
+def end_of(core: ForeignCore) -> tuple[CloseCode, bool] | None:
+    """How a connection ended, and whether the other side's word did it; None if it is open."""
+    ends = [report for report in core.reports() if isinstance(report, ConnectionEnded)]
+    assert len(ends) <= 1
+    return (CloseCode(ends[0].code), ends[0].remote) if ends else None
+
+
+def message(to: bytes, sender: bytes, payload: bytes = b"") -> bytes:
+    """One message's bytes."""
+    return encode_message(to, sender, payload)

@@ -1,0 +1,120 @@
+from contextlib import suppress
+from struct import pack
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from node.dialects.relay.codec import (
+    BROADCAST,
+    NOBODY,
+    SERVER,
+    TEXTS,
+    RelayCode,
+    RelayFault,
+    RelayMessage,
+    decode_error,
+    decode_message,
+    encode_error,
+    encode_message,
+    is_client_uuid,
+    not_connected,
+)
+from node.protocol.codes import CloseCode
+from node.protocol.errors import RemoteProtocolError
+
+A, B = bytes([1]) * 16, bytes([2]) * 16
+LONGEST = 4_096
+
+uuids = st.binary(min_size=16, max_size=16)
+payloads = st.binary(max_size=64)
+
+
+@given(to=uuids, sender=uuids, payload=payloads)
+def test_a_message_is_what_it_was(to: bytes, sender: bytes, payload: bytes) -> None:
+    data = encode_message(to, sender, payload)
+    assert data[:4] == pack(">I", 32 + len(payload))
+    assert decode_message(data, LONGEST) == (to, sender, payload)
+
+
+@given(to=uuids, code=st.integers(0, 2**32 - 1), text=st.text(max_size=20))
+def test_an_error_is_what_it_was(to: bytes, code: int, text: str) -> None:
+    recipient, sender, payload = decode_message(encode_error(to, code, text), LONGEST)
+    assert (recipient, sender) == (to, SERVER)
+    assert decode_error(payload) == RelayFault(code, text)
+
+
+@given(data=st.binary(max_size=80))
+def test_any_bytes_are_a_message_or_the_documented_error(data: bytes) -> None:
+    with suppress(RemoteProtocolError):  # and nothing else
+        assert encode_message(*decode_message(data, LONGEST)) == data
+
+
+@pytest.mark.parametrize("size", range(40))
+def test_no_message_is_whole_before_its_end(size: int) -> None:
+    data = encode_message(A, B, b"pay")
+    assert len(data) == 39
+    if size < 39:
+        with pytest.raises(RemoteProtocolError):
+            decode_message(data[:size], LONGEST)
+    else:
+        assert decode_message(data, LONGEST) == (A, B, b"pay")
+
+
+@pytest.mark.parametrize("length", [0, 31, LONGEST + 1, 2**32 - 1])
+def test_a_length_out_of_its_range_is_refused_by_itself(length: int) -> None:
+    too_long = length > LONGEST
+    with pytest.raises(RemoteProtocolError) as caught:
+        decode_message(pack(">I", length), LONGEST)
+    code = CloseCode.FRAME_TOO_LARGE if too_long else CloseCode.PROTOCOL_ERROR
+    assert caught.value.code == code
+
+
+def test_a_uuid_has_sixteen_bytes() -> None:
+    for to, sender in ((A[:15], B), (A, B + b"x")):
+        with pytest.raises(ValueError, match="16 bytes"):
+            encode_message(to, sender, b"")
+
+
+@pytest.mark.parametrize(
+    ("uuid", "valid"),
+    [
+        (A, True),
+        (bytes(15) + b"\1", True),  # neither version nor variant
+        (b"\xff" * 15 + b"\xfe", True),
+        (BROADCAST, False),
+        (SERVER, False),
+        (A[:15], False),
+        (b"", False),
+    ],
+)
+def test_whom_a_client_may_call_itself(uuid: bytes, valid: bool) -> None:
+    assert is_client_uuid(uuid) is valid
+
+
+@pytest.mark.parametrize("payload", [b"", b"\0", b"\0\0\5"])
+def test_an_error_has_a_code(payload: bytes) -> None:
+    with pytest.raises(RemoteProtocolError):
+        decode_error(payload)
+
+
+def test_a_text_that_is_not_utf8_is_shown_as_far_as_it_goes() -> None:
+    assert decode_error(pack(">I", 3) + b"no\xff") == RelayFault(3, "no\ufffd")
+
+
+def test_the_error_for_a_missing_target_names_it() -> None:
+    target = UUID("0b7e31ac-5f5c-4c6f-9d53-0a56f0e2a4cf")
+    to, sender, payload = decode_message(not_connected(A, target.bytes), LONGEST)
+    assert (to, sender) == (A, SERVER)
+    assert decode_error(payload) == RelayFault(5, f"target UUID not connected: {target}")
+
+
+def test_a_message_names_its_sender() -> None:
+    assert RelayMessage(A, b"hi", is_broadcast=False).sender == UUID(bytes=A)
+
+
+def test_each_code_has_its_number_and_a_text() -> None:
+    assert list(RelayCode) == [1, 2, 3, 4, 5, 6]
+    assert set(TEXTS) == set(RelayCode)
+    assert bytes(16) == NOBODY

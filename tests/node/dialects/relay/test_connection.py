@@ -1,0 +1,211 @@
+"""One client as the relay sees it: who it says it is, what it is told, when it is dropped."""
+
+import pytest
+
+from node.dialects.limits import RelayLimits
+from node.dialects.relay.codec import BROADCAST, NOBODY, SERVER, RelayCode, decode_error
+from node.dialects.relay.connection import ClientIdentified
+from node.protocol.codes import CloseCode
+from tests.node.dialects.relay.hall import (
+    A,
+    B,
+    C,
+    Hall,
+    end_of,
+    faults,
+    message,
+    messages,
+    written,
+)
+
+
+class Driver:
+    """What a connection asks of its driver; `takes` is whether its transport takes bytes."""
+
+    def __init__(self, hall: Hall, uuid: bytes, takes: bool) -> None:
+        self.core = hall.at[uuid]
+        self.core.shell = self
+        self.takes = takes
+        self.calls: list[str] = []
+        self.taken = b""
+
+    def touch(self) -> None:
+        self.calls.append("touch")
+
+    def flush(self) -> None:
+        self.calls.append("flush")
+        if self.takes:
+            self.taken += written(self.core)
+
+    def settle(self) -> None:
+        self.calls.append("settle")
+
+
+# Who it is.
+
+
+@pytest.mark.parametrize("piece", [1, 5, 16])
+def test_the_first_sixteen_bytes_are_the_uuid(piece: int) -> None:
+    hall = Hall()
+    core = hall.enter()
+    for at in range(0, 16, piece):
+        assert core.uuid == b""
+        core.receive_data(A[at : at + piece], hall.now)
+    assert core.uuid == A
+    assert hall.router.members == {A: core}
+    assert [type(report) for report in core.reports()] == [ClientIdentified]
+    assert written(core) == b""
+
+
+@pytest.mark.parametrize(
+    ("uuid", "code", "to"),
+    [
+        (BROADCAST, RelayCode.INVALID_UUID, NOBODY),
+        (SERVER, RelayCode.INVALID_UUID, NOBODY),
+        (A, RelayCode.ALREADY_CONNECTED, A),
+    ],
+)
+def test_a_uuid_that_is_refused(uuid: bytes, code: RelayCode, to: bytes) -> None:
+    hall = Hall(A, B)
+    hall.at[C] = core = hall.enter(uuid + message(B, uuid, b"never passed on"))
+    assert end_of(core) == (CloseCode.PROTOCOL_ERROR, False)
+    recipient, sender, payload = hall.read(C)[0]
+    assert (recipient, sender, decode_error(payload).code) == (to, SERVER, code)
+    assert core.wants_eof
+    assert hall.read(B) == []
+    # Whoever was there stays.
+    hall.send(B, message(A, B, b"still there?"))
+    assert hall.read(A) == [(A, B, b"still there?")]
+
+
+def test_a_uuid_is_free_again_once_its_client_is_gone() -> None:
+    hall = Hall(A)
+    hall.at[A].receive_eof(hall.now)
+    assert end_of(hall.at[A]) == (CloseCode.CONNECTION_LOST, True)
+    assert hall.enter(A).uuid == A
+
+
+def test_the_uuid_has_to_come_in_time() -> None:
+    hall = Hall()
+    core = hall.enter(A[:15])
+    assert core.next_deadline() == hall.now + hall.limits.uuid_timeout
+    core.handle_deadline(hall.now + hall.limits.uuid_timeout - 0.01)
+    assert not core.closing
+    core.handle_deadline(hall.now + hall.limits.uuid_timeout)
+    assert end_of(core) == (CloseCode.TIMEOUT, False)
+    assert written(core) == b""
+    core.receive_data(A[15:], hall.now)
+    assert hall.router.members == {}
+
+
+def test_who_is_silent_for_long_is_closed() -> None:
+    hall = Hall(A, B)
+    idle = hall.limits.idle_timeout
+    a, b = hall.at[A], hall.at[B]
+    hall.now += 10
+    hall.send(A, message(B, A))
+    hall.written(B)
+    assert a.next_deadline() == b.next_deadline() == hall.now + idle  # bytes either way
+    a.handle_deadline(hall.now + idle - 0.01)
+    assert not a.closing
+    a.handle_deadline(hall.now + idle)
+    assert end_of(a) == (CloseCode.TIMEOUT, False)
+    assert hall.router.members == {B: b}
+
+
+# What it is told.
+
+
+def test_a_mistake_of_ours_is_told_as_such() -> None:
+    hall = Hall(A)
+    core = hall.at[A]
+    core.deliver([b"queued"], 6, hall.now)
+    core.abort(hall.now, CloseCode.INTERNAL_ERROR, "a bug")
+    assert end_of(core) == (CloseCode.INTERNAL_ERROR, False)
+    assert faults(hall.written(A)) == [RelayCode.INTERNAL_ERROR]
+    assert core.wants_eof
+    core.abort(hall.now, CloseCode.INTERNAL_ERROR, "again")
+    assert core.ended
+
+
+def test_closed_it_gets_what_waits_and_no_more() -> None:
+    hall = Hall(A, B)
+    hall.send(A, message(B, A, b"last"))
+    hall.at[B].close(hall.now)
+    hall.send(A, message(B, A, b"too late"))
+    assert hall.read(B) == [(B, A, b"last")]
+    assert faults(hall.written(A)) == [RelayCode.NOT_CONNECTED]
+
+
+def test_a_member_is_told_of_a_batch_once() -> None:
+    hall = Hall(A, B, C)
+    drivers = [Driver(hall, uuid, takes=False) for uuid in (A, B, C)]
+    batch = [message(to, A, bytes(9)) for to in (B, C, B, BROADCAST, C, A, B)]
+    hall.send(A, b"".join(batch))
+    assert [driver.calls for driver in drivers] == [["touch"]] * 3
+    assert [len(hall.read(uuid)) for uuid in (A, B, C)] == [1, 4, 3]
+
+
+# Who does not read.
+
+
+def test_who_does_not_read_is_dropped_and_counted() -> None:
+    hall = Hall(A, B, C)
+    slow, other = Driver(hall, B, takes=False), Driver(hall, C, takes=True)
+    burst = b"".join(message(to, A, bytes(1_000)) for to in (B, C) for _ in range(16))
+    sent = 0
+    while not hall.at[B].closing:
+        hall.send(A, burst)
+        sent += 16
+        assert sum(map(len, hall.at[B].outbox._queue)) == hall.at[B].queued_bytes
+        assert hall.at[B].queued_bytes <= hall.limits.write_buffer
+    assert sent == 64  # of 1,036 bytes: the first that were more than 65,536
+    assert slow.calls[-2:] == ["flush", "settle"]
+    assert end_of(hall.at[B]) == (CloseCode.OVERLOADED, False)
+    assert hall.at[B].ended
+    assert hall.router.dropped == 1
+    assert len(messages(other.taken + written(other.core))) == 64
+    assert faults(hall.written(A)) == []
+    hall.send(A, message(B, A))
+    assert faults(hall.written(A)) == [RelayCode.NOT_CONNECTED]
+
+
+def test_who_reads_may_be_sent_more_in_a_turn_than_may_wait() -> None:
+    hall = Hall(A, B)
+    driver = Driver(hall, B, takes=True)
+    for _ in range(10):
+        hall.send(A, message(B, A, bytes(4_000)) * 16)
+    assert not hall.at[B].closing
+    assert len(messages(driver.taken + written(driver.core))) == 160
+    assert hall.router.dropped == 0
+
+
+def test_who_floods_itself_is_dropped_like_others() -> None:
+    hall = Hall(A, B)
+    hall.send(A, message(A, A, bytes(1_000)) * 70 + message(B, A, b"sent before"))
+    assert end_of(hall.at[A]) == (CloseCode.OVERLOADED, False)
+    assert hall.read(B) == [(B, A, b"sent before")]
+    assert hall.router.dropped == 1
+
+
+@pytest.mark.parametrize(
+    "flood",
+    [bytes(4), message(bytes([9]) * 16, A), (31).to_bytes(4) + bytes(31)],
+    ids=["no length", "nobody there", "too short"],
+)
+def test_who_asks_for_errors_and_reads_none_is_dropped(flood: bytes) -> None:
+    hall = Hall(A)
+    data = flood * (8_192 // len(flood))
+    for _ in range(2_000):
+        hall.send(A, data)
+        if hall.at[A].ended:
+            break
+        assert hall.at[A].queued_bytes <= hall.limits.write_buffer
+    assert end_of(hall.at[A]) == (CloseCode.OVERLOADED, False)
+    assert hall.router.dropped == 1
+
+
+def test_it_is_always_read() -> None:
+    hall = Hall(A, B, limits=RelayLimits(longest_frame=2_000, write_buffer=65_536))
+    hall.send(A, message(B, A, bytes(1_900)) * 30)
+    assert hall.at[B].wants_data

@@ -1,0 +1,102 @@
+"""What waits for a client: in order, and holding no more than it may."""
+
+import tracemalloc
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from node.dialects.relay.queue import Slices
+
+WRITE_BUFFER = 1 << 20
+
+
+def test_what_is_queued_comes_out_in_order() -> None:
+    slices = Slices(WRITE_BUFFER)
+    slices.extend([memoryview(b"one"), b"two"], 6)
+    slices.extend([memoryview(b"-three-")[1:6]], 7)
+    assert (slices.size, slices.count) == (11, 3)
+    assert slices.take(1_000) == b"onetwothree"
+    assert (slices.size, slices.count, slices.take(1_000)) == (0, 0, b"")
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.lists(st.binary(min_size=1, max_size=600), min_size=1), st.booleans()),
+            st.integers(1, 2_000),
+        ),
+        max_size=30,
+    )
+)
+def test_whatever_is_copied_nothing_is_lost(steps: list) -> None:  # type: ignore[type-arg]  # of hypothesis
+    slices, put, taken = Slices(1_024), b"", b""
+    for step in steps:
+        if isinstance(step, int):
+            taken += slices.take(step)
+        else:
+            parts, views = step
+            held = 5_000 if views else sum(map(len, parts))
+            slices.extend([memoryview(part) if views else part for part in parts], held)
+            put += b"".join(parts)
+        assert slices.size == len(put) - len(taken)
+        assert slices.size == sum(map(len, slices._queue))
+        assert slices.count == len(slices._queue)
+    while slices.count:
+        taken += slices.take(100)
+    assert taken == put
+
+
+def held_by(size: int, buffer_size: int, total: int) -> int:
+    """Bytes of memory for slices of `size`, of which each is of a buffer of its own, once
+    `total` bytes of slices wait."""
+    tracemalloc.start()
+    try:
+        slices = Slices(WRITE_BUFFER)
+        peak = 0
+        while slices.size < total:
+            buffer = bytes(buffer_size)
+            slices.extend([memoryview(buffer)[:size]], buffer_size)
+            del buffer
+            peak = max(peak, tracemalloc.get_traced_memory()[0])
+        return peak
+    finally:
+        tracemalloc.stop()
+
+
+def test_small_slices_do_not_keep_their_buffers() -> None:
+    # 1,024 buffers of 64 KiB would be 64 MiB.
+    assert held_by(64, 65_536, 65_536) < 2 * WRITE_BUFFER
+
+
+def test_whole_buffers_are_not_copied() -> None:
+    # In copies they would be held twice, at the moment of copying.
+    assert held_by(60_000, 65_536, WRITE_BUFFER) < 1.3 * WRITE_BUFFER
+
+
+def test_the_slices_themselves_are_counted() -> None:
+    slices = Slices(WRITE_BUFFER)
+    buffer = bytes(65_536)
+    view = memoryview(buffer)
+    for at in range(0, len(buffer), 8):
+        slices.extend([view[at : at + 8]], 8)
+    assert slices.size == len(buffer)
+    assert slices.count < WRITE_BUFFER // 2 // 200 + 4  # not the 8,192 that were put
+
+
+def test_what_reads_is_not_settled_by_what_is_long_gone() -> None:
+    slices = Slices(WRITE_BUFFER)
+    piece = memoryview(bytes(65_536))[:100]
+    for _ in range(100):
+        slices.extend([piece], 65_536)
+        assert slices.count == 1  # no copy was made, or it would not be this very slice
+        assert slices._queue[0] is piece
+        slices.take(1_000)
+
+
+def test_cleared_it_holds_nothing() -> None:
+    slices = Slices(1_024)
+    slices.extend([b"x"] * 3, 300)
+    slices.clear()
+    assert (slices.size, slices.count, slices.take(10)) == (0, 0, b"")
+    slices.extend([b"y"], 1)
+    assert slices.take(10) == b"y"

@@ -1,0 +1,233 @@
+"""Messages reach whom they are for, however they come, and each mistake has its answer."""
+
+import tracemalloc
+from itertools import pairwise
+from struct import pack
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from node.dialects.limits import RelayLimits
+from node.dialects.relay.codec import BROADCAST, SERVER, RelayCode
+from node.dialects.relay.sorting import MOST_PARTS
+from node.protocol.codes import CloseCode
+from tests.node.dialects.relay.hall import LIMITS, A, B, C, Hall, end_of, faults, message
+
+NOWHERE = bytes([9]) * 16
+TARGETS = (A, B, C, BROADCAST, NOWHERE)
+
+targets = st.sampled_from(TARGETS)
+sent = st.lists(
+    st.builds(
+        lambda count, to, payload: message(to, A, payload) * count,
+        st.integers(1, 3),
+        targets,
+        st.binary(max_size=40),
+    )
+    | st.integers(0, 31).map(lambda length: pack(">I", length) + bytes(length)),
+    max_size=12,
+).map(b"".join)
+
+
+def outcome(data: bytes, cuts: list[int] | int, feedback: bool = True) -> list[object]:
+    """All that there is to see once A has sent `data`, cut so."""
+    hall = Hall(A, B, C, feedback=feedback)
+    if isinstance(cuts, int):
+        hall.send(A, data, cuts)
+    else:
+        places = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
+        for start, end in pairwise(places):
+            hall.send(A, data[start:end])
+    connection = hall.at[A]
+    return [
+        *(hall.written(uuid) for uuid in (A, B, C)),
+        connection.closing,
+        end_of(connection),
+        hall.router.undeliverable,
+    ]
+
+
+def test_a_direct_message_goes_to_its_target_alone() -> None:
+    hall = Hall(A, B, C)
+    hall.send(A, message(B, A, b"hi") + message(A, A, b"note to self"))
+    assert hall.read(B) == [(B, A, b"hi")]
+    assert hall.read(A) == [(A, A, b"note to self")]
+    assert hall.read(C) == []
+
+
+def test_a_broadcast_goes_to_all_others() -> None:
+    hall = Hall(A, B, C)
+    hall.send(A, message(BROADCAST, A, b"hi") + message(BROADCAST, A, b"again"))
+    assert hall.read(B) == hall.read(C) == [(BROADCAST, A, b"hi"), (BROADCAST, A, b"again")]
+    assert hall.read(A) == []
+
+
+def test_what_goes_to_one_target_keeps_its_order() -> None:
+    hall = Hall(A, B, C)
+    order = [(B, b"1"), (C, b"2"), (BROADCAST, b"3"), (B, b"4"), (B, b"5"), (C, b"6")]
+    hall.send(A, b"".join(message(to, A, payload) for to, payload in order))
+    assert [payload for _, _, payload in hall.read(B)] == [b"1", b"3", b"4", b"5"]
+    assert [payload for _, _, payload in hall.read(C)] == [b"2", b"3", b"6"]
+
+
+@given(data=sent, cuts=st.lists(st.integers(0, 2_000), max_size=6))
+def test_it_does_not_matter_how_it_is_cut(data: bytes, cuts: list[int]) -> None:
+    whole = outcome(data, 1 << 20)
+    assert outcome(data, 1) == whole
+    assert outcome(data, cuts) == whole
+
+
+@pytest.mark.parametrize("piece", [1, 1 << 20])
+def test_every_change_of_one_byte_is_forwarded_or_answered(piece: int) -> None:
+    good = message(B, A, b"payload") + message(B, A, b"next")
+    for at in range(len(good)):
+        for change in (0x01, 0x80, 0xFF):
+            data = bytearray(good)
+            data[at] ^= change
+            hall = Hall(A, B, C)
+            hall.send(A, bytes(data), piece)
+            told = faults(hall.written(A))
+            assert set(told) <= {3, 4, 5}
+            if 4 in told:
+                assert end_of(hall.at[A]) == (CloseCode.PROTOCOL_ERROR, False)
+            assert all(sender == A for _, sender, _ in hall.read(B) + hall.read(C))
+
+
+@pytest.mark.parametrize("size", range(len(message(B, A, b"pay"))))
+def test_a_message_that_is_cut_goes_to_nobody(size: int) -> None:
+    hall = Hall(A, B)
+    hall.send(A, message(B, A, b"pay")[:size])
+    assert hall.written(A) == hall.written(B) == b""
+    hall.send(A, message(B, A, b"pay")[size:])
+    assert hall.read(B) == [(B, A, b"pay")]
+
+
+# What is wrong.
+
+
+@pytest.mark.parametrize("piece", [1, 1 << 20])
+def test_who_poses_as_another_is_closed(piece: int) -> None:
+    for forged in (B, SERVER, BROADCAST, A[:15] + b"\0"):
+        hall = Hall(A, B, C)
+        before, after = message(C, A, b"before"), message(C, A, b"after")
+        hall.send(A, before + message(C, forged, b"forged") + after, piece)
+        assert end_of(hall.at[A]) == (CloseCode.PROTOCOL_ERROR, False)
+        assert faults(hall.written(A)) == [RelayCode.NOT_AUTHORISED]
+        assert hall.read(C) == [(C, A, b"before")]
+        assert A not in hall.router.members
+
+
+@pytest.mark.parametrize("piece", [1, 1 << 20])
+@pytest.mark.parametrize("length", range(32))
+def test_a_message_that_is_too_short_is_stepped_over(length: int, piece: int) -> None:
+    hall = Hall(A, B)
+    short = pack(">I", length) + b"\xee" * length
+    hall.send(A, message(B, A, b"1") + short + short + message(B, A, b"2"), piece)
+    assert faults(hall.written(A)) == [RelayCode.INVALID_FORMAT] * 2
+    assert [payload for _, _, payload in hall.read(B)] == [b"1", b"2"]
+    assert not hall.at[A].closing
+
+
+def test_a_short_message_is_answered_before_its_bytes_are_there() -> None:
+    hall = Hall(A, B)
+    hall.send(A, pack(">I", 31) + bytes(4))
+    assert faults(hall.written(A)) == [RelayCode.INVALID_FORMAT]
+    hall.send(A, bytes(27) + message(B, A, b"next"))
+    assert hall.read(B) == [(B, A, b"next")]
+
+
+@pytest.mark.parametrize("piece", [1, 1 << 20])
+@pytest.mark.parametrize("length", [LIMITS.longest_frame + 1, 2**31, 2**32 - 1])
+def test_a_length_above_the_limit_is_refused_from_itself_alone(length: int, piece: int) -> None:
+    hall = Hall(A, B)
+    hall.send(A, message(B, A, b"before") + pack(">I", length), piece)
+    assert end_of(hall.at[A]) == (CloseCode.PROTOCOL_ERROR, False)
+    assert faults(hall.written(A)) == [RelayCode.INVALID_FORMAT]
+    assert hall.read(B) == [(B, A, b"before")]
+
+
+@pytest.mark.parametrize("piece", [1, 100, 1 << 20])
+def test_a_message_at_the_limit_passes(piece: int) -> None:
+    hall = Hall(A, B)
+    payload = bytes(LIMITS.longest_frame - 32)
+    hall.send(A, message(B, A, payload) * 2, piece)
+    assert hall.read(B) == [(B, A, payload)] * 2
+
+
+@pytest.mark.parametrize("feedback", [True, False])
+def test_a_target_that_is_not_there(feedback: bool) -> None:
+    hall = Hall(A, B, feedback=feedback)
+    gone = message(NOWHERE, A, b"x")
+    hall.send(A, gone * 3 + message(B, A, b"y") + message(SERVER, A) + gone[:-1])
+    hall.send(A, gone[-1:])
+    assert hall.router.undeliverable == 5
+    assert faults(hall.written(A)) == ([RelayCode.NOT_CONNECTED] * 5 if feedback else [])
+    assert hall.read(B) == [(B, A, b"y")]
+    assert not hall.at[A].closing
+
+
+def test_a_broadcast_to_nobody_is_no_mistake() -> None:
+    hall = Hall(A)
+    hall.send(A, message(BROADCAST, A, b"x"))
+    assert (hall.written(A), hall.router.undeliverable) == (b"", 0)
+
+
+# How often it is copied, and what it keeps.
+
+
+def test_what_is_forwarded_is_a_slice_of_what_came() -> None:
+    hall = Hall(A, B, C)
+    data = message(B, A, bytes(50)) * 3 + message(BROADCAST, A, bytes(9)) + message(C, A)
+    hall.send(A, data)
+    for uuid, count in ((B, 2), (C, 2)):
+        pieces = list(hall.at[uuid].outbox._queue)
+        assert len(pieces) == count
+        assert all(isinstance(piece, memoryview) and piece.obj is data for piece in pieces)
+    shared = [hall.at[uuid].outbox._queue[at] for uuid, at in ((B, 1), (C, 0))]
+    assert shared[0] is shared[1]  # one view of a broadcast, for all
+
+
+def test_a_message_in_parts_is_forwarded_as_its_parts() -> None:
+    hall = Hall(A, B)
+    data = message(B, A, bytes(3_000))
+    parts = [data[:1_000], data[1_000:2_000], data[2_000:]]
+    for part in parts:
+        hall.send(A, part)
+    pieces = hall.at[B].outbox._queue
+    assert [piece.obj for piece in pieces if isinstance(piece, memoryview)] == parts
+
+
+def test_single_bytes_do_not_cost_a_slice_each() -> None:
+    limits = RelayLimits(longest_frame=1 << 20, write_buffer=1 << 20)
+    hall = Hall(A, B, limits=limits)
+    data = message(B, A, bytes(50_000))
+    tracemalloc.start()
+    try:
+        for at in range(len(data) - 1):
+            hall.at[A].receive_data(data[at : at + 1], hall.now)
+        kept = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert kept < 2 * len(data) + MOST_PARTS * 500
+    hall.send(A, data[-1:])
+    assert hall.read(B) == [(B, A, bytes(50_000))]
+
+
+def test_who_leaves_in_the_middle_of_a_message_leaves_nothing_behind() -> None:
+    hall = Hall(A, B)
+    hall.send(A, message(B, A, bytes(3_000))[:2_000])
+    sorter = hall.at[A]._sorter
+    assert sorter is not None
+    assert sorter.held == 2_000
+    hall.at[A].receive_eof(hall.now)
+    assert sorter.held == 0
+    assert hall.written(B) == b""
+
+
+@given(data=st.binary(max_size=300))
+def test_any_bytes_are_answered_within_limits(data: bytes) -> None:
+    hall = Hall(A, B)
+    hall.send(A, data)
+    assert set(faults(hall.written(A))) <= {3, 4, 5}
+    assert all(sender == A for _, sender, _ in hall.read(B))
