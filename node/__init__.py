@@ -14,6 +14,7 @@ from node.answer_stream import AnswerStream
 from node.call import Call
 from node.config import NodeConfig
 from node.doors.accept_hook import Candidate
+from node.emission import Emission, Replies
 from node.errors import (
     CallRefused,
     CallTimeout,
@@ -25,7 +26,14 @@ from node.errors import (
     StreamResetError,
     SubscribeRejected,
     UnreachableError,
+    UnreadRepliesError,
 )
+from node.guest import Guest
+from node.messaging.emits import Reply
+from node.messaging.formats import FormatError
+from node.messaging.payloads import FormattedPayload, Payload, Tandem, formatted
+from node.named_event import NamedEvent
+from node.namespace import Namespace, on_event
 from node.node import Node
 from node.peer import Peer
 from node.protocol.codes import Supercategory
@@ -40,15 +48,24 @@ __all__ = [
     "CallRefused",
     "CallTimeout",
     "Candidate",
+    "Emission",
+    "FormatError",
+    "FormattedPayload",
+    "Guest",
     "HandshakeError",
     "Identity",
+    "NamedEvent",
+    "Namespace",
     "Node",
     "NodeConfig",
     "NodeId",
     "NotTrustedError",
     "ParleyError",
+    "Payload",
     "Peer",
     "PeerClosedError",
+    "Replies",
+    "Reply",
     "Stream",
     "StreamEvent",
     "StreamResetError",
@@ -57,6 +74,10 @@ __all__ = [
     "SubscribeRequest",
     "Subscription",
     "Supercategory",
+    "Tandem",
     "Topic",
     "UnreachableError",
+    "UnreadRepliesError",
+    "formatted",
+    "on_event",
 ]

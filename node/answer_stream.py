@@ -6,7 +6,7 @@ left but its id, until the other side has answered. Knows its peer and its call.
 
 from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, cast
 
 import anyio
 
@@ -133,7 +133,7 @@ class AnswerStream:
 def answer_of(call: OutgoingCall) -> Value:
     """The data of an answered request, or what its code means for the caller."""
     if call.code == ResultCode.ACCEPTED:
-        return call.data
+        return cast("Value", call.data)
     if call.code == LOST:
         raise PeerClosedError(call.close_code, call.close_text)
     if call.code == STREAMED:

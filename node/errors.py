@@ -11,6 +11,7 @@
       CallRefused            answered with a code other than 0; `code` and `data`
         CallTimeout          the deadline passed (code 17)                   (also TimeoutError)
         SubscribeRejected    the publisher said no (code 3)
+      UnreadRepliesError     more replies to an event came than were read
       StreamedAnswerError    the answer comes in items: `Peer.call_stream` reads it
       StreamResetError       a stream was ended by Reset; `code` and `text` (likewise)
       NotSpokenError         the other side's dialect has nothing of the kind
@@ -28,7 +29,14 @@ from pathlib import Path
 from anyio import BrokenResourceError
 
 from crypto.identity import NodeId
-from node.protocol.codes import LAST_CODE, SENTENCES, CloseCode, ResultCode, code_name
+from node.protocol.codes import (
+    LAST_CODE,
+    RESULT_SENTENCES,
+    SENTENCES,
+    CloseCode,
+    ResultCode,
+    code_name,
+)
 
 
 class ParleyError(Exception):
@@ -129,20 +137,6 @@ class StreamResetError(_WithCode, BrokenResourceError):
     """A stream was ended at once. `code` is a code of Reset (section 11)."""
 
 
-# The fixed sentences of results: what a caller is told when the answer has no text.
-RESULT_SENTENCES: dict[int, str] = {
-    ResultCode.TOPIC_NOT_FOUND: "topic not found",
-    ResultCode.HANDLER_FAILED: "the handler failed",
-    ResultCode.DEADLINE_EXCEEDED: "the deadline passed",
-    ResultCode.CANCELLED: "cancelled",
-    ResultCode.OVERLOADED: "overloaded",
-    ResultCode.NOT_AUTHORISED: "not authorised",
-    ResultCode.PAYLOAD_TOO_LARGE: "the payload is too large",
-    ResultCode.WRONG_SUPERCATEGORY: "not allowed between these roles",
-    ResultCode.MALFORMED: "malformed request",
-}
-
-
 class CallRefused(ParleyError):
     """A call was answered with a code other than 0 (section 9).
 
@@ -182,6 +176,13 @@ class StreamedAnswerError(ParleyError):
 
     def __init__(self) -> None:
         super().__init__("the answer comes in items: read it with call_stream")
+
+
+class UnreadRepliesError(ParleyError):
+    """More replies to an event came than may wait unread; the others are lost."""
+
+    def __init__(self) -> None:
+        super().__init__("too many replies waited to be read")
 
 
 def received_refusal(code: int, data: object, *, subscribing: bool = False) -> CallRefused:

@@ -1,4 +1,4 @@
-"""What a node offers its peers: handlers of calls and streams, and topics.
+"""What a node offers its peers: handlers of calls, events and streams, and topics.
 
 One rule: all is registered here, by name or pattern, with who may use it; nothing is
 run and nobody is met. `Node` is one.
@@ -11,6 +11,8 @@ from node.config import NodeConfig
 from node.errors import ConfigError, ParleyError
 from node.messaging.fanout import Slow
 from node.messaging.topics import LABEL
+from node.named_event import EventHandler
+from node.namespace import Namespace
 from node.protocol.codes import Supercategory
 from node.serving.authorisation import Allow, Roles
 from node.serving.handlers import WILDCARD, Handlers
@@ -20,6 +22,7 @@ from node.transport.loop import Loop
 
 C = TypeVar("C", bound=CallHandler)
 S = TypeVar("S", bound=StreamHandler)
+E = TypeVar("E", bound=EventHandler)
 H = TypeVar("H", bound=SubscribeHandler)
 
 
@@ -105,6 +108,48 @@ class Offering:
             return handler
 
         return register
+
+    def on(
+        self,
+        name: str,
+        *,
+        namespace: str = "",
+        allow: Allow | None = None,
+        supercategories: Collection[Supercategory] | None = None,
+        concurrency: int | None = None,
+    ) -> Callable[[E], E]:
+        """Register the handler of named events: `async def handler(event)`. What it emits on
+        the event, or yields, are replies to it; what it returns is the last one.
+        `concurrency` as in `on_call`.
+
+        Raises:
+            ParleyError: the event has a handler. ConfigError: an option is wrong.
+        """
+        if not isinstance(namespace, str):
+            raise ConfigError(f"a namespace is text, not {namespace!r}")
+
+        def register(handler: E) -> E:
+            self.handlers.events_of(namespace).add(
+                name,
+                handler,
+                allow=allow,
+                supercategories=supercategories,
+                concurrency=concurrency,
+            )
+            return handler
+
+        return register
+
+    def add_namespace(self, namespace: Namespace) -> None:
+        """Register all handlers of a namespace; raises as `on`."""
+        for declared, method in namespace.handlers():
+            self.on(
+                declared.name,
+                namespace=namespace.name,
+                allow=declared.allow,
+                supercategories=declared.supercategories,
+                concurrency=declared.concurrency,
+            )(method)
 
     def on_subscribe(
         self,

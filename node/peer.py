@@ -14,8 +14,13 @@ from node.config import NodeConfig
 from node.doors.accept_hook import Decider
 from node.doors.deciding import Deciding
 from node.doors.endings import Endings
+from node.emission import Emission
+from node.emitting import NativeEmitter
 from node.messaging.calls import Calls
 from node.messaging.dispatch import Dispatch
+from node.messaging.emits import IncomingEmit
+from node.messaging.formats import FormatName
+from node.messaging.payloads import Payload, Tandem, make_payload
 from node.messaging.pending import IncomingCall
 from node.messaging.topics import Topics
 from node.peer_state import PeerState
@@ -24,6 +29,7 @@ from node.protocol.codes import CALL, CloseCode, ResultCode
 from node.protocol.connection import Connection
 from node.protocol.errors import ConnectionClosedError
 from node.protocol.states import State
+from node.serving.eventing import Eventing
 from node.serving.handlers import Handlers
 from node.serving.publishing import Publishing
 from node.serving.serving import Serving
@@ -65,21 +71,21 @@ class Peer(PeerView):
         self.deciding = Deciding(self, trust, dialled)
         self.serving = Serving(self, handlers)
         self._publishing = Publishing(self, handlers, topics)
+        self._eventing = Eventing(self, handlers)
+        self._emitter = NativeEmitter(self)
         self.calls = calls = Calls(
-            core, self._find, self._run, _stop, size_limit=config.waiting_bytes
+            core,
+            self._find,
+            self._run,
+            _stop,
+            find_event=self._eventing.find,
+            size_limit=config.waiting_bytes,
         )
         self.asking = calls.asking
         self.answering = calls.answering
         self.topics = Topics(core, calls.answering, topics.__contains__)
         self.streams = StreamTable(self, calls.stream_requests)
-        self.dispatch = Dispatch(
-            core,
-            calls.asking,
-            calls.answering,
-            self.topics,
-            self.streams.receive,
-            calls.stream_requests,
-        )
+        self.dispatch = Dispatch(core, calls, self.topics, self.streams.receive)
         self._state = PeerState(self, endings)
         self._on_change = on_change
         self._changes = Changes(backend.waiter)
@@ -141,6 +147,24 @@ class Peer(PeerView):
         of cost (an item's payload and 64), 1..2^31-1; by default the agreed window.
         """
         return AnswerStream(self, topic, data, timeout, headers, window)
+
+    def emit(
+        self,
+        name: str,
+        data: Encodable | Tandem | Payload = None,
+        *,
+        namespace: str = "",
+        format: FormatName = "lbm",
+    ) -> Emission:
+        """Emit a named event: `await` it, or ask it for its `reply()` or `replies()`.
+
+        `format` is what the data travels in; `raw` takes bytes as they are, a Tandem two
+        payloads. What is raised, and when: `Emission`.
+
+        Raises:
+            FormatError: there is no such format, or data that is no bytes for `raw`.
+        """
+        return Emission(self._emitter, name, namespace, make_payload(data, format))
 
     def subscribe(
         self,
@@ -300,7 +324,9 @@ class Peer(PeerView):
         return self._publishing.find(topic)
 
     def _run(self, request: IncomingCall) -> None:
-        if request.subcategory == CALL:
+        if isinstance(request, IncomingEmit):
+            self._eventing.run(request)
+        elif request.subcategory == CALL:
             self.serving.run_call(request)
         else:
             self._publishing.run(request)

@@ -17,7 +17,6 @@ from typer import TyperException
 from crypto.errors import KeyFileError, UnknownAlgorithmError
 from lbm.errors import LbmError
 from node.errors import (
-    RESULT_SENTENCES,
     AddressError,
     CallRefused,
     ConfigError,
@@ -31,7 +30,7 @@ from node.errors import (
     UnreachableError,
 )
 from node.known_peers import default_known_peers
-from node.protocol.codes import CloseCode, code_name
+from node.protocol.codes import RESULT_SENTENCES, CloseCode, code_name
 from node.protocol.errors import ConnectionClosedError, LocalProtocolError
 from node.wording import one_line
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from node.cli.exits import Exit
-from node.errors import RESULT_SENTENCES
-from node.protocol.codes import CloseCode, ResultCode, code_name
+from node.protocol.codes import RESULT_SENTENCES, CloseCode, ResultCode, code_name
 
 Kind = Literal["close", "result", "exit"]
 

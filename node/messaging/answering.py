@@ -11,13 +11,14 @@ from typing import Final
 
 from lbm import keys
 from lbm.cells import read_text, read_text_map, read_uint
-from lbm.codec import Encodable, Value, decode, encode
+from lbm.codec import Encodable, Value, decode
 from lbm.errors import LbmDecodeError
 from node.messaging.backlog import AnswerBacklog
 from node.messaging.chunk_room import ChunkRoom
 from node.messaging.deadlines import LONGEST_DEADLINE_MS, Deadlines
+from node.messaging.finals import FinalAnswer, named_final, sim_final
 from node.messaging.pending import IncomingCall
-from node.protocol.codes import CALL, CHUNK, RESULT, SIM, SUBSCRIBE, CloseCode, ResultCode
+from node.protocol.codes import CALL, CHUNK, NAMED, SIM, SUBSCRIBE, CloseCode, ResultCode
 from node.protocol.connection import Connection
 from node.protocol.errors import (
     LocalProtocolError,
@@ -94,7 +95,7 @@ class Answering:
         """
         if call.answered:
             return
-        self._forget(call, encode_result(code, data, stream), stream)
+        self._forget(call, call.final(code, data, stream), stream)
 
     def chunk(self, call: IncomingCall, payload: bytes) -> bool:
         """Send one item of a streamed answer; False if there is no credit or room for it now.
@@ -103,32 +104,47 @@ class Answering:
             LocalProtocolError: nobody waits for it, not open, the stream is gone, or the
                 item is too large.
         """
-        # After the final answer the id may be another call's.
-        if call.answered or not call.async_id:
-            raise LocalProtocolError("nobody waits for this answer")
         credit = self._credit(call)
-        if credit.left <= 0 or not self._chunk_room.is_free(call):
+        size = self.send_part(call, SIM, CHUNK, payload) if credit.left > 0 else 0
+        if not size:
             return False
-        size = self._connection.send(call.stream, call.async_id, SIM, CHUNK, payload)
         credit.left -= size + EVENT_COST
-        self._backlog.add(call.stream, size)
         return True
 
+    def send_part(self, call: IncomingCall, category: int, subcategory: int, payload: bytes) -> int:
+        """Send a part of an answer, the final part of which is to follow; returns its size as
+        it is sent, 0 if its stream has no room for it now.
+
+        Raises:
+            LocalProtocolError: as `chunk`.
+        """
+        if call.answered or not call.async_id:
+            # After the final answer the id may be another call's.
+            raise LocalProtocolError("nobody waits for this answer")
+        if not self._chunk_room.is_free(call):
+            return 0
+        size = self._connection.send(call.stream, call.async_id, category, subcategory, payload)
+        self._backlog.add(call.stream, size)
+        return size
+
     def refuse(self, stream: int, async_id: int, code: ResultCode) -> None:
-        """Answer a request with nothing but `code`; without async id it is dropped.
+        """Answer a request of category 3 with nothing but `code`; without async id it is
+        dropped.
 
         Raises:
             RemoteProtocolError: as `require_free`.
         """
-        self.answer_at_once(stream, async_id, encode_result(code))
+        self.answer_at_once(stream, async_id, sim_final(code))
 
-    def answer_at_once(self, stream: int, async_id: int, result: bytes, release: int = 0) -> None:
+    def answer_at_once(
+        self, stream: int, async_id: int, answer: FinalAnswer, release: int = 0
+    ) -> None:
         """Answer a request that needs no handler; raises as `require_free`."""
         if not async_id:
             self.dropped += 1
             return
         self.require_free(stream, async_id)
-        self._send_result(stream, async_id, result, release)
+        self._send_final(stream, async_id, answer, release)
 
     # From the connection. Each returns whether the cost of the event is kept for now.
 
@@ -157,25 +173,33 @@ class Answering:
         data, size = cells.get(keys.DATA), len(payload)
         if headers or type(data) is list or type(data) is dict:
             size = held_size(cells, size)
-        if not self._has_room(size):
+        if not self.has_room(size):
             self.refuse(stream, async_id, ResultCode.OVERLOADED)
+            return False
+        if not async_id and subcategory == SUBSCRIBE:
+            self.dropped += 1  # its answer would have named the stream
             return False
         call = IncomingCall(subcategory, topic, data, headers, stream, async_id, size, cost)
         call.window = window
-        if async_id:
-            self.require_free(stream, async_id)
-            self._unanswered.add(stream, async_id, call, size)
-        elif subcategory == SUBSCRIBE:
-            self.dropped += 1  # its answer would have named the stream
-            return False
-        else:
-            self._silent.add(call)
-            self._silent_bytes += size
+        self.admit(call)
         if deadline is not None and subcategory == CALL:
             call.deadline = now + min(deadline, LONGEST_DEADLINE_MS) / 1000
             call.slot = self.deadlines.add(call, call.deadline)
         self._run(call)
         return True
+
+    def admit(self, call: IncomingCall) -> None:
+        """Take a request in, for which there is room; it is to be answered.
+
+        Raises:
+            RemoteProtocolError: as `require_free`.
+        """
+        if call.async_id:
+            self.require_free(call.stream, call.async_id)
+            self._unanswered.add(call.stream, call.async_id, call, call.size)
+        else:
+            self._silent.add(call)
+            self._silent_bytes += call.size
 
     def cancel_received(self, event: EventReceived, now: float) -> bool:
         """Take a Cancel: the handler of the request is stopped."""
@@ -232,9 +256,7 @@ class Answering:
         self._silent.clear()
         self._silent_bytes = 0
 
-    # Inside.
-
-    def _has_room(self, size: int) -> bool:
+    def has_room(self, size: int) -> bool:
         """Whether a request of `size` bytes is within the bounds of section 8.
 
         Answers that wait count as well: who does not read them may not ask for more.
@@ -248,6 +270,8 @@ class Answering:
         backlog.trim()
         return unanswered.has_room(size + backlog.size)
 
+    # Inside.
+
     def _credit(self, call: IncomingCall) -> SendCredit:
         if call.credit is None:
             call.credit = SendCredit(call.window or self._connection.limits.stream_window)
@@ -255,10 +279,10 @@ class Answering:
 
     def _abandon(self, call: IncomingCall, code: ResultCode) -> None:
         if not call.answered:
-            self._forget(call, encode_result(code))
+            self._forget(call, call.final(code, None, 0))
             self._stop(call)
 
-    def _forget(self, call: IncomingCall, result: bytes, release: int = 0) -> None:
+    def _forget(self, call: IncomingCall, answer: FinalAnswer, release: int = 0) -> None:
         call.answered = True
         self.deadlines.discard(call, call.slot)
         self._chunk_room.forget(call)
@@ -267,22 +291,26 @@ class Answering:
             self._silent.discard(call)
             self._silent_bytes -= call.size
         elif self._unanswered.pop(call.stream, call.async_id) is not None:
-            self._send_result(call.stream, call.async_id, result, release)
+            self._send_final(call.stream, call.async_id, answer, release)
 
-    def _send_result(self, stream: int, async_id: int, result: bytes, release: int = 0) -> None:
+    def _send_final(
+        self, stream: int, async_id: int, answer: FinalAnswer, release: int = 0
+    ) -> None:
         send = self._connection.send
+        category, subcategory, payload = answer
         try:
             try:
-                send(stream, async_id, SIM, RESULT, result, releases=release)
+                send(stream, async_id, category, subcategory, payload, releases=release)
             except PayloadTooLargeError:
-                result = encode_result(ResultCode.PAYLOAD_TOO_LARGE)
-                send(stream, async_id, SIM, RESULT, result, releases=release)
+                make = named_final if category == NAMED else sim_final
+                category, subcategory, payload = make(ResultCode.PAYLOAD_TOO_LARGE)
+                send(stream, async_id, category, subcategory, payload, releases=release)
         except LocalProtocolError:  # the connection is closing, or the stream is gone
             if release:
                 with suppress(LocalProtocolError):
                     self._connection.streams.release(release)
             return
-        self._backlog.add(stream, len(result))
+        self._backlog.add(stream, len(payload))
 
 
 def held_size(cells: dict[int, Value], size: int) -> int:
@@ -295,13 +323,3 @@ def held_size(cells: dict[int, Value], size: int) -> int:
         containers += [item for item in inside if type(item) is list]
         containers += [item.values() for item in inside if type(item) is dict]
     return max(size, items * ITEM_SIZE)
-
-
-def encode_result(code: int, data: Encodable = None, stream: int = 0) -> bytes:
-    """The payload of a Result; raises LbmEncodeError."""
-    cells: dict[int, Encodable] = {keys.CODE: int(code)}  # members of enumerations take longer
-    if data is not None:
-        cells[keys.DATA] = data
-    if stream:
-        cells[keys.STREAM] = stream
-    return encode(cells)

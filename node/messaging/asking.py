@@ -5,6 +5,7 @@ answer came. Knows stream 1, on which we ask, and nothing of who waits.
 """
 
 from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from lbm import keys
 from lbm.cells import read_uint
@@ -28,6 +29,8 @@ from node.protocol.errors import LocalProtocolError
 from node.protocol.limits import LARGEST_CREDIT
 from node.protocol.reports import EventReceived
 from node.protocol.requests import OutgoingRequests
+
+C = TypeVar("C", bound=OutgoingCall)
 
 
 class Asking:
@@ -77,7 +80,7 @@ class Asking:
             cells[keys.HEADERS] = headers
         if window is not None:
             cells[keys.WINDOW] = _require_window(window)
-        return self._ask(CALL, encode(cells), now, timeout, on_done)
+        return self.ask(OutgoingCall(on_done), SIM, CALL, encode(cells), now, timeout)
 
     def subscribe(
         self,
@@ -94,14 +97,47 @@ class Asking:
             cells[keys.DATA] = data
         if window is not None:
             cells[keys.WINDOW] = _require_window(window)
-        return self._ask(SUBSCRIBE, encode(cells), now, within_reason(timeout), on_done)
+        timeout = within_reason(timeout)
+        return self.ask(OutgoingCall(on_done), SIM, SUBSCRIBE, encode(cells), now, timeout)
 
     def unsubscribe(
         self, topic: str, now: float, timeout: float | None, on_done: Callable[[], None]
     ) -> OutgoingCall:
         """Ask for no more notes of a topic; raises as `call`."""
         payload = encode({keys.TOPIC: topic})
-        return self._ask(UNSUBSCRIBE, payload, now, within_reason(timeout), on_done)
+        timeout = within_reason(timeout)
+        return self.ask(OutgoingCall(on_done), SIM, UNSUBSCRIBE, payload, now, timeout)
+
+    def ask(
+        self,
+        call: C,
+        category: int,
+        subcategory: int,
+        payload: bytes,
+        now: float,
+        timeout: float | None,
+    ) -> C:
+        """Send a request of any kind on stream 1; `call` gets its answer. `timeout` is
+        seconds from `now` within reason, or None.
+
+        Raises:
+            LocalProtocolError: not open, too large, or 65,535 requests wait already.
+        """
+        call.async_id = async_id = self._waiting.add(MAIN_STREAM, call)
+        try:
+            self._connection.send(MAIN_STREAM, async_id, category, subcategory, payload)
+        except LocalProtocolError:
+            self._waiting.pop(MAIN_STREAM, async_id)
+            raise
+        if timeout is not None:
+            call.slot = self.deadlines.add(call, now + timeout)
+        return call
+
+    def leave(self, call: OutgoingCall) -> None:
+        """Nobody reads on of what answers `call`, which may go on; its id stays busy until
+        the final answer."""
+        call.done = True
+        self.deadlines.discard(call, call.slot)
 
     def give_up(self, call: OutgoingCall) -> None:
         """Nobody waits for `call` any more: send Cancel; its id stays busy for now."""
@@ -113,16 +149,27 @@ class Asking:
 
     # From the connection.
 
-    def result_received(self, event: EventReceived, now: float) -> bool:
-        """Take a Result: the final answer to a request of ours."""
-        stream, async_id, _, _, payload, _ = event
-        call = self._waiting.pop(stream, async_id)
+    def get(self, event: EventReceived) -> OutgoingCall | None:
+        """The request of ours that an event is about, if it has no final answer yet."""
+        return self._waiting.get(event.stream, event.async_id)
+
+    def final_received(self, event: EventReceived) -> OutgoingCall | None:
+        """The request that an event is the final answer to; its id is free from now on. None,
+        and counted, if there is no such."""
+        call = self._waiting.pop(event.stream, event.async_id)
         if call is None:
             self.dropped += 1
-            return False
+            return None
         self.deadlines.discard(call, call.slot)
+        return call
+
+    def result_received(self, event: EventReceived, now: float) -> bool:
+        """Take a Result: the final answer to a request of ours."""
+        call = self.final_received(event)
+        if call is None:
+            return False
         try:
-            cells = decode(payload)
+            cells = decode(event.payload)
             code = read_uint(cells, keys.CODE, maximum=LAST_CODE)
             named = 0
             if keys.STREAM in cells:
@@ -166,25 +213,6 @@ class Asking:
             call.finish(LOST, None)
 
     # Inside.
-
-    def _ask(
-        self,
-        subcategory: int,
-        payload: bytes,
-        now: float,
-        timeout: float | None,
-        on_done: Callable[[], None],
-    ) -> OutgoingCall:
-        call = OutgoingCall(on_done)
-        call.async_id = async_id = self._waiting.add(MAIN_STREAM, call)
-        try:
-            self._connection.send(MAIN_STREAM, async_id, SIM, subcategory, payload)
-        except LocalProtocolError:
-            self._waiting.pop(MAIN_STREAM, async_id)
-            raise
-        if timeout is not None:
-            call.slot = self.deadlines.add(call, now + timeout)
-        return call
 
     def _send_cancel(self, call: OutgoingCall) -> None:
         try:

@@ -1,13 +1,14 @@
 """Requests both ways on one connection: what we ask, and what we are asked (section 9).
 
-One rule: it joins `Asking`, `Answering` and `StreamRequests`, which share ids and a timer,
-and decides nothing of its own.
+One rule: it joins `Asking`, `Answering`, `NamedEvents` and `StreamRequests`, which share
+ids and a timer, and decides nothing of its own.
 """
 
 from collections.abc import Callable
 
 from node.messaging.answering import Answering
 from node.messaging.asking import Asking
+from node.messaging.named_events import NO_HANDLER, NamedEvents
 from node.messaging.pending import IncomingCall
 from node.messaging.stream_requests import StreamRequests
 from node.protocol.codes import ResultCode
@@ -15,10 +16,15 @@ from node.protocol.connection import Connection
 from node.protocol.limits import UNANSWERED_REQUESTS, WAITING_BYTES
 
 
-class Calls:
-    """All requests of one connection; the arguments are those of `Answering`."""
+def _nobody(namespace: str, name: str) -> ResultCode:
+    return NO_HANDLER
 
-    __slots__ = ("answering", "asking", "stream_requests")
+
+class Calls:
+    """All requests of one connection; the arguments are those of `Answering`, and
+    `find_event` that of `NamedEvents`, whose events `run` and `stop` get as well."""
+
+    __slots__ = ("answering", "asking", "named", "stream_requests")
 
     def __init__(
         self,
@@ -27,6 +33,7 @@ class Calls:
         run: Callable[[IncomingCall], None],
         stop: Callable[[IncomingCall], None],
         *,
+        find_event: Callable[[str, str], ResultCode] = _nobody,
         count_limit: int = UNANSWERED_REQUESTS,
         size_limit: int = WAITING_BYTES,
     ) -> None:
@@ -37,11 +44,12 @@ class Calls:
         self.stream_requests = StreamRequests(
             connection, self.answering.require_free, count_limit=count_limit
         )
+        self.named = NamedEvents(connection, self.asking, self.answering, find_event, run)
 
     @property
     def dropped(self) -> int:
-        """Requests and answers that nobody took."""
-        return self.asking.dropped + self.answering.dropped
+        """Requests, answers and events that nobody took."""
+        return self.asking.dropped + self.answering.dropped + self.named.ignored
 
     def next_deadline(self) -> float:
         """When `handle_deadline` has something to do."""

@@ -7,13 +7,7 @@ types of events, not what handlers do.
 
 from collections.abc import Callable
 
-from lbm import keys
-from lbm.cells import read_text
-from lbm.codec import decode, encode
-from lbm.errors import LbmDecodeError
-from node.messaging.answering import Answering
-from node.messaging.asking import Asking
-from node.messaging.stream_requests import StreamRequests
+from node.messaging.calls import Calls
 from node.messaging.topics import Topics
 from node.protocol.codes import (
     CALL,
@@ -28,15 +22,14 @@ from node.protocol.codes import (
     NAMED,
     NOTES,
     NOTIFY,
+    REPLY_EVENT,
     RESULT,
     SIM,
     STREAM,
     SUBSCRIBE,
     UNSUBSCRIBE,
-    ResultCode,
 )
 from node.protocol.connection import Connection
-from node.protocol.errors import LocalProtocolError
 from node.protocol.reports import EventReceived
 
 # Takes an event; returns whether its cost is kept until it is used.
@@ -45,23 +38,21 @@ Take = Callable[[EventReceived, float], bool]
 
 class Dispatch:
     """Sends each event of one connection on its way. `on_stream` takes 2/5 Data, and the
-    application's events on streams from 2 up, among which `requests` are."""
+    application's events on streams from 2 up, among which requests are."""
 
-    __slots__ = ("_answering", "_connection", "_on_stream", "_requests", "_sim", "dropped")
+    __slots__ = ("_connection", "_named", "_on_stream", "_requests", "_sim", "dropped")
 
     def __init__(
         self,
         connection: Connection,
-        asking: Asking,
-        answering: Answering,
+        calls: Calls,
         topics: Topics,
         on_stream: Callable[[EventReceived], bool],
-        requests: StreamRequests,
     ) -> None:
+        asking, answering, named = calls.asking, calls.answering, calls.named
         self._connection = connection
-        self._answering = answering
         self._on_stream = on_stream
-        self._requests = requests
+        self._requests = calls.stream_requests
         self._sim: dict[int, Take] = {
             CALL: answering.request_received,
             SUBSCRIBE: answering.request_received,
@@ -72,6 +63,12 @@ class Dispatch:
             CHUNK: asking.chunk_received,
             NOTES: topics.notes_received,
         }
+        self._named: dict[int, Take] = {
+            EMIT: named.emit_received,
+            REPLY_EVENT: named.reply_received,
+            ERROR: named.error_received,
+            END: named.end_received,
+        }
         self.dropped = 0
 
     def receive(self, event: EventReceived, now: float) -> None:
@@ -80,7 +77,7 @@ class Dispatch:
         Raises:
             RemoteProtocolError: an async id is used twice, or answers pile up.
         """
-        stream, async_id, category, subcategory, payload, cost = event
+        stream, async_id, category, subcategory, _, cost = event
         if category >= FIRST_APPLICATION_CATEGORY:
             if stream > MAIN_STREAM and self._on_stream(event):
                 return
@@ -101,25 +98,13 @@ class Dispatch:
             if self._on_stream(event):
                 return
             self.dropped += 1
+        elif category == NAMED:
+            take = self._named.get(subcategory)
+            if take is None:
+                self.dropped += 1
+            elif take(event, now):
+                return
         else:
             self.dropped += 1
-            if category == NAMED and subcategory == EMIT and async_id:
-                self._without_handler(stream, async_id, payload)
         if cost:
             self._connection.consume(stream, cost)
-
-    def _without_handler(self, stream: int, async_id: int, payload: bytes) -> None:
-        """Emit: its one answer is an empty End, or an Error if it is malformed."""
-        self._answering.require_free(stream, async_id)
-        try:
-            cells = decode(payload)
-            read_text(cells, keys.NAME)
-            read_text(cells, keys.NAMESPACE, default="")
-            answer, text = END, encode({})
-        except LbmDecodeError:
-            code = ResultCode.MALFORMED
-            answer, text = ERROR, encode({keys.CODE: code, keys.TEXT: "malformed request"})
-        try:
-            self._connection.send(stream, async_id, NAMED, answer, text)
-        except LocalProtocolError:
-            return  # the connection is closing

@@ -38,9 +38,7 @@ class Feed(ABC):
         "owner",
     )
 
-    def __init__(
-        self, fanout: "Fanout", owner: object, on_closed: Callable[[Any], None]
-    ) -> None:
+    def __init__(self, fanout: "Fanout", owner: object, on_closed: Callable[[Any], None]) -> None:
         self._fanout = fanout
         self._on_closed = on_closed
         self._finishing = False

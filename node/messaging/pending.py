@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from lbm.codec import Value
 from node.messaging.chunks import ChunkInbox
+from node.messaging.finals import FinalAnswer, sim_final
 from node.protocol.window import SendCredit
 
 # Codes of our own, which cannot come from the wire. The connection ended:
@@ -47,11 +48,11 @@ class OutgoingCall:
         self.slot = 0
         self.done = False
         self.code = 0
-        self.data: Value = None
+        self.data: Any = None
         self.close_code = 0
         self.close_text = ""
 
-    def finish(self, code: int, data: Value) -> None:
+    def finish(self, code: int, data: Any) -> None:
         """Give the answer to who waits; later ones change nothing."""
         if not self.done:
             self.done = True
@@ -113,3 +114,7 @@ class IncomingCall:
         self.slot = 0
         self.answered = False
         self.runner: Any = None  # the shell's handle of the running handler
+
+    def final(self, code: int, data: Any = None, stream: int = 0) -> FinalAnswer:
+        """Its final answer; raises LbmEncodeError for data without an encoding."""
+        return sim_final(code, data, stream)

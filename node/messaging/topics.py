@@ -13,7 +13,8 @@ from lbm import keys
 from lbm.cells import read_text
 from lbm.codec import Encodable, decode, encode_value
 from lbm.errors import LbmDecodeError
-from node.messaging.answering import Answering, encode_result
+from node.messaging.answering import Answering
+from node.messaging.finals import sim_final
 from node.messaging.inbox import NoteInbox
 from node.messaging.notes import decode_notes, decode_notify
 from node.messaging.pending import IncomingCall
@@ -137,9 +138,7 @@ class Topics:
                 self._connection.streams.hold(feed.stream)
                 held = feed.stream
         if async_id:
-            self._answering.answer_at_once(
-                stream, async_id, encode_result(ResultCode.ACCEPTED), held
-            )
+            self._answering.answer_at_once(stream, async_id, sim_final(ResultCode.ACCEPTED), held)
         return False
 
     def flush(self) -> None:
@@ -228,7 +227,7 @@ class Topics:
             kept = reader.inbox.put(subcategory, payload, cost if entry else 0)
             code = ResultCode.ACCEPTED if kept else ResultCode.OVERLOADED
         if async_id and subcategory != NOTES:
-            self._answering.answer_at_once(stream, async_id, encode_result(code))
+            self._answering.answer_at_once(stream, async_id, sim_final(code))
         if not kept:
             self.dropped += 1
         return kept and entry is not None

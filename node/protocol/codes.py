@@ -142,6 +142,23 @@ class ResultCode(IntEnum):
     MALFORMED = 23
 
 
+# What an Error says where a Result would say 16: the handler of a named event failed.
+EVENT_FAILED: Final = 500
+
+# The fixed sentences of results: what a caller is told when the answer has no text.
+RESULT_SENTENCES: Final[dict[int, str]] = {
+    ResultCode.TOPIC_NOT_FOUND: "topic not found",
+    ResultCode.HANDLER_FAILED: "the handler failed",
+    ResultCode.DEADLINE_EXCEEDED: "the deadline passed",
+    ResultCode.CANCELLED: "cancelled",
+    ResultCode.OVERLOADED: "overloaded",
+    ResultCode.NOT_AUTHORISED: "not authorised",
+    ResultCode.PAYLOAD_TOO_LARGE: "the payload is too large",
+    ResultCode.WRONG_SUPERCATEGORY: "not allowed between these roles",
+    ResultCode.MALFORMED: "malformed request",
+    EVENT_FAILED: "the handler failed",
+}
+
 ROLES: Final = ("client", "server", "peer")
 
 

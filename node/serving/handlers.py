@@ -164,7 +164,18 @@ class Handlers:
     calls: Registry[Any] = field(default_factory=lambda: Registry("topic"))
     streams: Registry[Any] = field(default_factory=lambda: Registry("label"))
     subscribes: Registry[Any] = field(default_factory=lambda: Registry("subscriptions to"))
+    events: dict[str, Registry[Any]] = field(default_factory=dict)  # by namespace, "" for none
     roles: Roles = field(default_factory=Roles)
+
+    def find_event(self, namespace: str, name: str) -> Entry[Any] | None:
+        """The handler of a named event: that of its namespace alone, if it has one."""
+        registry = self.events.get(namespace)
+        return None if registry is None else registry.find(name)
+
+    def events_of(self, namespace: str) -> Registry[Any]:
+        """The handlers of a namespace, of which these may be the first."""
+        kind = f"event of {namespace!r}" if namespace else "event"
+        return self.events.setdefault(namespace, Registry(kind))
 
 
 def parse_supercategories(

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from lbm.errors import LbmEncodeError
-from node.errors import RESULT_SENTENCES, CallRefused
+from node.errors import CallRefused
 from node.messaging.pending import IncomingCall
 from node.messaging.stream_feed import StreamFeed
-from node.protocol.codes import ResultCode
+from node.protocol.codes import RESULT_SENTENCES, ResultCode
 from node.serving.authorisation import permitted
 from node.serving.handlers import Handlers
 from node.topic import SubscribeRequest, Topic

@@ -10,8 +10,8 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from node.errors import RESULT_SENTENCES, CallRefused
-from node.protocol.codes import ResultCode
+from node.errors import CallRefused
+from node.protocol.codes import RESULT_SENTENCES, ResultCode
 from node.serving.authorisation import Roles, permitted
 from node.serving.handlers import Entry, Slots
 

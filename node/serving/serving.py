@@ -7,7 +7,7 @@ handlers and their peer; the core's rules are `Answering`'s and the connection's
 
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from lbm import keys
@@ -16,16 +16,17 @@ from lbm.errors import LbmEncodeError
 from node.call import Call
 from node.errors import PeerClosedError, StreamResetError
 from node.messaging.answering import Answering
+from node.messaging.formats import FormatError
 from node.messaging.pending import IncomingCall
 from node.messaging.topics import LABEL
 from node.protocol.codes import CloseCode, ResultCode, Supercategory
-from node.protocol.errors import LocalProtocolError, PayloadTooLargeError
-from node.protocol.limits import EVENT_COST, UNANSWERED_REQUESTS
+from node.protocol.errors import LocalProtocolError
+from node.protocol.limits import UNANSWERED_REQUESTS
 from node.serving.authorisation import permitted
 from node.serving.handlers import Entry, Handlers
+from node.serving.items import send_items
 from node.serving.running import FAILED, Outcome, run_handler
 from node.streams.stream import Stream
-from node.waiting import turn_of
 from node.wording import one_line
 
 if TYPE_CHECKING:
@@ -36,8 +37,6 @@ logger = logging.getLogger("parley.peer")
 CallHandler = Callable[[Call], Any]
 StreamHandler = Callable[[Stream], Awaitable[None]]
 
-# Bytes of cost that a handler may yield before others run.
-TURN_SIZE: Final = 64 * 1024
 # Handlers of streams may outlive these, of which a peer may open ever more: how many do.
 LINGERING_HANDLERS: Final = UNANSWERED_REQUESTS
 
@@ -91,41 +90,19 @@ class Serving:
 
     async def _stream_answer(self, call: IncomingCall, items: AsyncGenerator[Any, Any]) -> Outcome:
         """Send what the handler yields as Chunks, no faster than they are read."""
-        peer, answering = self._peer, self._peer.answering
-        yielded = 0  # since others ran: a handler that never waits must not keep the loop
-        async with aclosing(items):
-            async for item in items:
-                payload = encode({} if item is None else {keys.DATA: item})
-                try:
-                    await peer.room()
-                    while not answering.chunk(call, payload):
-                        await self._credit(call)
-                        await peer.room()
-                except PayloadTooLargeError:
-                    return ResultCode.PAYLOAD_TOO_LARGE, None
-                except LocalProtocolError:
-                    break  # nobody reads on: the call, the stream or the connection is over
-                peer.touch()
-                yielded += len(payload) + EVENT_COST
-                if yielded > TURN_SIZE:
-                    yielded = 0
-                    await turn_of(peer.backend)
-        return ResultCode.ACCEPTED, None
 
-    async def _credit(self, call: IncomingCall) -> None:
-        waiter = self._peer.backend.waiter()
-        call.on_credit = waiter.wake
-        try:
-            await waiter.wait()
-        finally:
-            call.on_credit = None
+        def encode_item(item: Any) -> bytes:
+            return encode({} if item is None else {keys.DATA: item})
+
+        chunk = self._peer.answering.chunk
+        return await send_items(self._peer, call, items, encode_item, chunk)
 
     def answer(self, call: IncomingCall, code: int, data: Any = None) -> None:
         """Answer a request of any kind, if it must be without what has no encoding."""
         answering: Answering = self._peer.answering
         try:
             answering.answer(call, code, data)
-        except LbmEncodeError:
+        except (LbmEncodeError, FormatError):
             logger.exception("the answer to %r has no encoding", call.topic)
             answering.answer(call, *FAILED)
         self._peer.call_ended()

@@ -86,14 +86,7 @@ class Application:
             size_limit=MOST_BYTES,
         )
         self.topics = Topics(core, calls.answering, TOPIC.__eq__)
-        self.dispatch = Dispatch(
-            core,
-            calls.asking,
-            calls.answering,
-            self.topics,
-            self._stream_event,
-            calls.stream_requests,
-        )
+        self.dispatch = Dispatch(core, calls, self.topics, self._stream_event)
         slow: Slow = "unsubscribe" if core.initiator else "drop-oldest"
         self._fanout = Fanout(TOPIC, MOST_BYTES, slow)
         self._running: deque[IncomingCall] = deque()

@@ -5,7 +5,6 @@ import pytest
 
 from node import errors
 from node.errors import (
-    RESULT_SENTENCES,
     AddressError,
     CallRefused,
     CallTimeout,
@@ -18,7 +17,7 @@ from node.errors import (
     UnreachableError,
     handshake_error,
 )
-from node.protocol.codes import CloseCode, ResultCode
+from node.protocol.codes import RESULT_SENTENCES, CloseCode, ResultCode
 
 
 def test_every_error_is_a_parley_error_and_stands_in_the_tree() -> None:

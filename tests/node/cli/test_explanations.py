@@ -4,7 +4,7 @@ import pytest
 
 from node.cli.exits import Exit
 from node.cli.explanations import EXPLANATIONS, explain
-from node.errors import RESULT_SENTENCES
+from node.protocol.codes import RESULT_SENTENCES
 from node.protocol.codes import CloseCode, ResultCode
 
 

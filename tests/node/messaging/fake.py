@@ -132,7 +132,7 @@ class FakeConnection:
 class Shell:
     """What runs the handlers: it only notes what it is told."""
 
-    def __init__(self, **limits: int) -> None:
+    def __init__(self, **limits: Any) -> None:
         self.connection = FakeConnection()
         self.started: list[IncomingCall] = []
         self.stopped: list[IncomingCall] = []

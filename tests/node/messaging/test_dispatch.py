@@ -42,14 +42,7 @@ class Shell:
         self.data: list[bytes] = []
         self.calls = Calls(connection, find, self.started.append, lambda call: None)
         self.topics = Topics(connection, self.calls.answering, ["known"].__contains__)
-        self.dispatch = Dispatch(
-            connection,
-            self.calls.asking,
-            self.calls.answering,
-            self.topics,
-            self.take,
-            self.calls.stream_requests,
-        )
+        self.dispatch = Dispatch(connection, self.calls, self.topics, self.take)
 
     @property
     def dropped(self) -> int:

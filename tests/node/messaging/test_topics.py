@@ -48,14 +48,7 @@ class End:
         calls = Calls(self.core, self.find, self.undecided.append, lambda call: None)
         self.asking, self.answering = calls.asking, calls.answering
         self.topics = Topics(self.core, self.answering, TOPIC.__eq__)
-        self.dispatch = Dispatch(
-            self.core,
-            calls.asking,
-            calls.answering,
-            self.topics,
-            lambda event: False,
-            calls.stream_requests,
-        )
+        self.dispatch = Dispatch(self.core, calls, self.topics, lambda event: False)
 
     def find(self, subcategory: int, topic: str) -> ResultCode:
         if topic != TOPIC:

@@ -11,7 +11,8 @@ from lbm import keys
 from lbm.codec import encode
 from node import CallRefused, Peer
 from node.errors import CallTimeout, SubscribeRejected
-from node.messaging.answering import encode_result
+from node.messaging.finals import sim_final
+from node.messaging.pending import OutgoingCall
 from node.protocol.codes import CANCEL, SIM, SUBSCRIBE, UNSUBSCRIBE, ResultCode, Supercategory
 from node.protocol.limits import Limits
 from node.topic import SubscribeRequest, Topic
@@ -370,7 +371,7 @@ async def test_23_malformed(met: Meeting) -> None:
 async def asked_raw(peer: Peer, subcategory: int, payload: bytes) -> int:
     """The code that answers a request of our own making."""
     codes: list[int] = []
-    call = peer.asking._ask(subcategory, payload, 0.0, None, lambda: None)
+    call = peer.asking.ask(OutgoingCall(lambda: None), SIM, subcategory, payload, 0.0, None)
     call.on_final = lambda code, stream: codes.append(code)
     peer.touch()
     await eventually(lambda: bool(codes))
@@ -480,7 +481,7 @@ async def test_an_answer_that_names_another_stream(met: Meeting) -> None:
     async def answer(stream_named: int) -> CallRefused:
         async with anyio.create_task_group() as tasks:
             entered = await started(tasks, met.peer.subscribe("y").__aenter__)
-            from_server.send(1, asked[-1], SIM, 5, encode_result(0, None, stream_named))
+            from_server.send(1, asked[-1], *sim_final(0, None, stream_named))
             met.back.touch()
             await eventually(lambda: bool(entered))
         (error,) = entered

@@ -1,0 +1,201 @@
+"""Payload formats of named events: values to bytes and back (docs/protocol.md section 10).
+
+One rule: a decoder gives plain values (numbers, text, bytes, truth values, none, lists
+and dicts) or raises FormatError, whatever the input. The formats' own libraries do the
+work; bincode and postcard say nothing of their types, so they are handed up as bytes.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+from io import BytesIO
+from typing import Any, Final, Literal, NoReturn, cast
+
+import cbor2
+import msgpack
+
+from lbm.codec import Encodable, Value, decode_value, encode_value
+
+# How a payload is asked for by name; `raw` has no format id at all.
+FormatName = Literal["lbm", "msgpack", "json", "cbor", "raw"]
+
+# What one array, map or text of MessagePack may have, and levels of CBOR: as in LBM.
+LARGEST_CONTAINER: Final = 131_072
+DEEPEST: Final = 16
+# Tags of CBOR for which its library has a decoder of its own. Some make objects that are
+# no values (dates, regular expressions, cycles), and none belongs here.
+_KNOWN_TAGS: Final = (
+    *(0, 1, 2, 3, 4, 5, 25, 28, 29, 30, 35, 36, 37, 52, 54, 100, 256, 258, 260, 261, 1004),
+    *(43_000, 55_799),
+)
+
+
+class FormatError(ValueError):
+    """A payload is not of its format, or a value has no form in one."""
+
+
+class Format(IntEnum):
+    """Format ids; 0 to 3 as the existing implementation of the byte-exact dialect has them."""
+
+    MESSAGEPACK = 0
+    BINCODE = 1
+    POSTCARD = 2
+    JSON = 3
+    LBM = 16
+    CBOR = 17
+
+
+NAMES: Final[Mapping[str, Format]] = {
+    "lbm": Format.LBM,
+    "msgpack": Format.MESSAGEPACK,
+    "json": Format.JSON,
+    "cbor": Format.CBOR,
+}
+
+
+def encode_as(format_id: int, value: Encodable) -> bytes:
+    """The payload of a value, without the format id.
+
+    Raises:
+        FormatError: the value has no form in this format, or nobody here knows it.
+    """
+    encoder = _ENCODERS.get(format_id)
+    if encoder is None:
+        raise FormatError(f"nothing can be encoded as format {format_id}")
+    try:
+        return encoder(value)
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        raise FormatError(f"no form in format {format_id}: {error}") from error
+
+
+def decode_as(format_id: int, data: bytes) -> Value:
+    """The value of a payload, without the format id; bincode and postcard stay bytes.
+
+    Raises:
+        FormatError: it is not of this format, or nobody here knows that.
+    """
+    decoder = _DECODERS.get(format_id)
+    if decoder is None:
+        raise FormatError(f"unknown payload format {format_id}")
+    try:
+        return _plain(decoder(data))
+    except _FAILURES as error:
+        raise FormatError(f"not of format {format_id}: {error}") from error
+
+
+_FAILURES: Final = (
+    *(ValueError, TypeError, OverflowError, RecursionError, MemoryError),
+    *(cbor2.CBORError, msgpack.UnpackException),
+)
+
+
+def _encode_msgpack(value: Encodable) -> bytes:
+    packed: bytes = msgpack.packb(value, default=_as_dict)
+    return packed
+
+
+def _encode_json(value: Encodable) -> bytes:
+    _require_text_keys(value)
+    text = json.dumps(
+        value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_as_dict
+    )
+    return text.encode()
+
+
+def _as_dict(value: object) -> dict[Any, Any]:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} has no form here")
+
+
+def _require_text_keys(value: Encodable) -> None:
+    """JSON's encoder would write a number as its digits, and read back text."""
+    left: list[Any] = [value]
+    levels = 0
+    while left:
+        levels += 1
+        if levels > LARGEST_CONTAINER:
+            raise ValueError("too many items")
+        item = left.pop()
+        if isinstance(item, Mapping):
+            if not all(isinstance(key, str) for key in item):
+                raise TypeError("a map's keys are text in JSON")
+            left += [inner for inner in item.values() if isinstance(inner, _CONTAINERS)]
+        elif isinstance(item, list | tuple):
+            left += [inner for inner in item if isinstance(inner, _CONTAINERS)]
+
+
+def _decode_msgpack(data: bytes) -> Any:
+    return msgpack.unpackb(
+        data,
+        strict_map_key=False,
+        max_array_len=LARGEST_CONTAINER,
+        max_map_len=LARGEST_CONTAINER,
+        max_ext_len=0,
+    )
+
+
+def _decode_json(data: bytes) -> Any:
+    return json.loads(data.decode(), parse_constant=_no_constant)
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number in JSON")
+
+
+def _decode_cbor(data: bytes) -> Any:
+    stream = BytesIO(data)
+    decoder = cbor2.CBORDecoder(
+        stream,
+        tag_hook=_no_tag,
+        semantic_decoders=_NO_TAGS,
+        max_depth=DEEPEST,
+        allow_duplicate_keys=False,
+        read_size=1,  # so that what is left over can be seen
+    )
+    value = decoder.decode()
+    if stream.read(1):
+        raise ValueError("something follows the value")
+    return value
+
+
+def _no_tag(*_: object) -> NoReturn:
+    raise ValueError("a tag")
+
+
+_NO_TAGS: Final[dict[int, Callable[..., NoReturn]]] = dict.fromkeys(_KNOWN_TAGS, _no_tag)
+_ENCODERS: Final[dict[int, Callable[[Encodable], bytes]]] = {
+    Format.MESSAGEPACK: _encode_msgpack,
+    Format.JSON: _encode_json,
+    Format.LBM: encode_value,
+    Format.CBOR: encode_value,  # the deterministic encoding is CBOR as well
+}
+_DECODERS: Final[dict[int, Callable[[bytes], Any]]] = {
+    Format.MESSAGEPACK: _decode_msgpack,
+    Format.BINCODE: bytes,
+    Format.POSTCARD: bytes,
+    Format.JSON: _decode_json,
+    Format.LBM: decode_value,
+    Format.CBOR: _decode_cbor,
+}
+
+_SCALARS: Final = frozenset({int, float, str, bytes, bool, type(None)})
+_CONTAINERS: Final = (Mapping, list, tuple)
+
+
+def _plain(value: Any) -> Value:
+    """The value, if nothing in it is of a type that a value may not have."""
+    if type(value) in _SCALARS:
+        return cast("Value", value)
+    left = [value]
+    while left:
+        item = left.pop()
+        if type(item) is dict:
+            if not all(type(key) in _SCALARS for key in item):
+                raise ValueError("a key is no plain value")
+            left += [inner for inner in item.values() if type(inner) not in _SCALARS]
+        elif type(item) is list:
+            left += [inner for inner in item if type(inner) not in _SCALARS]
+        else:
+            raise ValueError(f"a {type(item).__name__} is no plain value")
+    return cast("Value", value)

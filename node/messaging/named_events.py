@@ -1,0 +1,214 @@
+"""Named events over one connection, both ways: category 4 (section 10).
+
+One rule: an event whose async id is not 0 gets exactly one End or Error, also when
+nobody handles it; those without a handler are ignored and counted. Who waits for a
+reply gets it; natively a reply that nobody waits for is ignored, since it has no name.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from lbm import keys
+from lbm.cells import read_text, read_uint
+from lbm.codec import Encodable, Value, decode, encode
+from lbm.errors import LbmDecodeError
+from node.messaging.answering import Answering, held_size
+from node.messaging.asking import Asking
+from node.messaging.deadlines import within_reason
+from node.messaging.emits import UNREAD, IncomingEmit, OutgoingEmit, Reply
+from node.messaging.finals import named_final
+from node.messaging.payloads import Payload, read_cells
+from node.messaging.pending import IncomingCall
+from node.protocol.codes import EMIT, LAST_CODE, MAIN_STREAM, NAMED, REPLY_EVENT, ResultCode
+from node.protocol.connection import Connection
+from node.protocol.errors import LocalProtocolError
+from node.protocol.reports import EventReceived
+
+# What `find` says of an event that nobody handles.
+NO_HANDLER: Final = ResultCode.TOPIC_NOT_FOUND
+
+
+class NamedEvents:
+    """The named events of one connection.
+
+    `find` tells whether an event of this namespace (empty for none) and name may run, or
+    the code that refuses it (`NO_HANDLER`: it is ignored); `run` starts its handler.
+    `ignored` counts events without a handler.
+    """
+
+    __slots__ = ("_answering", "_asking", "_connection", "_find", "_run", "ignored")
+
+    def __init__(
+        self,
+        connection: Connection,
+        asking: Asking,
+        answering: Answering,
+        find: Callable[[str, str], ResultCode],
+        run: Callable[[IncomingEmit], None],
+    ) -> None:
+        self._connection = connection
+        self._asking = asking
+        self._answering = answering
+        self._find = find
+        self._run = run
+        self.ignored = 0
+
+    # Ours.
+
+    def emit(self, name: str, namespace: str, payload: Payload) -> None:
+        """Send an event on stream 1 to which no reply is wanted.
+
+        Raises:
+            LocalProtocolError: not open, or too large. LbmEncodeError, FormatError: the
+                payload has no form in its format.
+        """
+        body = encode_emit(name, namespace, payload)
+        self._connection.send(MAIN_STREAM, 0, NAMED, EMIT, body)
+
+    def ask(
+        self,
+        emit: OutgoingEmit,
+        name: str,
+        namespace: str,
+        payload: Payload,
+        now: float,
+        timeout: float | None,
+    ) -> None:
+        """Send an event on stream 1; `emit` gets its replies. Raises as `emit`, and
+        LocalProtocolError if 65,535 requests wait already."""
+        body = encode_emit(name, namespace, payload)
+        self._asking.ask(emit, NAMED, EMIT, body, now, within_reason(timeout))
+
+    def encode_reply(self, emit: IncomingCall, name: str, payload: Payload) -> bytes:
+        """A reply to an event; the name goes with it if it is not that of the event.
+
+        Raises:
+            LbmEncodeError, FormatError: the payload has no form in its format.
+        """
+        cells = payload.cells()
+        if name and name != emit.topic:
+            cells[keys.NAME] = name
+        return encode(cells)
+
+    def reply(self, emit: IncomingCall, body: bytes) -> bool:
+        """Reply to an event, before its last reply; False if its stream has no room now.
+
+        Raises:
+            LocalProtocolError: nobody waits for it, not open, or too large.
+        """
+        return bool(self._answering.send_part(emit, NAMED, REPLY_EVENT, body))
+
+    # From the connection. Each returns whether the cost of the event is kept for now.
+
+    def emit_received(self, event: EventReceived, now: float) -> bool:
+        """Take an Emit: start its handler.
+
+        Raises:
+            RemoteProtocolError: as `Answering.require_free`.
+        """
+        stream, async_id, _, _, body, cost = event
+        try:
+            cells = decode(body)
+            name = read_text(cells, keys.NAME)
+            namespace = read_text(cells, keys.NAMESPACE, default="")
+            payload = Payload(*read_cells(cells))
+        except LbmDecodeError:
+            self._refuse(stream, async_id, ResultCode.MALFORMED)
+            return False
+        code = self._find(namespace, name)
+        if code:
+            if code == NO_HANDLER:
+                self.ignored += 1
+                code = ResultCode.ACCEPTED  # an empty End
+            self._refuse(stream, async_id, code)
+            return False
+        data, size = cells.get(keys.DATA), len(body)
+        if type(data) is list or type(data) is dict:
+            size = held_size(cells, size)
+        if not self._answering.has_room(size):
+            self._refuse(stream, async_id, ResultCode.OVERLOADED)
+            return False
+        emit = IncomingEmit(name, namespace, payload, stream, async_id, size, cost)
+        self._answering.admit(emit)
+        self._run(emit)
+        return True
+
+    def reply_received(self, event: EventReceived, now: float) -> bool:
+        """Take a Reply: it goes to who waits for it."""
+        emit = self._asking.get(event)
+        if not isinstance(emit, OutgoingEmit) or emit.done:
+            self._asking.dropped += 1
+            return False
+        try:
+            cells = decode(event.payload)
+            reply = Reply(*read_cells(cells), name=read_text(cells, keys.NAME, default=""))
+        except LbmDecodeError:
+            self._asking.dropped += 1
+            return False
+        data, size = cells.get(keys.DATA), len(event.payload)
+        if type(data) is list or type(data) is dict:
+            size = held_size(cells, size)
+        if not emit.put(reply, size):
+            self._asking.give_up(emit)
+            emit.code = UNREAD
+            emit.on_done()
+        return False
+
+    def end_received(self, event: EventReceived, now: float) -> bool:
+        """Take an End: the last reply to an event of ours."""
+        emit = self._asking.final_received(event)
+        if emit is None:
+            return False
+        code, reply = ResultCode.ACCEPTED, None
+        try:
+            cells = decode(event.payload) if event.payload else {}
+            if cells.keys() & _REPLY_CELLS:
+                name = read_text(cells, keys.NAME, default="")
+                reply = Reply(*read_cells(cells), name=name, last=True)
+        except LbmDecodeError:
+            code = ResultCode.MALFORMED
+        if not isinstance(emit, OutgoingEmit):
+            code = ResultCode.MALFORMED  # it answers no event
+        emit.finish(code, reply)
+        return False
+
+    def error_received(self, event: EventReceived, now: float) -> bool:
+        """Take an Error: the end of an event of ours."""
+        emit = self._asking.final_received(event)
+        if emit is None:
+            return False
+        text: Value = None
+        try:
+            cells = decode(event.payload)
+            code = read_uint(cells, keys.CODE, minimum=1, maximum=LAST_CODE)
+            text = read_text(cells, keys.TEXT, default="")
+        except LbmDecodeError:
+            code = ResultCode.MALFORMED
+        emit.finish(code, text)
+        return False
+
+    # Inside.
+
+    def _refuse(self, stream: int, async_id: int, code: ResultCode) -> None:
+        if not async_id and code == ResultCode.ACCEPTED:
+            return  # counted as ignored already
+        try:
+            self._answering.answer_at_once(stream, async_id, named_final(code))
+        except LocalProtocolError:
+            return  # the connection is closing
+
+
+_REPLY_CELLS: Final = frozenset({keys.DATA, keys.FORMAT})
+
+
+def encode_emit(name: str, namespace: str, payload: Payload) -> bytes:
+    """The payload of an Emit.
+
+    Raises:
+        LbmEncodeError, FormatError: its payload has no form in its format.
+    """
+    cells: dict[int, Encodable] = {keys.NAME: name}
+    if namespace:
+        cells[keys.NAMESPACE] = namespace
+    cells.update(payload.cells())
+    return encode(cells)

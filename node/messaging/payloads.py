@@ -1,0 +1,178 @@
+"""What a named event carries: a value in some format, bytes, or two payloads in tandem.
+
+One rule: it stays as it came until somebody reads it, and who reads says as what. Knows
+no events.
+"""
+
+from struct import Struct
+from typing import Any, Final, NamedTuple, cast
+
+from lbm import keys
+from lbm.cells import read_bytes, read_uint
+from lbm.codec import Encodable, Value
+from node.messaging.formats import NAMES, Format, FormatError, FormatName, decode_as, encode_as
+
+_LENGTH: Final = Struct(">Q")
+LAST_FORMAT: Final = 255  # an id is one byte in the byte-exact dialect
+
+
+class Tandem(NamedTuple):
+    """Two payloads that travel as one; each is read by itself (appendix B).
+
+    On the wire: u64 length || first || u64 length || second. A payload with a format id
+    is made by `formatted` and read by `FormattedPayload`.
+    """
+
+    first: bytes
+    second: bytes
+
+    def encode(self) -> bytes:
+        """As bytes."""
+        first, second = self
+        return b"".join((_LENGTH.pack(len(first)), first, _LENGTH.pack(len(second)), second))
+
+    @classmethod
+    def parse(cls, data: bytes) -> "Tandem":
+        """Read what `encode` makes.
+
+        Raises:
+            FormatError: it is no tandem payload, all of it.
+        """
+        first, rest = _part(data)
+        second, rest = _part(rest)
+        if rest:
+            raise FormatError("something follows the second payload")
+        return cls(first, second)
+
+
+def _part(data: bytes) -> tuple[bytes, bytes]:
+    if len(data) < _LENGTH.size:
+        raise FormatError("a tandem payload that is cut off")
+    (size,) = _LENGTH.unpack_from(data)
+    end = _LENGTH.size + size
+    if len(data) < end:
+        raise FormatError("a tandem payload that is cut off")
+    return data[_LENGTH.size : end], data[end:]
+
+
+class Payload:
+    """A payload of a named event. `format` is its format id, None for raw bytes."""
+
+    __slots__ = ("_data", "_raw", "format")
+
+    def __init__(self, raw: bytes | None, format_id: int | None, data: Any = None) -> None:
+        """Either its bytes, or (with `raw` None) the value that they stand for."""
+        self._raw = raw
+        self._data = data
+        self.format = format_id
+
+    @property
+    def data(self) -> Value:
+        """The value; bytes if there is no format id, or nobody here reads that format.
+
+        Raises:
+            FormatError: it is not of the format that it says.
+        """
+        if self._raw is None:
+            return cast("Value", self._data)
+        return self._raw if self.format is None else decode_as(self.format, self._raw)
+
+    @property
+    def raw(self) -> bytes:
+        """The bytes, without the format id.
+
+        Raises:
+            FormatError: a value that has no form in the format.
+        """
+        if self._raw is None:
+            self._raw = encode_as(self.format or 0, self._data)
+        return self._raw
+
+    @property
+    def tandem(self) -> Tandem:
+        """The two payloads in it.
+
+        Raises:
+            FormatError: it is none of that kind.
+        """
+        return Tandem.parse(self.raw)
+
+    def cells(self) -> dict[int, Encodable]:
+        """The cells of a native event: the value itself in LBM, else bytes (section 10).
+
+        Raises:
+            FormatError: the value has no form in the format.
+        """
+        if self.format is None:
+            return {keys.DATA: self.raw}
+        if self.format == Format.LBM:
+            return {keys.DATA: self._data if self._raw is None else self.data, keys.FORMAT: 16}
+        return {keys.DATA: self.raw, keys.FORMAT: int(self.format)}
+
+
+class FormattedPayload(Payload):
+    """Bytes of which the first may be a format id: nothing else says so, so that `data`
+    takes them for one, and `raw` and `tandem` take all of them."""
+
+    __slots__ = ()
+
+    def __init__(self, raw: bytes) -> None:
+        super().__init__(raw, raw[0] if raw else None)
+
+    @property
+    def data(self) -> Value:
+        """The value in the format that the first byte says; None if there is no byte.
+
+        Raises:
+            FormatError: it is not of that format, or there is no such.
+        """
+        return decode_as(self.raw[0], self.raw[1:]) if self.raw else None
+
+
+def formatted(value: Encodable, name: FormatName) -> bytes:
+    """A format id and the value in that format, as the byte-exact dialect has it.
+
+    Raises:
+        FormatError: it has no form there.
+    """
+    if name == "raw":
+        return _bytes(value)
+    return bytes((NAMES[name],)) + encode_as(NAMES[name], value)
+
+
+def make_payload(value: Encodable | Tandem | Payload, name: FormatName) -> Payload:
+    """The payload of a value in a format; a Tandem or Payload is taken as it is.
+
+    Raises:
+        FormatError: there is no such format, or bytes were wanted for a raw payload.
+    """
+    if isinstance(value, Payload):
+        return value
+    if isinstance(value, Tandem):
+        return Payload(value.encode(), None)
+    if name == "raw":
+        return Payload(_bytes(value), None)
+    if name not in NAMES:
+        raise FormatError(f"there is no format {name!r}: {', '.join(NAMES)} or raw")
+    return Payload(None, NAMES[name], value)
+
+
+def read_cells(cells: dict[int, Value]) -> tuple[bytes | None, int | None, Value]:
+    """What the cells of a native event say, as `Payload` takes it.
+
+    Raises:
+        LbmDecodeError: the format is none, or the data is no bytes where it must be.
+    """
+    if keys.FORMAT not in cells:
+        raw = read_bytes(cells, keys.DATA, default=b"")
+        return (raw, None, None) if keys.DATA in cells else (None, Format.LBM, None)
+    format_id = read_uint(cells, keys.FORMAT, maximum=LAST_FORMAT)
+    if format_id == Format.LBM:
+        return None, format_id, cells.get(keys.DATA)
+    return read_bytes(cells, keys.DATA), format_id, None
+
+
+def _bytes(value: Encodable | Tandem) -> bytes:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    raise FormatError(f"a raw payload is bytes, not {type(value).__name__}")
