@@ -93,6 +93,11 @@ class Node(Offering):
         return self.identity.node_id
 
     @property
+    def backend(self) -> Backend:
+        """The loop it runs in, for what is joined to it; ParleyError if it does not run."""
+        return self._running()
+
+    @property
     def peers(self) -> list[Peer]:
         """The peers whose connections are open."""
         return [peer for peer in self._peers if peer.is_open]
