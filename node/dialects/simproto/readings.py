@@ -6,13 +6,19 @@ reader is told, not what it does.
 
 from collections import Counter
 from contextlib import suppress
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from node.dialects.simproto.asking import Asking, OutgoingRequest
 from node.dialects.simproto.core import RequestReceived, SimProtoCore
 from node.dialects.simproto.note_queue import NEVER, NoteQueue
 from node.dialects.simproto.packets import ACCEPTED, NOT_FOUND, NOT_SUBSCRIBED
 from node.protocol.errors import LocalProtocolError
+
+
+class Left(NamedTuple):
+    """The report that an Unsubscribe of ours was answered."""
+
+    topic: str
 
 
 class Reader(Protocol):
@@ -67,9 +73,14 @@ class Readings:
         with suppress(LocalProtocolError):  # closing, or too much waits: notes are answered 2
             call = self._asking.unsubscribe(topic, now, _nothing)
             self._leaving[topic] += 1
-            call.on_final = lambda code, stream: self._left(topic)
+            # In its order: notes that came before it are not the next subscription's.
+            call.on_final = lambda code, stream: self._core.happened.append(Left(topic))
             return call
         return None
+
+    def left(self, report: Left) -> None:
+        """An Unsubscribe was answered."""
+        self._leaving -= Counter((report.topic,))
 
     def note_received(self, request: RequestReceived, now: float) -> None:
         """Take a Notify."""
@@ -107,9 +118,6 @@ class Readings:
         self._holding.clear()
         for reader in readers.values():
             reader.lost(code, text)
-
-    def _left(self, topic: str) -> None:
-        self._leaving -= Counter((topic,))
 
 
 def _nothing() -> None:

@@ -18,7 +18,7 @@ from node.dialects.simproto.packets import (
     NOTIFY,
     UNSUBSCRIBE,
 )
-from node.dialects.simproto.readings import Readings
+from node.dialects.simproto.readings import Left, Readings
 from node.messaging.pending import IncomingCall
 from node.protocol.codes import ResultCode
 
@@ -45,15 +45,16 @@ class Sim:
         self.readings = Readings(core, self.asking)
         self.room = DialogRoom(core)
 
-    def request_received(self, request: RequestReceived, now: float) -> None:
-        """Take a request of theirs."""
-        kind = request.kind
-        if kind == NOTIFY:
-            self.readings.note_received(request, now)
-        elif kind == UNSUBSCRIBE:
-            self._core.answer(request.dialog, self._unsubscribe(request.topic), b"", now)
+    def take(self, report: RequestReceived | Left, now: float) -> None:
+        """Take a report that is the sim layer's."""
+        if isinstance(report, Left):
+            self.readings.left(report)
+        elif report.kind == NOTIFY:
+            self.readings.note_received(report, now)
+        elif report.kind == UNSUBSCRIBE:
+            self._core.answer(report.dialog, self._unsubscribe(report.topic), b"", now)
         else:
-            self.answering.request_received(request, now)
+            self.answering.request_received(report, now)
 
     # Topics of ours.
 

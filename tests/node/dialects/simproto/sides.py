@@ -1,0 +1,154 @@
+"""Two sides of a SimProto connection in one process, or one side and raw bytes.
+
+One rule: a `Side` does what a shell does, at once: calls of `echo` are answered with their
+data, those of `wait` never; `news` may be subscribed to, `secret` is rejected with `no`.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from lbm.codec import decode_value
+from node.dialects.limits import SimProtoLimits
+from node.dialects.simproto.core import RequestReceived, SimProtoCore
+from node.dialects.simproto.feeds import SimProtoFeed
+from node.dialects.simproto.heads import REQUEST, serialise_message
+from node.dialects.simproto.packets import REQUEST_HEAD, RPC
+from node.dialects.simproto.readings import Left
+from node.dialects.simproto.sim import Sim
+from node.messaging.batch import Batch
+from node.messaging.fanout import Fanout
+from node.messaging.notes import encode_note
+from node.messaging.pending import IncomingCall
+from node.protocol.codes import CloseCode, ResultCode
+from node.protocol.reports import ConnectionEnded
+
+LIMITS = SimProtoLimits()
+
+
+def request(kind: int, topic: str | bytes, data: bytes = b"", dialog: int = 1) -> bytes:
+    """A request as on the wire."""
+    name = topic.encode() if isinstance(topic, str) else topic
+    return serialise_message(REQUEST, dialog, REQUEST_HEAD.pack(kind, len(name)) + name + data)
+
+
+def notes_of(batch: Batch) -> Sequence[bytes | None]:
+    """Bytes as they are; nothing else has a form."""
+    values = [decode_value(note) for note in batch.notes]
+    return [value if isinstance(value, bytes) else None for value in values]
+
+
+class Side:
+    """A core with its sim layer, at a time that stands still unless `now` is set."""
+
+    def __init__(self, limits: SimProtoLimits = LIMITS) -> None:
+        self.now = 0.0
+        self.core = SimProtoCore(self.now, limits)
+        self.sim = Sim(self.core, self._find, self._run, self._stop, self._knows)
+        self.fanouts = {
+            name: Fanout(name, 1 << 20, "drop-oldest") for name in ("news", "odd", "secret")
+        }
+        self.pending: list[IncomingCall] = []  # calls of `wait`
+        self.stopped: list[IncomingCall] = []
+        self.reports: list[Any] = []
+        self.ended: ConnectionEnded | None = None
+        self.touched = 0
+
+    @property
+    def code(self) -> CloseCode | None:
+        """Why it is over."""
+        return None if self.ended is None else CloseCode(self.ended.code)
+
+    def receive(self, data: bytes) -> bytes:
+        """Bytes came; what is said then."""
+        self.core.receive_data(data, self.now)
+        return self.said()
+
+    def said(self) -> bytes:
+        """What happened is dealt with; what is to be written."""
+        while self.core.happened:
+            for report in self.core.reports():
+                self.reports.append(report)
+                if isinstance(report, RequestReceived | Left):
+                    self.sim.take(report, self.now)
+                elif isinstance(report, ConnectionEnded):
+                    assert self.ended is None
+                    self.ended = report
+                    self.sim.connection_ended(report.code, report.text)
+        said = b""
+        while data := self.core.data_to_send(self.now):
+            said += data
+        return said
+
+    def at(self, now: float) -> bytes:
+        """Time passes; what is said then."""
+        self.now = now
+        self.core.handle_deadline(now)
+        self.sim.handle_deadline(now)
+        return self.said()
+
+    def publish(self, topic: str, *notes: object) -> None:
+        """Publish notes, in one turn."""
+        for note in notes:
+            self.fanouts[topic].add(encode_note(note))  # type: ignore[arg-type]  # any value
+        self.fanouts[topic].flush()
+
+    # The shell's part.
+
+    def _knows(self, topic: str) -> bool:
+        return topic in self.fanouts
+
+    def _find(self, kind: int, topic: str) -> ResultCode:
+        if kind == RPC:
+            known = topic in ("echo", "wait", "fail")
+        else:
+            known = topic in self.fanouts
+            if self.sim.is_subscribed(topic):
+                return ResultCode.ALREADY_SUBSCRIBED
+        return ResultCode.ACCEPTED if known else ResultCode.TOPIC_NOT_FOUND
+
+    def _run(self, call: IncomingCall) -> None:
+        answer = self.sim.answering.answer
+        data = call.data if isinstance(call.data, bytes) else b""
+        if call.subcategory == RPC:
+            if call.topic == "wait":
+                self.pending.append(call)
+            elif call.topic == "fail":
+                answer(call, ResultCode.HANDLER_FAILED, b"details", self.now)
+            else:
+                answer(call, ResultCode.ACCEPTED, data, self.now)
+        elif call.topic == "secret":
+            answer(call, ResultCode.REJECTED, b"no", self.now)
+        elif call.topic == "odd":
+            answer(call, ResultCode.OVERLOADED, b"details", self.now)
+        else:
+            answer(call, ResultCode.ACCEPTED, data, self.now)
+            fanout = self.fanouts[call.topic]
+            feed = SimProtoFeed(
+                fanout,
+                self.core,
+                self.sim.room,
+                notes_of,
+                lambda: self.now,
+                self._touch,
+                self,
+                self.sim.remove_feed,
+            )
+            self.sim.add_feed(feed)
+            fanout.join(feed)
+
+    def _stop(self, call: IncomingCall) -> None:
+        self.stopped.append(call)
+
+    def _touch(self) -> None:
+        self.touched += 1
+
+
+def exchange(one: Side, other: Side) -> None:
+    """Carry bytes both ways until nobody says anything more."""
+    said = one.said()
+    while said:
+        said = one.receive(other.receive(said))
+    answered = other.said()
+    if answered:
+        one.receive(answered)
+        exchange(one, other)

@@ -1,0 +1,212 @@
+"""The golden bytes of SimProto through the codec, the core and the rules, both ways."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from node.dialects.limits import SimProtoLimits
+from node.dialects.simproto.asking import OutgoingRequest
+from node.dialects.simproto.core import RequestReceived
+from node.dialects.simproto.heads import (
+    HEAD_SIZE,
+    PING,
+    PONG,
+    REQUEST,
+    RESPONSE,
+    HeadReader,
+    serialise_message,
+)
+from node.dialects.simproto.packets import (
+    NOTIFY,
+    RESPONSE_HEADS,
+    RPC,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+    serialise_request,
+)
+from node.messaging.deadlines import Deadlines
+from node.messaging.pending import IncomingCall
+from node.protocol.errors import LocalProtocolError
+from node.protocol.reports import PongReceived
+from tests.node.dialects.simproto.sides import Side
+from tests.vectors.load import Vector, of_kind, unhex, vectors
+
+TYPES = {"request": REQUEST, "response": RESPONSE, "ping": PING, "pong": PONG}
+KINDS = {
+    "rpc": RPC,
+    "subscribe": SUBSCRIBE,
+    "unsubscribe": UNSUBSCRIBE,
+    "notify": NOTIFY,
+}
+MEANINGS = {
+    "accepted": 0,
+    "topic not found": 1,
+    "double subscription": 2,
+    "not subscribed": 2,
+    "rejected": 3,
+}
+LIMITS = SimProtoLimits(longest_frame=1 << 20, longest_name=65_535)
+
+
+def topic_of(fields: dict[str, Any]) -> str:
+    letter, times = fields.get("topic_repeated", (fields.get("topic"), 1))
+    return str(letter) * int(times)
+
+
+class Waiting:
+    """A side that waits for whatever response or Pong a vector has, and says what came."""
+
+    def __init__(self, vector: Vector) -> None:
+        limits = LIMITS
+        if "limit" in vector:  # below what the settings may be
+            object.__setattr__(limits := SimProtoLimits(), "longest_frame", vector["limit"])
+        self.side = Side(limits)
+        self.responses: list[tuple[int, Any]] = []
+        for fields in self._fields(vector):
+            dialog = int(fields["id"])
+            self.side.core._next_id = dialog
+            if fields["type"] == "pong":
+                self.side.core.ping(0.0)
+            elif fields["type"] == "response":
+                self._ask(dialog, vector["answers"])
+
+    def _fields(self, vector: Vector) -> Iterator[dict[str, Any]]:
+        fields = vector.get("fields", {})
+        if "messages" in fields:
+            yield from fields["messages"]
+        elif fields:
+            yield fields
+        elif "answers" in vector:
+            yield {"type": "response", "id": unhex(vector["hex"])[1]}
+
+    def _ask(self, dialog: int, kind: str) -> None:
+        def on_done() -> None:
+            self.responses.append((call.code, call.data))
+
+        deadlines: Deadlines[OutgoingRequest] = Deadlines()
+        call = OutgoingRequest(on_done, deadlines)
+        assert self.side.core.ask(KINDS[kind], "t", b"", 0.0, call) == dialog
+
+
+@vectors("simproto", lambda vector: vector["kind"] in ("message", "stream"), fails=False)
+@pytest.mark.parametrize("piece", [1 << 20, 1])
+def test_read(vector: Vector, piece: int) -> None:
+    waiting = Waiting(vector)
+    core, data = waiting.side.core, unhex(vector["hex"])
+    core.reports()
+    for at in range(0, len(data), piece):
+        core.receive_data(data[at : at + piece], 0.0)
+    happened = core.reports()
+    said = core.data_to_send(0.0)
+    for fields in waiting._fields(vector):
+        dialog = int(fields["id"])
+        if fields["type"] == "request":
+            topic = None if "topic_hex" in fields else fields["topic"]
+            expected = (dialog, KINDS[fields["kind"]], topic, unhex(fields["data"]))
+            assert happened.pop(0) == RequestReceived(*expected)
+        elif fields["type"] == "response":
+            code, text = waiting.responses.pop(0)
+            assert code == MEANINGS[fields["meaning"]]
+            if vector["answers"] != "unsubscribe":  # nobody looks at what comes with it
+                assert (text or b"") == unhex(fields["data"])
+        elif fields["type"] == "ping":
+            assert serialise_message(PONG, dialog, unhex(fields["payload"])) in said
+        else:
+            assert happened.pop(0) == PongReceived(dialog, 0.0)
+    assert not happened
+    assert core._splitter.pending_bytes == len(vector["fields"].get("rest", "")) // 2
+
+
+@vectors(
+    "simproto",
+    lambda vector: (
+        vector["kind"] == "message"
+        and "read_only" not in vector
+        and "topic_hex" not in vector["fields"]
+    ),
+    fails=False,
+)
+def test_build(vector: Vector) -> None:
+    fields = vector["fields"]
+    if fields["type"] == "request":
+        payload = serialise_request(KINDS[fields["kind"]], topic_of(fields), 65_535)
+        payload += unhex(fields["data"])
+    elif fields["type"] == "response":
+        payload = RESPONSE_HEADS[MEANINGS[fields["meaning"]]] + unhex(fields["data"])
+    else:
+        payload = unhex(fields["payload"])
+    message = serialise_message(TYPES[fields["type"]], int(fields["id"]), payload)
+    assert message == unhex(vector["hex"])
+
+
+@vectors("simproto", lambda vector: vector.get("fails") == "closes" and vector["kind"] == "message")
+def test_violations_close(vector: Vector) -> None:
+    """Where the document leaves it open, a failure is a failure and nothing is closed."""
+    waiting = Waiting(vector)
+    waiting.side.receive(unhex(vector["hex"]))
+    if "ambiguous" in vector:
+        assert [code for code, _ in waiting.responses] == [unhex(vector["hex"])[HEAD_SIZE]]
+        assert waiting.side.ended is None
+    else:
+        assert waiting.side.ended is not None
+        assert not waiting.responses
+
+
+@vectors("simproto", lambda vector: vector.get("fails") == "incomplete")
+def test_waits_for_more(vector: Vector) -> None:
+    side = Waiting(vector).side
+    assert side.receive(unhex(vector["hex"])) == b""
+    assert side.reports == []
+    side.core.receive_eof(0.0)
+    side.said()
+    assert side.ended is not None
+
+
+@vectors("simproto", lambda vector: vector.get("fails") == "local")
+def test_never_sent(vector: Vector) -> None:
+    """What one's own side may not send: it raises, or goes as the document has it."""
+    fields = vector["fields"]
+    if fields["type"] == "request":
+        with pytest.raises(LocalProtocolError):
+            serialise_request(KINDS[fields["kind"]], topic_of(fields), 65_535)
+        return
+    side, kind = Side(), KINDS[vector["answers"]]
+    if kind in (RPC, SUBSCRIBE):
+        # A handler that says what may not be.
+        def answer(call: IncomingCall) -> None:
+            code, data = MEANINGS[fields["meaning"]], unhex(fields["data"])
+            side.sim.answering.answer(call, code, data, 0.0)
+
+        side.sim.answering._run = answer
+    name = "echo" if kind == RPC else "news"
+    packet = serialise_request(kind, name, 65_535) + unhex(fields["data"])
+    said = side.receive(serialise_message(REQUEST, 1, packet))
+    assert len(said) == HEAD_SIZE + 1  # no data
+    assert said[HEAD_SIZE] <= (1 if kind == RPC else 2)
+
+
+@vectors("simproto", of_kind("exchange"))
+@pytest.mark.parametrize("piece", [1 << 20, 1])
+def test_exchanges(vector: Vector, piece: int) -> None:
+    side = Side()
+    said = b""
+    for step in vector["steps"]:
+        if step.get("closes"):
+            if step["from"] == "client":
+                side.core.receive_eof(0.0)
+                side.said()
+            else:
+                assert side.ended is not None
+        elif step["from"] == "client":
+            data = unhex(step["hex"])
+            for at in range(0, len(data), piece):
+                said += side.receive(data[at : at + piece])
+        else:
+            assert said == unhex(step["hex"])
+            said = b""
+    assert (side.ended is not None) is ("fails" in vector)
+
+
+def test_the_limit_of_the_vectors_is_read_from_the_head() -> None:
+    assert HeadReader(8).measure(serialise_message(REQUEST, 1, b"x" * 8), 0) == HEAD_SIZE + 8
