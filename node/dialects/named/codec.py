@@ -32,6 +32,9 @@ LARGEST_CODE: Final = 65_535
 # The crate's own names of the last reply and of a failure.
 END_NAME: Final = "end"
 ERROR_NAME: Final = "error"
+# That of a reply for which nobody found one: all have one here, and where nobody waits
+# they are events of that name. That of the event replied to would ask anew, for ever.
+REPLY_NAME: Final = "reply"
 
 _TOTAL = struct.Struct(">Q")
 _LENGTHS = struct.Struct(">QH")
@@ -146,7 +149,8 @@ def parse_event(frame: memoryview, flavour: Flavour, longest_name: int) -> Named
         ref_id, size = _READ_REF.unpack_from(whole, at - _LENGTH.size)
         at += _REF_SIZE
     elif indicator != NO_REF:
-        raise violation(f"an indicator of {indicator:#04x}")
+        hint = "; is it of the typed flavour?" if indicator < len(_TYPES) else ""
+        raise violation(f"an indicator of {indicator:#04x}{hint}")
     stop = at + size
     if stop + _LENGTH.size > end:
         raise violation("the header ends within its namespace or the length of its name")

@@ -1,6 +1,6 @@
 """One connection with byte-exact named events, either side: events out, replies in.
 
-One rule: a reply goes to the emission that waits for it, if one does; whatever else
+One rule: a reply goes to the event of ours that waits for it, if one does; whatever else
 comes is an ordinary event, for a handler. There is neither a greeting nor a farewell:
 who breaks the format is hung up on. Runs no handlers.
 """
@@ -15,17 +15,22 @@ from node.dialects.limits import NamedLimits
 from node.dialects.named.codec import (
     END_NAME,
     ERROR_NAME,
+    REPLY_NAME,
     TOTAL_SIZE,
     EventType,
     Flavour,
     NamedEvent,
+    decode_error,
     encode_error,
     measure_of,
     parse_event,
     serialise_head,
 )
-from node.dialects.named.replies import Replies, RepliesEnd
-from node.protocol.codes import CloseCode
+from node.dialects.named.replies import NamedReply, cost_of
+from node.messaging.deadlines import Deadlines, within_reason
+from node.messaging.emits import UNREAD, OutgoingEmit
+from node.messaging.pending import LOST
+from node.protocol.codes import CloseCode, ResultCode
 from node.protocol.errors import LocalProtocolError, RemoteProtocolError
 
 # Ids need to be unique among those that one side waits for. The crate, though, forgets
@@ -39,10 +44,11 @@ COPIED_SIZE: Final = 4_096
 class NamedCore(ForeignCore):
     """One connection. Its reports are the events for handlers, as `NamedEvent`: each is
     to be given to `finish`, `fail` or `release` once. `dropped` counts Ends that came for
-    emissions which nobody waits for any more.
+    events of ours which nobody waits for any more.
     """
 
     __slots__ = (
+        "_deadlines",
         "_frames",
         "_held",
         "_limits",
@@ -61,7 +67,8 @@ class NamedCore(ForeignCore):
         self.dropped = 0
         self._limits = limits
         self._next_id = FIRST_ID
-        self._waiting: dict[int, Replies] = {}
+        self._waiting: dict[int, OutgoingEmit] = {}
+        self._deadlines: Deadlines[OutgoingEmit] = Deadlines()
         self._running = 0
         self._running_size = 0
         self._splitter = FrameSplitter(TOTAL_SIZE, measure_of(flavour, limits.longest_frame))
@@ -79,50 +86,63 @@ class NamedCore(ForeignCore):
 
     # What we send.
 
-    def emit(
-        self,
-        name: str,
-        data: bytes,
-        *,
-        namespace: str = "",
-        to: NamedEvent | None = None,
-        replies: Replies | None = None,
-    ) -> int:
-        """Send an event, a reply if it is `to` one; returns its id. What comes in reply
-        to it goes to `replies` until `close_replies`.
+    def emit(self, name: str, data: bytes, namespace: str = "") -> None:
+        """Send an event to which no reply is wanted.
 
         Raises:
             ConnectionClosedError: it is over. PayloadTooLargeError: longer than
-                `longest_frame`. LocalProtocolError: a name is too long, or as many events
-                wait for replies as may.
+                `longest_frame`. LocalProtocolError: a name is too long.
         """
-        if replies is not None and len(self._waiting) >= self._limits.events:
-            raise LocalProtocolError(
-                f"{self._limits.events:,} events wait for their replies already"
-            )
-        kind = _INITIATOR if to is None else _RESPONSE
-        event_id = self._send(kind, name, data, namespace, to)
-        if replies is not None:
-            replies.event_id = event_id
-            self._waiting[event_id] = replies
-        return event_id
+        self._send(_INITIATOR, name, data, namespace, None)
 
-    def close_replies(self, replies: Replies) -> None:
+    def reply(self, event: NamedEvent, data: bytes, name: str = "", namespace: str = "") -> None:
+        """Reply to an event, before its last reply; raises as `emit`. Where nobody waits
+        for it it is an event of its own: without a name of its own it is `reply`."""
+        self._send(_RESPONSE, name or REPLY_NAME, data, namespace, event)
+
+    def ask(
+        self,
+        emit: OutgoingEmit,
+        name: str,
+        data: bytes,
+        now: float,
+        timeout: float | None = None,
+        *,
+        namespace: str = "",
+        to: NamedEvent | None = None,
+    ) -> None:
+        """Send an event, a reply if it is `to` one; `emit` gets what comes in reply to it,
+        as `NamedReply`, for `timeout` seconds from `now`.
+
+        Raises:
+            As `emit`. LocalProtocolError: as many wait for replies as may.
+        """
+        if len(self._waiting) >= self._limits.events:
+            raise LocalProtocolError(f"{self._limits.events:,} events wait for replies already")
+        kind = _INITIATOR if to is None else _RESPONSE
+        emit.async_id = self._send(kind, name, data, namespace, to)
+        self._waiting[emit.async_id] = emit
+        timeout = within_reason(timeout)
+        if timeout is not None:
+            emit.slot = self._deadlines.add(emit, now + timeout)
+
+    def give_up(self, emit: OutgoingEmit) -> None:
         """Nobody waits for more: what still comes is an ordinary event."""
-        if self._waiting.get(replies.event_id) is replies:
-            del self._waiting[replies.event_id]
-        replies.finish(RepliesEnd.CLOSED)
+        if not emit.done:
+            emit.done = True
+            self._forget(emit)
 
     def finish(self, event: NamedEvent, data: bytes | None, now: float) -> None:
         """Its handler is over and returned `data`, None for nothing. That is one more
-        reply, named `end`; typed, it says that it is the last, and is sent in any case.
+        reply; typed, an event named `end` says that it was the last, in any case.
 
         Raises:
-            PayloadTooLargeError: longer than `longest_frame`; the event is still the
-                handler's. ConnectionClosedError: it is over.
+            As `emit`; the event is still the handler's.
         """
-        if data is not None or self.flavour is Flavour.TYPED:
+        if self.flavour is Flavour.TYPED:
             self._send(_END, END_NAME, data or b"", "", event)
+        elif data is not None:
+            self._send(_RESPONSE, REPLY_NAME, data, "", event)
         self.release(event, now)
 
     def fail(self, event: NamedEvent, code: int, text: str, now: float) -> None:
@@ -180,9 +200,9 @@ class NamedCore(ForeignCore):
     def _take(self, event: NamedEvent) -> None:
         ref_id = event.ref_id
         if ref_id is not None:
-            replies = self._waiting.get(ref_id)
-            if replies is not None:
-                self._take_reply(replies, event)
+            emit = self._waiting.get(ref_id)
+            if emit is not None:
+                self._take_reply(emit, event)
                 return
         if event.type is _END:
             self.dropped += 1
@@ -191,14 +211,22 @@ class NamedCore(ForeignCore):
         self._running_size += len(event.data)
         self.happened.append(event)
 
-    def _take_reply(self, replies: Replies, event: NamedEvent) -> None:
+    def _take_reply(self, emit: OutgoingEmit, event: NamedEvent) -> None:
         # No type says so in the document's format; the crate goes by the name there.
         if event.type is _ERROR or (event.name == ERROR_NAME and self.flavour is Flavour.PLAIN):
-            replies.fail(event)
-        else:
-            replies.put(event)
-        if replies.end is not None:
-            self._waiting.pop(replies.event_id, None)  # `on_change` may have closed it
+            self._forget(emit)
+            code, text = decode_error(event.data) or (ResultCode.MALFORMED, "")
+            emit.finish(code or ResultCode.HANDLER_FAILED, text)
+        elif event.type is _END:
+            self._forget(emit)
+            emit.finish(ResultCode.ACCEPTED, NamedReply(event) if event.data else None)
+        elif not emit.put(NamedReply(event), cost_of(event)):
+            self._forget(emit)
+            emit.finish(UNREAD, None)
+
+    def _forget(self, emit: OutgoingEmit) -> None:
+        self._waiting.pop(emit.async_id, None)
+        self._deadlines.discard(emit, emit.slot)
 
     def _send(
         self, kind: EventType, name: str, data: bytes, namespace: str, to: NamedEvent | None
@@ -220,11 +248,19 @@ class NamedCore(ForeignCore):
     # Time, and the end.
 
     def _next_deadline(self) -> float:
-        return self._last_byte + self._limits.idle_timeout
+        return min(self._deadlines.earliest, self._idle_at)
 
     def _handle_deadline(self, now: float) -> None:
-        if now >= self._next_deadline():
+        for emit in self._deadlines.due(now):
+            if not emit.done:
+                self._waiting.pop(emit.async_id, None)
+                emit.finish(ResultCode.DEADLINE_EXCEEDED, None)
+        if now >= self._idle_at:
             self._fail(CloseCode.TIMEOUT, "nothing was said for too long", now)
+
+    @property
+    def _idle_at(self) -> float:
+        return self._last_byte + self._limits.idle_timeout
 
     def _end(self, code: int, reason: str, *, remote: bool = True) -> None:
         if self.closing:
@@ -233,5 +269,7 @@ class NamedCore(ForeignCore):
         self._frames = None
         self._held.clear()
         waiting, self._waiting = self._waiting, {}
-        for replies in waiting.values():
-            replies.finish(RepliesEnd.LOST, code, reason)
+        for emit in waiting.values():
+            emit.close_code = code
+            emit.close_text = reason
+            emit.finish(LOST, None)

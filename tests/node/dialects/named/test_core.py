@@ -1,5 +1,6 @@
 """One connection with named events: who gets what, and what ends it."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,8 +11,9 @@ from node.dialects.core import NEVER
 from node.dialects.limits import NamedLimits
 from node.dialects.named.codec import EventType, Flavour, NamedEvent, encode_error
 from node.dialects.named.core import COPIED_SIZE, FIRST_ID, NamedCore
-from node.dialects.named.replies import Replies, RepliesEnd
-from node.protocol.codes import CloseCode
+from node.messaging.emits import UNREAD, OutgoingEmit
+from node.messaging.pending import LOST
+from node.protocol.codes import CloseCode, ResultCode
 from node.protocol.errors import (
     ConnectionClosedError,
     LocalProtocolError,
@@ -48,11 +50,13 @@ class Line:
         """What we sent since the last time."""
         return read(self.core.data_to_send(self.now), self.flavour)
 
-    def ask(self, limit: int = 10_000, **arguments: Any) -> Replies:
+    def ask(
+        self, limit: int = 10_000, timeout: float | None = None, to: NamedEvent | None = None
+    ) -> OutgoingEmit:
         """Emit, and wait for replies."""
-        replies = Replies(limit, lambda: None)
-        self.core.emit("ask", b"", replies=replies, **arguments)
-        return replies
+        emit = OutgoingEmit(lambda: None, limit)
+        self.core.ask(emit, "ask", b"", self.now, timeout, to=to)
+        return emit
 
 
 @pytest.fixture(params=FLAVOURS)
@@ -60,29 +64,28 @@ def line(request: pytest.FixtureRequest) -> Line:
     return Line(request.param)
 
 
-def taken(replies: Replies) -> list[bytes]:
-    return [replies.take().data for _ in range(len(replies))]
+def taken(emit: OutgoingEmit) -> list[bytes]:
+    """The replies that wait."""
+    return [emit.take().raw for _ in range(len(emit.replies))]
 
 
 # What we send.
 
 
 def test_events_have_ids_of_their_own(line: Line) -> None:
-    assert [line.core.emit("a", b"1"), line.core.emit("b", b"2", namespace="game")] == [
-        FIRST_ID,
-        FIRST_ID + 1,
-    ]
+    line.core.emit("a", b"1")
+    line.core.emit("b", b"2", "game")
     assert line.heard() == [
         NamedEvent(FIRST_ID, EventType.INITIATOR, None, "", "a", b"1"),
         NamedEvent(FIRST_ID + 1, EventType.INITIATOR, None, "game", "b", b"2"),
     ]
 
 
-def test_a_reply_names_the_event_it_replies_to(line: Line) -> None:
+@pytest.mark.parametrize(("name", "told"), [("pong", "pong"), ("", "reply")])
+def test_a_reply_refers_to_the_event_it_replies_to(line: Line, name: str, told: str) -> None:
     (event,) = line.say(ask(event_id=42))
-    line.core.emit("pong", b"data", to=event)
-    (heard,) = line.heard()
-    assert heard == NamedEvent(FIRST_ID, EventType.RESPONSE, 42, "", "pong", b"data")
+    line.core.reply(event, b"data", name)
+    assert line.heard() == [NamedEvent(FIRST_ID, EventType.RESPONSE, 42, "", told, b"data")]
 
 
 def test_long_data_is_sent_as_it_is(line: Line) -> None:
@@ -95,9 +98,10 @@ def test_long_data_is_sent_as_it_is(line: Line) -> None:
 def test_what_was_returned_is_one_more_reply(line: Line) -> None:
     (event,) = line.say(ask(event_id=42))
     line.core.finish(event, b"value", line.now)
-    (heard,) = line.heard()
-    kind = EventType.END if line.flavour is TYPED else EventType.RESPONSE
-    assert heard == NamedEvent(FIRST_ID, kind, 42, "", "end", b"value")
+    kind, name = EventType.RESPONSE, "reply"
+    if line.flavour is TYPED:
+        kind, name = EventType.END, "end"
+    assert line.heard() == [NamedEvent(FIRST_ID, kind, 42, "", name, b"value")]
     assert line.core.running == 0
 
 
@@ -127,7 +131,7 @@ def test_what_cannot_be_sent_changes_nothing() -> None:
     with pytest.raises(PayloadTooLargeError):
         line.core.finish(event, bytes(100), line.now)
     with pytest.raises(LocalProtocolError):
-        line.core.emit("a" * 9, b"", replies=Replies(1_024, lambda: None))
+        line.core.ask(OutgoingEmit(lambda: None), "a" * 9, b"", line.now)
     assert (line.core.queued_bytes, line.core.running, line.core.waiting) == (0, 1, 0)
 
 
@@ -136,34 +140,36 @@ def test_what_cannot_be_sent_changes_nothing() -> None:
 
 def test_replies_go_to_who_waits(line: Line) -> None:
     first, second = line.ask(), line.ask()
-    assert line.say(reply(second.event_id, b"2"), reply(first.event_id, b"1")) == []
-    assert line.say(reply(first.event_id, b"3")) == []
+    assert line.say(reply(second.async_id, b"2"), reply(first.async_id, b"1")) == []
+    assert line.say(reply(first.async_id, b"3")) == []
     assert (taken(first), taken(second)) == ([b"1", b"3"], [b"2"])
     assert line.core.running == 0
 
 
 def test_a_reply_that_nobody_waits_for_is_an_ordinary_event(line: Line) -> None:
-    replies = line.ask()
-    line.core.close_replies(replies)
-    late, strange = reply(replies.event_id, b"late"), reply(5, b"strange")
+    emit = line.ask()
+    line.core.give_up(emit)
+    late, strange = reply(emit.async_id, b"late"), reply(5, b"strange")
     assert line.say(late, strange) == [late, strange]
     assert line.core.running == 2
 
 
-def test_only_an_event_without_type_has_no_end_of_its_replies() -> None:
+def test_without_types_no_name_ends_the_replies() -> None:
     line = Line(PLAIN)
-    replies = line.ask()
-    line.say(reply(replies.event_id, b"1", "end"))
-    assert (taken(replies), replies.end, line.core.waiting) == ([b"1"], None, 1)
+    emit = line.ask()
+    line.say(reply(emit.async_id, b"1", "end"))
+    assert (taken(emit), emit.done, line.core.waiting) == ([b"1"], False, 1)
 
 
-def test_with_types_an_end_ends_the_replies() -> None:
+@pytest.mark.parametrize("data", [b"1", b""])
+def test_with_types_an_end_ends_the_replies(data: bytes) -> None:
     line = Line(TYPED)
-    replies = line.ask()
-    line.say(reply(replies.event_id, b"0", "end"))  # a name is not a type
+    emit = line.ask()
+    line.say(reply(emit.async_id, b"0", "end"))  # a name is not a type
     assert line.core.waiting == 1
-    line.say(reply(replies.event_id, b"1", "any", EventType.END))
-    assert (taken(replies), replies.end) == ([b"0", b"1"], RepliesEnd.FINISHED)
+    line.say(reply(emit.async_id, data, "any", EventType.END))
+    assert (taken(emit), emit.done, emit.code) == ([b"0"], True, 0)
+    assert (emit.data.raw if emit.data else b"") == data
     assert line.core.waiting == 0
 
 
@@ -174,28 +180,34 @@ def test_an_end_that_nobody_waits_for_is_dropped() -> None:
     assert (line.core.dropped, line.core.running) == (2, 0)
 
 
-def test_an_error_ends_the_replies(line: Line) -> None:
-    replies = line.ask()
-    error = reply(replies.event_id, encode_error(404, "none"), "error", EventType.ERROR)
-    line.say(error if line.flavour is TYPED else error._replace(type=EventType.RESPONSE))
-    assert (replies.end, replies.code, replies.text) == (RepliesEnd.FAILED, 404, "none")
-    assert line.core.waiting == 0
+@pytest.mark.parametrize(
+    ("data", "code", "text"),
+    [
+        (encode_error(404, "none"), 404, "none"),
+        (encode_error(0, "none"), ResultCode.HANDLER_FAILED, "none"),
+        (b"?", ResultCode.MALFORMED, ""),
+    ],
+)
+def test_an_error_ends_the_replies(line: Line, data: bytes, code: int, text: str) -> None:
+    emit = line.ask()
+    kind = EventType.ERROR if line.flavour is TYPED else EventType.RESPONSE
+    line.say(reply(emit.async_id, data, "error", kind))
+    assert (emit.done, emit.code, emit.data, line.core.waiting) == (True, code, text, 0)
 
 
 def test_with_types_the_name_of_an_error_does_not_matter() -> None:
     line = Line(TYPED)
-    replies = line.ask()
-    line.say(reply(replies.event_id, b"1", "error"))
-    assert (taken(replies), replies.end) == ([b"1"], None)
-    line.say(reply(replies.event_id, b"1", "any", EventType.ERROR))
-    assert line.core.waiting == 0
-    assert (replies.end, replies.code) == (RepliesEnd.FAILED, 0)
+    emit = line.ask()
+    line.say(reply(emit.async_id, b"1", "error"))
+    assert (taken(emit), line.core.waiting) == ([b"1"], 1)
+    line.say(reply(emit.async_id, b"1", "any", EventType.ERROR))
+    assert (emit.done, line.core.waiting) == (True, 0)
 
 
-def test_an_overflow_is_that_of_one_emission(line: Line) -> None:
+def test_what_waits_unread_is_bounded_for_each_event(line: Line) -> None:
     little, other = line.ask(limit=1_024), line.ask()
-    line.say(*(reply(little.event_id, bytes(500)) for _ in range(2)), reply(other.event_id, b"1"))
-    assert (little.end, other.end) == (RepliesEnd.OVERFLOW, None)
+    line.say(*(reply(little.async_id, bytes(500)) for _ in range(2)), reply(other.async_id, b"1"))
+    assert (little.done, little.code, other.done) == (True, UNREAD, False)
     assert (taken(other), line.core.closing, line.core.waiting) == ([b"1"], False, 1)
 
 
@@ -205,29 +217,36 @@ def test_as_many_events_wait_for_replies_as_may() -> None:
     with pytest.raises(LocalProtocolError, match="2 events wait"):
         line.ask()
     line.core.emit("a", b"")
-    line.core.close_replies(first)
-    line.ask()
+    line.core.give_up(first)
+    assert not line.ask().done
 
 
 def test_a_reply_may_be_waited_for_as_well(line: Line) -> None:
-    (event,) = line.say(ask())
-    replies = line.ask(to=event)
-    line.say(reply(replies.event_id, b"answer"))
-    assert taken(replies) == [b"answer"]
+    (event,) = line.say(ask(event_id=42))
+    emit = line.ask(to=event)
+    (heard,) = line.heard()
+    assert (heard.ref_id, heard.type) == (42, EventType.RESPONSE)
+    line.say(reply(emit.async_id, b"answer"))
+    assert taken(emit) == [b"answer"]
 
 
-def test_who_is_told_may_close_its_replies(line: Line) -> None:
-    told: list[int] = []
+def test_who_is_told_may_give_up(line: Line) -> None:
+    emit = OutgoingEmit(lambda: line.core.give_up(emit))
+    line.core.ask(emit, "ask", b"", line.now, 10.0)
+    line.say(reply(emit.async_id, b"1"))
+    assert (taken(emit), emit.done, line.core.waiting) == ([b"1"], True, 0)
 
-    def change() -> None:
-        told.append(len(replies))
-        line.core.close_replies(replies)
 
-    replies = Replies(1_024, change)
-    line.core.emit("ask", b"", replies=replies)
-    line.say(reply(replies.event_id, b"1"))
-    assert told[0] == 1
-    assert (replies.end, line.core.waiting) == (RepliesEnd.CLOSED, 0)
+def test_replies_are_waited_for_as_long_as_was_said(line: Line) -> None:
+    emit, patient = line.ask(timeout=5.0), line.ask(timeout=float("inf"))
+    line.say(reply(emit.async_id, b"1"))
+    due = line.core.next_deadline()
+    assert 105.0 <= due <= 105.1
+    line.core.handle_deadline(104.9)
+    assert not emit.done
+    line.core.handle_deadline(due)
+    assert (emit.done, emit.code, patient.done) == (True, ResultCode.DEADLINE_EXCEEDED, False)
+    assert line.say(reply(emit.async_id, b"2")) != []
 
 
 # What may run at once.
@@ -269,11 +288,11 @@ def test_no_more_data_is_taken_than_may_wait(line: Line) -> None:
 
 def test_replies_need_no_room_but_wait_in_the_line(line: Line) -> None:
     line.core = NamedCore(line.now, NamedLimits(events=1), line.flavour)
-    replies = line.ask()
-    (event,) = line.say(ask(), reply(replies.event_id, b"1"))
-    assert len(replies) == 0
+    emit = line.ask()
+    (event,) = line.say(ask(), reply(emit.async_id, b"1"))
+    assert taken(emit) == []
     line.core.release(event, line.now)
-    assert taken(replies) == [b"1"]
+    assert taken(emit) == [b"1"]
 
 
 def test_a_violation_is_met_where_it_stands(line: Line) -> None:
@@ -304,12 +323,12 @@ def test_who_does_not_read_is_not_read() -> None:
     ],
 )
 def test_who_breaks_the_format_is_hung_up_on(line: Line, raw: str, code: CloseCode) -> None:
-    replies = line.ask()
+    emit = line.ask()
     before = line.say(ask())
     (ended,) = line.say_raw(bytes.fromhex(raw))
     assert before == [ask()]
     assert (type(ended), ended.code, ended.remote) == (ConnectionEnded, code, False)
-    assert (replies.end, replies.code) == (RepliesEnd.LOST, code)
+    assert (emit.code, emit.close_code) == (LOST, code)
     assert len(line.heard()) == 1  # what was queued goes
     assert line.core.wants_eof
     line.core.handle_deadline(line.now + CLOSE_LINGER)
@@ -330,25 +349,23 @@ def test_silence_ends_it() -> None:
 
 
 def test_the_transports_end_ends_what_waits(line: Line) -> None:
-    replies = line.ask()
+    emit = line.ask(timeout=10.0)
     line.core.receive_eof(line.now)
     (ended,) = line.reports()
     assert ended.code == CloseCode.CONNECTION_LOST
-    assert (replies.end, line.core.ended, line.core.next_deadline()) == (
-        RepliesEnd.LOST,
-        True,
-        NEVER,
-    )
+    assert (emit.code, emit.close_code) == (LOST, CloseCode.CONNECTION_LOST)
+    assert (line.core.ended, line.core.next_deadline()) == (True, NEVER)
 
 
 def test_nothing_is_sent_after_the_end(line: Line) -> None:
     (event,) = line.say(ask())
     line.core.close(line.now)
-    for send in (
+    sends: list[Callable[[], None]] = [
         lambda: line.core.emit("a", b""),
         lambda: line.core.finish(event, b"", line.now),
         lambda: line.core.fail(event, 500, "", line.now),
-    ):
+    ]
+    for send in sends:
         with pytest.raises(ConnectionClosedError):
             send()
     line.core.release(event, line.now)

@@ -1,0 +1,40 @@
+"""A reply of this dialect: its bytes may be read as anything."""
+
+import pytest
+
+from node.dialects.named.codec import EventType
+from node.dialects.named.replies import NamedReply, cost_of
+from node.messaging.emits import Reply
+from node.messaging.formats import FormatError
+from node.messaging.payloads import Tandem
+from tests.node.dialects.named.events import ask, reply
+
+
+def test_its_bytes_are_read_as_who_reads_them_says() -> None:
+    given = NamedReply(reply(1, b"\x03[1]"))
+    assert isinstance(given, Reply)
+    assert (given.data, given.raw, given.format, given.name) == ([1], b"\x03[1]", 3, "pong")
+    with pytest.raises(FormatError):
+        _ = given.tandem
+    tandem = Tandem(b"a", b"b")
+    assert NamedReply(reply(1, tandem.encode())).tandem == tandem
+
+
+def test_no_bytes_are_no_value() -> None:
+    assert NamedReply(reply(1)).data is None
+
+
+def test_what_is_of_no_format_is_told_who_reads_it() -> None:
+    given = NamedReply(reply(1, b"\xffabc"))
+    with pytest.raises(FormatError):
+        _ = given.data
+    assert given.raw == b"\xffabc"
+
+
+@pytest.mark.parametrize("kind", EventType)
+def test_the_last_is_that_of_the_end(kind: EventType) -> None:
+    assert NamedReply(reply(1, kind=kind)).last == (kind is EventType.END)
+
+
+def test_it_counts_its_data_and_names() -> None:
+    assert cost_of(ask("four", b"seven b", namespace="ns")) == 13
