@@ -14,6 +14,7 @@
       UnreadRepliesError     more replies to an event came than were read
       StreamedAnswerError    the answer comes in items: `Peer.call_stream` reads it
       StreamResetError       a stream was ended by Reset; `code` and `text` (likewise)
+      RelayRefusedError      an event relay closed the connection; `code`, `text` (likewise)
       NotSpokenError         the other side's dialect has nothing of the kind
       KnownPeersError        the file of known peers cannot be read or written
       ConfigError            a setting is wrong                              (also ValueError)
@@ -75,6 +76,16 @@ class NotSpokenError(ParleyError):
 
     def __init__(self, dialect: str, what: str) -> None:
         super().__init__(f"{dialect} has no {what}")
+
+
+class RelayRefusedError(ParleyError, BrokenResourceError):
+    """An event relay said what is wrong and closed the connection. `code` is one of the
+    dialect's own (`RelayCode`), `text` the relay's."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(f"the relay closed the connection: {text or 'no text'} (code {code})")
+        self.code = code
+        self.text = text
 
 
 class KnownPeersError(ParleyError):

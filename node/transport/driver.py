@@ -146,6 +146,11 @@ class Driver:
             self._flush_due = True
             self._loop.soon(self._flush_turn)
 
+    def flush(self) -> None:
+        """Write now what the transport takes, also in the middle of another driver's work."""
+        if self._writable and not self._busy:
+            self._flush()
+
     @property
     def has_room(self) -> bool:
         """Whether callers need not wait: a transport that takes bytes takes all that may

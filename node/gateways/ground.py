@@ -1,0 +1,50 @@
+"""Where a gateway or client lives that has no node to live in: a loop of its own.
+
+One rule: it is entered and left as `Node` is, and ends what lives on it. Knows nothing of
+what that is.
+"""
+
+import anyio
+from anyio.abc import TaskGroup
+
+from node.errors import ParleyError
+from node.transport.backend import Backend, current_backend
+
+
+class Ground:
+    """A task group, and the backend whose tasks live in it; `what` is named in errors."""
+
+    __slots__ = ("_backend", "_task_group", "_what")
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._backend: Backend | None = None
+        self._task_group: TaskGroup | None = None
+
+    @property
+    def backend(self) -> Backend:
+        """The backend; ParleyError before `enter` and after `leave`."""
+        if self._backend is None:
+            raise ParleyError(f"{self._what} is not running: use `async with`")
+        return self._backend
+
+    async def enter(self) -> Backend:
+        """Begin; ParleyError if it has begun already."""
+        if self._task_group is not None:
+            raise ParleyError(f"{self._what} is running already")
+        self._task_group = await anyio.create_task_group().__aenter__()
+        self._backend = current_backend(self._task_group)
+        return self._backend
+
+    async def leave(self) -> None:
+        """Cancel what was spawned, close the sockets, and wait until both are gone."""
+        task_group, self._task_group = self._task_group, None
+        if task_group is None:
+            return
+        try:
+            with anyio.CancelScope(shield=True):
+                await self.backend.aclose()
+        finally:
+            self._backend = None
+            # Without the exception: a group would wrap it, and it is the caller's own.
+            await task_group.__aexit__(None, None, None)
