@@ -67,7 +67,7 @@ class InsecureAddressError(ConfigError):
     def __init__(self, address: str) -> None:
         super().__init__(
             f"{address} is not of this machine alone, and nothing is encrypted there: "
-            "listen on 127.0.0.1, [::1] or a Unix socket, or allow it (allow_insecure)"
+            "listen on 127.0.0.1, [::1] or a Unix socket, or allow it (--allow-insecure)"
         )
 
 

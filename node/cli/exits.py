@@ -30,6 +30,7 @@ from node.errors import (
     UnreachableError,
 )
 from node.known_peers import default_known_peers
+from node.messaging.formats import FormatError
 from node.protocol.codes import RESULT_SENTENCES, CloseCode, code_name
 from node.protocol.errors import ConnectionClosedError, LocalProtocolError
 from node.wording import one_line
@@ -110,7 +111,7 @@ def failure(error: BaseException) -> Failure | None:
             return Failure(Exit.FILE, Exit.FILE, "file", text)
         case TyperException() if error.exit_code == Exit.USAGE:
             return Failure(Exit.USAGE, Exit.USAGE, "usage", text)
-        case AddressError() | ConfigError() | UnknownAlgorithmError() | LbmError():
+        case AddressError() | ConfigError() | UnknownAlgorithmError() | LbmError() | FormatError():
             return Failure(Exit.USAGE, Exit.USAGE, "usage", text)
         case Interrupted():
             return Failure(error.exit, error.exit, "interrupted", text)

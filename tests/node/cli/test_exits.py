@@ -22,13 +22,18 @@ from node.errors import (
     ConfigError,
     HandshakeError,
     IdentityChangedError,
+    InsecureAddressError,
     KnownPeersError,
+    NotSpokenError,
     NotTrustedError,
     ParleyError,
     PeerClosedError,
+    RelayRefusedError,
     StreamResetError,
     UnreachableError,
+    UnreadRepliesError,
 )
+from node.messaging.formats import FormatError
 from node.protocol.codes import CloseCode, ResultCode
 from node.protocol.errors import ConnectionClosedError, PayloadTooLargeError
 from node.wording import one_line
@@ -56,10 +61,15 @@ EXPECTED: list[tuple[Exception, int, int, str]] = [
     (OSError(28, "No space left on device"), Exit.FILE, 6, "file"),
     (AddressError("tcp"), Exit.USAGE, 2, "usage"),
     (ConfigError("setting"), Exit.USAGE, 2, "usage"),
+    (InsecureAddressError("tcp://0.0.0.0:1"), Exit.USAGE, 2, "usage"),
+    (FormatError("no form"), Exit.USAGE, 2, "usage"),
     (UnknownAlgorithmError("rot13"), Exit.USAGE, 2, "usage"),
     (LbmEncodeError("surrogate"), Exit.USAGE, 2, "usage"),
     (Interrupted(Signals.SIGINT), 130, 130, "interrupted"),
     (Interrupted(Signals.SIGTERM), 143, 143, "interrupted"),
+    (RelayRefusedError(4, "no"), Exit.FAILED, 1, "failed"),
+    (NotSpokenError("named events", "calls"), Exit.FAILED, 1, "failed"),
+    (UnreadRepliesError(), Exit.FAILED, 1, "failed"),
     (PayloadTooLargeError("too long"), Exit.FAILED, 1, "failed"),
     (ParleyError("other"), Exit.FAILED, 1, "failed"),
     (TyperException("odd"), Exit.FAILED, 1, "failed"),
