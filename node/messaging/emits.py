@@ -6,13 +6,13 @@ nothing else. Knows neither the connection nor the dialect.
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from lbm.codec import Encodable
 from node.messaging.finals import FinalAnswer, named_final
 from node.messaging.payloads import Payload
 from node.messaging.pending import IncomingCall, OutgoingCall
-from node.protocol.codes import EMIT
+from node.protocol.codes import EMIT, NAMED
 from node.protocol.limits import EVENT_COST
 
 # Bytes of cost (a reply and 64) that may wait unread for one event of ours.
@@ -46,20 +46,21 @@ class Reply(Payload):
 
 class OutgoingEmit(OutgoingCall):
     """An event of ours whose replies are wanted. `on_done` is called for each reply as well;
-    its final answer's `data` is the last reply, or None."""
+    its final answer's `data` is the last reply, or None. `limit` is what may wait unread."""
 
-    __slots__ = ("_limit", "replies", "size")
+    category: ClassVar[int] = NAMED
+    __slots__ = ("limit", "replies", "size")
 
     def __init__(self, on_done: Callable[[], None], limit: int = REPLIES_SIZE) -> None:
         super().__init__(on_done)
-        self._limit = limit
+        self.limit = limit
         self.replies: deque[tuple[Any, int]] = deque()
         self.size = 0
 
     def put(self, reply: Any, size: int) -> bool:
         """A reply of `size` bytes came; False if too many wait already."""
         self.size += size + EVENT_COST
-        if self.size > self._limit:
+        if self.size > self.limit:
             return False
         self.replies.append((reply, size))
         self.on_done()

@@ -107,20 +107,18 @@ class NamedCore(ForeignCore):
         data: bytes,
         now: float,
         timeout: float | None = None,
-        *,
         namespace: str = "",
-        to: NamedEvent | None = None,
     ) -> None:
-        """Send an event, a reply if it is `to` one; `emit` gets what comes in reply to it,
-        as `NamedReply`, for `timeout` seconds from `now`.
+        """Send an event; `emit` gets what comes in reply to it, as `NamedReply`, for
+        `timeout` seconds from `now`. What may wait unread is the connection's limit.
 
         Raises:
             As `emit`. LocalProtocolError: as many wait for replies as may.
         """
         if len(self._waiting) >= self._limits.events:
             raise LocalProtocolError(f"{self._limits.events:,} events wait for replies already")
-        kind = _INITIATOR if to is None else _RESPONSE
-        emit.async_id = self._send(kind, name, data, namespace, to)
+        emit.limit = self._limits.waiting_bytes
+        emit.async_id = self._send(_INITIATOR, name, data, namespace, None)
         self._waiting[emit.async_id] = emit
         timeout = within_reason(timeout)
         if timeout is not None:
@@ -146,8 +144,10 @@ class NamedCore(ForeignCore):
         self.release(event, now)
 
     def fail(self, event: NamedEvent, code: int, text: str, now: float) -> None:
-        """Its handler failed: an event named `error` says so. Raises as `finish`."""
-        self._send(_ERROR, ERROR_NAME, encode_error(code, text), "", event)
+        """Its handler failed: an event named `error` says so, unless it was an error itself,
+        since two sides could go on like that for ever. Raises as `finish`."""
+        if not self._is_error(event):
+            self._send(_ERROR, ERROR_NAME, encode_error(code, text), "", event)
         self.release(event, now)
 
     def release(self, event: NamedEvent, now: float) -> None:
@@ -212,8 +212,7 @@ class NamedCore(ForeignCore):
         self.happened.append(event)
 
     def _take_reply(self, emit: OutgoingEmit, event: NamedEvent) -> None:
-        # No type says so in the document's format; the crate goes by the name there.
-        if event.type is _ERROR or (event.name == ERROR_NAME and self.flavour is Flavour.PLAIN):
+        if self._is_error(event):
             self._forget(emit)
             code, text = decode_error(event.data) or (ResultCode.MALFORMED, "")
             emit.finish(code or ResultCode.HANDLER_FAILED, text)
@@ -223,6 +222,12 @@ class NamedCore(ForeignCore):
         elif not emit.put(NamedReply(event), cost_of(event)):
             self._forget(emit)
             emit.finish(UNREAD, None)
+
+    def _is_error(self, event: NamedEvent) -> bool:
+        if self.flavour is Flavour.TYPED:
+            return event.type is _ERROR
+        # No type says so in the document's format; the crate goes by the name there.
+        return event.name == ERROR_NAME and event.ref_id is not None
 
     def _forget(self, emit: OutgoingEmit) -> None:
         self._waiting.pop(emit.async_id, None)

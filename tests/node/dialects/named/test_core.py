@@ -50,12 +50,10 @@ class Line:
         """What we sent since the last time."""
         return read(self.core.data_to_send(self.now), self.flavour)
 
-    def ask(
-        self, limit: int = 10_000, timeout: float | None = None, to: NamedEvent | None = None
-    ) -> OutgoingEmit:
+    def ask(self, timeout: float | None = None) -> OutgoingEmit:
         """Emit, and wait for replies."""
-        emit = OutgoingEmit(lambda: None, limit)
-        self.core.ask(emit, "ask", b"", self.now, timeout, to=to)
+        emit = OutgoingEmit(lambda: None)
+        self.core.ask(emit, "ask", b"", self.now, timeout, "game")
         return emit
 
 
@@ -121,6 +119,19 @@ def test_a_failure_is_an_event_named_error(line: Line) -> None:
     kind = EventType.ERROR if line.flavour is TYPED else EventType.RESPONSE
     assert heard == NamedEvent(FIRST_ID, kind, 42, "", "error", encode_error(500, "boom"))
     assert line.core.running == 0
+
+
+def test_an_error_is_not_answered_with_an_error(line: Line) -> None:
+    error = reply(5, encode_error(500, "boom"), "error", EventType.ERROR)
+    for event in line.say(error):
+        line.core.fail(event, 500, "again", line.now)
+    assert (line.heard(), line.core.running) == ([], 0)
+
+
+def test_who_asks_is_told_of_an_error_whatever_its_own_event_is_named(line: Line) -> None:
+    for event in line.say(ask("error")):
+        line.core.fail(event, 500, "boom", line.now)
+    assert [event.name for event in line.heard()] == ["error"]
 
 
 def test_what_cannot_be_sent_changes_nothing() -> None:
@@ -205,10 +216,14 @@ def test_with_types_the_name_of_an_error_does_not_matter() -> None:
 
 
 def test_what_waits_unread_is_bounded_for_each_event(line: Line) -> None:
-    little, other = line.ask(limit=1_024), line.ask()
-    line.say(*(reply(little.async_id, bytes(500)) for _ in range(2)), reply(other.async_id, b"1"))
-    assert (little.done, little.code, other.done) == (True, UNREAD, False)
-    assert (taken(other), line.core.closing, line.core.waiting) == ([b"1"], False, 1)
+    line.core = NamedCore(line.now, NamedLimits(waiting_bytes=1_024), line.flavour)
+    read, unread = line.ask(), line.ask()
+    for _ in range(3):
+        line.say(reply(read.async_id, bytes(500)))
+        assert len(taken(read)) == 1
+    line.say(*(reply(unread.async_id, bytes(500)) for _ in range(2)), reply(read.async_id, b"1"))
+    assert (unread.done, unread.code, read.done) == (True, UNREAD, False)
+    assert (taken(read), line.core.closing, line.core.waiting) == ([b"1"], False, 1)
 
 
 def test_as_many_events_wait_for_replies_as_may() -> None:
@@ -219,15 +234,6 @@ def test_as_many_events_wait_for_replies_as_may() -> None:
     line.core.emit("a", b"")
     line.core.give_up(first)
     assert not line.ask().done
-
-
-def test_a_reply_may_be_waited_for_as_well(line: Line) -> None:
-    (event,) = line.say(ask(event_id=42))
-    emit = line.ask(to=event)
-    (heard,) = line.heard()
-    assert (heard.ref_id, heard.type) == (42, EventType.RESPONSE)
-    line.say(reply(emit.async_id, b"answer"))
-    assert taken(emit) == [b"answer"]
 
 
 def test_who_is_told_may_give_up(line: Line) -> None:
