@@ -1,0 +1,128 @@
+"""What all dialects share: the end is reported once, what is queued still goes, time ends it."""
+
+from node.dialects.core import FLUSH_SIZE, NEVER, ForeignCore
+from node.protocol.codes import CloseCode
+from node.protocol.errors import RemoteProtocolError
+from node.protocol.limits import CLOSE_LINGER
+from node.protocol.reports import ConnectionEnded
+
+BUFFER = 1_000
+
+
+class Parrot(ForeignCore):
+    """Says what it hears; `!` is forbidden. Idle for 10 s it ends."""
+
+    def _receive(self, data: bytes, now: float) -> None:
+        for letter in data:
+            if letter == ord("!"):
+                raise RemoteProtocolError(CloseCode.PROTOCOL_ERROR, "no shouting")
+            self.outbox.put(bytes((letter,)))
+
+    def _next_deadline(self) -> float:
+        return self._last_byte + 10
+
+    def _handle_deadline(self, now: float) -> None:
+        if now >= self._last_byte + 10:
+            self._fail(CloseCode.TIMEOUT, "idle", now)
+
+
+def ends(core: ForeignCore) -> list[tuple[int, bool]]:
+    return [(one.code, one.remote) for one in core.reports() if isinstance(one, ConnectionEnded)]
+
+
+def reads(core: ForeignCore) -> bool:
+    return core.wants_data
+
+
+def shuts(core: ForeignCore) -> bool:
+    return core.wants_eof
+
+
+def over(core: ForeignCore) -> bool:
+    return core.ended
+
+
+def test_bytes_in_and_out() -> None:
+    core = Parrot(0.0, BUFFER)
+    core.receive_data(b"abc", 1.0)
+    assert (core.queued_bytes, core.outbox.count) == (3, 3)
+    assert core.data_to_send(1.0) == b"abc"
+    assert core.data_to_send(1.0) == b""
+    assert not core.ended
+
+
+def test_who_does_not_read_is_not_read_from() -> None:
+    core = Parrot(0.0, BUFFER)
+    core.receive_data(b"a" * BUFFER, 0.0)
+    assert reads(core)
+    core.receive_data(b"a", 0.0)
+    assert not reads(core)
+    core.data_to_send(0.0)
+    assert reads(core)
+
+
+def test_a_violation_ends_it_after_what_was_queued() -> None:
+    core = Parrot(0.0, BUFFER)
+    core.receive_data(b"ab!cd", 5.0)
+    assert ends(core) == [(CloseCode.PROTOCOL_ERROR, False)]
+    core.receive_data(b"more", 5.0)  # read and forgotten
+    assert not shuts(core)
+    assert reads(core)
+    assert core.data_to_send(5.0) == b"ab"
+    assert shuts(core)
+    assert core.next_deadline() == 5.0 + CLOSE_LINGER
+    core.handle_deadline(5.0 + CLOSE_LINGER - 0.1)
+    assert not over(core)
+    core.handle_deadline(5.0 + CLOSE_LINGER)
+    assert over(core)
+    assert core.next_deadline() == NEVER
+    assert ends(core) == []
+
+
+def test_a_graceful_close_waits_for_the_other_side_to_hang_up() -> None:
+    core = Parrot(0.0, BUFFER)
+    core.receive_data(b"a", 0.0)
+    core.close(1.0)
+    core.close(1.5)
+    assert ends(core) == [(CloseCode.NORMAL, False)]
+    assert core.next_deadline() == 1.0 + CLOSE_LINGER
+    assert core.data_to_send(1.0) == b"a"
+    core.receive_eof(1.1)
+    assert core.ended
+    assert ends(core) == []
+
+
+def test_the_end_of_the_transport_forgets_what_waits() -> None:
+    core = Parrot(0.0, BUFFER)
+    core.receive_data(b"abc", 0.0)
+    core.receive_eof(0.0)
+    assert core.ended
+    assert core.queued_bytes == 0
+    assert ends(core) == [(CloseCode.CONNECTION_LOST, True)]
+
+
+def test_an_abort_ends_it_at_once() -> None:
+    core = Parrot(0.0, BUFFER)
+    core.receive_data(b"abc", 0.0)
+    core.abort(0.0, CloseCode.INTERNAL_ERROR, "a bug")
+    assert core.ended
+    assert core.queued_bytes == 0
+    assert ends(core) == [(CloseCode.INTERNAL_ERROR, False)]
+
+
+def test_a_deadline_of_the_dialect() -> None:
+    core = Parrot(0.0, BUFFER)
+    core.receive_data(b"a", 3.0)
+    assert core.next_deadline() == 13.0
+    core.data_to_send(4.0)
+    assert core.next_deadline() == 14.0  # bytes either way count
+    core.handle_deadline(14.0)
+    assert ends(core) == [(CloseCode.TIMEOUT, False)]
+
+
+def test_much_is_written_in_pieces() -> None:
+    core = Parrot(0.0, BUFFER)
+    core.outbox.put(bytes(FLUSH_SIZE))
+    core.outbox.put(b"rest")
+    assert len(core.data_to_send(0.0)) == FLUSH_SIZE
+    assert core.data_to_send(0.0) == b"rest"

@@ -1,0 +1,90 @@
+"""Guests: the other side of a connection in a foreign dialect, which proved nothing."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+
+from node import Guest
+from node.errors import NotSpokenError, PeerClosedError
+from node.gateways.running import own_backend
+from node.protocol.codes import CloseCode
+from node.protocol.reports import ConnectionEnded
+from node.transport.memory import memory_pair
+from node.transport.stream_outlet import StreamOutlet
+from tests.node.dialects.test_core import Parrot
+
+
+class Bird(Guest):
+    """A guest of the dialect of parrots."""
+
+    dialect = "parrot"
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.lost: list[ConnectionEnded] = []
+
+    def _take(self, report: Any, now: float) -> None:
+        raise AssertionError(f"parrots report nothing but their end: {report}")
+
+    def _lost(self, ended: ConnectionEnded) -> None:
+        self.lost.append(ended)
+
+
+@asynccontextmanager
+async def bird() -> AsyncIterator[tuple[Bird, anyio.abc.ByteStream, list[Guest]]]:
+    """A guest, the other end of its stream, and who is gone."""
+    gone: list[Guest] = []
+    async with own_backend() as backend:
+        here, there = memory_pair()
+        core = Parrot(backend.now(), 1_000)
+        guest = Bird(core=core, backend=backend, name="a nest", on_gone=gone.append)
+        StreamOutlet(here, guest.driver, backend)
+        async with there:
+            yield guest, there, gone
+
+
+async def test_it_is_nobody(anyio_backend: str) -> None:
+    async with bird() as (guest, _, _):
+        assert (guest.node_id, guest.encrypted, guest.suite, guest.role) == (None, False, None, "")
+        assert guest.info == {}
+        assert repr(guest) == "<Bird a nest>"
+        with pytest.raises(NotSpokenError, match="parrot has no calls"):
+            await guest.call("anything")
+
+
+async def test_its_close_lets_go_what_is_queued(anyio_backend: str) -> None:
+    async with bird() as (guest, there, gone):
+        await there.send(b"hello")
+        assert await there.receive() == b"hello"
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(guest.close)
+            with pytest.raises(anyio.EndOfStream):
+                await there.receive()
+            assert not guest.is_open
+            await there.aclose()
+        assert guest.is_gone
+        assert gone == [guest]
+        assert [end.code for end in guest.lost] == [CloseCode.NORMAL]
+        assert (await guest.closed()).code == CloseCode.NORMAL
+
+
+async def test_it_knows_why_it_ended(anyio_backend: str) -> None:
+    async with bird() as (guest, there, _):
+        assert guest.closed_error().code == CloseCode.NORMAL
+        await there.send(b"!")
+        assert (await guest.closed()).code == CloseCode.PROTOCOL_ERROR
+        error = guest.closed_error()
+        assert isinstance(error, PeerClosedError)
+        assert error.code == CloseCode.PROTOCOL_ERROR
+
+
+async def test_leaving_by_an_exception_drops_it(anyio_backend: str) -> None:
+    async with bird() as (guest, _, gone):
+        with pytest.raises(ZeroDivisionError):
+            async with guest:
+                raise ZeroDivisionError
+        assert gone == [guest]
+        assert [end.code for end in guest.lost] == [CloseCode.GOING_AWAY]

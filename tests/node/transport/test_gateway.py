@@ -1,0 +1,112 @@
+"""Where other dialects are listened for: this machine only unless allowed, and so many."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+
+from node.dialects.core import NEVER
+from node.errors import AddressError, InsecureAddressError, UnreachableError
+from node.gateways.running import own_backend
+from node.transport.address import Address
+from node.transport.backend import Backend
+from node.transport.driver import Driver
+from node.transport.gateway import Gateway, is_local
+from tests.node.dialects.test_core import Parrot
+from tests.node.network import eventually
+
+
+@asynccontextmanager
+async def gateway(most: int = 8) -> AsyncIterator[Gateway]:
+    async with own_backend() as backend:
+        made = Gateway(backend, _accepting(backend, lambda: made), most)
+        yield made
+        await made.stop_listening()
+
+
+def _accepting(backend: Backend, gateway: Callable[[], Gateway]) -> Callable[[str], Driver]:
+    def accept(name: str) -> Driver:
+        core = Parrot(backend.now(), 1_000)
+        driver = Driver(core, backend, lambda reports: None, lambda: NEVER, lambda now: None)
+        driver.on_closed = lambda: gateway().left(driver)
+        return driver
+
+    return accept
+
+
+@pytest.mark.parametrize(
+    ("address", "local"),
+    [
+        ("tcp://127.0.0.1:1", True),
+        ("tcp://127.8.9.1:1", True),
+        ("tcp://[::1]:1", True),
+        ("tcp://localhost:1", True),
+        ("unix:///tmp/x", True),
+        ("tcp://0.0.0.0:1", False),
+        ("tcp://[::]:1", False),
+        ("tcp://192.168.1.1:1", False),
+        ("tcp://[fe80::1%25eth0]:1", False),
+        ("tcp://localhost.example.org:1", False),
+    ],
+)
+def test_which_addresses_are_of_this_machine_alone(address: str, local: bool) -> None:
+    assert is_local(Address.parse(address.replace("%25", "%"))) is local
+
+
+async def test_others_are_refused_unless_allowed(anyio_backend: str) -> None:
+    async with gateway() as there:
+        with pytest.raises(InsecureAddressError, match="nothing is encrypted there"):
+            await there.listen("tcp://0.0.0.0:0")
+        assert there.addresses == []
+        address = await there.listen("tcp://127.0.0.1:0", allow_insecure=True)
+        assert there.addresses == [address]
+
+
+async def test_it_serves_tcp_and_unix_sockets(anyio_backend: str, tmp_path: Path) -> None:
+    async with gateway() as there:
+        tcp = Address.parse(await there.listen("tcp://127.0.0.1:0"))
+        path = tmp_path / "socket"
+        await there.listen(f"unix://{path}")
+        for stream in (
+            await anyio.connect_tcp("127.0.0.1", tcp.port),
+            await anyio.connect_unix(path),
+        ):
+            async with stream:
+                await stream.send(b"ab")
+                assert await stream.receive() == b"ab"
+    assert not path.exists()
+
+
+async def test_so_many_at_once(anyio_backend: str) -> None:
+    async with gateway(most=2) as there:
+        port = Address.parse(await there.listen("tcp://127.0.0.1:0")).port
+        first = await _entered(port)
+        second = await _entered(port)
+        assert len(there) == 2
+        third = await anyio.connect_tcp("127.0.0.1", port)
+        with pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
+            await third.receive()
+        await third.aclose()
+        assert there.turned_away == 1
+        await first.aclose()
+        await eventually(lambda: len(there) == 1)
+        fourth = await _entered(port)
+        await second.aclose()
+        await fourth.aclose()
+
+
+async def test_addresses_that_are_none(anyio_backend: str, tmp_path: Path) -> None:
+    async with gateway() as there:
+        with pytest.raises(AddressError):
+            await there.listen("http://127.0.0.1:0")
+        with pytest.raises(UnreachableError):
+            await there.listen(f"unix://{tmp_path}/nowhere/socket")
+
+
+async def _entered(port: int) -> anyio.abc.SocketStream:
+    stream = await anyio.connect_tcp("127.0.0.1", port)
+    await stream.send(b"x")
+    assert await stream.receive() == b"x"
+    return stream
