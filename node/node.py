@@ -12,14 +12,14 @@ from types import TracebackType
 from typing import Self
 
 import anyio
-from anyio.abc import ByteStream, TaskGroup
+from anyio.abc import ByteStream
 
 from crypto.identity import Identity, NodeId
 from node.config import NodeConfig
 from node.doors.accept_hook import AcceptHook, Decider, decider
 from node.doors.admission import Admission
 from node.doors.endings import Endings
-from node.errors import ConfigError, HandshakeError, ParleyError
+from node.errors import ConfigError, HandshakeError
 from node.offering import Offering
 from node.peer import Peer
 from node.protocol.codes import CloseCode
@@ -28,9 +28,10 @@ from node.protocol.limits import CLOSE_DRAIN, CLOSE_LINGER
 from node.protocol.observer import Observer
 from node.protocol.states import State
 from node.transport.address import Address
-from node.transport.backend import Backend, Listener, current_backend
-from node.transport.clocked import Clock, ClockedBackend
+from node.transport.backend import Backend, Listener
+from node.transport.clocked import Clock
 from node.transport.driver import Driver
+from node.transport.ground import Ground
 from node.transport.stream_outlet import StreamOutlet
 from node.trust import AnyPeer, Pinned, TrustPolicy
 from node.waiting import Changes
@@ -74,15 +75,13 @@ class Node(Offering):
             raise ConfigError(f"trust {self.trust.name!r} does not go with plaintext")
         self._core_config = self.config.core(identity)
         self._observer = observer
-        self._clock = clock
         self._peers: set[Peer] = set()
         self._half_open: OrderedDict[Peer, None] = OrderedDict()
         self._listeners: list[Listener] = []
         self._changes = Changes(lambda: self._running().waiter())
-        self._backend: Backend | None = None
+        self._ground = Ground("the node", clock)
         self._endings = Endings()
         self._admission = Admission(self.config)
-        self._task_group: TaskGroup | None = None
 
     def __repr__(self) -> str:
         return f"<Node {self.node_id.short}, {len(self.peers)} peers>"
@@ -178,12 +177,7 @@ class Node(Offering):
     # Life.
 
     async def __aenter__(self) -> Self:
-        if self._task_group is not None:
-            raise ParleyError("the node is running already")
-        self._task_group = await anyio.create_task_group().__aenter__()
-        self._backend = current_backend(self._task_group)
-        if self._clock is not None:
-            self._backend = ClockedBackend(self._backend, self._clock)
+        await self._ground.enter()
         return self
 
     async def __aexit__(
@@ -191,19 +185,13 @@ class Node(Offering):
         exc_type: type[BaseException] | None,
         exc_val: BaseException | None,
         exc_tb: TracebackType | None,
-    ) -> bool | None:
-        task_group = self._task_group
-        if task_group is None:
-            return None
+    ) -> None:
         try:
             # Also when we are being cancelled: peers are owed a Close.
             with anyio.CancelScope(shield=True):
                 await self._shut_down(drain=exc_type is None)
         finally:
-            self._task_group = self._backend = None
-            # Without the exception: a group would wrap it, and it is the caller's own.
-            await task_group.__aexit__(None, None, None)
-        return None
+            await self._ground.leave()
 
     async def aclose(self) -> None:
         """Take no more connections, let the handlers of calls finish, say Close to each peer.
@@ -232,7 +220,6 @@ class Node(Offering):
                 peer.driver.settle()
             with anyio.move_on_after(HASTY_TIMEOUT):
                 await self._changes.until(lambda: not self._peers)
-        await self._running().aclose()
 
     async def _stop_listening(self) -> None:
         listeners, self._listeners = self._listeners, []
@@ -251,9 +238,7 @@ class Node(Offering):
     # Inside.
 
     def _running(self) -> Backend:
-        if self._backend is None:
-            raise ParleyError("the node is not running: use `async with node`")
-        return self._backend
+        return self._ground.backend
 
     def _advertised(self, address: Address) -> Address:
         if self.config.plaintext == "only":

@@ -16,7 +16,6 @@ from node.dialects.limits import RelayLimits
 from node.dialects.relay.connection import RelayConnection
 from node.dialects.relay.router import Member, Router
 from node.errors import ConfigError, ParleyError
-from node.gateways.ground import Ground
 from node.guest import Guest
 from node.protocol.codes import CloseCode
 from node.protocol.limits import CLOSE_LINGER
@@ -24,6 +23,7 @@ from node.protocol.reports import ConnectionEnded
 from node.transport.backend import Backend
 from node.transport.driver import Driver
 from node.transport.gateway import Gateway
+from node.transport.ground import Ground
 from node.waiting import Changes
 
 logger = logging.getLogger("parley.gateway")

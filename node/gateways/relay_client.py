@@ -19,12 +19,12 @@ from node.dialects.limits import RelayLimits
 from node.dialects.relay.client import RelayClientConnection
 from node.dialects.relay.codec import BROADCAST, RelayFault, RelayMessage
 from node.errors import ParleyError, PeerClosedError, RelayRefusedError, UnreachableError
-from node.gateways.ground import Ground
 from node.guest import Guest
 from node.protocol.errors import ConnectionClosedError
 from node.protocol.reports import ConnectionEnded
 from node.transport.address import Address
 from node.transport.backend import Backend
+from node.transport.ground import Ground
 from node.waiting import Changes
 
 logger = logging.getLogger("parley.gateway")

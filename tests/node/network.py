@@ -22,6 +22,8 @@ from crypto.identity import Identity
 from node import Node, NodeConfig, Peer, Stream
 from node.doors.accept_hook import AcceptHook
 from node.testing import ConnectedNodes, FakeClock, connect_nodes
+from node.transport.backend import Backend
+from node.transport.ground import Ground
 from node.trust import AnyPeer, TrustPolicy
 
 PATIENCE = 10.0
@@ -66,6 +68,17 @@ async def meeting(
                 await eventually(lambda: bool(theirs.peers))
                 back = theirs.peers[0]
             yield Meeting(ours, theirs, peer, back)
+
+
+@asynccontextmanager
+async def ground() -> AsyncIterator[Backend]:
+    """A loop for what is no node; nothing of it is left."""
+    ours = Ground("the test")
+    backend = await ours.enter()
+    try:
+        yield backend
+    finally:
+        await ours.leave()
 
 
 async def eventually(condition: Callable[[], bool]) -> None:

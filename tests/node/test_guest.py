@@ -9,12 +9,12 @@ import pytest
 
 from node import Guest
 from node.errors import NotSpokenError, PeerClosedError
-from node.gateways.running import own_backend
 from node.protocol.codes import CloseCode
 from node.protocol.reports import ConnectionEnded
 from node.transport.memory import memory_pair
 from node.transport.stream_outlet import StreamOutlet
 from tests.node.dialects.test_core import Parrot
+from tests.node.network import ground
 
 
 class Bird(Guest):
@@ -37,7 +37,7 @@ class Bird(Guest):
 async def bird() -> AsyncIterator[tuple[Bird, anyio.abc.ByteStream, list[Guest]]]:
     """A guest, the other end of its stream, and who is gone."""
     gone: list[Guest] = []
-    async with own_backend() as backend:
+    async with ground() as backend:
         here, there = memory_pair()
         core = Parrot(backend.now(), 1_000)
         guest = Bird(core=core, backend=backend, name="a nest", on_gone=gone.append)

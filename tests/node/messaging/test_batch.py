@@ -50,3 +50,17 @@ def test_a_header_more() -> None:
     assert told.payload() == (NOTIFY, notify_payload(NOTES[0], {"n": 5}))
     assert told.with_header("m", 6).payload()[1] == notify_payload(NOTES[0], {"n": 5, "m": 6})
     assert plain.headers is None
+
+
+def test_another_form_is_made_once() -> None:
+    made = []
+
+    def convert(note: bytes) -> bytes | None:
+        made.append(note)
+        return note[1:] or None
+
+    batch = Batch(NOTES)
+    first = batch.in_form("tail", convert)
+    assert first == [b"one", None, None]
+    assert batch.in_form("tail", convert) is first
+    assert made == NOTES

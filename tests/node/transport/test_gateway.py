@@ -9,18 +9,17 @@ import pytest
 
 from node.dialects.core import NEVER
 from node.errors import AddressError, InsecureAddressError, UnreachableError
-from node.gateways.running import own_backend
 from node.transport.address import Address
 from node.transport.backend import Backend
 from node.transport.driver import Driver
 from node.transport.gateway import Gateway, is_local
 from tests.node.dialects.test_core import Parrot
-from tests.node.network import eventually
+from tests.node.network import eventually, ground
 
 
 @asynccontextmanager
 async def gateway(most: int = 8) -> AsyncIterator[Gateway]:
-    async with own_backend() as backend:
+    async with ground() as backend:
         made = Gateway(backend, _accepting(backend, lambda: made), most)
         yield made
         await made.stop_listening()

@@ -31,10 +31,32 @@ def request(kind: int, topic: str | bytes, data: bytes = b"", dialog: int = 1) -
     return serialise_message(REQUEST, dialog, REQUEST_HEAD.pack(kind, len(name)) + name + data)
 
 
-def notes_of(batch: Batch) -> Sequence[bytes | None]:
-    """Bytes as they are; nothing else has a form."""
-    values = [decode_value(note) for note in batch.notes]
-    return [value if isinstance(value, bytes) else None for value in values]
+class Publisher:
+    """The publisher of a side's topics. Bytes go as they are; nothing else has a form."""
+
+    def __init__(self, side: "Side") -> None:
+        self._side = side
+        self.core = side.core
+        self.room = side.sim.room
+        self.touched = 0
+        self.cut: list[SimProtoFeed] = []
+
+    def now(self) -> float:
+        return self._side.now
+
+    def touch(self) -> None:
+        self.touched += 1
+
+    def convert(self, batch: Batch) -> Sequence[bytes | None]:
+        return batch.in_form("bytes", bytes_of)
+
+    def cut_off(self, feed: SimProtoFeed) -> None:
+        self.cut.append(feed)
+
+
+def bytes_of(note: bytes) -> bytes | None:
+    value = decode_value(note)
+    return value if isinstance(value, bytes) else None
 
 
 class Side:
@@ -51,7 +73,7 @@ class Side:
         self.stopped: list[IncomingCall] = []
         self.reports: list[Any] = []
         self.ended: ConnectionEnded | None = None
-        self.touched = 0
+        self.publisher = Publisher(self)
 
     @property
     def code(self) -> CloseCode | None:
@@ -123,24 +145,12 @@ class Side:
         else:
             answer(call, ResultCode.ACCEPTED, data, self.now)
             fanout = self.fanouts[call.topic]
-            feed = SimProtoFeed(
-                fanout,
-                self.core,
-                self.sim.room,
-                notes_of,
-                lambda: self.now,
-                self._touch,
-                self,
-                self.sim.remove_feed,
-            )
+            feed = SimProtoFeed(fanout, self.publisher, self, self.sim.remove_feed)
             self.sim.add_feed(feed)
             fanout.join(feed)
 
     def _stop(self, call: IncomingCall) -> None:
         self.stopped.append(call)
-
-    def _touch(self) -> None:
-        self.touched += 1
 
 
 def exchange(one: Side, other: Side) -> None:

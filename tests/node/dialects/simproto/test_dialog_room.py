@@ -74,3 +74,13 @@ def test_notes_have_three_dialogs_in_four() -> None:
     assert not side.sim.room.take(feed)
     side.sim.room.forget(feed)
     assert not side.sim.room.others_wait
+
+
+def test_the_end_wakes_who_waits() -> None:
+    side, room = filled(2)
+    log: list[str] = []
+    room.wait(lambda: log.append("one"))
+    room.wait(lambda: log.append("two"))
+    side.core.receive_eof(0.0)
+    side.said()
+    assert log == ["one", "two"]

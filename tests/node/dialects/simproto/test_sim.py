@@ -256,6 +256,7 @@ def test_who_acknowledges_nothing_loses_notes_or_the_subscription(slow: Slow) ->
         side.publish("news", b"x" * 200)
     assert feed.cost <= 10_000
     assert feed.open is (slow == "drop-oldest")
+    assert side.publisher.cut == ([] if feed.open else [feed])
     assert fanout.dropped > (500 if feed.open else 30)
     assert side.ended is None
 

@@ -1,7 +1,7 @@
-"""Where a gateway or client lives that has no node to live in: a loop of its own.
+"""Where a node, a relay or a client lives: a task group and a backend of its own.
 
-One rule: it is entered and left as `Node` is, and ends what lives on it. Knows nothing of
-what that is.
+One rule: what is entered is left, and nothing that lived on it stays: no task, no socket.
+Knows nothing of what that is.
 """
 
 import anyio
@@ -9,15 +9,18 @@ from anyio.abc import TaskGroup
 
 from node.errors import ParleyError
 from node.transport.backend import Backend, current_backend
+from node.transport.clocked import Clock, ClockedBackend
 
 
 class Ground:
-    """A task group, and the backend whose tasks live in it; `what` is named in errors."""
+    """A task group, and the backend whose tasks live in it; `what` is named in errors.
+    `clock` is the time it lives by, in place of the loop's."""
 
-    __slots__ = ("_backend", "_task_group", "_what")
+    __slots__ = ("_backend", "_clock", "_task_group", "_what")
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, clock: Clock | None = None) -> None:
         self._what = what
+        self._clock = clock
         self._backend: Backend | None = None
         self._task_group: TaskGroup | None = None
 
@@ -33,7 +36,8 @@ class Ground:
         if self._task_group is not None:
             raise ParleyError(f"{self._what} is running already")
         self._task_group = await anyio.create_task_group().__aenter__()
-        self._backend = current_backend(self._task_group)
+        backend = current_backend(self._task_group)
+        self._backend = backend if self._clock is None else ClockedBackend(backend, self._clock)
         return self._backend
 
     async def leave(self) -> None:
