@@ -1,8 +1,10 @@
 """Notes that travel together: encoded each on its own, as one payload for all subscribers.
 
-One rule: a payload is made at most once, and only if somebody is sent it. Knows no
-subscribers.
+One rule: a payload is made at most once, and only if somebody is sent it; so is what the
+notes are in another dialect. Knows no subscribers.
 """
+
+from collections.abc import Callable, Sequence
 
 from lbm.codec import Encodable
 from node.messaging.notes import Headers, notes_payload, notify_payload, read_headers
@@ -17,7 +19,7 @@ class Batch:
     buffer: 64 more for each note.
     """
 
-    __slots__ = ("_payload", "cost", "headers", "notes", "size")
+    __slots__ = ("_forms", "_payload", "cost", "headers", "notes", "size")
 
     def __init__(self, notes: list[bytes], headers: Headers | None = None) -> None:
         self.notes = notes
@@ -25,6 +27,7 @@ class Batch:
         self.size = sum(map(len, notes)) + (headers.size if headers else 0)
         self.cost = self.size + EVENT_COST * len(notes)
         self._payload: tuple[int, bytes] | None = None
+        self._forms: dict[str, Sequence[bytes | None]] = {}
 
     def payload(self) -> tuple[int, bytes]:
         """Subcategory and payload, made once for all subscribers."""
@@ -34,6 +37,16 @@ class Batch:
             else:
                 self._payload = notes_payload(self.notes)
         return self._payload
+
+    def in_form(
+        self, form: str, convert: Callable[[bytes], bytes | None]
+    ) -> Sequence[bytes | None]:
+        """Each note as `convert` makes it of its encoding, None if it has no such form; made
+        once for all subscribers of this `form`."""
+        found = self._forms.get(form)
+        if found is None:
+            found = self._forms[form] = [convert(note) for note in self.notes]
+        return found
 
     def with_header(self, name: str, value: Encodable) -> "Batch":
         """The same note with a header more."""

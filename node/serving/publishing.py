@@ -14,9 +14,10 @@ from lbm.errors import LbmEncodeError
 from node.errors import CallRefused
 from node.messaging.pending import IncomingCall
 from node.messaging.stream_feed import StreamFeed
-from node.protocol.codes import RESULT_SENTENCES, ResultCode
+from node.protocol.codes import ResultCode, Supercategory
 from node.serving.authorisation import permitted
 from node.serving.handlers import Handlers
+from node.serving.running import FAILED, Outcome
 from node.topic import SubscribeRequest, Topic
 
 if TYPE_CHECKING:
@@ -56,39 +57,19 @@ class Publishing:
         code: int = ResultCode.CANCELLED
         data: Any = None
         try:
-            code, data = await self._decide(topic, call)
+            peer = self._peer
+            code, data = await decide(
+                topic, SubscribeRequest(peer, call), self._handlers, peer.serving.supercategory
+            )
             if code == ResultCode.ACCEPTED:
                 self._accept(topic, call, data)
                 return
         except LbmEncodeError:
             logger.exception("the answer to a subscription of %r has no encoding", topic.name)
-            code, data = ResultCode.HANDLER_FAILED, RESULT_SENTENCES[ResultCode.HANDLER_FAILED]
+            code, data = FAILED
         finally:
             # Also when it was cancelled: each request gets its one answer.
             self._peer.serving.answer(call, code, data)
-
-    async def _decide(self, topic: Topic, call: IncomingCall) -> tuple[int, Any]:
-        peer = self._peer
-        if not await permitted(topic.rules, peer, topic.name, self._handlers.roles):
-            return ResultCode.NOT_AUTHORISED, None
-        entry = self._handlers.subscribes.find(topic.name)
-        if entry is None:
-            return ResultCode.ACCEPTED, None
-        if not entry.takes(peer.serving.supercategory):
-            return ResultCode.WRONG_SUPERCATEGORY, None
-        try:
-            data = entry.handler(SubscribeRequest(peer, call))
-            if inspect.isawaitable(data):
-                data = await data
-        except CallRefused as refused:
-            if not refused.received:
-                return refused.code, refused.data
-            logger.exception("the subscription handler of %r failed", topic.name)
-        except Exception:
-            logger.exception("the subscription handler of %r failed", topic.name)
-        else:
-            return ResultCode.ACCEPTED, data
-        return ResultCode.HANDLER_FAILED, RESULT_SENTENCES[ResultCode.HANDLER_FAILED]
 
     def _accept(self, topic: Topic, call: IncomingCall, data: Any) -> None:
         peer = self._peer
@@ -103,3 +84,34 @@ class Publishing:
             )
 
         peer.topics.open_feed(call, data, make)
+
+
+async def decide(
+    topic: Topic,
+    request: SubscribeRequest,
+    handlers: Handlers,
+    supercategory: Supercategory,
+) -> Outcome:
+    """Whether the peer or guest of a request may subscribe, in whatever dialect: a code of
+    section 9, and data."""
+    peer = request.peer
+    if not await permitted(topic.rules, peer, topic.name, handlers.roles):
+        return ResultCode.NOT_AUTHORISED, None
+    entry = handlers.subscribes.find(topic.name)
+    if entry is None:
+        return ResultCode.ACCEPTED, None
+    if not entry.takes(supercategory):
+        return ResultCode.WRONG_SUPERCATEGORY, None
+    try:
+        data = entry.handler(request)
+        if inspect.isawaitable(data):
+            data = await data
+    except CallRefused as refused:
+        if not refused.received:
+            return refused.code, refused.data
+        logger.exception("the subscription handler of %r failed", topic.name)
+    except Exception:
+        logger.exception("the subscription handler of %r failed", topic.name)
+    else:
+        return ResultCode.ACCEPTED, data
+    return FAILED

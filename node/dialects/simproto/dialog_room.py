@@ -45,6 +45,12 @@ class DialogRoom:
         if self._callers.pop(wake, wake) is wake:
             self._freed()  # the next one's turn
 
+    def end(self) -> None:
+        """The connection is over: nobody need wait."""
+        callers, self._callers = self._callers, {}
+        for wake in callers:
+            wake()
+
     # Feeds.
 
     def take(self, feed: Pumped) -> bool:

@@ -8,7 +8,7 @@ response that is not 0 ends the subscription. Knows no handlers and no time.
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from node.dialects.simproto.core import SimProtoCore
 from node.dialects.simproto.dialog_room import DialogRoom
@@ -43,30 +43,40 @@ class NoteDialog:
         self._feed.lost()
 
 
-class SimProtoFeed(Feed):
-    """The notes that wait for one subscriber. `convert` makes the data of notes from a
-    batch, None for each that has none; `now` is the time; `touch` is called when
-    something was queued on the connection."""
+class Publisher(Protocol):
+    """Whoever publishes to the other side of a connection."""
 
-    __slots__ = ("_convert", "_core", "_now", "_on_the_way", "_ready", "_room", "_touch")
+    core: SimProtoCore
+    room: DialogRoom
+
+    def now(self) -> float:
+        """The time."""
+
+    def touch(self) -> None:
+        """Something was queued on the connection."""
+
+    def convert(self, batch: Batch) -> Sequence[bytes | None]:
+        """The data of its notes; None for each that has no form here."""
+
+    def cut_off(self, feed: "SimProtoFeed") -> None:
+        """A subscriber is too slow and gets no more. SimProto has no word for it: it learns
+        that when it unsubscribes (code 2)."""
+
+
+class SimProtoFeed(Feed):
+    """The notes that wait for one subscriber."""
+
+    __slots__ = ("_on_the_way", "_publisher", "_ready")
 
     def __init__(
         self,
         fanout: "Fanout",
-        core: SimProtoCore,
-        room: DialogRoom,
-        convert: Callable[[Batch], Sequence[bytes | None]],
-        now: Callable[[], float],
-        touch: Callable[[], None],
+        publisher: Publisher,
         owner: object,
         on_closed: Callable[[Any], None],
     ) -> None:
         super().__init__(fanout, owner, on_closed)
-        self._core = core
-        self._room = room
-        self._convert = convert
-        self._now = now
-        self._touch = touch
+        self._publisher = publisher
         self._ready: deque[bytes | None] = deque()  # of the batch whose turn it is
         self._on_the_way = 0
 
@@ -74,15 +84,15 @@ class SimProtoFeed(Feed):
         """Send what may go now."""
         sent = False
         while self.open and (self._ready or self._waiting):
-            if self._on_the_way >= ON_THE_WAY or not self._room.take(self):
+            if self._on_the_way >= ON_THE_WAY or not self._publisher.room.take(self):
                 break
             try:
                 sent = self._send_next() or sent
             except ConnectionClosedError:
-                self._room.give_back()
+                self._publisher.room.give_back()
                 self.close()
         if sent:
-            self._touch()
+            self._publisher.touch()
         if self._finishing and not self._ready and not self._waiting:
             self.close()
         self._drained()
@@ -90,21 +100,21 @@ class SimProtoFeed(Feed):
     def acknowledged(self, cost: int, code: int) -> None:
         """A note's response came."""
         self._on_the_way -= cost
-        self._room.give_back()
+        self._publisher.room.give_back()
         if code:
             self.close()  # they want no more of them
         elif not self.open:
             if self._finishing and not self._on_the_way:
                 self.over()
-        elif self._room.others_wait and (self._ready or self._waiting):
-            self._room.queue(self)
+        elif self._publisher.room.others_wait and (self._ready or self._waiting):
+            self._publisher.room.queue(self)
         else:
             self.pump()
 
     def close(self) -> None:
         """No more notes go to this subscriber; what waits is forgotten."""
         self._ready.clear()
-        self._room.forget(self)
+        self._publisher.room.forget(self)
         super().close()
 
     def lost(self) -> None:
@@ -138,15 +148,17 @@ class SimProtoFeed(Feed):
         if not self._ready:
             batch = self._waiting.popleft()
             self.cost -= batch.cost
-            self._ready.extend(self._convert(batch))
+            self._ready.extend(self._publisher.convert(batch))
         data = self._ready.popleft()
         if data is not None:
             cost = len(data) + EVENT_COST
             with suppress(PayloadTooLargeError):
-                self._core.ask(NOTIFY, self.topic, data, self._now(), NoteDialog(self, cost))
+                publisher = self._publisher
+                dialog = NoteDialog(self, cost)
+                publisher.core.ask(NOTIFY, self.topic, data, publisher.now(), dialog)
                 self._on_the_way += cost
                 return True
-        self._room.give_back()
+        self._publisher.room.give_back()
         self._lost(1)
         return False
 
@@ -154,4 +166,4 @@ class SimProtoFeed(Feed):
         return len(self._ready)
 
     def _cut_off(self) -> None:
-        """SimProto has no word for it: they learn it when they unsubscribe (code 2)."""
+        self._publisher.cut_off(self)

@@ -5,6 +5,7 @@ reader is told, not what it does.
 """
 
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
@@ -65,13 +66,16 @@ class Readings:
         """Whether the notes of a topic go to this reader."""
         return self._readers.get(topic) is reader
 
-    def leave(self, topic: str, reader: Reader, now: float) -> OutgoingRequest | None:
-        """Want no more notes; returns the Unsubscribe, or None if there is nobody to tell."""
+    def leave(
+        self, topic: str, reader: Reader, now: float, on_done: Callable[[], None] | None = None
+    ) -> OutgoingRequest | None:
+        """Want no more notes; returns the Unsubscribe, or None if there is nobody to tell.
+        `on_done` is called when that is answered."""
         if self._readers.get(topic) is not reader:
             return None
         del self._readers[topic]
         with suppress(LocalProtocolError):  # closing, or too much waits: notes are answered 2
-            call = self._asking.unsubscribe(topic, now, _nothing)
+            call = self._asking.unsubscribe(topic, now, on_done or _nothing)
             self._leaving[topic] += 1
             # In its order: notes that came before it are not the next subscription's.
             call.on_final = lambda code, stream: self._core.happened.append(Left(topic))

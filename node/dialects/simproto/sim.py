@@ -94,6 +94,7 @@ class Sim:
         self.readings.connection_ended(code, text)
         for feed in list(self._feeds.values()):
             feed.lost()
+        self.room.end()
 
     # Inside.
 
