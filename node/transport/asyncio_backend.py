@@ -28,6 +28,9 @@ logger = logging.getLogger("parley.transport")
 # What the loop's transport holds beyond the kernel before we stop writing.
 WRITE_BUFFER = 256 * 1024
 BACKLOG = 512
+# What comes at once from which on others are served before more is read: uvloop would go
+# on reading, up to 32 times 250 KiB, from one connection that floods.
+LONG_READ = 128 * 1024
 # Seconds that closing waits for the loop to have closed every socket.
 CLOSE_PATIENCE = 2.0
 
@@ -58,6 +61,8 @@ class AsyncioOutlet(asyncio.Protocol):
         self._living = living
         self._transport: asyncio.Transport | None = None
         self._writing = True
+        self._paused = False  # by the driver
+        self._waits_for_turn = False
         self.driver: Driver | None = None
 
     # asyncio's side.
@@ -81,6 +86,8 @@ class AsyncioOutlet(asyncio.Protocol):
         """Bytes came."""
         if self.driver is not None:
             self.driver.received(data)
+        if len(data) >= LONG_READ and not self._waits_for_turn:
+            self._let_others_read()
 
     def eof_received(self) -> bool:
         """The other side shut its sending side; ours is closed by the driver's word."""
@@ -133,13 +140,32 @@ class AsyncioOutlet(asyncio.Protocol):
 
     def pause_reading(self) -> None:
         """Read no more."""
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.pause_reading()
+        self._paused = True
+        self._set_reading(False)
 
     def resume_reading(self) -> None:
         """Go on reading."""
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
+        self._paused = False
+        if not self._waits_for_turn:
+            self._set_reading(True)
+
+    def _let_others_read(self) -> None:
+        self._waits_for_turn = True
+        self._set_reading(False)
+        asyncio.get_running_loop().call_soon(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._waits_for_turn = False
+        if not self._paused:
+            self._set_reading(True)
+
+    def _set_reading(self, wanted: bool) -> None:
+        transport = self._transport
+        if transport is not None and not transport.is_closing():
+            if wanted:
+                transport.resume_reading()
+            else:
+                transport.pause_reading()
 
 
 class AsyncioListener:

@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from typing import Any, cast
+from typing import Any, TypeVar, cast, overload
 
 import anyio
 import pytest
@@ -11,7 +11,7 @@ from anyio import fail_after
 from node.errors import UnreachableError
 from node.transport import asyncio_backend
 from node.transport.address import Address
-from node.transport.asyncio_backend import WRITE_BUFFER, AsyncioBackend, AsyncioOutlet
+from node.transport.asyncio_backend import LONG_READ, WRITE_BUFFER, AsyncioBackend, AsyncioOutlet
 from node.transport.driver import Driver
 from tests.node.network import eventually, settled
 
@@ -53,10 +53,19 @@ class Noted:
         return cast(Driver, self)
 
 
-async def joined(backend: AsyncioBackend) -> tuple[Noted, socket.socket]:
+N = TypeVar("N", bound=Noted)
+
+
+@overload
+async def joined(backend: AsyncioBackend) -> tuple[Noted, socket.socket]: ...
+@overload
+async def joined(backend: AsyncioBackend, driver: N) -> tuple[N, socket.socket]: ...
+async def joined(
+    backend: AsyncioBackend, driver: Noted | None = None
+) -> tuple[Noted, socket.socket]:
     """A connection whose other end is a plain socket."""
+    driver = driver or Noted()
     with socket.create_server(("127.0.0.1", 0)) as server:
-        driver = Noted()
         address = Address("tcp", "127.0.0.1", server.getsockname()[1])
         assert await backend.connect(address, lambda: driver.as_driver) is driver.as_driver
         other, _ = server.accept()
@@ -127,6 +136,46 @@ async def test_reading_pauses(anyio_backend: object) -> None:
         assert not driver.data
         driver.outlet.resume_reading()
         await eventually(lambda: driver.data == b"abc")
+    await backend.aclose()
+
+
+async def test_a_flood_lets_others_have_their_turn(anyio_backend: object) -> None:
+    class Turns(Noted):
+        """Notes in which turn of the loop much came."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.turn = 0
+            self.came: list[int] = []
+
+        def received(self, data: bytes) -> None:
+            super().received(data)
+            if len(data) >= LONG_READ:
+                self.came.append(self.turn)
+
+    def count(driver: Turns) -> None:
+        driver.turn += 1
+        if len(driver.data) < len(flood):
+            loop.call_soon(count, driver)
+
+    loop, flood = asyncio.get_running_loop(), bytes(16 << 20)
+    backend = AsyncioBackend()
+    driver, other = await joined(backend, Turns())
+    with other:
+        loop.call_soon(count, driver)
+        with fail_after(5):
+            await loop.run_in_executor(None, other.sendall, flood)
+            await eventually(lambda: driver.data == flood)
+        assert driver.came
+        assert len(driver.came) == len(set(driver.came))
+        # Paused by the driver in such a turn, it stays so.
+        driver.outlet.pause_reading()
+        driver.outlet.data_received(flood)
+        other.sendall(b"later")
+        await anyio.sleep(0.02)
+        assert len(driver.data) == 2 * len(flood)
+        driver.outlet.resume_reading()
+        await eventually(lambda: driver.data.endswith(b"later"))
     await backend.aclose()
 
 
