@@ -73,8 +73,8 @@ class RelayConnection(ForeignCore):
 
     @property
     def wants_data(self) -> bool:
-        """Always: who does not read is dropped, and not waited for."""
-        return True
+        """Whether what came is sorted. Who does not read is dropped, and not waited for."""
+        return self._sorter is None or not self._sorter.postponed
 
     def deliver(self, pieces: Sequence[Piece], held: int, now: float) -> None:
         """Take messages for this client, as a `Member`."""
@@ -115,6 +115,12 @@ class RelayConnection(ForeignCore):
             sorter = self._let_in(self._uuid_start, now)
             if sorter is None:
                 return
+        self._sort(sorter, data, at, now)
+
+    def _sort(self, sorter: Sorter, data: bytes, at: int, now: float) -> None:
+        """Hand on what `data` has from `at` on."""
+        if sorter.postponed:
+            data, sorter.postponed = sorter.postponed + data, b""
         batch: Batch = {}
         held = len(data) + sorter.held
         reason = sorter.sort(data, at, batch)
@@ -144,14 +150,23 @@ class RelayConnection(ForeignCore):
         self.outbox.put(encode_error(to, code, TEXTS[code]))
 
     def _next_deadline(self) -> float:
-        return self._last_byte + self._limits.idle_timeout if self.uuid else self._uuid_deadline
+        if self._sorter is None:
+            return self._uuid_deadline
+        if self._sorter.postponed:
+            return self._last_byte  # at once, in the loop's next turn
+        return self._last_byte + self._limits.idle_timeout
 
     def _handle_deadline(self, now: float) -> None:
         if now < self._next_deadline():
             return
-        # Without a word: before the UUID there is nobody an error could be addressed to.
-        reason = "nothing came or went for long" if self.uuid else "no UUID in time"
-        self._fail(CloseCode.TIMEOUT, reason, now)
+        if self._sorter is not None and self._sorter.postponed:
+            self._sort(self._sorter, b"", 0, now)
+            return
+        if self.uuid:
+            self._fail(CloseCode.TIMEOUT, "nothing came or went for long", now)
+        else:
+            self._say(RelayCode.INVALID_UUID, NOBODY)
+            self._fail(CloseCode.TIMEOUT, "no UUID in time", now)
 
     def _end(self, code: int, reason: str, *, remote: bool = True) -> None:
         if self._sorter is not None:

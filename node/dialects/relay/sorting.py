@@ -27,6 +27,8 @@ _HEAD_SIZE: Final = HEAD.size
 _NO_HEAD: Final = b"\xff" * _HEAD_SIZE  # its length is above every limit
 # So many parts are copied together: single bytes shall not cost a slice each.
 MOST_PARTS: Final = 64
+# After so many mistakes of one receive others have their turn: they cost more than messages.
+MOST_MISTAKES: Final = 1_000
 
 
 class _Everyone(Enum):
@@ -38,7 +40,8 @@ class _Everyone(Enum):
 class Sorter:
     """What one client sends; `uuid` is its own, and errors go to `client`.
 
-    `held` is how many bytes of earlier receives the message that is not whole keeps.
+    `held` is how many bytes of earlier receives the message that is not whole keeps;
+    `postponed` is what is left of a receive with many mistakes, and is to be sorted soon.
     """
 
     __slots__ = (
@@ -46,6 +49,7 @@ class Sorter:
         "_have",
         "_joined",
         "_longest",
+        "_mistakes",
         "_parts",
         "_router",
         "_size",
@@ -55,6 +59,7 @@ class Sorter:
         "_too_short",
         "_uuid",
         "held",
+        "postponed",
     )
 
     def __init__(self, uuid: bytes, client: Member, router: Router, longest: int) -> None:
@@ -71,7 +76,9 @@ class Sorter:
         self._to = b""
         self._joined = bytearray()
         self._parts: list[Piece] = []
+        self._mistakes = 0  # of this receive
         self.held = 0
+        self.postponed = b""
 
     def sort(self, data: bytes, at: int, batch: Batch) -> str:
         """Add to `batch` what `data` has from `at` on, messages and errors, in order.
@@ -79,6 +86,7 @@ class Sorter:
         Returns:
             Why the connection is to be closed after that; empty if it goes on.
         """
+        self._mistakes = 0
         if self._skip:
             at = self._skip_to(data, at + self._skip)
         if self._start:
@@ -92,13 +100,9 @@ class Sorter:
     def _sort_whole(self, data: bytes, at: int, batch: Batch) -> str:
         """Whole messages, and the beginning of one that is not."""
         uuid, longest, find = self._uuid, self._longest, self._router.members.get
-        startswith, unpack, view, end = (
-            data.startswith,
-            HEAD.unpack_from,
-            memoryview(data),
-            len(data),
-        )
-        head, size, refused = _NO_HEAD, 0, False
+        startswith, unpack = data.startswith, HEAD.unpack_from
+        view, end = memoryview(data), len(data)
+        head, size, refused, postponed = _NO_HEAD, 0, False, False
         run = at  # where the run began, which is for
         target: Member | _Everyone | None = None
         while True:
@@ -106,14 +110,17 @@ class Sorter:
                 at += size
                 continue
             left = end - at
-            if left >= _HEAD_SIZE:
-                length, to, sender = unpack(data, at)
-            elif left >= LENGTH.size:
-                (length,) = LENGTH.unpack_from(data, at)
-                to, sender = BROADCAST, uuid  # not there to be wrong
-            else:
+            if left < LENGTH.size:
                 at -= size if left < 0 else 0  # the last one is not whole
                 break
+            if self._mistakes >= MOST_MISTAKES:
+                postponed = True
+                break
+            if left >= _HEAD_SIZE:
+                length, to, sender = unpack(data, at)
+            else:
+                (length,) = LENGTH.unpack_from(data, at)
+                to, sender = BROADCAST, uuid  # not there to be wrong
             if length < UUIDS_SIZE:
                 self._add_run(batch, target, view[run:at], size)
                 at = run = self._answer_short(data, at, batch)
@@ -136,7 +143,9 @@ class Sorter:
             self._add_run(batch, target, view[run:at], size)
         if refused:
             return self._refuse(length, batch)
-        if end - at >= _HEAD_SIZE:
+        if postponed:
+            self.postponed = data[at:]
+        elif end - at >= _HEAD_SIZE:
             self._begin(data, at)
         else:
             self._start = data[at:]
@@ -166,6 +175,7 @@ class Sorter:
 
     def _add_undeliverable(self, batch: Batch, to: bytes, count: int) -> None:
         self._router.undeliverable += count
+        self._mistakes += count
         if self._router.feedback:
             self._add_error(batch, not_connected(self._uuid, to) * count)
 
@@ -177,9 +187,13 @@ class Sorter:
     def _answer_short(self, data: bytes, at: int, batch: Batch) -> int:
         """Answer messages whose length is below 32, and step over them."""
         count, last = 0, len(data) - LENGTH.size
-        while at <= last and (length := LENGTH.unpack_from(data, at)[0]) < UUIDS_SIZE:
+        while at <= last and count < MOST_MISTAKES:
+            (length,) = LENGTH.unpack_from(data, at)
+            if length >= UUIDS_SIZE:
+                break
             at += LENGTH.size + length
             count += 1
+        self._mistakes += count
         self._add_error(batch, self._too_short * count)
         return self._skip_to(data, at)
 
@@ -257,4 +271,4 @@ class Sorter:
         self._size = self._have = self.held = 0
         self._joined = bytearray()
         self._parts = []
-        self._start = b""
+        self._start = self.postponed = b""

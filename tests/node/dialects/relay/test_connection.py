@@ -93,7 +93,9 @@ def test_the_uuid_has_to_come_in_time() -> None:
     assert not core.closing
     core.handle_deadline(hall.now + hall.limits.uuid_timeout)
     assert end_of(core) == (CloseCode.TIMEOUT, False)
-    assert written(core) == b""
+    told = written(core)
+    assert messages(told)[0][:2] == (NOBODY, SERVER)
+    assert faults(told) == [RelayCode.INVALID_UUID]
     core.receive_data(A[15:], hall.now)
     assert hall.router.members == {}
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from node.dialects.limits import RelayLimits
 from node.dialects.relay.codec import BROADCAST, SERVER, RelayCode
-from node.dialects.relay.sorting import MOST_PARTS
+from node.dialects.relay.sorting import MOST_MISTAKES, MOST_PARTS
 from node.protocol.codes import CloseCode
 from tests.node.dialects.relay.hall import LIMITS, A, B, C, Hall, end_of, faults, message
 
@@ -171,6 +171,36 @@ def test_a_broadcast_to_nobody_is_no_mistake() -> None:
     hall = Hall(A)
     hall.send(A, message(BROADCAST, A, b"x"))
     assert (hall.written(A), hall.router.undeliverable) == (b"", 0)
+
+
+@pytest.mark.parametrize(
+    "mistake", [bytes(4), message(NOWHERE, A)], ids=["too short", "nobody there"]
+)
+def test_after_many_mistakes_others_have_their_turn(mistake: bytes) -> None:
+    hall = Hall(A, B, limits=RelayLimits(write_buffer=1 << 20))
+    other = message(bytes([8]) * 16, A)
+    data = (mistake + other) * (2 * MOST_MISTAKES) + message(B, A, b"last")
+    hall.send(A, data)
+    told, turns, connection = faults(hall.written(A)), 1, hall.at[A]
+    while not connection.wants_data:
+        assert len(told) <= turns * (MOST_MISTAKES + 1)
+        assert hall.written(B) == b""
+        assert connection.next_deadline() <= hall.now
+        connection.handle_deadline(hall.now)
+        told += faults(hall.written(A))
+        turns += 1
+    code = RelayCode.INVALID_FORMAT if len(mistake) == 4 else RelayCode.NOT_CONNECTED
+    assert (turns, told) == (4, [code, RelayCode.NOT_CONNECTED] * (2 * MOST_MISTAKES))
+    assert hall.read(B) == [(B, A, b"last")]
+
+
+def test_what_is_postponed_comes_before_what_comes_next() -> None:
+    hall = Hall(A, B)
+    hall.send(A, bytes(4) * (MOST_MISTAKES + 1) + message(B, A, b"1") + message(B, A, b"2")[:20])
+    assert hall.written(B) == b""
+    hall.send(A, message(B, A, b"2")[20:])  # the transport was about to be told
+    assert [payload for _, _, payload in hall.read(B)] == [b"1", b"2"]
+    assert hall.at[A].wants_data
 
 
 # How often it is copied, and what it keeps.
