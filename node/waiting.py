@@ -1,8 +1,8 @@
 """Waiting for a state to change, as peers and nodes do.
 
 One rule: whoever waits looks again after each change, and a change wakes all. Beside it
-stand the other two waits that several share: for a turn of the loop, and for room within
-a time-out. Knows neither what changes nor why.
+stand the other waits that several share: for a turn of the loop, for a time, and for room
+within a time-out. Knows neither what changes nor why.
 """
 
 from collections.abc import Awaitable, Callable
@@ -50,6 +50,16 @@ async def turn_of(loop: "Loop") -> None:
     waiter = loop.waiter()
     loop.soon(waiter.wake)
     await waiter.wait()
+
+
+async def pause(loop: "Loop", seconds: float) -> None:
+    """Wait for so long, by the loop's own clock."""
+    waiter = loop.waiter()
+    timer = loop.at(loop.now() + seconds, waiter.wake)
+    try:
+        await waiter.wait()
+    finally:
+        timer.cancel()
 
 
 async def left_after(

@@ -3,8 +3,10 @@
 import pytest
 from anyio import create_task_group, fail_after, move_on_after
 
+from node.testing import FakeClock
 from node.transport.backend import current_backend
-from node.waiting import Changes
+from node.transport.clocked import ClockedBackend
+from node.waiting import Changes, pause
 from tests.node.network import settled, started
 
 pytestmark = pytest.mark.anyio
@@ -42,3 +44,17 @@ async def test_who_gives_up_is_forgotten(anyio_backend: str) -> None:
         with move_on_after(0.005):
             await changes.until(lambda: False)
         assert not changes._waiters
+
+
+async def test_a_pause_is_by_the_clock_of_the_loop(anyio_backend: str) -> None:
+    clock = FakeClock()
+    async with create_task_group() as tasks:
+        loop = ClockedBackend(current_backend(tasks), clock)
+        slept = await started(tasks, lambda: pause(loop, 3600))
+        await clock.tick(3599)
+        assert slept == []
+        await clock.tick(1)
+        assert slept == [None]
+        with move_on_after(0.005):
+            await pause(loop, 3600)
+        assert clock.next_timer == float("inf")  # who gave up leaves none

@@ -1,0 +1,261 @@
+"""`Forward`: a topic of another node, published here under the same name.
+
+One rule: what did not come across is counted and logged, never hidden: notes that were
+dropped on the way, notes that fit nothing here, and the time without a link. Knows no
+dialect: whoever subscribes to the topic here gets the notes, in whatever language.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Final, Self
+
+import anyio
+from anyio.abc import TaskGroup
+
+from crypto.randomness import random_bytes
+from lbm.codec import Encodable, Value
+from lbm.errors import LbmEncodeError
+from node.errors import ConfigError, ParleyError
+from node.gateways.pauses import Pauses
+from node.messaging.notes import DROPPED_HEADER
+from node.node import Node
+from node.peer import Peer
+from node.protocol.codes import CloseCode
+from node.protocol.errors import LocalProtocolError, ProtocolError
+from node.subscription import Subscription
+from node.topic import Topic
+from node.transport.address import Address
+from node.trust import TrustPolicy
+from node.waiting import Changes, pause
+from node.wording import one_line
+
+logger = logging.getLogger("parley.forward")
+
+_FRACTION_SIZE: Final = 6  # bytes
+
+
+def random_fraction() -> float:
+    """From 0 to 1, the latter not reached."""
+    return int.from_bytes(random_bytes(_FRACTION_SIZE)) / 2.0 ** (8 * _FRACTION_SIZE)
+
+
+class Forward:
+    """Carries the notes of `topic` from the node at `address` to the topic of that name of
+    `node`, as long as its `async with` lasts.
+
+    The topic is there from the start; one that `node` has already is shared. A link that
+    is lost or refused is dialled again, after the `pauses`, for as long as it takes.
+    `data` goes along with the subscription. Two nodes must not forward one topic to each
+    other: each note would go round for ever.
+
+    Raises:
+        AddressError: not an address. ConfigError: it carries no node id, and `trust` does
+            not say who will do.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        topic: str,
+        address: str,
+        *,
+        trust: TrustPolicy | None = None,
+        data: Encodable = None,
+        pauses: Pauses | None = None,
+        draw: Callable[[], float] = random_fraction,
+    ) -> None:
+        target = Address.parse(address)
+        if target.node_id is None and trust is None:
+            raise ConfigError(f"{target.place} carries no node id, and no trust policy is given")
+        self.node = node
+        self.address = str(target)
+        self.topic: Topic = node.topics.get(topic) or node.topic(topic)
+        self.notes = 0  # that were published here
+        self.cuts = 0  # how often a link was lost
+        self._place = target.place
+        self._trust = trust
+        self._data = data
+        self._pauses = pauses or Pauses()
+        self._draw = draw
+        self._peer: Peer | None = None
+        self._subscription: Subscription | None = None
+        self._lost = 0  # over earlier links
+        self._misfits = 0  # notes that cannot be published here
+        self._told = 0  # losses that the log has
+        self._without = 0.0
+        self._since = 0.0  # when the link came or went
+        self._changes = Changes(lambda: node.backend.waiter())
+        self._tasks: TaskGroup | None = None
+
+    def __repr__(self) -> str:
+        state = "linked" if self.is_linked else "not linked"
+        return f"<Forward of {self.topic.name!r} from {self._place}, {state}>"
+
+    @property
+    def is_linked(self) -> bool:
+        """Whether notes come across now."""
+        return self._subscription is not None
+
+    @property
+    def peer(self) -> Peer | None:
+        """The node whose topic it is, while there is a link."""
+        return self._peer if self.is_linked else None
+
+    @property
+    def lost(self) -> int:
+        """How many notes are known to be lost: dropped there because we did not keep up, or
+        no note that this node may publish. What came while there was no link nobody counts."""
+        subscription = self._subscription
+        lost = self._lost + self._misfits
+        return lost if subscription is None else lost + _dropped(subscription)
+
+    @property
+    def seconds_without_link(self) -> float:
+        """How long there was none, since the beginning."""
+        if self._tasks is None or self.is_linked:
+            return self._without
+        return self._without + self.node.backend.now() - self._since
+
+    async def linked(self) -> None:
+        """Wait until there is a link."""
+        await self._changes.until(lambda: self.is_linked)
+
+    # Life.
+
+    async def __aenter__(self) -> Self:
+        """Begin to dial; ParleyError if the node does not run, or it was begun."""
+        self._since = self.node.backend.now()
+        if self._tasks is not None:
+            raise ParleyError("it is forwarding already")
+        self._tasks = await anyio.create_task_group().__aenter__()
+        self._tasks.start_soon(self._keep)
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        """Say Close to the other node; nothing waits for it. The topic stays."""
+        tasks = self._tasks
+        if tasks is None:
+            return
+        tasks.cancel_scope.cancel()
+        try:
+            # Without the exception: a group would wrap it, and it is the caller's own.
+            await tasks.__aexit__(None, None, None)
+        finally:
+            self._parted()
+            self._without = self.seconds_without_link
+            self._tasks = None
+
+    # Inside.
+
+    async def _keep(self) -> None:
+        failures = 0
+        while True:
+            why = await self._attempt()
+            self.cuts += self.is_linked
+            held = self._parted()
+            failures = 1 if held >= self._pauses.steady else failures + 1
+            seconds = self._pauses.after(failures, self._draw())
+            logger.warning(
+                "topic %r of %s: %s; dialled again in %.1f s",
+                self.topic.name,
+                self._place,
+                why,
+                seconds,
+            )
+            await pause(self.node.backend, seconds)
+
+    async def _attempt(self) -> str:
+        """Dial and carry until it is over; returns why it is."""
+        try:
+            peer = await self.node.connect(self.address, trust=self._trust)
+            try:
+                return await self._carry(peer)
+            finally:
+                # Waits for nobody: Close is written, and the core sees to the rest.
+                peer.drop(CloseCode.GOING_AWAY)
+        except (ParleyError, ProtocolError) as error:
+            return one_line(str(error))
+        except Exception:
+            # A bug shall not end what was to be kept, and its traceback is not lost.
+            logger.exception("topic %r of %s failed", self.topic.name, self._place)
+            return "it failed"
+
+    async def _carry(self, peer: Peer) -> str:
+        async with peer.subscribe(self.topic.name, self._data) as subscription:
+            self._met(peer, subscription)
+            async for notes in subscription.batches():
+                headers = _own_headers(subscription.headers)
+                for note in notes:
+                    await self._publish(note, headers)
+                self._tell_losses()
+        return "that node ended the topic"
+
+    async def _publish(self, note: Value, headers: Mapping[str, Value] | None) -> None:
+        try:
+            await self.topic.publish(note, headers)
+        except (LocalProtocolError, LbmEncodeError) as error:
+            if not self._misfits:
+                logger.warning("topic %r: a note of %s: %s", self.topic.name, self._place, error)
+            self._misfits += 1
+        else:
+            self.notes += 1
+
+    def _met(self, peer: Peer, subscription: Subscription) -> None:
+        now = self.node.backend.now()
+        without, self._since = now - self._since, now
+        self._without += without
+        if self.cuts:
+            logger.warning(
+                "topic %r of %s: linked again; what it published in %.1f s did not come across",
+                self.topic.name,
+                self._place,
+                without,
+            )
+        else:
+            logger.info("topic %r of %s: linked", self.topic.name, self._place)
+        if any(other.peer.node_id == peer.node_id for other in self.topic.subscribers):
+            logger.warning(
+                "topic %r: %s also subscribes here; if it forwards, notes go round for ever",
+                self.topic.name,
+                self._place,
+            )
+        self._peer, self._subscription = peer, subscription
+        self._changes.notify()
+
+    def _parted(self) -> float:
+        """The link is over, if there was one; returns the seconds for which it held."""
+        peer, subscription = self._peer, self._subscription
+        if peer is None or subscription is None:
+            return 0.0
+        self._tell_losses()
+        now = peer.backend.now()
+        held, self._since = now - self._since, now
+        self._lost += _dropped(subscription)
+        self._peer = self._subscription = None
+        self._changes.notify()
+        return held
+
+    def _tell_losses(self) -> None:
+        """A line for the first, and then each time there are twice as many: a flood of
+        losses shall not become one of lines."""
+        lost = self.lost
+        if lost and lost >= 2 * self._told:
+            self._told = lost
+            logger.warning("topic %r of %s: %d notes lost", self.topic.name, self._place, lost)
+
+
+def _dropped(subscription: Subscription) -> int:
+    return subscription.dropped + subscription.inbox.malformed
+
+
+def _own_headers(headers: Mapping[str, Value]) -> Mapping[str, Value] | None:
+    """Those of the publisher, without what it says of our subscription alone."""
+    if DROPPED_HEADER in headers:
+        headers = {name: value for name, value in headers.items() if name != DROPPED_HEADER}
+    return headers or None

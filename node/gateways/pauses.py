@@ -1,0 +1,41 @@
+"""How long to wait before a link is dialled again: longer each time, within bounds, and not
+at the same moment as everybody else who lost the same node.
+
+One rule: what comes out follows from what goes in; who calls draws the fraction.
+"""
+
+from dataclasses import dataclass
+
+from node.config import Range, require_in_range
+from node.errors import ConfigError
+
+# More doublings than this change nothing, and would overflow at last.
+_MOST_DOUBLINGS = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pauses:
+    """Pauses of at most `first` seconds, then twice that, and so on up to `longest`.
+
+    A link that held for `steady` seconds was a good one: after it they begin anew.
+
+    Raises:
+        ConfigError: a number is not above 0, or `longest` is less than `first`.
+    """
+
+    first: float = 0.5
+    longest: float = 30.0
+    steady: float = 10.0
+
+    def __post_init__(self) -> None:
+        for name in ("first", "longest", "steady"):
+            require_in_range(name, getattr(self, name), Range(0, above=True))
+        if self.longest < self.first:
+            raise ConfigError(f"longest is {self.longest:g}; it must be {self.first:g} or more")
+
+    def after(self, failures: int, fraction: float) -> float:
+        """Seconds to wait after so many failures in a row, 1 or more: from half of the
+        bound to all of it, as `fraction` (0 to 1) says."""
+        doublings = min(failures - 1, _MOST_DOUBLINGS)
+        bound = min(self.first * 2.0**doublings, self.longest)
+        return bound * (1.0 + fraction) / 2.0

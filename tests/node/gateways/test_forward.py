@@ -1,0 +1,251 @@
+"""Topics of another node, carried over a link that is cut, refused and made again."""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+import anyio
+import pytest
+
+from crypto.identity import Identity
+from lbm.codec import Value
+from node import Node, SubscribeRejected, SubscribeRequest, Subscription
+from node.errors import AddressError, ConfigError, ParleyError
+from node.gateways.forward import Forward, random_fraction
+from node.gateways.pauses import Pauses
+from node.messaging.notes import DROPPED_HEADER
+from node.protocol.limits import Limits
+from node.testing import FaultyProxy
+from node.topic import Topic
+from node.trust import AnyPeer, Pinned
+from tests.node.network import PATIENCE, eventually, new_node, nothing_left
+
+pytestmark = pytest.mark.anyio
+
+QUICK = Pauses(first=0.002, longest=0.01)
+
+
+class Three(NamedTuple):
+    """A source, a node that forwards its topic, and a reader of that; the link between the
+    first two goes through `proxy`."""
+
+    source: Node
+    news: Topic
+    proxy: FaultyProxy
+    forward: Forward
+    reader: Subscription
+
+    async def read(self) -> Value:
+        """The next note at the far end."""
+        return await anext(aiter(self.reader))
+
+
+@asynccontextmanager
+async def three(**options: object) -> AsyncIterator[Three]:
+    """Nodes in a row; the reader subscribes before the link is up."""
+    with anyio.fail_after(PATIENCE):
+        async with (
+            new_node(drain_timeout=0) as source,
+            new_node(drain_timeout=0) as middle,
+            new_node() as end,
+            FaultyProxy(await source.listen("tcp://127.0.0.1:0")) as proxy,
+        ):
+            news = source.topic("news")
+            forward = Forward(middle, "news", proxy.address, pauses=QUICK, **options)  # type: ignore[arg-type]  # a test's
+            peer = await end.connect(await middle.listen("tcp://127.0.0.1:0"))
+            async with peer.subscribe("news") as reader, forward:
+                await forward.linked()
+                yield Three(source, news, proxy, forward, reader)
+
+
+async def test_notes_of_another_node_reach_our_own_subscribers(
+    anyio_backend: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL)  # a record would hold the peer that it names
+
+    async def carry() -> None:
+        async with three() as nodes:
+            forward = nodes.forward
+            assert forward.peer is not None
+            assert forward.peer.node_id == nodes.source.node_id
+            await nodes.news.publish({"price": 1})
+            await nodes.news.publish(b"two", {"from": "us", DROPPED_HEADER: 7})
+            assert await nodes.read() == {"price": 1}
+            assert await nodes.read() == b"two"
+            # What the source says of our subscription is not for our subscribers.
+            assert dict(nodes.reader.headers) == {"from": "us"}
+            assert (forward.notes, forward.cuts) == (2, 0)
+            assert forward.lost == 7  # so it says
+            before = forward.seconds_without_link
+            assert before == forward.seconds_without_link > 0
+        assert not forward.is_linked
+
+    with nothing_left():
+        await carry()
+
+
+async def test_a_link_that_is_cut_is_made_again(
+    anyio_backend: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with three() as nodes:
+        for count in (1, 2, 3):
+            nodes.proxy.cut()
+            await eventually(lambda count=count: nodes.forward.cuts == count)  # type: ignore[misc]  # a default
+            assert not nodes.forward.peer
+            assert "not linked" in repr(nodes.forward)
+            await nodes.forward.linked()
+            await nodes.news.publish(count)
+            assert await nodes.read() == count
+        await eventually(lambda: len(nodes.source.peers) == 1)
+    said = [record.message for record in caplog.records if record.name == "parley.forward"]
+    assert sum("dialled again in" in line for line in said) == 3
+    assert sum("did not come across" in line for line in said) == 3
+
+
+async def test_who_says_no_is_asked_again(anyio_backend: str) -> None:
+    answers: list[Value] = []
+    with anyio.fail_after(PATIENCE):
+        async with new_node() as source, new_node() as middle:
+
+            @source.on_subscribe("later")
+            async def decide(request: SubscribeRequest) -> None:
+                answers.append(request.data)
+                if len(answers) < 3:
+                    raise SubscribeRejected
+
+            address = await source.listen("tcp://127.0.0.1:0")
+            async with Forward(middle, "later", address, data="please", pauses=QUICK) as forward:
+                await anyio.sleep(0.02)
+                assert not forward.is_linked  # no such topic
+                source.topic("later")
+                await forward.linked()
+            assert answers == ["please"] * 3
+            assert forward.cuts == 0
+
+
+async def test_the_end_of_the_topic_and_the_end_of_the_node(anyio_backend: str) -> None:
+    async with three() as nodes:
+        nodes.news.close()
+        await eventually(lambda: nodes.forward.cuts == 1)
+        await nodes.forward.linked()
+        await nodes.source.aclose()
+        await eventually(lambda: nodes.forward.cuts == 2)
+        assert not nodes.forward.is_linked
+        # Its own subscribers wait for what is to come.
+        await nodes.forward.topic.publish("ours")
+        assert await nodes.read() == "ours"
+
+
+async def test_dropped_notes_are_counted_over_all_links(
+    anyio_backend: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with anyio.fail_after(PATIENCE):
+        async with new_node() as source, new_node(limits=Limits(stream_window=1024)) as middle:
+            news = source.topic("news", slow="unsubscribe", buffer=1024, patience=0)
+            address = await source.listen("tcp://127.0.0.1:0")
+            async with Forward(middle, "news", address, pauses=QUICK) as forward:
+                for count in (1, 2):
+                    await forward.linked()
+                    for _ in range(8):  # one fits the window, four wait on the connection
+                        await news.publish(bytes(60_000))
+                    await eventually(lambda count=count: forward.cuts == count)  # type: ignore[misc]  # a default
+                    assert forward.lost >= 5 * count
+    assert any("notes lost" in record.message for record in caplog.records)
+
+
+async def test_notes_that_do_not_fit_are_counted_and_do_no_harm(
+    anyio_backend: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with anyio.fail_after(PATIENCE):
+        async with new_node() as source, new_node(limits=Limits(max_payload=2048)) as middle:
+            news, told = source.topic("news"), list[object]()
+            forward = Forward(middle, "news", await source.listen("tcp://127.0.0.1:0"))
+            # What is taken off the headers makes room: so this node's limit is met by hand.
+            forward.topic._largest = 500
+            forward.topic.tap(lambda data, headers: told.append(data))
+            async with forward:
+                await forward.linked()
+                for note in (b"a", bytes(600), bytes(600), b"b"):
+                    await news.publish(note)
+                await eventually(lambda: len(told) == 2)
+            assert (told, forward.notes, forward.lost) == ([b"a", b"b"], 2, 2)
+    assert sum("a note of" in record.message for record in caplog.records) == 1
+
+
+async def test_a_node_that_forwards_to_its_source_is_warned(
+    anyio_backend: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with anyio.fail_after(PATIENCE):
+        async with new_node() as one, new_node() as other:
+            addresses = [await node.listen("tcp://127.0.0.1:0") for node in (one, other)]
+            async with Forward(one, "t", addresses[1], pauses=QUICK) as first:
+                other.topic("t")
+                await first.linked()
+                async with Forward(other, "t", addresses[0], pauses=QUICK) as second:
+                    await second.linked()
+    assert any("round for ever" in record.message for record in caplog.records)
+
+
+@pytest.mark.parametrize("linked", [False, True])
+async def test_it_is_cancelled_at_any_moment(
+    anyio_backend: str, linked: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """While it dials, while it pauses, and while it carries."""
+    caplog.set_level(logging.CRITICAL)
+
+    async def cancel() -> None:
+        async with new_node(drain_timeout=0) as source, new_node() as middle:
+            address = await source.listen("tcp://127.0.0.1:0")
+            if linked:
+                source.topic("t")
+            forward = Forward(middle, "t", address, pauses=QUICK)
+            for seconds in (0.0, 0.001, 0.01, 0.03):
+                with anyio.move_on_after(seconds) as scope:
+                    async with forward:
+                        await anyio.sleep_forever()
+                assert scope.cancelled_caught
+                assert not forward.is_linked
+            with pytest.raises(ZeroDivisionError):
+                async with forward:
+                    raise ZeroDivisionError
+            await eventually(lambda: not source.peers)
+
+    with anyio.fail_after(PATIENCE), nothing_left():
+        await cancel()
+
+
+async def test_what_cannot_be_forwarded(anyio_backend: str) -> None:
+    node, place = new_node(), "tcp://127.0.0.1:1"
+    with pytest.raises(AddressError):
+        Forward(node, "t", "here")
+    with pytest.raises(ConfigError, match="no node id"):
+        Forward(node, "t", place)
+    assert not node.topics
+    ours = node.topic("t")
+    forward = Forward(node, "t", place, trust=AnyPeer())
+    assert forward.topic is ours  # it shares one that is there
+    with pytest.raises(ParleyError, match="not running"):
+        await forward.__aenter__()
+    async with node, forward:
+        with pytest.raises(ParleyError, match="already"):
+            await forward.__aenter__()
+
+
+async def test_who_is_not_trusted_brings_nothing(
+    anyio_backend: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with anyio.fail_after(PATIENCE):
+        async with new_node() as source, new_node() as middle:
+            source.topic("t")
+            place = (await source.listen("tcp://127.0.0.1:0")).partition("#")[0]
+            trust = Pinned(Identity.create().node_id)
+            async with Forward(middle, "t", place, trust=trust, pauses=QUICK):
+                await eventually(lambda: "dialled again" in caplog.text)
+    assert "linked" not in caplog.text
+
+
+def test_fractions() -> None:
+    drawn = {random_fraction() for _ in range(100)}
+    assert len(drawn) == 100
+    assert 0 <= min(drawn) < max(drawn) < 1
