@@ -28,6 +28,8 @@ from node.errors import (
     UnreachableError,
     UnreadRepliesError,
 )
+from node.gateways.named import NamedGateway
+from node.gateways.named_client import NamedClient
 from node.guest import Guest
 from node.messaging.emits import Reply
 from node.messaging.formats import FormatError
@@ -54,7 +56,9 @@ __all__ = [
     "Guest",
     "HandshakeError",
     "Identity",
+    "NamedClient",
     "NamedEvent",
+    "NamedGateway",
     "Namespace",
     "Node",
     "NodeConfig",

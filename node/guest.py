@@ -15,7 +15,10 @@ from crypto.identity import NodeId
 from crypto.registry import Suite
 from lbm.codec import Encodable, Value
 from node.dialects.core import NEVER, ForeignCore
+from node.emission import Emission
 from node.errors import NotSpokenError, PeerClosedError
+from node.messaging.formats import FormatName
+from node.messaging.payloads import Payload, Tandem
 from node.protocol.codes import CloseCode
 from node.protocol.reports import ConnectionEnded
 from node.transport.backend import Backend
@@ -113,6 +116,17 @@ class Guest(ABC):
     ) -> Value:
         """Call a topic; raises NotSpokenError in a dialect without calls."""
         raise NotSpokenError(self.dialect, "calls")
+
+    def emit(
+        self,
+        name: str,
+        data: Encodable | Tandem | Payload = None,
+        *,
+        namespace: str = "",
+        format: FormatName | None = None,
+    ) -> Emission:
+        """Emit a named event; raises NotSpokenError in a dialect without events."""
+        raise NotSpokenError(self.dialect, "named events")
 
     # Its life.
 

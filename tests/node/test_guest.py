@@ -53,6 +53,8 @@ async def test_it_is_nobody(anyio_backend: str) -> None:
         assert repr(guest) == "<Bird a nest>"
         with pytest.raises(NotSpokenError, match="parrot has no calls"):
             await guest.call("anything")
+        with pytest.raises(NotSpokenError, match="parrot has no named events"):
+            guest.emit("anything")
 
 
 async def test_its_close_lets_go_what_is_queued(anyio_backend: str) -> None:

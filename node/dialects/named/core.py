@@ -130,6 +130,14 @@ class NamedCore(ForeignCore):
             emit.done = True
             self._forget(emit)
 
+    def leave(self, emit: OutgoingEmit) -> None:
+        """Its first reply was all that was wanted: others that wait are ordinary events,
+        as if they had come later."""
+        self.give_up(emit)
+        if not self.closing:
+            for reply, _ in list(emit.replies)[1:]:
+                self._take_ordinary(reply.event)
+
     def finish(self, event: NamedEvent, data: bytes | None, now: float) -> None:
         """Its handler is over and returned `data`, None for nothing. That is one more
         reply; typed, an event named `end` says that it was the last, in any case.
@@ -206,7 +214,10 @@ class NamedCore(ForeignCore):
                 return
         if event.type is _END:
             self.dropped += 1
-            return
+        else:
+            self._take_ordinary(event)
+
+    def _take_ordinary(self, event: NamedEvent) -> None:
         self._running += 1
         self._running_size += len(event.data)
         self.happened.append(event)

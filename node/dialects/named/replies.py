@@ -10,12 +10,13 @@ from node.messaging.payloads import FormattedPayload
 
 
 class NamedReply(FormattedPayload, Reply):
-    """A reply. `name` is the event's, `last` says that it came with the End."""
+    """A reply: `event` as it came. `last` says that it came with the End."""
 
-    __slots__ = ()
+    __slots__ = ("event",)
 
     def __init__(self, event: NamedEvent) -> None:
         super().__init__(event.data)
+        self.event = event
         self.name = event.name
         self.last = event.type is EventType.END
 

@@ -165,6 +165,17 @@ def test_a_reply_that_nobody_waits_for_is_an_ordinary_event(line: Line) -> None:
     assert line.core.running == 2
 
 
+def test_who_wanted_one_reply_leaves_the_others_to_handlers(line: Line) -> None:
+    emit = line.ask()
+    first, second, third = (reply(emit.async_id, data) for data in (b"1", b"2", b"3"))
+    assert line.say(first, second) == []
+    line.core.leave(emit)
+    assert emit.take().raw == b"1"
+    assert line.reports() == [second]
+    assert line.say(third) == [third]
+    assert (line.core.waiting, line.core.running) == (0, 2)
+
+
 def test_without_types_no_name_ends_the_replies() -> None:
     line = Line(PLAIN)
     emit = line.ask()

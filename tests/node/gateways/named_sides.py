@@ -1,0 +1,40 @@
+"""A node with a gateway for named events, and clients of it, on loopback.
+
+One rule: what is opened here ends with its block.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from node.dialects.limits import NamedLimits
+from node.gateways.named import FlavourName, NamedGateway
+from node.gateways.named_client import NamedClient
+from tests.node.network import new_node
+
+FLAVOURS: tuple[FlavourName, ...] = ("plain", "typed")
+
+
+@asynccontextmanager
+async def gateway(flavour: FlavourName, **limits: Any) -> AsyncIterator[NamedGateway]:
+    """A gateway that listens, and its node."""
+    async with (
+        new_node() as node,
+        NamedGateway(node, flavour=flavour, limits=NamedLimits(**limits)) as served,
+    ):
+        await served.listen("tcp://127.0.0.1:0")
+        yield served
+
+
+def client_of(served: NamedGateway, **options: Any) -> NamedClient:
+    """A client for a gateway."""
+    return NamedClient(served.addresses[0], flavour=served.flavour.value, **options)
+
+
+@asynccontextmanager
+async def joined(
+    flavour: FlavourName, **limits: Any
+) -> AsyncIterator[tuple[NamedGateway, NamedClient]]:
+    """A gateway and a client of it."""
+    async with gateway(flavour, **limits) as served, client_of(served) as client:
+        yield served, client
