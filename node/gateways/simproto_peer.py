@@ -120,8 +120,8 @@ class SimProtoPeer(Guest):
         """Subscribe to a topic: `async with` it, then `async for`.
 
         `timeout` is seconds until the response, `data` is for the publisher to decide on.
-        `window` is what may wait unread and acknowledged, in bytes (a note counts its data
-        and 64): beyond it notes are acknowledged as they are read, or after half of
+        `window` is what may wait unread and acknowledged, in bytes, 65,536 at least (a note
+        counts its data and 64): beyond it notes are acknowledged as they are read, or after half of
         `limits.answer_timeout`; beyond twice of it the subscription is lost.
         """
         return SimProtoSubscription(self, topic, data, timeout, window)

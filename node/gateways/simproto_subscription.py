@@ -13,6 +13,7 @@ import anyio
 
 from lbm.codec import Encodable
 from node.dialects.simproto.asking import OutgoingRequest
+from node.dialects.simproto.feeds import ON_THE_WAY
 from node.dialects.simproto.note_queue import NoteQueue
 from node.dialects.values import to_bytes
 from node.errors import (
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 
 # Bytes of cost that may wait unread and acknowledged: a note's data and 64.
 WINDOW = 1 << 20
-LEAST_WINDOW = 1 << 10
+# What a publisher of ours has on its way has room in it.
+LEAST_WINDOW = ON_THE_WAY
 # Seconds that leaving waits for the publisher to have understood.
 LEAVE_TIMEOUT = 5.0
 
@@ -45,7 +47,7 @@ class SimProtoSubscription:
     `data` is what came with the acceptance, bytes or None.
 
     Raises:
-        ConfigError: `window` is below 1,024.
+        ConfigError: `window` is below 65,536.
     """
 
     def __init__(

@@ -21,8 +21,9 @@ from node.protocol.limits import EVENT_COST
 if TYPE_CHECKING:
     from node.messaging.fanout import Fanout
 
-# Bytes of cost (a note's data and 64) of one subscription that wait for their responses.
-ON_THE_WAY: Final = 256 * 1024
+# Bytes of cost (a note's data and 64) of one subscription that wait for their responses,
+# unless a single note has more. Readers of ours have room for as much.
+ON_THE_WAY: Final = 64 * 1024
 
 
 class NoteDialog:
@@ -84,7 +85,7 @@ class SimProtoFeed(Feed):
         """Send what may go now."""
         sent = False
         while self.open and (self._ready or self._waiting):
-            if self._on_the_way >= ON_THE_WAY or not self._publisher.room.take(self):
+            if not self._may_send() or not self._publisher.room.take(self):
                 break
             try:
                 sent = self._send_next() or sent
@@ -142,13 +143,19 @@ class SimProtoFeed(Feed):
 
     # Inside.
 
-    def _send_next(self) -> bool:
-        """Send a note in the dialog that was taken for it, unless it has no form here or is
-        too long: then it is lost."""
+    def _may_send(self) -> bool:
+        """Whether the next note finds room with those that are on their way."""
         if not self._ready:
             batch = self._waiting.popleft()
             self.cost -= batch.cost
             self._ready.extend(self._publisher.convert(batch))
+        if not self._on_the_way:
+            return True
+        return self._on_the_way + len(self._ready[0] or b"") + EVENT_COST <= ON_THE_WAY
+
+    def _send_next(self) -> bool:
+        """Send a note in the dialog that was taken for it, unless it has no form here or is
+        too long: then it is lost."""
         data = self._ready.popleft()
         if data is not None:
             cost = len(data) + EVENT_COST

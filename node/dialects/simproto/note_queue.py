@@ -16,7 +16,8 @@ NEVER: Final = float("inf")
 
 class NoteQueue:
     """What waits for one reader. Up to `window` bytes of cost (a note's data and 64) are
-    acknowledged as they come, up to twice that `patience` seconds later at most.
+    acknowledged as they come, up to twice that and one note `patience` seconds later at
+    most.
 
     `acknowledge` is called with a dialog, `on_note` when something came.
     """
@@ -61,8 +62,9 @@ class NoteQueue:
 
     def put(self, data: bytes, dialog: int, now: float) -> bool:
         """A note came; False if there is no room for it at all."""
-        cost = len(data) + EVENT_COST
-        if self._waiting and self._size + cost > 2 * self._window:
+        cost, limit = len(data) + EVENT_COST, 2 * self._window
+        # The first one to be held is, however long: its publisher could not know.
+        if self._size > limit or (self._held and self._size + cost > limit):
             return False
         self._waiting.append(data)
         self._size += cost

@@ -1,0 +1,188 @@
+"""SimProto gateways: who is served, over what, and how it ends."""
+
+import anyio
+import pytest
+
+from node import Call, CallRefused, Node, PeerClosedError
+from node.dialects.limits import SimProtoLimits
+from node.errors import ConfigError, InsecureAddressError, ParleyError
+from node.gateways.simproto import SimProtoGateway, offer_simproto
+from node.gateways.simproto_client import SimProtoClient
+from node.guest import Guest
+from node.protocol.codes import CloseCode
+from tests.node.gateways.simproto_sides import offer, served
+from tests.node.network import PATIENCE, eventually, meeting, new_node, nothing_left
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("transport", ["tcp", "unix"])
+async def test_calls_over_sockets(anyio_backend: str, transport: str) -> None:
+    with nothing_left():
+        async with served(transport=transport) as sides:
+            assert await sides.client.call("echo", b"hi") == b"hi"
+            assert await sides.client.call("echo") is None
+            assert await sides.back.ping() >= 0
+            assert sides.gateway.addresses == [sides.address]
+            assert repr(sides.gateway) == "<SimProtoGateway, 1 peers>"
+
+
+async def test_only_this_machine_unless_it_is_allowed(anyio_backend: str) -> None:
+    async with new_node() as node, SimProtoGateway(node) as gateway:
+        with pytest.raises(InsecureAddressError):
+            await gateway.listen("tcp://0.0.0.0:0")
+        address = await gateway.listen("tcp://0.0.0.0:0", allow_insecure=True)
+        assert gateway.addresses == [address]
+
+
+async def test_one_handler_for_all_languages(anyio_backend: str) -> None:
+    seen: list[object] = []
+    async with meeting() as met, SimProtoGateway(met.server) as gateway:
+
+        @met.server.on_call("who")
+        async def who(call: Call) -> str:
+            seen.append(call.peer)
+            return "grüße"
+
+        address = await gateway.listen("tcp://127.0.0.1:0")
+        async with SimProtoClient(address) as client:
+            assert await met.peer.call("who") == "grüße"
+            assert await client.call("who") == "grüße".encode()
+    peer, guest = seen
+    assert not isinstance(peer, Guest)
+    assert isinstance(guest, Guest)
+    assert (guest.dialect, guest.node_id, guest.role) == ("SimProto", None, "")
+    assert not guest.encrypted
+
+
+async def test_over_an_encrypted_stream(anyio_backend: str) -> None:
+    """The guest is known by the native connection's node id, so that `allow=` lets it in."""
+
+    async def meet() -> None:
+        async with meeting() as met:
+            offer(met.server)
+            offer_simproto(met.server)
+            guests: list[Guest] = []
+
+            @met.server.on_call("mine", allow=met.client.node_id)
+            async def mine(call: Call) -> bytes:
+                assert isinstance(call.peer, Guest)
+                guests.append(call.peer)
+                return b"yours"
+
+            @met.server.on_call("others", allow=met.server.node_id)
+            async def others(call: Call) -> bytes:
+                return b"never"
+
+            news = met.server.topic("news", allow=met.client.node_id)
+            async with SimProtoClient.over(met.peer.open_stream("simproto")) as client:
+                assert await client.call("echo", b"x" * 300_000) == b"x" * 300_000
+                assert await client.call("mine") == b"yours"
+                with pytest.raises(CallRefused) as refused:
+                    await client.call("others")
+                assert refused.value.code == 1
+                assert guests[0].node_id == met.client.node_id
+                assert guests[0].encrypted
+                assert client.peer.node_id == met.server.node_id
+                async with client.subscribe("news") as notes:
+                    await news.publish("one")
+                    assert await anext(aiter(notes)) == b"one"
+            await eventually(lambda: not guests[0].is_open)
+            assert met.peer.is_open
+
+    with nothing_left():
+        await meet()
+
+
+async def test_a_gateway_serves_any_stream(anyio_backend: str) -> None:
+    async def meet() -> None:
+        async with new_node() as node, SimProtoGateway(node) as gateway:
+            offer(node)
+
+            @node.on_stream("raw")
+            async def carry(stream: anyio.abc.ByteStream) -> None:
+                await gateway.serve_stream(stream)
+
+            async with new_node() as other:
+                peer = await other.connect(await node.listen("tcp://127.0.0.1:0"))
+                async with SimProtoClient.over(peer.open_stream("raw")) as client:
+                    assert await client.call("echo", b"hi") == b"hi"
+                    assert gateway.peers[0].carrier is not None
+                await eventually(lambda: not gateway.peers)
+
+    with nothing_left():
+        await meet()
+
+
+async def test_clients_are_bounded(anyio_backend: str) -> None:
+    async with served(limits=SimProtoLimits(clients=1)) as sides:
+        with pytest.raises(PeerClosedError):
+            async with SimProtoClient(sides.address) as second:
+                await second.call("echo")
+        assert sides.gateway.turned_away == 1
+        assert await sides.client.call("echo", b"still") == b"still"
+        await sides.client.close()
+        await eventually(lambda: not sides.gateway.peers)
+        async with SimProtoClient(sides.address) as third:
+            assert await third.call("echo", b"room") == b"room"
+
+
+async def test_leaving_lets_handlers_answer(anyio_backend: str) -> None:
+    running, go = anyio.Event(), anyio.Event()
+    answers: list[object] = []
+    with anyio.fail_after(PATIENCE):
+        async with anyio.create_task_group() as tasks, new_node(drain_timeout=5) as node:
+
+            @node.on_call("slow")
+            async def slow(call: Call) -> bytes:
+                running.set()
+                await go.wait()
+                return b"done"
+
+            async def ask(address: str) -> None:
+                async with SimProtoClient(address) as client:
+                    answers.append(await client.call("slow"))
+                    answers.append((await client.closed()).code)
+
+            async with SimProtoGateway(node) as gateway:
+                tasks.start_soon(ask, await gateway.listen("tcp://127.0.0.1:0"))
+                await running.wait()
+                go.set()
+            await eventually(lambda: len(answers) == 2)
+    assert answers == [b"done", CloseCode.CONNECTION_LOST]
+
+
+async def test_leaving_by_an_exception_is_at_once(anyio_backend: str) -> None:
+    async def fail(node: Node) -> None:
+        async with SimProtoGateway(node) as gateway:
+            address = await gateway.listen("tcp://127.0.0.1:0")
+            async with SimProtoClient(address):
+                await eventually(lambda: bool(gateway.peers))
+                raise RuntimeError("over")
+
+    with nothing_left(), anyio.fail_after(PATIENCE):
+        async with new_node(drain_timeout=9) as node:
+            with pytest.raises(RuntimeError, match="over"):
+                await fail(node)
+
+
+async def test_its_life(anyio_backend: str) -> None:
+    async with new_node() as node:
+        gateway = SimProtoGateway(node)
+        with pytest.raises(ParleyError, match="not running"):
+            await gateway.listen("tcp://127.0.0.1:0")
+        assert (gateway.addresses, gateway.turned_away, gateway.peers) == ([], 0, [])
+        async with gateway:
+            with pytest.raises(ParleyError, match="already"):
+                await gateway.__aenter__()
+        with pytest.raises(ConfigError, match="xml"):
+            SimProtoGateway(node, values="xml")  # type: ignore[arg-type]  # a wrong one
+
+
+def test_a_label_is_served_once() -> None:
+    node: Node = new_node()
+    offer_simproto(node, "sim")
+    with pytest.raises(ParleyError):
+        offer_simproto(node, "sim")
+    with pytest.raises(ConfigError):
+        offer_simproto(node, values="xml")  # type: ignore[arg-type]  # a wrong one

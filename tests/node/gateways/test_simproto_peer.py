@@ -1,0 +1,165 @@
+"""What is asked over SimProto, both ways: calls, their codes, time-outs, limits."""
+
+import anyio
+import pytest
+
+from node import Call, CallRefused, CallTimeout, PeerClosedError
+from node.dialects.limits import SimProtoLimits
+from node.dialects.values import ConversionError, Rest
+from node.errors import NotSpokenError
+from node.protocol.codes import CloseCode
+from node.protocol.errors import LocalProtocolError, PayloadTooLargeError
+from tests.node.gateways.simproto_sides import raw, served
+from tests.node.network import eventually, settled
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("topic", ["nobody", "fail", "refuse", "items", "odd"])
+async def test_all_that_is_no_answer_is_1(
+    anyio_backend: str, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with served() as sides:
+        with pytest.raises(CallRefused) as refused:
+            await sides.client.call(topic)
+        assert (refused.value.code, refused.value.data) == (1, None)
+        assert await sides.client.call("echo", b"still") == b"still"
+    if topic != "nobody":
+        assert "parley." in {record.name[:7] for record in caplog.records} or topic == "refuse"
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [("cbor", b"\xa1anx\x05"), ("msgpack", b"\x81\xa1n\x05"), ("json", b'{"n":5}')],
+)
+async def test_answers_go_by_the_table(anyio_backend: str, values: Rest, expected: bytes) -> None:
+    async with served(values=values) as sides:
+        assert await sides.client.call("text") == "grüße".encode()
+        answer = await sides.client.call("map")
+        assert answer == expected.replace(b"x\x05", b"\x05")
+        assert await sides.client.call("echo", "text") == b"text"
+        with pytest.raises(ConversionError):
+            await sides.client.call("echo", object())  # type: ignore[arg-type]  # no value
+
+
+async def test_both_sides_ask(anyio_backend: str) -> None:
+    async with served() as sides:
+
+        @sides.client.offering.on_call("back")
+        async def back(call: Call) -> bytes:
+            assert call.peer is sides.client.peer
+            return b"and back"
+
+        @sides.node.on_call("forth")
+        async def forth(call: Call) -> object:
+            return await call.peer.call("back")
+
+        assert await sides.client.call("forth") == b"and back"
+        assert await sides.back.call("back", timeout=1) == b"and back"
+        with pytest.raises(CallRefused):
+            await sides.back.call("nobody")
+
+
+async def test_a_caller_may_give_up(anyio_backend: str) -> None:
+    async with served() as sides:
+        with pytest.raises(CallTimeout):
+            await sides.client.call("wait", timeout=0.02)
+        with anyio.move_on_after(0.02):
+            await sides.client.call("wait")
+        assert await sides.client.call("echo", b"on") == b"on"
+        assert sides.back.running_requests == 2
+        with pytest.raises(NotSpokenError):
+            await sides.client.peer.call("echo", headers={"a": 1})
+        with pytest.raises(PayloadTooLargeError):
+            await sides.client.call("echo", b"x" * (1 << 20))
+
+
+async def test_a_response_that_takes_too_long_ends_the_connection(anyio_backend: str) -> None:
+    async with served(client_limits=SimProtoLimits(answer_timeout=0.05)) as sides:
+        with pytest.raises(PeerClosedError) as closed:
+            await sides.client.call("wait", timeout=None)
+        assert closed.value.code == CloseCode.TIMEOUT
+        with pytest.raises(PeerClosedError):
+            await sides.client.call("echo")
+        with pytest.raises(PeerClosedError):
+            await sides.client.ping()
+        await eventually(lambda: not sides.gateway.peers)
+        assert sides.back.running_requests == 0
+
+
+async def test_callers_wait_for_dialogs(anyio_backend: str) -> None:
+    few = SimProtoLimits(dialogs=2)
+    async with served(limits=few, client_limits=few) as sides:
+        answers: list[object] = []
+
+        async def ask(number: int) -> None:
+            answers.append(await sides.client.call("echo", b"%d" % number))
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(20):
+                tasks.start_soon(ask, number)
+        assert sorted(map(str, answers)) == sorted(str(b"%d" % number) for number in range(20))
+        async with anyio.create_task_group() as tasks:
+            for _ in range(2):
+                tasks.start_soon(_refused, sides.client.peer, "wait")
+            await settled()
+            with pytest.raises(CallTimeout):
+                await sides.client.call("echo", timeout=0.02)
+            tasks.start_soon(_refused, sides.client.peer, "echo")  # waits for its turn
+            await settled()
+            sides.back.drop()
+
+
+async def _refused(peer: object, topic: str) -> None:
+    with pytest.raises(PeerClosedError):
+        await peer.call(topic)  # type: ignore[attr-defined]  # a SimProtoPeer
+
+
+async def test_pings(anyio_backend: str) -> None:
+    async with served() as sides:
+        assert await sides.client.ping() >= 0
+        for _ in range(64):
+            sides.client.peer.core.ping(sides.client.peer.backend.now())
+        with pytest.raises(LocalProtocolError):
+            await sides.client.ping()
+
+
+async def test_a_ping_ends_with_the_connection(anyio_backend: str) -> None:
+    async with served() as sides, raw(sides.address) as client:
+        await eventually(lambda: len(sides.gateway.peers) == 2)
+        (peer,) = set(sides.gateway.peers) - {sides.back}
+
+        async def ping() -> None:
+            with pytest.raises(PeerClosedError):
+                await peer.ping()
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(ping)
+            assert (await client.read()).type == "ping"
+            peer.drop()
+
+
+async def test_silence_ends_it(anyio_backend: str) -> None:
+    limits = SimProtoLimits(idle_before_ping=0.02, ping_timeout=0.05)
+    async with served(limits=limits) as sides, raw(sides.address) as client:
+        await client.send("rpc", "echo", b"hi")
+        assert (await client.read()).payload == b"\0hi"
+        ping = await client.read()
+        assert ping.type == "ping"
+        await client.send("pong", ident=ping.id)
+        assert (await client.read()).type == "ping"  # and no Pong
+        await client.closed()
+        assert sides.client.is_open  # which answers its Pings
+        ended = await sides.client.ping()
+        assert ended >= 0
+
+
+async def test_the_end_is_told_to_all(anyio_backend: str) -> None:
+    async with served() as sides:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_refused, sides.client.peer, "wait")
+            await eventually(lambda: sides.back.running_requests == 1)
+            await sides.client.close(CloseCode.GOING_AWAY)
+        assert (await sides.client.closed()).code == CloseCode.GOING_AWAY
+        await eventually(lambda: sides.back.running_requests == 0)
+        assert (await sides.back.closed()).code == CloseCode.CONNECTION_LOST

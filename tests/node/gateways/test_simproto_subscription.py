@@ -1,0 +1,204 @@
+"""Subscriptions over SimProto: who may, what comes, what is not read, and the end."""
+
+import anyio
+import pytest
+
+from node import CallRefused, CallTimeout, PeerClosedError, SubscribeRejected, SubscribeRequest
+from node.dialects.limits import SimProtoLimits
+from node.errors import ConfigError, ParleyError, StreamResetError
+from node.gateways.simproto_subscription import SimProtoSubscription
+from node.protocol.codes import CloseCode
+from tests.node.gateways.simproto_sides import raw, served
+from tests.node.network import eventually, meeting, settled
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_notes_come_in_order(anyio_backend: str) -> None:
+    async with served() as sides:
+        news = sides.node.topic("news")
+        async with sides.client.subscribe("news") as notes:
+            assert notes.data is None
+            for note in (b"bytes", "text", None, 5, {"a": [1]}):
+                await news.publish(note)
+            read = [await anext(aiter(notes)) for _ in range(5)]
+            assert read == [b"bytes", b"text", None, b"\x05", b"\xa1aa\x81\x01"]
+            assert news.subscribers[0].peer is sides.back
+        assert not news.subscribers  # told by then
+        async with sides.client.subscribe("news") as notes:
+            await news.publish(b"again")
+            assert await anext(aiter(notes)) == b"again"
+
+
+async def test_a_note_reaches_all_languages(anyio_backend: str) -> None:
+    async with served() as sides:
+        news = sides.node.topic("news")
+        async with meeting() as met:
+            peer = await met.client.connect(await sides.node.listen("tcp://127.0.0.1:0"))
+            async with peer.subscribe("news") as native, sides.client.subscribe("news") as notes:
+                await news.publish({"n": 1})
+                assert await anext(aiter(native)) == {"n": 1}
+                assert await anext(aiter(notes)) == b"\xa1an\x01"
+
+
+async def test_every_code(anyio_backend: str) -> None:
+    async with served() as sides:
+        secret = sides.node.topic("secret")
+        sides.node.topic("closed", allow=sides.node.node_id)
+        sides.node.topic("broken").on_subscribe(_broken)
+
+        @secret.on_subscribe
+        async def decide(request: SubscribeRequest) -> str:
+            if request.data != b"password":
+                raise SubscribeRejected("no")
+            return "welcome"
+
+        for topic in ("secret", "closed", "broken"):
+            with pytest.raises(SubscribeRejected) as rejected:
+                async with sides.client.subscribe(topic):
+                    raise AssertionError("accepted")
+            assert rejected.value.data == (b"no" if topic == "secret" else None)
+        async with sides.client.subscribe("secret", "password") as notes:
+            assert notes.data == b"welcome"
+            with pytest.raises(CallRefused) as refused:
+                async with sides.client.subscribe("secret", "password"):
+                    raise AssertionError("accepted")
+            assert refused.value.code == 2
+        with pytest.raises(CallRefused) as refused:
+            async with sides.client.subscribe("nobody"):
+                raise AssertionError("accepted")
+        assert refused.value.code == 1
+
+
+async def _broken(request: SubscribeRequest) -> None:
+    raise RuntimeError("details")
+
+
+async def test_both_sides_publish(anyio_backend: str) -> None:
+    async with served() as sides:
+        theirs = sides.client.offering.topic("theirs")
+        async with sides.back.subscribe("theirs") as notes:
+            await theirs.publish(b"from the client")
+            assert await anext(aiter(notes)) == b"from the client"
+
+
+async def test_a_subscription_is_read_once_and_ends(anyio_backend: str) -> None:
+    async with served() as sides:
+        news = sides.node.topic("news")
+        subscription = sides.client.subscribe("news")
+        async with subscription as notes:
+            with pytest.raises(ParleyError, match="once"):
+                await subscription.__aenter__()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(_first, notes)
+                await settled()
+                with pytest.raises(anyio.BusyResourceError):
+                    await anext(aiter(notes))
+                await news.publish(b"one")
+        with pytest.raises(anyio.ClosedResourceError):
+            await anext(aiter(notes))
+        with pytest.raises(ConfigError):
+            sides.client.subscribe("news", window=10)
+        async with sides.client.subscribe("news") as notes:
+            await news.publish(b"last")
+            await eventually(lambda: len(notes.queue) == 1)
+            sides.back.drop()
+            await sides.client.closed()
+            assert await anext(aiter(notes)) == b"last"
+            with pytest.raises(PeerClosedError):
+                await anext(aiter(notes))
+        with pytest.raises(PeerClosedError):
+            await sides.client.subscribe("news").__aenter__()
+
+
+async def _first(notes: SimProtoSubscription) -> None:
+    assert await anext(aiter(notes)) == b"one"
+
+
+async def test_giving_up_while_the_publisher_decides(anyio_backend: str) -> None:
+    async with served() as sides:
+        news, go = sides.node.topic("news"), anyio.Event()
+
+        @news.on_subscribe
+        async def decide(request: SubscribeRequest) -> None:
+            await go.wait()
+
+        with pytest.raises(CallTimeout):
+            await sides.client.subscribe("news", timeout=0.02).__aenter__()
+        go.set()
+        readings = sides.client.peer.sim.readings
+        await eventually(lambda: not readings._readers and not readings._leaving)
+        assert not news.subscribers  # nobody waited: it was left again
+        async with sides.client.subscribe("news") as notes:
+            await news.publish(b"one")
+            assert await anext(aiter(notes)) == b"one"
+
+
+async def test_a_slow_reader_slows_its_publisher_and_loses_by_its_policy(
+    anyio_backend: str,
+) -> None:
+    async with served() as sides:
+        news = sides.node.topic("news", slow="drop-oldest", buffer=64 * 1024, patience=0.0)
+        async with sides.client.subscribe("news", window=64 * 1024) as notes:
+            for number in range(1_000):
+                await news.publish(b"%04d" % number + b"x" * 500)
+            await settled()
+            assert await sides.client.call("echo", b"meanwhile") == b"meanwhile"
+            assert news.dropped > 100
+            read = [await anext(aiter(notes)) for _ in range(1_000 - news.dropped)]
+            assert read[0] is not None
+            assert read[0][:4] == b"0000"
+            assert read[-1] is not None
+            assert read[-1][:4] == b"0999"
+            assert read == sorted(read)  # type: ignore[type-var]  # bytes, all of them
+
+
+async def test_a_reader_that_is_much_too_slow_is_cut_off(anyio_backend: str) -> None:
+    """By a publisher that does not wait for its acknowledgements."""
+    note = b"x" * 50_000
+    async with served() as sides, raw(sides.address) as client:
+        await eventually(lambda: len(sides.gateway.peers) == 2)
+        (peer,) = set(sides.gateway.peers) - {sides.back}
+
+        async def publish() -> None:
+            subscribe = await client.read()
+            await client.send("response", data=b"\0", ident=subscribe.id)
+            for _ in range(5):
+                await client.send("notify", "raw", note)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(publish)
+            notes = peer.subscribe("raw", window=64 * 1024)
+            await notes.__aenter__()
+            await eventually(lambda: notes._error is not None)
+        assert [await anext(aiter(notes)) for _ in range(2)] == [note] * 2
+        with pytest.raises(StreamResetError) as reset:
+            await anext(aiter(notes))
+        assert reset.value.code == CloseCode.SLOW_CONSUMER
+        codes = [(await client.read()).payload for _ in range(4)]
+        assert codes[:3] == [b"\0", b"\2", b"\2\3\0raw"]  # taken, not taken, unsubscribed
+        await notes.__aexit__(None, None, None)
+
+
+async def test_notes_leave_room_for_calls(anyio_backend: str) -> None:
+    few = SimProtoLimits(dialogs=4)
+    async with served(limits=few, client_limits=few) as sides:
+        news = sides.node.topic("news")
+        async with sides.client.subscribe("news") as notes:
+            for number in range(100):
+                await news.publish(b"%d" % number)
+            assert await sides.back.ping() >= 0
+            assert await sides.client.call("echo", b"on") == b"on"
+            read = [await anext(aiter(notes)) for _ in range(100)]
+            assert read == [b"%d" % number for number in range(100)]
+
+
+async def test_finish_waits_for_the_last_acknowledgement(anyio_backend: str) -> None:
+    async with served() as sides:
+        news = sides.node.topic("news")
+        async with sides.client.subscribe("news") as notes:
+            for number in range(10):
+                await news.publish(b"%d" % number)
+            await news.finish()
+            assert len(notes.queue) == 10
+            assert not news.subscribers
