@@ -30,6 +30,8 @@ from node.errors import (
 )
 from node.gateways.named import NamedGateway
 from node.gateways.named_client import NamedClient
+from node.gateways.simproto import SimProtoGateway, offer_simproto
+from node.gateways.simproto_client import SimProtoClient
 from node.guest import Guest
 from node.messaging.emits import Reply
 from node.messaging.formats import FormatError
@@ -70,6 +72,8 @@ __all__ = [
     "PeerClosedError",
     "Replies",
     "Reply",
+    "SimProtoClient",
+    "SimProtoGateway",
     "Stream",
     "StreamEvent",
     "StreamResetError",
@@ -83,5 +87,6 @@ __all__ = [
     "UnreachableError",
     "UnreadRepliesError",
     "formatted",
+    "offer_simproto",
     "on_event",
 ]
