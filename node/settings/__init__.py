@@ -1,6 +1,14 @@
 """Settings from code, a TOML file and the environment: `load_settings`."""
 
+from node.settings.dialects import NamedSettings, RelaySettings, SimProtoSettings
 from node.settings.loading import Settings, load_settings
 from node.settings.serve import ServeSettings
 
-__all__ = ["ServeSettings", "Settings", "load_settings"]
+__all__ = [
+    "NamedSettings",
+    "RelaySettings",
+    "ServeSettings",
+    "Settings",
+    "SimProtoSettings",
+    "load_settings",
+]

@@ -1,4 +1,5 @@
-"""All settings of a node and of `parley serve`, from code, a TOML file and the environment.
+"""All settings of a node, of what else it speaks, and of `parley serve` and `parley relay`,
+from code, a TOML file and the environment.
 
 One rule: what is more at hand holds: the environment over the file, the file over the
 code's values, those over the defaults. Each is in docs/reference/settings.md with its
@@ -9,18 +10,24 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from node.config import NodeConfig
+from node.settings.dialects import NamedSettings, RelaySettings, SimProtoSettings
 from node.settings.serve import ServeSettings
+
+_Dialect = TypeVar("_Dialect", SimProtoSettings, NamedSettings, RelaySettings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The settings of a node, and those of `parley serve`."""
+    """The settings of a node, those of the other dialects, and those of `parley serve`."""
 
     node: NodeConfig = field(default_factory=NodeConfig)
     serve: ServeSettings = field(default_factory=ServeSettings)
+    simproto: SimProtoSettings = field(default_factory=SimProtoSettings)
+    named: NamedSettings = field(default_factory=NamedSettings)
+    relay: RelaySettings = field(default_factory=RelaySettings)
 
 
 def load_settings(
@@ -33,9 +40,10 @@ def load_settings(
 
     `environ` is the process's environment by default; `{}` reads none. The file's tables
     are `[node]` with `[node.limits]`, `[node.algorithms]`, `[node.require]` and
-    `[node.info]`, and `[serve]`; the variable of `node.limits.max_payload` is
-    PARLEY_NODE_LIMITS_MAX_PAYLOAD. Tables of names and limits are merged key by key.
-    Relative paths start from the file's directory, in variables from the current one.
+    `[node.info]`, `[serve]`, and `[simproto]`, `[named]` and `[relay]`, each with its
+    `limits`; the variable of `node.limits.max_payload` is PARLEY_NODE_LIMITS_MAX_PAYLOAD.
+    Tables of names and limits are merged key by key. Relative paths start from the file's
+    directory, in variables from the current one.
 
     Raises:
         ConfigError: the file cannot be read, or there is no such setting, or its value is
@@ -49,6 +57,9 @@ def load_settings(
     return Settings(
         node=_node(code.node, given["node"]),
         serve=replace(code.serve, **_named(given["serve"])),
+        simproto=_dialect(code.simproto, given["simproto"]),
+        named=_dialect(code.named, given["named"]),
+        relay=_dialect(code.relay, given["relay"]),
     )
 
 
@@ -63,6 +74,11 @@ def _node(code: NodeConfig, given: dict[str, Any]) -> NodeConfig:
         network_key=code.network_key if key is None else key,
         **_named(given),
     )
+
+
+def _dialect(code: _Dialect, given: dict[str, Any]) -> _Dialect:
+    limits = replace(code.limits, **_named(given.pop("limits")))
+    return replace(code, limits=limits, **_named(given))
 
 
 def _named(table: dict[str, Any]) -> dict[str, Any]:

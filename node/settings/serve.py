@@ -3,9 +3,10 @@
 One rule: frozen, checked when made. Reads no files and no environment.
 """
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from node.config import Range, require_in_range
 from node.errors import ConfigError
@@ -14,6 +15,25 @@ from node.trust import parse_trust
 
 # A note takes its time: less than a millisecond would leave none for anything else.
 CLOCK_INTERVALS: Final = Range(0.001)
+
+# A topic may have any character, = among them: the address is what begins like one.
+_FORWARD: Final = re.compile(r"(?P<topic>.+?)=(?P<address>(?:tcp|unix)://.*)", re.DOTALL)
+
+
+class ForwardedTopic(NamedTuple):
+    """A topic, and the address of the node that publishes it."""
+
+    topic: str
+    address: str
+
+
+def parse_forward(text: str) -> ForwardedTopic:
+    """Read `TOPIC=ADDR`; raises ConfigError, and AddressError for the address."""
+    match = _FORWARD.fullmatch(text)
+    if match is None:
+        raise ConfigError(f"{text!r} is not TOPIC=ADDR, as news=tcp://host:port#NODEID")
+    Address.parse(match["address"])
+    return ForwardedTopic(match["topic"], match["address"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +47,7 @@ class ServeSettings:
         trust: any, first-use, known, or the path of a file of known peers.
         clock_interval: seconds between two notes of the topic `parley.clock`, at least
             0.001.
+        forward: topics of other nodes that are published here as well, each `TOPIC=ADDR`.
 
     Raises:
         ConfigError: a value out of range. AddressError: not an address.
@@ -37,6 +58,7 @@ class ServeSettings:
     passphrase_file: Path | None = None
     trust: str = "any"
     clock_interval: float = 1.0
+    forward: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.listen:
@@ -45,3 +67,5 @@ class ServeSettings:
             Address.parse(address)
         parse_trust(self.trust)
         require_in_range("clock_interval", self.clock_interval, CLOCK_INTERVALS)
+        for each in self.forward:
+            parse_forward(each)

@@ -26,20 +26,27 @@ from typed_settings.types import LoadedSettings, LoaderMeta, OptionInfo, OptionL
 
 from crypto.registry import PARAMETERS
 from node.config import NodeConfig
+from node.dialects.limits import NamedLimits, RelayLimits, SimProtoLimits
 from node.errors import ConfigError, ParleyError
 from node.protocol.limits import Limits
+from node.settings.dialects import NamedSettings, RelaySettings, SimProtoSettings
 from node.settings.serve import ServeSettings
 from node.settings.values import read_value
 
 PREFIX: Final = "PARLEY_"
 # What else begins with PARLEY_ (such as PARLEY_HOME) is no setting of these.
-TABLES: Final = ("node", "serve")
+TABLES: Final = ("node", "serve", "simproto", "named", "relay")
+_DIALECTS: Final[Mapping[str, tuple[type, type]]] = {
+    "simproto": (SimProtoSettings, SimProtoLimits),
+    "named": (NamedSettings, NamedLimits),
+    "relay": (RelaySettings, RelayLimits),
+}
 # From which on a name is suggested in place of an unknown one, 0 to 1.
 LIKENESS: Final = 0.75
 
 
 def load(path: Path | None, environ: Mapping[str, str]) -> dict[str, Any]:
-    """The tables `node` and `serve` as nested maps; None stands for what nobody named.
+    """The tables as nested maps; None stands for what nobody named.
 
     Raises:
         ConfigError: a wrong name or value; it says where it stands.
@@ -61,7 +68,11 @@ def variables() -> dict[str, str]:
 
 def _shape(name: str, types: Mapping[str, Any]) -> type:
     """A table in which nothing has to be there."""
-    return make_dataclass(name, [_entry(*item) for item in types.items()], frozen=True)
+    shape = make_dataclass(name, [_entry(*item) for item in types.items()], frozen=True)
+    # The library looks for docstrings in the source of a class. There is none, and it would
+    # read that of all of the module `types` each time: 60 ms, were it not told so.
+    shape.__module__ = "builtins"
+    return shape
 
 
 def _entry(key: str, kind: Any) -> tuple[str, Any, Any]:
@@ -87,6 +98,9 @@ def _root() -> type:
     # Secrets stand in files of their own: files of settings and environments get around.
     types = {("network_key_file" if k == "network_key" else k): t for k, t in types.items()}
     tables = {"node": types, "serve": get_type_hints(ServeSettings)}
+    for name, (settings, limits) in _DIALECTS.items():
+        inner = _shape("Limits", get_type_hints(limits))
+        tables[name] = {**get_type_hints(settings), "limits": inner}
     return _shape("File", {name: _shape(name, table) for name, table in tables.items()})
 
 

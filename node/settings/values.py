@@ -15,8 +15,11 @@ from crypto.identity import Identity
 from crypto.registry import require_name
 from lbm.noise import parse_padding
 from node.config import RANGES, NodeConfig
+from node.dialects.limits import RANGES as DIALECT_RANGES
+from node.dialects.limits import NamedLimits, RelayLimits, SimProtoLimits
 from node.errors import ConfigError
 from node.protocol.limits import NEGOTIATED, Limits
+from node.settings.dialects import NamedSettings, RelaySettings, SimProtoSettings
 from node.settings.secret_files import read_network_key
 from node.settings.serve import CLOCK_INTERVALS, ServeSettings
 
@@ -24,6 +27,17 @@ logger = logging.getLogger("parley.settings")
 
 _RANGES: Final = {**RANGES, "clock_interval": CLOCK_INTERVALS}
 _LONGEST_QUOTE: Final = 40  # characters of a wrong value
+# Tables whose values the dataclass of that table checks one by one.
+_CHECKED_ALONE: Final[dict[str, Callable[..., object]]] = {
+    "node.limits": Limits,
+    "serve": ServeSettings,
+    "simproto": SimProtoSettings,
+    "simproto.limits": SimProtoLimits,
+    "named": NamedSettings,
+    "named.limits": NamedLimits,
+    "relay": RelaySettings,
+    "relay.limits": RelayLimits,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +118,9 @@ def _misfit(path: str, kind: Kind, value: object) -> ConfigError:
     if path.startswith("node.limits."):
         limit = NEGOTIATED[name]
         allowed = f", {limit.minimum:,}..{limit.maximum:,}"
+    elif path.count(".") > 1 and name in DIALECT_RANGES:
+        least, greatest = DIALECT_RANGES[name]
+        allowed = f", {least:,}..{greatest:,}"
     elif name in _RANGES:
         allowed = f", {_RANGES[name]}"
     quote = repr(value)
@@ -121,17 +138,15 @@ def _checked(path: str, hint: Any, value: Any, directory: Path) -> object:
         return _path(value, directory)
     if table in ("node.algorithms", "node.require"):
         return tuple(require_name(name, each) for each in value)
-    if table == "node.limits":
-        Limits(**{name: value})
-    elif name == "padding":
+    if name == "padding":
         return parse_padding(value)
-    elif table == "node":
+    if table == "node":
         NodeConfig(**{name: value}).core(_anybody())
-    elif table == "serve":
+    elif table in _CHECKED_ALONE:
         if name == "trust" and ("/" in value or "." in value):  # a file, as `parse_trust` has it
             value = str(_path(value, directory))
         value = tuple(value) if get_origin(hint) is tuple else value
-        ServeSettings(**{name: value})
+        _CHECKED_ALONE[table](**{name: value})
     return value
 
 

@@ -16,10 +16,13 @@ from crypto.registry import NAMES
 from lbm.noise import parse_padding
 from node import NodeConfig
 from node.config import STREAM_WINDOW
+from node.dialects.limits import NamedLimits, RelayLimits, SimProtoLimits
 from node.errors import AddressError, ConfigError
+from node.gateways import named
 from node.protocol.limits import Limits
 from node.settings import Settings, load_settings
-from node.settings.serve import ServeSettings
+from node.settings.dialects import FORMATS, NamedSettings, RelaySettings, SimProtoSettings
+from node.settings.serve import ServeSettings, parse_forward
 from node.settings.sources import variables
 from node.settings.values import kind_of
 
@@ -77,6 +80,27 @@ listen = ["tcp://127.0.0.1:1", "unix:///run/parley"]
 identity = "keys/identity"
 trust = "friends.txt"
 clock_interval = 0.5
+forward = ["a=b=tcp://[::1]:1"]
+
+[simproto]
+listen = ["tcp://127.0.0.1:7101"]
+values = "json"
+[simproto.limits]
+dialogs = 3
+ping_timeout = 1
+
+[named]
+listen = ["unix:///run/named"]
+flavour = "typed"
+format = "json"
+limits.idle_timeout = 0.5
+
+[relay]
+listen = ["tcp://0.0.0.0:9000"]
+allow_insecure = true
+feedback = false
+values = "msgpack"
+limits = { clients = 7 }
 """
 
 
@@ -103,6 +127,25 @@ def test_a_file(tmp_path: Path, write: Write) -> None:
         identity=tmp_path / "keys" / "identity",
         trust=str(tmp_path / "friends.txt"),
         clock_interval=0.5,
+        forward=("a=b=tcp://[::1]:1",),
+    )
+    assert found.simproto == SimProtoSettings(
+        listen=("tcp://127.0.0.1:7101",),
+        values="json",
+        limits=SimProtoLimits(dialogs=3, ping_timeout=1),
+    )
+    assert found.named == NamedSettings(
+        listen=("unix:///run/named",),
+        flavour="typed",
+        format="json",
+        limits=NamedLimits(idle_timeout=0.5),
+    )
+    assert found.relay == RelaySettings(
+        listen=("tcp://0.0.0.0:9000",),
+        allow_insecure=True,
+        feedback=False,
+        values="msgpack",
+        limits=RelayLimits(clients=7),
     )
 
 
@@ -121,6 +164,11 @@ def test_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             "PARLEY_SERVE_IDENTITY": "identity",
             "PARLEY_SERVE_PASSPHRASE_FILE": "~/passphrase",
             "PARLEY_SERVE_TRUST": "known",
+            "PARLEY_SERVE_FORWARD": "a=tcp://[::1]:1,b=unix:///run/b",
+            "PARLEY_SIMPROTO_LISTEN": "tcp://127.0.0.1:1",
+            "PARLEY_NAMED_ALLOW_INSECURE": "true",
+            "PARLEY_NAMED_LIMITS_EVENTS": "5",
+            "PARLEY_RELAY_LIMITS_UUID_TIMEOUT": "0.5",
             "PARLEY_HOME": "/elsewhere",
             "PARLEY": "no setting",
             "NODE_ROLE": "another's",
@@ -140,7 +188,11 @@ def test_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         identity=tmp_path / "identity",
         passphrase_file=Path.home() / "passphrase",
         trust="known",
+        forward=("a=tcp://[::1]:1", "b=unix:///run/b"),
     )
+    assert found.simproto == SimProtoSettings(listen=("tcp://127.0.0.1:1",))
+    assert found.named == NamedSettings(allow_insecure=True, limits=NamedLimits(events=5))
+    assert found.relay == RelaySettings(limits=RelayLimits(uuid_timeout=0.5))
 
 
 def test_what_is_more_at_hand_holds(write: Write) -> None:
@@ -154,10 +206,12 @@ def test_what_is_more_at_hand_holds(write: Write) -> None:
             algorithms={"hash": ("sha512",), "kex": ("x25519",)},
         ),
         serve=ServeSettings(trust="known", clock_interval=9),
+        relay=RelaySettings(feedback=False, limits=RelayLimits(clients=1, uuid_timeout=1)),
     )
     file = write(
         """
         serve.clock_interval = 2
+        relay.limits.clients = 2
         [node]
         half_open = 2
         max_connections = 2
@@ -176,6 +230,9 @@ def test_what_is_more_at_hand_holds(write: Write) -> None:
         algorithms={"hash": ("sha256",), "kex": ("x25519",)},
     )
     assert found.serve == ServeSettings(trust="known", clock_interval=2)
+    assert found.relay == RelaySettings(
+        feedback=False, limits=RelayLimits(clients=2, uuid_timeout=1)
+    )
     assert load_settings(environ=NOTHING, code=code) == code
 
 
@@ -211,6 +268,18 @@ WRONG: list[tuple[str, object, str]] = [
     ("serve.trust", "anyone", "trust is any, first-use, known"),
     ("serve.clock_interval", 0, "it must be 0.001 or more"),
     ("serve.clock_interval", "often", "'often' is not a number, 0.001 or more"),
+    ("serve.forward", ["news"], "'news' is not TOPIC=ADDR"),
+    ("serve.forward", ["news=tcp://x"], "tcp"),
+    ("simproto.listen", ["x"], "an address starts with tcp:// or unix://"),
+    ("simproto.values", "xml", "values is 'xml'; it must be one of cbor, msgpack, json"),
+    ("simproto.limits.dialogs", 0, "dialogs is 0; it is a whole number from 1 to 1,048,576"),
+    ("simproto.limits.dialogs", "few", "'few' is not a whole number, 1..1,048,576"),
+    ("named.flavour", "new", "flavour is 'new'; it must be one of plain, typed"),
+    ("named.format", "lbm", "format is 'lbm'; it must be one of msgpack, json, raw"),
+    ("named.limits.idle_timeout", 0, "idle_timeout is 0"),
+    ("relay.allow_insecure", 1, "is not true or false"),
+    ("relay.limits.uuid_timeout", float("inf"), "uuid_timeout is inf; it is a number from"),
+    ("relay.limits.longest_frame", 63, "longest_frame is 63"),
     ("node.role", "x" * 1000, "xxx"),
 ]
 
@@ -266,6 +335,7 @@ def test_a_network_key_stands_in_a_file_of_its_own(write: Write) -> None:
     ("toml", "text"),
     [
         ("[node]\nroll = 1", r"there is no setting node\.roll \(did you mean node\.role\?\)"),
+        ("[relay.limits]\nclient = 1", r"did you mean relay\.limits\.clients\?"),
         ("[nodes]\nx = 1", r"there is no setting nodes\.x"),
         ("x = 1", r"there is no setting x$"),
         ("[node.limits]\nmax_payloads = 1", r"did you mean node\.limits\.max_payload\?"),
@@ -296,7 +366,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
         load_settings(binary, NOTHING)
 
 
-@pytest.mark.parametrize("name", ["PARLEY_NODE_X", "PARLEY_SERVE_LISTENS", "PARLEY_NODE_LIMITS"])
+@pytest.mark.parametrize("name", ["PARLEY_NODE_X", "PARLEY_SERVE_LISTENS", "PARLEY_RELAY_LIMITS"])
 def test_a_variable_that_is_no_setting(name: str) -> None:
     with pytest.raises(ConfigError, match=f"there is no setting {name}"):
         load_settings(environ={name: "1"})
@@ -336,6 +406,14 @@ def test_every_field_has_its_name_and_variable() -> None:
     expected |= {f"node.limits.{field.name}" for field in fields(Limits)}
     expected |= {f"node.{t}.{name}" for t in ("algorithms", "require") for name in NAMES}
     expected |= {f"serve.{field.name}" for field in fields(ServeSettings)}
+    for table, settings in (
+        ("simproto", SimProtoSettings()),
+        ("named", NamedSettings()),
+        ("relay", RelaySettings()),
+    ):
+        expected |= {f"{table}.{field.name}" for field in fields(settings)}
+        expected -= {f"{table}.limits"}
+        expected |= {f"{table}.limits.{field.name}" for field in fields(settings.limits)}
     assert named == expected
     assert len(set(variables().values())) == len(named)
     assert variables()["node.limits.max_payload"] == "PARLEY_NODE_LIMITS_MAX_PAYLOAD"
@@ -353,6 +431,7 @@ def test_a_type_that_has_no_kind_is_found_when_it_is_written() -> None:
         ({"listen": ("x",)}, AddressError),
         ({"trust": "x"}, ConfigError),
         ({"clock_interval": -1}, ConfigError),
+        ({"forward": ("=tcp://[::1]:1",)}, ConfigError),
         ({"clock_interval": float("nan")}, ConfigError),
         ({"clock_interval": float("inf")}, ConfigError),
     ],
@@ -362,6 +441,22 @@ def test_serve_settings_are_checked_when_made(
 ) -> None:
     with pytest.raises(error):
         ServeSettings(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("text", "topic", "address"),
+    [
+        ("news=tcp://h:1", "news", "tcp://h:1"),
+        ("a=b=unix:///x=tcp://y", "a=b", "unix:///x=tcp://y"),
+        ("a\nb=tcp://h:1", "a\nb", "tcp://h:1"),
+    ],
+)
+def test_a_topic_to_forward(text: str, topic: str, address: str) -> None:
+    assert parse_forward(text) == (topic, address)
+
+
+def test_formats_are_those_of_the_gateway() -> None:
+    assert named.FORMATS == FORMATS
 
 
 def test_who_reads_no_settings_does_not_import_their_reader() -> None:

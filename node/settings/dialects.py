@@ -1,0 +1,110 @@
+"""Where a node speaks the other dialects, and within which limits: the tables `[simproto]`,
+`[named]` and `[relay]`.
+
+One rule: frozen, checked when made. Whether an address may be listened on is decided where
+that is done (`node.transport.gateway`).
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from node.dialects.limits import NamedLimits, RelayLimits, SimProtoLimits
+from node.dialects.values import RESTS, Rest
+from node.errors import ConfigError
+from node.transport.address import Address
+
+FLAVOURS: Final = ("plain", "typed")
+# Of the formats that we know, those that the crate has as well.
+FORMATS: Final = ("msgpack", "json", "raw")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimProtoSettings:
+    """How a node speaks SimProto.
+
+    Attributes:
+        listen: addresses to listen on, `tcp://host:port` or `unix:///path`; none: it does not.
+        allow_insecure: whether these may be addresses that other machines can reach.
+        values: the form of answers and notes that are neither bytes nor text: cbor, msgpack
+            or json.
+        limits: those of its connections.
+
+    Raises:
+        ConfigError: a value that is none of these. AddressError: not an address.
+    """
+
+    listen: tuple[str, ...] = ()
+    allow_insecure: bool = False
+    values: Rest = "cbor"
+    limits: SimProtoLimits = field(default_factory=SimProtoLimits)
+
+    def __post_init__(self) -> None:
+        _require_addresses(self.listen)
+        _require_one_of("values", self.values, RESTS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedSettings:
+    """How a node speaks named events as the crate does.
+
+    Attributes:
+        listen: addresses to listen on, `tcp://host:port` or `unix:///path`; none: it does not.
+        allow_insecure: whether these may be addresses that other machines can reach.
+        flavour: which header is spoken there: plain (versions 0.14 to 0.17) or typed (from
+            0.18 on).
+        format: that of replies, unless their handler says otherwise: msgpack, json or raw.
+        limits: those of its connections.
+
+    Raises:
+        ConfigError: a value that is none of these. AddressError: not an address.
+    """
+
+    listen: tuple[str, ...] = ()
+    allow_insecure: bool = False
+    flavour: Literal["plain", "typed"] = "plain"
+    format: Literal["msgpack", "json", "raw"] = "msgpack"
+    limits: NamedLimits = field(default_factory=NamedLimits)
+
+    def __post_init__(self) -> None:
+        _require_addresses(self.listen)
+        _require_one_of("flavour", self.flavour, FLAVOURS)
+        _require_one_of("format", self.format, FORMATS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelaySettings:
+    """What `parley relay` is told.
+
+    Attributes:
+        listen: addresses to listen on, `tcp://host:port` or `unix:///path`; none: it is told
+            by its options.
+        allow_insecure: whether these may be addresses that other machines can reach.
+        feedback: whether a sender is told that its target is not connected.
+        values: the form of notes that are neither bytes nor text, at the other side of a
+            bridge: cbor, msgpack or json.
+        limits: those of its connections.
+
+    Raises:
+        ConfigError: a value that is none of these. AddressError: not an address.
+    """
+
+    listen: tuple[str, ...] = ()
+    allow_insecure: bool = False
+    feedback: bool = True
+    values: Rest = "cbor"
+    limits: RelayLimits = field(default_factory=RelayLimits)
+
+    def __post_init__(self) -> None:
+        _require_addresses(self.listen)
+        _require_one_of("values", self.values, RESTS)
+
+
+def _require_addresses(addresses: Collection[str]) -> None:
+    for address in addresses:
+        Address.parse(address)
+
+
+def _require_one_of(name: str, value: str, allowed: Collection[str]) -> None:
+    if value not in allowed:
+        raise ConfigError(f"{name} is {value!r}; it must be one of {', '.join(allowed)}")
