@@ -20,7 +20,7 @@ from node.transport.driver import Driver
 from node.transport.gateway import Gateway
 from node.waiting import Changes
 
-FlavourName = Literal["plain", "typed"]
+FlavourName = Flavour | Literal["plain", "typed"]
 FORMATS: Final[tuple[FormatName, ...]] = ("msgpack", "json", "raw")
 
 

@@ -28,7 +28,7 @@ async def gateway(flavour: FlavourName, **limits: Any) -> AsyncIterator[NamedGat
 
 def client_of(served: NamedGateway, **options: Any) -> NamedClient:
     """A client for a gateway."""
-    return NamedClient(served.addresses[0], flavour=served.flavour.value, **options)
+    return NamedClient(served.addresses[0], flavour=served.flavour, **options)
 
 
 @asynccontextmanager
