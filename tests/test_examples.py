@@ -77,6 +77,25 @@ PRINTS = {
         r'data: {"tea": 2}\ndata: {"tea": 2}\n'
         r"the shop has no peers left: True\n"
     ),
+    "09_named_events.py": "".join(
+        rf"{who}: pong, are you there\?\n"
+        rf"{who}: {{'moves': {number}}}\n"
+        rf"{who}: refused with code 64, not so early\n"
+        rf"{who}: \[3, 2, 1\]\n"
+        rf"{who}: b'\\x89PNG'\n"
+        rf"{who}: \['from the node', 'thanks'\]\n" + ignored
+        for number, who, ignored in (
+            (1, "native", ""),
+            (2, "plain", r"plain: 1 event that nobody listens to\n"),
+            (3, "typed", r"typed: 1 event that nobody listens to\n"),
+        )
+    ),
+    "10_simproto_gateway.py": (
+        r"called: b'the shop is open'\n"
+        r"a note: b'{\"tea\":2}'\n"
+        r"a note: b'{\"tea\":3}'\n"
+        r"a note: b'{\"tea\":5}'\n"
+    ),
 }
 # Seconds that an example may take, on a busy machine.
 PATIENCE = 30
