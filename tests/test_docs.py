@@ -18,10 +18,18 @@ from node.cli.exits import Exit
 from node.cli.explanations import EXPLANATIONS
 from node.cli.main import app
 from node.config import RANGES, NodeConfig
+from node.dialects.limits import RANGES as DIALECT_RANGES
+from node.dialects.limits import NamedLimits, RelayLimits, SimProtoLimits
 from node.protocol import limits
 from node.protocol.codes import SENTENCES, CloseCode, ResultCode, code_name
 from node.protocol.config import CoreConfig
-from node.settings import Settings, load_settings
+from node.settings import (
+    NamedSettings,
+    RelaySettings,
+    Settings,
+    SimProtoSettings,
+    load_settings,
+)
 from node.settings.serve import CLOCK_INTERVALS, ServeSettings
 from node.settings.sources import variables
 
@@ -232,6 +240,7 @@ def test_the_settings_of_serve() -> None:
     assert table["listen"][2] == ",".join(usual.listen)
     assert table["trust"][2] == usual.trust
     assert number(table["clock_interval"][2]) == usual.clock_interval
+    assert (table["forward"][2], usual.forward) == ("none", ())
     assert table["clock_interval"][1] == str(CLOCK_INTERVALS)
 
 
@@ -256,7 +265,7 @@ def test_the_example_is_complete_and_has_the_defaults(tmp_path: Path) -> None:
         load_settings(file, {}),
         Identity.create(("ed25519", "ml-dsa-65", "ecdsa-p256")),
     )
-    assert found.serve == ServeSettings()
+    assert replace(found, node=NodeConfig()) == Settings()
     assert found.node.core(identity) == NodeConfig().core(identity)
     assert replace(found.node, algorithms={}) == NodeConfig()
     # With what is commented out it names everything there is, and still loads.
@@ -264,13 +273,47 @@ def test_the_example_is_complete_and_has_the_defaults(tmp_path: Path) -> None:
     key.write_bytes(bytes(range(32)))
     key.chmod(0o600)
     example = re.sub(r"^# (\w+ = )", r"\1", example, flags=re.MULTILINE)
+    example = example.replace("NODEID", str(identity.node_id))
     file.write_text(example.replace("/etc/parley/network.key", str(key)))
     assert load_settings(file, {}).node.network_key == bytes(range(32))
     tables = tomllib.loads(example)
-    named = {f"{table}.{name}" for table in ("node", "serve") for name in tables[table]}
-    inner = ("limits", "algorithms", "require")
-    named |= {f"node.{table}.{name}" for table in inner for name in tables["node"][table]}
-    assert named - {f"node.{table}" for table in inner} == set(variables())
+    assert set(settings_in(tables)) == set(variables())
+
+
+def settings_in(table: dict[str, Any], above: str = "") -> Iterator[str]:
+    """The paths of a file's settings; `info` is one, though a table."""
+    for name, value in table.items():
+        path = f"{above}{name}"
+        if isinstance(value, dict) and path != "node.info":
+            yield from settings_in(value, f"{path}.")
+        else:
+            yield path
+
+
+@pytest.mark.parametrize("limits", [SimProtoLimits, NamedLimits, RelayLimits])
+def test_the_limits_of_the_dialects(limits: type[Any]) -> None:
+    table = rows("docs/reference/settings.md", limits.__name__)
+    assert [row[0] for row in table] == [field.name for field in fields(limits)]
+    for name, allowed, usual, *_ in table:
+        least, _, greatest = allowed.partition("..")
+        assert (number(least), number(greatest)) == DIALECT_RANGES[name], name
+        assert number(usual) == getattr(limits(), name), name
+
+
+def test_the_settings_of_the_dialects() -> None:
+    table = rows("docs/reference/settings.md", "The other dialects")
+    every: dict[str, Any] = {
+        "simproto": SimProtoSettings(),
+        "named": NamedSettings(),
+        "relay": RelaySettings(),
+    }
+    for name, settings in every.items():
+        own = {row[0]: row[3] for row in table if row[1] == "all" or name in row[1]}
+        assert own.keys() == {field.name for field in fields(settings)}
+        for setting, usual in own.items():
+            value = getattr(settings, setting)
+            if isinstance(value, str | bool):
+                assert usual == str(value).lower(), setting
 
 
 def test_the_negotiated_limits() -> None:

@@ -11,6 +11,7 @@ import gc
 import re
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +21,7 @@ import pytest
 from lbm import keys
 from lbm.codec import encode
 from node.config import NodeConfig
+from node.dialects.limits import NamedLimits, RelayLimits, SimProtoLimits
 from node.protocol.codes import FINISH, OPEN, RESET, STREAM, CloseCode
 from node.protocol.limits import CONTROL_BUFFER, STREAM_CONTROL_BUFFER, Limits
 from tests.interop.meeting import our_config, their_config, with_bystander
@@ -34,6 +36,13 @@ SETTINGS: Final = ROOT / "docs" / "reference" / "settings.md"
 PROTOCOL: Final = "tests/node/protocol/"
 MESSAGING: Final = "tests/node/messaging/"
 DOORS: Final = "tests/node/doors/test_limits_of_servers.py::"
+FEED: Final = "tests/node/messaging/test_stream_feed.py::"
+SIMPROTO: Final = "tests/node/dialects/simproto/"
+NAMED: Final = "tests/node/dialects/named/"
+RELAY: Final = "tests/node/dialects/relay/"
+GATEWAYS: Final = "tests/node/gateways/"
+
+DIALECT_LIMITS: Final = (SimProtoLimits, NamedLimits, RelayLimits)
 
 # Each limit, and tests that exceed it.
 EXCEEDED: Final[dict[str, tuple[str, ...]]] = {
@@ -131,6 +140,66 @@ EXCEEDED: Final[dict[str, tuple[str, ...]]] = {
     "STREAM_CONTROL_BUFFER": (
         "tests/security/test_row_24_floods.py::test_opens_that_the_application_refuses",
     ),
+    # Of the other dialects.
+    "SimProtoLimits.longest_frame": (
+        SIMPROTO + "test_dialogs.py::test_the_longest_payload",
+        SIMPROTO + "test_heads.py::test_a_length_is_judged_from_the_head",
+    ),
+    "SimProtoLimits.longest_name": (
+        SIMPROTO + "test_packets.py::test_a_topic_is_bounded_in_bytes",
+    ),
+    "SimProtoLimits.dialogs": (
+        SIMPROTO + "test_dialogs.py::test_more_requests_than_dialogs_end_it",
+        GATEWAYS + "test_simproto_faults.py::test_a_flood_of_requests_is_cut_off",
+    ),
+    "SimProtoLimits.waiting_bytes": (
+        SIMPROTO + "test_dialogs.py::test_more_bytes_than_may_wait_stop_reading",
+    ),
+    "SimProtoLimits.write_buffer": (
+        SIMPROTO + "test_dialogs.py::test_who_does_not_read_may_not_ask_more",
+    ),
+    "SimProtoLimits.answer_timeout": (
+        SIMPROTO + "test_dialogs.py::test_a_response_that_takes_too_long_ends_it",
+    ),
+    "SimProtoLimits.idle_before_ping": (
+        SIMPROTO + "test_dialogs.py::test_idle_is_pinged_and_silence_ends_it",
+    ),
+    "SimProtoLimits.ping_timeout": (
+        SIMPROTO + "test_dialogs.py::test_idle_is_pinged_and_silence_ends_it",
+    ),
+    "SimProtoLimits.clients": (GATEWAYS + "test_simproto.py::test_clients_are_bounded",),
+    "NamedLimits.longest_frame": (
+        NAMED + "test_codec.py::test_the_longest_event_is_read_and_written_and_none_longer",
+    ),
+    "NamedLimits.longest_name": (
+        NAMED + "test_codec.py::test_the_longest_name_is_read_and_written_and_none_longer",
+    ),
+    "NamedLimits.events": (
+        NAMED + "test_core.py::test_no_more_events_are_taken_than_may_run",
+        NAMED + "test_core.py::test_as_many_events_wait_for_replies_as_may",
+    ),
+    "NamedLimits.waiting_bytes": (
+        NAMED + "test_core.py::test_no_more_data_is_taken_than_may_wait",
+        NAMED + "test_core.py::test_what_waits_unread_is_bounded_for_each_event",
+    ),
+    "NamedLimits.write_buffer": (NAMED + "test_core.py::test_who_does_not_read_is_not_read",),
+    "NamedLimits.idle_timeout": (NAMED + "test_core.py::test_silence_ends_it",),
+    "NamedLimits.clients": (GATEWAYS + "test_named.py::test_who_emits_and_leaves_has_been_heard",),
+    "RelayLimits.longest_frame": (
+        RELAY + "test_sorting.py::test_a_length_above_the_limit_is_refused_from_itself_alone",
+    ),
+    "RelayLimits.write_buffer": (
+        RELAY + "test_connection.py::test_who_does_not_read_is_dropped_and_counted",
+        GATEWAYS + "test_relay.py::test_who_does_not_read_is_dropped_and_holds_nobody_up",
+    ),
+    "RelayLimits.waiting_bytes": (
+        RELAY + "test_client.py::test_nothing_is_read_while_much_is_unread",
+    ),
+    "RelayLimits.uuid_timeout": (RELAY + "test_connection.py::test_the_uuid_has_to_come_in_time",),
+    "RelayLimits.idle_timeout": (
+        RELAY + "test_connection.py::test_who_is_silent_for_long_is_closed",
+    ),
+    "RelayLimits.clients": (GATEWAYS + "test_relay.py::test_who_is_one_too_many_is_turned_away",),
     # Of the decoder.
     "max_bytes": ("tests/lbm/test_decoder.py::test_bytes_are_counted",),
     "max_items": (
@@ -142,9 +211,9 @@ EXCEEDED: Final[dict[str, tuple[str, ...]]] = {
         MESSAGING + "test_answering.py::test_answers_that_nobody_reads_end_the_connection",
     ),
     "UNPAID_LIMIT": (MESSAGING + "test_inbox.py::test_what_costs_nothing_is_bounded",),
-    "NOTES_COUNT": (MESSAGING + "test_feed.py::test_an_event_has_at_most_4096_notes",),
-    "WAITING_EVENTS": (MESSAGING + "test_feed.py::test_only_four_events_wait_on_the_connection",),
-    "BUFFER": (MESSAGING + "test_feed.py::test_who_does_not_keep_up_loses_the_subscription",),
+    "NOTES_COUNT": (FEED + "test_an_event_has_at_most_4096_notes",),
+    "WAITING_EVENTS": (FEED + "test_only_four_events_wait_on_the_connection",),
+    "BUFFER": (FEED + "test_who_does_not_keep_up_loses_the_subscription",),
     "LONGEST_NAME": (
         "tests/node/test_hostile_peers.py::test_names_that_are_too_long_fall_under_no_pattern",
     ),
@@ -174,6 +243,10 @@ def listed() -> set[str]:
     for title in ("NodeConfig", "Limits", "CoreConfig", "Fixed limits"):
         section = text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
         found |= set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE))
+    for limits in DIALECT_LIMITS:
+        section = text.partition(f"\n## {limits.__name__}\n")[2].partition("\n## ")[0]
+        names = re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
+        found |= {f"{limits.__name__}.{name}" for name in names}
     return found
 
 
@@ -190,6 +263,10 @@ def test_every_limit_that_is_listed_has_its_test() -> None:
     assert len(listed()) > 50
     assert listed() - set(EXCEEDED) - NO_LIMITS == set()
     assert {*Limits.__slots__, *NodeConfig.__slots__} - set(EXCEEDED) - NO_LIMITS == set()
+    own = {
+        f"{limits.__name__}.{field.name}" for limits in DIALECT_LIMITS for field in fields(limits)
+    }
+    assert own - set(EXCEEDED) == set()
 
 
 @pytest.mark.parametrize("name", EXCEEDED)
