@@ -106,12 +106,15 @@ class Emission:
         self._ask(emit, timeout)
         try:
             await waiter.wait()
-        finally:
-            if not emit.done and not emit.replies:
-                emitter.give_up(emit)
+        except BaseException:
+            emitter.give_up(emit)  # also if a reply came at the same time: nobody reads it
+            emit.drop_replies()
+            raise
         if emit.replies:
             emitter.leave(emit)
-            return cast("Reply", emit.take())
+            reply = cast("Reply", emit.take())
+            emit.drop_replies()
+            return reply
         return last_reply(emit) or Reply(None, Format.LBM, last=True)
 
     def replies(self, timeout: float | None = None) -> "Replies":
@@ -206,7 +209,7 @@ class Replies:
         if self._begun and not self._emit.done:
             self._emitter.give_up(self._emit)
         self._closed = True
-        self._emit.replies.clear()
+        self._emit.drop_replies()
         self._changes.notify()
 
     async def aclose(self) -> None:
@@ -215,9 +218,10 @@ class Replies:
 
     async def _begin(self) -> None:
         if not self._begun:
-            self._begun = True
             timeout = await self._emitter.room(self._timeout)
-            self._emission._ask(self._emit, timeout)
+            if not self._closed:
+                self._emission._ask(self._emit, timeout)
+                self._begun = True
 
     def _last(self) -> Reply | None:
         emit = self._emit

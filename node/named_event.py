@@ -7,6 +7,8 @@ returns is the last one. How they travel is the dialect's `ReplyPort`.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from anyio.lowlevel import checkpoint
+
 from lbm.codec import Encodable, Value
 from node.messaging.formats import FormatName
 from node.messaging.payloads import Payload, Tandem, make_payload
@@ -97,6 +99,8 @@ class NamedEvent:
         """
         if self._port.wanted:
             await self._port.reply(name, make_payload(data, format or self._port.format))
+        else:
+            await checkpoint()  # a handler that says things for ever can be ended here
 
 
 EventHandler = Callable[[NamedEvent], Any]

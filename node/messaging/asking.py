@@ -155,12 +155,18 @@ class Asking:
 
     def final_received(self, event: EventReceived) -> OutgoingCall | None:
         """The request that an event is the final answer to; its id is free from now on. None,
-        and counted, if there is no such."""
+        and counted, if there is no such; None too if it is answered as another kind of request
+        would be, which is a malformed answer."""
         call = self._waiting.pop(event.stream, event.async_id)
         if call is None:
             self.dropped += 1
             return None
         self.deadlines.discard(call, call.slot)
+        if call.category != event.category:
+            if call.on_final is not None:
+                call.on_final(ResultCode.MALFORMED, 0)
+            call.finish(ResultCode.MALFORMED, None)
+            return None
         return call
 
     def result_received(self, event: EventReceived, now: float) -> bool:
@@ -188,7 +194,7 @@ class Asking:
             RemoteProtocolError: `protocol-error`, it came at no credit.
         """
         call = self._waiting.get(event.stream, event.async_id)
-        if call is None or call.done:
+        if call is None or call.done or call.category != SIM:
             self.dropped += 1
         elif call.chunks is not None:
             call.chunks.put(event.payload)

@@ -72,6 +72,11 @@ class OutgoingEmit(OutgoingCall):
         self.size -= size + EVENT_COST
         return reply
 
+    def drop_replies(self) -> None:
+        """Nobody reads what waits."""
+        self.replies.clear()
+        self.size = 0
+
 
 class IncomingEmit(IncomingCall):
     """An event that came, for its handler; `topic` is its name."""

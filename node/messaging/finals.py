@@ -8,7 +8,7 @@ from typing import Final
 
 from lbm import keys
 from lbm.codec import Encodable, encode
-from node.messaging.payloads import Payload
+from node.messaging.payloads import Payload, Tandem
 from node.protocol.codes import (
     END,
     ERROR,
@@ -37,7 +37,7 @@ def sim_final(code: int, data: Encodable = None, stream: int = 0) -> FinalAnswer
     return SIM, RESULT, encode(cells)
 
 
-def named_final(code: int, data: Encodable | Payload = None) -> FinalAnswer:
+def named_final(code: int, data: Encodable | Payload | Tandem = None) -> FinalAnswer:
     """An End with the last reply, empty without `data`; or an Error, whose text is `data` if
     that is text.
 
@@ -49,6 +49,8 @@ def named_final(code: int, data: Encodable | Payload = None) -> FinalAnswer:
         return NAMED, ERROR, encode({keys.CODE: event_code(code), keys.TEXT: cut(text)})
     if data is None:
         return _EMPTY_END
+    if isinstance(data, Tandem):
+        data = Payload(data.encode(), None)
     if isinstance(data, Payload):
         return NAMED, END, encode(data.cells())
     return NAMED, END, encode({keys.DATA: data, keys.FORMAT: 16})

@@ -3,6 +3,7 @@
 One rule: a decoder gives plain values (numbers, text, bytes, truth values, none, lists
 and dicts) or raises FormatError, whatever the input. The formats' own libraries do the
 work; bincode and postcard say nothing of their types, so they are handed up as bytes.
+A payload has no more items than one of LBM may have.
 """
 
 import json
@@ -15,12 +16,18 @@ import cbor2
 import msgpack
 
 from lbm.codec import Encodable, Value, decode_value, encode_value
+from node.messaging.item_count import (
+    MOST_ITEMS,
+    cbor_items,
+    has_too_many,
+    json_items,
+    msgpack_items,
+)
 
 # How a payload is asked for by name; `raw` has no format id at all.
 FormatName = Literal["lbm", "msgpack", "json", "cbor", "raw"]
 
-# What one array, map or text of MessagePack may have, and levels of CBOR: as in LBM.
-LARGEST_CONTAINER: Final = 131_072
+# Levels of CBOR, as in LBM; the others have those of their libraries.
 DEEPEST: Final = 16
 # Tags of CBOR for which its library has a decoder of its own. Some make objects that are
 # no values (dates, regular expressions, cycles), and none belongs here.
@@ -114,7 +121,7 @@ def _require_text_keys(value: Encodable) -> None:
     levels = 0
     while left:
         levels += 1
-        if levels > LARGEST_CONTAINER:
+        if levels > MOST_ITEMS:
             raise ValueError("too many items")
         item = left.pop()
         if isinstance(item, Mapping):
@@ -125,18 +132,25 @@ def _require_text_keys(value: Encodable) -> None:
             left += [inner for inner in item if isinstance(inner, _CONTAINERS)]
 
 
+def _require_few(count: Callable[[bytes], int], data: bytes) -> None:
+    if has_too_many(count, data):
+        raise ValueError("too many items")
+
+
 def _decode_msgpack(data: bytes) -> Any:
+    _require_few(msgpack_items, data)
+    most = min(len(data), MOST_ITEMS)  # for so many there is space at once
     return msgpack.unpackb(
-        data,
-        strict_map_key=False,
-        max_array_len=LARGEST_CONTAINER,
-        max_map_len=LARGEST_CONTAINER,
-        max_ext_len=0,
+        data, strict_map_key=False, max_array_len=most, max_map_len=most, max_ext_len=0
     )
 
 
 def _decode_json(data: bytes) -> Any:
-    return json.loads(data.decode(), parse_constant=_no_constant)
+    _require_few(json_items, data)
+    value = json.loads(data.decode(), parse_constant=_no_constant)
+    if b"\\ud" in data.lower():  # surrogates, which by themselves are no text
+        json.dumps(value, ensure_ascii=False).encode()
+    return value
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -144,6 +158,7 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _decode_cbor(data: bytes) -> Any:
+    _require_few(cbor_items, data)
     stream = BytesIO(data)
     decoder = cbor2.CBORDecoder(
         stream,

@@ -167,8 +167,6 @@ class NamedEvents:
                 reply = Reply(*read_cells(cells), name=name, last=True)
         except LbmDecodeError:
             code = ResultCode.MALFORMED
-        if not isinstance(emit, OutgoingEmit):
-            code = ResultCode.MALFORMED  # it answers no event
         emit.finish(code, reply)
         return False
 

@@ -27,8 +27,12 @@ class Tandem(NamedTuple):
     second: bytes
 
     def encode(self) -> bytes:
-        """As bytes."""
-        first, second = self
+        """As bytes.
+
+        Raises:
+            FormatError: one of them is no bytes.
+        """
+        first, second = _bytes(self.first), _bytes(self.second)
         return b"".join((_LENGTH.pack(len(first)), first, _LENGTH.pack(len(second)), second))
 
     @classmethod
@@ -68,10 +72,11 @@ class Payload:
 
     @property
     def data(self) -> Value:
-        """The value; bytes if there is no format id, or nobody here reads that format.
+        """The value; bytes if there is no format id, or its format says nothing of types
+        (bincode, postcard).
 
         Raises:
-            FormatError: it is not of the format that it says.
+            FormatError: it is not of the format that it says, or nobody here reads that.
         """
         if self._raw is None:
             return cast("Value", self._data)
@@ -128,6 +133,10 @@ class FormattedPayload(Payload):
         """
         return decode_as(self.raw[0], self.raw[1:]) if self.raw else None
 
+    def cells(self) -> dict[int, Encodable]:
+        """The cells of a native event: raw bytes, since nothing says that they are more."""
+        return {keys.DATA: self.raw}
+
 
 def formatted(value: Encodable, name: FormatName) -> bytes:
     """A format id and the value in that format, as the byte-exact dialect has it.
@@ -175,4 +184,4 @@ def read_cells(cells: dict[int, Value]) -> tuple[bytes | None, int | None, Value
 def _bytes(value: Encodable | Tandem) -> bytes:
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
-    raise FormatError(f"a raw payload is bytes, not {type(value).__name__}")
+    raise FormatError(f"raw payloads are bytes, not {type(value).__name__}")

@@ -5,11 +5,12 @@ One rule: a request has one final answer, and whatever comes after it changes no
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from lbm.codec import Value
 from node.messaging.chunks import ChunkInbox
 from node.messaging.finals import FinalAnswer, sim_final
+from node.protocol.codes import SIM
 from node.protocol.window import SendCredit
 
 # Codes of our own, which cannot come from the wire. The connection ended:
@@ -24,8 +25,11 @@ class OutgoingCall:
     `on_done` is called once, when the answer came, the deadline passed (code 17) or the
     connection ended (code `LOST`; `close_code` and `close_text` say why). `on_final` is
     called with code and stream (0 for none) of the final answer when that comes, also if
-    nobody waits any more. `chunks` takes a streamed answer.
+    nobody waits any more. `chunks` takes a streamed answer. `category` is that of whatever
+    answers it.
     """
+
+    category: ClassVar[int] = SIM
 
     __slots__ = (
         "async_id",

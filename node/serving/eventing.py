@@ -15,7 +15,7 @@ from node.named_event import NamedEvent
 from node.protocol.codes import ResultCode
 from node.protocol.errors import ConnectionClosedError, LocalProtocolError
 from node.serving.handlers import Entry, Handlers
-from node.serving.items import send_items, send_part
+from node.serving.items import run_items, send_items, send_part
 from node.serving.running import Outcome, run_handler
 
 if TYPE_CHECKING:
@@ -109,6 +109,4 @@ class NativeReplies:
 
         if emit.async_id:
             return await send_items(self._peer, emit, items, encode_item, named.reply)
-        async for _ in items:  # for what it does: nobody wants what it says
-            pass
-        return ResultCode.ACCEPTED, None
+        return await run_items(self._peer, items)

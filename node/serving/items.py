@@ -13,6 +13,7 @@ from node.protocol.codes import ResultCode
 from node.protocol.errors import LocalProtocolError, PayloadTooLargeError
 from node.protocol.limits import EVENT_COST
 from node.serving.running import Outcome
+from node.transport.loop import Waiter
 from node.waiting import turn_of
 
 if TYPE_CHECKING:
@@ -47,6 +48,18 @@ async def send_items(
     return ResultCode.ACCEPTED, None
 
 
+async def run_items(peer: "Peer", items: AsyncGenerator[Any, Any]) -> Outcome:
+    """Run a handler that yields for what it does: nobody wants what it says."""
+    yielded = 0
+    async with aclosing(items):
+        async for _ in items:
+            yielded += EVENT_COST
+            if yielded > TURN_SIZE:
+                yielded = 0
+                await turn_of(peer.backend)
+    return ResultCode.ACCEPTED, None
+
+
 async def send_part(
     peer: "Peer", call: IncomingCall, payload: bytes, send: Callable[[IncomingCall, bytes], bool]
 ) -> None:
@@ -63,9 +76,28 @@ async def send_part(
 
 
 async def _credit(peer: "Peer", call: IncomingCall) -> None:
+    """Wait until there may be credit."""
+    wakes = call.on_credit
+    if not isinstance(wakes, _Wakes):
+        wakes = call.on_credit = _Wakes()
     waiter = peer.backend.waiter()
-    call.on_credit = waiter.wake
+    wakes.waiters.add(waiter)
     try:
         await waiter.wait()
     finally:
-        call.on_credit = None
+        wakes.waiters.discard(waiter)
+        if not wakes.waiters:
+            call.on_credit = None
+
+
+class _Wakes:
+    """Those tasks of one handler that wait for credit: a handler may emit from several."""
+
+    __slots__ = ("waiters",)
+
+    def __init__(self) -> None:
+        self.waiters: set[Waiter] = set()
+
+    def __call__(self) -> None:
+        for waiter in self.waiters:
+            waiter.wake()
