@@ -50,6 +50,10 @@ class Relay:
     def __repr__(self) -> str:
         return f"<Relay, {len(self.clients)} clients>"
 
+    def __contains__(self, uuid: UUID) -> bool:
+        """Whether somebody is connected as `uuid`."""
+        return uuid.bytes in self._router.members
+
     @property
     def backend(self) -> Backend:
         """The event loop it lives in; ParleyError outside of its `async with`."""

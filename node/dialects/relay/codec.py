@@ -5,6 +5,7 @@
 One rule: LEN counts what follows it, both UUIDs and the payload. Knows no connection.
 """
 
+from collections.abc import Iterator
 from enum import IntEnum
 from struct import Struct
 from typing import Final, NamedTuple
@@ -121,6 +122,16 @@ def decode_message(data: bytes, longest: int) -> tuple[bytes, bytes, bytes]:
         raise violation(f"{len(data) - LENGTH.size} bytes follow a length of {length}")
     _, to, sender = HEAD.unpack_from(data)
     return to, sender, bytes(data[HEAD.size :])
+
+
+def decode_messages(data: bytes) -> Iterator[tuple[bytes, bytes, bytes]]:
+    """Recipient, sender and payload of each of several whole messages, which were checked."""
+    at, end = 0, len(data)
+    while at < end:
+        length, to, sender = HEAD.unpack_from(data, at)
+        after = at + LENGTH.size + length
+        yield to, sender, data[at + HEAD.size : after]
+        at = after
 
 
 def decode_error(payload: bytes) -> RelayFault:

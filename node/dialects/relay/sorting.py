@@ -24,7 +24,7 @@ from node.dialects.relay.router import Member, Piece, Router
 Batch = dict[Member, list[Piece]]
 
 _HEAD_SIZE: Final = HEAD.size
-_NO_HEAD: Final = b"\xff" * _HEAD_SIZE  # its length is above every limit
+_NO_HEAD: Final[tuple[()]] = ()  # nothing starts with one of none
 # So many parts are copied together: single bytes shall not cost a slice each.
 MOST_PARTS: Final = 64
 # After so many mistakes of one receive others have their turn: they cost more than messages.
@@ -102,7 +102,8 @@ class Sorter:
         uuid, longest, find = self._uuid, self._longest, self._router.members.get
         startswith, unpack = data.startswith, HEAD.unpack_from
         view, end = memoryview(data), len(data)
-        head, size, refused, postponed = _NO_HEAD, 0, False, False
+        head: bytes | tuple[()] = _NO_HEAD
+        size, refused, postponed = 0, False, False
         run = at  # where the run began, which is for
         target: Member | _Everyone | None = None
         while True:

@@ -16,6 +16,7 @@ from node.dialects.relay.codec import (
     RelayMessage,
     decode_error,
     decode_message,
+    decode_messages,
     encode_error,
     encode_message,
     is_client_uuid,
@@ -43,6 +44,12 @@ def test_an_error_is_what_it_was(to: bytes, code: int, text: str) -> None:
     recipient, sender, payload = decode_message(encode_error(to, code, text), LONGEST)
     assert (recipient, sender) == (to, SERVER)
     assert decode_error(payload) == RelayFault(code, text)
+
+
+@given(st.lists(st.tuples(uuids, uuids, payloads), max_size=5))
+def test_messages_in_a_row_are_what_they_were(sent: list[tuple[bytes, bytes, bytes]]) -> None:
+    data = b"".join(encode_message(*message) for message in sent)
+    assert list(decode_messages(data)) == sent
 
 
 @given(data=st.binary(max_size=80))

@@ -255,6 +255,13 @@ def test_who_leaves_in_the_middle_of_a_message_leaves_nothing_behind() -> None:
     assert hall.written(B) == b""
 
 
+@pytest.mark.parametrize("byte", [b"\0", b"\x01", b"\xff"])
+def test_a_run_of_one_byte_comes_to_an_end(byte: bytes) -> None:
+    hall = Hall(A, B)
+    hall.send(A, byte * 10_000)
+    assert faults(hall.written(A))[0] == RelayCode.INVALID_FORMAT
+
+
 @given(data=st.binary(max_size=300))
 def test_any_bytes_are_answered_within_limits(data: bytes) -> None:
     hall = Hall(A, B)

@@ -1,0 +1,285 @@
+"""The relay over sockets: who gets what, who is turned away, who is dropped."""
+
+from contextlib import suppress
+from pathlib import Path
+from uuid import UUID
+
+import anyio
+import pytest
+
+from node.dialects.limits import RelayLimits
+from node.dialects.relay.sorting import Sorter
+from node.errors import (
+    AddressError,
+    ConfigError,
+    InsecureAddressError,
+    ParleyError,
+    PeerClosedError,
+    RelayRefusedError,
+)
+from node.gateways.relay import Relay
+from node.gateways.relay_client import RelayClient
+from tests.node.dialects.relay.hall import A, B, faults, message, messages
+from tests.node.gateways.relays import PLACE, clients_of, raw, read, relaying, to_the_end
+from tests.node.network import eventually
+
+
+@pytest.mark.parametrize("scheme", ["tcp", "unix"])
+async def test_messages_go_where_they_are_for(
+    anyio_backend: str, scheme: str, tmp_path: Path
+) -> None:
+    place = PLACE if scheme == "tcp" else f"unix://{tmp_path}/relay"
+    async with relaying(place=place) as (relay, address), clients_of(relay, address, 3) as clients:
+        one, two, three = clients
+        assert relay.addresses == [address]
+        await one.send(two.uuid, b"to two")
+        await one.broadcast(b"to all")
+        await one.send(one.uuid, b"to myself")
+        assert await read(two, 2) == [(one.uuid, b"to two", False), (one.uuid, b"to all", True)]
+        assert await read(three) == [(one.uuid, b"to all", True)]
+        assert await read(one) == [(one.uuid, b"to myself", False)]
+        assert sorted(relay.clients) == sorted(client.uuid for client in clients)
+        assert one.uuid in relay
+        assert repr(relay) == "<Relay, 3 clients>"
+
+
+async def test_it_listens_at_several_places(anyio_backend: str, tmp_path: Path) -> None:
+    async with relaying() as (relay, tcp):
+        unix = await relay.listen(f"unix://{tmp_path}/relay")
+        async with RelayClient(tcp) as one, RelayClient(unix) as two:
+            await relay.until(lambda: len(relay.clients) == 2)
+            await one.send(two.uuid, bytes(300_000))
+            assert await read(two) == [(one.uuid, bytes(300_000), False)]
+
+
+async def test_a_uuid_is_taken_once(anyio_backend: str) -> None:
+    async with relaying() as (relay, address), clients_of(relay, address, 1) as (first,):
+        async with RelayClient(address, first.uuid) as second:
+            with pytest.raises(RelayRefusedError, match="already connected") as caught:
+                await read(second)
+            assert caught.value.code == 2
+            with pytest.raises(RelayRefusedError):
+                await second.broadcast(b"x")
+        await first.send(first.uuid, b"still here")
+        assert await read(first) == [(first.uuid, b"still here", False)]
+        assert relay.clients == [first.uuid]
+
+
+@pytest.mark.parametrize("uuid", [UUID(int=0), UUID(int=2**128 - 1)])
+async def test_a_uuid_of_nobody_is_refused(anyio_backend: str, uuid: UUID) -> None:
+    async with relaying() as (relay, address), RelayClient(address, uuid) as client:
+        with pytest.raises(RelayRefusedError) as caught:
+            await read(client)
+        assert caught.value.code == 1
+        assert relay.clients == []
+
+
+async def test_feedback_can_be_turned_off(anyio_backend: str) -> None:
+    nowhere = UUID(int=5)
+    for feedback in (True, False):
+        async with (
+            relaying(feedback=feedback) as (relay, address),
+            clients_of(relay, address, 1) as (client,),
+        ):
+            await client.send(nowhere, b"x")
+            await client.send(client.uuid, b"after it")
+            await read(client)
+            assert client.faults == int(feedback)
+            assert relay.undeliverable == 1
+
+
+async def test_it_does_not_listen_where_others_could_reach_it(anyio_backend: str) -> None:
+    async with relaying() as (relay, _):
+        with pytest.raises(InsecureAddressError):
+            await relay.listen("tcp://0.0.0.0:0")
+        await relay.listen("tcp://0.0.0.0:0", allow_insecure=True)
+        with pytest.raises(AddressError):
+            await relay.listen("udp://127.0.0.1:0")
+        assert len(relay.addresses) == 2
+
+
+async def test_outside_of_its_block_it_is_not_running(anyio_backend: str) -> None:
+    relay = Relay()
+    with pytest.raises(ParleyError, match="not running"):
+        await relay.listen(PLACE)
+    assert (relay.addresses, relay.clients, relay.turned_away) == ([], [], 0)
+    async with relay:
+        with pytest.raises(ParleyError, match="already"):
+            await relay.__aenter__()
+        await relay.listen(PLACE)
+    assert relay.addresses == []
+    async with relay:  # and again
+        await relay.listen(PLACE)
+
+
+async def test_who_is_one_too_many_is_turned_away(anyio_backend: str) -> None:
+    async with relaying(clients=1) as (relay, address):
+        async with clients_of(relay, address, 1), await raw(address) as other:
+            assert await to_the_end(other) == b""
+            assert relay.turned_away == 1
+        async with clients_of(relay, address, 1):  # there is room again
+            assert relay.turned_away == 1
+
+
+async def test_the_uuid_has_its_time(anyio_backend: str) -> None:
+    async with relaying(uuid_timeout=0.05) as (relay, address), await raw(address) as half_open:
+        await half_open.send(A[:15])
+        told = await to_the_end(half_open)
+        assert faults(told) == [1]
+        await half_open.aclose()
+        await eventually(lambda: len(relay._guests) == 0)
+
+
+async def test_silence_has_its_time(anyio_backend: str) -> None:
+    async with relaying(idle_timeout=0.05) as (relay, address), await raw(address) as silent:
+        await silent.send(A)
+        await relay.until(lambda: UUID(bytes=A) in relay)
+        assert await to_the_end(silent) == b""
+        assert relay.clients == []
+
+
+async def test_a_cut_at_every_byte_leaves_nothing(anyio_backend: str) -> None:
+    data = A + message(B, A, b"payload")
+    async with relaying() as (relay, address), clients_of(relay, address, 1) as (other,):
+        for size in range(len(data)):
+            async with await raw(address) as stream:
+                await stream.send(data[:size] or b"")
+        await eventually(lambda: len(relay._guests) == 1)
+        await other.send(other.uuid, b"first to come")
+        assert await read(other) == [(other.uuid, b"first to come", False)]
+        assert (relay.clients, relay.undeliverable) == ([other.uuid], 0)
+
+
+async def test_who_does_not_read_is_dropped_and_holds_nobody_up(
+    anyio_backend: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    limits = RelayLimits(write_buffer=100_000)
+    async with (
+        relaying(write_buffer=limits.write_buffer) as (relay, address),
+        clients_of(relay, address, 2) as (one, two),
+        await raw(address) as slow,
+    ):
+        await slow.send(A)
+        await relay.until(lambda: UUID(bytes=A) in relay)
+        core = next(guest._client for guest in relay._guests.values() if guest._client.uuid == A)
+        sent = 0
+        while not relay.dropped:
+            await one.send(UUID(bytes=A), bytes(50_000))
+            await one.send(two.uuid, sent.to_bytes(4))
+            assert await read(two) == [(one.uuid, sent.to_bytes(4), False)]
+            assert core.queued_bytes <= limits.write_buffer
+            sent += 1
+        assert UUID(bytes=A) not in relay
+        assert "does not read" in caplog.text
+        await one.send(UUID(bytes=A), b"gone")
+        await eventually(lambda: one.faults == 1)
+        assert core.queued_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("flood", "code"), [(b"\xff" * 65_536, 3), (message(B, B, bytes(9)) * 500, 4)]
+)
+async def test_a_flood_of_what_may_not_be_ends_at_its_first(
+    anyio_backend: str, flood: bytes, code: int
+) -> None:
+    async with relaying() as (relay, address), clients_of(relay, address, 1) as (other,):
+        async with await raw(address) as hostile:
+            await hostile.send(A + flood)
+            assert faults(await to_the_end(hostile)) == [code]
+        await other.send(other.uuid, b"served on")
+        assert await read(other) == [(other.uuid, b"served on", False)]
+
+
+async def test_a_flood_of_mistakes_does_not_hold_others_up(anyio_backend: str) -> None:
+    async with relaying() as (relay, address), clients_of(relay, address, 1) as (other,):
+        async with await raw(address) as hostile, anyio.create_task_group() as tasks:
+            await hostile.send(A + bytes(4))
+            size = len(await hostile.receive())
+            got = b""
+
+            async def listen() -> None:
+                nonlocal got
+                while len(got) < 20_000 * size:
+                    got += await hostile.receive()
+
+            tasks.start_soon(listen)
+            await hostile.send(bytes(4) * 20_000)
+            for n in range(20):
+                await other.send(other.uuid, bytes([n]))
+                assert await read(other) == [(other.uuid, bytes([n]), False)]
+        assert faults(got[-5 * size :]) == [3] * 5
+        assert relay.dropped == 0
+
+
+async def test_ended_it_says_nothing_and_lets_go_what_waits(anyio_backend: str) -> None:
+    got: list[bytes] = []
+
+    async def visit(address: str) -> None:
+        async with RelayClient(address) as client:
+            try:
+                while True:
+                    got.append((await anext(client)).payload)
+            except PeerClosedError:
+                got.append(b"closed")
+
+    async with anyio.create_task_group() as tasks:
+        async with relaying() as (relay, address):
+            tasks.start_soon(visit, address)
+            await relay.until(lambda: len(relay.clients) == 1)
+            relay.broadcast(UUID(int=7), message(bytes(16), UUID(int=7).bytes, b"last"))
+        await eventually(lambda: got == [b"last", b"closed"])
+
+
+async def test_left_by_an_error_it_drops_its_clients(anyio_backend: str) -> None:
+    with anyio.fail_after(5):
+        with suppress(ZeroDivisionError):
+            async with Relay() as relay:
+                stream = await raw(await relay.listen(PLACE))
+                await stream.send(A)
+                await relay.until(lambda: len(relay.clients) == 1)
+                raise ZeroDivisionError
+        assert await to_the_end(stream) == b""
+        await stream.aclose()
+
+
+async def test_a_mistake_of_ours_ends_one_client(
+    anyio_backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with relaying() as (relay, address), clients_of(relay, address, 2) as (one, two):
+        right = Sorter.sort
+
+        def wrong(self: Sorter, data: bytes, at: int, batch: object) -> str:
+            if self._uuid == one.uuid.bytes:
+                raise ZeroDivisionError
+            return right(self, data, at, batch)  # type: ignore[arg-type]  # what it was given
+
+        monkeypatch.setattr(Sorter, "sort", wrong)
+        await one.broadcast(b"x")
+        with pytest.raises(RelayRefusedError) as caught:
+            await read(one)
+        assert caught.value.code == 6
+        await two.send(two.uuid, b"served on")
+        assert await read(two) == [(two.uuid, b"served on", False)]
+
+
+async def test_a_member_without_connection_takes_part(anyio_backend: str) -> None:
+    got: list[bytes] = []
+
+    class Listener:
+        def deliver(self, pieces: list[bytes], held: int, now: float) -> None:
+            got.append(b"".join(pieces))
+
+    own = UUID(int=7)
+    async with relaying() as (relay, address):
+        leave = relay.join(own, Listener())  # type: ignore[arg-type]  # a list is a sequence
+        for taken in (own, UUID(int=0)):
+            with pytest.raises(ConfigError, match="cannot take part"):
+                relay.join(taken, Listener())  # type: ignore[arg-type]  # likewise
+        async with clients_of(relay, address, 1) as (client,):
+            await client.send(own, b"direct")
+            relay.broadcast(own, message(bytes(16), own.bytes, b"news"))
+            assert await read(client) == [(own, b"news", True)]
+            await eventually(lambda: bool(got))
+        assert messages(got[0]) == [(own.bytes, client.uuid.bytes, b"direct")]
+        leave()
+        assert relay.clients == []
