@@ -1,0 +1,169 @@
+"""Who is connected, in both flavours: the handlers of a node, and what their failures say."""
+
+from typing import Any
+
+import anyio
+import pytest
+
+from node import (
+    CallRefused,
+    NamedEvent,
+    Namespace,
+    PeerClosedError,
+    Supercategory,
+    on_event,
+)
+from node.gateways.named import FlavourName
+from node.protocol.codes import CloseCode
+from node.protocol.errors import LocalProtocolError, PayloadTooLargeError
+from tests.node.gateways.named_sides import FLAVOURS, joined
+from tests.node.network import PATIENCE, new_node
+
+pytestmark = pytest.mark.anyio
+
+both = pytest.mark.parametrize("flavour", FLAVOURS)
+
+
+class Game(Namespace):
+    name = "game"
+
+    @on_event("move")
+    async def move(self, event: NamedEvent) -> Any:
+        return [event.namespace, event.data]
+
+
+@both
+async def test_one_handler_serves_native_peers_and_clients(
+    anyio_backend: str, flavour: FlavourName
+) -> None:
+    async with joined(flavour) as (served, client), new_node() as other:
+
+        @served.node.on("double")
+        async def double(event: NamedEvent) -> Any:
+            assert isinstance(event.data, int)
+            return event.data * 2
+
+        served.node.add_namespace(Game())
+        address = await served.node.listen("tcp://127.0.0.1:0")
+        peer = await other.connect(address)
+        for emitter in (client, peer):
+            reply = await emitter.emit("double", 21).reply(timeout=PATIENCE)
+            assert reply.data == 42
+            moved = await emitter.emit("move", {"x": 1}, namespace="game").reply(timeout=PATIENCE)
+            assert moved.data == ["game", {"x": 1}]
+
+
+@both
+async def test_a_failure_is_a_code_and_a_fixed_sentence(
+    anyio_backend: str, flavour: FlavourName, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with joined(flavour) as (served, client):
+
+        @served.node.on("fail")
+        async def fail(event: NamedEvent) -> None:
+            raise RuntimeError("a secret")
+
+        @served.node.on("refuse")
+        async def refuse(event: NamedEvent) -> None:
+            raise CallRefused(404, "no such cake")
+
+        @served.node.on("odd")
+        async def odd(event: NamedEvent) -> Any:
+            return object()
+
+        @served.node.on("long")
+        async def long(event: NamedEvent) -> Any:
+            return bytes(2 << 20)
+
+        answers = {}
+        for name in ("fail", "refuse", "odd", "long"):
+            with pytest.raises(CallRefused) as caught:
+                await client.emit(name).reply(timeout=PATIENCE)
+            answers[name] = caught.value.code, caught.value.data
+        with pytest.raises(CallRefused):
+            await anext(client.emit("fail").replies(timeout=PATIENCE))
+    assert answers == {
+        "fail": (500, "the handler failed"),
+        "refuse": (404, "no such cake"),
+        "odd": (500, "the handler failed"),
+        "long": (21, "the payload is too large"),
+    }
+    assert "a secret" in caplog.text
+
+
+@both
+async def test_a_guest_has_no_rights_but_those_of_a_function(
+    anyio_backend: str, flavour: FlavourName
+) -> None:
+    async with joined(flavour) as (served, client):
+        node = served.node
+        node.on("members", allow="member")(_echo)
+        node.on("ids", allow=node.node_id)(_echo)
+        node.on("roles", supercategories=list(Supercategory))(_echo)
+        node.on("anyone", allow=lambda peer, name: peer.node_id is None)(_echo)
+        codes = {}
+        for name in ("members", "ids", "roles"):
+            with pytest.raises(CallRefused) as caught:
+                await client.emit(name).reply(timeout=PATIENCE)
+            codes[name] = caught.value.code
+        assert codes == {"members": 20, "ids": 20, "roles": 22}
+        assert (await client.emit("anyone", 1).reply(timeout=PATIENCE)).data == 1
+
+
+@both
+async def test_who_waits_learns_of_the_end(anyio_backend: str, flavour: FlavourName) -> None:
+    async with joined(flavour) as (served, client):
+        began, over = anyio.Event(), anyio.Event()
+
+        @served.node.on("stuck")
+        async def stuck(event: NamedEvent) -> None:
+            began.set()
+            await over.wait()
+
+        async with anyio.create_task_group() as group:
+
+            async def wait() -> None:
+                with pytest.raises(PeerClosedError):
+                    await client.emit("stuck").reply(timeout=PATIENCE)
+
+            async def wait_for_replies() -> None:
+                with pytest.raises(PeerClosedError):
+                    await anext(client.emit("stuck").replies())
+
+            group.start_soon(wait)
+            group.start_soon(wait_for_replies)
+            await began.wait()
+            for peer in served.peers:
+                peer.drop()
+        await client.peer.closed()
+        over.set()
+        assert not client.is_open
+        with pytest.raises(PeerClosedError):
+            await client.emit("stuck")
+        with pytest.raises(PeerClosedError):
+            await client.emit("stuck").reply()
+
+
+@both
+async def test_what_is_too_long_is_not_sent(anyio_backend: str, flavour: FlavourName) -> None:
+    async with joined(flavour, longest_frame=1_024, longest_name=8) as (served, client):
+        served.node.on("echo")(_echo)
+
+        @served.node.on("named")
+        async def named(event: NamedEvent) -> str:
+            with pytest.raises(LocalProtocolError, match="at most 8 bytes"):
+                await event.emit("far too long", 1)
+            with pytest.raises(PayloadTooLargeError):
+                await event.emit("piece", bytes(1_024))
+            return "caught"
+
+        reply = await client.emit("named").reply(timeout=PATIENCE)
+        assert reply.data == "caught"
+        await client.emit("echo", bytes(2_000))
+        ended = await client.peer.closed()
+        assert ended.code == CloseCode.CONNECTION_LOST
+        assert not served.peers
+
+
+async def _echo(event: NamedEvent) -> Any:
+    return event.data
