@@ -42,6 +42,7 @@ class SimProtoServing:
         "_handlers",
         "_peer",
         "_supercategory",
+        "_told",
         "_topics",
         "_values",
         "core",
@@ -57,6 +58,7 @@ class SimProtoServing:
         self._handlers = offering.handlers
         self._topics = offering.topics
         self._values = values
+        self._told: set[str] = set()  # handlers of which the log has that they yield
         # Who claims no role is a peer, as natively by default.
         carrier = peer.carrier
         self._supercategory = (
@@ -118,10 +120,19 @@ class SimProtoServing:
                 await peer.driver.room()  # who does not read answers has none made
             request = Call(peer, call)
             roles = self._handlers.roles
-            outcome = await run_handler(entry, request, peer, call.topic, roles, _no_items)
+            outcome = await run_handler(
+                entry, request, peer, call.topic, roles, lambda items: self._no_items(entry, items)
+            )
         finally:
             # Also when it was cancelled: each request gets its one answer.
             self._answer(call, *outcome)
+
+    async def _no_items(self, entry: Entry[Any], items: AsyncGenerator[Any, Any]) -> Outcome:
+        await items.aclose()
+        if entry.name not in self._told:
+            self._told.add(entry.name)
+            logger.error("the handler of %r yields, for which SimProto has no form", entry.name)
+        return FAILED
 
     async def _serve_subscribe(self, topic: Topic, call: IncomingCall) -> None:
         peer, sim = self._peer, self._peer.sim
@@ -164,9 +175,3 @@ class SimProtoServing:
         except ConversionError as error:
             logger.error("a note is not sent: %s", error)
             return None
-
-
-async def _no_items(items: AsyncGenerator[Any, Any]) -> Outcome:
-    await items.aclose()
-    logger.error("a handler that yields cannot answer calls that come by SimProto: %r", items)
-    return FAILED

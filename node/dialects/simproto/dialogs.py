@@ -56,6 +56,7 @@ class Dialogs(ForeignCore):
 
     __slots__ = (
         "_asked",
+        "_deaf_until",
         "_next_id",
         "_owed",
         "_owed_bytes",
@@ -78,6 +79,7 @@ class Dialogs(ForeignCore):
         self._asked: dict[int, tuple[Asker, float]] = {}  # by id, the oldest first
         self._owed: dict[int, int] = {}  # their requests: bytes of payload by id
         self._owed_bytes = 0
+        self._deaf_until = NEVER  # more than may wait is owed, and this is how long it may be
         self.heard = now
         self._pings: dict[int, float] = {}  # ours: when they were sent
         self._pong_due = NEVER
@@ -137,9 +139,9 @@ class Dialogs(ForeignCore):
         if self.closing or dialog not in self._owed:
             return
         self._send(RESPONSE, dialog, prefix, data)
-        deaf = self._owed_bytes > self.limits.waiting_bytes
         self._owed_bytes -= self._owed.pop(dialog)
-        if deaf and self._owed_bytes <= self.limits.waiting_bytes:
+        if self._deaf_until != NEVER and self._owed_bytes <= self.limits.waiting_bytes:
+            self._deaf_until = NEVER
             self._listens_again(now)
 
     def lose_all(self, code: int, text: str) -> None:
@@ -160,7 +162,7 @@ class Dialogs(ForeignCore):
         """Whether bytes should be read now: who does not read answers may not ask more,
         nor who has asked more than may wait for its answer."""
         return (
-            self.outbox.size <= self._write_buffer and self._owed_bytes <= self.limits.waiting_bytes
+            self.outbox.size <= self._write_buffer and self._deaf_until == NEVER
         ) or self.closing
 
     def data_to_send(self, now: float) -> bytes:
@@ -189,7 +191,7 @@ class Dialogs(ForeignCore):
                 if self.on_free is not None:
                     self.on_free()
             elif kind == REQUEST:
-                self._owe(dialog, len(payload))
+                self._owe(dialog, len(payload), now)
                 self._request_received(dialog, payload)
             elif kind == PING:
                 self._answer_ping(dialog, bytes(payload))
@@ -198,17 +200,21 @@ class Dialogs(ForeignCore):
 
     def _next_deadline(self) -> float:
         due = next(iter(self._asked.values()))[1] if self._asked else NEVER
-        if self._owed_bytes <= self.limits.waiting_bytes:
-            due = min(due, self._pong_due if self._pings else self._ping_at())
-        return due
+        if self._deaf_until != NEVER:
+            return min(due, self._deaf_until)
+        return min(due, self._pong_due if self._pings else self._ping_at())
 
     def _handle_deadline(self, now: float) -> None:
         limits = self.limits
         if self._asked and next(iter(self._asked.values()))[1] <= now:
             reason = f"no response in {limits.answer_timeout:g} s"
             self.abort(now, CloseCode.TIMEOUT, reason)
-        elif self._owed_bytes > limits.waiting_bytes:
-            return  # we do not listen
+        elif self._deaf_until != NEVER:
+            # What was asked so long ago nobody waits for any more, and who is gone we
+            # could not hear.
+            if self._deaf_until <= now:
+                reason = f"more than {limits.waiting_bytes:,} bytes of requests wait for handlers"
+                self.abort(now, CloseCode.OVERLOADED, reason)
         elif not self._pings:
             if self._ping_at() <= now:
                 self.ping(now)
@@ -237,7 +243,7 @@ class Dialogs(ForeignCore):
             self.outbox.put(HEAD.pack(kind, dialog, size) + prefix)
             self.outbox.put(data)
 
-    def _owe(self, dialog: int, size: int) -> None:
+    def _owe(self, dialog: int, size: int, now: float) -> None:
         owed = self._owed
         if dialog in owed:
             raise violation(f"request {dialog} came twice")
@@ -247,6 +253,8 @@ class Dialogs(ForeignCore):
             )
         owed[dialog] = size
         self._owed_bytes += size
+        if self._owed_bytes > self.limits.waiting_bytes and self._deaf_until == NEVER:
+            self._deaf_until = now + self.limits.answer_timeout
 
     def _answer_ping(self, dialog: int, payload: bytes) -> None:
         outbox, pongs = self.outbox, self._pongs

@@ -5,7 +5,6 @@ import pytest
 
 from node import Call, CallRefused, CallTimeout, PeerClosedError
 from node.dialects.limits import SimProtoLimits
-from node.dialects.values import ConversionError, Rest
 from node.errors import NotSpokenError
 from node.protocol.codes import CloseCode
 from node.protocol.errors import LocalProtocolError, PayloadTooLargeError
@@ -13,33 +12,6 @@ from tests.node.gateways.simproto_sides import raw, served
 from tests.node.network import eventually, settled
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.mark.parametrize("topic", ["nobody", "fail", "refuse", "items", "odd"])
-async def test_all_that_is_no_answer_is_1(
-    anyio_backend: str, topic: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with served() as sides:
-        with pytest.raises(CallRefused) as refused:
-            await sides.client.call(topic)
-        assert (refused.value.code, refused.value.data) == (1, None)
-        assert await sides.client.call("echo", b"still") == b"still"
-    if topic != "nobody":
-        assert "parley." in {record.name[:7] for record in caplog.records} or topic == "refuse"
-
-
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [("cbor", b"\xa1anx\x05"), ("msgpack", b"\x81\xa1n\x05"), ("json", b'{"n":5}')],
-)
-async def test_answers_go_by_the_table(anyio_backend: str, values: Rest, expected: bytes) -> None:
-    async with served(values=values) as sides:
-        assert await sides.client.call("text") == "grüße".encode()
-        answer = await sides.client.call("map")
-        assert answer == expected.replace(b"x\x05", b"\x05")
-        assert await sides.client.call("echo", "text") == b"text"
-        with pytest.raises(ConversionError):
-            await sides.client.call("echo", object())  # type: ignore[arg-type]  # no value
 
 
 async def test_both_sides_ask(anyio_backend: str) -> None:

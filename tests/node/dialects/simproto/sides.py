@@ -9,9 +9,11 @@ from typing import Any
 
 from lbm.codec import decode_value
 from node.dialects.limits import SimProtoLimits
+from node.dialects.simproto.asking import OutgoingRequest
 from node.dialects.simproto.core import RequestReceived, SimProtoCore
 from node.dialects.simproto.feeds import SimProtoFeed
-from node.dialects.simproto.heads import REQUEST, serialise_message
+from node.dialects.simproto.heads import HEAD_SIZE, REQUEST, RESPONSE, serialise_message
+from node.dialects.simproto.note_queue import NoteQueue
 from node.dialects.simproto.packets import REQUEST_HEAD, RPC
 from node.dialects.simproto.readings import Left
 from node.dialects.simproto.sim import Sim
@@ -23,6 +25,16 @@ from node.protocol.codes import CloseCode, ResultCode
 from node.protocol.reports import ConnectionEnded
 
 LIMITS = SimProtoLimits()
+TIGHT = SimProtoLimits(
+    longest_frame=256,
+    longest_name=16,
+    dialogs=4,
+    waiting_bytes=1_024,
+    write_buffer=1_024,
+    answer_timeout=30.0,
+    idle_before_ping=15.0,
+    ping_timeout=10.0,
+)
 
 
 def request(kind: int, topic: str | bytes, data: bytes = b"", dialog: int = 1) -> bytes:
@@ -162,3 +174,57 @@ def exchange(one: Side, other: Side) -> None:
     if answered:
         one.receive(answered)
         exchange(one, other)
+
+
+def call(side: Side, topic: str = "echo", data: bytes = b"hi", **options: float) -> list[object]:
+    """Call; the list gets code and data once it is done."""
+    answer: list[object] = []
+
+    def on_done() -> None:
+        answer.extend((asked.code, asked.data))
+
+    asked = side.sim.asking.call(topic, data, side.now, options.get("timeout"), on_done)
+    return answer
+
+
+def code_of(said: bytes) -> int:
+    """The type of the first response."""
+    assert said[0] == RESPONSE
+    return said[HEAD_SIZE]
+
+
+class Notes:
+    """A reader, of two notes' window."""
+
+    def __init__(self, side: Side, topic: str = "news", window: int = 200) -> None:
+        self.side = side
+        self.topic = topic
+        self.queue = NoteQueue(window, 10.0, self._acknowledge, lambda: None)
+        self.call: OutgoingRequest | None = None
+        self.end: tuple[int, str] | str = ""
+
+    def subscribe(self, data: bytes = b"") -> "Notes":
+        self.call = self.side.sim.asking.subscribe(self.topic, data, 0.0, None, lambda: None)
+        self.side.sim.readings.expect(self.topic, self, self.call)
+        return self
+
+    @property
+    def answer(self) -> tuple[int, object] | None:
+        assert self.call is not None
+        return (self.call.code, self.call.data) if self.call.done else None
+
+    def leave(self) -> OutgoingRequest | None:
+        self.queue.close()
+        return self.side.sim.readings.leave(self.topic, self, self.side.now)
+
+    def read(self) -> list[bytes]:
+        return [self.queue.take() for _ in range(len(self.queue))]
+
+    def cut_off(self) -> None:
+        self.end = "cut off"
+
+    def lost(self, code: int, text: str) -> None:
+        self.end = code, text
+
+    def _acknowledge(self, dialog: int) -> None:
+        self.side.sim.readings.acknowledge(dialog, self.side.now)

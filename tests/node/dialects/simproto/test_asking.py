@@ -1,0 +1,38 @@
+"""What we ask: callers that wait for less than the connection does, or no longer."""
+
+from node.dialects.simproto.heads import RESPONSE, serialise_message
+from node.protocol.codes import ResultCode
+from tests.node.dialects.simproto.sides import TIGHT, Side, call
+
+
+def test_a_caller_may_be_shorter_of_patience() -> None:
+    side = Side(TIGHT)
+    answer, other = call(side, timeout=1.0), call(side, timeout=30.0)
+    assert 1.0 <= side.sim.next_deadline() < 1.1
+    side.at(1.1)
+    assert answer == [ResultCode.DEADLINE_EXCEEDED, None]
+    assert side.ended is None
+    assert side.sim.next_deadline() == float("inf")  # the other's is that of all dialogs
+    side.receive(serialise_message(RESPONSE, 1, b"\0late"))
+    assert side.ended is None
+    side.receive(serialise_message(RESPONSE, 2, b"\0x"))
+    assert other == [0, b"x"]
+
+
+def test_who_gave_up_is_not_called_and_the_response_is_expected() -> None:
+    side = Side(TIGHT)
+    done: list[int] = []
+    asked = side.sim.asking.call("echo", b"", 0.0, 5.0, lambda: done.append(1))
+    side.sim.asking.give_up(asked)
+    assert side.core.free_dialogs == TIGHT.dialogs - 1
+    side.receive(serialise_message(RESPONSE, 1, b"\0"))
+    assert side.ended is None
+    assert not done
+    assert side.core.free_dialogs == TIGHT.dialogs
+
+
+def test_an_answered_call_leaves_no_deadline() -> None:
+    side = Side(TIGHT)
+    call(side, timeout=5.0)
+    side.receive(serialise_message(RESPONSE, 1, b"\0"))
+    assert len(side.sim.asking.deadlines) == 0

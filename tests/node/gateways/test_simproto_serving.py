@@ -1,0 +1,136 @@
+"""Handlers and topics that are asked for over SimProto: who may, and what the answer is."""
+
+from collections.abc import Callable
+
+import anyio
+import pytest
+
+from node import Call, CallRefused, SubscribeRejected, SubscribeRequest, Supercategory
+from node.dialects.values import Rest
+from node.guest import Guest
+from tests.node.gateways.simproto_sides import raw, served
+from tests.node.network import eventually
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("topic", ["nobody", "fail", "refuse", "items", "odd"])
+async def test_all_that_is_no_answer_is_1(
+    anyio_backend: str, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with served() as sides:
+        with pytest.raises(CallRefused) as refused:
+            await sides.client.call(topic)
+        assert (refused.value.code, refused.value.data) == (1, None)
+        assert await sides.client.call("echo", b"still") == b"still"
+    if topic not in ("nobody", "refuse"):
+        assert [record.levelname for record in caplog.records if record.levelno > 30] == ["ERROR"]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [("cbor", b"\xa1an\x05"), ("msgpack", b"\x81\xa1n\x05"), ("json", b'{"n":5}')],
+)
+async def test_answers_go_by_the_table(anyio_backend: str, values: Rest, expected: bytes) -> None:
+    async with served(values=values) as sides:
+        assert await sides.client.call("text") == "grüße".encode()
+        assert await sides.client.call("map") == expected
+        assert await sides.client.call("echo", "text") == b"text"
+
+
+async def test_who_may(anyio_backend: str) -> None:
+    async with served() as sides:
+
+        def guests(peer: object, name: str) -> bool:
+            return isinstance(peer, Guest) and name == "guests"
+
+        @sides.node.on_call("guests", allow=guests)
+        async def for_guests(call: Call) -> bytes:
+            return b"come in"
+
+        @sides.node.on_call("members", allow=sides.node.node_id)
+        async def for_members(call: Call) -> bytes:
+            return b"never"
+
+        @sides.node.on_call("servers", supercategories=[Supercategory.CLIENT_TO_SERVER])
+        async def for_clients(call: Call) -> bytes:
+            return b"never"
+
+        sides.node.topic("servers", supercategories=[Supercategory.CLIENT_TO_SERVER])
+        assert await sides.client.call("guests") == b"come in"
+        for topic in ("members", "servers"):
+            with pytest.raises(CallRefused):
+                await sides.client.call(topic)
+        with pytest.raises(SubscribeRejected):
+            await sides.client.subscribe("servers").__aenter__()
+
+
+async def test_what_yields_is_logged_once(
+    anyio_backend: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with served() as sides:
+        for _ in range(3):
+            with pytest.raises(CallRefused):
+                await sides.client.call("items")
+    assert sum("yields" in record.message for record in caplog.records) == 1
+
+
+async def test_two_subscribe_while_it_is_decided(anyio_backend: str) -> None:
+    async with served() as sides, raw(sides.address) as client:
+        news, go = sides.node.topic("news"), anyio.Event()
+
+        @news.on_subscribe
+        async def decide(request: SubscribeRequest) -> None:
+            await go.wait()
+
+        first = await client.send("subscribe", "news")
+        second = await client.send("subscribe", "news")
+        assert await client.ask("unsubscribe", "news") == ("not subscribed", b"")
+        go.set()
+        codes = {message.id: message.payload for message in [await client.read() for _ in "12"]}
+        assert codes == {first: b"\0", second: b"\2"}
+        assert len(news.subscribers) == 1
+
+
+def giving(data: object) -> Callable[[SubscribeRequest], object]:
+    return lambda request: data
+
+
+async def test_a_subscription_with_data_that_is_too_long_or_has_no_form(
+    anyio_backend: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with served() as sides:
+        for name, data in (("long", b"x" * (1 << 20)), ("odd", object())):
+            sides.node.topic(name).on_subscribe(giving(data))
+            with pytest.raises(SubscribeRejected) as rejected:
+                await sides.client.subscribe(name).__aenter__()
+            assert rejected.value.data is None
+            assert not sides.node.topics[name].subscribers
+    assert sum(record.levelname == "ERROR" for record in caplog.records) == 2
+
+
+async def test_who_is_gone_has_its_handlers_stopped(anyio_backend: str) -> None:
+    async with served() as sides:
+        stopped = anyio.Event()
+
+        @sides.node.on_call("stopped")
+        async def stop(call: Call) -> None:
+            try:
+                await anyio.sleep_forever()
+            finally:
+                stopped.set()
+
+        async with raw(sides.address) as client:
+            await client.send("rpc", "stopped")
+            await eventually(lambda: any(peer.running_requests for peer in sides.gateway.peers))
+        await stopped.wait()
+
+
+async def test_draining_takes_nothing_new(anyio_backend: str) -> None:
+    async with served() as sides:
+        sides.node.topic("news")
+        sides.back.drain()
+        with pytest.raises(CallRefused):
+            await sides.client.call("echo")
+        with pytest.raises(SubscribeRejected):
+            await sides.client.subscribe("news").__aenter__()
