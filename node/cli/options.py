@@ -28,6 +28,7 @@ from node.trust import AnyPeer, FirstUse, Known, TrustPolicy, parse_trust
 
 NEGOTIATION = "Negotiation (comma lists, best first)"
 TRUST = "Identity and trust"
+DIALECTS = "Other dialects (nothing is encrypted there)"
 
 
 def _algorithms_option(parameter: str) -> Any:
@@ -110,6 +111,17 @@ LogLevel = Annotated[
     typer.Option(
         help="debug, info, warning or error. Default: warning when listening, else error.",
         autocompletion=words("debug", "info", "warning", "error"),
+    ),
+]
+
+
+# Of `serve` and `relay` only, which speak dialects that do not encrypt.
+AllowInsecure = Annotated[
+    bool,
+    typer.Option(
+        "--allow-insecure",
+        help="Let other machines reach these addresses.",
+        rich_help_panel=DIALECTS,
     ),
 ]
 

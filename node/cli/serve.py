@@ -2,18 +2,23 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import anyio
 import typer
 
 from node.cli.builtin import offer_builtin_calls
 from node.cli.clock import offer_clock, tick
-from node.cli.options import NodeOptions, takes_node_options
+from node.cli.completing import words
+from node.cli.options import DIALECTS, AllowInsecure, NodeOptions, takes_node_options
 from node.cli.output import Output, abandon_stdout
 from node.cli.run import ending_signals, make_node, run
-from node.settings import load_settings
+from node.cli.speaking import Spoken, joined
+from node.node import Node
+from node.settings import Settings, load_settings
+from node.settings.dialects import FLAVOURS
 from node.settings.serve import ServeSettings
+from node.wording import one_line
 
 DEFAULT_ADDRESS = ServeSettings().listen[0]
 
@@ -38,30 +43,68 @@ def serve(
         float | None,
         typer.Option(help="Seconds between two notes of parley.clock, 0.001 or more. Default: 1."),
     ] = None,
+    forward: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TOPIC=ADDR",
+            help="Publish a topic of the node at ADDR here as well; repeatable.",
+        ),
+    ] = None,
+    simproto: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Speak SimProto at tcp://host:port or unix:///path; repeatable.",
+            rich_help_panel=DIALECTS,
+        ),
+    ] = None,
+    named: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Speak named events, as the crate bromine does, there; repeatable.",
+            rich_help_panel=DIALECTS,
+        ),
+    ] = None,
+    named_flavour: Annotated[
+        str | None,
+        typer.Option(
+            help="plain (bromine 0.14 to 0.17) or typed (from 0.18 on). Default: plain.",
+            rich_help_panel=DIALECTS,
+            autocompletion=words(*FLAVOURS),
+        ),
+    ] = None,
+    allow_insecure: AllowInsecure = False,
 ) -> None:
     """Listen, answer parley.echo and parley.info, publish parley.clock, until SIGINT or SIGTERM."""
-    settings = load_settings(config)
-    serve_settings = replace(
-        settings.serve,
-        listen=tuple(listen or settings.serve.listen),
-        clock_interval=settings.serve.clock_interval if clock_interval is None else clock_interval,
+    settings = _told(
+        load_settings(config),
+        serve={"listen": listen, "clock_interval": clock_interval, "forward": forward},
+        simproto={"listen": simproto, "allow_insecure": allow_insecure or None},
+        named={
+            "listen": named,
+            "flavour": named_flavour,
+            "allow_insecure": allow_insecure or None,
+        },
     )
+    # Who may come is one thing, whom to dial another: `any` is for those who come, unless
+    # somebody says it.
+    usual = settings.serve.trust == ServeSettings().trust
+    dialling = replace(options, trust=options.trust or (None if usual else settings.serve.trust))
 
     async def serving(options: NodeOptions, out: Output) -> None:
         async with make_node(options, options.listening_trust()) as node:
             offer_builtin_calls(node)
             clock = offer_clock(node)
-            # Before anybody is told: whoever reads `ready` may send a signal at once. It
-            # ends before the node drains, so that a second signal does not wait for that.
-            with ending_signals() as signals:
-                addresses = [await node.listen(address) for address in serve_settings.listen]
-                for address in addresses:
-                    out.say(f"listening on {address}")
-                out.event("ready", node_id=str(node.node_id), addresses=addresses)
-                async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(tick, clock, serve_settings.clock_interval)
-                    name = (await anext(signals)).name
-                    tasks.cancel_scope.cancel()
+            async with joined(node, settings, dialling.dialling_trust) as spoken:
+                # Before anybody is told: whoever reads `ready` may send a signal at once. It
+                # ends before the node drains, so that a second signal does not wait for that.
+                with ending_signals() as signals:
+                    addresses = [await node.listen(address) for address in settings.serve.listen]
+                    await spoken.listen(settings.simproto, settings.named)
+                    _announce(out, node, addresses, spoken)
+                    async with anyio.create_task_group() as tasks:
+                        tasks.start_soon(tick, clock, settings.serve.clock_interval)
+                        name = (await anext(signals)).name
+                        tasks.cancel_scope.cancel()
         try:
             out.say(f"closed on {name}")
             out.done(signal=name)
@@ -69,3 +112,34 @@ def serve(
             abandon_stdout()  # whoever read the address and left wanted no more
 
     run(options.over(settings), serving, log_level="warning", takes_signals=True)
+
+
+def _told(settings: Settings, **tables: dict[str, Any]) -> Settings:
+    """The settings, under what the options say; None is what they do not."""
+    over = {}
+    for name, given in tables.items():
+        values = {
+            key: tuple(value) if isinstance(value, list) else value
+            for key, value in given.items()
+            if value is not None and value != []
+        }
+        over[name] = replace(getattr(settings, name), **values)
+    return replace(settings, **over)
+
+
+def _announce(out: Output, node: Node, addresses: list[str], spoken: Spoken) -> None:
+    for address in addresses:
+        out.say(f"listening on {address}")
+    for address in spoken.simproto.addresses:
+        out.say(f"speaking SimProto on {address}")
+    for address in spoken.named.addresses:
+        out.say(f"speaking named events ({spoken.named.flavour}) on {address}")
+    for forward in spoken.forwards:
+        out.say(f"forwarding {one_line(forward.topic.name)} of {forward.address}")
+    out.event(
+        "ready",
+        node_id=str(node.node_id),
+        addresses=addresses,
+        simproto=spoken.simproto.addresses,
+        named=spoken.named.addresses,
+    )

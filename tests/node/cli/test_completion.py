@@ -63,6 +63,7 @@ def test_no_other_shell(parley: Parley) -> None:
         ("parley call --cipher aes-256-gcm,x", {"aes-256-gcm,xchacha20-poly1305"}),
         ("parley serve --require sha256,sha5", {"sha256,sha512"}),
         ("parley serve --role c", {"client"}),
+        ("parley serve --named-flavour t", {"typed"}),
         ("parley id new --algorithm ml", {"ml-dsa-65"}),
         ("parley peers forget al", {"alice"}),
         ("parley errors deadline", {"deadline-exceeded"}),

@@ -5,10 +5,12 @@ import stat
 from pathlib import Path
 from signal import SIGCONT, SIGINT, SIGKILL, SIGSTOP, SIGTERM, Signals
 
+import anyio
 import pytest
 
+from node import NamedClient, SimProtoClient
 from tests.node.cli.conftest import Parley
-from tests.node.cli.processes import Processes
+from tests.node.cli.processes import Processes, Running
 
 
 def test_three_listeners_serve_one_node(
@@ -236,9 +238,89 @@ def test_settings_from_a_file_and_variables(
     assert running.stop().code == 0
 
 
+# Other dialects, and topics of other nodes.
+
+
+def test_dialects_and_a_topic_of_another_node(
+    processes: Processes, parley: Parley, tmp_path: Path
+) -> None:
+    publisher = processes.start("pub", "news", "--wait", "1", "--json", typing=True)
+    (source,) = publisher.event("ready")["addresses"]
+    running = processes.start(
+        *("serve", "--json", "--forward", f"news={source}", "--named-flavour", "typed"),
+        *("--simproto", "tcp://127.0.0.1:0", "--simproto", f"unix://{tmp_path}/simproto"),
+        *("--named", "tcp://127.0.0.1:0"),
+    )
+    ready = running.event("ready")
+    assert ready["simproto"][1] == f"unix://{tmp_path}/simproto"
+    # One set of handlers and topics for all.
+    heard, asked = anyio.run(listen_to, ready["simproto"][0], publisher)
+    assert (heard, asked) == (b"from afar", b"echo")
+    (named,) = ready["named"]
+    assert anyio.run(greet, named)
+    publisher.end_input()
+    assert publisher.finish().last["notes"] == 1
+    done = running.stop()
+    assert done.code == 0
+    assert "topic 'news' of" in done.err  # that it ended is said
+    assert not (tmp_path / "simproto").exists()
+
+
+async def listen_to(address: str, publisher: Running) -> tuple[object, object]:
+    """A note of `news`, and what a call is answered, in SimProto."""
+    with anyio.fail_after(20):
+        async with SimProtoClient(address) as client, client.subscribe("news") as notes:
+            publisher.type("from afar\n")
+            return await anext(aiter(notes)), await client.call("parley.echo", b"echo")
+
+
+async def greet(address: str) -> bool:
+    """Connect in the other flavour of named events, and be let in."""
+    async with NamedClient(address, flavour="typed") as client:
+        await client.emit("nobody", "listens")
+        return True
+
+
+def test_dialects_are_told_to_people_too(processes: Processes) -> None:
+    running = processes.start(
+        *("serve", "--named", "tcp://127.0.0.1:0", "--simproto", "tcp://127.0.0.1:0"),
+        *("--forward", f"a b=tcp://127.0.0.1:1#{'a' * 52}", "--trust", "any"),
+    )
+    running.line()
+    for start in ("speaking SimProto on tcp://", "speaking named events (plain) on tcp://"):
+        assert running.line().startswith(start)
+    assert running.stop().code == 0
+
+
+def test_others_are_let_in_only_if_that_is_said(
+    processes: Processes, parley: Parley, tmp_path: Path
+) -> None:
+    for dialect in ("simproto", "named"):
+        done = parley("serve", f"--{dialect}", "tcp://0.0.0.0:0")
+        assert (done.code, done.out) == (2, "")
+        assert "nothing is encrypted there" in done.err
+        assert "--allow-insecure" in done.err
+    file = tmp_path / "parley.toml"
+    file.write_text("[named]\nlisten = ['tcp://0.0.0.0:0']\nallow_insecure = true\n")
+    running = processes.start(
+        *("serve", "--json", "--config", str(file)),
+        *("--simproto", "tcp://0.0.0.0:0", "--allow-insecure"),
+    )
+    ready = running.event("ready")
+    for dialect in ("simproto", "named"):
+        assert ready[dialect][0].startswith("tcp://0.0.0.0:")
+    assert running.stop().code == 0
+
+
 @pytest.mark.parametrize(
     ("toml", "arguments", "text"),
     [
+        ("", ("--simproto", "here"), "an address starts with"),
+        ("", ("--named-flavour", "new"), "flavour is 'new'; it must be one of plain, typed"),
+        ("", ("--forward", "news"), "'news' is not TOPIC=ADDR"),
+        ("", ("--forward", "parley.clock=tcp://[::1]:1"), "a clock of its own"),
+        ("serve.forward = ['t=tcp://[::1]:1']", ("--trust", "./no"), "no file of known peers"),
+        ("named.limits.clients = 0", (), "named.limits.clients: clients is 0"),
         ("node.role = 'boss'", (), "node.role: role is 'boss'; it must be one of"),
         ("node.rolle = 'peer'", (), "there is no setting node.rolle (did you mean node.role?)"),
         ("", ("--clock-interval", "0"), "clock_interval is 0.0; it must be 0.001 or more"),
@@ -253,5 +335,5 @@ def test_wrong_settings_end_it_at_once(
     if toml is not None:
         file.write_text(toml)
     done = parley("serve", "--config", str(file), *arguments)
-    assert done.code == 2
+    assert done.code == (6 if "known peers" in text else 2)
     assert text in done.err
