@@ -54,11 +54,11 @@ async def test_nobody_there(anyio_backend: str) -> None:
 async def test_its_life(anyio_backend: str) -> None:
     async with served() as sides:
         client = SimProtoClient(sides.address)
-        assert not client.is_open
+        assert [client.is_open] == [False]
         with pytest.raises(ParleyError, match="not connected"):
             await client.call("echo")
         async with client:
-            assert client.is_open
+            assert [client.is_open] == [True]
             assert "127.0.0.1" in repr(client)
             with pytest.raises(ParleyError, match="once"):
                 await client.__aenter__()
