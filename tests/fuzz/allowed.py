@@ -8,6 +8,7 @@ from typing import Final
 
 from crypto.errors import IdentityError, UnknownAlgorithmError
 from lbm.errors import LbmDecodeError
+from node.messaging.formats import FormatError
 from node.protocol.errors import LocalProtocolError, RemoteProtocolError
 
 Allowed = tuple[type[Exception], ...]
@@ -22,6 +23,12 @@ ALLOWED: Final[dict[str, Allowed]] = {
     # A connection tells its end in a report: nothing may leave what takes its peer's bytes.
     "handshake": (),
     "connection": (),
+    "simproto": (),
+    "named": (),
+    "relay": (),
+    "relay_client": (),
+    # Reading and making payloads of named events.
+    "formats": (FormatError,),
 }
 # Who takes the reports aborts the connection on these, as a node does.
 MESSAGING: Final = (RemoteProtocolError,)

@@ -27,7 +27,7 @@ def main(arguments: list[str]) -> None:
     if name in SCRIPTED:
 
         def change(data: bytes, max_size: int, seed: int) -> bytes:
-            return mutate(data, max_size, seed, atheris.Mutate)
+            return mutate(data, max_size, seed, atheris.Mutate, SCRIPTED[name])
 
         atheris.Setup(argv, target.run, custom_mutator=change)
     else:

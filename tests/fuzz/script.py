@@ -105,13 +105,20 @@ def _serialised(step: Step) -> bytes:
 # Mutation: whole steps are moved about, and one step's head or payload is changed.
 
 
-def mutate(data: bytes, max_size: int, seed: int, change: Callable[[bytes, int], bytes]) -> bytes:
-    """A script near `data` (its first byte picks the setting); `change` alters some bytes."""
+def mutate(
+    data: bytes,
+    max_size: int,
+    seed: int,
+    change: Callable[[bytes, int], bytes],
+    settings: int = 1,
+) -> bytes:
+    """A script near `data` (its first `settings` bytes pick the setting); `change` alters
+    some bytes."""
     random = Random(seed)
-    pieces = list(_pieces(data[1:]))
+    pieces = list(_pieces(data[settings:]))
     if not pieces or random.random() < 0.1:
         return change(data, max_size)
-    setting = data[:1] if random.random() < 0.9 else bytes([random.randrange(256)])
+    setting = data[:settings] if random.random() < 0.9 else random.randbytes(settings)
     for _ in range(random.choice((1, 1, 1, 2, 4))):
         _change_one(pieces, random, max_size, change)
     return (setting + b"".join(map(b"".join, pieces)))[:max_size]

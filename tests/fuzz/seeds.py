@@ -10,6 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
+from tests.fuzz import dialect_seeds
 from tests.fuzz.meeting import THEIRS
 from tests.fuzz.script import Kind, Step, serialise
 from tests.fuzz.targets import PLANTED
@@ -151,6 +152,7 @@ SEEDS: Final[Mapping[str, Callable[[], Seeds]]] = {
     "events": events,
     "handshake": handshake,
     "connection": connection,
+    **dialect_seeds.SEEDS,
     PLANTED: planted,
 }
 

@@ -9,9 +9,20 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Final
 
-TARGETS: Final = ("decoder", "frames", "events", "handshake", "connection")
-# Those whose inputs are scripts, after a first byte.
-SCRIPTED: Final = ("events", "handshake", "connection")
+TARGETS: Final = (
+    *("decoder", "frames", "events", "handshake", "connection"),
+    *("simproto", "named", "relay", "relay_client", "formats"),
+)
+# Those whose inputs are scripts: after how many bytes.
+SCRIPTED: Final = {
+    "events": 1,
+    "handshake": 1,
+    "connection": 1,
+    "simproto": 2,
+    "named": 2,
+    "relay": 2,
+    "relay_client": 2,
+}
 # One with a bug on purpose, by which tests see that the runner finds and reports it.
 PLANTED: Final = "planted"
 

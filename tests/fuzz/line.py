@@ -1,0 +1,197 @@
+"""One core of a foreign dialect on a fuzzed transport, with a clock that a script moves.
+
+One rule: it does what a driver does, and checks after each turn what every core promises:
+nothing is raised, the end is reported once and last, no deadline stays due. Knows no
+dialect.
+"""
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any, Final, Protocol
+
+from node.dialects.core import ForeignCore
+from node.protocol.codes import CloseCode
+from node.protocol.reports import ConnectionEnded
+from tests.fuzz.script import Step
+
+START: Final = 100.0
+# More turns than this for one step are a loop.
+MOST_TURNS: Final = 500
+NEVER: Final = float("inf")
+# Why we end a connection of ourselves.
+OURS: Final = (CloseCode.GOING_AWAY, CloseCode.INTERNAL_ERROR)
+# How many bytes a transport brings at once: a byte of the input says which; 0: all.
+PIECES: Final = (0, 1, 7, 100)
+
+
+class Event(IntEnum):
+    """What happens besides what either side says: an ACTION's category, modulo their number."""
+
+    ACT = 0  # the application does something: the subcategory says what
+    WAIT = 1  # a quarter of a second for each of the subcategory
+    BLOCK = 2  # the transport takes nothing, or again
+    END = 3  # the transport ends
+    CLOSE = 4
+    ABORT = 5
+
+
+class Application(Protocol):
+    """Whoever uses a core."""
+
+    def take(self, report: Any) -> None:
+        """Take a report that is not the end."""
+
+    def end(self, ended: ConnectionEnded) -> None:
+        """Take the end."""
+
+    def hear(self, data: bytes) -> None:
+        """What the other side reads of us."""
+
+    def next_deadline(self) -> float:
+        """When `handle_deadline` has something to do."""
+
+    def handle_deadline(self, now: float) -> None:
+        """Do what is due."""
+
+    def check(self) -> None:
+        """Whether its own promises hold."""
+
+
+class Line:
+    """A core, its application and the transport. `piece` is how many bytes the transport
+    brings at once, 0 for all that there are; what a core does not want waits there."""
+
+    def __init__(self, core: ForeignCore, application: Application, piece: int = 0) -> None:
+        self.core = core
+        self.now = START
+        self.ended: ConnectionEnded | None = None
+        self.blocked = False
+        self.read = 0  # bytes that the core was given
+        self._application = application
+        self._piece = piece
+        self._coming = b""
+
+    # What comes.
+
+    def receive(self, data: bytes) -> None:
+        """The other side sent bytes."""
+        self._coming += data
+        self.settle()
+
+    def eof(self) -> None:
+        """The transport ends, with whatever had not been read."""
+        self._coming = b""
+        if not self.core.ended:
+            self.core.receive_eof(self.now)
+            assert not self.core.queued_bytes
+        self.settle()
+        assert self.core.ended
+
+    def happen(self, event: Event, step: Step) -> None:
+        """Let something happen that is no act of the application."""
+        match event:
+            case Event.WAIT:
+                self.wait(step.subcategory / 4)
+            case Event.BLOCK:
+                self.blocked = not self.blocked
+            case Event.END:
+                self.eof()
+            case Event.CLOSE:
+                self.core.close(self.now, OURS[step.subcategory % 2])
+            case _:
+                self.core.abort(self.now, OURS[step.subcategory % 2], "a script said so")
+        self.settle()
+
+    def settle(self) -> None:
+        """Until nothing is reported, nothing to be sent, and nothing wanted that is there."""
+        for _ in range(MOST_TURNS + len(self._coming)):
+            busy = self.hand_on()
+            busy = self.flush() or busy
+            busy = self._bring() or busy
+            if not busy and self.core.next_deadline() > self.now:
+                break
+            if not busy:
+                self.core.handle_deadline(self.now)
+        else:
+            raise AssertionError("it never falls quiet")
+        self._check()
+
+    def hand_on(self) -> bool:
+        """Hand on the reports; whether there were any."""
+        reports = self.core.reports()
+        for report in reports:
+            assert self.ended is None, "a report after the last"
+            if isinstance(report, ConnectionEnded):
+                self.ended = report
+                self._application.end(report)
+            else:
+                self._application.take(report)
+        return bool(reports)
+
+    def flush(self) -> bool:
+        """Write what there is, if the transport takes it; whether there was any."""
+        if self.blocked or self.core.ended:
+            return False
+        data = self.core.data_to_send(self.now)
+        self._application.hear(data)
+        return bool(data)
+
+    def _bring(self) -> bool:
+        if not self._coming or self.core.ended or not self.core.wants_data:
+            return False
+        size = self._piece or len(self._coming)
+        data, self._coming = self._coming[:size], self._coming[size:]
+        self.read += len(data)
+        self.core.receive_data(data, self.now)
+        return True
+
+    def _check(self) -> None:
+        core = self.core
+        assert core.closing == (self.ended is not None)
+        assert core.closing or not core.ended
+        assert not core.wants_eof or (core.closing and not core.queued_bytes)
+        assert not core.ended or core.next_deadline() == NEVER
+        assert core.ended or core.wants_data or not core.closing
+        assert core.outbox.count or not core.queued_bytes
+        self._application.check()
+
+    # Time.
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass; each deadline is handled when it is due."""
+        end = self.now + seconds
+        for _ in range(MOST_TURNS):
+            due = self.next_deadline()
+            if due > end:
+                break
+            self.now = max(self.now, due)
+            self.core.handle_deadline(self.now)
+            self._application.handle_deadline(self.now)
+            self.settle()
+        else:
+            raise AssertionError("a deadline that is handled stays due")
+        self.now = end
+
+    def next_deadline(self) -> float:
+        """When something is due, here or above; never once it is over."""
+        if self.core.ended:
+            return NEVER
+        return min(self.core.next_deadline(), self._application.next_deadline())
+
+    # The end.
+
+    def finish(self, finish: Callable[[], bool]) -> None:
+        """Let all go out and in while `finish` has the application do what it owes, which is
+        nothing more when it says False; then end."""
+        self.blocked = False
+        self.settle()
+        while finish():
+            self.settle()
+        assert self.core.ended or not self._coming, "it does not read on"
+        assert self.core.closing or self.core.wants_data
+        self.eof()
+        assert self.ended is not None, "an end without a report"
+        self.core.receive_data(b"\0" * 40, self.now)
+        self.core.handle_deadline(self.now + 1e6)
+        self.core.receive_eof(self.now)
+        self.settle()

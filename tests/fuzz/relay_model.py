@@ -1,0 +1,127 @@
+"""What a relay does, message by message: who is told what, by the document alone.
+
+One rule: it is slow and simple, and reads with the reference. Knows no queues and no time.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from tests.reference.dialects.reading import INCOMPLETE, Wrong
+from tests.reference.dialects.relay import (
+    BROADCAST,
+    SERVER,
+    RelayMessage,
+    check_route,
+    read_message,
+    read_uuid,
+)
+
+UUIDS: Final = tuple(bytes([number]) * 16 for number in (1, 2, 3))
+BRIDGE: Final = b"the relay itself"
+UUID_SIZE: Final = 16
+LENGTH_SIZE: Final = 4
+HEAD_SIZE: Final = 36
+
+
+@dataclass(frozen=True)
+class Error:
+    """An error frame with this code, whatever its text."""
+
+    to: bytes
+    code: int
+
+    def is_said_by(self, message: RelayMessage) -> bool:
+        """Whether a message is that."""
+        return (message.to, message.sender, message.error[0]) == (self.to, SERVER, self.code)
+
+
+@dataclass
+class Client:
+    """Who is connected; `told` is what it was sent so far."""
+
+    uuid: bytes = b""
+    told: list[RelayMessage | Error] = field(default_factory=list)
+    open: bool = True
+    pending: bytes = b""
+    skip: int = 0
+
+    def has_heard(self, heard: list[RelayMessage]) -> bool:
+        """Whether that is how what it was told begins."""
+        return len(heard) <= len(self.told) and all(
+            told.is_said_by(message) if isinstance(told, Error) else told == message
+            for told, message in zip(self.told, heard, strict=False)
+        )
+
+
+class Model:
+    """All clients of a relay, and its bridge if that has joined."""
+
+    def __init__(self, longest: int, *, feedback: bool) -> None:
+        self._longest = longest
+        self._feedback = feedback
+        self._clients: list[Client] = []
+        self.bridge = Client(BRIDGE, open=False)
+
+    def enter(self) -> Client:
+        """One more."""
+        self._clients = [client for client in self._clients if client.open]
+        self._clients.append(Client())
+        return self._clients[-1]
+
+    def receive(self, client: Client, data: bytes) -> None:
+        """A client sends bytes."""
+        client.pending += data
+        while client.open and self._step(client):
+            pass
+
+    def route(self, message: RelayMessage) -> bool:
+        """Hand a message on; whether there is anybody whom it is for."""
+        members = self._members()
+        for uuid, member in members.items():
+            if uuid == message.to or (message.to == BROADCAST and uuid != message.sender):
+                member.told.append(message)
+        return message.to == BROADCAST or message.to in members
+
+    def _members(self) -> dict[bytes, Client]:
+        everybody = [*self._clients, self.bridge]
+        return {client.uuid: client for client in everybody if client.open and client.uuid}
+
+    def _step(self, client: Client) -> bool:
+        """Read one thing; False if it is not whole."""
+        if client.skip:
+            skipped = min(client.skip, len(client.pending))
+            client.skip -= skipped
+            client.pending = client.pending[skipped:]
+            return not client.skip
+        try:
+            if not client.uuid:
+                client.uuid, client.pending = read_uuid(client.pending, self._members())
+            else:
+                self._read(client)
+        except Wrong as wrong:
+            return self._is_answered(client, wrong)
+        return True
+
+    def _read(self, client: Client) -> None:
+        try:
+            message, rest = read_message(client.pending, self._longest)
+        except Wrong as wrong:
+            sender = client.pending[HEAD_SIZE - UUID_SIZE : HEAD_SIZE]
+            if wrong.fails == INCOMPLETE and len(sender) == UUID_SIZE and sender != client.uuid:
+                raise Wrong("code 4, closes", "judged before all of it is there") from None
+            raise
+        client.pending = rest
+        check_route(message, client.uuid, self._members())
+        self.route(message)
+
+    def _is_answered(self, client: Client, wrong: Wrong) -> bool:
+        if wrong.fails == INCOMPLETE:
+            return False
+        code = int(wrong.fails[5])
+        client.open = "closes" not in wrong.fails
+        if code == 3 and client.open:
+            client.skip = LENGTH_SIZE + int.from_bytes(client.pending[:LENGTH_SIZE])
+        if code != 5 or self._feedback:
+            to = client.uuid or (BROADCAST if code == 1 else client.pending[:UUID_SIZE])
+            client.told.append(Error(to, code))
+        return True

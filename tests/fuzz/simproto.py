@@ -1,0 +1,110 @@
+"""Target `simproto`: a SimProto connection, whose two sides may ask the same of each other.
+
+One rule: the other side is held to its document by the reference, and so are we. The
+input is a byte for the limits, a byte for how the transport cuts, and a script.
+"""
+
+from contextlib import suppress
+from typing import Final
+
+from node.dialects.limits import SimProtoLimits
+from node.dialects.simproto.core import SimProtoCore
+from tests.fuzz.allowed import APPLICATION
+from tests.fuzz.line import PIECES, START, Event, Line
+from tests.fuzz.script import Kind, Step, parse
+from tests.fuzz.simproto_ear import SimProtoEar
+from tests.fuzz.simproto_side import SimProtoSide
+from tests.reference.dialects.simproto import KINDS, Message, request
+
+MAX_SIZE: Final = 4096
+LIMITS: Final = (
+    SimProtoLimits(),
+    # Small ones, so that a short script reaches them.
+    SimProtoLimits(
+        longest_frame=512, longest_name=8, dialogs=4, waiting_bytes=1024, write_buffer=1024
+    ),
+    SimProtoLimits(
+        dialogs=1, answer_timeout=2.0, idle_before_ping=1.0, ping_timeout=1.0, longest_frame=64
+    ),
+)
+# What their requests name; the last is too long for small limits, the one before no text.
+TOPICS: Final = (
+    b"echo",
+    b"wait",
+    b"fail",
+    b"news",
+    b"secret",
+    b"odd",
+    b"nobody",
+    b"\xff",
+    b"long" * 4,
+)
+# What a step's category says, modulo their number; the first four are requests.
+RESPONSE: Final = 4
+PING: Final = 5
+PONG: Final = 6
+SAYINGS: Final = 7
+
+
+def fuzz(data: bytes) -> None:
+    """Hold the conversation."""
+    limits = LIMITS[data[0] % len(LIMITS)] if data else LIMITS[0]
+    piece = PIECES[data[1] % len(PIECES)] if len(data) > 1 else 0
+    _Conversation(limits, piece).run(parse(data[2:]))
+
+
+class _Conversation:
+    def __init__(self, limits: SimProtoLimits, piece: int) -> None:
+        core = SimProtoCore(START, limits)
+        self._ear = SimProtoEar(limits)
+        self._side = SimProtoSide(core, self._hear, lambda: self._line.now)
+        self._line = Line(core, self._side, piece)
+        self._held = b""
+
+    def run(self, steps: list[Step]) -> None:
+        for step in steps:
+            if step.kind is Kind.ACTION:
+                self._act(step)
+                continue
+            self._held += step.payload if step.kind is Kind.RAW else self._said(step)
+            if not step.held:
+                self._deliver()
+        self._deliver()
+        self._line.finish(self._side.finish)
+        self._side.check_end()
+
+    def _hear(self, data: bytes) -> None:
+        self._ear.hear(data, self._line.read)
+
+    def _deliver(self) -> None:
+        said, self._held = self._held, b""
+        self._ear.say(said)
+        self._line.receive(said)
+        wrong = self._ear.judge(self._line.read)
+        assert not wrong or self._line.core.closing, "the reference closes"
+
+    def _act(self, step: Step) -> None:
+        event = Event(step.category % len(Event))
+        if event is not Event.ACT:
+            self._line.happen(event, step)
+            return
+        with suppress(*APPLICATION):
+            self._side.act(step)
+        self._line.settle()
+
+    def _said(self, step: Step) -> bytes:
+        """A message of theirs, sound in itself."""
+        what = step.category % SAYINGS
+        dialog = step.stream if step.kind is Kind.EVENT else 2**64 - 1 - step.stream
+        topic = TOPICS[step.subcategory % len(TOPICS)]
+        if what < len(KINDS):
+            return Message("request", dialog, request(KINDS[what], topic, step.payload)).raw
+        if what == PING:
+            return Message("ping", dialog, step.payload).raw
+        # To one of ours, if there is any.
+        asked = list(self._ear.pings if what == PONG else self._ear.asked)
+        if asked and step.kind is Kind.EVENT:
+            dialog = asked[step.stream % len(asked)]
+        if what == PONG:
+            return Message("pong", dialog, step.payload).raw
+        return Message("response", dialog, bytes([step.async_id % 6]) + step.payload).raw
