@@ -13,6 +13,7 @@ except ImportError as error:
 from node.answer_stream import AnswerStream
 from node.call import Call
 from node.config import NodeConfig
+from node.dialects.relay.codec import RelayFault, RelayMessage
 from node.doors.accept_hook import Candidate
 from node.emission import Emission, Replies
 from node.errors import (
@@ -28,8 +29,11 @@ from node.errors import (
     UnreachableError,
     UnreadRepliesError,
 )
+from node.gateways.bridge import Bridge
 from node.gateways.named import NamedGateway
 from node.gateways.named_client import NamedClient
+from node.gateways.relay import Relay
+from node.gateways.relay_client import RelayClient
 from node.gateways.simproto import SimProtoGateway, offer_simproto
 from node.gateways.simproto_client import SimProtoClient
 from node.guest import Guest
@@ -48,6 +52,7 @@ from node.topic import SubscribeRequest, Topic
 
 __all__ = [
     "AnswerStream",
+    "Bridge",
     "Call",
     "CallRefused",
     "CallTimeout",
@@ -70,6 +75,10 @@ __all__ = [
     "Payload",
     "Peer",
     "PeerClosedError",
+    "Relay",
+    "RelayClient",
+    "RelayFault",
+    "RelayMessage",
     "Replies",
     "Reply",
     "SimProtoClient",

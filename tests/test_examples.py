@@ -96,6 +96,21 @@ PRINTS = {
         r"a note: b'{\"tea\":3}'\n"
         r"a note: b'{\"tea\":5}'\n"
     ),
+    "11_event_relay.py": (
+        r"direct: 21 degrees, from the sensor: True\n"
+        r"broadcast: from a program of old\n"
+        r"broadcast: from a program of old\n"
+        r"the relay says: code 5, target UUID not connected: 0{8}-0{4}-0{4}-0{4}-0{10}1d\n"
+        r"dropped, since they did not read: 1\n"
+    ),
+    "12_bridge.py": (
+        r"native: b'it rains'\n"
+        r"  by the sensor: True\n"
+        r"SimProto: b'it rains'\n"
+        r"relay: b'the sun is out'\n"
+        r"  by the node: True\n"
+        r"relay, as CBOR: a1676465677265657315\n"
+    ),
 }
 # Seconds that an example may take, on a busy machine.
 PATIENCE = 30

@@ -1,0 +1,65 @@
+"""One topic in three languages: what is said at an event relay is a note of a node's topic,
+which native peers and SimProto clients read, and what they publish is heard at the relay.
+
+    relay client --- Relay --- Bridge --- topic "news" of a node --- native peer
+                                                     \\--- SimProtoGateway --- SimProto client
+
+Run it with `uv run python examples/12_bridge.py`.
+"""
+
+import anyio
+
+from node import (
+    Bridge,
+    Call,
+    Identity,
+    Node,
+    Relay,
+    RelayClient,
+    SimProtoClient,
+    SimProtoGateway,
+)
+
+
+async def main() -> None:
+    async with (
+        Node(Identity.create()) as node,
+        Node(Identity.create()) as reader,
+        SimProtoGateway(node) as gateway,
+        Relay() as relay,
+    ):
+        news = node.topic("news")
+
+        @node.on_call("news")
+        async def publish(call: Call) -> None:
+            await news.publish(call.data)
+
+        # Before the relay listens: the node's UUID is nobody else's there.
+        async with Bridge(relay, news, node.node_id.uuid):
+            place = await relay.listen("tcp://127.0.0.1:0")
+            peer = await reader.connect(await node.listen("tcp://127.0.0.1:0"))
+            async with (
+                RelayClient(place) as sensor,
+                SimProtoClient(await gateway.listen("tcp://127.0.0.1:0")) as simproto,
+                peer.subscribe("news") as native_notes,
+                simproto.subscribe("news") as simproto_notes,
+            ):
+                await relay.until(lambda: sensor.uuid in relay.clients)
+                await sensor.broadcast(b"it rains")
+                print("native:", await anext(native_notes))
+                print(
+                    "  by the sensor:", native_notes.headers == {"relay.sender": str(sensor.uuid)}
+                )
+                print("SimProto:", await anext(simproto_notes))
+
+                await simproto.call("news", b"the sun is out")
+                message = await anext(sensor)
+                print("relay:", message.payload)
+                print("  by the node:", message.sender == node.node_id.uuid)
+
+                await peer.call("news", {"degrees": 21})
+                print("relay, as CBOR:", (await anext(sensor)).payload.hex())
+
+
+if __name__ == "__main__":
+    anyio.run(main)
