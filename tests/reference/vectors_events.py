@@ -29,8 +29,8 @@ REQUIRED: dict[str, dict[str, Any]] = {
     "Cancel": {"request": 7},
     "Chunk": {},
     "Notes": {"notes": [1, "two", None]},
-    "Emit": {"name": "ping", "data": b"\x01", "format": 0},
-    "Named Reply": {"data": b"\x01", "format": 0},
+    "Emit": {"name": "ping"},
+    "Named Reply": {},
     "Error": {"code": 16, "text": "a sentence"},
     "End": {},
 }
@@ -45,8 +45,15 @@ OPTIONAL: dict[str, dict[str, Any]] = {
     "Notify": {"data": 1.5, "headers": {"k": "v"}, "topic": "news"},
     "Result": {"data": "hello", "stream": 4},
     "Chunk": {"data": b"item"},
-    "Emit": {"namespace": "space"},
-    "End": {"data": b"", "format": 3},
+    "Emit": {"namespace": "space", "data": b"\x01"},
+    "Named Reply": {"name": "tick", "data": b"\x01"},
+    "End": {"data": b""},
+}
+# Of named events: what says something of the data, and may not be there without.
+OF_DATA: dict[str, dict[str, Any]] = {
+    "Emit": {"format": 0},
+    "Named Reply": {"format": 0},
+    "End": {"format": 3},
 }
 # cell: values of a wrong type, or out of range
 WRONG: dict[str, list[Any]] = {
@@ -89,9 +96,14 @@ def payload_vectors() -> dict[str, Any]:
         )
     for name, cells in REQUIRED.items():
         vectors.append(_right(name, f"{name}, required cells", cells))
-        optional = OPTIONAL.get(name, {})
+        optional, of_data = OPTIONAL.get(name, {}), OF_DATA.get(name, {})
         for cell, value in optional.items():
             vectors.append(_right(name, f"{name} with {cell}", cells | {cell: value}))
+        for cell in of_data:
+            having = {"data": optional["data"]}
+            vectors.append(_right(name, f"{name} with data and {cell}", cells | having | of_data))
+            vectors.append(_wrong(name, f"{name} with {cell} alone", cells | of_data, "no data"))
+        optional = optional | of_data
         if len(optional) > 1:
             vectors.append(_right(name, f"{name}, all cells", cells | optional))
         vectors.append(

@@ -1,0 +1,65 @@
+"""Tests of node/messaging/emits.py: what waits unread is bounded."""
+
+import pytest
+
+from node.messaging.emits import REPLIES_SIZE, IncomingEmit, OutgoingEmit, Reply
+from node.messaging.payloads import Payload
+from node.protocol.codes import EMIT, NAMED
+from node.protocol.limits import EVENT_COST
+from tests.reference.wire import cells_payload
+
+
+def test_replies_are_taken_in_their_order() -> None:
+    woken: list[int] = []
+    emit = OutgoingEmit(lambda: woken.append(1))
+    assert all(emit.put(number, 10) for number in range(3))
+    assert [emit.take() for _ in range(3)] == [0, 1, 2]
+    assert (emit.size, len(woken)) == (0, 3)
+    with pytest.raises(IndexError):
+        emit.take()
+
+
+def test_no_more_than_the_limit_waits() -> None:
+    emit = OutgoingEmit(lambda: None)
+    size = REPLIES_SIZE // 4 - EVENT_COST
+    assert [emit.put(number, size) for number in range(5)] == [True] * 4 + [False]
+    assert len(emit.replies) == 4
+
+
+def test_empty_replies_cost_as_well() -> None:
+    emit = OutgoingEmit(lambda: None)
+    count = 0
+    while emit.put(None, 0):
+        count += 1
+    assert count == REPLIES_SIZE // EVENT_COST
+
+
+def test_what_is_taken_makes_room() -> None:
+    emit = OutgoingEmit(lambda: None, 2 * EVENT_COST)
+    assert emit.put(1, EVENT_COST)
+    assert emit.take() == 1
+    assert emit.put(2, EVENT_COST)
+    emit.drop_replies()
+    assert emit.put(3, EVENT_COST)
+    assert emit.take() == 3
+
+
+def test_a_final_answer_ends_it_once() -> None:
+    woken: list[int] = []
+    emit = OutgoingEmit(lambda: woken.append(1))
+    emit.finish(0, "last")
+    emit.finish(500, "late")
+    assert (emit.done, emit.code, emit.data, len(woken)) == (True, 0, "last", 1)
+    assert emit.category == NAMED
+
+
+def test_a_reply_shows_its_name_and_no_content() -> None:
+    assert repr(Reply(b"secret", None, name="tick", last=True)) == "<Reply 'tick', the last>"
+    assert repr(Reply(b"secret", None)) == "<Reply ''>"
+
+
+def test_an_event_that_came_has_its_own_kinds_of_ends() -> None:
+    emit = IncomingEmit("ping", "game", Payload(b"", None), 1, 7, 10, 20)
+    assert (emit.topic, emit.namespace, emit.subcategory, emit.cost) == ("ping", "game", EMIT, 20)
+    assert emit.final(0) == (NAMED, 4, b"\xa0")
+    assert emit.final(404, "no", 3) == (NAMED, 3, cells_payload(code=404, text="no"))
