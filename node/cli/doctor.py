@@ -6,6 +6,7 @@ One rule: it says what is, why it matters and how to mend it; it mends nothing i
 import statistics
 from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Final
 
@@ -20,6 +21,7 @@ from node.cli.exits import Exit
 from node.cli.findings import Finding, Level
 from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output, show_value
+from node.cli.reach import check_address, check_settings
 from node.cli.run import described, make_node, meet, run
 from node.cli.weaknesses import Facts, weaknesses
 from node.peer import Peer
@@ -48,6 +50,17 @@ def doctor(
     options: NodeOptions,
     address: Address = None,
     count: Annotated[int, typer.Option(min=1, help="Round trips to measure.")] = 5,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="TOML file with settings, of which it looks at the other dialects."),
+    ] = None,
+    dialect: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ADDR",
+            help="Also look at this address, where another dialect is spoken; repeatable.",
+        ),
+    ] = None,
 ) -> None:
     """Look for what is wrong or weak here, and with a node; exit 1 if there is a problem."""
     out = Output(options.as_json)
@@ -56,6 +69,9 @@ def doctor(
     out.console.print(_facts("versions", {k: v or "not installed" for k, v in found.items()}))
     findings = list(check_machine())
     _show(out, "this machine", findings)
+    spoken = [*check_settings(config), *(check_address("dialect", each) for each in dialect or ())]
+    findings += spoken
+    _show(out, "other dialects", spoken)
 
     async def meeting(options: NodeOptions, out: Output) -> None:
         findings.extend(await _connection(options, out, address or "", count))

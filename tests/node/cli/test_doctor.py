@@ -109,6 +109,18 @@ def test_a_process_with_another_package_beside(processes: Processes, tmp_path: P
     assert (behind.code, found(behind)["package pipeline"]) == (0, "note")
 
 
+def test_dialects(parley: Parley, tmp_path: Path) -> None:
+    file = tmp_path / "parley.toml"
+    file.write_text("simproto.listen = ['tcp://127.0.0.1:7101']")
+    done = parley("doctor", "--json", "--config", str(file))
+    assert (done.code, found(done)["SimProto tcp://127.0.0.1:7101"]) == (0, "note")
+    done = parley("doctor", "--json", "--dialect", "tcp://0.0.0.0:7102")
+    assert (done.code, found(done)["dialect tcp://0.0.0.0:7102"]) == (1, "problem")
+    assert found(done)["dialects"] == "ok"  # the settings name none
+    assert parley("doctor", "--dialect", "here").code == 2
+    assert "nothing is encrypted there" in parley("doctor", "--config", str(file)).out
+
+
 def test_usage(parley: Parley) -> None:
     assert parley("doctor", "--count", "0").code == 2
     assert "ADDR" in parley("doctor", "--help").out
