@@ -181,7 +181,13 @@ def test_the_result_codes() -> None:
 
 @pytest.mark.parametrize(
     ("heading", "kind"),
-    [("Close codes", "close"), ("Result codes", "result"), ("Exit codes", "exit")],
+    [
+        ("Close codes", "close"),
+        ("Result codes", "result"),
+        ("Error codes of named events", "event"),
+        ("Relay codes", "relay"),
+        ("Exit codes", "exit"),
+    ],
 )
 def test_codes_are_explained_as_the_command_line_does(heading: str, kind: str) -> None:
     table = rows("docs/reference/errors.md", heading)

@@ -19,6 +19,8 @@ from node.protocol.codes import FIRST_APPLICATION_CODE, LAST_CODE
 TITLES: Final[dict[Kind, str]] = {
     "close": "Close codes: how connections and streams end",
     "result": "Result codes: how calls and subscriptions are answered",
+    "event": "Named events: what an Error says beside the codes of results",
+    "relay": "Relay codes: what an event relay tells its clients",
     "exit": "Exit codes: how commands end",
 }
 
@@ -36,7 +38,7 @@ Code = Annotated[
 
 
 def errors(code: Code = None, as_json: Json = False) -> None:
-    """Explain close codes, result codes and exit codes."""
+    """Explain close codes, result codes, those of other dialects, and exit codes."""
     found = EXPLANATIONS if code is None else explain(code)
     if not found:
         raise ConfigError(_unknown(code or ""))

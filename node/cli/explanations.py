@@ -10,9 +10,16 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from node.cli.exits import Exit
-from node.protocol.codes import RESULT_SENTENCES, CloseCode, ResultCode, code_name
+from node.dialects.relay.codec import RelayCode
+from node.protocol.codes import (
+    EVENT_FAILED,
+    RESULT_SENTENCES,
+    CloseCode,
+    ResultCode,
+    code_name,
+)
 
-Kind = Literal["close", "result", "exit"]
+Kind = Literal["close", "result", "event", "relay", "exit"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +37,7 @@ class Explanation:
     def names(self) -> frozenset[str]:
         """What it may be called: its name, its number, and what `--json` calls it."""
         names = [str(self.code), *self.name.split(" / ")]
-        if self.kind == "result" and self.code in RESULT_SENTENCES:
+        if self.kind in ("result", "event") and self.code in RESULT_SENTENCES:
             names.append(RESULT_SENTENCES[self.code])
         return frozenset(map(_written, names))
 
@@ -211,6 +218,48 @@ _RESULT: Final[dict[ResultCode, _Text]] = {
 }
 _RESULT_NAMES: Final = {ResultCode.ALREADY_SUBSCRIBED: "already-subscribed / not-subscribed"}
 
+# What the Error of a named event says beside the codes of results.
+_EVENT: Final[dict[int, _Text]] = {
+    EVENT_FAILED: (
+        "the handler of a named event failed",
+        "the node that was asked",
+        "read that node's log, which has the traceback",
+    ),
+}
+
+_RELAY: Final[dict[RelayCode, _Text]] = {
+    RelayCode.INVALID_UUID: (
+        "the UUID is nil, all ones, or was cut off",
+        "the relay",
+        "use another UUID, and send its 16 bytes first",
+    ),
+    RelayCode.ALREADY_CONNECTED: (
+        "a client of this UUID is connected",
+        "the relay",
+        "look for the other client, or use another UUID",
+    ),
+    RelayCode.INVALID_FORMAT: (
+        "a message is shorter than two UUIDs, or longer than the relay's limit",
+        "the relay",
+        "send less, or raise --longest-frame of the relay",
+    ),
+    RelayCode.NOT_AUTHORISED: (
+        "the sender of a message is not the UUID of its connection",
+        "the relay",
+        "send in one's own name only",
+    ),
+    RelayCode.NOT_CONNECTED: (
+        "the target of a message is not connected",
+        "the relay",
+        "send again later; the connection goes on",
+    ),
+    RelayCode.INTERNAL_ERROR: (
+        "something failed in the relay",
+        "the relay",
+        "read the relay's log, which has the traceback",
+    ),
+}
+
 _EXIT: Final[dict[Exit, _Text]] = {
     Exit.DONE: ("it did what it should", "every command", "nothing"),
     Exit.FAILED: (
@@ -252,6 +301,10 @@ def _all() -> Iterator[Explanation]:
     for result, text in _RESULT.items():
         name = _RESULT_NAMES.get(result, _written(result.name))
         yield Explanation("result", result, name, *text)
+    for number, text in _EVENT.items():
+        yield Explanation("event", number, "event-failed", *text)
+    for relayed, text in _RELAY.items():
+        yield Explanation("relay", relayed, _written(relayed.name), *text)
     for exit_code, text in _EXIT.items():
         yield Explanation("exit", exit_code, _written(exit_code.name), *text)
 

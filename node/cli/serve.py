@@ -85,10 +85,7 @@ def serve(
             "allow_insecure": allow_insecure or None,
         },
     )
-    # Who may come is one thing, whom to dial another: `any` is for those who come, unless
-    # somebody says it.
-    usual = settings.serve.trust == ServeSettings().trust
-    dialling = replace(options, trust=options.trust or (None if usual else settings.serve.trust))
+    dialling = options  # the settings' trust is for those who come
 
     async def serving(options: NodeOptions, out: Output) -> None:
         async with make_node(options, options.listening_trust()) as node:

@@ -23,6 +23,7 @@ def test_a_code_of_several_kinds(parley: Parley) -> None:
     assert heads == [
         "close code 3  bad-record",
         "result code 3  rejected",
+        "relay code 3  invalid-format",
         "exit code 3  unreachable",
     ]
 

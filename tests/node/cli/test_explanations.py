@@ -1,16 +1,24 @@
 """Every code is explained once, and found by whatever it may be called."""
 
+from collections.abc import Iterable
+
 import pytest
 
 from node.cli.exits import Exit
 from node.cli.explanations import EXPLANATIONS, explain
-from node.protocol.codes import RESULT_SENTENCES
-from node.protocol.codes import CloseCode, ResultCode
+from node.dialects.relay.codec import RelayCode
+from node.protocol.codes import EVENT_FAILED, RESULT_SENTENCES, CloseCode, ResultCode
 
 
 def test_every_code_is_explained_once() -> None:
     found = [(e.kind, e.code) for e in EXPLANATIONS]
-    kinds = {"close": CloseCode, "result": ResultCode, "exit": Exit}
+    kinds: dict[str, Iterable[int]] = {
+        "close": CloseCode,
+        "result": ResultCode,
+        "event": [EVENT_FAILED],
+        "relay": RelayCode,
+        "exit": Exit,
+    }
     assert found == [(kind, code) for kind, codes in kinds.items() for code in codes]
 
 
@@ -36,9 +44,12 @@ def test_results_keep_their_sentences() -> None:
         ("deadline-exceeded", {("result", 17)}),
         ("DEADLINE_EXCEEDED", {("result", 17)}),
         ("the-deadline-passed", {("result", 17)}),  # as --json names it
-        ("3", {("close", 3), ("result", 3), ("exit", 3)}),
+        ("3", {("close", 3), ("result", 3), ("relay", 3), ("exit", 3)}),
+        ("500", {("event", 500)}),
+        ("the-handler-failed", {("result", 16), ("event", 500)}),
+        ("already-connected", {("relay", 2)}),
         ("-2", {("close", -2)}),
-        ("not-authorised", {("close", 20), ("result", 20)}),
+        ("not-authorised", {("close", 20), ("result", 20), ("relay", 4)}),
         ("cancelled", {("close", 32), ("result", 18)}),
         ("not-subscribed", {("result", 2)}),
         ("already-subscribed", {("result", 2)}),
