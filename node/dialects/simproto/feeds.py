@@ -100,10 +100,10 @@ class SimProtoFeed(Feed):
 
     def acknowledged(self, cost: int, code: int) -> None:
         """A note's response came."""
-        self._on_the_way -= cost
+        self._on_the_way = max(0, self._on_the_way - cost)
         self._publisher.room.give_back()
         if code:
-            self.close()  # they want no more of them
+            self.lost()  # they want no more of them
         elif not self.open:
             if self._finishing and not self._on_the_way:
                 self.over()
@@ -119,7 +119,7 @@ class SimProtoFeed(Feed):
         super().close()
 
     def lost(self) -> None:
-        """The connection is over."""
+        """The connection is over, or they want no more: what is on its way is nobody's."""
         self._on_the_way = 0
         if self.open:
             self.close()

@@ -94,3 +94,18 @@ def test_a_note_that_is_not_taken_ends_the_subscription(code: int) -> None:
     side.publish("news", b"two")
     assert side.said() == b""
     assert code_of(side.receive(request(UNSUBSCRIBE, "news"))) == 2
+
+
+def test_a_finished_topic_is_over_once_they_want_no_more() -> None:
+    side = Side()
+    side.receive(request(SUBSCRIBE, "news"))
+    side.publish("news", b"one", b"two")
+    feed = next(iter(side.fanouts["news"].feeds))
+    over: list[object] = []
+    feed.on_over = lambda: over.append(feed)
+    feed.finish()
+    side.receive(serialise_message(RESPONSE, 1, b"\2"))
+    assert over == [feed]
+    side.receive(serialise_message(RESPONSE, 2, b"\2"))
+    assert side.ended is None
+    assert feed.left == (0, 0)
