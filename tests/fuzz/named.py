@@ -105,7 +105,7 @@ class _Conversation:
             ref_id = self._ear.heard[step.stream % len(self._ear.heard)]
         data = step.payload
         if step.kind is Kind.SEALED:  # what an error has
-            data = error_payload(step.stream, step.payload.decode(errors="replace"))
+            data = error_payload(step.stream & 0xFFFF, step.payload.decode(errors="replace"))
         return NamedEvent(
             step.stream,
             NAMES[step.subcategory % len(NAMES)],
