@@ -112,7 +112,7 @@ class Emission:
             raise
         if emit.replies:
             emitter.leave(emit)
-            reply = cast("Reply", emit.take())
+            reply: Reply = emit.take()
             emit.drop_replies()
             return reply
         return last_reply(emit) or Reply(None, Format.LBM, last=True)
@@ -233,8 +233,9 @@ class Replies:
 def last_reply(emit: OutgoingEmit) -> Reply | None:
     """The last reply of an event that is over, if that had any; or what its code means."""
     code = emit.code
-    if code == ResultCode.ACCEPTED:
-        return cast("Reply | None", emit.data)
+    if not code:
+        reply: Reply | None = emit.data
+        return reply
     if code == LOST:
         raise PeerClosedError(emit.close_code, emit.close_text)
     if code == UNREAD:

@@ -32,7 +32,6 @@ class Reply(Payload):
         raw: bytes | None,
         format_id: int | None,
         data: Encodable = None,
-        *,
         name: str = "",
         last: bool = False,
     ) -> None:

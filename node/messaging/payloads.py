@@ -5,7 +5,7 @@ no events.
 """
 
 from struct import Struct
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 from lbm import keys
 from lbm.cells import read_bytes, read_uint
@@ -13,6 +13,7 @@ from lbm.codec import Encodable, Value
 from node.messaging.formats import NAMES, Format, FormatError, FormatName, decode_as, encode_as
 
 _LENGTH: Final = Struct(">Q")
+_LBM: Final = int(Format.LBM)  # members of enumerations take longer
 LAST_FORMAT: Final = 255  # an id is one byte in the byte-exact dialect
 
 
@@ -79,7 +80,8 @@ class Payload:
             FormatError: it is not of the format that it says, or nobody here reads that.
         """
         if self._raw is None:
-            return cast("Value", self._data)
+            data: Value = self._data
+            return data
         return self._raw if self.format is None else decode_as(self.format, self._raw)
 
     @property
@@ -110,8 +112,8 @@ class Payload:
         """
         if self.format is None:
             return {keys.DATA: self.raw}
-        if self.format == Format.LBM:
-            return {keys.DATA: self._data if self._raw is None else self.data, keys.FORMAT: 16}
+        if self.format == _LBM:
+            return {keys.DATA: self._data if self._raw is None else self.data, keys.FORMAT: _LBM}
         return {keys.DATA: self.raw, keys.FORMAT: int(self.format)}
 
 
@@ -172,12 +174,13 @@ def read_cells(cells: dict[int, Value]) -> tuple[bytes | None, int | None, Value
     Raises:
         LbmDecodeError: the format is none, or the data is no bytes where it must be.
     """
+    given = cells.get(keys.FORMAT)
+    if type(given) is int and given == _LBM:
+        return None, _LBM, cells.get(keys.DATA)
     if keys.FORMAT not in cells:
         raw = read_bytes(cells, keys.DATA, default=b"")
         return (raw, None, None) if keys.DATA in cells else (None, Format.LBM, None)
     format_id = read_uint(cells, keys.FORMAT, maximum=LAST_FORMAT)
-    if format_id == Format.LBM:
-        return None, format_id, cells.get(keys.DATA)
     return read_bytes(cells, keys.DATA), format_id, None
 
 
