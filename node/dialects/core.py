@@ -15,6 +15,8 @@ from node.protocol.reports import ConnectionEnded
 
 FLUSH_SIZE = 256 * 1024
 NEVER = float("inf")
+# Bytes that may come after the end before the transport is closed on who sends them.
+MOST_FORGOTTEN = 4 << 20
 
 
 class ForeignCore(ABC):
@@ -26,6 +28,7 @@ class ForeignCore(ABC):
     """
 
     __slots__ = (
+        "_forgotten",
         "_last_byte",
         "_linger_until",
         "_write_buffer",
@@ -43,6 +46,7 @@ class ForeignCore(ABC):
         self._write_buffer = write_buffer
         self._last_byte = now  # either way
         self._linger_until = NEVER
+        self._forgotten = 0  # bytes that came after the end
 
     # For the driver.
 
@@ -70,7 +74,12 @@ class ForeignCore(ABC):
         """Bytes came."""
         self._last_byte = now
         if self.closing:
-            return  # read and forgotten, so that nothing unread resets what we wrote last
+            # Read and forgotten, so that nothing unread resets what we wrote last; but who
+            # goes on and on does not read that.
+            self._forgotten += len(data)
+            if self._forgotten > MOST_FORGOTTEN:
+                self.ended = True
+            return
         try:
             self._receive(data, now)
         except RemoteProtocolError as error:

@@ -1,6 +1,6 @@
 """What all dialects share: the end is reported once, what is queued still goes, time ends it."""
 
-from node.dialects.core import FLUSH_SIZE, NEVER, ForeignCore
+from node.dialects.core import FLUSH_SIZE, MOST_FORGOTTEN, NEVER, ForeignCore
 from node.protocol.codes import CloseCode
 from node.protocol.errors import RemoteProtocolError
 from node.protocol.limits import CLOSE_LINGER
@@ -77,6 +77,15 @@ def test_a_violation_ends_it_after_what_was_queued() -> None:
     assert over(core)
     assert core.next_deadline() == NEVER
     assert ends(core) == []
+
+
+def test_who_goes_on_after_the_end_is_cut_off() -> None:
+    core = Parrot(0.0, BUFFER)
+    core.receive_data(b"!", 0.0)
+    core.receive_data(bytes(MOST_FORGOTTEN), 0.1)
+    assert not over(core)
+    core.receive_data(b"x", 0.1)
+    assert over(core)
 
 
 def test_a_graceful_close_waits_for_the_other_side_to_hang_up() -> None:
