@@ -18,6 +18,7 @@ from node.cli.demo.command import demo, demo_responder
 from node.cli.exits import Exit, Failure, Interrupted, failure
 from node.cli.output import Output, abandon_stdout, set_up_streams
 from node.cli.pub import pub
+from node.cli.relay import relay
 from node.cli.sub import sub
 from node.cli.transfer.receive import receive
 from node.cli.transfer.send import send
@@ -32,6 +33,7 @@ app = typer.Typer(
 )
 app.add_typer(identity.app, name="id")
 app.command("serve")(serve.serve)
+app.command("relay")(relay)
 app.command("call")(call.call)
 app.command("ping")(call.ping)
 app.command("sub")(sub)

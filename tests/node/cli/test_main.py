@@ -25,6 +25,11 @@ def test_the_table_has_what_the_commands_promise() -> None:
     ("command", "own"),
     [
         ("serve", ["--listen", "--config", "--clock-interval"]),
+        (
+            "relay",
+            ["--listen", "--bridge", "--node", "--no-feedback", "--clients", "--longest-frame"],
+        ),
+        ("relay", ["--write-buffer", "--allow-insecure", "--config"]),
         ("call", ["--data-json", "--timeout", "ADDR", "TOPIC", "DATA", "#NODEID"]),
         ("ping", ["--count", "--interval", "ADDR"]),
         ("sub", ["ADDR", "TOPIC", "--count", "--data", "--data-json"]),

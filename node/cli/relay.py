@@ -1,0 +1,193 @@
+"""`parley relay`: an event relay, and a node that bridges it to a topic."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from node.call import Call
+from node.cli.options import AllowInsecure, NodeOptions, takes_node_options
+from node.cli.output import Output, abandon_stdout
+from node.cli.run import ending_signals, make_node, run
+from node.cli.serve import DEFAULT_ADDRESS
+from node.errors import ConfigError
+from node.gateways.bridge import Bridge
+from node.gateways.forward import Forward
+from node.gateways.relay import Relay
+from node.node import Node
+from node.settings import RelaySettings, load_settings
+from node.settings.serve import parse_forward
+from node.wording import one_line
+
+DEFAULT_RELAY_ADDRESS = "tcp://127.0.0.1:0"
+LIMITS = "Limits"
+NODE = "A node beside it"
+
+
+@takes_node_options
+def relay(
+    options: NodeOptions,
+    listen: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Relay at tcp://host:port or unix:///path; repeatable. "
+            f"Default: {DEFAULT_RELAY_ADDRESS}"
+        ),
+    ] = None,
+    bridge: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TOPIC[=ADDR]",
+            help="Run a node that publishes broadcasts as notes of this topic, and broadcasts "
+            "its notes; with ADDR also those of the topic of the node there.",
+            rich_help_panel=NODE,
+        ),
+    ] = None,
+    node: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--node",
+            metavar="ADDR",
+            help=f"Where that node listens; repeatable. Default: {DEFAULT_ADDRESS}",
+            rich_help_panel=NODE,
+        ),
+    ] = None,
+    feedback: Annotated[
+        bool | None,
+        typer.Option(
+            "--feedback/--no-feedback",
+            help="Whether a sender is told that its target is not connected. Default: it is.",
+        ),
+    ] = None,
+    clients: Annotated[
+        int | None,
+        typer.Option(help="Connections at once. Default: 1,024.", rich_help_panel=LIMITS),
+    ] = None,
+    longest_frame: Annotated[
+        int | None,
+        typer.Option(
+            help="Longest message, bytes with its UUIDs. Default: 1 MiB.", rich_help_panel=LIMITS
+        ),
+    ] = None,
+    write_buffer: Annotated[
+        int | None,
+        typer.Option(
+            help="Bytes that may wait for a client before it is dropped. Default: 8 MiB.",
+            rich_help_panel=LIMITS,
+        ),
+    ] = None,
+    allow_insecure: AllowInsecure = False,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            help="TOML file with settings; its table relay and variables PARLEY_RELAY_... "
+            "stand below options."
+        ),
+    ] = None,
+) -> None:
+    """Relay messages between clients that are known by a UUID, until SIGINT or SIGTERM."""
+    settings = load_settings(config)
+    given = {"clients": clients, "longest_frame": longest_frame, "write_buffer": write_buffer}
+    try:
+        limits = replace(
+            settings.relay.limits, **{name: n for name, n in given.items() if n is not None}
+        )
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    relaying = replace(
+        settings.relay,
+        listen=tuple(listen or settings.relay.listen or [DEFAULT_RELAY_ADDRESS]),
+        feedback=settings.relay.feedback if feedback is None else feedback,
+        allow_insecure=allow_insecure or settings.relay.allow_insecure,
+        limits=limits,
+    )
+    wish = _wish(bridge, node)
+    dialling = options  # the settings' trust is for those who come
+
+    async def serve(options: NodeOptions, out: Output) -> None:
+        async with (
+            Relay(limits=relaying.limits, feedback=relaying.feedback) as relay,
+            _bridged(relay, relaying, wish, options, dialling) as bridged,
+        ):
+            with ending_signals() as signals:
+                for address in relaying.listen:
+                    place = await relay.listen(address, allow_insecure=relaying.allow_insecure)
+                    out.say(f"relaying on {place}")
+                await _announce(out, relay, bridged, wish)
+                name = (await anext(signals)).name
+            counts = {
+                "dropped": relay.dropped,
+                "undeliverable": relay.undeliverable,
+                "turned_away": relay.turned_away,
+            }
+        try:
+            out.say(f"closed on {name}")
+            out.done(signal=name, **counts)
+        except BrokenPipeError:
+            abandon_stdout()  # whoever read the address and left wanted no more
+
+    run(options.over(settings), serve, log_level="warning", takes_signals=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wish:
+    """What is to be bridged: a topic, perhaps the node whose it is too, and where ours listens."""
+
+    topic: str
+    source: str
+    listen: tuple[str, ...]
+
+
+def _wish(bridge: str | None, listen: list[str] | None) -> _Wish | None:
+    if bridge is None:
+        if listen:
+            raise ConfigError("--node goes with --bridge: without it there is no node")
+        return None
+    topic, source = parse_forward(bridge) if "=" in bridge else (bridge, "")
+    if not topic:
+        raise ConfigError("--bridge names no topic")
+    return _Wish(topic, source, tuple(listen or [DEFAULT_ADDRESS]))
+
+
+@asynccontextmanager
+async def _bridged(
+    relay: Relay,
+    relaying: RelaySettings,
+    wish: _Wish | None,
+    options: NodeOptions,
+    dialling: NodeOptions,
+) -> AsyncIterator[Node | None]:
+    """The node that is to be had, bridged to the relay, and not listening yet."""
+    if wish is None:
+        yield None
+        return
+    async with make_node(options, options.listening_trust()) as node:
+        topic = node.topic(wish.topic)
+
+        @node.on_call(wish.topic)
+        async def publish(call: Call) -> None:
+            """Whoever calls the topic publishes to it."""
+            await topic.publish(call.data)
+
+        async with Bridge(relay, topic, node.node_id.uuid, values=relaying.values):
+            if not wish.source:
+                yield node
+                return
+            trust = dialling.dialling_trust(wish.source)
+            async with Forward(node, wish.topic, wish.source, trust=trust):
+                yield node
+
+
+async def _announce(out: Output, relay: Relay, node: Node | None, wish: _Wish | None) -> None:
+    fields: dict[str, object] = {"addresses": relay.addresses}
+    if node is not None and wish is not None:
+        places = [await node.listen(address) for address in wish.listen]
+        for place in places:
+            out.say(f"listening on {place}")
+        source = f" with {wish.source}" if wish.source else ""
+        out.say(f"bridging {one_line(wish.topic)}{source} as {node.node_id.uuid}")
+        fields |= {"node_id": str(node.node_id), "node_addresses": places, "topic": wish.topic}
+    out.event("ready", **fields)
