@@ -57,8 +57,64 @@ PAGES: Final[dict[str, Page]] = {
         "What a node publishes, and how its peers read it. Topics are made with "
         "[Node.topic](node.md#nodetopic), subscriptions with "
         "[Peer.subscribe](peer.md#peersubscribe).",
-        ("node.Topic", "node.topic.Subscriber", "node.SubscribeRequest", "node.Subscription"),
+        (
+            "node.Topic",
+            "node.topic.Subscriber",
+            "node.SubscribeRequest",
+            "node.Subscription",
+            "node.Forward",
+            "node.gateways.pauses.Pauses",
+        ),
         "run-a-server",
+    ),
+    "events": Page(
+        "Named events",
+        "Events with a name, their replies, and what they carry, natively and byte for byte as "
+        "the crate bromine. Handlers are registered with [Node.on](node.md#nodeon), events "
+        "emitted with [Peer.emit](peer.md#peeremit).",
+        (
+            "node.NamedEvent",
+            "node.Emission",
+            "node.Replies",
+            "node.Reply",
+            "node.Namespace",
+            "node.on_event",
+            "node.Payload",
+            "node.FormattedPayload",
+            "node.Tandem",
+            "node.formatted",
+            "node.NamedGateway",
+            "node.NamedClient",
+            "node.gateways.named_peer.NamedPeer",
+        ),
+        "named-events",
+    ),
+    "simproto": Page(
+        "SimProto",
+        "A gateway that serves a node's handlers and topics to SimProto clients, and a client.",
+        (
+            "node.SimProtoGateway",
+            "node.SimProtoClient",
+            "node.gateways.simproto_peer.SimProtoPeer",
+            "node.gateways.simproto_subscription.SimProtoSubscription",
+            "node.offer_simproto",
+            "node.Guest",
+        ),
+        "simproto",
+    ),
+    "relay": Page(
+        "Event relay",
+        "A server that forwards messages between clients with a UUID, a client, and a bridge to "
+        "a topic.",
+        (
+            "node.Relay",
+            "node.RelayClient",
+            "node.RelayMessage",
+            "node.RelayFault",
+            "node.dialects.relay.codec.RelayCode",
+            "node.Bridge",
+        ),
+        "event-relay",
     ),
     "streams": Page(
         "Streams",
@@ -184,10 +240,29 @@ PAGES: Final[dict[str, Page]] = {
 
 SHOWN: Final[dict[str, Shown]] = {
     "AnswerStream": Shown(made=False),
+    "Bridge": Shown(hidden=frozenset({"deliver"})),
     "Call": Shown(made=False),
     "Candidate": Shown(made=False),
     "ConnectedNodes": Shown(made=False),
     "ConnectionEnded": Shown(made=False),
+    "Emission": Shown(made=False),
+    "FormattedPayload": Shown(hidden=frozenset({"cells"})),
+    "Guest": Shown(made=False, hidden=frozenset({"closed_error", "is_gone"})),
+    "NamedEvent": Shown(made=False),
+    "NamedPeer": Shown(
+        made=False, hidden=frozenset({"begin_close", "drained", "running", "stop_handlers"})
+    ),
+    "Payload": Shown(made=False, hidden=frozenset({"cells"})),
+    "Relay": Shown(hidden=frozenset({"join"})),
+    "RelayFault": Shown(made=False),
+    "RelayMessage": Shown(made=False),
+    "Replies": Shown(made=False),
+    "Reply": Shown(made=False),
+    "SimProtoPeer": Shown(
+        made=False,
+        hidden=frozenset({"answered", "drain", "drained", "gone", "room", "running_requests"}),
+    ),
+    "SimProtoSubscription": Shown(made=False, hidden=frozenset({"cut_off", "lost"})),
     "FaultyWay": Shown(made=False, hidden=frozenset({"carry"})),
     "IdentityChangedError": Shown(made=False),
     "KnownPeer": Shown(made=False),
@@ -230,5 +305,5 @@ SHOWN: Final[dict[str, Shown]] = {
             ["kex_algorithm", "signing_algorithm", "hash_algorithm", "cipher_algorithm"]
         ),
     ),
-    "Topic": Shown(made=False, hidden=frozenset({"flush", "takes", "rules", "new_feed"})),
+    "Topic": Shown(made=False, hidden=frozenset({"flush", "takes", "rules", "join"})),
 }

@@ -30,6 +30,7 @@ from node.errors import (
     UnreadRepliesError,
 )
 from node.gateways.bridge import Bridge
+from node.gateways.forward import Forward
 from node.gateways.named import NamedGateway
 from node.gateways.named_client import NamedClient
 from node.gateways.relay import Relay
@@ -60,6 +61,7 @@ __all__ = [
     "Emission",
     "FormatError",
     "FormattedPayload",
+    "Forward",
     "Guest",
     "HandshakeError",
     "Identity",

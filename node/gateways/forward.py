@@ -45,9 +45,10 @@ class Forward:
     `node`, as long as its `async with` lasts.
 
     The topic is there from the start; one that `node` has already is shared. A link that
-    is lost or refused is dialled again, after the `pauses`, for as long as it takes.
-    `data` goes along with the subscription. Two nodes must not forward one topic to each
-    other: each note would go round for ever.
+    is lost or refused is dialled again, after the `pauses` (`draw` gives the chance in
+    them, 0 to 1), for as long as it takes. `data` goes along with the subscription.
+    `notes` counts what was published here, `cuts` how often a link was lost. Two nodes
+    must not forward one topic to each other: each note would go round for ever.
 
     Raises:
         AddressError: not an address. ConfigError: it carries no node id, and `trust` does
