@@ -1,7 +1,7 @@
 """What one client of a gateway can do to another: take a UUID that nobody has, and no more.
 
 It can neither answer for another, nor speak as another, nor end another. What a bridge
-carries has passed no rule of its topic.
+carries has passed no rule of its topic, and what a forward does, those of its own node.
 """
 
 from typing import Final
@@ -10,12 +10,14 @@ from uuid import UUID
 import anyio
 import pytest
 
+from node import SubscribeRejected
 from node.dialects.limits import NamedLimits
 from node.dialects.named.codec import EventType, Flavour, NamedEvent
 from node.dialects.named.core import NamedCore
 from node.dialects.relay.codec import SERVER
 from node.dialects.simproto.heads import RESPONSE, serialise_message
 from node.gateways.bridge import Bridge
+from node.gateways.forward import Forward
 from node.gateways.named import NamedGateway
 from node.gateways.named_client import NamedClient
 from node.gateways.relay import Relay
@@ -100,6 +102,31 @@ async def test_a_bridge_passes_by_the_rules_of_its_topic(anyio_backend: str) -> 
                 assert await read(client) == [(bridge.uuid, b"for members", True)]
                 await client.broadcast(b"from nobody")
                 await eventually(lambda: bridge.published == 1)
+
+
+@pytest.mark.parametrize("open_to_all", [True, False])
+async def test_a_forward_hands_on_by_the_rules_of_its_own_node(
+    anyio_backend: str, open_to_all: bool
+) -> None:
+    """The source lets in the node that forwards, and knows of nobody behind it."""
+    with anyio.fail_after(PATIENCE):
+        async with new_node() as source, new_node() as middle, SimProtoGateway(middle) as gateway:
+            source.topic("members", allow=middle.node_id)
+            topic = middle.topic("members", allow=None if open_to_all else middle.node_id)
+            place = await source.listen(PLACE)
+            async with (
+                Forward(middle, "members", place) as forward,
+                SimProtoClient(await gateway.listen(PLACE)) as client,
+            ):
+                assert forward.topic is topic
+                await eventually(lambda: forward.is_linked)
+                if not open_to_all:
+                    with pytest.raises(SubscribeRejected):
+                        await client.subscribe("members").__aenter__()
+                    return
+                async with client.subscribe("members") as notes:
+                    await source.topics["members"].publish(b"for members")
+                    assert await anext(aiter(notes)) == b"for members"
 
 
 async def test_who_breaks_the_rules_ends_itself_alone(anyio_backend: str) -> None:

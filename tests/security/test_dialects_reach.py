@@ -1,5 +1,5 @@
-"""Who can reach a gateway: this machine alone unless it is said, and of its users those whom
-the file of a Unix socket lets in.
+"""Who can reach a gateway: this machine alone unless it is said, of its users those whom the
+file of a Unix socket lets in, and no page in a browser.
 """
 
 import os
@@ -9,13 +9,19 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Final
 
+import anyio
 import pytest
 
 from node.errors import ConfigError, InsecureAddressError, UnreachableError
 from node.gateways.named import NamedGateway
 from node.gateways.relay import Relay
+from node.gateways.relay_client import RelayClient
 from node.gateways.simproto import SimProtoGateway
-from tests.node.network import new_node
+from tests.node.gateways.relays import raw, read, to_the_end
+from tests.node.network import PATIENCE, new_node
+from tests.reference.dialects.named import NamedEvent
+from tests.reference.dialects.relay import BROADCAST, RelayMessage
+from tests.reference.dialects.simproto import Message, request
 
 Gate = SimProtoGateway | NamedGateway | Relay
 GATES: Final = ("simproto", "named", "relay")
@@ -26,6 +32,12 @@ OTHERS: Final = (
     "tcp://192.0.2.1:7101",
     "tcp://[::ffff:192.0.2.1]:7101",
     "tcp://localhost.example.org:7101",
+)
+# What a page can make a browser send, up to the body, which it chooses.
+HEADS: Final = (
+    b"POST / HTTP/1.1\r\nHost: 127.0.0.1:7101\r\nContent-Length: 200\r\n\r\n",
+    b"GET /!!!!!!!!!!!!!!!! HTTP/1.1\r\nHost: 127.0.0.1:7101\r\n\r\n",
+    b"OPTIONS * HTTP/1.1\r\nHost: 127.0.0.1:7101\r\n\r\n",
 )
 
 
@@ -93,3 +105,31 @@ async def test_a_socket_of_others_is_not_taken_over(anyio_backend: str, tmp_path
         with pytest.raises(UnreachableError, match="the address is in use"):
             await second.listen(address)
         assert second.addresses == []
+
+
+@pytest.mark.parametrize("head", HEADS, ids=["post", "get", "options"])
+async def test_a_page_in_a_browser_speaks_to_none(anyio_backend: str, head: bytes) -> None:
+    """A request over HTTP ends the connection before the body that the page chose is read."""
+    ran: list[str] = []
+    body = b"".join(
+        (
+            Message("request", 1, request("rpc", b"run")).raw,
+            NamedEvent(1, "run").raw,
+            RelayMessage(BROADCAST, head[:16], b"run").raw,
+        )
+    )
+    with anyio.fail_after(PATIENCE):
+        async with gate("simproto") as simproto, gate("named") as named, gate("relay") as relay:
+            assert not isinstance(simproto, Relay)
+            assert not isinstance(named, Relay)
+            simproto.node.on_call("run")(lambda call: ran.append("call"))
+            named.node.on("run")(lambda event: ran.append("event"))
+            for there in (simproto, named, relay):
+                async with await raw(await there.listen("tcp://127.0.0.1:0")) as stream:
+                    await stream.send(head + body)
+                    said = await to_the_end(stream)
+                assert said == b"" or there is relay
+            async with RelayClient(relay.addresses[0]) as client:
+                await client.send(client.uuid, b"alone")
+                assert await read(client) == [(client.uuid, b"alone", False)]
+    assert ran == []
