@@ -8,25 +8,38 @@ import json
 import logging
 import os
 import sys
-from typing import Any
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from importlib import import_module
+from typing import Any, Final
 
 import anyio
 
-from benchmarks.clients import WORKS
+from benchmarks.clients import WORKS, Measure
 from benchmarks.order import Order, SideName
 from benchmarks.sampler import Sampler
 from benchmarks.sides import Side
+from benchmarks.task import RAW_WORKS
+
+LAST: Final = 19  # the niceness of a process that only gets what others leave
+
+
+SIDES: Final[dict[SideName, tuple[str, str]]] = {
+    "ours": ("benchmarks.ours", "Ours"),
+    "baseline": ("benchmarks.baseline", "Baseline"),
+    "events": ("benchmarks.dialects.native", "NativeEvents"),
+    "simproto": ("benchmarks.dialects.simproto", "SimProto"),
+    "named": ("benchmarks.dialects.named", "Named"),
+    "named-typed": ("benchmarks.dialects.named", "TypedNamed"),
+    "relay": ("benchmarks.dialects.relay", "RelayServer"),
+}
 
 
 def side_of(name: SideName) -> Side:
-    """A side. Only this one is imported: a process holds and loads nothing of the other."""
-    if name == "ours":
-        from benchmarks.ours import Ours
-
-        return Ours()
-    from benchmarks.baseline import Baseline
-
-    return Baseline()
+    """A side. Only this one is imported: a process holds and loads nothing of the others."""
+    module, made = SIDES[name]
+    side: Side = getattr(import_module(module), made)()
+    return side
 
 
 def say(line: dict[str, Any]) -> None:
@@ -60,8 +73,7 @@ async def serve(order: Order) -> None:
 
 async def work(order: Order, info: dict[str, Any]) -> None:
     """Prepare, wait for the word, measure."""
-    async with side_of(order.side).client(order.task, info) as client:
-        measure = await WORKS[order.task.work](client, order.task, hear)
+    async with prepared(order, info) as measure:
         say({"ready": True})
         await hear()
         with Sampler(active=order.task.profile) as sampler:
@@ -70,12 +82,36 @@ async def work(order: Order, info: dict[str, Any]) -> None:
         await hear()
 
 
+@asynccontextmanager
+async def prepared(order: Order, info: dict[str, Any]) -> AsyncIterator[Measure]:
+    """What an order wants measured, through a client of its side or without one."""
+    if order.task.work in RAW_WORKS:
+        from benchmarks.dialects.loads import LOADS
+
+        yield LOADS[order.task.work](order.side, order.task, info)
+        return
+    async with side_of(order.side).client(order.task, info) as client:
+        yield await WORKS[order.task.work](client, order.task, hear)
+
+
+def place(order: Order) -> None:
+    """Choose the cores, and who goes first on one that is shared with a hostile client."""
+    if order.task.work == "flood" and order.info is not None:
+        os.nice(LAST)
+    if not hasattr(os, "sched_setaffinity"):
+        return
+    cores = sorted(os.sched_getaffinity(0))
+    if order.task.one_core:
+        os.sched_setaffinity(0, {cores[-1]})
+    elif order.task.apart:
+        os.sched_setaffinity(0, {cores[0] if order.info is None else cores[-1]})
+
+
 def main(text: str) -> None:
     """Run an order."""
     order = Order.from_text(text)
     logging.basicConfig(level=logging.ERROR)  # how connections end is no news here
-    if order.task.one_core and hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    place(order)
     backend = "trio" if order.backend == "trio" else "asyncio"
     options = {"use_uvloop": order.backend == "uvloop"} if backend == "asyncio" else {}
     if order.info is None:

@@ -15,7 +15,7 @@ from anyio.abc import TaskGroup
 from benchmarks.sides import Connection, Publish
 from benchmarks.task import Task
 from lbm.codec import Value
-from node import Call, Identity, Node, Peer, PeerClosedError, Stream, StreamResetError
+from node import Call, Identity, NamedEvent, Node, Peer, PeerClosedError, Stream, StreamResetError
 from node.settings import load_settings
 
 TIMEOUT = 5.0
@@ -39,6 +39,10 @@ class Ours:
             @node.on_call("echo")
             async def echo(call: Call) -> Value:
                 return call.data
+
+            @node.on("echo")
+            async def reply(event: NamedEvent) -> Value:
+                return event.data
 
             @node.on_stream("sink")
             async def sink(stream: Stream) -> None:

@@ -13,12 +13,21 @@ from typing import Any
 
 from benchmarks import growth, report, store, tables, tuning
 from benchmarks.cases import CASES
+from benchmarks.dialects.__main__ import show_cases, show_faults
+from benchmarks.dialects.cases import DIALECT_CASES, FAULTS
+from benchmarks.dialects.tables import (
+    dialects_machine,
+    faults_table,
+    latency_table,
+    throughput_table,
+)
 from benchmarks.order import Backend
 from benchmarks.profile import lines, profile
 from benchmarks.rounds import rounds
 
 PAGE = store.DOCS / "performance.md"
 LOOPS = {"uvloop": "cases", "asyncio": "cases-asyncio", "trio": "cases-trio"}
+DIALECTS = ("dialects", "dialects-faults")
 
 _PART = re.compile(r"(<!-- measured: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -31,6 +40,8 @@ def render(text: str, directory: Path = store.DIRECTORY) -> str:
     """
     loops = {name: store.load(file, directory) for name, file in LOOPS.items()}
     measured = store.load("profile", directory)
+    dialects, faults = (store.load(name, directory) for name in DIALECTS)
+    dialects_on = store.machine_of("dialects", directory)
     parts = {
         "machine": tables.machine_text(store.machine_of("cases", directory), loops["uvloop"]),
         "cases": tables.cases_table(loops["uvloop"]),
@@ -38,6 +49,10 @@ def render(text: str, directory: Path = store.DIRECTORY) -> str:
         "call": tables.profile_table(measured, "call"),
         "note": tables.profile_table(measured, "note"),
         "tuning": tables.tuning_table(store.load("tuning", directory)),
+        "dialects-machine": dialects_machine(dialects_on, dialects, faults),
+        "dialects": throughput_table(dialects),
+        "dialects-latency": latency_table(dialects),
+        "dialects-faults": faults_table(faults),
     }
     return _PART.sub(lambda part: f"{part[1]}\n{parts[part[2]]}\n\n{part[3]}", text)
 
@@ -88,6 +103,14 @@ def _profile(effort: Effort) -> None:
     store.save("profile", rows)
 
 
+def _dialects(effort: Effort) -> None:
+    """In half the time for each measurement: there are many, and 3 of 5 rounds will do."""
+    rounds = max(1, effort.rounds * 3 // 5)
+    how = (effort.seconds / 2, rounds, effort.quiet)
+    show_cases(list(DIALECT_CASES), how, as_json=False, save=True)
+    show_faults(list(FAULTS), how, as_json=False, save=True)
+
+
 def _shown(row: dict[str, Any], line: Callable[[dict[str, Any]], str]) -> dict[str, Any]:
     print(line(row), flush=True)
     return row
@@ -100,6 +123,7 @@ MEASURES: dict[str, Callable[[Effort], None]] = {
     "profile": _profile,
     "growth": _growth,
     "tuning": _tuning,
+    "dialects": _dialects,
 }
 
 

@@ -10,21 +10,28 @@ from collections import Counter
 from typing import Any
 
 from benchmarks.cases import CASES
+from benchmarks.dialects.cases import DIALECT_CASES
 from benchmarks.layers import layer_of
-from benchmarks.order import Backend
+from benchmarks.order import Backend, SideName
 from benchmarks.rounds import measure
 from benchmarks.sampler import Samples
 from benchmarks.task import Task
 
+# Of the cases, and of those of the dialects.
 PROFILES = {"call": "calls-64", "call-alone": "calls", "note": "notes-1", "bulk": "bulk-1m"}
+DIALECT_PROFILES = [name for name in DIALECT_CASES if name not in CASES and name != "notes"]
 
 
 def profile(
     name: str, seconds: float, backend: Backend = "uvloop", quiet: float = 4.0
 ) -> list[dict[str, Any]]:
     """A row for each process: microseconds of an operation, by layer and by function."""
-    task = CASES[PROFILES[name]].lasting(seconds)
-    found = measure("ours", Task.from_json({**task.to_json(), "profile": True}), backend, quiet)
+    side: SideName = "ours"
+    if name in PROFILES:
+        task = CASES[PROFILES[name]].lasting(seconds)
+    else:
+        side, task = DIALECT_CASES[name].side, DIALECT_CASES[name].lasting(seconds)
+    found = measure(side, Task.from_json({**task.to_json(), "profile": True}), backend, quiet)
     parts = (
         ("client", found.client_us, found.client_samples),
         ("server", found.server_us, found.server_samples),
@@ -68,13 +75,14 @@ def lines(row: dict[str, Any], functions: int) -> list[str]:
 def main() -> None:
     """Print the profiles asked for."""
     options = argparse.ArgumentParser(prog="python -m benchmarks.profile", description=__doc__)
-    options.add_argument("profiles", nargs="*", metavar="PROFILE", help=", ".join(PROFILES))
+    known = [*PROFILES, *DIALECT_PROFILES]
+    options.add_argument("profiles", nargs="*", metavar="PROFILE", help=", ".join(known))
     options.add_argument("--seconds", type=float, default=10.0)
     options.add_argument("--backend", choices=["uvloop", "asyncio", "trio"], default="uvloop")
     options.add_argument("--functions", type=int, default=0, metavar="N", help="the N dearest")
     options.add_argument("--json", action="store_true", help="one JSON object a line")
     given = options.parse_args()
-    unknown = set(given.profiles) - set(PROFILES)
+    unknown = set(given.profiles) - set(known)
     if unknown:
         options.error(f"no such profile: {', '.join(sorted(unknown))}")
     for name in given.profiles or ["call", "note"]:

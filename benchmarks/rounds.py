@@ -16,8 +16,9 @@ from benchmarks.task import Task
 @dataclass(frozen=True, slots=True)
 class Measurement:
     """One round of one side: `client_us` and `server_us` are microseconds of processor time
-    for an operation, `others` the cores that all other processes used, `lost` a fraction;
-    samples are there if the task asks for a profile."""
+    for an operation, `others` the cores that all other processes used, `lost` a fraction,
+    `p99` the 99th percentile where the value is a median of times; samples are there if
+    the task asks for a profile."""
 
     value: float
     operations: int
@@ -25,6 +26,7 @@ class Measurement:
     server_us: float
     others: float
     lost: float = 0.0
+    p99: float = 0.0
     client_samples: Samples = field(default_factory=dict)
     server_samples: Samples = field(default_factory=dict)
 
@@ -87,6 +89,7 @@ def measure(
         server_us=server_us,
         others=others,
         lost=result.get("lost", 0.0),
+        p99=result.get("p99", 0.0),
         client_samples=result["samples"],
         server_samples=samples,
     )

@@ -5,9 +5,11 @@ One rule: a task says what to do, never to whom; the same one is given to either
 
 import json
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
-Work = Literal["calls", "notes", "bulk", "handshakes", "idle", "streams"]
+Work = Literal["calls", "notes", "bulk", "handshakes", "idle", "streams", "pump", "turns", "flood"]
+# Those that need no client of ours: they write to the server's sockets themselves.
+RAW_WORKS: Final[frozenset[Work]] = frozenset({"pump", "turns", "flood"})
 
 PAYLOAD_SIZE = 128
 
@@ -16,7 +18,9 @@ PAYLOAD_SIZE = 128
 class Task:
     """`size` is the payload of each operation in bytes; `count` is how many calls are in
     flight, or subscribers, idle connections or streams there are. `settings` are variables
-    of docs/reference/settings.md, for our side."""
+    of docs/reference/settings.md, for our side. `unix` is a Unix socket in place of TCP,
+    `apart` the server on one core and whatever asks it on another. `how` says more for
+    some works."""
 
     work: Work
     seconds: float
@@ -25,6 +29,9 @@ class Task:
     connections: int = 1
     batches: bool = False
     one_core: bool = False
+    apart: bool = False
+    unix: bool = False
+    how: str = ""
     profile: bool = False
     settings: dict[str, str] = field(default_factory=dict)
 
