@@ -11,7 +11,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from node.protocol.errors import RemoteProtocolError, too_large, violation
+from node.protocol.errors import too_large, violation
 
 UUID_SIZE: Final = 16
 UUIDS_SIZE: Final = 2 * UUID_SIZE  # the least that LEN may be
@@ -76,7 +76,6 @@ def encode_message(to: bytes, sender: bytes, payload: bytes) -> bytes:
 
     Raises:
         ValueError: a UUID is of another size.
-        struct.error: never, as long as the payload is below 4 GiB.
     """
     if len(to) != UUID_SIZE or len(sender) != UUID_SIZE:
         raise ValueError("a UUID has 16 bytes")
@@ -108,22 +107,6 @@ def check_length(length: int, longest: int) -> None:
         raise too_large(f"a message of {length} bytes; at most {longest}")
 
 
-def decode_message(data: bytes, longest: int) -> tuple[bytes, bytes, bytes]:
-    """Recipient, sender and payload of exactly one message.
-
-    Raises:
-        RemoteProtocolError: it is cut short, too long, or more follows.
-    """
-    if len(data) < LENGTH.size:
-        raise violation("a message without its length")
-    (length,) = LENGTH.unpack_from(data)
-    check_length(length, longest)
-    if len(data) != LENGTH.size + length:
-        raise violation(f"{len(data) - LENGTH.size} bytes follow a length of {length}")
-    _, to, sender = HEAD.unpack_from(data)
-    return to, sender, bytes(data[HEAD.size :])
-
-
 def decode_messages(data: bytes) -> Iterator[tuple[bytes, bytes, bytes]]:
     """Recipient, sender and payload of each of several whole messages, which were checked."""
     at, end = 0, len(data)
@@ -141,10 +124,6 @@ def decode_error(payload: bytes) -> RelayFault:
         RemoteProtocolError: it has no code.
     """
     if len(payload) < CODE.size:
-        raise _no_code()
+        raise violation("an error without a code")
     (code,) = CODE.unpack_from(payload)
     return RelayFault(code, bytes(payload[CODE.size :]).decode("utf-8", "replace"))
-
-
-def _no_code() -> RemoteProtocolError:
-    return violation("an error without a code")

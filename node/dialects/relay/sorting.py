@@ -27,8 +27,10 @@ _HEAD_SIZE: Final = HEAD.size
 _NO_HEAD: Final[tuple[()]] = ()  # nothing starts with one of none
 # So many parts are copied together: single bytes shall not cost a slice each.
 MOST_PARTS: Final = 64
-# After so many mistakes of one receive others have their turn: they cost more than messages.
-MOST_MISTAKES: Final = 1_000
+# What one receive may cost before others have their turn: messages to one target cost
+# nothing, a mistake 1, and broadcasts 1 and another for every so many members.
+TURN_COST: Final = 1_000
+MEMBERS_A_COST: Final = 16
 
 
 class _Everyone(Enum):
@@ -41,15 +43,15 @@ class Sorter:
     """What one client sends; `uuid` is its own, and errors go to `client`.
 
     `held` is how many bytes of earlier receives the message that is not whole keeps;
-    `postponed` is what is left of a receive with many mistakes, and is to be sorted soon.
+    `postponed` is what is left of a receive that costs much, and is to be sorted soon.
     """
 
     __slots__ = (
         "_client",
+        "_cost",
         "_have",
         "_joined",
         "_longest",
-        "_mistakes",
         "_parts",
         "_router",
         "_size",
@@ -76,7 +78,7 @@ class Sorter:
         self._to = b""
         self._joined = bytearray()
         self._parts: list[Piece] = []
-        self._mistakes = 0  # of this receive
+        self._cost = 0  # of this receive
         self.held = 0
         self.postponed = b""
 
@@ -86,7 +88,7 @@ class Sorter:
         Returns:
             Why the connection is to be closed after that; empty if it goes on.
         """
-        self._mistakes = 0
+        self._cost = 0
         if self._skip:
             at = self._skip_to(data, at + self._skip)
         if self._start:
@@ -114,7 +116,7 @@ class Sorter:
             if left < LENGTH.size:
                 at -= size if left < 0 else 0  # the last one is not whole
                 break
-            if self._mistakes >= MOST_MISTAKES:
+            if self._cost >= TURN_COST:
                 postponed = True
                 break
             if left >= _HEAD_SIZE:
@@ -169,14 +171,15 @@ class Sorter:
             self._add_undeliverable(batch, bytes(run[4:20]), len(run) // size)
 
     def _add_to_everyone(self, batch: Batch, pieces: list[Piece]) -> None:
-        client = self._client
-        for member in self._router.members.values():
+        client, members = self._client, self._router.members
+        self._cost += 1 + len(members) // MEMBERS_A_COST
+        for member in members.values():
             if member is not client:
                 batch.setdefault(member, []).extend(pieces)
 
     def _add_undeliverable(self, batch: Batch, to: bytes, count: int) -> None:
         self._router.undeliverable += count
-        self._mistakes += count
+        self._cost += count
         if self._router.feedback:
             self._add_error(batch, not_connected(self._uuid, to) * count)
 
@@ -188,13 +191,13 @@ class Sorter:
     def _answer_short(self, data: bytes, at: int, batch: Batch) -> int:
         """Answer messages whose length is below 32, and step over them."""
         count, last = 0, len(data) - LENGTH.size
-        while at <= last and count < MOST_MISTAKES:
+        while at <= last and count < TURN_COST:
             (length,) = LENGTH.unpack_from(data, at)
             if length >= UUIDS_SIZE:
                 break
             at += LENGTH.size + length
             count += 1
-        self._mistakes += count
+        self._cost += count
         self._add_error(batch, self._too_short * count)
         return self._skip_to(data, at)
 

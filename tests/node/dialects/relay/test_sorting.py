@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from node.dialects.limits import RelayLimits
 from node.dialects.relay.codec import BROADCAST, SERVER, RelayCode
-from node.dialects.relay.sorting import MOST_MISTAKES, MOST_PARTS
+from node.dialects.relay.sorting import MEMBERS_A_COST, MOST_PARTS, TURN_COST
 from node.protocol.codes import CloseCode
 from tests.node.dialects.relay.hall import LIMITS, A, B, C, Hall, end_of, faults, message
 
@@ -179,24 +179,41 @@ def test_a_broadcast_to_nobody_is_no_mistake() -> None:
 def test_after_many_mistakes_others_have_their_turn(mistake: bytes) -> None:
     hall = Hall(A, B, limits=RelayLimits(write_buffer=1 << 20))
     other = message(bytes([8]) * 16, A)
-    data = (mistake + other) * (2 * MOST_MISTAKES) + message(B, A, b"last")
+    data = (mistake + other) * (2 * TURN_COST) + message(B, A, b"last")
     hall.send(A, data)
     told, turns, connection = faults(hall.written(A)), 1, hall.at[A]
     while not connection.wants_data:
-        assert len(told) <= turns * (MOST_MISTAKES + 1)
+        assert len(told) <= turns * (TURN_COST + 1)
         assert hall.written(B) == b""
         assert connection.next_deadline() <= hall.now
         connection.handle_deadline(hall.now)
         told += faults(hall.written(A))
         turns += 1
     code = RelayCode.INVALID_FORMAT if len(mistake) == 4 else RelayCode.NOT_CONNECTED
-    assert (turns, told) == (4, [code, RelayCode.NOT_CONNECTED] * (2 * MOST_MISTAKES))
+    assert (turns, told) == (4, [code, RelayCode.NOT_CONNECTED] * (2 * TURN_COST))
     assert hall.read(B) == [(B, A, b"last")]
+
+
+def test_after_many_broadcasts_others_have_their_turn() -> None:
+    # Runs of broadcasts are one slice; in between stand messages that end each run.
+    others = [bytes([10]) * 15 + bytes([n]) for n in range(160)]
+    hall = Hall(A, *others, limits=RelayLimits(write_buffer=1 << 20))
+    data = (message(BROADCAST, A, b"x") * 3 + message(A, A)) * 200
+    hall.send(A, data)
+    runs = TURN_COST // (1 + 161 // MEMBERS_A_COST) + 1
+    assert len(hall.read(others[0])) == 3 * runs
+    turns = 1
+    while not hall.at[A].wants_data:
+        hall.at[A].handle_deadline(hall.now)
+        turns += 1
+    assert turns == -(-200 // runs)
+    assert len(hall.read(others[0])) == 3 * (200 - runs)
+    assert len(hall.read(others[-1])) == 600
 
 
 def test_what_is_postponed_comes_before_what_comes_next() -> None:
     hall = Hall(A, B)
-    hall.send(A, bytes(4) * (MOST_MISTAKES + 1) + message(B, A, b"1") + message(B, A, b"2")[:20])
+    hall.send(A, bytes(4) * (TURN_COST + 1) + message(B, A, b"1") + message(B, A, b"2")[:20])
     assert hall.written(B) == b""
     hall.send(A, message(B, A, b"2")[20:])  # the transport was about to be told
     assert [payload for _, _, payload in hall.read(B)] == [b"1", b"2"]
