@@ -1,11 +1,12 @@
-"""docs/threat-model.md names a test for each mistake: every one it names is there, and every
-file of this folder's rows is named in its row.
+"""docs/threat-model.md names a test for each mistake, and for each promise of the dialects:
+every one it names is there, and every file of this folder's rows is named in its row.
 """
 
 import re
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
 DOCUMENT = ROOT / "docs" / "threat-model.md"
 ROWS = 24
 
@@ -23,6 +24,13 @@ def table() -> dict[int, list[str]]:
             assert int(number) not in found
             found[int(number)] = cells
     return found
+
+
+def promises() -> dict[str, list[str]]:
+    """The table of what the other dialects promise: D1 and so on to the other cells."""
+    section = DOCUMENT.read_text().split("\n## The other dialects\n")[1].split("\n## ")[0]
+    rows = [re.split(r" *\| *", line)[1:-1] for line in section.splitlines() if line[:3] == "| D"]
+    return {number: cells for number, *cells in rows}
 
 
 def row_of(file: Path) -> int:
@@ -52,9 +60,25 @@ def test_every_file_it_names_is_there() -> None:
 
 def test_every_file_of_a_row_is_named_in_its_row() -> None:
     rows = table()
-    files = sorted(Path(__file__).parent.glob("test_row_*.py"))
+    files = sorted(HERE.glob("test_row_*.py"))
     assert [f.name for f in files if f"/{f.name})" not in rows[row_of(f)][-1]] == []
     assert files
+
+
+def test_every_promise_of_the_dialects_names_what_keeps_it_and_tests() -> None:
+    assert list(promises()) == [f"D{number}" for number in range(1, len(promises()) + 1)]
+    for number, (promise, kept, tests) in promises().items():
+        assert promise
+        assert _MODULE.search(kept), number
+        assert _TEST.search(tests), number
+    assert len(promises()) > 10
+
+
+def test_every_file_about_the_dialects_is_named() -> None:
+    named = {name for _, _, tests in promises().values() for name in _TEST.findall(tests)}
+    files = {f"tests/security/{path.name}" for path in HERE.glob("test_dialects_*.py")}
+    assert files
+    assert files <= named
 
 
 def test_the_first_page_says_that_seals_are_evidence() -> None:
