@@ -1,19 +1,25 @@
-"""The calls that every `parley serve` answers."""
+"""The calls, and the one named event, that every `parley serve` answers."""
 
 import platform
 from importlib.metadata import version
 
 from lbm.codec import Value
 from node.call import Call
+from node.named_event import NamedEvent
 from node.node import Node
 
 
 def offer_builtin_calls(node: Node) -> None:
-    """`parley.echo` answers its data, `parley.info` who answers and who asked."""
+    """`parley.echo` answers its data, be it a call or a named event; `parley.info` who
+    answers and who asked."""
 
     @node.on_call("parley.echo")
     async def echo(call: Call) -> Value:
         return call.data
+
+    @node.on("parley.echo")
+    async def echo_event(event: NamedEvent) -> Value:
+        return event.data
 
     @node.on_call("parley.info")
     async def info(call: Call) -> dict[str, Value]:

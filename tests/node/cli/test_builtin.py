@@ -22,6 +22,7 @@ async def test_echo_and_info(anyio_backend: str) -> None:
             peer = await client.connect(await server.listen("tcp://127.0.0.1:0"))
             for data in DATA:
                 assert await peer.call("parley.echo", data) == data
+                assert (await peer.emit("parley.echo", data).reply()).data == data
             info = await peer.call("parley.info")
             await peer.close()
     assert isinstance(info, dict)

@@ -19,6 +19,8 @@ from node.dialects.named.codec import (
     parse_event,
     serialise_event,
 )
+from node.messaging.formats import Format, FormatError, decode_as
+from node.messaging.payloads import FormattedPayload, Tandem
 from node.protocol.errors import LocalProtocolError, RemoteProtocolError
 from tests.vectors.load import Vector, of_kind, read, unhex, vectors
 
@@ -120,3 +122,31 @@ def test_errors_are_written(vector: Vector) -> None:
 @vectors(NAME, of_kind("error"), fails=True)
 def test_what_is_no_error_is_not_read(vector: Vector) -> None:
     assert decode_error(unhex(vector["hex"])) is None
+
+
+@vectors(NAME, both(of_kind("tandem"), lambda vector: "ambiguous" not in vector), fails=False)
+def test_two_payloads_in_one_are_read_and_written(vector: Vector) -> None:
+    tandem = Tandem(unhex(vector["fields"]["first"]), unhex(vector["fields"]["second"]))
+    assert Tandem.parse(unhex(vector["hex"])) == tandem
+    assert tandem.encode() == unhex(vector["hex"])
+
+
+@vectors(NAME, of_kind("tandem"), fails=True)
+def test_what_is_no_tandem_payload_is_not_read(vector: Vector) -> None:
+    with pytest.raises(FormatError):
+        Tandem.parse(unhex(vector["hex"]))
+
+
+@vectors(NAME, of_kind("formatted"), fails=False)
+def test_payloads_say_their_format(vector: Vector) -> None:
+    payload = FormattedPayload(unhex(vector["hex"]))
+    known = Format[vector["fields"]["format"].upper()]
+    assert payload.format == known
+    assert payload.raw[1:] == unhex(vector["fields"]["payload"])
+    assert payload.data == decode_as(known, payload.raw[1:])
+
+
+@vectors(NAME, both(of_kind("formatted"), lambda vector: bool(vector["hex"])), fails=True)
+def test_a_format_that_is_unknown_is_not_read(vector: Vector) -> None:
+    with pytest.raises(FormatError):
+        _ = FormattedPayload(unhex(vector["hex"])).data
