@@ -209,6 +209,20 @@ def test_much_that_waits_is_written_at_once() -> None:
     assert scene.outlet.done == [b"one", b"two"]
 
 
+def test_what_is_flushed_is_written_now_if_it_is_taken() -> None:
+    scene = Scene()
+    scene.driver.flush()  # before there is a transport
+    scene.connect()
+    scene.core.chunks = [b"one"]
+    scene.driver.flush()
+    assert scene.outlet.done == [b"one"]
+    scene.outlet.more = False
+    scene.core.chunks = [b"two", b"three"]
+    scene.driver.flush()
+    scene.driver.flush()
+    assert scene.outlet.done == [b"one", b"two"]
+
+
 def test_no_report_overtakes_another() -> None:
     scene = Scene()
     scene.connect()
