@@ -113,9 +113,8 @@ class Bridge:
                     await self.topic.publish(from_bytes(payload), headers, source=self._tap)
                 except PayloadTooLargeError:
                     self._lose("was too long for a note")
-                except ParleyError as error:  # the node has ended, and the bridge will
-                    logger.info("%r: %s", self, error)
-                    return
+                except ParleyError as error:  # the node has ended
+                    self._lose(f"was for a topic that nobody has any more ({error})")
                 else:
                     self.published += 1
             self._waiter = self.relay.backend.waiter()

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+from uuid import UUID
 
 import anyio
 import pytest
@@ -14,7 +15,7 @@ from node.gateways.bridge import SENDER, Bridge
 from node.gateways.relay import Relay
 from node.gateways.relay_client import RelayClient
 from tests.node.gateways.relays import PLACE, clients_of, read
-from tests.node.network import PATIENCE, Meeting, eventually, meeting, new_node
+from tests.node.network import PATIENCE, Meeting, eventually, meeting, new_node, settled
 
 
 @asynccontextmanager
@@ -152,6 +153,30 @@ async def test_its_uuid_is_reserved(anyio_backend: str) -> None:
         with pytest.raises(ParleyError, match="already"):
             await bridge.__aenter__()
         assert repr(bridge) == f"<Bridge 'news' as {bridge.uuid}>"
+
+
+async def test_a_header_that_names_nobody_is_the_publishers_own(anyio_backend: str) -> None:
+    async with (
+        bridged() as (_, topic, relay, bridge, address),
+        clients_of(relay, address, 1) as (client,),
+    ):
+        for sender in ("somebody", 7, str(UUID(int=9))):
+            await topic.publish(b"news", {SENDER: sender})
+            assert await read(client) == [(bridge.uuid, b"news", True)]
+
+
+async def test_a_node_that_ended_publishes_nothing(anyio_backend: str) -> None:
+    async with new_node() as node:
+        topic = node.topic("news")
+    async with Relay() as relay, Bridge(relay, topic, node.node_id.uuid) as bridge:
+        address = await relay.listen(PLACE)
+        async with clients_of(relay, address, 1) as (client,):
+            for n in range(3):
+                await client.broadcast(bytes([n]))
+            await client.send(client.uuid, b"all were sorted")
+            await read(client)
+            await settled()
+        assert (bridge.published, bridge.lost) == (0, 3)
 
 
 async def test_left_it_carries_nothing_more(anyio_backend: str) -> None:

@@ -16,7 +16,7 @@ from node.gateways.relay_client import RelayClient
 from node.protocol.codes import CloseCode
 from node.protocol.errors import PayloadTooLargeError
 from tests.node.gateways.relays import clients_of, raw, read, relaying
-from tests.node.network import PATIENCE, eventually, settled
+from tests.node.network import PATIENCE, eventually, ground, settled
 
 
 async def test_what_the_relay_reports_is_told_and_counted(
@@ -152,6 +152,20 @@ async def test_nobody_there(anyio_backend: str) -> None:
         await client.__aenter__()
     with pytest.raises(AddressError):
         RelayClient("relay")
+
+
+async def test_who_does_not_answer_in_time_is_not_there(
+    anyio_backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def connect(*_: object) -> None:
+        await anyio.sleep_forever()
+
+    async with ground() as backend:
+        monkeypatch.setattr(type(backend), "connect", connect)
+    client = RelayClient("tcp://127.0.0.1:9", timeout=0.01)
+    with pytest.raises(UnreachableError, match="did not answer in"):
+        await client.__aenter__()
+    assert not client.is_open
 
 
 async def test_outside_of_its_block_it_is_not_connected(anyio_backend: str) -> None:

@@ -98,9 +98,10 @@ def test_the_cause_of_an_end_is_kept() -> None:
         (pack(">I", 31), CloseCode.PROTOCOL_ERROR),
         (pack(">I", 4_097), CloseCode.FRAME_TOO_LARGE),
         (pack(">I", 2**32 - 1), CloseCode.FRAME_TOO_LARGE),
+        (message(A, B, bytes(4_065)), CloseCode.FRAME_TOO_LARGE),
         (message(A, SERVER, b"\0\0\5"), CloseCode.PROTOCOL_ERROR),
     ],
-    ids=["too short", "too long", "longest", "an error without a code"],
+    ids=["too short", "too long", "longest", "too long, with its head", "an error without a code"],
 )
 def test_a_relay_that_breaks_the_rules_is_left(bad: bytes, code: CloseCode, piece: int) -> None:
     core = client()

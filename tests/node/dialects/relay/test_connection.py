@@ -139,6 +139,13 @@ def test_closed_it_gets_what_waits_and_no_more() -> None:
     assert faults(hall.written(A)) == [RelayCode.NOT_CONNECTED]
 
 
+def test_who_is_closing_takes_nothing_more() -> None:
+    hall = Hall(A)
+    hall.at[A].close(hall.now)
+    hall.at[A].deliver([message(A, B)], 36, hall.now)
+    assert hall.written(A) == b""
+
+
 def test_a_member_is_told_of_a_batch_once() -> None:
     hall = Hall(A, B, C)
     drivers = [Driver(hall, uuid, takes=False) for uuid in (A, B, C)]
