@@ -10,6 +10,7 @@ from typing import Any, Final
 from tests.fuzz.line import Event
 from tests.fuzz.script import Kind, Step, serialise
 from tests.reference.dialects.named import FORMATS
+from tests.reference.dialects.relay import RelayMessage
 from tests.vectors.load import read, unhex
 
 Seeds = Iterator[bytes]
@@ -94,20 +95,24 @@ def relay() -> Seeds:
     direct = _say(1, code=1, data=b"direct")
     much = _say(1, code=1, data=bytes(60))
     short = Step(Kind.RAW, payload=bytes(400))
+    missing = (b"nobody is called", b"neither is there")
+    nowhere = b"".join(RelayMessage(target, b"\1" * 16, b"x").raw for target in missing)
     scripts: tuple[Iterable[Step], ...] = (
         (*enter, *everyone, direct, _say(5, code=1), _say(4, code=1)),
         (*enter, _say(1, code=0), _say(1, 1, topic=2, code=0, data=b"forged")),
         (*enter, _happen(BLOCK, client=1), *[much] * 20, _happen(BLOCK, client=1)),
         (*enter, short, direct, Step(Kind.RAW, payload=bytes(3)), direct),
         (*enter, _act(0), _say(5, code=1), *everyone, _act(1, data=b"bridged"), _act(0)),
+        (*enter, _act(0), _say(3, code=1, data=bytes(200)), much, much, _say(6, code=1)),
+        (*enter, Step(Kind.RAW, payload=nowhere), direct),
         (*enter[:2], _happen(WAIT, 20), _happen(WAIT, 100)),
         (*enter, Step(Kind.SEALED, subcategory=1), Step(Kind.SEALED, 1), direct),
         (*enter, _happen(ABORT, 1), _happen(END, client=1), _happen(CLOSE, client=2), direct),
         (_say(0, topic=3), _say(0, 1, topic=4), _say(0, 2, topic=5), _act(0)),
     )
-    for setting in (0, 1, 129):
+    for setting, piece in ((0, 3), (1, 0), (129, 2)):
         for script in scripts:
-            yield bytes([setting, 2]) + serialise(script)
+            yield bytes([setting, piece]) + serialise(script)
 
 
 def relay_client() -> Seeds:

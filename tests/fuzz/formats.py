@@ -37,6 +37,8 @@ def _of(format_id: int) -> Callable[[bytes], None]:
         assert _is_plain(value)
         if format_id in OPAQUE:
             assert value == data
+        else:
+            assert not _is_read(format_id, data + b"\0"), "something may follow"
         assert _same(Payload(data, format_id).data, value)
         for other in Format:
             with suppress(*ALLOWED["formats"]):
@@ -49,6 +51,13 @@ def _of(format_id: int) -> Callable[[bytes], None]:
                 assert from_bytes(to_bytes(value, rest)) != b""
 
     return read
+
+
+def _is_read(format_id: int, data: bytes) -> bool:
+    with suppress(*ALLOWED["formats"]):
+        decode_as(format_id, data)
+        return True
+    return False
 
 
 def _read_any(data: bytes) -> None:

@@ -125,12 +125,14 @@ class _Reader:
     def check_end(self, read: int) -> None:
         """All messages that were whole were taken, up to the one that may not be."""
         assert self._ended is not None
-        count, rest, wrong = 0, self.said[:read], INCOMPLETE
+        count, others, rest, wrong = 0, 0, self.said[:read], INCOMPLETE
         try:
             while rest:
                 message, rest = relay.read_message(rest, self._limits.longest_frame)
                 if message.sender == SERVER:
                     assert message.error
+                elif message.to not in (OWN, BROADCAST):
+                    others += 1
                 count += 1
         except Wrong as error:
             wrong = error.fails
@@ -141,6 +143,7 @@ class _Reader:
             assert wrong == INCOMPLETE, "the reference refuses it"
         if self._ended.code in (*VIOLATIONS, CloseCode.CONNECTION_LOST):
             assert taken == count, "a message is lost"
+            assert self._core.misdirected == others
         assert taken <= count
 
     # What a script makes it do.

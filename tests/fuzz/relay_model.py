@@ -5,6 +5,7 @@ One rule: it is slow and simple, and reads with the reference. Knows no queues a
 
 from dataclasses import dataclass, field
 from typing import Final
+from uuid import UUID
 
 from tests.reference.dialects.reading import INCOMPLETE, Wrong
 from tests.reference.dialects.relay import (
@@ -25,25 +26,30 @@ HEAD_SIZE: Final = 36
 
 @dataclass(frozen=True)
 class Error:
-    """An error frame with this code, whatever its text."""
+    """An error frame with this code; its text names `target`, if it is about one."""
 
     to: bytes
     code: int
+    target: bytes = b""
 
     def is_said_by(self, message: RelayMessage) -> bool:
         """Whether a message is that."""
-        return (message.to, message.sender, message.error[0]) == (self.to, SERVER, self.code)
+        if (message.to, message.sender) != (self.to, SERVER):
+            return False
+        code, text = message.error
+        return code == self.code and (not self.target or str(UUID(bytes=self.target)) in text)
 
 
 @dataclass
 class Client:
-    """Who is connected; `told` is what it was sent so far."""
+    """Who is connected; `told` is what it was sent so far, `target` whom it did not reach."""
 
     uuid: bytes = b""
     told: list[RelayMessage | Error] = field(default_factory=list)
     open: bool = True
     pending: bytes = b""
     skip: int = 0
+    target: bytes = b""
 
     def has_heard(self, heard: list[RelayMessage]) -> bool:
         """Whether that is how what it was told begins."""
@@ -111,7 +117,11 @@ class Model:
                 raise Wrong("code 4, closes", "judged before all of it is there") from None
             raise
         client.pending = rest
-        check_route(message, client.uuid, self._members())
+        try:
+            check_route(message, client.uuid, self._members())
+        except Wrong:
+            client.target = message.to
+            raise
         self.route(message)
 
     def _is_answered(self, client: Client, wrong: Wrong) -> bool:
@@ -123,5 +133,5 @@ class Model:
             client.skip = LENGTH_SIZE + int.from_bytes(client.pending[:LENGTH_SIZE])
         if code != 5 or self._feedback:
             to = client.uuid or (BROADCAST if code == 1 else client.pending[:UUID_SIZE])
-            client.told.append(Error(to, code))
+            client.told.append(Error(to, code, client.target if code == 5 else b""))
         return True

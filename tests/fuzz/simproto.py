@@ -70,7 +70,7 @@ class _Conversation:
             if not step.held:
                 self._deliver()
         self._deliver()
-        self._line.finish(self._side.finish)
+        self._line.finish(self._finish)
         self._side.check_end()
 
     def _hear(self, data: bytes) -> None:
@@ -82,6 +82,18 @@ class _Conversation:
         self._line.receive(said)
         wrong = self._ear.judge(self._line.read)
         assert not wrong or self._line.core.closing, "the reference closes"
+
+    def _finish(self) -> bool:
+        """All is answered, by either side; whether there was anything to answer."""
+        core, busy = self._line.core, self._side.finish()
+        answers = [Message("response", dialog, b"\0").raw for dialog in self._ear.asked]
+        if answers and not core.closing and self._ear.is_whole:
+            self._held = b"".join(answers)
+            self._deliver()
+            return True
+        if not busy:
+            self._side.check_finished()
+        return busy
 
     def _act(self, step: Step) -> None:
         event = Event(step.category % len(Event))

@@ -35,6 +35,11 @@ class SimProtoEar:
 
     # What they say.
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether they are not in the middle of a message."""
+        return not self._said
+
     def say(self, data: bytes) -> None:
         """They send bytes, which the core may not have read yet."""
         self._said += data

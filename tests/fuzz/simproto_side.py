@@ -36,6 +36,8 @@ NAMES: Final = tuple(TOPICS)
 FEED_LIMIT: Final = 2048
 WINDOW: Final = 300
 PATIENCE: Final = 5.0
+# What the document has for a subscription that there is not.
+REFUSED: Final = (1, 2, 3)
 
 
 class Reader:
@@ -79,6 +81,7 @@ class SimProtoSide:
         self._asked: list[OutgoingRequest] = []
         self._done = 0
         self._readers: list[Reader] = []
+        self._subscribed: list[tuple[str, Reader, OutgoingRequest]] = []
         self._ended = False
         self._acts: Final = (
             self._call,
@@ -144,6 +147,16 @@ class SimProtoSide:
                 reader.queue.take()
                 busy = True
         return busy
+
+    def check_finished(self) -> None:
+        """With all answered nothing is owed, and nothing waits for a place."""
+        if self._ended:
+            return
+        assert not self.core.owed
+        if self.core.free_dialogs == self.core.limits.dialogs:
+            assert all(feed.left == (0, 0) for feed in self._feeds if feed.open)
+        for topic, reader, call in self._subscribed:
+            assert call.code not in REFUSED or not self.sim.readings.reads(topic, reader)
 
     def check_end(self) -> None:
         """Nobody waits any more."""
@@ -233,6 +246,7 @@ class SimProtoSide:
         call = asking.subscribe(topic, step.payload, self.now(), 5.0, self._finished)
         self.sim.readings.expect(topic, reader, call)
         self._asked.append(call)
+        self._subscribed.append((topic, reader, call))
         if self.sim.readings.reads(topic, reader):
             self._readers.append(reader)
 
