@@ -14,9 +14,11 @@ from node.messaging.payloads import Payload, make_payload
 from node.named_event import NamedEvent
 from node.protocol.codes import ResultCode
 from node.protocol.errors import ConnectionClosedError, LocalProtocolError
+from node.protocol.limits import EVENT_COST
 from node.serving.handlers import Entry, Handlers
-from node.serving.items import run_items, send_items, send_part
+from node.serving.items import TURN_SIZE, run_items, send_items, send_part
 from node.serving.running import Outcome, run_handler
+from node.waiting import turn_of
 
 if TYPE_CHECKING:
     from node.peer import Peer
@@ -70,11 +72,12 @@ class Eventing:
 class NativeReplies:
     """Replies to one event of a native peer."""
 
-    __slots__ = ("_emit", "_peer", "format")
+    __slots__ = ("_emit", "_peer", "_said", "format")
 
     def __init__(self, peer: "Peer", emit: IncomingEmit) -> None:
         self._peer = peer
         self._emit = emit
+        self._said = 0  # bytes of cost since others ran
         self.format: FormatName = NATIVE_FORMAT
 
     @property
@@ -99,6 +102,10 @@ class NativeReplies:
             if self.wanted:
                 raise
             # Nobody waits any more: nothing is lost.
+        self._said += len(body) + EVENT_COST
+        if self._said > TURN_SIZE:
+            self._said = 0
+            await turn_of(peer.backend)
 
     async def send_all(self, items: AsyncGenerator[Any, Any]) -> Outcome:
         """Reply with each of what the handler yields."""
