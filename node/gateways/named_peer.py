@@ -55,6 +55,7 @@ class NamedPeer(Guest):
         self._named = NamedCore(backend.now(), limits, flavour)
         super().__init__(self._named, backend, name, on_gone=self._look)
         self.driver.high_water = limits.write_buffer
+        self._named.take_turns(self._wait_for_turn)
         self.format = format
         self.ignored = 0
         self.draining = False
@@ -124,6 +125,13 @@ class NamedPeer(Guest):
 
     def _lost(self, ended: ConnectionEnded) -> None:
         """Emissions were told by the core; handlers go on."""
+
+    def _wait_for_turn(self) -> None:
+        self.backend.soon(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._named.go_on(self.backend.now())
+        self.driver.settle()
 
     def _look(self, _: Guest) -> None:
         if self.is_gone and not self._runners:

@@ -5,27 +5,23 @@ comes is an ordinary event, for a handler. There is neither a greeting nor a far
 who breaks the format is hung up on. Runs no handlers.
 """
 
-from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Final
 
 from node.dialects.core import ForeignCore
-from node.dialects.frames import FrameSplitter
 from node.dialects.limits import NamedLimits
 from node.dialects.named.codec import (
     END_NAME,
     ERROR_NAME,
     REPLY_NAME,
-    TOTAL_SIZE,
     EventType,
     Flavour,
     NamedEvent,
     decode_error,
     encode_error,
-    measure_of,
-    parse_event,
     serialise_head,
 )
+from node.dialects.named.intake import Intake
 from node.dialects.named.replies import NamedReply, cost_of
 from node.messaging.deadlines import Deadlines, within_reason
 from node.messaging.emits import UNREAD, OutgoingEmit
@@ -49,13 +45,9 @@ class NamedCore(ForeignCore):
 
     __slots__ = (
         "_deadlines",
-        "_frames",
-        "_held",
+        "_intake",
         "_limits",
         "_next_id",
-        "_running",
-        "_running_size",
-        "_splitter",
         "_waiting",
         "dropped",
         "flavour",
@@ -69,20 +61,15 @@ class NamedCore(ForeignCore):
         self._next_id = FIRST_ID
         self._waiting: dict[int, OutgoingEmit] = {}
         self._deadlines: Deadlines[OutgoingEmit] = Deadlines()
-        self._running = 0
-        self._running_size = 0
-        self._splitter = FrameSplitter(TOTAL_SIZE, measure_of(flavour, limits.longest_frame))
-        # What was read while no more handlers might run: the rest of a chunk, and chunks.
-        self._frames: Iterator[memoryview] | None = None
-        self._held: deque[bytes] = deque()
+        self._intake = Intake(flavour, limits, self._take)
 
     # For the driver.
 
     @property
     def wants_data(self) -> bool:
         """Whether bytes should be read now: also not while as many handlers run as may."""
-        waiting_to_be_read = self._frames is None and self.outbox.size <= self._write_buffer
-        return waiting_to_be_read or self.closing
+        to_be_read = not self._intake.holds_back and self.outbox.size <= self._write_buffer
+        return to_be_read or self.closing
 
     # What we send.
 
@@ -160,50 +147,37 @@ class NamedCore(ForeignCore):
 
     def release(self, event: NamedEvent, now: float) -> None:
         """Its handler is over, or it has none: there is room for another."""
-        self._running -= 1
-        self._running_size -= len(event.data)
-        if self._frames is not None and not self.closing and self._may_run:
-            try:
-                self._go_on()
-            except RemoteProtocolError as error:
-                self._fail(CloseCode(error.code), error.reason, now)
+        try:
+            self._intake.done(event)
+        except RemoteProtocolError as error:
+            self._fail(CloseCode(error.code), error.reason, now)
+
+    def go_on(self, now: float) -> None:
+        """Others had their turn."""
+        try:
+            self._intake.go_on()
+        except RemoteProtocolError as error:
+            self._fail(CloseCode(error.code), error.reason, now)
 
     # What comes.
 
     @property
     def running(self) -> int:
         """How many events handlers have."""
-        return self._running
+        return self._intake.running
 
     @property
     def waiting(self) -> int:
         """How many events of ours wait for replies."""
         return len(self._waiting)
 
+    def take_turns(self, on_turn: Callable[[], None]) -> None:
+        """Have `on_turn` called when much came at once: `go_on` is to follow once others had
+        their turn."""
+        self._intake.on_turn = on_turn
+
     def _receive(self, data: bytes, now: float) -> None:
-        if self._frames is not None:
-            self._held.append(data)  # a transport that was told to pause gives little more
-            return
-        self._frames = self._splitter.feed(data)
-        self._go_on()
-
-    def _go_on(self) -> None:
-        """Take what was read, as far as it may be."""
-        flavour, longest_name = self.flavour, self._limits.longest_name
-        frames = self._frames
-        while frames is not None:
-            for frame in frames:
-                self._take(parse_event(frame, flavour, longest_name))
-                if not self._may_run:
-                    return
-            frames = self._splitter.feed(self._held.popleft()) if self._held else None
-            self._frames = frames
-
-    @property
-    def _may_run(self) -> bool:
-        return (
-            self._running < self._limits.events and self._running_size <= self._limits.waiting_bytes
-        )
+        self._intake.feed(data)
 
     def _take(self, event: NamedEvent) -> None:
         ref_id = event.ref_id
@@ -218,8 +192,7 @@ class NamedCore(ForeignCore):
             self._take_ordinary(event)
 
     def _take_ordinary(self, event: NamedEvent) -> None:
-        self._running += 1
-        self._running_size += len(event.data)
+        self._intake.started(event)
         self.happened.append(event)
 
     def _take_reply(self, emit: OutgoingEmit, event: NamedEvent) -> None:
@@ -282,8 +255,7 @@ class NamedCore(ForeignCore):
         if self.closing:
             return
         super()._end(code, reason, remote=remote)
-        self._frames = None
-        self._held.clear()
+        self._intake.clear()
         waiting, self._waiting = self._waiting, {}
         for emit in waiting.values():
             emit.close_code = code

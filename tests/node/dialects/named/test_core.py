@@ -11,6 +11,7 @@ from node.dialects.core import NEVER
 from node.dialects.limits import NamedLimits
 from node.dialects.named.codec import EventType, Flavour, NamedEvent, encode_error
 from node.dialects.named.core import COPIED_SIZE, FIRST_ID, NamedCore
+from node.dialects.named.intake import TURN_EVENTS
 from node.messaging.emits import UNREAD, OutgoingEmit
 from node.messaging.pending import LOST
 from node.protocol.codes import CloseCode, ResultCode
@@ -310,6 +311,41 @@ def test_replies_need_no_room_but_wait_in_the_line(line: Line) -> None:
     assert taken(emit) == []
     line.core.release(event, line.now)
     assert taken(emit) == [b"1"]
+
+
+@pytest.mark.parametrize("handled", [True, False])
+def test_others_have_their_turn_while_much_is_taken(line: Line, handled: bool) -> None:
+    turns: list[float] = []
+    line.core.take_turns(lambda: turns.append(line.now))
+    coming = [ask(event_id=number) for number in range(3 * TURN_EVENTS + 1)]
+    raw = b"".join(on_wire(event, line.flavour) for event in coming)
+    taken = line.say_raw(raw[:-1])
+    counts = [(len(taken), len(turns))]
+    assert line.say_raw(raw[-1:]) == []
+    while not line.core.wants_data:
+        if handled:
+            line.core.release(taken[-1], line.now)
+        assert line.reports() == []
+        line.core.go_on(line.now)
+        taken += line.reports()
+        counts.append((len(taken), len(turns)))
+    assert counts == [(64, 1), (128, 2), (192, 3), (193, 3)]
+    assert taken == coming
+
+
+def test_what_comes_bit_by_bit_needs_no_turns(line: Line) -> None:
+    turns: list[float] = []
+    line.core.take_turns(lambda: turns.append(line.now))
+    taken = [event for number in range(200) for event in line.say(ask(event_id=number))]
+    assert (len(taken), turns, line.core.wants_data) == (200, [], True)
+
+
+def test_a_turn_after_the_end_is_nothing(line: Line) -> None:
+    line.core.take_turns(lambda: None)
+    line.say(*(ask(event_id=number) for number in range(TURN_EVENTS + 1)))
+    line.core.close(line.now)
+    line.core.go_on(line.now)
+    assert [type(report) for report in line.reports()] == [ConnectionEnded]
 
 
 def test_a_violation_is_met_where_it_stands(line: Line) -> None:

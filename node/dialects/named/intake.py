@@ -1,0 +1,116 @@
+"""Events out of what is read, no more at once than handlers may have.
+
+One rule: what may not be taken yet stays as bytes, in its place; nothing more is to be
+read meanwhile. Knows neither replies nor handlers.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from node.dialects.frames import FrameSplitter
+from node.dialects.limits import NamedLimits
+from node.dialects.named.codec import TOTAL_SIZE, Flavour, NamedEvent, measure_of, parse_event
+
+# Events that are taken before others have their turn: of the shortest ones thousands come
+# at once, and each may start a handler.
+TURN_EVENTS: Final = 64
+
+
+class Intake:
+    """Hands each event to `take`, in order. `running` counts those that handlers have.
+
+    `on_turn` is called when much came at once, and asks for `go_on` once others had their
+    turn; without it all is taken.
+    """
+
+    __slots__ = (
+        "_flavour",
+        "_frames",
+        "_held",
+        "_limits",
+        "_size",
+        "_splitter",
+        "_take",
+        "_turn_left",
+        "on_turn",
+        "running",
+    )
+
+    def __init__(
+        self, flavour: Flavour, limits: NamedLimits, take: Callable[[NamedEvent], None]
+    ) -> None:
+        self.running = 0
+        self.on_turn: Callable[[], None] | None = None
+        self._flavour = flavour
+        self._limits = limits
+        self._take = take
+        self._size = 0  # of the data that handlers have
+        self._splitter = FrameSplitter(TOTAL_SIZE, measure_of(flavour, limits.longest_frame))
+        # What is held back: the rest of a chunk, and chunks.
+        self._frames: Iterator[memoryview] | None = None
+        self._held: deque[bytes] = deque()
+        self._turn_left = TURN_EVENTS
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether some of what was read may not be taken yet."""
+        return self._frames is not None
+
+    def feed(self, data: bytes) -> None:
+        """Bytes came; raises RemoteProtocolError for what is no event."""
+        if self._frames is not None:
+            self._held.append(data)  # a transport that was told to pause gives little more
+            return
+        self._frames = self._splitter.feed(data)
+        self._turn_left = TURN_EVENTS
+        self._take_frames()
+
+    def started(self, event: NamedEvent) -> None:
+        """A handler has it."""
+        self.running += 1
+        self._size += len(event.data)
+
+    def done(self, event: NamedEvent) -> None:
+        """Its handler is over: there is room for another; raises as `feed`."""
+        self.running -= 1
+        self._size -= len(event.data)
+        self._resume()
+
+    def go_on(self) -> None:
+        """Others had their turn; raises as `feed`."""
+        self._turn_left = TURN_EVENTS
+        self._resume()
+
+    def clear(self) -> None:
+        """Forget what is held back."""
+        self._frames = None
+        self._held.clear()
+
+    def _resume(self) -> None:
+        if self._frames is not None and self._turn_left and self._has_room:
+            self._take_frames()
+
+    @property
+    def _has_room(self) -> bool:
+        limits = self._limits
+        return self.running < limits.events and self._size <= limits.waiting_bytes
+
+    def _take_frames(self) -> None:
+        """Take what was read, as far as it may be."""
+        flavour, longest_name = self._flavour, self._limits.longest_name
+        frames, take, on_turn = self._frames, self._take, self.on_turn
+        while frames is not None:
+            for frame in frames:
+                take(parse_event(frame, flavour, longest_name))
+                if self._frames is None:
+                    return  # cleared by what came of it
+                if on_turn is not None:
+                    self._turn_left -= 1
+                    if not self._turn_left:
+                        on_turn()
+                        return
+                if not self._has_room:
+                    return
+            frames = self._splitter.feed(self._held.popleft()) if self._held else None
+            self._frames = frames
