@@ -258,8 +258,9 @@ async def test_replies_of_every_kind() -> None:
         reply(data={"a": 1}, format=16)
         reply(data=b'{"a":1}', format=3, name="other")
         reply(data=b"raw")
+        peer.send_event(1, event.async_id, *TYPES["Named Reply"], b"\xa0")
+        reply(data=5)  # malformed: dropped, and so is the next
         reply()
-        reply(data=5)  # malformed: dropped
         peer.send("Result", 1, event.async_id + 1, code=0)  # of nothing
         reply(data=b"\1", format=1)
         peer.send("End", 1, event.async_id, data="last", format=16)
@@ -272,7 +273,7 @@ async def test_replies_of_every_kind() -> None:
         ]
         assert [reply.name for reply in replies] == ["", "other", "", "", "", ""]
         assert [reply.format for reply in replies] == [16, 3, None, 16, 1, 16]
-        await until(lambda: peer.dropped == 3)
+        await until(lambda: peer.dropped == 4)
 
     await emitting(act, application)
 
