@@ -15,6 +15,7 @@ from node.messaging.application_events import encode_payload
 from node.messaging.calls import Calls
 from node.messaging.chunks import ChunkInbox
 from node.messaging.dispatch import Dispatch
+from node.messaging.emits import IncomingEmit
 from node.messaging.fanout import Fanout, Slow
 from node.messaging.inbox import NoteInbox
 from node.messaging.notes import encode_note
@@ -43,6 +44,7 @@ from node.protocol.reports import (
     WindowReceived,
 )
 from tests.fuzz.allowed import ALLOWED, APPLICATION, MESSAGING
+from tests.fuzz.emitting import Emitting, find_event
 from tests.fuzz.script import Step
 
 TOPIC: Final = "news"
@@ -82,6 +84,7 @@ class Application:
             self._find,
             self._run,
             lambda call: None,
+            find_event=find_event,
             count_limit=MOST_REQUESTS,
             size_limit=MOST_BYTES,
         )
@@ -93,6 +96,7 @@ class Application:
         self._asked: deque[OutgoingCall] = deque()
         self._stream_asked: deque[OutgoingRequest] = deque()
         self._stream_requests: deque[IncomingRequest] = deque()
+        self._emitting = Emitting(calls, deque())
         self._readers: dict[int, Reader] = {}
         self._unread: deque[tuple[int, int]] = deque()
         self._streams: set[int] = set()
@@ -118,6 +122,10 @@ class Application:
             self._answer_on_stream,
             self._watch,
             self._send_event,
+            self._emitting.emit,
+            lambda step: self._emitting.ask(step, self.now),
+            lambda step: self._emitting.reply(step, self._running),
+            lambda step: self._emitting.leave(),
         )
 
     # Reports.
@@ -138,6 +146,7 @@ class Application:
                 self.core.abort(self.now, CloseCode(error.code), error.reason)
                 aborted = True
         assert len(self.calls.answering) <= 2 * MOST_REQUESTS
+        self._emitting.check()
 
     def _take_other(self, report: Report) -> None:
         match report:
@@ -196,7 +205,9 @@ class Application:
         return ResultCode.ACCEPTED
 
     def _run(self, call: IncomingCall) -> None:
-        if call.subcategory != CALL:
+        if isinstance(call, IncomingEmit):
+            self._emitting.run(call, self._running)
+        elif call.subcategory != CALL:
             self.topics.open_feed(call, None, self._make_feed)
         elif call.topic == "echo":
             self.calls.answering.answer(call, ResultCode.ACCEPTED, call.data)
@@ -295,6 +306,7 @@ class Application:
             while len(reader.inbox):
                 reader.inbox.take()
                 reader.inbox.used()
+        self._emitting.read()
         for call in self._asked:
             while call.chunks:
                 try:

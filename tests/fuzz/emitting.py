@@ -1,0 +1,89 @@
+"""Named events of the fuzzed application: what it emits, and what it makes of events.
+
+One rule: what waits unread is bounded, and who reads it gets values or a FormatError. It
+knows no handlers but what a script makes of them.
+"""
+
+from collections import deque
+from typing import Final
+
+from node.messaging.calls import Calls
+from node.messaging.emits import REPLIES_SIZE, IncomingEmit, OutgoingEmit
+from node.messaging.formats import FormatName
+from node.messaging.payloads import make_payload
+from node.messaging.pending import IncomingCall
+from node.protocol.codes import ResultCode
+from tests.fuzz.allowed import ALLOWED
+from tests.fuzz.script import Step
+
+# Of these `echo` answers at once, and the others when a script says so.
+EVENTS: Final = ("x", "echo", "hold")
+FORMATS: Final[tuple[FormatName, ...]] = ("lbm", "raw", "msgpack", "cbor")
+# Few, so that a short script fills them.
+MOST_UNREAD: Final = 1024
+
+
+def find_event(namespace: str, name: str) -> ResultCode:
+    """Events of no namespace have handlers; those of one are refused."""
+    if namespace:
+        return ResultCode.NOT_AUTHORISED
+    return ResultCode.ACCEPTED if name in EVENTS else ResultCode.TOPIC_NOT_FOUND
+
+
+class Emitting:
+    """What one application emits; `asked` takes the events that wait for replies."""
+
+    def __init__(self, calls: Calls, asked: deque[OutgoingEmit]) -> None:
+        self._calls = calls
+        self._asked = asked
+
+    def run(self, emit: IncomingEmit, running: deque[IncomingCall]) -> None:
+        """Handle an event: its payload is read, whatever it is."""
+        for part in ("data", "raw", "tandem"):
+            try:
+                getattr(emit.payload, part)
+            except ALLOWED["formats"]:
+                continue
+        if emit.topic == "echo":
+            self._calls.answering.answer(emit, ResultCode.ACCEPTED, emit.payload)
+        else:
+            running.append(emit)
+
+    def emit(self, step: Step) -> None:
+        """Emit, and want no reply."""
+        payload = make_payload(step.payload, FORMATS[step.stream % len(FORMATS)])
+        self._calls.named.emit("x", "", payload)
+
+    def ask(self, step: Step, now: float) -> None:
+        """Emit, and wait for replies."""
+        emit = OutgoingEmit(lambda: None, MOST_UNREAD)
+        payload = make_payload(step.payload, FORMATS[step.stream % len(FORMATS)])
+        self._calls.named.ask(emit, "hold", "", payload, now, 5.0)
+        self._asked.append(emit)
+
+    def reply(self, step: Step, running: deque[IncomingCall]) -> None:
+        """Reply to the event that waits longest."""
+        if running and isinstance(running[0], IncomingEmit):
+            named, payload = self._calls.named, make_payload(step.payload, "lbm")
+            body = named.encode_reply(running[0], "tick" * (step.stream % 2), payload)
+            named.reply(running[0], body)
+
+    def read(self) -> None:
+        """Read all replies that wait."""
+        for emit in self._asked:
+            while emit.replies:
+                try:
+                    assert emit.take().data != ""
+                except ALLOWED["formats"]:
+                    continue
+            assert emit.done or emit.size == 0
+
+    def leave(self) -> None:
+        """Read no more of what was emitted first."""
+        if self._asked:
+            self._calls.asking.leave(self._asked.popleft())
+
+    def check(self) -> None:
+        """What waits is bounded."""
+        for emit in self._asked:
+            assert sum(size for _, size in emit.replies) <= MOST_UNREAD < REPLIES_SIZE
