@@ -145,7 +145,7 @@ async def test_a_cut_at_every_byte(anyio_backend: str, flavour: FlavourName) -> 
 
 @both
 async def test_who_falls_silent_is_hung_up_on(anyio_backend: str, flavour: FlavourName) -> None:
-    async with served(flavour, idle_timeout=0.2) as there:
+    async with gateway(flavour, idle_timeout=0.1) as there:
         assert await by_raw(there, NamedRaw.closed) == b""
 
         def begin(raw: NamedRaw) -> bytes:

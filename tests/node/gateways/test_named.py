@@ -36,7 +36,8 @@ async def test_an_event_without_a_handler_is_ignored_and_counted(
                 assert (reply.data, reply.last) == (None, True)
             else:
                 with pytest.raises(CallTimeout):
-                    await client.emit(name, namespace=namespace).reply(timeout=0.05)
+                    await client.emit(name, namespace=namespace).reply(timeout=0.02)
+        assert (await client.emit("there", 1).reply(timeout=PATIENCE)).data == 1
         assert served.ignored == 3
         (peer,) = served.peers
         assert peer.ignored == 3
