@@ -45,7 +45,7 @@ class Emitting:
             except ALLOWED["formats"]:
                 continue
         if emit.topic == "echo":
-            self._calls.answering.answer(emit, ResultCode.ACCEPTED, emit.payload)
+            self._calls.answering.answer(emit, ResultCode.ACCEPTED, "echo")
         else:
             running.append(emit)
 

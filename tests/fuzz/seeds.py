@@ -45,8 +45,7 @@ SCRIPTS: Final[tuple[tuple[int | str, ...], ...]] = (
     ("emit", "emit json", "emit there", "emit to nobody", 23, 23, 11),
     ("emit", 23, "forget emit", 11, *["emit silently"] * 5, 11),
     (21, 22, "reply", "reply", 10, "end", "end"),
-    (22, 22, *["much reply"] * 3, 10, "error", "reply"),
-    (22, "reply", 24, "reply", 22, 4, "result", "chunk", "wait"),
+    (22, "reply", 24, "reply", 22, *["much reply"] * 3, 10, "error", 22, 4, "result", "wait"),
     (6, 7, 8, 9, 15, 16),
 )
 PREFIX: Final = "seed-"
