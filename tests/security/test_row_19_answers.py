@@ -1,5 +1,5 @@
-"""Row 19: numbers in what a peer answers to our calls and subscriptions, and in what its
-publisher says of lost notes.
+"""Row 19: numbers in what a peer answers to our calls, events and subscriptions, and in what
+its publisher says of lost notes.
 
 Each is taken, or the one request fails with code 23; the connection goes on. Numbers that a
 peer sends unasked: test_row_19_numbers.py.
@@ -42,6 +42,38 @@ async def test_a_number_in_the_answer_to_our_call() -> None:
         for number in NUMBERS:
             code = await refused_with(peer.call("x", timeout=None))
             assert code == (number if 0 <= number <= LARGEST_CODE else 23)
+        await peer.close()
+
+    async with with_bystander() as ours:
+        await ours.meet(act, "responder", application=application)
+        assert_calm(ours)
+
+
+async def test_a_number_in_what_answers_our_event() -> None:
+    """A format that is none, or a code out of its range, is malformed: a Reply is dropped,
+    an End or Error is the end of that event alone."""
+
+    def act(peer: ReferencePeer) -> None:
+        peer.handshake()
+        for number in NUMBERS:
+            for kind in ("End", "Error"):
+                event = acts.wait_for(peer, lambda event: event.type == TYPES["Emit"])
+                peer.send("Named Reply", 1, event.async_id, data=b"1", format=number)
+                cells = {"data": b"1", "format": number} if kind == "End" else {"code": number}
+                peer.send(kind, 1, event.async_id, **cells)
+        acts.serve(peer)
+
+    async def application(peer: Peer) -> None:
+        for number in NUMBERS:
+            for is_error in (False, True):
+                replies = peer.emit("x").replies()
+                if 0 <= number <= 255 and number != 16:
+                    assert (await anext(replies)).format == number
+                code = await refused_with(anext(replies))
+                if is_error:
+                    assert code == (number if 1 <= number <= LARGEST_CODE else 23)
+                else:
+                    assert code == (0 if 0 <= number <= 255 else 23)
         await peer.close()
 
     async with with_bystander() as ours:

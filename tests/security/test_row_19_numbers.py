@@ -30,6 +30,7 @@ from tests.reference.wire import (
     MAP_CELLS,
     NAMES,
     TEXT_CELLS,
+    TYPES,
     cells_payload,
     frame_limit,
 )
@@ -82,6 +83,15 @@ def request(name: str, cell: str) -> Send:
             raise Refused(code)
 
     return send
+
+
+def emitted(peer: ReferencePeer, number: int) -> None:
+    """An event whose data is in some format; raises Refused by its Error."""
+    peer.send("Emit", 1, 0, name="x", data=b"1", format=number)
+    peer.send("Emit", 1, 9, name="x", data=b"1", format=number)
+    answer = acts.wait_for(peer, lambda e: e.type in (TYPES["End"], TYPES["Error"]))
+    if answer.type == TYPES["Error"]:
+        raise Refused(answer.cells()[CELLS["code"]])
 
 
 class Refused(Exception):
@@ -175,7 +185,7 @@ FIELDS: Final[dict[str, Field]] = {
         lambda p, n: p.send("Result", 1, 9, code=n, stream=n), always(TAKEN), ("code", "stream")
     ),
     "Emit format": Field(
-        lambda p, n: p.send("Emit", 1, 0, name="x", data=1, format=n), always(TAKEN), ("format",)
+        emitted, within(0, 255, MALFORMED), ("format",), (*NUMBERS, 15, 16, 17, 254, 256)
     ),
     "Error code": Field(
         lambda p, n: p.send("Error", 1, 9, code=n, text="x"), always(TAKEN), ("code",)

@@ -206,11 +206,18 @@ EXCEEDED: Final[dict[str, tuple[str, ...]]] = {
         "tests/lbm/test_decoder_bombs.py::test_the_most_items_are_accepted_and_one_more_is_not",
     ),
     "max_depth": ("tests/lbm/test_decoder.py::test_depth",),
+    "MOST_ITEMS": (MESSAGING + "test_formats.py::test_no_more_items_than_lbm_has",),
+    "DEEPEST": (MESSAGING + "test_formats.py::test_cbor_that_is_no_plain_value",),
     # Ours, inside: what waits in front of a stream, a subscription, a call's reader.
     "LAST_ASYNC_ID": (
         MESSAGING + "test_answering.py::test_answers_that_nobody_reads_end_the_connection",
     ),
     "UNPAID_LIMIT": (MESSAGING + "test_inbox.py::test_what_costs_nothing_is_bounded",),
+    "REPLIES_SIZE": (
+        MESSAGING
+        + "test_named_events.py::test_replies_that_nobody_reads_end_their_event_and_nothing_else",
+        "tests/node/test_emission.py::test_replies_that_nobody_reads",
+    ),
     "NOTES_COUNT": (FEED + "test_an_event_has_at_most_4096_notes",),
     "WAITING_EVENTS": (FEED + "test_only_four_events_wait_on_the_connection",),
     "BUFFER": (FEED + "test_who_does_not_keep_up_loses_the_subscription",),
