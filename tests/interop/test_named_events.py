@@ -156,6 +156,39 @@ async def test_an_event_on_a_stream_is_answered_there() -> None:
         assert (found.async_id, found.cells()) == (ID, {CELLS["data"]: b"there"})
 
 
+@pytest.mark.parametrize("credit", [1, 200])
+async def test_replies_on_a_stream_wait_for_its_credit(credit: int) -> None:
+    """Of a handler that replies from several tasks each goes on."""
+
+    def act(peer: ReferencePeer) -> list[int]:
+        peer.handshake()
+        stream = acts.open_stream(peer, "hold", window=1)
+        peer.send("Emit", stream, ID, name="many")
+        said: list[int] = []
+        while True:
+            event = acts.wait_for(peer, lambda e: e.category == 4)
+            assert (event.stream, event.async_id) == (stream, ID)
+            acts.grant(peer, stream, len(event.payload) + 64 + credit)
+            if event.type == TYPES["End"]:
+                acts.close(peer)
+                return said
+            said.append(event.cells()[CELLS["data"]])
+
+    async with our_node() as ours:
+
+        @ours.node.on("many")
+        async def many(event: NamedEvent) -> None:
+            async def say(number: int) -> None:
+                for _ in range(5):
+                    await event.emit("many", number)
+
+            async with anyio.create_task_group() as tasks:
+                for number in range(4):
+                    tasks.start_soon(say, number)
+
+        assert sorted(await ours.meet(act)) == sorted([*range(4)] * 5)
+
+
 async def test_cancel_ends_the_handler() -> None:
     def act(peer: ReferencePeer) -> list[tuple[str, bytes]]:
         peer.handshake()

@@ -171,8 +171,6 @@ async def test_what_is_said_after_the_end_goes_nowhere(met: Meeting, anyio_backe
 
 
 async def test_several_tasks_of_a_handler_say_something(met: Meeting, anyio_backend: str) -> None:
-    """On a stream of its own, which is full again and again: each of them has its turn."""
-
     @met.server.on("many")
     async def many(event: NamedEvent) -> None:
         async def say(number: int) -> None:
