@@ -187,7 +187,11 @@ class Dialogs(ForeignCore):
                 waiting = asked.pop(dialog, None)
                 if waiting is None:
                     raise violation(f"a response to {dialog}, which is no request of ours")
-                waiting[0].responded(payload)
+                try:
+                    waiting[0].responded(payload)
+                except RemoteProtocolError:
+                    asked[dialog] = waiting  # it learns of the end, as all do who wait
+                    raise
                 if self.on_free is not None:
                     self.on_free()
             elif kind == REQUEST:

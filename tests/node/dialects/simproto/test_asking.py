@@ -1,7 +1,8 @@
 """What we ask: callers that wait for less than the connection does, or no longer."""
 
 from node.dialects.simproto.heads import RESPONSE, serialise_message
-from node.protocol.codes import ResultCode
+from node.messaging.pending import LOST
+from node.protocol.codes import CloseCode, ResultCode
 from tests.node.dialects.simproto.sides import TIGHT, Side, call
 
 
@@ -36,3 +37,11 @@ def test_an_answered_call_leaves_no_deadline() -> None:
     call(side, timeout=5.0)
     side.receive(serialise_message(RESPONSE, 1, b"\0"))
     assert len(side.sim.asking.deadlines) == 0
+
+
+def test_who_gets_a_response_that_is_none_learns_of_the_end_like_all_others() -> None:
+    side = Side(TIGHT)
+    answers = [call(side), call(side)]
+    side.receive(serialise_message(RESPONSE, 1))
+    assert side.code is CloseCode.PROTOCOL_ERROR
+    assert answers == [[LOST, None]] * 2

@@ -26,7 +26,7 @@ from node.dialects.simproto.packets import (
     serialise_request,
 )
 from node.messaging.deadlines import Deadlines
-from node.messaging.pending import IncomingCall
+from node.messaging.pending import LOST, IncomingCall
 from node.protocol.errors import LocalProtocolError
 from node.protocol.reports import PongReceived
 from tests.node.dialects.simproto.sides import Side
