@@ -27,8 +27,8 @@ ALLOWED: Final[dict[str, Allowed]] = {
     "named": (),
     "relay": (),
     "relay_client": (),
-    # Reading and making payloads of named events.
-    "formats": (FormatError,),
+    # Reading and making payloads of named events; the cells that carry them natively.
+    "formats": (FormatError, LbmDecodeError),
 }
 # Who takes the reports aborts the connection on these, as a node does.
 MESSAGING: Final = (RemoteProtocolError,)

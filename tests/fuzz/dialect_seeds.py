@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from tests.fuzz.line import Event
 from tests.fuzz.script import Kind, Step, serialise
-from tests.reference.dialects.named import FORMATS
+from tests.reference.dialects.named import FORMATS, NamedEvent
 from tests.reference.dialects.relay import RelayMessage
 from tests.vectors.load import read, unhex
 
@@ -34,6 +34,9 @@ def simproto() -> Seeds:
     subscribe, leave, note = _say(1, topic=3), _say(2, topic=3), _say(3, topic=3, data=b"note")
     waiting = [_say(0, dialog, topic=1, data=bytes(300)) for dialog in range(6)]
     published = _act(PUBLISH, data=b"note", count=5)
+    one = "0100000000000000"
+    begun, more = _raw({"hex": "00" + one + "ff00000000000000" + "00" * 9}), _raw({"hex": "00"})
+    empty = _raw({"hex": "01" + one + "00" * 8})
     scripts: tuple[Iterable[Step], ...] = (
         (_act(CALL, data=b"data"), answer, ask, _act(PING), _say(6), _say(5, 9, data=b"echo")),
         (subscribe, published, answer, answer, leave, published),
@@ -51,6 +54,10 @@ def simproto() -> Seeds:
         (_act(11), *[_act(CALL)] * 5, _act(11, 1), answer, answer),
         (ask, _happen(ABORT), ask),
         (_act(CALL), _happen(END), ask),
+        (waiting[0], _act(ANSWER, data=bytes(600)), _act(CALL), empty),
+        (_happen(BLOCK), Step(Kind.RAW, payload=unhex("02" + "00" * 16) * 70)),
+        (begun, _happen(WAIT, 61), more, _happen(WAIT, 30), more, _happen(WAIT, 30), more),
+        (_say(1, topic=5), *[_act(PUBLISH, 2, data=bytes(99), count=7)] * 9, answer),
     )
     for limits in range(3):
         for script in scripts:
@@ -77,10 +84,12 @@ def named() -> Seeds:
         (_act(ASK), _act(ASK), _act(ASK), _act(ASK), _happen(CLOSE), reply),
         (ask, _happen(ABORT), _act(FINISH)),
         (ask, _happen(END), _act(RELEASE)),
+        (_act(ASK), reply, reply, reply, _act(8), reply),
+        (Step(Kind.RAW, payload=NamedEvent(1, "x").raw * 100), _act(RELEASE), _act(FINISH)),
     )
     for setting in range(4):
         for script in scripts:
-            yield bytes([setting, 2]) + serialise(script)
+            yield bytes([setting, 0]) + serialise(script)
 
 
 def relay() -> Seeds:
@@ -96,6 +105,7 @@ def relay() -> Seeds:
     much = _say(1, code=1, data=bytes(60))
     short = Step(Kind.RAW, payload=bytes(400))
     missing = (b"nobody is called", b"neither is there")
+    again = RelayMessage(b"\2" * 16, b"\1" * 16, b"again").raw * 5
     nowhere = b"".join(RelayMessage(target, b"\1" * 16, b"x").raw for target in missing)
     scripts: tuple[Iterable[Step], ...] = (
         (*enter, *everyone, direct, _say(5, code=1), _say(4, code=1)),
@@ -105,11 +115,13 @@ def relay() -> Seeds:
         (*enter, _act(0), _say(5, code=1), *everyone, _act(1, data=b"bridged"), _act(0)),
         (*enter, _act(0), _say(3, code=1, data=bytes(200)), much, much, _say(6, code=1)),
         (*enter, Step(Kind.RAW, payload=nowhere), direct),
+        (*enter, Step(Kind.RAW, payload=again), direct),
         (*enter[:2], _happen(WAIT, 20), _happen(WAIT, 100)),
         (*enter, Step(Kind.SEALED, subcategory=1), Step(Kind.SEALED, 1), direct),
         (*enter, _happen(ABORT, 1), _happen(END, client=1), _happen(CLOSE, client=2), direct),
         (_say(0, topic=3), _say(0, 1, topic=4), _say(0, 2, topic=5), _act(0)),
     )
+    yield b"\0\0" + serialise((*enter, Step(Kind.RAW, payload=bytes(4 * 1_005)), direct))
     for setting, piece in ((0, 3), (1, 0), (129, 2)):
         for script in scripts:
             yield bytes([setting, piece]) + serialise(script)
@@ -147,6 +159,8 @@ def formats() -> Seeds:
         payload = unhex(vector.get("input", ""))
         if 0 < len(payload) <= 24 and "expected" in vector and "limits" not in vector:
             yield bytes([readers.index(17)]) + payload
+    for cells in ("a0", "a11601", "a2164161184105", "a21641611803", "a21616181810", "a1181810"):
+        yield bytes([len(readers) + 3]) + unhex(cells)
     for text in ('[1,-2.5e3,"\\ud83d\\ude00",null,true]', '{"a":{"b":[]}}', '"\\ud800"', "NaN"):
         yield bytes([readers.index(3)]) + text.encode()
     for packed in ("93c0c3cb3ff8000000000000", "81a161c403010203", "d6ff00000000", "8190c0"):

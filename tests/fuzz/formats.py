@@ -8,11 +8,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from lbm.codec import Value
+from lbm.codec import Value, decode, encode
 from node.dialects.named.codec import decode_error, encode_error
 from node.dialects.values import RESTS, from_bytes, to_bytes
 from node.messaging.formats import Format, decode_as, encode_as
-from node.messaging.payloads import FormattedPayload, Payload, Tandem, formatted
+from node.messaging.payloads import FormattedPayload, Payload, Tandem, formatted, read_cells
 from tests.fuzz.allowed import ALLOWED
 from tests.reference.dialects import named
 from tests.reference.dialects.reading import Wrong
@@ -87,12 +87,23 @@ def _read_error(data: bytes) -> None:
         assert data.startswith(encode_error(*found))
 
 
+def _read_cells(data: bytes) -> None:
+    """What a native event carries is what would be sent on."""
+    payload = Payload(*read_cells(decode(data)))
+    cells = payload.cells()
+    again = Payload(*read_cells(decode(encode(cells))))
+    assert again.format == payload.format
+    assert again.raw == payload.raw
+    assert _same(again.data, payload.data)
+
+
 READERS: Final[tuple[Callable[[bytes], None], ...]] = (
     *(_of(format_id) for format_id in Format),
     _of(4),  # nobody's
     _read_any,
     _read_tandem,
     _read_error,
+    _read_cells,
 )
 
 

@@ -108,10 +108,10 @@ class Line:
             busy = self.hand_on()
             busy = self.flush() or busy
             busy = self._bring() or busy
-            if not busy and self.core.next_deadline() > self.now:
+            if not busy and self.next_deadline() > self.now:
                 break
             if not busy:
-                self.core.handle_deadline(self.now)
+                self._handle_deadlines()
         else:
             raise AssertionError("it never falls quiet")
         self._check()
@@ -165,8 +165,7 @@ class Line:
             if due > end:
                 break
             self.now = max(self.now, due)
-            self.core.handle_deadline(self.now)
-            self._application.handle_deadline(self.now)
+            self._handle_deadlines()
             self.settle()
         else:
             raise AssertionError("a deadline that is handled stays due")
@@ -177,6 +176,10 @@ class Line:
         if self.core.ended:
             return NEVER
         return min(self.core.next_deadline(), self._application.next_deadline())
+
+    def _handle_deadlines(self) -> None:
+        self.core.handle_deadline(self.now)
+        self._application.handle_deadline(self.now)
 
     # The end.
 

@@ -40,6 +40,9 @@ class NamedSide:
         self._came = 0
         self._asked: list[OutgoingEmit] = []
         self._woken = 0
+        self._again = 0  # replies that became events
+        self._others_turn = False
+        core.take_turns(self._turn)
         self._acts: Final = (
             self._emit,
             self._ask,
@@ -49,6 +52,7 @@ class NamedSide:
             self._release,
             self._give_up,
             self._read,
+            self._leave,
         )
 
     @property
@@ -58,7 +62,7 @@ class NamedSide:
             emit.code == ResultCode.DEADLINE_EXCEEDED and emit.data is None
             for emit in self._asked  # an Error has a text
         )
-        return self._came + self._woken - late + self.core.dropped
+        return self._came - self._again + self._woken - late + self.core.dropped
 
     # For the line.
 
@@ -75,19 +79,26 @@ class NamedSide:
         assert all(emit.done for emit in self._asked)
 
     def next_deadline(self) -> float:
-        """Never: deadlines are the core's."""
-        return NEVER
+        """At once, if the core let others have their turn."""
+        return self.now() if self._others_turn else NEVER
 
     def handle_deadline(self, now: float) -> None:
-        """There are none."""
+        """Others had their turn."""
+        if self._others_turn:
+            self._others_turn = False
+            self.core.go_on(now)
+
+    def _turn(self) -> None:
+        self._others_turn = True
 
     def check(self) -> None:
         """Whether what waits is bounded."""
         core, limits = self.core, self._limits
         assert core.running == len(self._running)
-        assert core.running <= limits.events
-        size = sum(len(event.data) for event in self._running)
-        assert size <= limits.waiting_bytes + limits.longest_frame
+        if not self._again:
+            assert core.running <= limits.events
+            size = sum(len(event.data) for event in self._running)
+            assert size <= limits.waiting_bytes + limits.longest_frame
         assert core.waiting == sum(not emit.done for emit in self._asked) <= limits.events
         assert all(emit.done or emit.size <= limits.waiting_bytes for emit in self._asked)
 
@@ -166,3 +177,12 @@ class NamedSide:
             emit = self._asked[step.stream % len(self._asked)]
             while emit.replies:
                 self._look_at(emit.take())
+
+    def _leave(self, step: Step) -> None:
+        if self._asked:
+            emit = self._asked[step.stream % len(self._asked)]
+            if emit.replies:
+                if not self.core.closing:
+                    self._again += len(emit.replies) - 1
+                self.core.leave(emit)
+                emit.drop_replies()

@@ -62,7 +62,7 @@ class Reader:
 
 class SimProtoSide:
     """Answers calls of `echo`, keeps those of `wait`, fails those of `fail`; publishes
-    `news` and rejects who subscribes to `secret`, by a code of ours to `odd`."""
+    `news` and, to who sends no data with it, `odd`; rejects who subscribes to `secret`."""
 
     def __init__(
         self,
@@ -184,7 +184,7 @@ class SimProtoSide:
         elif call.topic in ("echo", "fail"):
             code = ResultCode.ACCEPTED if call.topic == "echo" else ResultCode.HANDLER_FAILED
             self._answer_now(call, code)
-        elif call.topic == "news":
+        elif call.topic == "news" or (call.topic == "odd" and call.data is None):
             if self._answer_now(call, ResultCode.ACCEPTED):
                 self._join(call.topic)
         else:
@@ -221,7 +221,7 @@ class SimProtoSide:
 
     def cut_off(self, feed: SimProtoFeed) -> None:
         """A subscriber was too slow."""
-        assert feed.topic != "news", "it loses notes instead"
+        assert feed.topic == "odd", "it loses notes instead"
 
     # What a script makes it do.
 
