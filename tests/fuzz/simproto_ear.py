@@ -27,6 +27,7 @@ class SimProtoEar:
         self._owed: dict[int, deque[str]] = {}
         # A Pong has what came with its Ping, which has a limit of its own.
         self._longest = max(limits.longest_frame, LONGEST_PING_PAYLOAD)
+        self._early: set[int] = set()  # what they answered before they can have heard it
         self._pinged: deque[tuple[int, bytes]] = deque()
         self._said = b""  # all, from `_judged` on
         self._judged = 0
@@ -65,7 +66,8 @@ class SimProtoEar:
                 kinds = self._owed.setdefault(message.id, deque())
                 kinds.append(read_request(message.payload)[0])
             case "response":
-                self.asked.pop(message.id, None)
+                if self.asked.pop(message.id, None) is None:
+                    self._early.add(message.id)
             case "ping":
                 self._pinged.append((message.id, message.payload))
             case _:
@@ -91,7 +93,11 @@ class SimProtoEar:
         match message.type:
             case "request":
                 assert message.id not in self.asked, "an id in use"
-                self.asked[message.id] = read_request(message.payload)[0]
+                kind = read_request(message.payload)[0]
+                if message.id in self._early:
+                    self._early.discard(message.id)
+                    return
+                self.asked[message.id] = kind
                 assert len(self.asked) <= self._limits.dialogs
             case "response":
                 kind = self._owed[message.id].popleft()
