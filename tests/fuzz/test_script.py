@@ -58,13 +58,13 @@ def changed(data: bytes, max_size: int) -> bytes:
     return (data + b"more")[:max_size]
 
 
-@given(st.lists(STEPS, max_size=4), st.integers(0, 2**32 - 1), BYTE)
+@given(st.lists(STEPS, max_size=4), st.integers(0, 2**32 - 1), st.binary(min_size=1, max_size=2))
 @settings(max_examples=100)
-def test_a_mutated_script_is_one_that_fits(steps: list[Step], seed: int, first: int) -> None:
-    data = bytes([first]) + serialise(steps)
-    mutated = mutate(data, 64, seed, changed)
+def test_a_mutated_script_is_one_that_fits(steps: list[Step], seed: int, first: bytes) -> None:
+    data = first + serialise(steps)
+    mutated = mutate(data, 64, seed, changed, len(first))
     assert len(mutated) <= 64
-    assert mutate(data, 64, seed, changed) == mutated
+    assert mutate(data, 64, seed, changed, len(first)) == mutated
 
 
 def test_mutations_reach_heads_payloads_and_order() -> None:
