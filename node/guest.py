@@ -41,6 +41,9 @@ class Guest(ABC):
     """
 
     dialect: ClassVar[str]
+    # Bytes that it may have handled before others have their turn: some fifty calls. A
+    # flood of 250 KiB at once would have others wait for 1,500 of them.
+    turn_size: ClassVar[int] = 8 * 1024
 
     def __init__(
         self,
@@ -62,6 +65,7 @@ class Guest(ABC):
         self._changes = Changes(backend.waiter)
         next_deadline, handle_deadline = deadlines or (_never, _nothing)
         self.driver = Driver(core, backend, self._take_all, next_deadline, handle_deadline)
+        self.driver.turns.size = self.turn_size
         self.driver.on_closed = self._transport_closed
 
     def __repr__(self) -> str:

@@ -12,6 +12,7 @@ from node.protocol.codes import CloseCode
 from node.protocol.connection import FLUSH_SIZE
 from node.transport.core import Core
 from node.transport.loop import Loop, Timer, Waiter
+from node.transport.turns import WHOLE, Turns
 
 logger = logging.getLogger("parley.transport")
 
@@ -51,7 +52,8 @@ class Driver:
 
     `on_reports` is called with what happened, in order; `next_deadline` and
     `handle_deadline` are those of the layer above, which shares the timer. More than
-    `high_water` bytes that wait to be written have callers wait in `room`.
+    `high_water` bytes that wait to be written have callers wait in `room`. Of what comes
+    at once the core gets `turns.size` bytes a turn of the loop.
     """
 
     __slots__ = (
@@ -73,6 +75,7 @@ class Driver:
         "core",
         "high_water",
         "on_closed",
+        "turns",
     )
 
     def __init__(
@@ -89,6 +92,7 @@ class Driver:
         self._next_deadline = next_deadline
         self._handle_deadline = handle_deadline
         self.high_water = HIGH_WATER
+        self.turns = Turns()
         self._outlet: Outlet | None = None
         self._writable = False
         self._paused = False
@@ -115,16 +119,19 @@ class Driver:
 
     def received(self, data: bytes) -> None:
         """The transport brought bytes."""
-        core = self.core
-        try:
-            core.receive_data(data, self._loop.now())
-        except Exception:
-            self._bug("receiving")
-        self._after()
+        turns = self.turns
+        if len(data) <= turns.size and not turns.waiting:
+            self._take(data)
+            return
+        turns.put(data)
+        if not turns.due:
+            self._take_turn()
 
     def ended(self) -> None:
         """The transport ended, or broke."""
         self._writable = False
+        if self.turns.waiting:
+            self._take(self.turns.take(WHOLE))
         try:
             self.core.receive_eof(self._loop.now())
         except Exception:
@@ -182,10 +189,24 @@ class Driver:
 
     # Inside.
 
+    def _take(self, data: bytes) -> None:
+        try:
+            self.core.receive_data(data, self._loop.now())
+        except Exception:
+            self._bug("receiving")
+        self._after()
+
+    def _take_turn(self) -> None:
+        """Give the core what is its in one turn; others have theirs before the next."""
+        turns = self.turns
+        turns.due = False
+        if not self._closed and self.core.wants_data and turns.waiting:
+            self._take(turns.take(turns.size))
+
     def _after(self) -> None:
         if self.core.happened:
             self._hand_on("handling what came")
-        if self.core.ended or self.core.wants_data is self._paused:
+        if self.core.ended or self.core.wants_data is self._paused or self.turns.waiting:
             self._follow()  # at once: what comes before the next turn would have to be held
         self.touch()  # the flush that follows sets the timer
 
@@ -235,8 +256,14 @@ class Driver:
         if core.ended or self._closed:
             self._close()
             return
-        if core.wants_data is self._paused and outlet is not None:
-            self._paused = not core.wants_data
+        wants_data, turns = core.wants_data, self.turns
+        if turns.waiting:
+            if wants_data and not turns.due:
+                turns.due = True
+                self._loop.soon(self._take_turn)
+            wants_data = False  # what is kept comes first
+        if wants_data is self._paused and outlet is not None:
+            self._paused = not wants_data
             if self._paused:
                 outlet.pause_reading()
             else:
@@ -277,6 +304,7 @@ class Driver:
         if self._closed:
             return
         self._closed = True
+        self.turns.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

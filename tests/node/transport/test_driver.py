@@ -308,6 +308,78 @@ def test_reading_stops_at_once_when_the_core_wants_no_more() -> None:
     assert scene.outlet.done == ["pause"]
 
 
+# Turns.
+
+
+def received(scene: Scene) -> list[bytes]:
+    """What the core was given."""
+    return [told[1] for told in scene.core.told if told[0] == "receive_data"]
+
+
+def one_turn(scene: Scene) -> None:
+    """Run what is due now, and not what follows from it."""
+    due, scene.loop.due = scene.loop.due, []
+    for callback in due:
+        callback()
+
+
+def test_much_that_comes_at_once_is_taken_in_turns() -> None:
+    scene = Scene()
+    scene.connect()
+    scene.driver.turns.size = 3
+    scene.driver.received(b"abcdefgh")
+    assert received(scene) == [b"abc"]
+    assert scene.outlet.done == ["pause"]
+    one_turn(scene)
+    assert received(scene) == [b"abc", b"def"]
+    scene.driver.received(b"ij")  # from an outlet that does not pause at once
+    assert received(scene) == [b"abc", b"def"]
+    scene.loop.turn()
+    assert received(scene) == [b"abc", b"def", b"ghi", b"j"]
+    assert scene.outlet.done == ["pause", "resume"]
+
+
+def test_what_waits_for_its_turn_waits_for_the_core_too() -> None:
+    scene = Scene()
+    scene.connect()
+    scene.driver.turns.size = 3
+    scene.core.wants_data = False
+    scene.driver.received(b"abcdef")
+    scene.driver.received(b"gh")
+    scene.loop.turn()
+    assert received(scene) == []
+    scene.core.wants_data = True
+    scene.driver.settle()
+    scene.loop.turn()
+    assert received(scene) == [b"abc", b"def", b"gh"]
+    assert scene.outlet.done == ["pause", "resume"]
+
+
+def test_what_came_before_the_end_is_taken_before_it() -> None:
+    scene = Scene()
+    scene.connect()
+    scene.driver.turns.size = 3
+    scene.driver.received(b"abcdefgh")
+    scene.driver.ended()
+    assert received(scene) == [b"abc", b"defgh"]
+    assert scene.core.told[-1] == ("receive_eof",)
+    told = list(scene.core.told)
+    scene.loop.turn()
+    assert scene.core.told == told
+
+
+def test_what_waits_when_the_core_ends_is_forgotten() -> None:
+    scene = Scene()
+    scene.connect()
+    scene.driver.turns.size = 3
+    scene.driver.received(b"abcdefgh")
+    scene.core.ended = True
+    scene.driver.settle()
+    scene.loop.turn()
+    assert received(scene) == [b"abc"]
+    assert scene.outlet.done == ["pause", "close"]
+
+
 # Ends.
 
 
