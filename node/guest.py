@@ -147,6 +147,11 @@ class Guest(ABC):
         self.driver.settle()
         await self._changes.until(lambda: self._gone)
 
+    def begin_close(self) -> None:
+        """End it once what is queued is written, without waiting for that."""
+        self._core.close(self.backend.now(), CloseCode.GOING_AWAY)
+        self.driver.settle()
+
     def drop(self) -> None:
         """End it now, whatever waits."""
         self._core.abort(self.backend.now(), CloseCode.GOING_AWAY, "dropped by us")

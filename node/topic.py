@@ -223,8 +223,8 @@ class Topic:
 
     # For `Publishing` and other dialects.
 
-    def takes(self, supercategory: Supercategory) -> bool:
-        """Whether peers of these roles may subscribe."""
+    def takes(self, supercategory: Supercategory | None) -> bool:
+        """Whether peers of these roles may subscribe; None: roles that nobody said."""
         return self._supercategories is None or supercategory in self._supercategories
 
     @property

@@ -21,7 +21,7 @@ from node.messaging.finals import cut, error_text, event_code
 from node.messaging.formats import FormatError, FormatName
 from node.messaging.payloads import FormattedPayload, Payload, Tandem, make_payload
 from node.named_event import NamedEvent
-from node.protocol.codes import CloseCode, ResultCode
+from node.protocol.codes import ResultCode
 from node.protocol.errors import LocalProtocolError, PayloadTooLargeError
 from node.protocol.reports import ConnectionEnded
 from node.serving.handlers import Entry, Handlers
@@ -97,11 +97,6 @@ class NamedPeer(Guest):
     async def drained(self) -> None:
         """Wait until no handler has an event of it."""
         await self._changes.until(lambda: not self._runners)
-
-    def begin_close(self) -> None:
-        """End it once what is queued is written, without waiting for that."""
-        self._named.close(self.backend.now(), CloseCode.GOING_AWAY)
-        self.driver.settle()
 
     def stop_handlers(self) -> None:
         """Cancel the handlers of its events."""

@@ -8,7 +8,6 @@ well.
 import logging
 from collections import deque
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, ClassVar, Self
 from uuid import UUID
 
@@ -18,23 +17,19 @@ from crypto.randomness import random_bytes
 from node.dialects.limits import RelayLimits
 from node.dialects.relay.client import RelayClientConnection
 from node.dialects.relay.codec import BROADCAST, RelayFault, RelayMessage
-from node.errors import ParleyError, PeerClosedError, RelayRefusedError, UnreachableError
+from node.errors import PeerClosedError, RelayRefusedError
+from node.gateways.client import CLOSE_TIMEOUT, CONNECT_TIMEOUT, DialectClient
 from node.guest import Guest
+from node.protocol.codes import CloseCode
 from node.protocol.errors import ConnectionClosedError
 from node.protocol.reports import ConnectionEnded
-from node.transport.address import Address
 from node.transport.backend import Backend
-from node.transport.ground import Ground
 from node.waiting import Changes
 
 logger = logging.getLogger("parley.gateway")
 
-CONNECT_TIMEOUT = 10.0
-# Seconds that leaving waits for what is queued to be written, and the relay to hang up.
-CLOSE_TIMEOUT = 3.0
 
-
-class RelayClient:
+class RelayClient(DialectClient["_Link"]):
     """A client, known to others by its `uuid` (by default a fresh one), for as long as its
     `async with`. Reading it gives the messages in their order: `async for message in
     client`. One task may read at a time.
@@ -57,18 +52,15 @@ class RelayClient:
         Raises:
             AddressError: not an address.
         """
-        self._address = Address.parse(address).without_node_id()
+        super().__init__(address, timeout)
         self.uuid = uuid or UUID(bytes=random_bytes(16), version=4)
         self.faults = 0
         self._limits = limits or RelayLimits()
         self._on_fault = on_fault
-        self._timeout = timeout
-        self._ground = Ground("the relay client")
-        self._link: _Link | None = None
         self._reading = anyio.ResourceGuard("reading from")
 
     def __repr__(self) -> str:
-        return f"<RelayClient {self.uuid} at {self._address.place}>"
+        return f"<RelayClient {self.uuid} at {self._place}>"
 
     # Sending.
 
@@ -89,7 +81,7 @@ class RelayClient:
         await self._send(BROADCAST, payload)
 
     async def _send(self, to: bytes, payload: bytes) -> None:
-        link = self._running()
+        link = self._connected()
         if not link.driver.has_room:
             await link.driver.room()
         try:
@@ -110,7 +102,7 @@ class RelayClient:
             RelayRefusedError: the relay said what is wrong and closed the connection.
             PeerClosedError: it is over for another reason.
         """
-        link = self._running()
+        link = self._connected()
         with self._reading:
             if not link.inbox:
                 await link.changes.until(lambda: bool(link.inbox) or not link.is_open)
@@ -122,58 +114,16 @@ class RelayClient:
 
     # Life.
 
-    @property
-    def is_open(self) -> bool:
-        """Whether it is connected, as far as is known."""
-        return self._link is not None and self._link.is_open
-
-    async def __aenter__(self) -> Self:
-        """Connect, and say the UUID.
-
-        Raises:
-            UnreachableError: nobody answers, or not in time. ParleyError: it runs already.
-        """
-        backend = await self._ground.enter()
-        link = _Link(self.uuid, self._limits, backend, self._address.place, self._fault)
-        try:
-            with anyio.fail_after(self._timeout):
-                await backend.connect(self._address, lambda: link.driver)
-        except BaseException as error:
-            link.drop()
-            await self._ground.leave()
-            if isinstance(error, TimeoutError):
-                text = f"{self._address.place} did not answer in {self._timeout:g} s"
-                raise UnreachableError(text) from error
-            raise
-        self._link = link
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> None:
-        link = self._running()
-        try:
-            if exc_type is None:
-                await self.close()
-            else:
-                link.drop()
-        finally:
-            await self._ground.leave()
-
     async def close(self) -> None:
         """Leave the relay: what is queued goes first. What was received can be read on."""
-        link = self._running()
-        link.left = True
+        link = self._connected()
         with anyio.move_on_after(CLOSE_TIMEOUT):
             await link.close()
 
-    def _running(self) -> "_Link":
-        if self._link is None:
-            raise ParleyError("the relay client is not connected: use `async with`")
-        return self._link
+    # Inside.
+
+    def _new_guest(self, backend: Backend, place: str) -> "_Link":
+        return _Link(self.uuid, self._limits, backend, place, self._fault)
 
     def _fault(self, fault: RelayFault) -> None:
         self.faults += 1
@@ -218,6 +168,11 @@ class _Link(Guest):
         """Why it is over: the relay's word, if it had one."""
         fault = None if self.left else self.client.fault
         return self.closed_error() if fault is None else RelayRefusedError(*fault)
+
+    async def close(self, code: int = CloseCode.NORMAL, text: str = "") -> None:
+        """End it: what is queued goes first; what was received can be read on."""
+        self.left = True
+        await super().close(code, text)
 
     def _take(self, report: Any, now: float) -> None:
         if isinstance(report, RelayMessage):

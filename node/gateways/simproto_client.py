@@ -7,34 +7,25 @@ One rule: it needs no node; what the other side may ask of it is its `offering`.
 said on the connection is `SimProtoPeer`'s.
 """
 
-from types import TracebackType
 from typing import Self
 
-import anyio
 from anyio.abc import ByteStream
 
 from lbm.codec import Encodable
 from node.config import NodeConfig
 from node.dialects.limits import SimProtoLimits
 from node.dialects.values import Rest
-from node.errors import ParleyError, UnreachableError
+from node.gateways.client import CONNECT_TIMEOUT, DialectClient
 from node.gateways.simproto_peer import DEFAULT_TIMEOUT, SimProtoPeer, require_form
 from node.gateways.simproto_subscription import WINDOW, SimProtoSubscription
 from node.offering import Offering
 from node.protocol.codes import CloseCode
-from node.protocol.limits import CLOSE_DRAIN, CLOSE_LINGER
 from node.protocol.reports import ConnectionEnded
 from node.streams.stream import Stream
-from node.transport.address import Address
-from node.transport.ground import Ground
-from node.transport.stream_outlet import StreamOutlet
-
-CONNECT_TIMEOUT = 10.0
-# For what is queued to be written, and for the other side to hang up.
-CLOSE_TIMEOUT = CLOSE_DRAIN + CLOSE_LINGER
+from node.transport.backend import Backend
 
 
-class SimProtoClient:
+class SimProtoClient(DialectClient[SimProtoPeer]):
     """A connection in SimProto, for as long as its `async with`.
 
     `offering` is what the other side may call and subscribe to here: a node's, or by
@@ -57,17 +48,9 @@ class SimProtoClient:
         Raises:
             AddressError: not an address. ConfigError: `values` is none of them.
         """
-        self._target = target
-        self._address: Address | None = None
-        self._name = "a stream"
-        if isinstance(target, str):
-            self._address = Address.parse(target).without_node_id()
-            self._name = self._address.place
+        super().__init__(target, timeout)
         self._limits = limits or SimProtoLimits()
         self._values: Rest = require_form(values)
-        self._timeout = timeout
-        self._ground = Ground("the client")
-        self._peer: SimProtoPeer | None = None
         self.offering = offering or Offering(NodeConfig(), lambda: self._ground.backend)
 
     @classmethod
@@ -83,22 +66,12 @@ class SimProtoClient:
         it is encrypted, and each side knows the other's node id. The stream ends with it."""
         return cls(stream, limits=limits, offering=offering, values=values)
 
-    def __repr__(self) -> str:
-        return f"<SimProtoClient of {self._name}>"
-
     # What to ask of the other side.
 
     @property
     def peer(self) -> SimProtoPeer:
         """The other side; ParleyError before it is connected."""
-        if self._peer is None:
-            raise ParleyError("the client is not connected: use `async with client`")
-        return self._peer
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it is connected, as far as is known."""
-        return self._peer is not None and self._peer.is_open
+        return self._connected()
 
     async def call(
         self, topic: str, data: Encodable = None, *, timeout: float | None = DEFAULT_TIMEOUT
@@ -129,50 +102,11 @@ class SimProtoClient:
         """End the connection: what is queued goes first."""
         await self.peer.close(code, text)
 
-    # Life.
+    # Inside.
 
-    async def __aenter__(self) -> Self:
-        """Connect.
-
-        Raises:
-            UnreachableError: nobody answers, or not in time. ParleyError: it was connected
-                already.
-        """
-        if self._peer is not None:
-            raise ParleyError("a client connects once")
-        backend = await self._ground.enter()
+    def _new_guest(self, backend: Backend, place: str) -> SimProtoPeer:
         target = self._target
         carrier = target.peer if isinstance(target, Stream) else None
-        peer = SimProtoPeer(
-            backend, self._name, self._limits, self.offering, self._values, carrier=carrier
+        return SimProtoPeer(
+            backend, place, self._limits, self.offering, self._values, carrier=carrier
         )
-        try:
-            if self._address is not None:
-                with anyio.fail_after(self._timeout):
-                    await backend.connect(self._address, lambda: peer.driver)
-            elif not isinstance(target, str):
-                StreamOutlet(target, peer.driver, backend)
-        except BaseException as error:
-            peer.drop()
-            await self._ground.leave()
-            if isinstance(error, TimeoutError):
-                text = f"{self._name} did not answer in {self._timeout:g} s"
-                raise UnreachableError(text) from error
-            raise
-        self._peer = peer
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> None:
-        peer = self.peer
-        try:
-            if exc_type is None:
-                with anyio.move_on_after(CLOSE_TIMEOUT):
-                    await peer.close()
-            peer.drop()
-        finally:
-            await self._ground.leave()

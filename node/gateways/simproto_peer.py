@@ -148,6 +148,12 @@ class SimProtoPeer(Guest):
             raise self.closed_error()
         return answer[0]
 
+    def begin_close(self) -> None:
+        """End it once what is queued is written, without waiting for that."""
+        self.serving.draining = True
+        self.sim.flush()
+        super().begin_close()
+
     async def close(self, code: int = CloseCode.NORMAL, text: str = "") -> None:
         """End it: what is queued goes first; returns when the transport is closed. `code`
         and `text` are for our own side: the dialect has no word for the end."""

@@ -19,7 +19,7 @@ from node.dialects.values import ConversionError, Rest, to_bytes
 from node.messaging.batch import Batch
 from node.messaging.pending import IncomingCall
 from node.offering import Offering
-from node.protocol.codes import ResultCode, Supercategory
+from node.protocol.codes import ResultCode
 from node.serving.handlers import Entry
 from node.serving.publishing import decide
 from node.serving.running import FAILED, Outcome, run_handler
@@ -59,11 +59,9 @@ class SimProtoServing:
         self._topics = offering.topics
         self._values = values
         self._told: set[str] = set()  # handlers of which the log has that they yield
-        # Who claims no role is a peer, as natively by default.
+        # Who says no role has none.
         carrier = peer.carrier
-        self._supercategory = (
-            Supercategory.PEER_TO_PEER if carrier is None else carrier.serving.supercategory
-        )
+        self._supercategory = None if carrier is None else carrier.serving.supercategory
         self.draining = False
 
     # For `Sim`.

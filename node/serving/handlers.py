@@ -81,8 +81,9 @@ class Entry(Generic[H]):
     answers: frozenset[tuple[int, int]] = frozenset()
     rules: tuple[Rule, ...] = ()
 
-    def takes(self, supercategory: Supercategory) -> bool:
-        """Whether what travels between these roles may come here."""
+    def takes(self, supercategory: Supercategory | None) -> bool:
+        """Whether what travels between these roles may come here; None: roles that nobody
+        said."""
         return self.supercategories is None or supercategory in self.supercategories
 
 

@@ -90,7 +90,7 @@ async def decide(
     topic: Topic,
     request: SubscribeRequest,
     handlers: Handlers,
-    supercategory: Supercategory,
+    supercategory: Supercategory | None,
 ) -> Outcome:
     """Whether the peer or guest of a request may subscribe, in whatever dialect: a code of
     section 9, and data."""

@@ -50,7 +50,7 @@ async def test_what_is_not_read_is_bounded_and_then_read_on(anyio_backend: str) 
     ):
         for n in range(400):
             await sender.send(reader.uuid, n.to_bytes(4) + bytes(60_000))
-        link = reader._running()
+        link = reader._connected()
         await eventually(lambda: not link.client.wants_data)
         waiting = sum(len(one.payload) for one in link.inbox)
         assert waiting < 100_000 + 600_000  # what one receive brings comes on top
@@ -83,7 +83,7 @@ async def test_a_sender_waits_for_who_does_not_read(anyio_backend: str) -> None:
                 for _ in range(1_000):
                     await client.broadcast(bytes(65_536))
             assert scope.cancelled_caught
-            link = client._running()
+            link = client._connected()
             assert link.driver.core.queued_bytes <= link.driver.high_water + 70_000
             link.drop()
 

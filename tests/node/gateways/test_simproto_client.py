@@ -60,7 +60,7 @@ async def test_its_life(anyio_backend: str) -> None:
         async with client:
             assert [client.is_open] == [True]
             assert "127.0.0.1" in repr(client)
-            with pytest.raises(ParleyError, match="once"):
+            with pytest.raises(ParleyError, match="running already"):
                 await client.__aenter__()
             await client.close()
             assert (await client.closed()).code == CloseCode.NORMAL

@@ -1,0 +1,149 @@
+"""`DialectServer`: what the servers of all foreign dialects share: where they listen, who is
+there, and how they end.
+
+One rule: it ends with its `async with`: nobody more is taken in, what runs may finish, and
+then every connection is closed. Knows no dialect: whom it serves, and how, is a subclass's.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from types import TracebackType
+from typing import Generic, Self, TypeVar
+
+import anyio
+
+from node.errors import ParleyError
+from node.guest import Guest
+from node.protocol.limits import CLOSE_LINGER
+from node.transport.backend import Backend
+from node.transport.driver import Driver
+from node.transport.gateway import Gateway
+from node.waiting import Changes
+
+G = TypeVar("G", bound=Guest)
+
+# For what is queued to be written, and for the other sides to hang up.
+CLOSE_TIMEOUT = CLOSE_LINGER + 1.0
+
+
+class DialectServer(ABC, Generic[G]):
+    """A server of one dialect, for at most `clients` connections at once; `what` names it in
+    errors."""
+
+    def __init__(self, what: str, clients: int) -> None:
+        self._what = what
+        self._most_clients = clients
+        self._gateway: Gateway | None = None
+        self._guests: dict[Driver, G] = {}
+        self._changes = Changes(lambda: self.backend.waiter())
+
+    # Where it is and who is there.
+
+    @property
+    @abstractmethod
+    def backend(self) -> Backend:
+        """The loop it lives in; ParleyError if it does not run."""
+
+    @property
+    def addresses(self) -> list[str]:
+        """What it listens on."""
+        return self._gateway.addresses if self._gateway is not None else []
+
+    @property
+    def turned_away(self) -> int:
+        """How many connections `limits.clients` kept out."""
+        return self._gateway.turned_away if self._gateway is not None else 0
+
+    async def listen(self, address: str, *, allow_insecure: bool = False) -> str:
+        """Listen on `tcp://host:port` (port 0: any) or `unix:///path`.
+
+        Returns:
+            The address to dial.
+
+        Raises:
+            InsecureAddressError: others than this machine could reach it, where all is in
+                the clear, and `allow_insecure` is not given. AddressError: not an address.
+            UnreachableError: it cannot be listened on. ParleyError: it is not running.
+        """
+        return await self._running().listen(address, allow_insecure=allow_insecure)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for a condition on the clients; it is looked at whenever one came or went."""
+        await self._changes.until(condition)
+
+    # Life.
+
+    async def __aenter__(self) -> Self:
+        """Begin; raises ParleyError if it runs already, or its node does not."""
+        if self._gateway is not None:
+            raise ParleyError(f"{self._what} is running already")
+        self._gateway = Gateway(await self._enter(), self._accept, self._most_clients)
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        """Take nobody in any more, let handlers finish, close all connections; by an
+        exception at once."""
+        hasty = exc_type is not None
+        try:
+            # Also when we are being cancelled: connections and listeners are ours to close.
+            with anyio.CancelScope(shield=True):
+                await self._running().stop_listening()
+                if not hasty:
+                    await self._drain()
+                for guest in list(self._guests.values()):
+                    self._dismiss(guest, hasty=hasty)
+                with anyio.move_on_after(CLOSE_TIMEOUT):
+                    await self._changes.until(lambda: not self._guests)
+        finally:
+            self._gateway = None
+            await self._leave()
+
+    # For the dialects.
+
+    @abstractmethod
+    def _new_guest(self, name: str) -> G:
+        """Whom to serve that comes from `name`; `_gone` is to be called when it is over."""
+
+    async def _enter(self) -> Backend:
+        """Begin to run; returns the loop."""
+        return self.backend
+
+    async def _drain(self) -> None:
+        """Take nothing new from those who are there, and let what runs finish."""
+
+    def _dismiss(self, guest: G, *, hasty: bool) -> None:
+        """End one connection, without waiting for it."""
+        if hasty:
+            guest.drop()
+        else:
+            guest.begin_close()
+
+    async def _leave(self) -> None:
+        """End what was begun with `_enter`."""
+
+    def _welcome(self, guest: G) -> None:
+        """One more is there."""
+        self._guests[guest.driver] = guest
+        self._changes.notify()
+
+    def _gone(self, guest: Guest) -> None:
+        """One less is there."""
+        self._guests.pop(guest.driver, None)
+        if self._gateway is not None:
+            self._gateway.left(guest.driver)
+        self._changes.notify()
+
+    def _running(self) -> Gateway:
+        if self._gateway is None:
+            raise ParleyError(f"{self._what} is not running: use `async with`")
+        return self._gateway
+
+    def _accept(self, name: str) -> Driver:
+        guest = self._new_guest(name)
+        self._welcome(guest)
+        return guest.driver
