@@ -41,8 +41,8 @@ class Guest(ABC):
     """
 
     dialect: ClassVar[str]
-    # Bytes that it may have handled before others have their turn: some fifty calls. A
-    # flood of 250 KiB at once would have others wait for 1,500 of them.
+    # Bytes after which is looked whether others should have their turn: some fifty calls.
+    # A flood of 250 KiB would have them wait for 1,500.
     turn_size: ClassVar[int] = 8 * 1024
 
     def __init__(

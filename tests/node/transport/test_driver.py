@@ -12,7 +12,14 @@ from node.protocol.connection import FLUSH_SIZE, Connection
 from node.protocol.outbox import Outbox
 from node.protocol.reports import ConnectionEnded, Report, StreamFinished
 from node.transport.backend import Backend, current_backend
-from node.transport.driver import FLUSH_EVENTS, HIGH_WATER, LEAST_PAUSE, LOW_WATER_PART, Driver
+from node.transport.driver import (
+    FLUSH_EVENTS,
+    HIGH_WATER,
+    LEAST_PAUSE,
+    LOW_WATER_PART,
+    TURN_TIME,
+    Driver,
+)
 from tests.node.network import started
 
 NEVER = float("inf")
@@ -78,6 +85,7 @@ class FakeCore:
         self.ended = False
         self.deadline = NEVER
         self.fail_in = ""
+        self.on_data: Callable[[], None] = lambda: None
 
     def _called(self, what: str, *arguments: Any) -> None:
         if self.fail_in == what:
@@ -86,6 +94,7 @@ class FakeCore:
         self.told.append((what, *arguments))
 
     def receive_data(self, data: bytes, now: float) -> None:
+        self.on_data()
         self._called("receive_data", data)
 
     def receive_eof(self, now: float) -> None:
@@ -316,21 +325,31 @@ def received(scene: Scene) -> list[bytes]:
     return [told[1] for told in scene.core.told if told[0] == "receive_data"]
 
 
-def one_turn(scene: Scene) -> None:
-    """Run what is due now, and not what follows from it."""
-    due, scene.loop.due = scene.loop.due, []
-    for callback in due:
-        callback()
+class SlowScene(Scene):
+    """A scene whose core needs a turn's time for each piece of three bytes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.connect()
+        self.driver.turns.size = 3
+        self.core.on_data = self.take_time
+
+    def take_time(self) -> None:
+        self.loop.time += TURN_TIME
+
+    def one_turn(self) -> None:
+        """Run what is due now, and not what follows from it."""
+        due, self.loop.due = self.loop.due, []
+        for callback in due:
+            callback()
 
 
 def test_much_that_comes_at_once_is_taken_in_turns() -> None:
-    scene = Scene()
-    scene.connect()
-    scene.driver.turns.size = 3
+    scene = SlowScene()
     scene.driver.received(b"abcdefgh")
     assert received(scene) == [b"abc"]
     assert scene.outlet.done == ["pause"]
-    one_turn(scene)
+    scene.one_turn()
     assert received(scene) == [b"abc", b"def"]
     scene.driver.received(b"ij")  # from an outlet that does not pause at once
     assert received(scene) == [b"abc", b"def"]
@@ -339,10 +358,16 @@ def test_much_that_comes_at_once_is_taken_in_turns() -> None:
     assert scene.outlet.done == ["pause", "resume"]
 
 
+def test_a_turn_has_many_pieces_if_they_take_no_time() -> None:
+    scene = SlowScene()
+    scene.core.on_data = lambda: None
+    scene.driver.received(b"abcdefgh")
+    assert received(scene) == [b"abc", b"def", b"gh"]
+    assert scene.outlet.done == []
+
+
 def test_what_waits_for_its_turn_waits_for_the_core_too() -> None:
-    scene = Scene()
-    scene.connect()
-    scene.driver.turns.size = 3
+    scene = SlowScene()
     scene.core.wants_data = False
     scene.driver.received(b"abcdef")
     scene.driver.received(b"gh")
@@ -356,9 +381,7 @@ def test_what_waits_for_its_turn_waits_for_the_core_too() -> None:
 
 
 def test_what_came_before_the_end_is_taken_before_it() -> None:
-    scene = Scene()
-    scene.connect()
-    scene.driver.turns.size = 3
+    scene = SlowScene()
     scene.driver.received(b"abcdefgh")
     scene.driver.ended()
     assert received(scene) == [b"abc", b"defgh"]
@@ -369,15 +392,22 @@ def test_what_came_before_the_end_is_taken_before_it() -> None:
 
 
 def test_what_waits_when_the_core_ends_is_forgotten() -> None:
-    scene = Scene()
-    scene.connect()
-    scene.driver.turns.size = 3
+    scene = SlowScene()
     scene.driver.received(b"abcdefgh")
     scene.core.ended = True
     scene.driver.settle()
     scene.loop.turn()
     assert received(scene) == [b"abc"]
     assert scene.outlet.done == ["pause", "close"]
+
+
+def test_a_bug_in_a_turn_ends_the_connection(caplog: pytest.LogCaptureFixture) -> None:
+    scene = SlowScene()
+    scene.core.fail_in = "receive_data"
+    scene.driver.received(b"abcdefgh")
+    scene.loop.turn()
+    assert ("abort", CloseCode.INTERNAL_ERROR) in scene.core.told
+    assert "while receiving" in caplog.text
 
 
 # Ends.
