@@ -15,6 +15,8 @@ LAYERS: dict[str, str] = {
     "crypto.identity": "seals: sign, verify",
     "node": "node: calls, topics, handlers",
     "node.messaging": "messaging: requests, notes",
+    "node.dialects": "dialects: frames, dialogs, routing",
+    "node.gateways": "gateways and their clients",
     "node.protocol": "core: connection, session",
     "node.protocol.event": "events and frames",
     "node.protocol.frames": "events and frames",
