@@ -104,9 +104,9 @@ def _profile(effort: Effort) -> None:
 
 
 def _dialects(effort: Effort) -> None:
-    """In half the time for each measurement: there are many, and 3 of 5 rounds will do."""
+    """In less time for each measurement: there are many, and 3 of 5 rounds will do."""
     rounds = max(1, effort.rounds * 3 // 5)
-    how = (effort.seconds / 2, rounds, effort.quiet)
+    how = (effort.seconds * 0.4, rounds, effort.quiet)
     show_cases(list(DIALECT_CASES), how, as_json=False, save=True)
     show_faults(list(FAULTS), how, as_json=False, save=True)
 

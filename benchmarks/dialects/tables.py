@@ -72,7 +72,7 @@ def faults_table(rows: list[Row]) -> str:
         "median, us",
         "p99, us",
         "spread of p99",
-        "by calm",
+        "p99 by calm",
         "MB/s written, connections",
         "server grew by, MB",
     ]
