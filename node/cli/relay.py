@@ -64,7 +64,7 @@ def relay(
     ] = None,
     clients: Annotated[
         int | None,
-        typer.Option(help="Connections at once. Default: 1,024.", rich_help_panel=LIMITS),
+        typer.Option(help="Connections at once. Default: 256.", rich_help_panel=LIMITS),
     ] = None,
     longest_frame: Annotated[
         int | None,
@@ -75,7 +75,7 @@ def relay(
     write_buffer: Annotated[
         int | None,
         typer.Option(
-            help="Bytes that may wait for a client before it is dropped. Default: 8 MiB.",
+            help="Bytes that may wait for a client before it is dropped. Default: 4 MiB.",
             rich_help_panel=LIMITS,
         ),
     ] = None,

@@ -84,8 +84,8 @@ class SimProtoLimits(_Checked):
     longest_frame: int = 1 << 20
     longest_name: int = 1_024
     dialogs: int = 1_024
-    waiting_bytes: int = 16 << 20
-    write_buffer: int = 4 << 20
+    waiting_bytes: int = 4 << 20
+    write_buffer: int = 2 << 20
     answer_timeout: float = 30.0
     idle_before_ping: float = 15.0
     ping_timeout: float = 10.0
@@ -116,8 +116,8 @@ class NamedLimits(_Checked):
     longest_frame: int = 1 << 20
     longest_name: int = 1_024
     events: int = 1_024
-    waiting_bytes: int = 16 << 20
-    write_buffer: int = 4 << 20
+    waiting_bytes: int = 4 << 20
+    write_buffer: int = 2 << 20
     idle_timeout: float = 3_600.0
     clients: int = 256
 
@@ -142,8 +142,8 @@ class RelayLimits(_Checked):
     """
 
     longest_frame: int = 1 << 20
-    write_buffer: int = 8 << 20
+    write_buffer: int = 4 << 20
     waiting_bytes: int = 4 << 20
     uuid_timeout: float = 10.0
     idle_timeout: float = 3_600.0
-    clients: int = 1_024
+    clients: int = 256
