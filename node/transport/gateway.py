@@ -24,7 +24,15 @@ class Gateway:
     those for whom there was no room.
     """
 
-    __slots__ = ("_accept", "_backend", "_drivers", "_listeners", "_most_clients", "turned_away")
+    __slots__ = (
+        "_accept",
+        "_backend",
+        "_drivers",
+        "_ending",
+        "_listeners",
+        "_most_clients",
+        "turned_away",
+    )
 
     def __init__(
         self, backend: Backend, accept: Callable[[str], Driver], most_clients: int
@@ -34,6 +42,7 @@ class Gateway:
         self._most_clients = most_clients
         self._listeners: list[Listener] = []
         self._drivers: set[Driver] = set()
+        self._ending = False
         self.turned_away = 0
 
     def __len__(self) -> int:
@@ -69,11 +78,14 @@ class Gateway:
 
     async def stop_listening(self) -> None:
         """Take nobody in any more; connections go on."""
+        self._ending = True
         listeners, self._listeners = self._listeners, []
         for listener in listeners:
             await listener.aclose()
 
     def _admitted(self, name: str) -> Driver | None:
+        if self._ending:
+            return None  # the loop had it already when the listener was closed
         if len(self._drivers) >= self._most_clients:
             self.turned_away += 1
             logger.warning("a connection from %s was turned away: no room", name)

@@ -13,6 +13,7 @@ from node.dialects.limits import NamedLimits
 from node.dialects.named.codec import (
     END_NAME,
     ERROR_NAME,
+    LARGEST_CODE,
     REPLY_NAME,
     EventType,
     Flavour,
@@ -26,7 +27,7 @@ from node.dialects.named.replies import NamedReply, cost_of
 from node.messaging.deadlines import Deadlines, within_reason
 from node.messaging.emits import UNREAD, OutgoingEmit
 from node.messaging.pending import LOST
-from node.protocol.codes import CloseCode, ResultCode
+from node.protocol.codes import EVENT_FAILED, CloseCode, ResultCode
 from node.protocol.errors import LocalProtocolError, RemoteProtocolError
 
 # Ids need to be unique among those that one side waits for. The crate, though, forgets
@@ -140,7 +141,9 @@ class NamedCore(ForeignCore):
 
     def fail(self, event: NamedEvent, code: int, text: str, now: float) -> None:
         """Its handler failed: an event named `error` says so, unless it was an error itself,
-        since two sides could go on like that for ever. Raises as `finish`."""
+        since two sides could go on like that for ever. A code that is too large for it goes
+        as 500. Raises as `finish`."""
+        code = code if code <= LARGEST_CODE else EVENT_FAILED
         if not self._is_error(event):
             self._send(_ERROR, ERROR_NAME, encode_error(code, text), "", event)
         self.release(event, now)

@@ -96,6 +96,14 @@ async def test_so_many_at_once(anyio_backend: str) -> None:
         await fourth.aclose()
 
 
+async def test_who_was_accepted_too_late_is_not_served(anyio_backend: str) -> None:
+    async with gateway() as there:
+        # As the loop does with a connection that it had taken when the listener was closed.
+        await there.stop_listening()
+        assert there._admitted("127.0.0.1") is None
+        assert (len(there), there.turned_away) == (0, 0)
+
+
 async def test_addresses_that_are_none(anyio_backend: str, tmp_path: Path) -> None:
     async with gateway() as there:
         with pytest.raises(AddressError):

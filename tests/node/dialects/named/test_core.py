@@ -122,6 +122,14 @@ def test_a_failure_is_an_event_named_error(line: Line) -> None:
     assert line.core.running == 0
 
 
+def test_a_code_of_a_failure_that_has_no_room_goes_as_500(line: Line) -> None:
+    for code, said in ((65_535, 65_535), (65_536, 500), (2**32 - 1, 500)):
+        (event,) = line.say(ask())
+        line.core.fail(event, code, "boom", line.now)
+        assert [one.data for one in line.heard()] == [encode_error(said, "boom")]
+    assert line.core.running == 0
+
+
 def test_an_error_is_not_answered_with_an_error(line: Line) -> None:
     error = reply(5, encode_error(500, "boom"), "error", EventType.ERROR)
     for event in line.say(error):
