@@ -74,6 +74,11 @@ class NamedEvent:
         return self._payload.tandem
 
     @property
+    def payload(self) -> Payload:
+        """What it carries as it came, to be passed on or answered unread."""
+        return self._payload
+
+    @property
     def format(self) -> int | None:
         """The format id of what it carries (section 10); None for raw bytes."""
         return self._payload.format

@@ -5,6 +5,7 @@ from importlib.metadata import version
 
 from lbm.codec import Value
 from node.call import Call
+from node.messaging.payloads import Payload
 from node.named_event import NamedEvent
 from node.node import Node
 
@@ -18,8 +19,8 @@ def offer_builtin_calls(node: Node) -> None:
         return call.data
 
     @node.on("parley.echo")
-    async def echo_event(event: NamedEvent) -> Value:
-        return event.data
+    async def echo_event(event: NamedEvent) -> Payload:
+        return event.payload  # unread: raw bytes and tandem payloads have no format to read by
 
     @node.on_call("parley.info")
     async def info(call: Call) -> dict[str, Value]:
