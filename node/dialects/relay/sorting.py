@@ -255,7 +255,8 @@ class Sorter:
             self._have += len(part)
             self.held += len(data)
             if len(parts) > MOST_PARTS:
-                self._joined += b"".join(parts)
+                for piece in parts:
+                    self._joined += piece  # without a copy of them all beside it
                 parts.clear()
                 self.held = len(self._joined)
             return len(data)
