@@ -7,6 +7,7 @@ One rule: the handlers and topics are the node's own, whatever language asks for
 What is said on a connection is `SimProtoPeer`'s.
 """
 
+from collections import Counter
 from collections.abc import Callable
 
 import anyio
@@ -17,6 +18,8 @@ from node.dialects.values import Rest
 from node.gateways.server import DialectServer
 from node.gateways.simproto_peer import SimProtoPeer, require_form
 from node.node import Node
+from node.peer import Peer
+from node.protocol.codes import CloseCode
 from node.serving.authorisation import Allow
 from node.streams.stream import Stream
 from node.transport.backend import Backend
@@ -24,6 +27,8 @@ from node.transport.stream_outlet import StreamOutlet
 
 # The label of native streams that carry SimProto.
 LABEL = "simproto"
+# Of those that one peer may have at once: each may hold what a client may.
+STREAMS_A_PEER = 16
 
 
 class SimProtoGateway(DialectServer[SimProtoPeer]):
@@ -91,17 +96,29 @@ def offer_simproto(
 ) -> None:
     """Serve a node's handlers and topics in SimProto over streams that peers open under
     `label`, encrypted as all of their connection. There `allow=` of handlers holds for the
-    peer's node id.
+    peer's node id. A peer has 16 of them at once; one more is reset as `overloaded`.
 
     Raises:
         ParleyError: the label has a handler, or is reserved. ConfigError: an option is
             wrong.
     """
     bounds, rest = limits or SimProtoLimits(), require_form(values)
+    there: Counter[Peer | None] = Counter()
+
+    def came(guest: SimProtoPeer) -> None:
+        there[guest.carrier] += 1
+
+    def went(guest: SimProtoPeer) -> None:
+        there[guest.carrier] -= 1
+        if not there[guest.carrier]:
+            del there[guest.carrier]
 
     @node.on_stream(label, allow=allow)
     async def serve_simproto(stream: Stream) -> None:
-        await _serve(stream, node, bounds, rest, _nobody, _nobody)
+        if there[stream.peer] >= STREAMS_A_PEER:
+            stream.reset(CloseCode.OVERLOADED)
+        else:
+            await _serve(stream, node, bounds, rest, came, went)
 
 
 async def _serve(
@@ -123,7 +140,3 @@ async def _serve(
     finally:
         went(peer)
         peer.drop()
-
-
-def _nobody(peer: SimProtoPeer) -> None:
-    return

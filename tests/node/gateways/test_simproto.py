@@ -1,12 +1,15 @@
 """SimProto gateways: who is served, over what, and how it ends."""
 
+from contextlib import AsyncExitStack
+
 import anyio
+import anyio.lowlevel
 import pytest
 
-from node import Call, CallRefused, Node, PeerClosedError
+from node import Call, CallRefused, Node, PeerClosedError, StreamResetError
 from node.dialects.limits import SimProtoLimits
 from node.errors import ConfigError, InsecureAddressError, ParleyError
-from node.gateways.simproto import SimProtoGateway, offer_simproto
+from node.gateways.simproto import STREAMS_A_PEER, SimProtoGateway, offer_simproto
 from node.gateways.simproto_client import SimProtoClient
 from node.guest import Guest
 from node.protocol.codes import CloseCode
@@ -92,6 +95,34 @@ async def test_over_an_encrypted_stream(anyio_backend: str) -> None:
 
     with nothing_left():
         await meet()
+
+
+async def test_a_peer_has_so_many_streams_of_it(anyio_backend: str) -> None:
+    with anyio.fail_after(PATIENCE):
+        async with meeting() as met, AsyncExitStack() as clients:
+            offer(met.server)
+            offer_simproto(met.server)
+            some = []
+            for _ in range(STREAMS_A_PEER):
+                stream = met.peer.open_stream("simproto")
+                some.append(await clients.enter_async_context(SimProtoClient.over(stream)))
+                assert await some[-1].call("echo", b"hi") == b"hi"
+            more = met.peer.open_stream("simproto")
+            with pytest.raises(StreamResetError) as reset:
+                await more.receive()
+            assert reset.value.code == CloseCode.OVERLOADED
+            assert await some[0].call("echo", b"still") == b"still"
+            await clients.aclose()
+
+            async def served_again() -> bool:
+                async with SimProtoClient.over(met.peer.open_stream("simproto")) as another:
+                    try:
+                        return await another.call("echo", b"room") == b"room"
+                    except PeerClosedError:
+                        return False
+
+            while not await served_again():  # the node may yet have to see them leave
+                await anyio.lowlevel.checkpoint()
 
 
 async def test_a_gateway_serves_any_stream(anyio_backend: str) -> None:
