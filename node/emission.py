@@ -25,7 +25,7 @@ from node.protocol.errors import ConnectionClosedError
 from node.transport.loop import Loop
 from node.waiting import Changes
 
-# Seconds that `reply` waits unless it says otherwise.
+# Seconds that `reply` waits unless it says otherwise; `replies` where nothing ends them.
 REPLY_TIMEOUT = 30.0
 
 
@@ -119,7 +119,13 @@ class Emission:
 
     def replies(self, timeout: float | None = None) -> "Replies":
         """Send it, and read its replies with `async for`, for at most `timeout` seconds in
-        all. `async with` it to leave early: the handler is told, where that can be said."""
+        all. `async with` it to leave early: the handler is told, where that can be said.
+
+        Without a time-out until the last reply; where no reply is marked as that, for 30 s
+        (`math.inf`: for ever), since who leaves unsaid would be waited for without end.
+        """
+        if timeout is None and not self._emitter.marks_end:
+            timeout = REPLY_TIMEOUT
         return Replies(self, timeout)
 
     # Inside.

@@ -1,7 +1,9 @@
 """The client: it connects or says why not, and has handlers of its own."""
 
+from math import inf
 from typing import Any
 
+import anyio
 import pytest
 
 from node import (
@@ -10,9 +12,11 @@ from node import (
     ParleyError,
     UnreachableError,
 )
+from node.dialects.limits import NamedLimits
 from node.gateways.named import FlavourName
 from node.gateways.named_client import NamedClient
-from tests.node.gateways.named_sides import FLAVOURS, gateway, joined
+from node.protocol.errors import LocalProtocolError
+from tests.node.gateways.named_sides import FLAVOURS, client_of, gateway, joined
 from tests.node.network import PATIENCE
 
 pytestmark = pytest.mark.anyio
@@ -50,3 +54,26 @@ async def test_nobody_answers(anyio_backend: str) -> None:
     with pytest.raises(UnreachableError, match="did not answer"):
         async with NamedClient(address, timeout=0.0):
             pytest.fail("connected")
+
+
+async def test_replies_without_an_end_do_not_hold_their_place_for_ever(
+    anyio_backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("node.emission.REPLY_TIMEOUT", 0.05)
+    limits = NamedLimits(events=2)
+    async with gateway("plain") as served, client_of(served, limits=limits) as client:
+
+        @served.node.on("ping")
+        async def ping(event: NamedEvent) -> Any:
+            return event.data
+
+        for number in range(2):
+            async for reply in client.emit("ping", number).replies():
+                assert reply.data == number
+                break  # and nobody says that no more are wanted
+        with pytest.raises(LocalProtocolError, match="wait for replies already"):
+            await client.emit("ping", 2).reply(timeout=PATIENCE)
+        await anyio.sleep(0.2)
+        assert (await client.emit("ping", 3).reply(timeout=PATIENCE)).data == 3
+        async with client.emit("ping", 4).replies(timeout=inf) as replies:
+            assert (await anext(replies)).data == 4
