@@ -290,7 +290,7 @@ async def test_a_peer_that_does_not_read_cannot_hold_up_a_close(
         object.__setattr__(met.peer.core.config, "close_drain", 0.05)
         stream = met.peer.open_stream("stuck")
         async with create_task_group() as tasks:
-            writing = await started(tasks, lambda: stream.send(bytes(1 << 20)))
+            writing = await started(tasks, lambda: stream.send(bytes(4 << 20)))
             with fail_after(2):
                 await met.peer.close()
         assert isinstance(writing[0], PeerClosedError)
