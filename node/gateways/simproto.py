@@ -79,11 +79,16 @@ class SimProtoGateway(DialectServer[SimProtoPeer]):
     async def _drain(self) -> None:
         for topic in self.node.topics.values():
             topic.flush()
-        for peer in self.peers:
+        peers = self.peers
+        for peer in peers:
             peer.drain()
         with anyio.move_on_after(self.node.config.drain_timeout):
-            for peer in self.peers:
+            for peer in peers:
                 await peer.drained()
+            for peer in peers:
+                peer.sim.finish()
+            for peer in peers:
+                await peer.finished()
 
 
 def offer_simproto(

@@ -185,12 +185,17 @@ class SimProtoPeer(Guest):
         """Wait until all requests of theirs are answered, or nobody waits for that."""
         await self._changes.until(lambda: not self.running_requests or not self.is_open)
 
+    async def finished(self) -> None:
+        """Wait until the notes that were published for it went, and it gets no more, or until
+        nobody waits for that."""
+        await self._changes.until(lambda: not self.sim.has_feeds or not self.is_open)
+
     async def gone(self) -> None:
         """Wait until the transport is closed."""
         await self._changes.until(lambda: self.is_gone)
 
     def answered(self) -> None:
-        """A request of theirs was answered."""
+        """A request of theirs was answered, or they get no more notes of a topic."""
         if self.serving.draining:
             self._changes.notify()
         self.driver.touch()

@@ -146,9 +146,13 @@ class SimProtoServing:
                 sim.add_feed(
                     topic.join(
                         lambda fanout, closed: SimProtoFeed(fanout, self, peer, closed),
-                        sim.remove_feed,
+                        self._feed_closed,
                     )
                 )
+
+    def _feed_closed(self, feed: SimProtoFeed) -> None:
+        self._peer.sim.remove_feed(feed)
+        self._peer.answered()
 
     def _answer(self, call: IncomingCall, code: int, data: Any) -> bool:
         """Answer a request; returns whether it is answered by this outcome."""

@@ -71,6 +71,18 @@ class Sim:
         if self._feeds.get(feed.topic) is feed:
             del self._feeds[feed.topic]
 
+    @property
+    def has_feeds(self) -> bool:
+        """Whether they get notes from us, or some that were published have yet to go."""
+        return bool(self._feeds)
+
+    def finish(self) -> None:
+        """They get what was published until now, and no more; then there are no feeds."""
+        for feed in list(self._feeds.values()):
+            feed.flush()
+            if feed.open:
+                feed.finish()
+
     def flush(self) -> None:
         """Send what may go: the connection is about to be closed."""
         for feed in list(self._feeds.values()):

@@ -1,6 +1,6 @@
 """SimProto gateways: who is served, over what, and how it ends."""
 
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 
 import anyio
 import anyio.lowlevel
@@ -181,6 +181,29 @@ async def test_leaving_lets_handlers_answer(anyio_backend: str) -> None:
                 go.set()
             await eventually(lambda: len(answers) == 2)
     assert answers == [b"done", CloseCode.CONNECTION_LOST]
+
+
+async def test_leaving_waits_for_notes_that_were_published(anyio_backend: str) -> None:
+    """Also for those that were not on their way, since as many wait for responses as may."""
+    got: list[object] = []
+    reading = anyio.Event()
+
+    async def read(address: str) -> None:
+        async with SimProtoClient(address) as client, client.subscribe("news") as notes:
+            reading.set()
+            with suppress(PeerClosedError):
+                while True:
+                    got.append(await anext(notes))
+
+    with anyio.fail_after(PATIENCE):
+        async with anyio.create_task_group() as tasks, new_node() as node:
+            news = node.topic("news")
+            async with SimProtoGateway(node) as gateway:
+                tasks.start_soon(read, await gateway.listen("tcp://127.0.0.1:0"))
+                await reading.wait()
+                for number in range(300):
+                    await news.publish(bytes(1_000) + b"%d" % number)
+    assert got == [bytes(1_000) + b"%d" % number for number in range(300)]
 
 
 async def test_leaving_by_an_exception_is_at_once(anyio_backend: str) -> None:
