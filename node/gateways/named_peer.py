@@ -63,6 +63,7 @@ class NamedPeer(Guest):
         self._emitter = NamedEmitter(self, self._named)
         self._on_over = on_over
         self._runners: dict[int, Runner] = {}
+        self._begun: set[int] = set()  # those of them that run
 
     @property
     def flavour(self) -> Flavour:
@@ -100,8 +101,10 @@ class NamedPeer(Guest):
 
     def stop_handlers(self) -> None:
         """Cancel the handlers of its events."""
-        for runner in list(self._runners.values()):
+        for key, runner in list(self._runners.items()):
             runner.cancel()
+            if key not in self._begun:
+                del self._runners[key]  # on asyncio it never begins, so it has no end either
 
     # From the core.
 
@@ -135,6 +138,7 @@ class NamedPeer(Guest):
     # Handlers.
 
     async def _serve(self, entry: Entry[Any], event: Received) -> None:
+        self._begun.add(id(event))
         outcome: Outcome = (ResultCode.CANCELLED, None)
         port = NamedReplies(self, self._named, event)
         payload = FormattedPayload(event.data)
@@ -149,7 +153,8 @@ class NamedPeer(Guest):
             )
         finally:
             # Also when it was cancelled: typed, each event gets its one End or Error.
-            del self._runners[id(event)]
+            self._begun.discard(id(event))
+            self._runners.pop(id(event), None)
             self._answer(event, *outcome)
             self.driver.settle()
             if self.draining:

@@ -13,6 +13,8 @@ from node import (
     Supercategory,
     on_event,
 )
+from node.dialects.named.codec import EventType
+from node.dialects.named.codec import NamedEvent as Received
 from node.gateways.named import FlavourName
 from node.protocol.codes import CloseCode
 from node.protocol.errors import LocalProtocolError, PayloadTooLargeError
@@ -167,3 +169,21 @@ async def test_what_is_too_long_is_not_sent(anyio_backend: str, flavour: Flavour
 
 async def _echo(event: NamedEvent) -> Any:
     return event.data
+
+
+async def test_a_handler_that_is_cancelled_before_it_began_keeps_no_place(
+    anyio_backend: str,
+) -> None:
+    async with joined("plain") as (served, _):
+        served.node.on("wait")(_never)
+        await served.until(lambda: bool(served.peers))
+        (peer,) = served.peers
+        event = Received(1, EventType.INITIATOR, None, "", "wait", b"")
+        peer._take(event, served.backend.now())
+        peer.stop_handlers()
+        with anyio.fail_after(PATIENCE):
+            await peer.drained()
+
+
+async def _never(event: NamedEvent) -> None:
+    await anyio.sleep_forever()
