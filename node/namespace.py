@@ -27,20 +27,18 @@ class Declared:
 
 
 class Namespace:
-    """Handlers of named events under one `name`: methods that `on_event` marks.
-
-    Raises:
-        ConfigError: when made, a subclass without a name.
-    """
+    """Handlers of named events under one `name`: methods that `on_event` marks."""
 
     name: ClassVar[str] = ""
 
-    def __init__(self) -> None:
+    def handlers(self) -> Iterator[tuple[Declared, Callable[..., Any]]]:
+        """What was declared, with the bound method; a subclass's goes before its base's.
+
+        Raises:
+            ConfigError: it has no name.
+        """
         if not self.name:
             raise ConfigError(f"{type(self).__name__} has no name: it is the namespace")
-
-    def handlers(self) -> Iterator[tuple[Declared, Callable[..., Any]]]:
-        """What was declared, with the bound method; a subclass's goes before its base's."""
         for attribute in dir(type(self)):
             declared = getattr(getattr(type(self), attribute), _MARK, None)
             if isinstance(declared, Declared):

@@ -141,8 +141,18 @@ class Offering:
         return register
 
     def add_namespace(self, namespace: Namespace) -> None:
-        """Register all handlers of a namespace; raises as `on`."""
-        for declared, method in namespace.handlers():
+        """Register all handlers of a namespace, or none of them.
+
+        Raises:
+            ParleyError: one of its events has a handler. ConfigError: an option is wrong,
+                or it has no name.
+        """
+        found = list(namespace.handlers())
+        registry, names = self.handlers.events_of(namespace.name), [one.name for one, _ in found]
+        for name in names:
+            if registry.has(name) or names.count(name) > 1:
+                raise ParleyError(f"{registry.kind} {name!r} has a handler already")
+        for declared, method in found:
             self.on(
                 declared.name,
                 namespace=namespace.name,

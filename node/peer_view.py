@@ -80,6 +80,11 @@ class PeerView:
         return len(self.calls.answering)
 
     @property
+    def ignored(self) -> int:
+        """Named events of the peer for which there was no handler."""
+        return self.calls.named.ignored
+
+    @property
     def dropped(self) -> int:
         """Events that nobody took."""
         return self.dispatch.dropped + self.calls.dropped + self.topics.dropped

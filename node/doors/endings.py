@@ -7,6 +7,7 @@ said with the next one. Knows no levels but its two.
 import logging
 from typing import Final
 
+from node.log_ration import LogRation
 from node.protocol.codes import CloseCode, code_name
 from node.protocol.reports import ConnectionEnded
 from node.wording import one_line
@@ -21,19 +22,17 @@ PER_SECOND: Final = 10
 class Endings:
     """The log of one node's endings."""
 
-    __slots__ = ("_left", "_silent", "_since")
+    __slots__ = ("_strangers",)
 
     def __init__(self) -> None:
-        self._since = 0.0
-        self._left = float(BURST)
-        self._silent = 0
+        self._strangers = LogRation(BURST, PER_SECOND)
 
     def ended(self, who: object, ended: ConnectionEnded, now: float, *, stranger: bool) -> None:
         """Log an ending; `stranger` says that the handshake was never completed.
 
         `now` is seconds of a clock that never goes back, the same for all calls.
         """
-        if stranger and not self._has_room(now):
+        if stranger and not self._strangers.has_room(now):
             return
         self._break_silence()
         quiet = ended.code in (CloseCode.NORMAL, CloseCode.GOING_AWAY)
@@ -44,21 +43,10 @@ class Endings:
 
     def turned_away(self, name: str, reason: str, now: float) -> None:
         """Log that a connection from `name` was closed before anything was said on it."""
-        if self._has_room(now):
+        if self._strangers.has_room(now):
             self._break_silence()
             logger.warning("turned away a connection from %s: %s", name, reason)
 
     def _break_silence(self) -> None:
-        if self._silent:
-            logger.warning("%d endings of strangers were not logged", self._silent)
-            self._silent = 0
-
-    def _has_room(self, now: float) -> bool:
-        """Whether a line about a stranger may be logged; counts it if not."""
-        self._left = min(BURST, self._left + (now - self._since) * PER_SECOND)
-        self._since = now
-        if self._left < 1:
-            self._silent += 1
-            return False
-        self._left -= 1
-        return True
+        if self._strangers.silent:
+            logger.warning("%d endings of strangers were not logged", self._strangers.told())

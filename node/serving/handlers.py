@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from node.errors import ConfigError, ParleyError
+from node.log_ration import LogRation
 from node.messaging.application_events import answering_types
 from node.protocol.codes import Supercategory
 from node.serving.authorisation import Allow, Roles, Rule
@@ -21,6 +22,9 @@ WILDCARD = "*"
 # Characters that a name may have to fall under a pattern: each open stream keeps its
 # label, whose length nothing else bounds, and refusals put names into the log.
 LONGEST_NAME = 1_024
+# Failures of one handler that are logged: at once, and from then on for each second.
+FAILURES = 100
+FAILURES_PER_SECOND = 1.0
 
 
 class Slots:
@@ -80,6 +84,7 @@ class Entry(Generic[H]):
     slots: Slots | None = None
     answers: frozenset[tuple[int, int]] = frozenset()
     rules: tuple[Rule, ...] = ()
+    failures: LogRation = field(default_factory=lambda: LogRation(FAILURES, FAILURES_PER_SECOND))
 
     def takes(self, supercategory: Supercategory | None) -> bool:
         """Whether what travels between these roles may come here; None: roles that nobody
@@ -114,7 +119,7 @@ class Registry(Generic[H]):
         """
         if not isinstance(name, str):
             raise ConfigError(f"a {self.kind} is text, not {name!r}")
-        if self._find_same(name):
+        if self.has(name):
             raise ParleyError(f"{self.kind} {name!r} has a handler already")
         if concurrency is not None and concurrency < 1:
             raise ConfigError("concurrency must be at least 1")
@@ -144,7 +149,8 @@ class Registry(Generic[H]):
                 return pattern
         return None
 
-    def _find_same(self, name: str) -> bool:
+    def has(self, name: str) -> bool:
+        """Whether this very name, or pattern, has a handler."""
         return name in self._exact or any(entry.name == name for _, entry in self._patterns)
 
     def _rules(self, entry: Entry[H]) -> tuple[Rule, ...]:

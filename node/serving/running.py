@@ -55,16 +55,27 @@ async def run_handler(
     except CallRefused as refused:
         if refused.received:
             # By a call of the handler's own: none of the caller's business.
-            logger.exception("the handler of %r failed", name)
+            log_failure(entry, name, peer)
             return FAILED
         return refused.code, refused.data
     except Exception:
-        logger.exception("the handler of %r failed", name)
+        log_failure(entry, name, peer)
         return FAILED
     finally:
         if slots is not None:
             slots.release()
     return ResultCode.ACCEPTED, result
+
+
+def log_failure(entry: Entry[Any], name: str, peer: "Peer | Guest") -> None:
+    """Log the exception that is being handled, unless there were many of this handler: who
+    sends what makes it fail shall not fill the log."""
+    failures = entry.failures
+    if not failures.has_room(peer.backend.now()):
+        return
+    if failures.silent:
+        logger.warning("%d failures of the handler of %r were not logged", failures.told(), name)
+    logger.exception("the handler of %r failed", name)
 
 
 async def _slot_and_room(slots: Slots, peer: "Peer | Guest") -> None:

@@ -66,7 +66,7 @@ def simproto() -> Seeds:
 
 def named() -> Seeds:
     """Each event of the vectors, in its flavour; both sides at work."""
-    yield from _messages("named_dialect", b"\0\0", flavour="untyped")
+    yield from _messages("named_dialect", b"\0\0", flavour="plain")
     yield from _messages("named_dialect", b"\1\0", flavour="typed")
     ask, reply = _say(0, data=b"data"), _say(1, data=b"data")
     error = Step(Kind.SEALED, 0, 3, 1, 3, b"text")

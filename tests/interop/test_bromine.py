@@ -191,7 +191,7 @@ async def test_the_crate_takes_and_refuses_what_the_vectors_do(
 def _of_the_crate(version: Version) -> Iterator[Vector]:
     """Events of this version, but for those that are refused for a limit: the crate has none."""
     content = read("named_dialect")
-    flavour = "typed" if version == "0.22" else "untyped"
+    flavour = "typed" if version == "0.22" else "plain"
     for vector in content["vectors"]:
         if vector["kind"] == "event" and vector["flavour"] == flavour:
             total = int.from_bytes(unhex(vector["hex"])[:8])

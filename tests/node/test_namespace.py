@@ -120,9 +120,9 @@ def test_what_is_refused() -> None:
         def one(self, event: NamedEvent) -> None:
             """Never to run."""
 
-    with pytest.raises(ConfigError, match="Nameless"):
-        Nameless()
     node = new_node()
+    with pytest.raises(ConfigError, match="Nameless"):
+        node.add_namespace(Nameless())
     with pytest.raises(ParleyError, match="event of 'twice' 'a' has a handler"):
         node.add_namespace(Twice())
     with pytest.raises(ConfigError, match="concurrency"):

@@ -207,13 +207,6 @@ def serialise_head(
     return b"".join((head, reference, pack(len(spaces)), spaces, pack(len(names)), names))
 
 
-def serialise_event(event: NamedEvent, flavour: Flavour, limits: NamedLimits) -> bytes:
-    """All bytes of an event; raises as `serialise_head`."""
-    event_id, kind, ref_id, namespace, name, data = event
-    head = serialise_head(flavour, event_id, kind, ref_id, namespace, name, len(data), limits)
-    return head + data
-
-
 def encode_error(code: int, text: str) -> bytes:
     """The payload of an error: u16 code, u32 length, UTF-8 text.
 

@@ -3,12 +3,19 @@
 from hypothesis import strategies as st
 
 from node.dialects.limits import NamedLimits
-from node.dialects.named.codec import EventType, Flavour, NamedEvent, serialise_event
+from node.dialects.named.codec import EventType, Flavour, NamedEvent, serialise_head
 
 LIMITS = NamedLimits()
 FLAVOURS = tuple(Flavour)
 
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+
+
+def serialise_event(event: NamedEvent, flavour: Flavour, limits: NamedLimits) -> bytes:
+    """All bytes of an event; raises as `serialise_head`."""
+    event_id, kind, ref_id, namespace, name, data = event
+    head = serialise_head(flavour, event_id, kind, ref_id, namespace, name, len(data), limits)
+    return head + data
 
 
 @st.composite

@@ -17,11 +17,18 @@ from node.dialects.named.codec import (
     encode_error,
     measure_of,
     parse_event,
-    serialise_event,
 )
 from node.protocol.codes import CloseCode
 from node.protocol.errors import LocalProtocolError, PayloadTooLargeError, RemoteProtocolError
-from tests.node.dialects.named.events import FLAVOURS, LIMITS, ask, events, on_wire, reply
+from tests.node.dialects.named.events import (
+    FLAVOURS,
+    LIMITS,
+    ask,
+    events,
+    on_wire,
+    reply,
+    serialise_event,
+)
 
 REFUSALS = (CloseCode.PROTOCOL_ERROR, CloseCode.FRAME_TOO_LARGE)
 

@@ -17,16 +17,16 @@ from node.dialects.named.codec import (
     encode_error,
     measure_of,
     parse_event,
-    serialise_event,
 )
 from node.messaging.formats import Format, FormatError, decode_as
 from node.messaging.payloads import FormattedPayload, Tandem
 from node.protocol.errors import LocalProtocolError, RemoteProtocolError
+from tests.node.dialects.named.events import serialise_event
 from tests.vectors.load import Vector, of_kind, read, unhex, vectors
 
 NAME = "named_dialect"
 LIMIT: int = read(NAME)["limit"]
-FLAVOURS = {"untyped": Flavour.PLAIN, "typed": Flavour.TYPED}
+FLAVOURS = {"plain": Flavour.PLAIN, "typed": Flavour.TYPED}
 LIMITS = NamedLimits(longest_frame=LIMIT + LENGTHS_SIZE, longest_name=LARGEST_NAME)
 
 
