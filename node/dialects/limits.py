@@ -34,6 +34,7 @@ RANGES: Final[Mapping[str, tuple[float, float]]] = {
     "ping_timeout": _TIMES,
     "idle_timeout": _TIMES,
     "uuid_timeout": _TIMES,
+    "patience": _TIMES,
 }
 
 
@@ -130,7 +131,9 @@ class RelayLimits(_Checked):
         longest_frame: what follows the length of a message (two UUIDs and the payload),
             bytes, 64 to 1 GiB.
         write_buffer: bytes that wait for one client because it does not read, at least
-            1,024; a client for which more waits is dropped and counted.
+            1,024; a client for which more waits is dropped and counted. While more than half
+            of it waits, who sends to that client is not read.
+        patience: seconds that senders wait for a client that takes nothing at all.
         waiting_bytes: messages that came to a client (`RelayClient`) and were not read,
             each with 300 bytes, at least 1,024; beyond it nothing more is read for now.
         uuid_timeout: seconds in which a client has to say its UUID.
@@ -143,6 +146,7 @@ class RelayLimits(_Checked):
 
     longest_frame: int = 1 << 20
     write_buffer: int = 4 << 20
+    patience: float = 0.1
     waiting_bytes: int = 4 << 20
     uuid_timeout: float = 10.0
     idle_timeout: float = 3_600.0

@@ -1,7 +1,7 @@
 """`Relay`: a server of the event relay, on loopback and Unix sockets.
 
-One rule: no client can delay another: nothing waits for one that does not read, which is
-dropped and counted. Knows no node; `Bridge` joins it to one.
+One rule: who sends to a client waits for it while it reads; nothing waits for one that
+does not, which is dropped and counted. Knows no node; `Bridge` joins it to one.
 """
 
 import logging
@@ -27,7 +27,8 @@ class Relay(DialectServer["RelayGuest"]):
     """An event relay: lives as long as its `async with`, with or without a node.
 
     `feedback` says whether a sender is told (code 5) that its target is not connected.
-    A client for which more than `limits.write_buffer` bytes wait is dropped.
+    A client for which more than `limits.write_buffer` bytes wait is dropped; who sends to
+    one that reads is slowed down before.
     """
 
     def __init__(self, *, limits: RelayLimits | None = None, feedback: bool = True) -> None:

@@ -116,6 +116,14 @@ class Line:
             raise AssertionError("it never falls quiet")
         self._check()
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing can go out or come in, and nothing is due."""
+        core = self.core
+        goes = core.outbox.count and not self.blocked
+        comes = self._coming and core.wants_data
+        return core.ended or not (goes or comes or self.next_deadline() <= self.now)
+
     def hand_on(self) -> bool:
         """Hand on the reports; whether there were any."""
         reports = self.core.reports()

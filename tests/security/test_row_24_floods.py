@@ -192,6 +192,9 @@ EXCEEDED: Final[dict[str, tuple[str, ...]]] = {
         RELAY + "test_connection.py::test_who_does_not_read_is_dropped_and_counted",
         GATEWAYS + "test_relay.py::test_who_does_not_read_is_dropped_and_holds_nobody_up",
     ),
+    "RelayLimits.patience": (
+        RELAY + "test_crowd.py::test_who_takes_nothing_is_waited_for_once_and_dropped_at_the_limit",
+    ),
     "RelayLimits.waiting_bytes": (
         RELAY + "test_client.py::test_nothing_is_read_while_much_is_unread",
     ),

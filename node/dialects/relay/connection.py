@@ -1,15 +1,17 @@
 """The relay's side of one client's connection: its UUID, then its messages to others.
 
 One rule: each member is told of a received batch once, whatever the batch has for it. A
-client that does not read delays nobody: it is dropped. Who else is there is the router's.
+client that reads is waited for by those who send to it, one that does not is dropped. Who
+else is there is the router's.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from node.dialects.core import ForeignCore
 from node.dialects.limits import RelayLimits
 from node.dialects.relay.codec import (
+    BROADCAST,
     NOBODY,
     TEXTS,
     UUID_SIZE,
@@ -17,10 +19,16 @@ from node.dialects.relay.codec import (
     encode_error,
     is_client_uuid,
 )
+from node.dialects.relay.crowd import Crowd
 from node.dialects.relay.queue import Slices
 from node.dialects.relay.router import Piece, Router
 from node.dialects.relay.sorting import Batch, Sorter
 from node.protocol.codes import CloseCode
+
+# Parts of `write_buffer`: above the first senders wait for a client, until no more than the
+# second is left; that is what it has to read while they are woken.
+CROWDED_PART: Final = 2
+CAUGHT_UP_PART: Final = 4
 
 
 class Shell(Protocol):
@@ -45,17 +53,24 @@ class ClientIdentified:
 class RelayConnection(ForeignCore):
     """One client, as the relay sees it; `uuid` is empty until it is let in.
 
-    It is dropped, and counted, when more than `write_buffer` bytes wait for it and its
-    transport takes none of them. `shell` is its driver, once there is one.
+    Who sends it more than half of `write_buffer` is read no more until no more than a
+    quarter waits, or until its transport took nothing for `patience` seconds. It is
+    dropped, and counted, when more than `write_buffer` bytes wait for it and its transport
+    takes none of them. `shell` is its driver, once there is one.
     """
 
     __slots__ = (
+        "_caught_up_size",
+        "_crowd",
+        "_crowded_size",
+        "_crowds",
         "_limits",
         "_router",
         "_slices",
         "_sorter",
         "_uuid_deadline",
         "_uuid_start",
+        "_waited",
         "shell",
         "uuid",
     )
@@ -70,29 +85,57 @@ class RelayConnection(ForeignCore):
         self._sorter: Sorter | None = None
         self._uuid_start = b""
         self._uuid_deadline = now + limits.uuid_timeout
+        self._crowded_size = limits.write_buffer // CROWDED_PART
+        self._caught_up_size = limits.write_buffer // CAUGHT_UP_PART
+        self._crowd = Crowd(limits.patience)  # who waits for it
+        self._crowds: dict[Crowd, None] = {}  # where it waits
+        self._waited = False  # and its silence meanwhile was ours
 
     @property
     def wants_data(self) -> bool:
-        """Whether what came is sorted. Who does not read is dropped, and not waited for."""
-        return self._sorter is None or not self._sorter.postponed
+        """Whether what came is sorted, and nobody whom it was for is to be waited for."""
+        return self._sorter is None or not (self._crowds or self._sorter.postponed)
 
-    def deliver(self, pieces: Sequence[Piece], held: int, now: float) -> None:
+    def deliver(self, pieces: Sequence[Piece], held: int, now: float) -> Crowd | None:
         """Take messages for this client, as a `Member`."""
         if self.closing:
-            return
+            return None
         slices, shell = self._slices, self.shell
+        crowded = slices.size > self._crowded_size
         slices.extend(pieces, held)
-        if slices.size <= self._write_buffer:
+        if slices.size <= self._crowded_size:
             if shell is not None:
                 shell.touch()
-            return
+            return None
         if shell is not None:
             shell.flush()  # what many send in one turn makes nobody a slow reader
-        if slices.size > self._write_buffer and not self.closing:
+        if slices.size <= self._crowded_size or self.closing:
+            return None
+        if crowded and slices.size > self._write_buffer:
             self._router.dropped += 1
             self.abort(now, CloseCode.OVERLOADED, "it does not read what is sent to it")
             if shell is not None:
                 shell.settle()
+            return None
+        if self._crowd.lagging:
+            return None
+        self._router.crowded[self.uuid] = self._crowd
+        return self._crowd
+
+    def go_on(self, crowd: Crowd) -> None:
+        """One less to wait for, as a `Sender`."""
+        self._crowds.pop(crowd, None)
+        if not self._crowds:
+            self._waited = True
+            if self.shell is not None:
+                self.shell.touch()
+
+    def data_to_send(self, now: float) -> bytes:
+        """As `ForeignCore.data_to_send`; then those who wait for it may go on."""
+        data = super().data_to_send(now)
+        if data and (self._crowd.lagging or self.uuid in self._router.crowded):
+            self._moved(now)
+        return data
 
     def abort(self, now: float, code: CloseCode, reason: str) -> None:
         """End now; by a mistake of ours, with the word that there was one."""
@@ -107,6 +150,7 @@ class RelayConnection(ForeignCore):
 
     def _receive(self, data: bytes, now: float) -> None:
         at, sorter = 0, self._sorter
+        self._waited = False
         if sorter is None:
             at = UUID_SIZE - len(self._uuid_start)
             self._uuid_start += data[:at]
@@ -118,16 +162,42 @@ class RelayConnection(ForeignCore):
         self._sort(sorter, data, at, now)
 
     def _sort(self, sorter: Sorter, data: bytes, at: int, now: float) -> None:
-        """Hand on what `data` has from `at` on."""
+        """Hand on what `data` has from `at` on, unless it is for who has enough."""
         if sorter.postponed:
             data, sorter.postponed = sorter.postponed + data, b""
+        if self._router.crowded and not self._crowds:
+            self._wait_for(sorter.target(data, at), now)
+            if self._crowds:
+                sorter.postponed = data[at:]
+                return
         batch: Batch = {}
         held = len(data) + sorter.held
         reason = sorter.sort(data, at, batch)
         for member, pieces in batch.items():
-            member.deliver(pieces, held, now)
+            crowd = member.deliver(pieces, held, now)
+            if crowd is not None and not self.closing:
+                self._wait_in(crowd, now)
         if reason:
             self._fail(CloseCode.PROTOCOL_ERROR, reason, now)
+
+    def _wait_for(self, target: bytes, now: float) -> None:
+        """Wait if much waits for whom the next message is for. Many senders, each of whom
+        sends once before it waits, could have who reads dropped."""
+        for uuid, crowd in self._router.crowded.items():
+            if uuid == target or (target == BROADCAST and uuid != self.uuid):
+                self._wait_in(crowd, now)
+
+    def _wait_in(self, crowd: Crowd, now: float) -> None:
+        crowd.join(self, now)
+        self._crowds[crowd] = None
+
+    def _moved(self, now: float) -> None:
+        """Its transport took something."""
+        if self._slices.size <= self._caught_up_size:
+            self._router.crowded.pop(self.uuid, None)
+            self._crowd.disperse()
+        else:
+            self._crowd.moved(now)
 
     def _let_in(self, uuid: bytes, now: float) -> Sorter | None:
         """The first 16 bytes are there: take them for who it is, or refuse it."""
@@ -152,12 +222,19 @@ class RelayConnection(ForeignCore):
     def _next_deadline(self) -> float:
         if self._sorter is None:
             return self._uuid_deadline
+        if self._crowds:
+            return min(crowd.deadline for crowd in self._crowds)
         if self._sorter.postponed:
             return self._last_byte  # at once, in the loop's next turn
         return self._last_byte + self._limits.idle_timeout
 
     def _handle_deadline(self, now: float) -> None:
-        if now < self._next_deadline():
+        if self._crowds:
+            self._router.give_up([crowd for crowd in self._crowds if now >= crowd.deadline])
+        if self._waited:
+            self._waited = False
+            self._last_byte = max(self._last_byte, now)
+        if self._crowds or now < self._next_deadline():
             return
         if self._sorter is not None and self._sorter.postponed:
             self._sort(self._sorter, b"", 0, now)
@@ -172,4 +249,8 @@ class RelayConnection(ForeignCore):
         if self._sorter is not None:
             self._router.leave(self.uuid, self)
             self._sorter.forget()
+        for crowd in self._crowds:
+            crowd.leave(self)
+        self._crowds.clear()
+        self._crowd.disperse()
         super()._end(code, reason, remote=remote)

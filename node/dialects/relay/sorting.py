@@ -13,6 +13,7 @@ from node.dialects.relay.codec import (
     HEAD,
     LENGTH,
     TEXTS,
+    UUID_SIZE,
     UUIDS_SIZE,
     RelayCode,
     encode_error,
@@ -81,6 +82,15 @@ class Sorter:
         self._cost = 0  # of this receive
         self.held = 0
         self.postponed = b""
+
+    def target(self, data: bytes, at: int) -> bytes:
+        """Whom the message is for that is begun, or that `data` has at `at`; empty if that
+        is not known yet."""
+        if self._size:
+            return self._to
+        if self._skip or self._start or len(data) - at < _HEAD_SIZE:
+            return b""
+        return data[at + LENGTH.size : at + LENGTH.size + UUID_SIZE]
 
     def sort(self, data: bytes, at: int, batch: Batch) -> str:
         """Add to `batch` what `data` has from `at` on, messages and errors, in order.

@@ -21,7 +21,7 @@ from node.gateways.relay import Relay
 from node.gateways.relay_client import RelayClient
 from tests.node.dialects.relay.hall import A, B, faults, message, messages
 from tests.node.gateways.relays import PLACE, clients_of, raw, read, relaying, to_the_end
-from tests.node.network import eventually
+from tests.node.network import PATIENCE, eventually
 
 
 @pytest.mark.parametrize("scheme", ["tcp", "unix"])
@@ -283,3 +283,57 @@ async def test_a_member_without_connection_takes_part(anyio_backend: str) -> Non
         assert messages(got[0]) == [(own.bytes, client.uuid.bytes, b"direct")]
         leave()
         assert relay.clients == []
+
+
+@pytest.mark.parametrize("count", [1, 6])
+async def test_who_reads_gets_all_however_much_is_sent_at_once(
+    anyio_backend: str, count: int
+) -> None:
+    each = 36 // count
+    async with (
+        relaying(patience=PATIENCE) as (relay, address),
+        clients_of(relay, address, 1 + count) as (reader, *senders),
+        anyio.create_task_group() as tasks,
+    ):
+
+        async def send(sender: RelayClient) -> None:
+            for n in range(each):
+                await sender.send(reader.uuid, bytes([n]) * 900_000)
+
+        for sender in senders:
+            tasks.start_soon(send, sender)
+        got: dict[UUID, list[int]] = {sender.uuid: [] for sender in senders}
+        for _ in range(each * count):
+            message = await anext(reader)
+            assert len(message.payload) == 900_000
+            got[message.sender].append(message.payload[0])
+        assert list(got.values()) == [list(range(each))] * count
+        assert relay.dropped == 0
+
+
+async def test_who_is_flooded_and_reads_keeps_its_connection(anyio_backend: str) -> None:
+    async with (
+        relaying(patience=PATIENCE, write_buffer=100_000) as (relay, address),
+        clients_of(relay, address, 2) as (one, two),
+        await raw(address) as flooder,
+    ):
+        flood = message(one.uuid.bytes, A, bytes(1_000)) * 100
+        flooded = 0
+        await flooder.send(A)
+
+        async def send() -> None:
+            for _ in range(40):  # 4 MB, 40 times what may wait
+                await flooder.send(flood)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(send)
+            for n in range(20):
+                await two.send(two.uuid, bytes([n]))  # nobody's queue but its own
+                assert await read(two) == [(two.uuid, bytes([n]), False)]
+                await two.send(one.uuid, bytes([n]))
+                while (await anext(one)).sender != two.uuid:
+                    flooded += 1
+        while flooded < 4_000:
+            assert (await anext(one)).sender == UUID(bytes=A)
+            flooded += 1
+        assert relay.dropped == 0
