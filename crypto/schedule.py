@@ -33,16 +33,7 @@ class HandshakeSecrets:
 
     def application(self, th2: bytes) -> "ApplicationSecrets":
         """Return the secrets after both Proofs; `th2` is the hash of T2."""
-        hash = self.hash
-        size = hash.size
-        master = extract(hash, label(hash, self.hs, "derived", b"", size), bytes(size))
-        return ApplicationSecrets(
-            ap_initiator=label(hash, master, "ap initiator", th2, size),
-            ap_responder=label(hash, master, "ap responder", th2, size),
-            session_id=label(hash, master, "session", th2, SESSION_ID_SIZE),
-            exporter=label(hash, master, "exporter", th2, size),
-            rekey=label(hash, master, "rekey", b"", size),
-        )
+        return application_secrets(self.hash, self.hs, th2)
 
 
 @dataclass(slots=True, eq=False)
@@ -87,9 +78,27 @@ def handshake_secrets(
     return HandshakeSecrets(
         hash=hash,
         hs=hs,
-        commit=label(hash, hs, "commit", th1, size),
+        commit=commitment(hash, hs, th1),
         hs_initiator=label(hash, hs, "hs initiator", th1, size),
         hs_responder=label(hash, hs, "hs responder", th1, size),
+    )
+
+
+def commitment(hash: HashAlgorithm, hs: bytes, th1: bytes) -> bytes:
+    """Return `commit`, which vouches for `hs` without revealing it."""
+    return label(hash, hs, "commit", th1, hash.size)
+
+
+def application_secrets(hash: HashAlgorithm, hs: bytes, th2: bytes) -> ApplicationSecrets:
+    """Return what follows from `hs` after both Proofs; `th2` is the hash of T2."""
+    size = hash.size
+    master = extract(hash, label(hash, hs, "derived", b"", size), bytes(size))
+    return ApplicationSecrets(
+        ap_initiator=label(hash, master, "ap initiator", th2, size),
+        ap_responder=label(hash, master, "ap responder", th2, size),
+        session_id=label(hash, master, "session", th2, SESSION_ID_SIZE),
+        exporter=label(hash, master, "exporter", th2, size),
+        rekey=label(hash, master, "rekey", b"", size),
     )
 
 
@@ -128,16 +137,18 @@ def next_secret(hash: HashAlgorithm, ap: bytes) -> bytes:
     return label(hash, ap, "update", b"", hash.size)
 
 
-def rekey_secrets(
-    hash: HashAlgorithm, rekey: bytes, shared_secret: bytes, a: bytes, b: bytes
-) -> RekeySecrets:
-    """Return the outcome of a rekey.
+def rekey_root(hash: HashAlgorithm, rekey: bytes, shared_secret: bytes) -> bytes:
+    """Return a rekey's `root`: all else of it follows from it and two chain values."""
+    return extract(hash, rekey, shared_secret)
+
+
+def rekey_secrets(hash: HashAlgorithm, root: bytes, a: bytes, b: bytes) -> RekeySecrets:
+    """Return the outcome of a rekey, of its `root`.
 
     `a` and `b` are the chain values right after the offer and right after the answer, each
     of its sender's direction; the initiator in `next_initiator` is the connection's.
     """
     size = hash.size
-    root = extract(hash, rekey, shared_secret)
     return RekeySecrets(
         next_initiator=label(hash, root, "ap initiator", a + b, size),
         next_responder=label(hash, root, "ap responder", a + b, size),

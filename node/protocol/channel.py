@@ -17,9 +17,11 @@ from node.protocol.codes import (
     CLOSE,
     CONNECTION,
     KEY_UPDATE,
+    OPEN,
     REKEY_ANSWER,
     REKEY_OFFER,
     SEAL,
+    STREAM,
     CloseCode,
 )
 from node.protocol.config import CoreConfig
@@ -156,8 +158,8 @@ class SecureChannel:
         self._used = False
         self._plan()
         if observer is not None:
-            observer.epoch_began(True, sender.epoch, sender.secret)
-            observer.epoch_began(False, receiver.epoch, receiver.secret)
+            observer.epoch_began(True, sender.epoch, sender.secret, 0)
+            observer.epoch_began(False, receiver.epoch, receiver.secret, 0)
 
     # Events out.
 
@@ -185,6 +187,8 @@ class SecureChannel:
             self._used = True  # events of stream 0 alone are no use of the connection
         if self._observer is not None:
             self._observer.event(True, framed[FRAME_HEADER_SIZE:], sender.chain.value)
+            if category == STREAM and subcategory == OPEN:
+                self._observer.stream_opened(stream, payload)
         config = self._config
         if (
             sender.events_sent >= config.update_after_events
@@ -233,6 +237,8 @@ class SecureChannel:
             self._patience_left = self._patience
         if self._observer is not None:
             self._observer.event(False, bytes(data), self._receiver.chain.value)
+            if opened[0][2:4] == (STREAM, OPEN):
+                self._observer.stream_opened(opened[0].stream, opened[0].payload)
         if opened[0].stream:
             self._used = True
         return opened
@@ -256,6 +262,8 @@ class SecureChannel:
     def forget(self, stream: int, *, sent: bool) -> None:
         """A direction of a stream ended: its key is freed."""
         (self._sender if sent else self._receiver).forget(stream)
+        if self._observer is not None:
+            self._observer.direction_ended(stream)
 
     # Time.
 
@@ -337,7 +345,7 @@ class SecureChannel:
         self._plan()
         self._reports.append(KeysUpdated(True, self._sender.epoch, rekey))
         if self._observer is not None:
-            self._observer.epoch_began(True, self._sender.epoch, secret)
+            self._observer.epoch_began(True, self._sender.epoch, secret, rekey)
 
     def _key_update(self, cells: Mapping[int, Value]) -> None:
         receiver = self._receiver
@@ -355,7 +363,7 @@ class SecureChannel:
             receiver.chain.value = chain_rekey(hash, receiver.chain.value, commit)
         self._reports.append(KeysUpdated(False, receiver.epoch, number or 0))
         if self._observer is not None:
-            self._observer.epoch_began(False, receiver.epoch, receiver.secret)
+            self._observer.epoch_began(False, receiver.epoch, receiver.secret, number or 0)
 
     def _rekey_offer(self, share: bytes, now: float) -> bytes:
         rekeying = self._rekeying
@@ -364,20 +372,24 @@ class SecureChannel:
         after_offer = self._receiver.chain.value
         answer, shared_secret = rekeying.answer(share)
         framed = self._sealed(REKEY_ANSWER, encode({keys.SHARE: answer}), now)
-        rekeying.derive(shared_secret, after_offer, self._sender.chain.value)
-        return framed + self._rekey_update(shared_secret, now)
+        sender = self._sender
+        rekeying.derive(shared_secret, after_offer, sender.chain.value)
+        return framed + self._rekey_update(shared_secret, after_offer, sender.chain.value, now)
 
     def _rekey_answer(self, share: bytes, now: float) -> bytes:
         after_offer, shared_secret = self._rekeying.answer_received(share, now)
-        self._rekeying.derive(shared_secret, after_offer, self._receiver.chain.value)
-        return self._rekey_update(shared_secret, now)
+        after_answer = self._receiver.chain.value
+        self._rekeying.derive(shared_secret, after_offer, after_answer)
+        return self._rekey_update(shared_secret, after_offer, after_answer, now)
 
-    def _rekey_update(self, shared_secret: bytes, now: float) -> bytes:
+    def _rekey_update(
+        self, shared_secret: bytes, after_offer: bytes, after_answer: bytes, now: float
+    ) -> bytes:
         """Our KeyUpdate of a rekey, and our direction under the new keys."""
         sender, number = self._sender, self._rekeying.number
         self._last_rekey = now
         if self._observer is not None:
-            self._observer.rekeyed(number, shared_secret)
+            self._observer.rekeyed(number, shared_secret, after_offer, after_answer)
         payload = encode({keys.EPOCH: sender.epoch + 1, keys.REKEY_NUMBER: number})
         framed = self._sealed(KEY_UPDATE, payload, now)
         secret, commit = self._rekeying.take_sending()

@@ -247,7 +247,7 @@ class Connection(OpenConnection):
         self._opening = None  # and with it every secret of the handshake
         self._streams = Streams(self.initiator, agreed.limits.max_streams)
         if self._observer is not None and directions is not None:
-            self._observer.session_started(agreed, self.initiator)
+            self._observer.session_started(agreed, self.initiator, self.checkpoint)
         self._session = Session(
             self.config,
             agreed,
@@ -314,7 +314,7 @@ class Connection(OpenConnection):
         if self._session is not None:
             session, self._session = self._session, None
             if self._observer is not None and session.secure is not None:
-                self._observer.session_ended(code)
+                self._observer.session_ended(code, text, remote)
             session.end()  # and with it every key
         self.happened.append(ConnectionEnded(code, text, remote, reason))
 

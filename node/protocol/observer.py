@@ -4,6 +4,7 @@ One rule: an observer is told, in the order of the wire, and has no say; without
 nothing is computed for it. The calls come from inside the core, so they must be short.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -24,22 +25,39 @@ class DirectionState:
     unsealed: int
 
 
+# Our direction and the other one, as they stand between two events.
+Checkpoint = Callable[[], tuple[DirectionState, DirectionState]]
+
+
 class Observer(Protocol):
     """What the core reports to who asks. `sent` tells our direction from the other."""
 
-    def session_started(self, agreed: Agreed, initiator: bool) -> None:
-        """The handshake is complete: identities, suite, T1, both Proof events, `hs`."""
+    def session_started(self, agreed: Agreed, initiator: bool, checkpoint: Checkpoint) -> None:
+        """The handshake is complete: identities, suite, T1, both Proof events, `hs`.
 
-    def epoch_began(self, sent: bool, epoch: int, secret: bytes) -> None:
+        `checkpoint` may be called between two events until the session ends.
+        """
+
+    def epoch_began(self, sent: bool, epoch: int, secret: bytes, rekey: int) -> None:
         """A direction's events from here on are under `secret`, the epoch's `ap`, which
-        gives every stream's key (`crypto.streamkeys.StreamKey`)."""
+        gives every stream's key (`crypto.streamkeys.StreamKey`); `rekey` is the number of
+        the rekey that it is of, 0 for none."""
 
     def event(self, sent: bool, wire: bytes, chain: bytes) -> None:
         """One encrypted event after the Proofs: its bytes without the frame length, and
         the chain value after it."""
 
-    def rekeyed(self, number: int, shared_secret: bytes) -> None:
-        """The shared secret of a rekey, when its first new keys are made."""
+    def stream_opened(self, stream: int, payload: bytes | memoryview) -> None:
+        """The event just told was the Open of `stream`; its payload."""
 
-    def session_ended(self, code: int) -> None:
-        """The connection is over."""
+    def direction_ended(self, stream: int) -> None:
+        """One of the two directions of `stream` has ended."""
+
+    def rekeyed(
+        self, number: int, shared_secret: bytes, after_offer: bytes, after_answer: bytes
+    ) -> None:
+        """The shared secret of a rekey and the chain values it is derived with, when its
+        first new keys are made."""
+
+    def session_ended(self, code: int, text: str, remote: bool) -> None:
+        """The connection is over; `remote` says that the other side ended it."""

@@ -10,7 +10,7 @@ from enum import Enum, auto
 
 from crypto.exchange import EphemeralKey
 from crypto.registry import Suite
-from crypto.schedule import RekeySecrets, rekey_secrets
+from crypto.schedule import RekeySecrets, rekey_root, rekey_secrets
 from node.protocol.codes import CloseCode
 from node.protocol.errors import LocalProtocolError, RemoteProtocolError, violation
 from node.protocol.limits import REKEY_RATE_SECONDS
@@ -137,7 +137,8 @@ class Rekeying:
     def derive(self, shared_secret: bytes, after_offer: bytes, after_answer: bytes) -> None:
         """Make the next keys of both directions from the chain values `a` and `b`."""
         hash = self._suite.hash_algorithm
-        secrets = rekey_secrets(hash, self._secret, shared_secret, after_offer, after_answer)
+        root = rekey_root(hash, self._secret, shared_secret)
+        secrets = rekey_secrets(hash, root, after_offer, after_answer)
         self._secret = secrets.rekey
         self._secrets = secrets
         self._sent = self._received = False

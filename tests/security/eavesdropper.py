@@ -11,6 +11,7 @@ from typing import Final
 
 from crypto.registry import Suite as OurSuite
 from node.protocol.handshake import Agreed
+from node.protocol.observer import Checkpoint
 from tests.reference import schedule
 from tests.reference.exchange import (
     MLKEM_CIPHERTEXT,
@@ -68,7 +69,9 @@ class Tape:
         names = handshake_cells(self.t1[-length:])[1][CELLS["suite"]]
         return Suite(**{name: names[number] for name, number in PARAMETERS.items()})
 
-    def session_started(self, agreed: Agreed, initiator: bool) -> None:
+    def session_started(
+        self, agreed: Agreed, initiator: bool, checkpoint: Checkpoint
+    ) -> None:
         assert initiator
         assert isinstance(agreed.suite, OurSuite)
         self.t1 = agreed.t1
@@ -76,7 +79,7 @@ class Tape:
         self.commit = veiled(agreed.commit or b"")
         self.rekey = veiled(agreed.rekey or b"")
 
-    def epoch_began(self, sent: bool, epoch: int, secret: bytes) -> None:
+    def epoch_began(self, sent: bool, epoch: int, secret: bytes, rekey: int) -> None:
         self._epochs[sent] = epoch
         self.secrets[sent, epoch] = veiled(secret)
 
@@ -86,7 +89,9 @@ class Tape:
         self._counters[epoch, stream] = counter + 1
         self.events.append(Sighting(epoch, stream, counter, wire, chain))
 
-    def rekeyed(self, number: int, shared_secret: bytes) -> None:
+    def rekeyed(
+        self, number: int, shared_secret: bytes, after_offer: bytes, after_answer: bytes
+    ) -> None:
         offer = next(seen for seen in reversed(self.events) if not seen.epoch[0])
         answer = self.events[-1]
         assert answer.epoch[0]
@@ -95,7 +100,13 @@ class Tape:
         for sent in (True, False):
             self.rekeyed_epochs[sent, self._epochs[sent] + 1] = number
 
-    def session_ended(self, code: int) -> None:
+    def stream_opened(self, stream: int, payload: bytes | memoryview) -> None:
+        """Nothing is made of it."""
+
+    def direction_ended(self, stream: int) -> None:
+        """Nothing is made of it."""
+
+    def session_ended(self, code: int, text: str, remote: bool) -> None:
         return
 
     @property

@@ -28,6 +28,7 @@ from crypto.kdf import extract, label
 from node import Call, Node, NodeConfig, ParleyError, Stream
 from node.protocol import sealing
 from node.protocol.handshake import Agreed
+from node.protocol.observer import Checkpoint
 from node.testing import connect_nodes
 from node.trust import Pinned
 from tests.node.network import PATIENCE, eventually
@@ -174,12 +175,16 @@ class Showing(Witnesses):
         super().__init__()
         self.shown = shown
 
-    def session_started(self, agreed: Agreed, initiator: bool) -> None:
-        super().session_started(agreed, initiator)
+    def session_started(
+        self, agreed: Agreed, initiator: bool, checkpoint: Checkpoint
+    ) -> None:
+        super().session_started(agreed, initiator, checkpoint)
         self.shown += all_reprs()
 
-    def rekeyed(self, number: int, shared_secret: bytes) -> None:
-        super().rekeyed(number, shared_secret)
+    def rekeyed(
+        self, number: int, shared_secret: bytes, after_offer: bytes, after_answer: bytes
+    ) -> None:
+        super().rekeyed(number, shared_secret, after_offer, after_answer)
         self.shown += all_reprs()
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 
 from node.protocol.handshake import Agreed
+from node.protocol.observer import Checkpoint
 
 # How often the event loop is asked whether it is late.
 TICK = 0.05
@@ -79,12 +80,14 @@ class EpochCounter:
         self._since: float | None = None  # our first event under the present keys
         self.sent = self.received = self.rekeys = self.events = 0
 
-    def session_started(self, agreed: Agreed, initiator: bool) -> None:
+    def session_started(
+        self, agreed: Agreed, initiator: bool, checkpoint: Checkpoint
+    ) -> None:
         """The handshake is over."""
         self._began = perf_counter()
         self._sums.counting.add(self)
 
-    def epoch_began(self, sent: bool, epoch: int, secret: bytes) -> None:
+    def epoch_began(self, sent: bool, epoch: int, secret: bytes, rekey: int) -> None:
         """Epochs are numbered from 0, so the number is that of changes."""
         if sent:
             self.keys_changed()
@@ -104,11 +107,19 @@ class EpochCounter:
         if since is not None:
             self._sums.longest = max(self._sums.longest, perf_counter() - since)
 
-    def rekeyed(self, number: int, shared_secret: bytes) -> None:
+    def rekeyed(
+        self, number: int, shared_secret: bytes, after_offer: bytes, after_answer: bytes
+    ) -> None:
         """Rekeys are numbered from 1."""
         self.rekeys = number
 
-    def session_ended(self, code: int) -> None:
+    def stream_opened(self, stream: int, payload: bytes | memoryview) -> None:
+        """Nothing is made of it."""
+
+    def direction_ended(self, stream: int) -> None:
+        """Nothing is made of it."""
+
+    def session_ended(self, code: int, text: str, remote: bool) -> None:
         """It may have been counted when the load ended."""
         self.finish()
 

@@ -49,12 +49,12 @@ def test_keys_are_in_use_from_their_first_event(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("tests.soak.epochs.perf_counter", lambda: now[0])
     sums = Epochs()
     counter = sums.observer()
-    counter.epoch_began(True, 0, b"")
+    counter.epoch_began(True, 0, b"", 0)
     for epoch, (idle, used) in enumerate([(9, 0.5), (0, 2), (1, 1.5)], 1):
         now[0] += idle
         counter.event(True, b"", b"")
         now[0] += used
-        counter.epoch_began(True, epoch, b"")
+        counter.epoch_began(True, epoch, b"", 0)
     assert (sums.longest, counter.sent) == (2, 3)
     now[0] += 9
     counter.event(False, b"", b"")

@@ -7,7 +7,7 @@ from crypto.schedule import chain_bind, chain_rekey, rekey_secrets
 from crypto.streamkeys import StreamKey
 from node.protocol.codes import CloseCode
 from node.protocol.handshake import Agreed
-from node.protocol.observer import Observer
+from node.protocol.observer import Checkpoint, Observer
 from tests.node.protocol.pair import ALICE, BOB, FAST, Pair, events_of, make_config, open_pair
 
 
@@ -22,21 +22,31 @@ class Recorder:
         self.rekeys: list[tuple[int, int, bytes]] = []  # after how many events
         self.ended: list[int] = []
 
-    def session_started(self, agreed: Agreed, initiator: bool) -> None:
+    def session_started(
+        self, agreed: Agreed, initiator: bool, checkpoint: Checkpoint
+    ) -> None:
         assert self.agreed is None
         self.agreed, self.initiator = agreed, initiator
 
-    def epoch_began(self, sent: bool, epoch: int, secret: bytes) -> None:
+    def epoch_began(self, sent: bool, epoch: int, secret: bytes, rekey: int) -> None:
         self.epochs.append((len(self.events), sent, epoch, secret))
 
     def event(self, sent: bool, wire: bytes, chain: bytes) -> None:
         assert self.agreed is not None
         self.events.append((sent, wire, chain))
 
-    def rekeyed(self, number: int, shared_secret: bytes) -> None:
+    def rekeyed(
+        self, number: int, shared_secret: bytes, after_offer: bytes, after_answer: bytes
+    ) -> None:
         self.rekeys.append((len(self.events), number, shared_secret))
 
-    def session_ended(self, code: int) -> None:
+    def stream_opened(self, stream: int, payload: bytes | memoryview) -> None:
+        """Nothing is made of it."""
+
+    def direction_ended(self, stream: int) -> None:
+        """Nothing is made of it."""
+
+    def session_ended(self, code: int, text: str, remote: bool) -> None:
         self.ended.append(code)
 
 

@@ -21,6 +21,7 @@ from node.protocol.config import CoreConfig
 from node.protocol.connection import Connection
 from node.protocol.frames import frame
 from node.protocol.handshake import Agreed
+from node.protocol.observer import Checkpoint
 from node.protocol.initiator import Initiator
 from node.protocol.reports import ConnectionEnded, HandshakeCompleted, PeerIdentified, Report
 from tests.node.protocol.pair import START, events_of
@@ -37,19 +38,29 @@ class Keeper:
         self.agreed: Agreed | None = None
         self.chain: dict[bool, str] = {}
 
-    def session_started(self, agreed: Agreed, initiator: bool) -> None:
+    def session_started(
+        self, agreed: Agreed, initiator: bool, checkpoint: Checkpoint
+    ) -> None:
         self.agreed = agreed
 
     def event(self, sent: bool, wire: bytes, chain: bytes) -> None:
         self.chain[sent] = chain.hex()
 
-    def rekeyed(self, number: int, shared_secret: bytes) -> None:
+    def rekeyed(
+        self, number: int, shared_secret: bytes, after_offer: bytes, after_answer: bytes
+    ) -> None:
         self.rekeys = number
 
-    def epoch_began(self, sent: bool, epoch: int, secret: bytes) -> None:
+    def epoch_began(self, sent: bool, epoch: int, secret: bytes, rekey: int) -> None:
         self.epoch = epoch
 
-    def session_ended(self, code: int) -> None:
+    def stream_opened(self, stream: int, payload: bytes | memoryview) -> None:
+        """Nothing is made of it."""
+
+    def direction_ended(self, stream: int) -> None:
+        """Nothing is made of it."""
+
+    def session_ended(self, code: int, text: str, remote: bool) -> None:
         self.code = code
 
 

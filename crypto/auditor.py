@@ -1,0 +1,97 @@
+"""An auditor's keys: what a node seals to one, the node itself cannot open again.
+
+Rule: only libsodium's sealed boxes (`crypto_box_seal`: ephemeral X25519, then
+XSalsa20-Poly1305), a new ephemeral key for each. Knows no journals and no files.
+"""
+
+import base64
+import binascii
+
+import nacl.bindings
+import nacl.exceptions
+
+from crypto.errors import DecryptError, InvalidKeyError
+from crypto.randomness import random_bytes
+
+AUDITOR_KEY_SIZE = 32
+BOX_OVERHEAD = 48  # an ephemeral public key, and the tag
+
+_PREFIX = "parley-auditor-"
+
+
+class AuditorKey(bytes):
+    """An auditor's public X25519 key: 32 bytes, shown as `parley-auditor-` and base32."""
+
+    __slots__ = ()
+
+    def __new__(cls, value: bytes) -> "AuditorKey":
+        """Take 32 bytes; InvalidKeyError on another size or a key that gives no secret."""
+        if len(value) != AUDITOR_KEY_SIZE:
+            raise InvalidKeyError(f"an auditor's key has {AUDITOR_KEY_SIZE} bytes")
+        try:
+            nacl.bindings.crypto_box_seal(b"", bytes(value))
+        except nacl.exceptions.CryptoError as error:
+            raise InvalidKeyError("an auditor's key of small order") from error
+        return super().__new__(cls, value)
+
+    @classmethod
+    def parse(cls, text: str) -> "AuditorKey":
+        """Read what `text` gives, and no other spelling; else InvalidKeyError."""
+        try:
+            if not text.startswith(_PREFIX):
+                raise ValueError
+            key = cls(base64.b32decode(text.removeprefix(_PREFIX).upper() + "===="))
+        except (binascii.Error, ValueError) as error:
+            raise InvalidKeyError(f"an auditor's key begins with {_PREFIX}") from error
+        if key.text != text:
+            raise InvalidKeyError("this is not the one spelling of an auditor's key")
+        return key
+
+    @property
+    def text(self) -> str:
+        """How people see it and configurations hold it."""
+        return _PREFIX + base64.b32encode(self).decode("ascii").rstrip("=").lower()
+
+    def seal(self, secret: bytes) -> bytes:
+        """Return the box of `secret` (48 bytes more) that this key's holder alone can open."""
+        return nacl.bindings.crypto_box_seal(secret, bytes(self))
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __repr__(self) -> str:
+        return f"AuditorKey({self.text})"
+
+
+class AuditorPrivateKey:
+    """The private key of an auditor. Never shown, and no part of a repr."""
+
+    __slots__ = ("_private", "public")
+
+    def __init__(self, private: bytes) -> None:
+        """Take the 32 private bytes; InvalidKeyError on another size."""
+        if len(private) != AUDITOR_KEY_SIZE:
+            raise InvalidKeyError(f"an auditor's private key has {AUDITOR_KEY_SIZE} bytes")
+        self._private = private
+        self.public = AuditorKey(nacl.bindings.crypto_scalarmult_base(private))
+
+    @classmethod
+    def create(cls) -> "AuditorPrivateKey":
+        """Make a new key."""
+        return cls(random_bytes(AUDITOR_KEY_SIZE))
+
+    def private_bytes(self) -> bytes:
+        """The 32 private bytes, for a key file."""
+        return self._private
+
+    def open(self, box: bytes) -> bytes:
+        """Return what was sealed to this key; DecryptError if that was not it."""
+        if len(box) < BOX_OVERHEAD:
+            raise DecryptError("shorter than a sealed box")
+        try:
+            return nacl.bindings.crypto_box_seal_open(box, bytes(self.public), self._private)
+        except nacl.exceptions.CryptoError as error:
+            raise DecryptError("the box was not sealed to this auditor") from error
+
+    def __repr__(self) -> str:
+        return f"<AuditorPrivateKey of {self.public.text}>"

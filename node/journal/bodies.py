@@ -1,0 +1,224 @@
+"""The bodies of the other records: segment, block, secret, key update, the ends.
+
+One rule: what is parsed has the types and sizes that docs/journal.md gives, or it is a
+JournalFormatError; whether it is true is for the audit to find out.
+"""
+
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any, Final
+
+from crypto.identity import NodeId
+from lbm.cells import read_array, read_bool, read_bytes, read_text
+from lbm.codec import encode
+from node.journal import keys
+from node.journal.errors import JournalFormatError
+from node.journal.parsing import (
+    EVENT,
+    EVENT_HEAD,
+    SESSION,
+    Parsing,
+    a_uint,
+    box_list,
+    byte_string,
+    parse_event_head,
+)
+from node.journal.sessions import Box, Generation
+
+_BLOCK: Final = Struct(">II")
+_OFFSET: Final = Struct(">Q")
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentHead:
+    """The first record of a segment."""
+
+    node_id: NodeId
+    start: int
+    number: int
+    auditors: tuple[bytes, ...]
+    software: str
+
+    def encode(self) -> bytes:
+        """The body."""
+        return encode(
+            {
+                keys.FORMAT: keys.FORMAT_NAME,
+                keys.VERSION: keys.FORMAT_VERSION,
+                keys.NODE_ID: bytes(self.node_id),
+                keys.START: self.start,
+                keys.NUMBER: self.number,
+                keys.AUDITORS: list(self.auditors),
+                keys.SOFTWARE: self.software,
+            }
+        )
+
+    @classmethod
+    def parse(cls, body: bytes) -> "SegmentHead":
+        """Raises JournalFormatError, also for another format or version."""
+        with Parsing("segment") as parsing:
+            cells = parsing.cells(body)
+            if read_text(cells, keys.FORMAT) != keys.FORMAT_NAME:
+                raise JournalFormatError("not a journal")
+            version = reada_uint(cells, keys.VERSION)
+            if version != keys.FORMAT_VERSION:
+                raise JournalFormatError(f"a journal of version {version}, which is not known")
+            return cls(
+                NodeId(read_bytes(cells, keys.NODE_ID, size=32)),
+                reada_uint(cells, keys.START),
+                reada_uint(cells, keys.NUMBER),
+                tuple(byte_string(key, 32) for key in read_array(cells, keys.AUDITORS)),
+                read_text(cells, keys.SOFTWARE),
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """The boxes of a generation's secret, one for each auditor."""
+
+    session: int
+    generation: int
+    boxes: tuple[Box, ...]
+
+    def encode(self) -> bytes:
+        """The body."""
+        boxes = [list(box) for box in self.boxes]
+        cells: dict[int, Any] = {keys.GENERATION: self.generation, keys.BOXES: boxes}
+        return SESSION.pack(self.session) + encode(cells)
+
+    @classmethod
+    def parse(cls, body: bytes) -> "Secret":
+        """Raises JournalFormatError."""
+        with Parsing("secret") as parsing:
+            session, cells = parsing.session(body)
+            boxes = box_list(read_array(cells, keys.BOXES))
+            return cls(session, reada_uint(cells, keys.GENERATION), boxes)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyUpdate:
+    """A direction goes on under new keys; with a rekey's generation, its three values."""
+
+    session: int
+    direction: int
+    epoch: int
+    generation: Generation | None = None
+
+    def encode(self) -> bytes:
+        """The body; the generation's boxes are not in it."""
+        cells: dict[int, Any] = {keys.EPOCH: self.epoch}
+        if self.generation is not None:
+            cells[keys.GENERATION] = self.generation.number
+            cells[keys.AFTER_OFFER] = self.generation.after_offer
+            cells[keys.AFTER_ANSWER] = self.generation.after_answer
+            cells[keys.REKEY_COMMIT] = self.generation.commit
+        return EVENT.pack(self.session, self.direction) + encode(cells)
+
+    @classmethod
+    def parse(cls, body: bytes) -> "KeyUpdate":
+        """Raises JournalFormatError."""
+        with Parsing("key update") as parsing:
+            session, direction = parse_event_head(body)
+            cells = parsing.cells(body[EVENT_HEAD:])
+            generation = None
+            number = reada_uint(cells, keys.GENERATION, default=0)
+            if number:
+                generation = Generation(
+                    number,
+                    (),
+                    read_bytes(cells, keys.AFTER_OFFER),
+                    read_bytes(cells, keys.AFTER_ANSWER),
+                    read_bytes(cells, keys.REKEY_COMMIT),
+                )
+            return cls(session, direction, reada_uint(cells, keys.EPOCH), generation)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEnd:
+    """A session's last record. `chains` and `places` are of received and sent."""
+
+    session: int
+    code: int
+    remote: bool
+    text: str
+    chains: tuple[bytes, bytes]
+    places: tuple[int, int]
+
+    def encode(self) -> bytes:
+        """The body."""
+        cells: dict[int, Any] = {
+            keys.CODE: self.code,
+            keys.REMOTE: self.remote,
+            keys.CHAINS: list(self.chains),
+            keys.PLACES: list(self.places),
+        }
+        if self.text:
+            cells[keys.TEXT] = self.text
+        return SESSION.pack(self.session) + encode(cells)
+
+    @classmethod
+    def parse(cls, body: bytes) -> "SessionEnd":
+        """Raises JournalFormatError."""
+        with Parsing("session end") as parsing:
+            session, cells = parsing.session(body)
+            code = cells.get(keys.CODE)
+            chains, places = read_array(cells, keys.CHAINS), read_array(cells, keys.PLACES)
+            if type(code) is not int or len(chains) != 2 or len(places) != 2:
+                raise JournalFormatError("a session end without code, chains or places")
+            return cls(
+                session,
+                code,
+                read_bool(cells, keys.REMOTE),
+                read_text(cells, keys.TEXT, default=""),
+                (byte_string(chains[0]), byte_string(chains[1])),
+                (a_uint(places[0]), a_uint(places[1])),
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentEnd:
+    """The last record of a closed segment; `blocks` are the offsets of its block records."""
+
+    records: int
+    blocks: tuple[int, ...]
+    cut: int = 0
+
+    def encode(self) -> bytes:
+        """The body; its last four bytes are the record's `length`."""
+        cells: dict[int, Any] = {
+            keys.RECORDS: self.records,
+            keys.BLOCKS: b"".join(map(_OFFSET.pack, self.blocks)),
+        }
+        if self.cut:
+            cells[keys.CUT] = self.cut
+        encoded = encode(cells)
+        return encoded + SESSION.pack(9 + len(encoded) + 4)
+
+    @classmethod
+    def parse(cls, body: bytes) -> "SegmentEnd":
+        """Raises JournalFormatError."""
+        with Parsing("segment end") as parsing:
+            cells = parsing.cells(body[:-4])
+            blocks = read_bytes(cells, keys.BLOCKS)
+            if len(blocks) % 8 or SESSION.unpack(body[-4:])[0] != 9 + len(body):
+                raise JournalFormatError("a segment end that does not end as one")
+            offsets = (
+                int.frombyte_string(blocks[at : at + 8], "big") for at in range(0, len(blocks), 8)
+            )
+            return cls(
+                reada_uint(cells, keys.RECORDS),
+                tuple(offsets),
+                reada_uint(cells, keys.CUT, default=0),
+            )
+
+
+def encode_block(number: int, live: int) -> bytes:
+    """The body of a block record: its number in the segment, and how many checkpoints follow."""
+    return _BLOCK.pack(number, live)
+
+
+def parse_block(body: bytes) -> tuple[int, int]:
+    """Number and count of checkpoints; raises JournalFormatError."""
+    with Parsing("block"):
+        number, live = _BLOCK.unpack(body)
+        return number, live

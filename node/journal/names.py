@@ -1,0 +1,56 @@
+"""The names of a journal's files: whose, of which run, which number, in which state.
+
+One rule: sorted by name, the segments of a node are in their order (docs/journal.md).
+"""
+
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import PurePath
+from typing import Final, NamedTuple
+
+from crypto.identity import NodeId
+
+CLOSED: Final = ".pjl"
+LIVE: Final = ".pjl.open"
+TORN: Final = ".pjl.torn"
+LOCK: Final = ".lock"
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_NAME: Final = re.compile(
+    r"(?P<node>[a-z2-7]{52})-(?P<start>\d{8}T\d{12}Z)-(?P<number>\d{8,})(?P<state>\.pjl(\.open|\.torn)?)"
+)
+
+
+class SegmentName(NamedTuple):
+    """What a file's name says; `start` has the resolution of a microsecond."""
+
+    node: str
+    start: str
+    number: int
+    state: str = CLOSED
+
+    def __str__(self) -> str:
+        return f"{self.node}-{self.start}-{self.number:08d}{self.state}"
+
+    @property
+    def stem(self) -> str:
+        """The same for all states of a segment."""
+        return f"{self.node}-{self.start}-{self.number:08d}"
+
+
+def run_start(time: int) -> str:
+    """`<start>` of a run that began at `time`, in ns since the epoch."""
+    return f"{_EPOCH + timedelta(microseconds=time // 1000):%Y%m%dT%H%M%S%fZ}"
+
+
+def parse_name(path: str | PurePath) -> SegmentName | None:
+    """What the name of a segment says; None if it is not one's."""
+    found = _NAME.fullmatch(PurePath(path).name)
+    if found is None:
+        return None
+    return SegmentName(found["node"], found["start"], int(found["number"]), found["state"])
+
+
+def lock_name(node_id: NodeId) -> str:
+    """The file that the journal of a node is locked by."""
+    return node_id.text + LOCK

@@ -1,0 +1,80 @@
+"""Reading bodies: foreign errors translated once, and small typed values.
+
+One rule: whatever is wrong with a body is a JournalFormatError. Knows no kinds.
+"""
+
+from collections.abc import Mapping
+from struct import Struct
+from struct import error as StructError
+from typing import Any, Final
+
+from crypto.errors import CryptoError
+from lbm.codec import Value, decode
+from lbm.errors import LbmDecodeError
+from lbm.limits import Limits
+from node.journal import keys
+from node.journal.errors import JournalFormatError
+
+# A checkpoint may name 2,048 streams and as many labels, a segment end its blocks.
+LIMITS: Final = Limits(max_bytes=2**24, max_items=2**17)
+
+SESSION: Final = Struct(">I")
+EVENT: Final = Struct(">IB")
+EVENT_HEAD: Final = EVENT.size
+
+
+def parse_event_head(body: bytes) -> tuple[int, int]:
+    """Session and direction of an event or key update; raises JournalFormatError."""
+    with Parsing("event"):
+        session, direction = EVENT.unpack_from(body)
+        if direction > keys.SENT:
+            raise JournalFormatError(f"direction {direction}")
+        return session, direction
+
+
+class Parsing:
+    """Translates what decoders raise, once."""
+
+    __slots__ = ("_what",)
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> "Parsing":
+        return self
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        if isinstance(error, (LbmDecodeError, StructError, CryptoError)):
+            raise JournalFormatError(f"a malformed {self._what}: {error}") from error
+
+    def cells(self, body: bytes) -> Mapping[int, Value]:
+        """The map of a body."""
+        return decode(body, LIMITS)
+
+    def session(self, body: bytes) -> tuple[int, Mapping[int, Value]]:
+        """The session's number, and the map after it."""
+        (session,) = SESSION.unpack_from(body)
+        return session, decode(body[SESSION.size :], LIMITS)
+
+
+def byte_string(value: Any, size: int | None = None) -> bytes:
+    if not isinstance(value, bytes) or (size is not None and len(value) != size):
+        raise JournalFormatError("a byte string is missing, or has a wrong size")
+    return value
+
+
+def a_uint(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise JournalFormatError("an unsigned integer is missing")
+    return value
+
+
+def box_list(value: Any) -> tuple[Box, ...]:
+    if not isinstance(value, list):
+        raise JournalFormatError("boxes are an array")
+    boxes: list[Box] = []
+    for box in value:
+        if not isinstance(box, list) or len(box) != 2:
+            raise JournalFormatError("a box is an array of two")
+        boxes.append((byte_string(box[0], 32), byte_string(box[1])))
+    return tuple(boxes)

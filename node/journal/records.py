@@ -1,0 +1,79 @@
+"""Records as bytes: the frame of every one, and walking through a run of them.
+
+    u32 length || u32 crc32 || u8 kind || u64 time || body
+
+One rule: a record is whole or it is not; nothing is looked for inside of another's bytes
+(docs/journal.md). Knows no bodies and no files.
+"""
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final, NamedTuple
+from zlib import crc32
+
+HEAD: Final = Struct(">IIBQ")  # length, crc32, kind, time
+FRAME_SIZE: Final = 8  # length and crc32
+HEAD_SIZE: Final = HEAD.size
+LEAST_LENGTH: Final = 9
+MAX_LENGTH: Final = 2**26 + 2**16
+
+_pack_frame = Struct(">II").pack
+_pack_start = Struct(">BQ").pack
+
+# What a piece of a segment is.
+OK: Final = "ok"
+BAD_CRC: Final = "bad-crc"
+BAD_LENGTH: Final = "bad-length"
+TORN: Final = "torn"
+
+
+class Record(NamedTuple):
+    """One record, or bytes that are none: `status` is `ok`, or says what is wrong.
+
+    `bad-crc`: of a plausible length, but altered; `kind` and `time` are as they stand there.
+    `bad-length`: no record can begin here; the rest up to the next block is `body`.
+    `torn`: the bytes end before the record does. The last two have kind and time 0.
+    `size` counts all its bytes, from `offset` on.
+    """
+
+    offset: int
+    size: int
+    kind: int
+    time: int
+    body: bytes
+    status: str = OK
+
+
+def encode_record(kind: int, time: int, body: bytes) -> bytes:
+    """The bytes of a record; `time` in ns since the epoch."""
+    record = _pack_start(kind, time) + body
+    return _pack_frame(len(record), crc32(record)) + record
+
+
+def read_records(data: bytes | memoryview, start: int = 0, offset: int = 0) -> Iterator[Record]:
+    """Walk through `data` from `start` to its end; `offset` is that of data[0] in its file.
+
+    All bytes are in exactly one of the records; the first `bad-length` or `torn` one is the
+    last.
+    """
+    view = memoryview(data)
+    end = len(view)
+    unpack = HEAD.unpack_from
+    at = start
+    while at < end:
+        if end - at < FRAME_SIZE:
+            yield Record(offset + at, end - at, 0, 0, bytes(view[at:]), TORN)
+            return
+        length = int.from_bytes(view[at : at + 4], "big")
+        if not LEAST_LENGTH <= length <= MAX_LENGTH:
+            yield Record(offset + at, end - at, 0, 0, bytes(view[at:]), BAD_LENGTH)
+            return
+        size = length + FRAME_SIZE
+        if end - at < size:
+            yield Record(offset + at, end - at, 0, 0, bytes(view[at:]), TORN)
+            return
+        _, crc, kind, time = unpack(view, at)
+        whole = crc32(view[at + FRAME_SIZE : at + size]) == crc
+        body = bytes(view[at + HEAD_SIZE : at + size])
+        yield Record(offset + at, size, kind, time, body, OK if whole else BAD_CRC)
+        at += size

@@ -1,0 +1,236 @@
+"""What records say of sessions: facts, the states of directions, generations of secrets.
+
+One rule: what is parsed has the types and sizes that docs/journal.md gives, or it is a
+JournalFormatError; whether it is true is for the audit to find out.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from struct import Struct
+from typing import Any, Final
+
+from lbm.cells import read_array, read_bool, read_bytes, read_text
+from lbm.codec import Value, encode
+from node.journal import keys
+from node.journal.errors import JournalFormatError
+from node.journal.parsing import SESSION, Parsing, a_uint, box_list, byte_string
+
+_COUNTER: Final = Struct(">IQ")
+
+Box = tuple[bytes, bytes]  # the auditor's public key, and the sealed box
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFacts:
+    """What never changes in a session, and what both its kinds of records have.
+
+    `local_keys` and `remote_keys` are arrays as cell 14 has them; `suite` names kex, signing,
+    hash, cipher and sealing. Sizes in bytes: `session_id` 32, `commit` the hash's.
+    """
+
+    session_id: bytes
+    initiator: bool
+    local_keys: list[Any]
+    remote_keys: list[Any]
+    local_role: str
+    remote_role: str
+    address: str
+    suite: tuple[str, str, str, str, str]
+    commit: bytes
+    seal_events: int
+    seal_delay_ms: int
+
+    def cells(self) -> dict[int, Any]:
+        """As cells of a map."""
+        return {
+            keys.SESSION_ID: self.session_id,
+            keys.INITIATOR: self.initiator,
+            keys.LOCAL_KEYS: self.local_keys,
+            keys.REMOTE_KEYS: self.remote_keys,
+            keys.LOCAL_ROLE: self.local_role,
+            keys.REMOTE_ROLE: self.remote_role,
+            keys.ADDRESS: self.address,
+            keys.SUITE: list(self.suite),
+            keys.COMMIT: self.commit,
+            keys.SEAL_EVENTS: self.seal_events,
+            keys.SEAL_DELAY_MS: self.seal_delay_ms,
+        }
+
+    @classmethod
+    def read(cls, cells: Mapping[int, Value]) -> "SessionFacts":
+        """Raises LbmDecodeError, JournalFormatError."""
+        suite = read_array(cells, keys.SUITE)
+        if len(suite) != 5 or not all(isinstance(name, str) for name in suite):
+            raise JournalFormatError("a suite is five names")
+        return cls(
+            read_bytes(cells, keys.SESSION_ID, size=32),
+            read_bool(cells, keys.INITIATOR),
+            read_array(cells, keys.LOCAL_KEYS),
+            read_array(cells, keys.REMOTE_KEYS),
+            read_text(cells, keys.LOCAL_ROLE),
+            read_text(cells, keys.REMOTE_ROLE),
+            read_text(cells, keys.ADDRESS),
+            (suite[0], suite[1], suite[2], suite[3], suite[4]),
+            read_bytes(cells, keys.COMMIT),
+            reada_uint(cells, keys.SEAL_EVENTS),
+            reada_uint(cells, keys.SEAL_DELAY_MS),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SessionStart:
+    """A session's first record: with it both chains and all keys can be followed."""
+
+    session: int
+    facts: SessionFacts
+    t1: bytes
+    responder_proof: bytes
+    initiator_proof: bytes
+
+    def encode(self) -> bytes:
+        """The body."""
+        return SESSION.pack(self.session) + encode(
+            {
+                **self.facts.cells(),
+                keys.T1: self.t1,
+                keys.RESPONDER_PROOF: self.responder_proof,
+                keys.INITIATOR_PROOF: self.initiator_proof,
+            }
+        )
+
+    @classmethod
+    def parse(cls, body: bytes) -> "SessionStart":
+        """Raises JournalFormatError."""
+        with Parsing("session start") as parsing:
+            session, cells = parsing.session(body)
+            return cls(
+                session,
+                SessionFacts.read(cells),
+                read_bytes(cells, keys.T1),
+                read_bytes(cells, keys.RESPONDER_PROOF),
+                read_bytes(cells, keys.INITIATOR_PROOF),
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Direction:
+    """A direction between two events. `chain` has the hash's size; `place` is that of the
+    last event; `updates` counts plain key updates since the generation began here."""
+
+    chain: bytes
+    place: int
+    epoch: int
+    generation: int
+    updates: int
+    unsealed: int
+    counters: dict[int, int]
+
+    def array(self) -> list[Any]:
+        """As an entry of `directions`."""
+        pack = _COUNTER.pack
+        counters = b"".join(pack(stream, count) for stream, count in self.counters.items())
+        return [
+            self.chain,
+            self.place,
+            self.epoch,
+            self.generation,
+            self.updates,
+            self.unsealed,
+            counters,
+        ]
+
+    @classmethod
+    def read(cls, value: Any) -> "Direction":
+        """Raises JournalFormatError."""
+        if not isinstance(value, list) or len(value) < 7:
+            raise JournalFormatError("a direction is an array of seven")
+        counters = byte_string(value[6])
+        if len(counters) % _COUNTER.size:
+            raise JournalFormatError("counters have 12 bytes each")
+        place, epoch, generation, updates, unsealed = map(a_uint, value[1:6])
+        return cls(
+            byte_string(value[0]),
+            place,
+            epoch,
+            generation,
+            updates,
+            unsealed,
+            dict(_COUNTER.iter_unpack(counters)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """What a key exchange gave, sealed; the three values are None for the handshake's."""
+
+    number: int
+    boxes: tuple[Box, ...]
+    after_offer: bytes | None = None
+    after_answer: bytes | None = None
+    commit: bytes | None = None
+
+    def array(self) -> list[Any]:
+        """As an entry of `secrets`."""
+        boxes = [list(box) for box in self.boxes]
+        return [self.number, self.after_offer, self.after_answer, self.commit, boxes]
+
+    @classmethod
+    def read(cls, value: Any) -> "Generation":
+        """Raises JournalFormatError."""
+        if not isinstance(value, list) or len(value) < 5:
+            raise JournalFormatError("a generation is an array of five")
+        number, boxes = a_uint(value[0]), box_list(value[4])
+        if not number:
+            return cls(0, boxes)
+        return cls(
+            number, boxes, byte_string(value[1]), byte_string(value[2]), byte_string(value[3])
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A session between two events: all that is needed to go on from there."""
+
+    session: int
+    facts: SessionFacts
+    th1: bytes
+    th2: bytes
+    started: int
+    received: Direction
+    sent: Direction
+    generations: tuple[Generation, ...]
+    labels: bytes | None = None
+
+    def encode(self) -> bytes:
+        """The body."""
+        cells = {
+            **self.facts.cells(),
+            keys.TH1: self.th1,
+            keys.TH2: self.th2,
+            keys.STARTED: self.started,
+            keys.DIRECTIONS: [self.received.array(), self.sent.array()],
+            keys.SECRETS: [generation.array() for generation in self.generations],
+        }
+        if self.labels is not None:
+            cells[keys.LABELS] = self.labels
+        return SESSION.pack(self.session) + encode(cells)
+
+    @classmethod
+    def parse(cls, body: bytes) -> "Checkpoint":
+        """Raises JournalFormatError."""
+        with Parsing("checkpoint") as parsing:
+            session, cells = parsing.session(body)
+            directions = read_array(cells, keys.DIRECTIONS)
+            if len(directions) != 2:
+                raise JournalFormatError("a session has two directions")
+            return cls(
+                session,
+                SessionFacts.read(cells),
+                read_bytes(cells, keys.TH1),
+                read_bytes(cells, keys.TH2),
+                reada_uint(cells, keys.STARTED),
+                Direction.read(directions[0]),
+                Direction.read(directions[1]),
+                tuple(Generation.read(value) for value in read_array(cells, keys.SECRETS)),
+                read_bytes(cells, keys.LABELS, default=None),
+            )
