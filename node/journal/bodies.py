@@ -23,7 +23,7 @@ from node.journal.parsing import (
     byte_string,
     parse_event_head,
 )
-from node.journal.sessions import Box, Generation
+from node.journal.sessions import Generation
 
 _BLOCK: Final = Struct(">II")
 _OFFSET: Final = Struct(">Q")
@@ -60,13 +60,13 @@ class SegmentHead:
             cells = parsing.cells(body)
             if read_text(cells, keys.FORMAT) != keys.FORMAT_NAME:
                 raise JournalFormatError("not a journal")
-            version = reada_uint(cells, keys.VERSION)
+            version = read_uint(cells, keys.VERSION)
             if version != keys.FORMAT_VERSION:
                 raise JournalFormatError(f"a journal of version {version}, which is not known")
             return cls(
                 NodeId(read_bytes(cells, keys.NODE_ID, size=32)),
-                reada_uint(cells, keys.START),
-                reada_uint(cells, keys.NUMBER),
+                read_uint(cells, keys.START),
+                read_uint(cells, keys.NUMBER),
                 tuple(byte_string(key, 32) for key in read_array(cells, keys.AUDITORS)),
                 read_text(cells, keys.SOFTWARE),
             )
@@ -92,7 +92,7 @@ class Secret:
         with Parsing("secret") as parsing:
             session, cells = parsing.session(body)
             boxes = box_list(read_array(cells, keys.BOXES))
-            return cls(session, reada_uint(cells, keys.GENERATION), boxes)
+            return cls(session, read_uint(cells, keys.GENERATION), boxes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class KeyUpdate:
             session, direction = parse_event_head(body)
             cells = parsing.cells(body[EVENT_HEAD:])
             generation = None
-            number = reada_uint(cells, keys.GENERATION, default=0)
+            number = read_uint(cells, keys.GENERATION, default=0)
             if number:
                 generation = Generation(
                     number,
@@ -130,7 +130,7 @@ class KeyUpdate:
                     read_bytes(cells, keys.AFTER_ANSWER),
                     read_bytes(cells, keys.REKEY_COMMIT),
                 )
-            return cls(session, direction, reada_uint(cells, keys.EPOCH), generation)
+            return cls(session, direction, read_uint(cells, keys.EPOCH), generation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,13 +202,10 @@ class SegmentEnd:
             blocks = read_bytes(cells, keys.BLOCKS)
             if len(blocks) % 8 or SESSION.unpack(body[-4:])[0] != 9 + len(body):
                 raise JournalFormatError("a segment end that does not end as one")
-            offsets = (
-                int.frombyte_string(blocks[at : at + 8], "big") for at in range(0, len(blocks), 8)
-            )
             return cls(
-                reada_uint(cells, keys.RECORDS),
-                tuple(offsets),
-                reada_uint(cells, keys.CUT, default=0),
+                read_uint(cells, keys.RECORDS),
+                tuple(offset for (offset,) in _OFFSET.iter_unpack(blocks)),
+                read_uint(cells, keys.CUT, default=0),
             )
 
 

@@ -22,6 +22,8 @@ SESSION: Final = Struct(">I")
 EVENT: Final = Struct(">IB")
 EVENT_HEAD: Final = EVENT.size
 
+Box = tuple[bytes, bytes]  # the auditor's public key, and the sealed box
+
 
 def parse_event_head(body: bytes) -> tuple[int, int]:
     """Session and direction of an event or key update; raises JournalFormatError."""

@@ -13,11 +13,9 @@ from lbm.cells import read_array, read_bool, read_bytes, read_text
 from lbm.codec import Value, encode
 from node.journal import keys
 from node.journal.errors import JournalFormatError
-from node.journal.parsing import SESSION, Parsing, a_uint, box_list, byte_string
+from node.journal.parsing import SESSION, Box, Parsing, a_uint, box_list, byte_string
 
 _COUNTER: Final = Struct(">IQ")
-
-Box = tuple[bytes, bytes]  # the auditor's public key, and the sealed box
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +70,8 @@ class SessionFacts:
             read_text(cells, keys.ADDRESS),
             (suite[0], suite[1], suite[2], suite[3], suite[4]),
             read_bytes(cells, keys.COMMIT),
-            reada_uint(cells, keys.SEAL_EVENTS),
-            reada_uint(cells, keys.SEAL_DELAY_MS),
+            read_uint(cells, keys.SEAL_EVENTS),
+            read_uint(cells, keys.SEAL_DELAY_MS),
         )
 
 
@@ -228,7 +226,7 @@ class Checkpoint:
                 SessionFacts.read(cells),
                 read_bytes(cells, keys.TH1),
                 read_bytes(cells, keys.TH2),
-                reada_uint(cells, keys.STARTED),
+                read_uint(cells, keys.STARTED),
                 Direction.read(directions[0]),
                 Direction.read(directions[1]),
                 tuple(Generation.read(value) for value in read_array(cells, keys.SECRETS)),
