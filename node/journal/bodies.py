@@ -9,7 +9,7 @@ from struct import Struct
 from typing import Any, Final
 
 from crypto.identity import NodeId
-from lbm.cells import read_array, read_bool, read_bytes, read_text
+from lbm.cells import read_array, read_bool, read_bytes, read_text, read_uint
 from lbm.codec import encode
 from node.journal import keys
 from node.journal.errors import JournalFormatError
@@ -17,6 +17,7 @@ from node.journal.parsing import (
     EVENT,
     EVENT_HEAD,
     SESSION,
+    Box,
     Parsing,
     a_uint,
     box_list,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Any, Final
 
-from lbm.cells import read_array, read_bool, read_bytes, read_text
+from lbm.cells import read_array, read_bool, read_bytes, read_text, read_uint
 from lbm.codec import Value, encode
 from node.journal import keys
 from node.journal.errors import JournalFormatError
