@@ -4,6 +4,8 @@ Rule: the only package that imports `cryptography` and `nacl`, and no new crypto
 beyond the composition in docs/protocol.md. Knows no events, no connections, no trust.
 """
 
+from crypto.auditor import AuditorKey, AuditorPrivateKey
+from crypto.auditor_file import load_auditor_key, save_auditor_key
 from crypto.chain import HashChain, check_seal, make_seal, seal_mask
 from crypto.ciphers import CipherAlgorithm
 from crypto.errors import (
@@ -55,6 +57,7 @@ from crypto.schedule import (
     handshake_secrets,
     network_mac,
     next_secret,
+    rekey_root,
     rekey_secrets,
 )
 from crypto.signing import SigningAlgorithm, SigningKey, Verifier
@@ -69,6 +72,8 @@ __all__ = [
     "SEALINGS",
     "SIGNING",
     "ApplicationSecrets",
+    "AuditorKey",
+    "AuditorPrivateKey",
     "CipherAlgorithm",
     "CounterExhaustedError",
     "CryptoError",
@@ -112,13 +117,16 @@ __all__ = [
     "check_seal",
     "describe_keyfile",
     "handshake_secrets",
+    "load_auditor_key",
     "load_identity",
     "make_seal",
     "network_mac",
     "next_secret",
     "random_bytes",
+    "rekey_root",
     "rekey_secrets",
     "require_name",
+    "save_auditor_key",
     "save_identity",
     "seal_mask",
 ]

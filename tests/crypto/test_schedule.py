@@ -22,6 +22,7 @@ from crypto import (
     handshake_secrets,
     network_mac,
     next_secret,
+    rekey_root,
     rekey_secrets,
 )
 from tests.crypto.recorded import RECORDED, RecordedSession
@@ -118,7 +119,7 @@ def test_rekey_is_that_of_section_6(hash: HashAlgorithm) -> None:
     name, size = hash.name, hash.size
     rekey, a, b = b"\x22" * size, hash.digest(b"a"), hash.digest(b"b")
     root = second_extract(name, rekey, SHARED)
-    secrets = rekey_secrets(hash, rekey, SHARED, a, b)
+    secrets = rekey_secrets(hash, rekey_root(hash, rekey, SHARED), a, b)
     assert secrets.next_initiator == second_label(name, root, "ap initiator", a + b, size)
     assert secrets.next_responder == second_label(name, root, "ap responder", a + b, size)
     assert secrets.commit == second_label(name, root, "commit", a + b, size)
@@ -140,7 +141,8 @@ def test_chain_values_have_a_domain_each(hash: HashAlgorithm) -> None:
 def test_no_two_secrets_are_equal(hash: HashAlgorithm) -> None:
     secrets = handshake_secrets(hash, hash.digest(b"T1"), SHARED, None)
     application = secrets.application(hash.digest(b"T2"))
-    rekeyed = rekey_secrets(hash, application.rekey, SHARED, bytes(hash.size), bytes(hash.size))
+    root = rekey_root(hash, application.rekey, SHARED)
+    rekeyed = rekey_secrets(hash, root, bytes(hash.size), bytes(hash.size))
     values = [value for _, value in _values(secrets, application, rekeyed)]
     assert len(set(values)) == len(values)
 
@@ -165,7 +167,8 @@ def test_everything_depends_on_everything(hash: HashAlgorithm) -> None:
 def test_no_secret_in_repr(hash: HashAlgorithm) -> None:
     secrets = handshake_secrets(hash, hash.digest(b"T1"), SHARED, NETWORK_KEY)
     application = secrets.application(hash.digest(b"T2"))
-    rekeyed = rekey_secrets(hash, application.rekey, SHARED, b"", b"")
+    root = rekey_root(hash, application.rekey, SHARED)
+    rekeyed = rekey_secrets(hash, root, b"", b"")
     shown = "".join(map(repr, (secrets, application, rekeyed)))
     for name, value in _values(secrets, application, rekeyed):
         if name != "session_id":

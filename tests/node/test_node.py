@@ -538,7 +538,7 @@ async def test_an_observer_that_fails_ends_its_connection(
             if self.broken:
                 raise OSError("the disk is full")
 
-        def session_ended(self, code: int) -> None:
+        def session_ended(self, code: int, text: str, remote: bool) -> None:
             if ends_too:
                 raise OSError("the disk is still full")
 

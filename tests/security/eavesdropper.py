@@ -69,9 +69,7 @@ class Tape:
         names = handshake_cells(self.t1[-length:])[1][CELLS["suite"]]
         return Suite(**{name: names[number] for name, number in PARAMETERS.items()})
 
-    def session_started(
-        self, agreed: Agreed, initiator: bool, checkpoint: Checkpoint
-    ) -> None:
+    def session_started(self, agreed: Agreed, initiator: bool, checkpoint: Checkpoint) -> None:
         assert initiator
         assert isinstance(agreed.suite, OurSuite)
         self.t1 = agreed.t1

@@ -15,6 +15,7 @@ from crypto.kdf import label
 from crypto.registry import CIPHERS, Suite
 from crypto.schedule import HandshakeSecrets, handshake_secrets
 from node.protocol.handshake import Agreed
+from node.protocol.observer import Checkpoint
 
 # What encrypts and decrypts under a key, in any of the ciphers.
 AEADS = tuple({type(cipher.new(bytes(cipher.key_size))) for cipher in CIPHERS.values()})
@@ -66,7 +67,7 @@ class Witnesses:
 
     # As an observer.
 
-    def session_started(self, agreed: Agreed, initiator: bool) -> None:
+    def session_started(self, agreed: Agreed, initiator: bool, checkpoint: Checkpoint) -> None:
         suite, hs = agreed.suite, agreed.hs
         if suite is None or hs is None:
             raise TypeError("an encrypted session has a suite and a secret")
@@ -82,7 +83,7 @@ class Witnesses:
             secret = label(hash, hs, name, th1, hash.size)
             self._keep(by_initiator == initiator, -1, secret, proof)
 
-    def epoch_began(self, sent: bool, epoch: int, secret: bytes) -> None:
+    def epoch_began(self, sent: bool, epoch: int, secret: bytes, rekey: int) -> None:
         self.epochs[sent] = epoch
         self._secrets[sent] = secret
         self._seen[sent].clear()
@@ -97,10 +98,18 @@ class Witnesses:
             self._seen[sent].add(stream)
             self._keep(sent, self.epochs[sent], self._secrets[sent], wire)
 
-    def rekeyed(self, number: int, shared_secret: bytes) -> None:
+    def rekeyed(
+        self, number: int, shared_secret: bytes, after_offer: bytes, after_answer: bytes
+    ) -> None:
         self.rekeys.add(sha256(shared_secret).digest())
 
-    def session_ended(self, code: int) -> None:
+    def stream_opened(self, stream: int, payload: bytes | memoryview) -> None:
+        return
+
+    def direction_ended(self, stream: int) -> None:
+        return
+
+    def session_ended(self, code: int, text: str, remote: bool) -> None:
         self._secrets = [b"", b""]
         self.epochs = [epoch + 1 for epoch in self.epochs]  # no epoch is on any more
 

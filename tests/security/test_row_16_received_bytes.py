@@ -19,6 +19,7 @@ from lbm.codec import decode, encode
 from node.protocol.codes import CloseCode
 from node.protocol.handshake import Agreed
 from node.protocol.hello import parse_hello
+from node.protocol.observer import Checkpoint
 from node.protocol.reports import PeerIdentified
 from tests.interop.meeting import SIDES, our_config, our_node, their_config
 from tests.interop.test_handshake_faults import (
@@ -121,19 +122,27 @@ class Journal:
     def __init__(self) -> None:
         self.agreed: Agreed | None = None
 
-    def session_started(self, agreed: Agreed, initiator: bool) -> None:
+    def session_started(self, agreed: Agreed, initiator: bool, checkpoint: Checkpoint) -> None:
         self.agreed = agreed
 
-    def epoch_began(self, sent: bool, epoch: int, secret: bytes) -> None:
+    def epoch_began(self, sent: bool, epoch: int, secret: bytes, rekey: int) -> None:
         return
 
     def event(self, sent: bool, wire: bytes, chain: bytes) -> None:
         return
 
-    def rekeyed(self, number: int, shared_secret: bytes) -> None:
+    def rekeyed(
+        self, number: int, shared_secret: bytes, after_offer: bytes, after_answer: bytes
+    ) -> None:
         return
 
-    def session_ended(self, code: int) -> None:
+    def stream_opened(self, stream: int, payload: bytes | memoryview) -> None:
+        return
+
+    def direction_ended(self, stream: int) -> None:
+        return
+
+    def session_ended(self, code: int, text: str, remote: bool) -> None:
         return
 
 

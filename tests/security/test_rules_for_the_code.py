@@ -175,9 +175,7 @@ class Showing(Witnesses):
         super().__init__()
         self.shown = shown
 
-    def session_started(
-        self, agreed: Agreed, initiator: bool, checkpoint: Checkpoint
-    ) -> None:
+    def session_started(self, agreed: Agreed, initiator: bool, checkpoint: Checkpoint) -> None:
         super().session_started(agreed, initiator, checkpoint)
         self.shown += all_reprs()
 

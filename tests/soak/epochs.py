@@ -80,9 +80,7 @@ class EpochCounter:
         self._since: float | None = None  # our first event under the present keys
         self.sent = self.received = self.rekeys = self.events = 0
 
-    def session_started(
-        self, agreed: Agreed, initiator: bool, checkpoint: Checkpoint
-    ) -> None:
+    def session_started(self, agreed: Agreed, initiator: bool, checkpoint: Checkpoint) -> None:
         """The handshake is over."""
         self._began = perf_counter()
         self._sums.counting.add(self)

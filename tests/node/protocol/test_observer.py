@@ -3,7 +3,7 @@
 import pytest
 
 from crypto.chain import HashChain, check_seal
-from crypto.schedule import chain_bind, chain_rekey, rekey_secrets
+from crypto.schedule import chain_bind, chain_rekey, rekey_root, rekey_secrets
 from crypto.streamkeys import StreamKey
 from node.protocol.codes import CloseCode
 from node.protocol.handshake import Agreed
@@ -19,14 +19,12 @@ class Recorder:
         self.initiator: bool | None = None
         self.events: list[tuple[bool, bytes, bytes]] = []
         self.epochs: list[tuple[int, bool, int, bytes]] = []  # after how many events
-        self.rekeys: list[tuple[int, int, bytes]] = []  # after how many events
+        self.rekeys: list[tuple[int, int, bytes, bytes, bytes]] = []  # after how many events
         self.ended: list[int] = []
 
-    def session_started(
-        self, agreed: Agreed, initiator: bool, checkpoint: Checkpoint
-    ) -> None:
+    def session_started(self, agreed: Agreed, initiator: bool, checkpoint: Checkpoint) -> None:
         assert self.agreed is None
-        self.agreed, self.initiator = agreed, initiator
+        self.agreed, self.initiator, self.checkpoint = agreed, initiator, checkpoint
 
     def epoch_began(self, sent: bool, epoch: int, secret: bytes, rekey: int) -> None:
         self.epochs.append((len(self.events), sent, epoch, secret))
@@ -38,7 +36,7 @@ class Recorder:
     def rekeyed(
         self, number: int, shared_secret: bytes, after_offer: bytes, after_answer: bytes
     ) -> None:
-        self.rekeys.append((len(self.events), number, shared_secret))
+        self.rekeys.append((len(self.events), number, shared_secret, after_offer, after_answer))
 
     def stream_opened(self, stream: int, payload: bytes | memoryview) -> None:
         """Nothing is made of it."""
@@ -152,9 +150,35 @@ def test_chain_values_and_seals_can_be_recomputed(sealing: str) -> None:
         if told:
             offers = {False: a.events[number - 1][2], True: value}
             assert a.events[number - 1][0] is False
+            assert told[0][3:] == (offers[False], offers[True])
         if offers and number in updates(a):
-            secrets = rekey_secrets(hash, agreed.rekey, a.rekeys[0][2], offers[False], offers[True])
+            root = rekey_root(hash, agreed.rekey, a.rekeys[0][2])
+            secrets = rekey_secrets(hash, root, offers[False], offers[True])
             chain.value = chain_rekey(hash, chain.value, secrets.commit)
+
+
+@pytest.mark.parametrize("sealing", ["chain", "each"])
+def test_a_checkpoint_is_where_both_directions_are(sealing: str) -> None:
+    recorder = Recorder()
+    names = {**FAST, "sealing": (sealing,)}
+    configs = (make_config(ALICE, algorithms=names), make_config(BOB, algorithms=names))
+    pair = Pair(*configs, observers=(recorder, None))
+    pair.pump()
+    pair.a.core.update_keys(pair.now)
+    for _ in range(3):
+        pair.a.core.send(1, 0, 64, 1, b"x")
+    pair.b.core.send(1, 0, 64, 1, b"y")
+    pair.pump()
+    for state, sent in zip(recorder.checkpoint(), (True, False), strict=True):
+        events = [(wire, chain) for way, wire, chain in recorder.events if way is sent]
+        epochs = [(after, epoch) for after, way, epoch, _ in recorder.epochs if way is sent]
+        assert state.chain == events[-1][1]
+        assert state.epoch == epochs[-1][1] == sent
+        of_this_epoch = [e[1] for e in recorder.events[epochs[-1][0] :] if e[0] is sent]
+        streams = [int.from_bytes(wire[:4]) for wire in of_this_epoch]
+        assert state.counters == {stream: streams.count(stream) for stream in streams}
+        forms = [wire[4] for wire, _ in events]
+        assert state.unsealed == (0 if sealing == "each" else [*reversed(forms), 1].index(1))
 
 
 def chain_starts(agreed: Agreed) -> dict[bool, bytes]:

@@ -21,8 +21,8 @@ from node.protocol.config import CoreConfig
 from node.protocol.connection import Connection
 from node.protocol.frames import frame
 from node.protocol.handshake import Agreed
-from node.protocol.observer import Checkpoint
 from node.protocol.initiator import Initiator
+from node.protocol.observer import Checkpoint
 from node.protocol.reports import ConnectionEnded, HandshakeCompleted, PeerIdentified, Report
 from tests.node.protocol.pair import START, events_of
 from tests.vectors.load import Vector, codes, read, unhex, vectors
@@ -38,9 +38,7 @@ class Keeper:
         self.agreed: Agreed | None = None
         self.chain: dict[bool, str] = {}
 
-    def session_started(
-        self, agreed: Agreed, initiator: bool, checkpoint: Checkpoint
-    ) -> None:
+    def session_started(self, agreed: Agreed, initiator: bool, checkpoint: Checkpoint) -> None:
         self.agreed = agreed
 
     def event(self, sent: bool, wire: bytes, chain: bytes) -> None:
