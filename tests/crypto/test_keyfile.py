@@ -23,8 +23,8 @@ from crypto import (
     PassphraseError,
     PassphraseNeededError,
     WrongPassphraseError,
+    container,
     describe_keyfile,
-    keyfile,
     load_identity,
     save_identity,
 )
@@ -246,7 +246,7 @@ def test_hostile_costs_are_refused_before_any_work(
     def stretch(*_: object) -> bytes:
         raise AssertionError("the costs were paid")
 
-    monkeypatch.setattr(keyfile, "_stretch", stretch)
+    monkeypatch.setattr(container, "_stretch", stretch)
     with pytest.raises(KeyFileMalformedError):
         load_identity(path, PASSPHRASE)
     with pytest.raises(ValueError, match="Argon2id"):
@@ -298,7 +298,7 @@ def test_flipped_bits(path: Path, passphrase: bytes | None) -> None:
 
 def test_a_file_too_long_to_be_one(path: Path) -> None:
     with pytest.raises(KeyFileMalformedError):
-        load_identity(put(path, MAGIC + bytes(keyfile.MAX_FILE_SIZE)))
+        load_identity(put(path, MAGIC + bytes(container.MAX_FILE_SIZE)))
 
 
 ED25519 = IDENTITY.key("ed25519")

@@ -1,0 +1,48 @@
+"""An auditor's private key in a file of its own, as identities have theirs.
+
+Rule: what is read is checked (but for the five bits of a private key that X25519 itself
+passes over), and no key file of an identity passes for one. The file around it is a
+container's (`crypto.container`). Knows no default place, asks nobody for a passphrase.
+
+    magic   = "parley1 auditor key\n"
+    payload = private key (32 bytes) || public key (32 bytes), X25519
+"""
+
+from typing import Final
+
+from crypto.auditor import AUDITOR_KEY_SIZE, AuditorPrivateKey
+from crypto.container import DEFAULT_COST, Container, PassphraseCost, PathLike
+from crypto.errors import KeyFileMalformedError
+
+_FILE: Final = Container(b"parley1 auditor key\n", "auditor's key file")
+
+
+def save_auditor_key(
+    path: PathLike,
+    key: AuditorPrivateKey,
+    passphrase: bytes | None = None,
+    *,
+    cost: PassphraseCost = DEFAULT_COST,
+) -> None:
+    """Write a new file of mode 0600, sealed if a passphrase is given.
+
+    KeyFileExistsError if anything is at `path`, KeyFileUnreadableError if the system
+    refuses, PassphraseError for an empty passphrase.
+    """
+    _FILE.save(path, key.private_bytes() + key.public, passphrase, cost)
+
+
+def load_auditor_key(path: PathLike, passphrase: bytes | None = None) -> AuditorPrivateKey:
+    """Read an auditor's key; a passphrase is not looked at if the file is not sealed.
+
+    KeyFileUnreadableError, KeyFileTooOpenError, KeyFileMalformedError,
+    PassphraseNeededError or WrongPassphraseError.
+    """
+    payload = _FILE.load(path, passphrase)
+    if len(payload) != 2 * AUDITOR_KEY_SIZE:
+        raise KeyFileMalformedError("the auditor's key file is truncated or altered")
+    key = AuditorPrivateKey(payload[:AUDITOR_KEY_SIZE])
+    # An altered private key would be a good key that opens nothing: this finds it.
+    if key.public != payload[AUDITOR_KEY_SIZE:]:
+        raise KeyFileMalformedError("the private key of the auditor's key file was altered")
+    return key

@@ -1,0 +1,196 @@
+"""A secret in a file of its own: readable by its owner only, perhaps under a passphrase.
+
+Rule: the file is private from its first byte, is never overwritten, and every byte of
+it is checked on reading. Knows no default place, asks nobody for a passphrase, and does
+not know what the payload means.
+
+    file   = magic || u8 form || costs || body
+    costs  = form 0: nothing; form 1: u32 passes || u32 memory in KiB || salt 16 || nonce 24
+    body   = form 0: the payload; form 1: XChaCha20-Poly1305 of the payload under
+             Argon2id(passphrase, salt, costs), all before the body as associated data
+"""
+
+import os
+import stat
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+import nacl.bindings
+
+from crypto.ciphers import INVALID_TAG_ERRORS, XChaCha20Poly1305
+from crypto.errors import (
+    KeyFileExistsError,
+    KeyFileMalformedError,
+    KeyFileTooOpenError,
+    KeyFileUnreadableError,
+    PassphraseError,
+    PassphraseNeededError,
+    WrongPassphraseError,
+)
+from crypto.randomness import random_bytes
+
+PathLike = str | os.PathLike[str]
+
+_PLAIN: Final = b"\x00"
+_SEALED: Final = b"\x01"
+_COSTS: Final = struct.Struct(">II16s24s")
+_SALT_SIZE: Final = 16
+_NONCE_SIZE: Final = 24
+_KEY_SIZE: Final = 32
+
+MAX_FILE_SIZE: Final = 16_384
+MAX_PASSES: Final = 16
+MIN_MEMORY_KIB: Final = 8
+MAX_MEMORY_KIB: Final = 1_048_576
+
+
+@dataclass(frozen=True, slots=True)
+class PassphraseCost:
+    """What one guess at a passphrase costs: Argon2id, `passes` over `memory_kib` KiB.
+
+    ValueError out of the bounds (1..16 passes, 8 KiB..1 GiB). They hold for what a file
+    claims too, so that a hostile one takes neither all memory nor an hour.
+    """
+
+    passes: int = 3
+    memory_kib: int = 262_144
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.passes <= MAX_PASSES:
+            raise ValueError(f"Argon2id takes 1 to {MAX_PASSES} passes here")
+        if not MIN_MEMORY_KIB <= self.memory_kib <= MAX_MEMORY_KIB:
+            raise ValueError(f"Argon2id takes {MIN_MEMORY_KIB} to {MAX_MEMORY_KIB} KiB here")
+
+
+DEFAULT_COST: Final = PassphraseCost()
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """A kind of key file: `magic` is what it begins with, `name` what errors call it."""
+
+    magic: bytes
+    name: str
+
+    def save(
+        self, path: PathLike, payload: bytes, passphrase: bytes | None, cost: PassphraseCost
+    ) -> None:
+        """Write a new file, sealed if a passphrase is given.
+
+        KeyFileExistsError if anything is at `path`, KeyFileUnreadableError if the system
+        refuses, PassphraseError for an empty passphrase.
+        """
+        if passphrase is None:
+            _write(path, self.magic + _PLAIN + payload)
+            return
+        if not passphrase:
+            raise PassphraseError("an empty passphrase protects nothing")
+        salt, nonce = random_bytes(_SALT_SIZE), random_bytes(_NONCE_SIZE)
+        header = self.magic + _SEALED + _COSTS.pack(cost.passes, cost.memory_kib, salt, nonce)
+        key = _stretch(passphrase, salt, cost)
+        _write(path, header + XChaCha20Poly1305(key).encrypt(nonce, payload, header))
+
+    def load(self, path: PathLike, passphrase: bytes | None) -> bytes:
+        """Return a file's payload; a passphrase is not looked at if it is not sealed.
+
+        KeyFileUnreadableError, KeyFileTooOpenError, KeyFileMalformedError,
+        PassphraseNeededError or WrongPassphraseError.
+        """
+        header, body = self._split(_read(path))
+        costs = header[len(self.magic) + 1 :]
+        if not costs:
+            return body
+        if passphrase is None:
+            raise PassphraseNeededError("the key file is sealed: it takes a passphrase")
+        passes, memory_kib, salt, nonce = _COSTS.unpack(costs)
+        try:
+            cost = PassphraseCost(passes, memory_kib)
+        except ValueError as error:
+            raise KeyFileMalformedError("the key file asks for costs out of bounds") from error
+        key = _stretch(passphrase, salt, cost)
+        try:
+            return XChaCha20Poly1305(key).decrypt(nonce, body, header)
+        except INVALID_TAG_ERRORS as error:
+            raise WrongPassphraseError("wrong passphrase, or the key file was altered") from error
+
+    def is_sealed(self, path: PathLike) -> bool:
+        """Say whether a file is sealed under a passphrase; raises as `load` does."""
+        header, _ = self._split(_read(path))
+        return len(header) > len(self.magic) + 1
+
+    def _split(self, data: bytes) -> tuple[bytes, bytes]:
+        """Return header and body of a file."""
+        start = len(self.magic) + 1
+        magic, form = data[: len(self.magic)], data[len(self.magic) : start]
+        if magic != self.magic or form not in (_PLAIN, _SEALED):
+            raise KeyFileMalformedError(f"this is no {self.name} of version 1")
+        if form == _SEALED:
+            start += _COSTS.size
+            if len(data) < start:
+                raise KeyFileMalformedError("the key file is truncated")
+        return data[:start], data[start:]
+
+
+def _stretch(passphrase: bytes, salt: bytes, cost: PassphraseCost) -> bytes:
+    """Return the 32-byte key of a passphrase."""
+    try:
+        return nacl.bindings.crypto_pwhash_alg(
+            _KEY_SIZE,
+            passphrase,
+            salt,
+            cost.passes,
+            cost.memory_kib * 1024,
+            nacl.bindings.crypto_pwhash_ALG_ARGON2ID13,
+        )
+    except RuntimeError as error:  # libsodium could not get the memory
+        raise PassphraseError("not enough memory for this key file's costs") from error
+
+
+def _read(path: PathLike) -> bytes:
+    """Return a key file's bytes, having looked at the very file that was opened."""
+    try:
+        # Not blocking: a pipe at that path would otherwise hold the caller for ever.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise KeyFileUnreadableError(f"cannot open the key file {os.fspath(path)}") from error
+    try:
+        _require_private(os.fstat(descriptor), path)
+        with open(descriptor, "rb", closefd=False) as file:
+            data = file.read(MAX_FILE_SIZE + 1)
+    except OSError as error:
+        raise KeyFileUnreadableError(f"cannot read the key file {os.fspath(path)}") from error
+    finally:
+        os.close(descriptor)
+    if len(data) > MAX_FILE_SIZE:
+        raise KeyFileMalformedError("the key file is too long to be one")
+    return data
+
+
+def _require_private(status: os.stat_result, path: PathLike) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise KeyFileUnreadableError(f"{os.fspath(path)} is no regular file")
+    if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise KeyFileTooOpenError(f"others can use {os.fspath(path)}: chmod 600 it")
+    if status.st_uid not in (os.geteuid(), 0):  # root can read every file anyway
+        raise KeyFileTooOpenError(f"{os.fspath(path)} belongs to another user")
+
+
+def _write(path: PathLike, data: bytes) -> None:
+    """Create a file of mode 0600 with these bytes, or none at all."""
+    try:
+        # O_EXCL follows no symbolic link and makes the file ours; 0600 from its first byte.
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError as error:
+        raise KeyFileExistsError(f"there is a file at {os.fspath(path)} already") from error
+    except OSError as error:
+        raise KeyFileUnreadableError(f"cannot create the key file {os.fspath(path)}") from error
+    try:
+        with open(descriptor, "wb") as file:
+            os.fchmod(descriptor, 0o600)  # a umask may have taken the owner's own rights
+            file.write(data)
+            file.flush()
+            os.fsync(descriptor)
+    except OSError as error:
+        os.unlink(path)
+        raise KeyFileUnreadableError(f"cannot write the key file {os.fspath(path)}") from error

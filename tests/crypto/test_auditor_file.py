@@ -1,0 +1,108 @@
+"""Tests of crypto/auditor_file.py: what is an identity's container's is tested there."""
+
+import stat
+import struct
+from pathlib import Path
+
+import pytest
+
+from crypto import (
+    AuditorPrivateKey,
+    Identity,
+    KeyFileExistsError,
+    KeyFileMalformedError,
+    KeyFileTooOpenError,
+    KeyFileUnreadableError,
+    PassphraseCost,
+    PassphraseError,
+    PassphraseNeededError,
+    WrongPassphraseError,
+    load_auditor_key,
+    load_identity,
+    save_auditor_key,
+    save_identity,
+)
+
+MAGIC = b"parley1 auditor key\n"
+CHEAP = PassphraseCost(passes=1, memory_kib=8)
+PASSPHRASE = b"correct horse"
+KEY = AuditorPrivateKey(bytes(range(32)))
+
+both_forms = pytest.mark.parametrize("passphrase", [None, PASSPHRASE], ids=["plain", "sealed"])
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "auditor.key"
+
+
+def put(path: Path, data: bytes) -> Path:
+    path.unlink(missing_ok=True)
+    path.touch(0o600)
+    path.write_bytes(data)
+    return path
+
+
+@both_forms
+def test_what_was_saved_is_loaded(path: Path, passphrase: bytes | None) -> None:
+    save_auditor_key(path, KEY, passphrase, cost=CHEAP)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    again = load_auditor_key(path, passphrase)
+    assert again.private_bytes() == KEY.private_bytes()
+    assert again.public == KEY.public
+
+
+def test_the_format_is_the_documented_one(path: Path) -> None:
+    save_auditor_key(path, KEY)
+    assert path.read_bytes() == MAGIC + b"\0" + KEY.private_bytes() + KEY.public
+    path.unlink()
+    save_auditor_key(path, KEY, PASSPHRASE, cost=CHEAP)
+    data = path.read_bytes()
+    assert data.startswith(MAGIC + b"\1" + struct.pack(">II", 1, 8))
+    assert KEY.private_bytes() not in data
+
+
+def test_passphrases(path: Path) -> None:
+    with pytest.raises(PassphraseError):
+        save_auditor_key(path, KEY, b"", cost=CHEAP)
+    save_auditor_key(path, KEY, PASSPHRASE, cost=CHEAP)
+    with pytest.raises(PassphraseNeededError):
+        load_auditor_key(path)
+    with pytest.raises(WrongPassphraseError):
+        load_auditor_key(path, b"correct horsf")
+
+
+def test_nothing_is_overwritten_and_nobody_else_may_read(path: Path) -> None:
+    with pytest.raises(KeyFileUnreadableError):
+        load_auditor_key(path)
+    save_auditor_key(path, KEY)
+    with pytest.raises(KeyFileExistsError):
+        save_auditor_key(path, AuditorPrivateKey.create())
+    path.chmod(0o640)
+    with pytest.raises(KeyFileTooOpenError):
+        load_auditor_key(path)
+
+
+def test_neither_kind_of_key_passes_for_the_other(tmp_path: Path) -> None:
+    save_identity(tmp_path / "identity", Identity.create())
+    save_auditor_key(tmp_path / "auditor", KEY)
+    with pytest.raises(KeyFileMalformedError, match="no auditor's key file"):
+        load_auditor_key(tmp_path / "identity")
+    with pytest.raises(KeyFileMalformedError, match="no key file"):
+        load_identity(tmp_path / "auditor")
+
+
+@both_forms
+def test_truncated_and_altered_files(path: Path, passphrase: bytes | None) -> None:
+    save_auditor_key(path, KEY, passphrase, cost=CHEAP)
+    data = path.read_bytes()
+    costs = range(len(MAGIC) + 1, len(MAGIC) + 9)  # those that a flipped bit raises take time
+    for position in range(len(data)):
+        altered = bytearray(data)
+        altered[position] ^= 1 << 3 + position % 3  # not the bits that X25519 passes over
+        wrong = [data[:position], bytes(altered)]
+        for each in wrong[: 1 if passphrase and position in costs else 2]:
+            with pytest.raises((KeyFileMalformedError, WrongPassphraseError)):
+                load_auditor_key(put(path, each), passphrase)
+    with pytest.raises((KeyFileMalformedError, WrongPassphraseError)):
+        load_auditor_key(put(path, data + b"\0"), passphrase)
