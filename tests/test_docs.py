@@ -13,6 +13,7 @@ import pytest
 import typer
 
 import node.errors
+from crypto.auditor import AuditorPrivateKey
 from crypto.identity import Identity
 from node.cli.exits import Exit
 from node.cli.explanations import EXPLANATIONS
@@ -30,6 +31,7 @@ from node.settings import (
     SimProtoSettings,
     load_settings,
 )
+from node.settings.journal import FSYNC, JOURNAL_RANGES, ON_FAILURE, JournalSettings
 from node.settings.serve import CLOCK_INTERVALS, ServeSettings
 from node.settings.sources import variables
 
@@ -250,6 +252,18 @@ def test_the_settings_of_serve() -> None:
     assert table["clock_interval"][1] == str(CLOCK_INTERVALS)
 
 
+def test_the_settings_of_a_journal() -> None:
+    table = {row[0]: row for row in rows("docs/reference/settings.md", "JournalSettings")}
+    assert list(table) == [field.name for field in fields(JournalSettings)]
+    usual = JournalSettings()
+    for name, allowed in JOURNAL_RANGES.items():
+        assert table[name][1].removeprefix("bytes, ") == str(allowed), name
+        assert number(table[name][2]) == getattr(usual, name), name
+    for name, words in (("fsync", FSYNC), ("on_failure", ON_FAILURE)):
+        assert table[name][1].replace("`", "") == ", ".join(words)
+        assert table[name][2] == getattr(usual, name)
+
+
 def test_every_setting_has_its_variable() -> None:
     table = rows("docs/reference/settings.md", "A TOML file and the environment")
     assert {row[0]: row[1] for row in table} == variables()
@@ -280,6 +294,7 @@ def test_the_example_is_complete_and_has_the_defaults(tmp_path: Path) -> None:
     key.chmod(0o600)
     example = re.sub(r"^# (\w+ = )", r"\1", example, flags=re.MULTILINE)
     example = example.replace("NODEID", str(identity.node_id))
+    example = example.replace("AUDITOR", AuditorPrivateKey.create().public.text)
     file.write_text(example.replace("/etc/parley/network.key", str(key)))
     assert load_settings(file, {}).node.network_key == bytes(range(32))
     tables = tomllib.loads(example)

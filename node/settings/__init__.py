@@ -1,10 +1,12 @@
 """Settings from code, a TOML file and the environment: `load_settings`."""
 
 from node.settings.dialects import NamedSettings, RelaySettings, SimProtoSettings
+from node.settings.journal import JournalSettings
 from node.settings.loading import Settings, load_settings
 from node.settings.serve import ServeSettings
 
 __all__ = [
+    "JournalSettings",
     "NamedSettings",
     "RelaySettings",
     "ServeSettings",

@@ -1,5 +1,5 @@
-"""All settings of a node, of what else it speaks, and of `parley serve` and `parley relay`,
-from code, a TOML file and the environment.
+"""All settings of a node, of what else it speaks, of its journal, and of `parley serve` and
+`parley relay`, from code, a TOML file and the environment.
 
 One rule: what is more at hand holds: the environment over the file, the file over the
 code's values, those over the defaults. Each is in docs/reference/settings.md with its
@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from node.config import NodeConfig
 from node.settings.dialects import NamedSettings, RelaySettings, SimProtoSettings
+from node.settings.journal import JournalSettings
 from node.settings.serve import ServeSettings
 
 _Dialect = TypeVar("_Dialect", SimProtoSettings, NamedSettings, RelaySettings)
@@ -21,13 +22,14 @@ _Dialect = TypeVar("_Dialect", SimProtoSettings, NamedSettings, RelaySettings)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The settings of a node, those of the other dialects, and those of `parley serve`."""
+    """The settings of a node, of the other dialects, of the journal, and of `parley serve`."""
 
     node: NodeConfig = field(default_factory=NodeConfig)
     serve: ServeSettings = field(default_factory=ServeSettings)
     simproto: SimProtoSettings = field(default_factory=SimProtoSettings)
     named: NamedSettings = field(default_factory=NamedSettings)
     relay: RelaySettings = field(default_factory=RelaySettings)
+    journal: JournalSettings = field(default_factory=JournalSettings)
 
 
 def load_settings(
@@ -40,8 +42,8 @@ def load_settings(
 
     `environ` is the process's environment by default; `{}` reads none. The file's tables
     are `[node]` with `[node.limits]`, `[node.algorithms]`, `[node.require]` and
-    `[node.info]`, `[serve]`, and `[simproto]`, `[named]` and `[relay]`, each with its
-    `limits`; the variable of `node.limits.max_payload` is PARLEY_NODE_LIMITS_MAX_PAYLOAD.
+    `[node.info]`, `[serve]`, `[journal]`, and `[simproto]`, `[named]` and `[relay]`, each with
+    its `limits`; the variable of `node.limits.max_payload` is PARLEY_NODE_LIMITS_MAX_PAYLOAD.
     Tables of names and limits are merged key by key. Relative paths start from the file's
     directory, in variables from the current one.
 
@@ -60,6 +62,7 @@ def load_settings(
         simproto=_dialect(code.simproto, given["simproto"]),
         named=_dialect(code.named, given["named"]),
         relay=_dialect(code.relay, given["relay"]),
+        journal=replace(code.journal, **_named(given["journal"])),
     )
 
 

@@ -30,12 +30,13 @@ from node.dialects.limits import NamedLimits, RelayLimits, SimProtoLimits
 from node.errors import ConfigError, ParleyError
 from node.protocol.limits import Limits
 from node.settings.dialects import NamedSettings, RelaySettings, SimProtoSettings
+from node.settings.journal import JournalSettings
 from node.settings.serve import ServeSettings
 from node.settings.values import read_value
 
 PREFIX: Final = "PARLEY_"
 # What else begins with PARLEY_ (such as PARLEY_HOME) is no setting of these.
-TABLES: Final = ("node", "serve", "simproto", "named", "relay")
+TABLES: Final = ("node", "serve", "simproto", "named", "relay", "journal")
 _DIALECTS: Final[Mapping[str, tuple[type, type]]] = {
     "simproto": (SimProtoSettings, SimProtoLimits),
     "named": (NamedSettings, NamedLimits),
@@ -97,7 +98,11 @@ def _root() -> type:
     }
     # Secrets stand in files of their own: files of settings and environments get around.
     types = {("network_key_file" if k == "network_key" else k): t for k, t in types.items()}
-    tables = {"node": types, "serve": get_type_hints(ServeSettings)}
+    tables = {
+        "node": types,
+        "serve": get_type_hints(ServeSettings),
+        "journal": get_type_hints(JournalSettings),
+    }
     for name, (settings, limits) in _DIALECTS.items():
         inner = _shape("Limits", get_type_hints(limits))
         tables[name] = {**get_type_hints(settings), "limits": inner}

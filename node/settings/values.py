@@ -20,17 +20,19 @@ from node.dialects.limits import NamedLimits, RelayLimits, SimProtoLimits
 from node.errors import ConfigError
 from node.protocol.limits import NEGOTIATED, Limits
 from node.settings.dialects import NamedSettings, RelaySettings, SimProtoSettings
+from node.settings.journal import JOURNAL_RANGES, JournalSettings
 from node.settings.secret_files import read_network_key
 from node.settings.serve import CLOCK_INTERVALS, ServeSettings
 
 logger = logging.getLogger("parley.settings")
 
-_RANGES: Final = {**RANGES, "clock_interval": CLOCK_INTERVALS}
+_RANGES: Final = {**RANGES, "clock_interval": CLOCK_INTERVALS, **JOURNAL_RANGES}
 _LONGEST_QUOTE: Final = 40  # characters of a wrong value
 # Tables whose values the dataclass of that table checks one by one.
 _CHECKED_ALONE: Final[dict[str, Callable[..., object]]] = {
     "node.limits": Limits,
     "serve": ServeSettings,
+    "journal": JournalSettings,
     "simproto": SimProtoSettings,
     "simproto.limits": SimProtoLimits,
     "named": NamedSettings,

@@ -22,6 +22,7 @@ from node.gateways import named
 from node.protocol.limits import Limits
 from node.settings import Settings, load_settings
 from node.settings.dialects import FORMATS, NamedSettings, RelaySettings, SimProtoSettings
+from node.settings.journal import JournalSettings
 from node.settings.serve import ServeSettings, parse_forward
 from node.settings.sources import variables
 from node.settings.values import kind_of
@@ -101,7 +102,15 @@ allow_insecure = true
 feedback = false
 values = "msgpack"
 limits = { clients = 7 }
+
+[journal]
+directory = "journals"
+auditors = ["parley-auditor-r5amllnwr4swesxfwikou5t2n3eu3au5hv5v4gwrxjxt4ijyfbpq"]
+segment_size = 65_536
+fsync = "always"
 """
+
+AUDITOR = "parley-auditor-r5amllnwr4swesxfwikou5t2n3eu3au5hv5v4gwrxjxt4ijyfbpq"
 
 
 def test_a_file(tmp_path: Path, write: Write) -> None:
@@ -147,6 +156,13 @@ def test_a_file(tmp_path: Path, write: Write) -> None:
         values="msgpack",
         limits=RelayLimits(clients=7),
     )
+    assert found.journal == JournalSettings(
+        directory=tmp_path / "journals",
+        auditors=(AUDITOR,),
+        segment_size=65_536,
+        fsync="always",
+    )
+    assert [key.text for key in found.journal.keys] == [AUDITOR]
 
 
 def test_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,6 +185,9 @@ def test_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             "PARLEY_NAMED_ALLOW_INSECURE": "true",
             "PARLEY_NAMED_LIMITS_EVENTS": "5",
             "PARLEY_RELAY_LIMITS_UUID_TIMEOUT": "0.5",
+            "PARLEY_JOURNAL_AUDITORS": f"{AUDITOR}, {AUDITOR}",
+            "PARLEY_JOURNAL_DIRECTORY": "~/journal",
+            "PARLEY_JOURNAL_FSYNC_INTERVAL": "0.5",
             "PARLEY_HOME": "/elsewhere",
             "PARLEY": "no setting",
             "NODE_ROLE": "another's",
@@ -193,6 +212,9 @@ def test_variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.simproto == SimProtoSettings(listen=("tcp://127.0.0.1:1",))
     assert found.named == NamedSettings(allow_insecure=True, limits=NamedLimits(events=5))
     assert found.relay == RelaySettings(limits=RelayLimits(uuid_timeout=0.5))
+    assert found.journal == JournalSettings(
+        directory=Path.home() / "journal", auditors=(AUDITOR, AUDITOR), fsync_interval=0.5
+    )
 
 
 def test_what_is_more_at_hand_holds(write: Write) -> None:
@@ -280,6 +302,16 @@ WRONG: list[tuple[str, object, str]] = [
     ("relay.allow_insecure", 1, "is not true or false"),
     ("relay.limits.uuid_timeout", float("inf"), "uuid_timeout is inf; it is a number from"),
     ("relay.limits.longest_frame", 63, "longest_frame is 63"),
+    ("journal.directory", "", "'' is not text"),
+    ("journal.auditors", ["parley-auditor-me"], "begins with parley-auditor-"),
+    ("journal.auditors", [AUDITOR.upper()], "an auditor's key begins with"),
+    ("journal.segment_size", 65_535, "segment_size is 65,535; it must be 65,536 or more"),
+    ("journal.segment_age", 0.5, "segment_age is 0.5; it must be 1 or more"),
+    ("journal.buffer_size", "all", "'all' is not a whole number, 65,536 or more"),
+    ("journal.buffer_size", 65_535, "buffer_size is 65,535"),
+    ("journal.fsync", "often", "fsync is 'often'; it is always, interval or never"),
+    ("journal.fsync_interval", 0, "it must be 0.01 or more"),
+    ("journal.on_failure", "cry", "on_failure is 'cry'; it is alarm or stop"),
     ("node.role", "x" * 1000, "xxx"),
 ]
 
@@ -406,6 +438,7 @@ def test_every_field_has_its_name_and_variable() -> None:
     expected |= {f"node.limits.{field.name}" for field in fields(Limits)}
     expected |= {f"node.{t}.{name}" for t in ("algorithms", "require") for name in NAMES}
     expected |= {f"serve.{field.name}" for field in fields(ServeSettings)}
+    expected |= {f"journal.{field.name}" for field in fields(JournalSettings)}
     for table, settings in (
         ("simproto", SimProtoSettings()),
         ("named", NamedSettings()),

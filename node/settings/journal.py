@@ -1,0 +1,82 @@
+"""Whether a node keeps a journal, and how: the table `[journal]`.
+
+One rule: frozen, checked when made. Nothing is opened, made or looked for here.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from crypto.auditor import AuditorKey
+from crypto.errors import InvalidKeyError
+from node.config import Range, require_in_range
+from node.errors import ConfigError
+
+FSYNC: Final = ("always", "interval", "never")
+ON_FAILURE: Final = ("alarm", "stop")
+
+# Every setting of `JournalSettings` that is a number.
+JOURNAL_RANGES: Final[Mapping[str, Range]] = {
+    "segment_size": Range(1 << 16),
+    "segment_age": Range(1),
+    "buffer_size": Range(1 << 16),
+    "fsync_interval": Range(0.01),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalSettings:
+    """How a node keeps its journal.
+
+    Attributes:
+        directory: where the segments are; None: no journal is kept.
+        auditors: who can read it, as `parley journal keygen` prints their keys; a journal
+            needs one at least.
+        segment_size: bytes after which a segment is closed, at least 65,536.
+        segment_age: seconds after which it is closed too, at least 1.
+        buffer_size: bytes that may wait to be written before the connections wait, at
+            least 65,536.
+        fsync: always (nothing is sent before the record of it is on the disk), interval,
+            or never (the system decides).
+        fsync_interval: seconds between two times that the file is synchronised, at least
+            0.01; for `interval`.
+        on_failure: what follows when the journal cannot be written: alarm (the node goes on
+            without) or stop (all connections are closed).
+
+    Raises:
+        ConfigError: a value out of range, or no auditor's key.
+    """
+
+    directory: Path | None = None
+    auditors: tuple[str, ...] = ()
+    segment_size: int = 64 << 20
+    segment_age: float = 3600.0
+    buffer_size: int = 8 << 20
+    fsync: Literal["always", "interval", "never"] = "interval"
+    fsync_interval: float = 1.0
+    on_failure: Literal["alarm", "stop"] = "alarm"
+
+    def __post_init__(self) -> None:
+        for name, allowed in JOURNAL_RANGES.items():
+            require_in_range(name, getattr(self, name), allowed)
+        for name, words in (("fsync", FSYNC), ("on_failure", ON_FAILURE)):
+            if getattr(self, name) not in words:
+                raise ConfigError(f"{name} is {getattr(self, name)!r}; it is {_either(words)}")
+        _parse(self.auditors)
+
+    @property
+    def keys(self) -> tuple[AuditorKey, ...]:
+        """The auditors' keys."""
+        return _parse(self.auditors)
+
+
+def _parse(texts: tuple[str, ...]) -> tuple[AuditorKey, ...]:
+    try:
+        return tuple(map(AuditorKey.parse, texts))
+    except InvalidKeyError as error:
+        raise ConfigError(str(error)) from error
+
+
+def _either(words: tuple[str, ...]) -> str:
+    return f"{', '.join(words[:-1])} or {words[-1]}"
