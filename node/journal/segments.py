@@ -1,0 +1,289 @@
+"""Segments as files: which there are, how one divides into ranges, and reading a range.
+
+One rule: where a record begins is known from the beginning of the segment, from a block or
+from the segment end, and never looked for in other bytes (docs/journal.md). Memory is
+bounded by a chunk and one record. Knows no bodies but that of the segment end.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from struct import Struct
+from typing import BinaryIO, Final, NamedTuple
+
+from node.journal import keys
+from node.journal.bodies import SegmentEnd
+from node.journal.errors import JournalFormatError
+from node.journal.names import CLOSED, LIVE, TORN, SegmentName, parse_name
+from node.journal.parsing import LIMITS
+from node.journal.records import (
+    BAD_LENGTH,
+    FRAME_SIZE,
+    HEAD_SIZE,
+    LEAST_LENGTH,
+    MAX_LENGTH,
+    OK,
+    Record,
+    read_records,
+)
+from node.journal.records import TORN as TORN_RECORD
+
+# How much is read at a time, unless one record is longer.
+CHUNK: Final = 2**20
+# How large a range gets before the next block begins another one.
+RANGE_SIZE: Final = 2**24
+# Of bytes that are no record this many are kept as their body: they may be a whole file.
+LONGEST_DAMAGE: Final = 2**16
+
+_HEAD: Final = Struct(">IIB")
+_LENGTH: Final = Struct(">I")
+_MAX_END: Final = LIMITS.max_bytes + HEAD_SIZE
+
+
+class SegmentFile(NamedTuple):
+    """A file of a journal; `size` in bytes when it was listed."""
+
+    path: Path
+    name: SegmentName
+    size: int
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it is being written, or was when its node crashed."""
+        return self.name.state == LIVE
+
+
+class Range(NamedTuple):
+    """A part of a segment that one reader takes: the bytes from `start` up to `end`.
+
+    `block` is the offset of the block record whose block `start` is in (`start` itself, if
+    it is one's; 0 before the first block); `blocks` are those of the block records between
+    `start` and `end`, at which reading must arrive.
+    """
+
+    start: int
+    end: int
+    block: int
+    blocks: tuple[int, ...]
+
+
+class Heads(NamedTuple):
+    """What walking by the lengths of records found: no CRC is looked at.
+
+    `end` is the offset behind the last record that is wholly there, `records` counts them,
+    `blocks` are the offsets of those of kind block. `status` says why it went no further:
+    `ok` at the end of the file, else `torn` or `bad-length`.
+    """
+
+    end: int
+    records: int
+    blocks: tuple[int, ...]
+    status: str
+
+
+def list_segments(directory: str | Path, node: str | None = None) -> list[SegmentFile]:
+    """The segments in a directory, closed and live, of all nodes or of one (52 characters).
+
+    Sorted: each node's are in their order. One that is renamed meanwhile is listed once,
+    as closed; one that is removed meanwhile, not. Raises OSError if there is no directory.
+    """
+    found: dict[str, SegmentFile] = {}
+    for file in _list_files(directory, node):
+        if file.name.state != TORN and (file.name.state == CLOSED or file.name.stem not in found):
+            found[file.name.stem] = file
+    return [found[stem] for stem in sorted(found)]
+
+
+def list_torn(directory: str | Path, node: str | None = None) -> list[SegmentFile]:
+    """What recovery cut off the ends of segments, sorted; raises OSError."""
+    return sorted(file for file in _list_files(directory, node) if file.name.state == TORN)
+
+
+def _list_files(directory: str | Path, node: str | None) -> Iterator[SegmentFile]:
+    for path in Path(directory).iterdir():
+        name = parse_name(path)
+        if name is None or (node is not None and name.node != node):
+            continue
+        try:
+            size = path.stat().st_size
+        except FileNotFoundError:
+            closed = closed_path(path)
+            if name.state != LIVE or not closed.exists():
+                continue
+            path, name, size = closed, name._replace(state=CLOSED), closed.stat().st_size
+        yield SegmentFile(path, name, size)
+
+
+def closed_path(path: Path) -> Path:
+    """The path of a segment once it is closed; a closed one's is its own."""
+    return path.with_name(path.name.removesuffix(LIVE.removeprefix(CLOSED)))
+
+
+def open_segment(path: Path) -> BinaryIO:
+    """Open a segment to read, also if it was closed, and so renamed, since it was listed."""
+    try:
+        return path.open("rb", buffering=0)
+    except FileNotFoundError:
+        return closed_path(path).open("rb", buffering=0)
+
+
+def read_end(path: Path) -> Record | None:
+    """The `segment end` of a closed segment as a record; None if it is not there, or damaged."""
+    with open_segment(path) as file:
+        size = file.seek(0, os.SEEK_END)
+        if size < FRAME_SIZE + LEAST_LENGTH + _LENGTH.size:
+            return None
+        (length,) = _LENGTH.unpack(_read_at(file, size - _LENGTH.size, _LENGTH.size))
+        start = size - FRAME_SIZE - length
+        if not LEAST_LENGTH + _LENGTH.size <= length <= _MAX_END or start < 0:
+            return None
+        data = _read_at(file, start, size - start)
+    record = next(read_records(data, 0, start))
+    if record.status != OK or record.kind != keys.SEGMENT_END or record.size != len(data):
+        return None
+    return record
+
+
+def read_footer(path: Path) -> SegmentEnd | None:
+    """What the `segment end` of a closed segment says; None if it is absent or damaged.
+
+    Its blocks are in the segment, each behind the one before; whether block records are
+    there is for the reader to find out. Raises OSError.
+    """
+    record = read_end(path)
+    if record is None:
+        return None
+    try:
+        footer = SegmentEnd.parse(record.body)
+    except JournalFormatError:
+        return None
+    offsets = [0, *footer.blocks, record.offset]
+    rising = all(one < next_ for one, next_ in pairwise(offsets))
+    return footer if rising or not footer.blocks else None
+
+
+def walk_heads(path: Path, start: int = 0, size: int | None = None) -> Heads:
+    """Walk from one record's head to the next, from `start`, where a record begins.
+
+    Up to `size` or the present end of the file. Raises OSError.
+    """
+    with open_segment(path) as file:
+        end = file.seek(0, os.SEEK_END) if size is None else size
+        return _walk_heads(file, start, end)
+
+
+def _walk_heads(file: BinaryIO, start: int, end: int) -> Heads:
+    unpack, head_size = _HEAD.unpack_from, _HEAD.size
+    blocks: list[int] = []
+    at, records = start, 0
+    chunk, base, safe = b"", start, start  # a head that begins before `safe` is in the chunk
+    while at < end:
+        if at >= safe:
+            chunk, base = _read_at(file, at, min(CHUNK, end - at)), at
+            safe = base + len(chunk) - head_size + 1
+            if at >= safe:  # a record has more than a head and these bytes
+                return Heads(at, records, tuple(blocks), TORN_RECORD)
+        length, _, kind = unpack(chunk, at - base)
+        if not LEAST_LENGTH <= length <= MAX_LENGTH:
+            return Heads(at, records, tuple(blocks), BAD_LENGTH)
+        if at + FRAME_SIZE + length > end:
+            return Heads(at, records, tuple(blocks), TORN_RECORD)
+        if kind == keys.BLOCK:
+            blocks.append(at)
+        at += FRAME_SIZE + length
+        records += 1
+    return Heads(at, records, tuple(blocks), OK)
+
+
+def plan_ranges(
+    path: Path, size: int, start: int = 0, block: int = 0, target: int = RANGE_SIZE
+) -> list[Range]:
+    """Divide what a segment has from `start` on into ranges of about `target` bytes.
+
+    A closed segment is divided by its `segment end`, or by walking where that is damaged, up
+    to `size`; a live one by walking, up to its last whole record. `start` is where a record
+    begins, `block` the offset of the block in which it is, as the caller knows it from
+    before. All ranges but the first begin with a block. Raises OSError.
+    """
+    live = path.name.endswith(LIVE)
+    footer = None if live else read_footer(path)
+    if footer is not None and footer.blocks:
+        blocks: Sequence[int] = footer.blocks
+        block = max((one for one in blocks if one <= start), default=0)
+    else:
+        heads = walk_heads(path, start, size)
+        blocks = heads.blocks
+        size = heads.end if live else size
+        block = start if start in blocks else block
+    ranges: list[Range] = []
+    inside: list[int] = []
+    for one in blocks:
+        if not start < one < size:
+            continue
+        if one - start < target:
+            inside.append(one)
+            continue
+        ranges.append(Range(start, one, block, tuple(inside)))
+        start, block, inside = one, one, []
+    if start < size:
+        ranges.append(Range(start, size, block, tuple(inside)))
+    return ranges
+
+
+def read_range(path: Path, start: int, end: int, blocks: Sequence[int] = ()) -> Iterator[Record]:
+    """Read the records from `start`, where one begins, up to `end`.
+
+    All bytes are in exactly one record. What reaches beyond the next of `blocks`, or beyond
+    `end` where the file goes on, is `bad-length` up to there; the end of the file makes it
+    `torn`. Of both only the first LONGEST_DAMAGE bytes are in `body`. Raises OSError.
+    """
+    with open_segment(path) as file:
+        size = file.seek(0, os.SEEK_END)
+        end = min(end, size)
+        bounds = [start, *(block for block in blocks if start < block < end), end]
+        for one, next_ in pairwise(bounds):
+            yield from _read_block(file, one, next_, next_ == size)
+
+
+def _read_block(file: BinaryIO, start: int, end: int, is_last: bool) -> Iterator[Record]:
+    """The records of bytes in which a walk must arrive at `end`; `is_last`: of the file."""
+    at, wanted = start, CHUNK
+    while at < end:
+        wanted = min(wanted, end - at)
+        data = _read_at(file, at, wanted)
+        if len(data) < wanted:  # the file was cut since it was opened
+            end, is_last = at + len(data), True
+        offset, wanted = at, CHUNK
+        for record in read_records(data, 0, offset):
+            if record.status == BAD_LENGTH:
+                yield _damage(record.offset, end, record.body, BAD_LENGTH)
+                return
+            if record.status == TORN_RECORD:
+                here = _LENGTH.unpack_from(record.body)[0] if record.size >= FRAME_SIZE else 0
+                if record.offset + max(here, LEAST_LENGTH) + FRAME_SIZE > end:
+                    status = TORN_RECORD if is_last else BAD_LENGTH
+                    yield _damage(record.offset, end, record.body, status)
+                    return
+                wanted = max(CHUNK, here + FRAME_SIZE)
+                break
+            yield record
+            at = record.offset + record.size
+        else:
+            at = offset + len(data)
+
+
+def _damage(start: int, end: int, body: bytes, status: str) -> Record:
+    return Record(start, end - start, 0, 0, body[:LONGEST_DAMAGE], status)
+
+
+def _read_at(file: BinaryIO, offset: int, size: int) -> bytes:
+    """Up to `size` bytes: fewer only at the end of the file, however the system cuts reads."""
+    file.seek(offset)
+    data = file.read(size)
+    while 0 < len(data) < size:
+        more = file.read(size - len(data))
+        if not more:
+            break
+        data += more
+    return data
