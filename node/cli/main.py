@@ -16,6 +16,7 @@ from node.cli import call, completion, doctor, errors, identity, peers, serve
 from node.cli.chat.command import chat
 from node.cli.demo.command import demo, demo_responder
 from node.cli.exits import Exit, Failure, Interrupted, failure
+from node.cli.journal import commands as journal
 from node.cli.output import Output, abandon_stdout, set_up_streams
 from node.cli.pub import pub
 from node.cli.relay import relay
@@ -42,6 +43,7 @@ app.command("chat")(chat)
 app.command("send")(send)
 app.command("receive")(receive)
 app.command("demo")(demo)
+app.add_typer(journal.app, name="journal")
 app.add_typer(peers.app, name="peers")
 app.command("doctor")(doctor.doctor)
 app.command("completion")(completion.completion)

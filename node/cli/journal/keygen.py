@@ -1,0 +1,45 @@
+"""`parley journal keygen` and `key`: an auditor's pair is made, and its public key shown.
+
+One rule: only the public key is ever printed.
+"""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from crypto.auditor import AuditorPrivateKey
+from crypto.auditor_file import load_auditor_key, save_auditor_key
+from node.cli.options import Json, PassphraseFile, read_passphrase
+from node.cli.output import Output
+
+DEFAULT_PATH: Final = Path("auditor.key")
+
+
+def keygen(
+    out: Annotated[
+        Path, typer.Option("--out", metavar="FILE", help="Where the private key goes.")
+    ] = DEFAULT_PATH,
+    passphrase_file: PassphraseFile = None,
+    as_json: Json = False,
+) -> None:
+    """Make an auditor's key pair: a private key file, and the public key that nodes are told."""
+    passphrase = read_passphrase(passphrase_file)
+    made = AuditorPrivateKey.create()
+    save_auditor_key(out, made, passphrase)
+    _show(Output(as_json), out, made)
+
+
+def key(
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="An auditor's key file.")],
+    passphrase_file: PassphraseFile = None,
+    as_json: Json = False,
+) -> None:
+    """Show the public key of an auditor's key file."""
+    _show(Output(as_json), path, load_auditor_key(path, read_passphrase(passphrase_file)))
+
+
+def _show(out: Output, path: Path, shown: AuditorPrivateKey) -> None:
+    out.say(shown.public.text)
+    out.remark(f"the private key is in {path}; nodes take the line above (--auditor)")
+    out.done(path=str(path), auditor=shown.public.text)
