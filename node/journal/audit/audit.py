@@ -1,0 +1,350 @@
+"""Reads a node's records in their order, and gives out events, sessions and findings.
+
+One rule: whatever the records hold, each is a row or a finding and none an exception.
+Knows no files and no tables: the command line and the pipeline feed it and take its rows.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from crypto.auditor import AuditorPrivateKey
+from node.journal import keys
+from node.journal.audit.keyring import Boxes
+from node.journal.audit.rows import GAP, EventRow, Finding, SessionRow, Span
+from node.journal.audit.session import AuditedSession, Output
+from node.journal.bodies import KeyUpdate, Secret, SegmentEnd, SegmentHead, SessionEnd, parse_block
+from node.journal.errors import JournalFormatError
+from node.journal.names import SegmentName, parse_name
+from node.journal.parsing import EVENT_HEAD, SESSION, parse_event_head
+from node.journal.records import BAD_CRC, OK, Record
+from node.journal.sessions import Checkpoint, SessionStart
+
+_UNKNOWN: Final = "a record of a session whose start or checkpoint is not there"
+
+
+class Audit:
+    """Follows the records of one node, or several one after the other.
+
+    `auditors` are the private keys there are; without one nothing is decrypted. With
+    `payloads` false rows are without them. Take `events`, `findings`, `sessions` and
+    `spans` whenever there are many: they only grow here.
+    """
+
+    def __init__(
+        self, auditors: Sequence[AuditorPrivateKey] = (), *, payloads: bool = True
+    ) -> None:
+        self._boxes = Boxes(auditors)
+        self._payloads = payloads
+        self._output = Output()
+        self._name: SegmentName | None = None
+        self._next = 0  # the offset at which the next record must begin
+        self._live: dict[int, AuditedSession] = {}
+        self._unknown: dict[int, int] = {}  # events of sessions that nothing is known of
+        self._expected = 0  # checkpoints that the last block said would follow
+        self._records = 0
+        self._silent = False
+
+    # What came out.
+
+    def take_events(self) -> list[EventRow]:
+        """The rows of events that are final, each given once."""
+        rows = self._output.events
+        taken = rows[:]
+        rows.clear()  # the tracks hold on to this list
+        return taken
+
+    def take_findings(self) -> list[Finding]:
+        """The findings since the last time."""
+        taken, self._output.findings = self._output.findings, []
+        return taken
+
+    def take_sessions(self) -> list[SessionRow]:
+        """What was learnt of sessions since the last time."""
+        taken, self._output.sessions = self._output.sessions, []
+        return taken
+
+    def take_spans(self) -> list[tuple[Span, list[EventRow]]]:
+        """Spans that ended, each with the rows that still wait for a seal in a later one."""
+        taken, self._output.spans = self._output.spans, []
+        return taken
+
+    # Records.
+
+    def record(self, segment: str, record: Record, *, silent: bool = False) -> None:
+        """The next record of `segment` (its stem, or its file's name).
+
+        What does not follow on what was read before begins anew: from a segment's first
+        record, or from a block. `silent` ones are only followed: their rows exist.
+        """
+        name = self._name
+        output = self._output
+        if segment != output.segment or record.offset != self._next:
+            self._jump(segment, record)
+        elif name is None:
+            return
+        self._next = record.offset + record.size
+        if silent is not self._silent:
+            self._change_silence(record.offset, silent=silent)
+        if record.status != OK:
+            self._damaged(record)
+            return
+        self._records += 1
+        if record.kind == keys.EVENT:
+            self._event(record, damaged=False)
+            return
+        try:
+            self._other(record)
+        except JournalFormatError as error:
+            self._finding("malformed-record", record, str(error))
+
+    def finish(self) -> None:
+        """No more records come now: give out what is pending."""
+        self._break_off(ended=False)
+
+    def finish_pending(self) -> None:
+        """As `finish`, and what is pending is unsealed: nothing will be read after it."""
+        for session in self._live.values():
+            for track in session.tracks:
+                track.give_up_pending()
+        self._break_off(ended=False)
+
+    # Inside: where we are.
+
+    def _jump(self, segment: str, record: Record) -> None:
+        name = parse_name(segment if ".pjl" in segment else segment + ".pjl")
+        before, output = self._name, self._output
+        if name is None:
+            raise JournalFormatError(f"{segment} is no segment's name")
+        follows = (
+            before is not None
+            and record.offset == 0
+            and name.node == before.node
+            and name.start == before.start
+            and name.number == before.number + 1
+        )
+        if not follows:
+            self._leave(name, record)
+        self._name = name
+        self._records = 0
+        self._expected = 0
+        output.journal = name.node
+        output.segment = segment
+        if follows:
+            for session in self._live.values():
+                session.next_segment()
+
+    def _leave(self, name: SegmentName, record: Record) -> None:
+        """The records that come do not continue those that were."""
+        before = self._name
+        if before is not None and name.node == before.node and record.offset == 0:
+            if name.start != before.start:
+                for session in self._live.values():
+                    for track in session.tracks:
+                        track.give_up_pending()
+                    session.finding(
+                        "no-end",
+                        None,
+                        None,
+                        None,
+                        self._next,
+                        "the journal ended while this session was open: the node did not end well",
+                    )
+            elif name.number > before.number + 1:
+                self._finding(
+                    "missing-segment",
+                    record,
+                    f"{name.number - before.number - 1} segments are missing before this one",
+                )
+        self._break_off(ended=False)
+
+    def _break_off(self, *, ended: bool) -> None:
+        for session in self._live.values():
+            session.close_spans(self._next, ended=ended)
+        self._live = {}
+        for number, count in self._unknown.items():
+            self._output.findings.append(
+                Finding(
+                    "no-session",
+                    self._output.journal,
+                    self._output.segment,
+                    None,
+                    None,
+                    None,
+                    None,
+                    self._next,
+                    count,
+                    f"{_UNKNOWN} (number {number})",
+                )
+            )
+        self._unknown = {}
+        self._name = None
+        self._output.segment = ""
+
+    def _change_silence(self, offset: int, *, silent: bool) -> None:
+        self._silent = silent
+        for session in self._live.values():
+            if silent:
+                session.silence()
+            else:
+                session.begin_loud(offset)
+
+    # Inside: records.
+
+    def _event(self, record: Record, *, damaged: bool) -> None:
+        body = record.body
+        try:
+            number, direction = parse_event_head(body)
+        except JournalFormatError as error:
+            self._finding("malformed-record", record, str(error))
+            return
+        session = self._live.get(number)
+        if session is None:
+            self._unknown[number] = self._unknown.get(number, 0) + 1
+            self._unknown_event(record, direction)
+            return
+        session.event(direction, record.offset, record.time, body[EVENT_HEAD:], damaged)
+
+    def _other(self, record: Record) -> None:
+        kind, body = record.kind, record.body
+        if self._expected and kind != keys.CHECKPOINT:
+            self._finding(
+                "missing-checkpoint", record, f"{self._expected} checkpoints are missing here"
+            )
+            self._expected = 0
+        if kind == keys.CHECKPOINT:
+            self._checkpoint(record)
+        elif kind == keys.SESSION_START:
+            self._start(record)
+        elif kind == keys.SECRET:
+            secret = Secret.parse(body)
+            self._session(secret.session).secret(secret, record.offset)
+        elif kind == keys.KEY_UPDATE:
+            update = KeyUpdate.parse(body)
+            self._session(update.session).key_update(update, record.time, record.offset)
+        elif kind == keys.SESSION_END:
+            end = SessionEnd.parse(body)
+            self._session(end.session).end(end, record.time, record.offset)
+            del self._live[end.session]
+        elif kind == keys.BLOCK:
+            _, self._expected = parse_block(body)
+        elif kind == keys.SEGMENT:
+            self._segment(record)
+        elif kind == keys.SEGMENT_END:
+            self._segment_end(record)
+
+    def _session(self, number: int) -> AuditedSession:
+        session = self._live.get(number)
+        if session is None:
+            raise JournalFormatError(f"{_UNKNOWN} (number {number})")
+        return session
+
+    def _start(self, record: Record) -> None:
+        start = SessionStart.parse(record.body)
+        session = AuditedSession.from_start(
+            self._output, start, record.time, record.offset, self._boxes, self._payloads
+        )
+        self._enter(start.session, session, record)
+
+    def _checkpoint(self, record: Record) -> None:
+        self._expected = max(self._expected - 1, 0)
+        checkpoint = Checkpoint.parse(record.body)
+        session = self._live.get(checkpoint.session)
+        if session is None:
+            session = AuditedSession.from_checkpoint(
+                self._output, checkpoint, record.time, record.offset, self._boxes, self._payloads
+            )
+            self._enter(checkpoint.session, session, record)
+        else:
+            session.checkpoint(checkpoint, record.offset, record.time)
+
+    def _enter(self, number: int, session: AuditedSession, record: Record) -> None:
+        if self._silent:
+            session.silence()
+        if self._name is not None and session.local != self._name.node:
+            session.finding(
+                "wrong-node",
+                None,
+                None,
+                record.time,
+                record.offset,
+                "the session's own identity is not the node that this journal is of",
+            )
+        self._live[number] = session
+
+    def _segment(self, record: Record) -> None:
+        head = SegmentHead.parse(record.body)
+        name = self._name
+        if record.offset:
+            self._finding("malformed-record", record, "a segment that begins inside of another")
+        elif name is not None and (head.node_id.text, head.number) != (name.node, name.number):
+            self._finding("wrong-name", record, "the file's name is not that of its segment")
+
+    def _segment_end(self, record: Record) -> None:
+        end = SegmentEnd.parse(record.body)
+        if end.cut:
+            self._finding(
+                "torn",
+                record,
+                f"{end.cut} bytes were cut off the end of this segment after a crash",
+            )
+
+    def _damaged(self, record: Record) -> None:
+        self._finding(record.status, record, _DAMAGE[record.status])
+        if record.status != BAD_CRC:
+            return
+        if record.kind == keys.EVENT and len(record.body) > SESSION.size:
+            self._event(record, damaged=True)
+
+    def _unknown_event(self, record: Record, direction: int) -> None:
+        output = self._output
+        wire = record.body[EVENT_HEAD:]
+        if self._silent:
+            return
+        stream = int.from_bytes(wire[:4], "big")
+        output.events.append(
+            (
+                output.journal,
+                output.segment,
+                None,
+                _DIRECTIONS[direction],
+                None,
+                None,
+                record.offset,
+                None,
+                record.time,
+                stream,
+                len(wire),
+                None,
+                None,
+                *(None,) * 10,
+                0,
+                1,
+                GAP,
+                None,
+            )
+        )
+
+    def _finding(self, kind: str, record: Record, evidence: str) -> None:
+        output = self._output
+        output.findings.append(
+            Finding(
+                kind,
+                output.journal,
+                output.segment,
+                None,
+                None,
+                None,
+                record.time or None,
+                record.offset,
+                1,
+                evidence,
+            )
+        )
+
+
+_DIRECTIONS: Final = ("received", "sent")
+_DAMAGE: Final = {
+    "bad-crc": "the record's bytes are not those that its checksum was made of",
+    "bad-length": "no record can begin with these bytes; what follows up to the next block is lost",
+    "torn": "the file ends in the middle of a record",
+}

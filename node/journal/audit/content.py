@@ -1,0 +1,127 @@
+"""What a decrypted event is about: its type's name, topic, code, notes.
+
+One rule: the payload is read exactly as a node reads it, so what a node would refuse is
+malformed here. Knows no sessions: which topic a stream belongs to is told by its caller.
+"""
+
+from typing import Any, Final, NamedTuple
+
+from lbm import keys
+from lbm.codec import decode, encode_value
+from lbm.errors import LbmDecodeError, LbmError
+from lbm.heads import BYTES, encode_head
+from lbm.keys import KEYS
+from node.journal.audit.rows import MALFORMED, OK
+from node.messaging.notes import NOTES_COUNT
+from node.protocol import codes
+from node.protocol.event import NO_PAYLOAD
+
+TYPES: Final = {
+    (codes.CONNECTION, codes.PROOF): "proof",
+    (codes.CONNECTION, codes.PING): "ping",
+    (codes.CONNECTION, codes.PONG): "pong",
+    (codes.CONNECTION, codes.SEAL): "seal",
+    (codes.CONNECTION, codes.KEY_UPDATE): "key-update",
+    (codes.CONNECTION, codes.REKEY_OFFER): "rekey-offer",
+    (codes.CONNECTION, codes.REKEY_ANSWER): "rekey-answer",
+    (codes.CONNECTION, codes.CLOSE): "close",
+    (codes.STREAM, codes.OPEN): "open",
+    (codes.STREAM, codes.WINDOW): "window",
+    (codes.STREAM, codes.FINISH): "finish",
+    (codes.STREAM, codes.RESET): "reset",
+    (codes.STREAM, codes.DATA): "data",
+    (codes.SIM, codes.CALL): "call",
+    (codes.SIM, codes.SUBSCRIBE): "subscribe",
+    (codes.SIM, codes.UNSUBSCRIBE): "unsubscribe",
+    (codes.SIM, codes.NOTIFY): "notify",
+    (codes.SIM, codes.RESULT): "result",
+    (codes.SIM, codes.CANCEL): "cancel",
+    (codes.SIM, codes.CHUNK): "chunk",
+    (codes.SIM, codes.NOTES): "notes",
+    (codes.NAMED, codes.EMIT): "emit",
+    (codes.NAMED, codes.REPLY_EVENT): "reply",
+    (codes.NAMED, codes.ERROR): "error",
+    (codes.NAMED, codes.END): "end",
+}
+_TYPES: Final = {category << 8 | sub: name for (category, sub), name in TYPES.items()}
+_OPEN: Final = codes.STREAM << 8 | codes.OPEN
+_DATA: Final = codes.STREAM << 8 | codes.DATA
+_NOTES: Final = codes.SIM << 8 | codes.NOTES
+_TOPIC_PREFIX: Final = "topic:"
+# A payload that is one note, but for the note.
+_NOTIFY_HEAD: Final = bytes.fromhex("a116")
+_PYTHON_TYPES: Final = {
+    "uint": int,
+    "bytes": bytes,
+    "text": str,
+    "bool": bool,
+    "array": list,
+    "map": dict,
+}
+_WANTED: Final = {
+    key: _PYTHON_TYPES[entry.type] for key, entry in KEYS.items() if entry.type != "any"
+}
+
+
+class Content(NamedTuple):
+    """`notes` are the payloads of single notes, None but for Notes; `label` that of an Open."""
+
+    type: str
+    topic: str | None = None
+    code: int | None = None
+    opens: int | None = None
+    request: int | None = None
+    status: str = OK
+    notes: list[bytes] | None = None
+    label: str | None = None
+
+
+def topic_of_label(label: str) -> str:
+    """The topic that a stream carries, or its label as it is."""
+    return label.removeprefix(_TOPIC_PREFIX)
+
+
+def read_content(category: int, subcategory: int, payload: bytes) -> Content:
+    """Read one event's payload, as it is on the wire; never raises for its bytes."""
+    number = category << 8 | subcategory
+    name = _TYPES.get(number)
+    if name is None:
+        return Content("application" if category >= codes.FIRST_APPLICATION_CATEGORY else "unknown")
+    if payload == NO_PAYLOAD or number == _DATA:
+        return Content(name)
+    try:
+        cells: dict[int, Any] = decode(payload)
+        for key, value in cells.items():
+            wanted = _WANTED.get(key)
+            if wanted is not None and type(value) is not wanted:
+                raise LbmDecodeError("a cell of a wrong type")
+        if number == _NOTES:
+            return Content(name, notes=_single_notes(cells.get(keys.NOTES, ())))
+    except LbmError:
+        return Content(name, status=MALFORMED)
+    get = cells.get
+    topic = get(keys.TOPIC)
+    label = None
+    if topic is None:
+        topic = get(keys.NAME)
+        if topic is None:
+            if number == _OPEN:
+                label = get(keys.LABEL, "")
+                topic = topic_of_label(label)
+        elif keys.NAMESPACE in cells:
+            topic = f"{cells[keys.NAMESPACE]}.{topic}"
+    opens = get(keys.STREAM)
+    return Content(name, topic, get(keys.CODE), opens, get(keys.REQUEST), OK, None, label)
+
+
+def _single_notes(notes: list[Any]) -> list[bytes]:
+    """Each note as the payload of a Notify of its own, which is what it is equal to."""
+    if not notes or len(notes) > NOTES_COUNT:
+        raise LbmDecodeError("no notes, or too many")
+    first = notes[0]
+    if type(first) is bytes:
+        size = len(first)
+        head = _NOTIFY_HEAD + encode_head(BYTES, size)
+        if all(type(note) is bytes and len(note) == size for note in notes):
+            return [head + note for note in notes]
+    return [_NOTIFY_HEAD + encode_value(note) for note in notes]

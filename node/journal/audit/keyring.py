@@ -1,0 +1,163 @@
+"""A session's secrets, as far as an auditor may have them: opened, checked, derived.
+
+One rule: a secret is used only if the commitment that chain and seals cover is made of
+it, so that a wrong one can never turn into a wrong plaintext.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from crypto.auditor import AuditorPrivateKey
+from crypto.ciphers import INVALID_TAG_ERRORS, XChaCha20Poly1305
+from crypto.errors import DecryptError
+from crypto.kdf import label
+from crypto.registry import Suite
+from crypto.schedule import application_secrets, commitment, next_secret, rekey_secrets
+from lbm.codec import Value, decode
+from lbm.errors import LbmDecodeError
+from node.journal.keys import LABEL_LIST
+from node.journal.parsing import LIMITS
+from node.journal.sessions import Generation
+
+LABEL_NONCE: Final = 24
+LABELS_KEY: Final = "journal labels"
+_KEPT_SECRETS: Final = 4_096
+# A plain update is due every hour at most, so this is more than a century.
+_MOST_UPDATES: Final = 2**20
+
+
+class Boxes:
+    """Opens boxes with what private keys there are; remembers the last 4,096."""
+
+    def __init__(self, auditors: Sequence[AuditorPrivateKey]) -> None:
+        self._auditors = {bytes(key.public): key for key in auditors}
+        self._opened: dict[bytes, bytes] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._auditors)
+
+    def open(self, generation: Generation) -> bytes | None:
+        """The secret of a generation; None if no box of it opens."""
+        for auditor, box in generation.boxes:
+            key = self._auditors.get(auditor)
+            if key is None:
+                continue
+            found = self._opened.get(box)
+            if found is None:
+                try:
+                    found = key.open(box)
+                except DecryptError:
+                    continue
+                if len(self._opened) >= _KEPT_SECRETS:
+                    del self._opened[next(iter(self._opened))]
+                self._opened[box] = found
+            return found
+        return None
+
+
+class Keyring:
+    """The secrets of one session. `problem` says why the last one could not be added."""
+
+    __slots__ = (
+        "_boxes",
+        "_commit",
+        "_epochs",
+        "_exporter",
+        "_session_id",
+        "_suite",
+        "_th1",
+        "_th2",
+        "problem",
+        "wrong",
+    )
+
+    def __init__(
+        self, boxes: Boxes, suite: Suite, commit: bytes, th1: bytes, th2: bytes, session_id: bytes
+    ) -> None:
+        self._boxes = boxes
+        self._suite = suite
+        self._commit = commit
+        self._th1 = th1
+        self._th2 = th2
+        self._session_id = session_id
+        self._epochs: dict[int, tuple[bytes, bytes]] = {}  # of initiator, of responder
+        self._exporter: bytes | None = None
+        self.problem = ""
+        self.wrong = False  # the problem is a secret that is not the session's
+
+    def add(self, generation: Generation) -> bool:
+        """Take a generation; returns whether its secret is there, and right."""
+        if generation.number in self._epochs:
+            return True
+        secret = self._boxes.open(generation)
+        hash = self._suite.hash_algorithm
+        self.wrong = secret is not None
+        if secret is None:
+            self.problem = f"no box of generation {generation.number} opens"
+        elif len(secret) != hash.size:
+            self.problem = f"the secret of generation {generation.number} has a wrong size"
+        elif not generation.number:
+            if commitment(hash, secret, self._th1) != self._commit:
+                self.problem = "the sealed secret is not the one that `commit` commits to"
+                return False
+            application = application_secrets(hash, secret, self._th2)
+            if application.session_id != self._session_id:
+                self.problem = "the session id is not that of the session's secret"
+                return False
+            self._exporter = application.exporter
+            self._epochs[0] = application.ap_initiator, application.ap_responder
+            return True
+        else:
+            offer, answer = generation.after_offer or b"", generation.after_answer or b""
+            secrets = rekey_secrets(hash, secret, offer, answer)
+            if secrets.commit != generation.commit:
+                self.problem = f"the sealed secret of rekey {generation.number} is not its own"
+                return False
+            self._epochs[generation.number] = secrets.next_initiator, secrets.next_responder
+            return True
+        return False
+
+    def has(self, generation: int) -> bool:
+        """Whether the secrets of a generation are there."""
+        return generation in self._epochs
+
+    def secret(self, generation: int, updates: int, initiator: bool) -> bytes | None:
+        """The epoch's secret of the direction that the initiator sends in, or the other."""
+        pair = self._epochs.get(generation)
+        if pair is None or updates > _MOST_UPDATES:
+            return None
+        secret = pair[0] if initiator else pair[1]
+        for _ in range(updates):
+            secret = next_secret(self._suite.hash_algorithm, secret)
+        return secret
+
+    def labels(self, encrypted: bytes | None) -> dict[int, str]:
+        """The labels of a checkpoint; none if they cannot be read."""
+        if encrypted is None or self._exporter is None:
+            return {}
+        key = labels_key(self._suite, self._exporter, self._session_id)
+        nonce, blob = encrypted[:LABEL_NONCE], encrypted[LABEL_NONCE:]
+        if len(nonce) < LABEL_NONCE:
+            return {}
+        try:
+            plain = XChaCha20Poly1305(key).decrypt(nonce, blob, self._session_id)
+        except INVALID_TAG_ERRORS:
+            return {}
+        try:
+            return _label_map(decode(plain, LIMITS).get(LABEL_LIST))
+        except LbmDecodeError:
+            return {}
+
+
+def labels_key(suite: Suite, exporter: bytes, session_id: bytes) -> bytes:
+    """The key of a session's labels (docs/journal.md), 32 bytes."""
+    return label(suite.hash_algorithm, exporter, LABELS_KEY, session_id, 32)
+
+
+def _label_map(value: Value) -> dict[int, str]:
+    pairs = value if isinstance(value, list) else []
+    return {
+        pair[0]: pair[1]
+        for pair in pairs
+        if isinstance(pair, list) and len(pair) == 2 and isinstance(pair[1], str)
+    }

@@ -1,0 +1,126 @@
+"""What an audit gives out: columns of events, sessions, findings and spans.
+
+One rule: a row is a tuple in the order of its columns, since millions are made; what
+they mean and in which units stands in docs/pipeline.md. Times are ns since the epoch.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+# Status of an event.
+OK: Final = "ok"
+BAD_CHAIN: Final = "bad-chain"
+BAD_SEAL: Final = "bad-seal"
+UNSEALED: Final = "unsealed"
+UNDECRYPTABLE: Final = "undecryptable"
+MALFORMED: Final = "malformed"
+GAP: Final = "gap"
+DUPLICATE: Final = "duplicate"
+
+DIRECTIONS: Final = ("received", "sent")
+
+EVENT_COLUMNS: Final = (
+    "journal",
+    "segment",
+    "session",
+    "direction",
+    "sender",
+    "receiver",
+    "offset",
+    "place",
+    "time_ns",
+    "stream",
+    "wire_size",
+    "blob_size",
+    "digest",
+    "async_id",
+    "category",
+    "subcategory",
+    "type",
+    "topic",
+    "code",
+    "opens",
+    "request",
+    "payload_size",
+    "payload",
+    "item",
+    "items",
+    "status",
+    "seal_delay_us",
+)
+TIME_AT: Final = EVENT_COLUMNS.index("time_ns")
+STATUS_AT: Final = EVENT_COLUMNS.index("status")
+
+EventRow = tuple[Any, ...]
+
+
+class SessionRow(NamedTuple):
+    """Something that a journal says of a session: `what` is start, live, key-update or end.
+
+    `suite` is the five names with spaces between them; the places are those at the end.
+    """
+
+    journal: str
+    segment: str
+    session: str
+    offset: int
+    time_ns: int
+    what: str
+    initiator: bool
+    local_node: str
+    remote_node: str
+    local_role: str
+    remote_role: str
+    address: str
+    suite: str
+    started_ns: int
+    direction: str | None = None
+    epoch: int | None = None
+    generation: int | None = None
+    code: int | None = None
+    text: str | None = None
+    remote: bool | None = None
+    received_place: int | None = None
+    sent_place: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is not as it must be, where, how many events it concerns, and why."""
+
+    kind: str
+    journal: str
+    segment: str
+    session: str | None
+    direction: str | None
+    place: int | None
+    time_ns: int | None
+    offset: int
+    count: int
+    evidence: str
+
+
+class Span(NamedTuple):
+    """A direction over the records that were read in one go: what it began and ended with.
+
+    Two spans that follow each other in a session fit if the one ends with the chain value
+    and place that the other begins with; the first valid seal of the later one then vouches
+    for the `pending` events at the end of the earlier one. `ended`: the session ended in it.
+    """
+
+    journal: str
+    segment: str
+    offset: int
+    session: str
+    direction: str
+    start_chain: bytes
+    start_place: int
+    end_segment: str
+    end_offset: int
+    end_chain: bytes
+    end_place: int
+    pending: int
+    sealed_place: int | None
+    sealed_ns: int | None
+    started: bool
+    ended: bool

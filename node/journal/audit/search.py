@@ -1,0 +1,174 @@
+"""What is done when a direction's chain breaks: events are tried in other orders.
+
+One rule: nothing is guessed. An event has its place because the chain leads to it from
+what was verified before; what no order leads to waits for the next checkpoint, whose
+count of events tells altered ones from missing ones.
+"""
+
+from typing import Final
+
+from node.journal.audit.rows import BAD_CHAIN, BAD_SEAL, DUPLICATE, GAP
+from node.journal.audit.track import Track, Wire
+
+# Events that are tried in other orders, and those kept until the next checkpoint.
+MAX_TRIED: Final = 64
+MAX_KEPT: Final = 2**16
+
+
+class Search:
+    """The events of a direction since its chain broke before `first`.
+
+    `damaged`: the break has its finding already (a wrong CRC).
+    """
+
+    __slots__ = ("_damaged", "_kept", "_marks", "_overflow", "_place", "_track", "_unread")
+
+    def __init__(self, track: Track, first: Wire | None, *, damaged: bool) -> None:
+        self._track = track
+        self._place = track.place + 1
+        self._kept: list[Wire] = []
+        self._marks: set[bytes] = set()
+        self._unread = 0  # events that could not even be taken apart
+        self._overflow = 0
+        self._damaged = damaged
+        if first is None:
+            self._unread = 1
+        else:
+            self._keep(first)
+
+    def take(self, wire: Wire | None) -> bool:
+        """Take the next event; returns whether the chain is whole again."""
+        track = self._track
+        if wire is None:
+            self._unread += 1
+            return False
+        if wire.mark in track.recent or wire.mark in self._marks:
+            report_copy(track, wire)
+            return False
+        value = track.fits(wire)
+        if value is not None:
+            track.accept(wire, value)
+            return self._kept_ones_follow()
+        if self._first_was_marked_wrongly(wire):
+            return True
+        self._keep(wire)
+        return False
+
+    def end(self, place: int | None) -> None:
+        """No more events come before a checkpoint (or end) that says `place`, if any does."""
+        track = self._track
+        kept = self._kept
+        have = len(kept) + self._unread + self._overflow
+        status, kind, count = BAD_CHAIN, "bad-chain", max(have, 1)
+        first_place: int | None = track.place + 1
+        if place is None:
+            evidence = "the chain does not lead on, and no later checkpoint tells why"
+        elif place == track.place + have:
+            evidence = (
+                f"the chain does not lead on: bytes were altered at this place; {have} events up "
+                "to the next checkpoint cannot be verified"
+            )
+        elif place > track.place + have:
+            missing = place - track.place - have
+            status, kind, count = GAP, "gap", missing
+            evidence = f"{missing} events are missing before {have} that cannot be verified"
+            first_place = place - have + 1
+        else:
+            extra = track.place + have - place
+            evidence = f"{extra} events are there that the chain does not know"
+            first_place = None if place == track.place else first_place
+        if not self._damaged or kind == "gap":
+            first = kept[0] if kept else None
+            track.sink.finding(
+                kind,
+                track.direction,
+                self._place,
+                first.time if first else None,
+                first.offset if first else 0,
+                evidence,
+                count,
+            )
+        track.guess_counters = True
+        for number, wire in enumerate(kept):
+            at = None if first_place is None else first_place + number
+            track.refuse(wire, at, status)
+
+    # Inside.
+
+    def _keep(self, wire: Wire) -> None:
+        if len(self._kept) < MAX_KEPT:
+            self._kept.append(wire)
+            self._marks.add(wire.mark)
+        else:
+            self._overflow += 1
+            self._track.refuse(wire, None, BAD_CHAIN)
+
+    def _kept_ones_follow(self) -> bool:
+        """After an event that fitted: whether all that came too early have their places."""
+        track, early = self._track, 0
+        first = self._kept[0] if self._kept else None
+        again = len(self._kept) <= MAX_TRIED
+        while again and self._kept:
+            again = False
+            for wire in self._kept:
+                value = track.fits(wire)
+                if value is not None:
+                    track.accept(wire, value, BAD_CHAIN)
+                    self._kept.remove(wire)
+                    early += 1
+                    again = True
+                    break
+        if early and first is not None:
+            track.sink.finding(
+                "reordered",
+                track.direction,
+                self._place,
+                first.time,
+                first.offset,
+                f"{early} events stand before ones that the chain has before them",
+                early,
+            )
+        return not self._kept and not self._unread
+
+    def _first_was_marked_wrongly(self, wire: Wire) -> bool:
+        """Whether only the 16 bytes (or the seal) of the first event are wrong, not its blob."""
+        track = self._track
+        if len(self._kept) != 1 or self._unread or self._place != track.place + 1:
+            return False
+        first = self._kept[0]
+        before = track.chain.value
+        value = track.chain.advance(first.stream4, first.blob)
+        after = track.fits(wire)
+        track.chain.value = before
+        if after is None:
+            return False
+        status, kind = (BAD_SEAL, "bad-seal") if track.each else (BAD_CHAIN, "bad-chain")
+        if not self._damaged:
+            what = "the seal" if track.each else "the 16 bytes of the chain value"
+            track.sink.finding(
+                kind,
+                track.direction,
+                self._place,
+                first.time,
+                first.offset,
+                f"{what} in the event are not those of the chain, which goes on behind it",
+            )
+        track.accept_marked_wrongly(first, value, status)
+        track.accept(wire, after)
+        return True
+
+
+def report_copy(track: Track, wire: Wire) -> None:
+    """An event that stands in the journal a second time."""
+    place = None
+    if wire.mark in track.recent:  # each accepted event has left one mark
+        place = track.place - (len(track.recent) - 1 - track.recent.index(wire.mark))
+    track.sink.finding(
+        "duplicate",
+        track.direction,
+        place,
+        wire.time,
+        wire.offset,
+        "the same event stands in the journal before",
+    )
+    track.refuse(wire, None, DUPLICATE)

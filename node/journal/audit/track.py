@@ -1,0 +1,400 @@
+"""One direction of a session, followed event by event: chain, seals, keys, rows.
+
+One rule: an event is `ok` only if the chain leads to it and a valid seal at or after it
+vouches for that chain. What is done when the chain breaks is in `search`.
+"""
+
+from collections import deque
+from struct import Struct
+from typing import Final, Protocol
+
+from crypto.chain import HashChain, check_seal
+from crypto.errors import DecryptError, SignatureError
+from crypto.registry import Suite
+from crypto.schedule import chain_rekey
+from crypto.signing import Verifier
+from crypto.streamkeys import StreamKey
+from node.journal.audit.content import read_content
+from node.journal.audit.keyring import Keyring
+from node.journal.audit.rows import (
+    BAD_SEAL,
+    MALFORMED,
+    OK,
+    STATUS_AT,
+    TIME_AT,
+    UNDECRYPTABLE,
+    UNSEALED,
+    EventRow,
+)
+from node.journal.sessions import Direction
+
+_INNER: Final = Struct(">HBB")
+_HEAD: Final = 21  # stream, form and prefix, in sealing `chain`
+_PREFIX: Final = 16
+_LEAST_BLOB: Final = 21
+_REMEMBERED: Final = 1_024  # prefixes of the last events, by which copies are known
+_TRIED_COUNTERS: Final = 64  # behind a hole in the records, for a stream's next event
+# Rows that wait for a seal, at most: more than any receiver would have waited for.
+MAX_PENDING: Final = 2**18
+
+
+class Sink(Protocol):
+    """Where a track puts what it finds."""
+
+    def rows(self, rows: list[EventRow]) -> None:
+        """Event rows that are final."""
+
+    def finding(
+        self,
+        kind: str,
+        direction: int,
+        place: int | None,
+        time: int | None,
+        offset: int,
+        evidence: str,
+        count: int = 1,
+    ) -> None:
+        """Something is wrong."""
+
+
+class Wire:
+    """One event as it stands in the journal, taken apart; `prefix` is empty in `each`."""
+
+    __slots__ = ("blob", "form", "offset", "prefix", "seal", "size", "stream4", "time")
+
+    def __init__(self, offset: int, time: int, wire: bytes, each: bool, seal_size: int) -> None:
+        """Raises ValueError if it is too short for its form."""
+        self.offset = offset
+        self.time = time
+        self.size = size = len(wire)
+        self.stream4 = wire[:4]
+        self.prefix = b""
+        self.seal: bytes | None = None
+        self.form = 1
+        start = 4
+        if not each:
+            self.form = wire[4] if size > 4 else 2
+            self.prefix = wire[5:_HEAD]
+            start = _HEAD
+        if self.form == 1:
+            self.seal = wire[start : start + seal_size]
+            start += seal_size
+        if self.form > 1 or size < start + _LEAST_BLOB:
+            raise ValueError("too short for its form, or of no form")
+        self.blob = wire[start:]
+
+    @property
+    def mark(self) -> bytes:
+        """16 bytes that no other event of the direction has."""
+        return self.prefix or (self.seal or b"")[:_PREFIX]
+
+
+class Track:
+    """A direction. `chain`, `place`, `generation`, `updates` and `unsealed` are as in a
+    checkpoint; `pending` are the rows of events that no seal has vouched for yet."""
+
+    __slots__ = (
+        "_counters",
+        "_lanes",
+        "_seal_size",
+        "_secret",
+        "_suite",
+        "chain",
+        "closed_with",
+        "commit",
+        "direction",
+        "each",
+        "epoch",
+        "generation",
+        "guess_counters",
+        "head",
+        "initiator",
+        "keyring",
+        "labels",
+        "payloads",
+        "pending",
+        "place",
+        "recent",
+        "sealed_at",
+        "silent",
+        "sink",
+        "unsealed",
+        "updates",
+        "verifier",
+    )
+
+    def __init__(
+        self,
+        direction: int,
+        head: tuple[str, ...],
+        suite: Suite,
+        commit: bytes,
+        verifier: Verifier,
+        keyring: Keyring | None,
+        labels: dict[int, str],
+        initiator: bool,
+        state: Direction,
+        sink: Sink,
+        payloads: bool,
+    ) -> None:
+        self.direction = direction
+        self.head = head  # journal, segment, session, direction, sender, receiver
+        self._suite = suite
+        self.each = suite.sealing == "each"
+        self._seal_size = verifier.signature_size
+        self.commit = commit
+        self.verifier = verifier
+        self.keyring = keyring
+        self.labels = labels
+        self.initiator = initiator  # whether the connection's initiator sends here
+        self.sink = sink
+        self.payloads = payloads
+        self.pending: list[EventRow] = []
+        self.recent: deque[bytes] = deque(maxlen=_REMEMBERED)
+        self.silent = False  # these events have their rows already
+        self.guess_counters = False
+        self.closed_with: int | None = None  # the code of a Close that was seen
+        self.sealed_at: tuple[int, int] | None = None  # place and time of the first valid seal
+        self.adopt(state)
+
+    def adopt(self, state: Direction) -> None:
+        """Go on from a checkpoint's word; what is pending is no longer led to."""
+        self.chain = HashChain(self._suite.hash_algorithm, state.chain)
+        self.place = state.place
+        self.epoch = state.epoch
+        self.generation = state.generation
+        self.updates = state.updates
+        self.unsealed = state.unsealed
+        self._counters = dict(state.counters)
+        self._lanes: dict[bytes, StreamKey] = {}
+        self.guess_counters = False
+        self.find_secret()
+
+    def is_at(self, state: Direction) -> bool:
+        """Whether a checkpoint says of this direction what was found."""
+        return (
+            self.chain.value == state.chain
+            and self.place == state.place
+            and self.epoch == state.epoch
+            and self.generation == state.generation
+            and self.updates == state.updates
+        )
+
+    def forget_ended(self, state: Direction) -> None:
+        """Free the keys of streams that have ended, by a checkpoint that fits."""
+        streams = {stream.to_bytes(4, "big") for stream in state.counters}
+        self._lanes = {key: lane for key, lane in self._lanes.items() if key in streams}
+
+    def parse(self, offset: int, time: int, wire: bytes) -> Wire:
+        """Take an event apart; ValueError if it cannot be one."""
+        return Wire(offset, time, wire, self.each, self._seal_size)
+
+    # Events.
+
+    def fits(self, wire: Wire) -> bytes | None:
+        """The chain value after `wire` if it is what comes next, else None."""
+        hash = self._suite.hash_algorithm
+        value = hash.digest(b"".join((self.chain.value, wire.stream4, wire.blob)))
+        if self.each:
+            return value if self._seal_is_valid(wire, value) else None
+        return value if value[:_PREFIX] == wire.prefix else None
+
+    def accept(self, wire: Wire, value: bytes, status: str = OK) -> None:
+        """Take `wire` as the next event; `value` is the chain value after it."""
+        self.chain.value = value
+        self.place += 1
+        self.recent.append(wire.mark)
+        rows = self._rows(wire, self.place, value[:_PREFIX], status)
+        if wire.seal is None:
+            self.unsealed += 1
+            self.pending += rows
+            if len(self.pending) > MAX_PENDING:
+                self.give_up_pending()
+        elif self.each or self._seal_is_valid(wire, value):
+            self._sealed(wire, rows)
+        else:
+            self.unsealed += 1
+            self.sink.finding(
+                "bad-seal",
+                self.direction,
+                self.place,
+                wire.time,
+                wire.offset,
+                "the signature over the chain at this place is not that of the sender",
+            )
+            if not self.silent:
+                self.sink.rows([_with_status(row, BAD_SEAL) for row in rows])
+
+    def accept_marked_wrongly(self, wire: Wire, value: bytes, status: str) -> None:
+        """Take `wire`, whose blob is in the chain, but not its prefix (or, in `each`, seal)."""
+        self.chain.value = value
+        self.place += 1
+        self.recent.append(wire.mark)
+        self.unsealed += 1
+        rows = self._rows(wire, self.place, value[:_PREFIX], OK)
+        if not self.silent:
+            self.sink.rows([_with_status(row, status) for row in rows])
+
+    def refuse(self, wire: Wire, place: int | None, status: str) -> None:
+        """An event that the chain does not lead to: its row, with what is wrong."""
+        if not self.silent:
+            rows = self._rows(wire, place, wire.prefix, OK)
+            self.sink.rows([_with_status(row, status) for row in rows])
+
+    def switch(self, generation: int | None, epoch: int, commit: bytes | None) -> None:
+        """A key update: after a rekey `generation` and its `commit`, else a plain one."""
+        if generation is None:
+            self.updates += 1
+        else:
+            self.generation, self.updates = generation, 0
+            if commit is not None:
+                hash = self._suite.hash_algorithm
+                self.chain.value = chain_rekey(hash, self.chain.value, commit)
+        self.epoch = epoch
+        self._lanes, self._counters = {}, {}
+        self.find_secret()
+
+    def give_up_pending(self) -> None:
+        """No seal will vouch for what is pending."""
+        rows, self.pending = self.pending, []
+        if rows:
+            self.sink.rows([_with_status(row, UNSEALED) for row in rows])
+
+    def take_pending(self) -> list[EventRow]:
+        """The rows that wait for a seal, which are no longer here."""
+        rows, self.pending = self.pending, []
+        return rows
+
+    def now_loud(self) -> None:
+        """From here on events get rows."""
+        self.silent = False
+        self.pending = []
+        self.sealed_at = None
+
+    # Inside.
+
+    def find_secret(self) -> None:
+        """Look again for the key of the present epoch."""
+        keyring = self.keyring
+        self._secret = (
+            None
+            if keyring is None
+            else keyring.secret(self.generation, self.updates, self.initiator)
+        )
+
+    def _sealed(self, wire: Wire, rows: list[EventRow]) -> None:
+        time = wire.time
+        if self.sealed_at is None:
+            self.sealed_at = self.place, time
+        self.unsealed = 0
+        if self.silent:
+            self.pending.clear()
+            return
+        pending = self.pending
+        sealed = [(*row, (time - row[TIME_AT]) // 1000) for row in pending]
+        sealed += [(*row, 0) for row in rows]
+        pending.clear()
+        self.sink.rows(sealed)
+
+    def _seal_is_valid(self, wire: Wire, value: bytes) -> bool:
+        if wire.seal is None:
+            return False
+        hash = self._suite.hash_algorithm
+        try:
+            check_seal(self.verifier, hash, self.commit, value, wire.seal)
+        except SignatureError:
+            return False
+        return True
+
+    def _decrypt(self, wire: Wire) -> bytes | None:
+        """What an event holds; None if there is no key, or not the right one."""
+        stream4 = wire.stream4
+        lane = self._lanes.get(stream4)
+        if lane is None:
+            if self._secret is None:
+                return None
+            stream = int.from_bytes(stream4, "big")
+            lane = self._lanes[stream4] = StreamKey(self._suite, self._secret, stream)
+            lane.counter = self._counters.get(stream, 0)
+        aad = stream4 + (b"\x01" if wire.form else b"\x00")
+        try:
+            return lane.decrypt(wire.blob, aad)
+        except DecryptError:
+            if not self.guess_counters:
+                return None
+        first = lane.counter
+        for counter in range(first + 1, first + _TRIED_COUNTERS):
+            lane.counter = counter
+            try:
+                return lane.decrypt(wire.blob, aad)
+            except DecryptError:
+                continue
+        lane.counter = first
+        return None
+
+    def _rows(self, wire: Wire, place: int | None, digest: bytes, status: str) -> list[EventRow]:
+        """One row, or one for each note; without the delay of the seal."""
+        if self.silent and self._secret is None:
+            return []
+        stream = int.from_bytes(wire.stream4, "big")
+        blob_size = len(wire.blob)
+        fixed = (
+            *self.head,
+            wire.offset,
+            place,
+            wire.time,
+            stream,
+            wire.size,
+            blob_size,
+            digest,
+        )
+        plain = self._decrypt(wire)
+        if plain is None:
+            if self.keyring is not None and status == OK and place:
+                status = UNDECRYPTABLE
+            return [(*fixed, *(_UNREAD if place else _PROOF), 0, 1, status)]
+        async_id, category, subcategory = _INNER.unpack_from(plain)
+        payload = plain[4:]
+        content = read_content(category, subcategory, payload)
+        if content.label is not None:
+            self.labels[stream] = content.topic or ""
+        elif content.type == "close":
+            self.closed_with = content.code
+        if self.silent:
+            return []
+        if content.status is MALFORMED and status == OK:
+            status = MALFORMED
+        topic = content.topic
+        if topic is None:
+            topic = self.labels.get(stream)
+        meaning = (
+            async_id,
+            category,
+            subcategory,
+            content.type,
+            topic,
+            content.code,
+            content.opens,
+            content.request,
+        )
+        notes = content.notes
+        if notes is None:
+            kept = payload if self.payloads else None
+            return [(*fixed, *meaning, len(payload), kept, 0, 1, status)]
+        fixed += meaning
+        count = len(notes)
+        if not self.payloads:
+            return [
+                (*fixed, len(note), None, item, count, status) for item, note in enumerate(notes)
+            ]
+        return [(*fixed, len(note), note, item, count, status) for item, note in enumerate(notes)]
+
+
+# From the async id to the payload: of what is not decrypted, and of a Proof.
+_UNREAD: Final = (None,) * 10
+_PROOF: Final = (0, 1, 3, "proof", *(None,) * 6)
+
+
+def _with_status(row: EventRow, status: str) -> EventRow:
+    """The same, final: with a status, and without a seal's delay."""
+    return (*row[:STATUS_AT], status, None)
