@@ -1,0 +1,96 @@
+"""Removing old segments from a directory of journals.
+
+One rule: of each node the oldest go first, one after another, so that what stays has no gap;
+what a node writes at the moment stays. Torn ends go with their segments.
+"""
+
+import fcntl
+import os
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+from node.journal.names import CLOSED, LOCK, SegmentName
+from node.journal.recovery import sync_directory
+from node.journal.segments import SegmentFile, list_segments, list_torn, read_end
+
+
+class Pruned(NamedTuple):
+    """A file that was removed, or would be. `last` is when its segment ended, in ns."""
+
+    path: Path
+    name: SegmentName
+    size: int
+    last: int
+
+
+class _Old(NamedTuple):
+    """What is removed together: a segment and what was cut off its end."""
+
+    last: int
+    files: list[SegmentFile]
+
+
+def prune(
+    directory: str | Path,
+    *,
+    now: int,
+    older_than: float | None = None,
+    max_size: int | None = None,
+    dry_run: bool = False,
+) -> list[Pruned]:
+    """Remove segments that ended more than `older_than` seconds before `now` (ns), then the
+    oldest until the files of all journals together have at most `max_size` bytes.
+
+    Says what was removed, oldest first; with `dry_run`, what would be. When a segment ended
+    is said by its `segment end`, or by the file's time where that is missing. An open one is
+    removed only if nobody holds the lock of its node's journal, which is held meanwhile.
+    Raises OSError; what was removed until then is gone.
+    """
+    files = [*list_segments(directory), *list_torn(directory)]
+    excess = 0 if max_size is None else sum(file.size for file in files) - max_size
+    removed: list[Pruned] = []
+    with ExitStack() as locks:
+        queues = [
+            _removable(Path(directory), [file for file in files if file.name.node == node], locks)
+            for node in sorted({file.name.node for file in files})
+        ]
+        while waiting := [queue for queue in queues if queue]:
+            queue = min(waiting, key=lambda queue: queue[0].last)
+            oldest = queue[0]
+            aged = older_than is not None and oldest.last < now - older_than * 1e9
+            if not aged and excess <= 0:
+                break
+            queue.pop(0)
+            for path, name, size in oldest.files:
+                if not dry_run:
+                    path.unlink(missing_ok=True)
+                excess -= size
+                removed.append(Pruned(path, name, size, oldest.last))
+        if removed and not dry_run:
+            sync_directory(Path(directory))
+    return removed
+
+
+def _removable(directory: Path, files: list[SegmentFile], locks: ExitStack) -> list[_Old]:
+    """What may be removed of one node's files, in their order, up to what is being written."""
+    found: list[_Old] = []
+    for stem in sorted({file.name.stem for file in files}):
+        one = [file for file in files if file.name.stem == stem]  # the segment comes first
+        if one[0].is_live and not _locked(directory / (one[0].name.node + LOCK), locks):
+            break
+        # The end of an open one, or of a torn end, may be bytes that a peer chose.
+        record = read_end(one[0].path) if one[0].name.state == CLOSED else None
+        found.append(_Old(record.time if record else one[0].path.stat().st_mtime_ns, one))
+    return found
+
+
+def _locked(path: Path, locks: ExitStack) -> bool:
+    """Lock a journal until `locks` are closed; False if somebody else holds the lock."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    locks.callback(os.close, descriptor)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,136 @@
+"""Closing a segment that a crash left open (docs/journal.md, "Recovery").
+
+One rule: a crash at any point of this leaves what it can begin again from, with the same
+result; so each step is on the disk before the next one. What is cut off is kept. The caller
+holds the lock of the node's journal.
+"""
+
+import os
+from pathlib import Path
+from typing import BinaryIO, Final, NamedTuple
+
+from node.journal import keys
+from node.journal.bodies import SegmentEnd
+from node.journal.errors import JournalFailedError
+from node.journal.names import CLOSED, LIVE, TORN, SegmentName, parse_name
+from node.journal.records import BAD_CRC, OK, encode_record
+from node.journal.segments import CHUNK, closed_path, list_segments, read_range
+
+_PART: Final = ".part"  # the copy of a torn end, until all of it is on the disk
+
+
+class Recovered(NamedTuple):
+    """A segment that was closed: how many records it has, how many of them with a wrong CRC,
+    and how many bytes were cut off its end."""
+
+    name: SegmentName
+    records: int
+    damaged: int
+    cut: int
+
+
+class _Whole(NamedTuple):
+    """What a segment has up to `end`, behind its last whole record."""
+
+    end: int
+    records: int
+    damaged: int
+    blocks: tuple[int, ...]
+    closed: bool
+
+
+def recover_left(directory: str | Path, node: str, time: int) -> list[Recovered]:
+    """Close all segments of a node (its id's text) that are still open, in their order.
+
+    Raises:
+        JournalFailedError: one could not be closed; it is as it was, or can be closed later.
+    """
+    left = [segment for segment in list_segments(directory, node) if segment.is_live]
+    return [recover(segment.path, time) for segment in left]
+
+
+def recover(path: Path, time: int) -> Recovered:
+    """Close one segment, whose name ends in `.open`; `time` in ns is its `segment end`'s.
+
+    Raises:
+        JournalFailedError: it could not be closed (no room, no rights, a closed one of that
+            number exists); nothing is lost.
+    """
+    name = parse_name(path)
+    if name is None or name.state != LIVE:
+        raise JournalFailedError(f"{path.name} is no open segment")
+    try:
+        return _recover(path, name._replace(state=CLOSED), time)
+    except OSError as error:
+        raise JournalFailedError(f"{path.name} cannot be closed: {error}") from error
+
+
+def _recover(path: Path, name: SegmentName, time: int) -> Recovered:
+    if closed_path(path).exists():
+        raise JournalFailedError(f"{name} exists, and {path.name} too")
+    whole = _walk(path)
+    torn = path.with_name(str(name._replace(state=TORN)))
+    with path.open("r+b", buffering=0) as file:
+        tail = file.seek(0, os.SEEK_END) - whole.end
+        # Once there is a `.torn` it is all that was to be kept: whatever is behind the last
+        # whole record now is the rest of a `segment end` that was begun after it.
+        if tail and not torn.exists():
+            _keep(file, whole.end, torn)
+        if tail:
+            os.ftruncate(file.fileno(), whole.end)
+            os.fsync(file.fileno())  # no byte of the tail may come back beneath what follows
+        cut = torn.stat().st_size if torn.exists() else 0
+        if not whole.closed:
+            body = SegmentEnd(whole.records, whole.blocks, cut).encode()
+            file.seek(whole.end)
+            _write(file, encode_record(keys.SEGMENT_END, time, body))
+        os.fsync(file.fileno())
+    os.rename(path, closed_path(path))
+    sync_directory(path.parent)
+    return Recovered(name, whole.records, whole.damaged, cut)
+
+
+def _walk(path: Path) -> _Whole:
+    """Walk over whole records and damaged ones; those at the end are not counted."""
+    end = records = damaged = walked = bad = 0
+    blocks: list[int] = []
+    closed = False
+    for record in read_range(path, 0, path.stat().st_size):
+        if record.status not in (OK, BAD_CRC):
+            break
+        walked += 1
+        if record.status == BAD_CRC:
+            bad += 1
+            continue
+        closed = record.kind == keys.SEGMENT_END
+        if record.kind == keys.BLOCK:
+            blocks.append(record.offset)
+        end, records, damaged = record.offset + record.size, walked - closed, bad
+    return _Whole(end, records, damaged, tuple(blocks), closed)
+
+
+def _keep(file: BinaryIO, start: int, torn: Path) -> None:
+    """Copy what is in `file` from `start` on; the copy has its name only when it is whole."""
+    part = torn.with_name(torn.name + _PART)
+    file.seek(start)
+    with part.open("wb", buffering=0) as copy:
+        while chunk := file.read(CHUNK):
+            _write(copy, chunk)
+        os.fsync(copy.fileno())
+    os.rename(part, torn)
+    sync_directory(torn.parent)
+
+
+def _write(file: BinaryIO, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(file.fileno(), view) :]
+
+
+def sync_directory(directory: Path) -> None:
+    """Have what was made, renamed and removed in a directory on the disk; raises OSError."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

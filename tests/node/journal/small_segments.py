@@ -1,0 +1,64 @@
+"""Small segments of made-up records, for tests of files: blocks, events, an end.
+
+One rule: their events are no events; nothing here is verified or decrypted.
+"""
+
+from pathlib import Path
+from typing import Final
+
+from crypto.identity import NodeId
+from node.journal import keys
+from node.journal.bodies import SegmentEnd, SegmentHead, encode_block
+from node.journal.names import CLOSED, LIVE, SegmentName
+from node.journal.parsing import EVENT
+from node.journal.records import encode_record
+
+NODE: Final = NodeId(bytes(range(32)))
+NOW: Final = 1_800_000_000_000_000_000
+
+
+def name_of(number: int = 0, state: str = CLOSED, node: NodeId = NODE, run: int = 1) -> SegmentName:
+    return SegmentName(node.text, f"2026010{run}T000000000000Z", number, state)
+
+
+def event(size: int, number: int = 0) -> bytes:
+    """A record of kind event whose bytes are as long as wanted."""
+    body = EVENT.pack(0, keys.SENT) + bytes([number]) * size
+    return encode_record(keys.EVENT, NOW, body)
+
+
+def records_of(blocks: int = 3, events: int = 2, size: int = 20) -> list[bytes]:
+    """A segment without its end: the head, then blocks of so many events each."""
+    head = SegmentHead(NODE, NOW, 0, (bytes(32),), "x").encode()
+    records = [encode_record(keys.SEGMENT, NOW, head)]
+    for number in range(blocks):
+        records.append(encode_record(keys.BLOCK, NOW, encode_block(number, 0)))
+        records += [event(size, 16 * number + one) for one in range(events)]
+    return records
+
+
+def end_of(records: list[bytes], cut: int = 0, time: int = NOW) -> bytes:
+    """The `segment end` that goes with records."""
+    offset, blocks = 0, []
+    for record in records:
+        if record[8] == keys.BLOCK:
+            blocks.append(offset)
+        offset += len(record)
+    body = SegmentEnd(len(records), tuple(blocks), cut).encode()
+    return encode_record(keys.SEGMENT_END, time, body)
+
+
+def closed_segment(blocks: int = 3, events: int = 2, size: int = 20) -> bytes:
+    records = records_of(blocks, events, size)
+    return b"".join([*records, end_of(records)])
+
+
+def write(directory: Path, data: bytes, state: str = CLOSED, number: int = 0) -> Path:
+    """A file of a segment's name."""
+    path = directory / str(name_of(number, state))
+    path.write_bytes(data)
+    return path
+
+
+def write_open(directory: Path, data: bytes) -> Path:
+    return write(directory, data, LIVE)
