@@ -1,0 +1,264 @@
+"""Each thing that can be done to a journal is found where it was done, and nothing else is."""
+
+from collections import Counter
+from collections.abc import Callable
+from functools import cache
+
+import pytest
+
+from crypto.identity import Identity
+from node.journal import keys
+from node.journal.audit import Audit
+from node.journal.audit.rows import STATUS_AT, Finding
+from node.journal.bodies import SessionEnd
+from node.journal.parsing import EVENT, EVENT_HEAD
+from node.journal.records import Record
+from tests.node.journal.recorded import AUDITOR, Recorded, records_of
+
+Records = list[tuple[str, Record]]
+Tamper = Callable[[Records], Records]
+PREFIX_AT = EVENT_HEAD + 5
+SEAL_AT = EVENT_HEAD + 21
+
+
+@cache
+def recorded(sealing: str = "chain") -> Records:
+    """A journal of three blocks, of which the last two are in a segment of their own."""
+    algorithms = {"kex": ("x25519",), "sealing": (sealing,)}
+    rec = Recorded(algorithms=algorithms)
+    for number in range(240):
+        rec.pair.a.core.send(1, 0, 64, 1, b"%d" % number, lbm=False)
+        rec.pair.b.core.send(1, 0, 64, 1, b"%d" % number, lbm=False)
+        rec.pump()
+        if number % 9 == 0:
+            rec.run(0.05)
+        if number == 80:
+            rec.journals[0].next_segment()
+        if number == 160:
+            rec.journals[0].roll()
+    rec.run(0.05)
+    rec.end()
+    return records_of(rec.journals[0].segments)
+
+
+def received(records: Records) -> list[int]:
+    """The indices of received events, in the order of their places (from 1)."""
+    return [
+        index
+        for index, (_, record) in enumerate(records)
+        if record.kind == keys.EVENT and record.body[4] == keys.RECEIVED
+    ]
+
+
+def put(records: Records, index: int, body: bytes) -> Records:
+    stem, record = records[index]
+    return [*records[:index], (stem, record._replace(body=body)), *records[index + 1 :]]
+
+
+def flipped(body: bytes, at: int) -> bytes:
+    return body[:at] + bytes([body[at] ^ 1]) + body[at + 1 :]
+
+
+def audited(records: Records) -> tuple[Counter[str], list[Finding]]:
+    """The statuses of events and the findings; offsets are made right first, as a forger would."""
+    audit = Audit((AUDITOR,))
+    offset, last = 0, ""
+    for stem, record in records:
+        offset = 0 if stem != last else offset
+        last = stem
+        audit.record(stem, record._replace(offset=offset))
+        offset += record.size
+    audit.finish_pending()
+    return Counter(row[STATUS_AT] for row in audit.take_events()), audit.take_findings()
+
+
+def test_an_honest_journal_has_no_findings() -> None:
+    for sealing in ("chain", "each"):
+        statuses, findings = audited(recorded(sealing))
+        assert findings == []
+        assert set(statuses) == {"ok"}
+
+
+def flip_blob(records: Records) -> Records:
+    index = received(records)[99]
+    return put(records, index, flipped(records[index][1].body, -1))
+
+
+def flip_prefix(records: Records) -> Records:
+    index = received(records)[99]
+    return put(records, index, flipped(records[index][1].body, PREFIX_AT))
+
+
+def drop(records: Records) -> Records:
+    index = received(records)[99]
+    return records[:index] + records[index + 1 :]
+
+
+def drop_three(records: Records) -> Records:
+    gone = set(received(records)[99:102])
+    return [record for index, record in enumerate(records) if index not in gone]
+
+
+def swap(records: Records) -> Records:
+    one, two = received(records)[99:101]
+    records = list(records)
+    records[one], records[two] = records[two], records[one]
+    return records
+
+
+def move_back(records: Records) -> Records:
+    one, *_, five = received(records)[99:104]
+    records = list(records)
+    records.insert(five + 1, records[one])
+    del records[one]
+    return records
+
+
+def copy(records: Records) -> Records:
+    index = received(records)[99]
+    return [*records[: index + 5], records[index], *records[index + 5 :]]
+
+
+def alien(records: Records) -> Records:
+    """An event of the forger's own: another blob under a made-up chain value."""
+    index = received(records)[99]
+    stem, record = records[index]
+    body = record.body[:PREFIX_AT] + bytes(16) + bytes(len(record.body) - PREFIX_AT - 16)
+    return [*records[:index], (stem, record._replace(body=body)), *records[index:]]
+
+
+@pytest.mark.parametrize(
+    ("tamper", "kind", "places", "count"),
+    [
+        (flip_blob, "bad-chain", {100}, None),
+        (flip_prefix, "bad-chain", {100}, 1),
+        (drop, "gap", {100}, 1),
+        (drop_three, "gap", {100}, 3),
+        (swap, "reordered", {100}, 1),
+        (move_back, "reordered", {100}, 4),
+        (copy, "duplicate", {100}, 1),
+        (alien, "bad-chain", {100}, 1),
+    ],
+)
+def test_what_is_done_to_an_event_is_found_there(
+    tamper: Tamper, kind: str, places: set[int], count: int | None
+) -> None:
+    _, findings = audited(tamper(recorded()))
+    assert [finding.kind for finding in findings] == [kind]
+    (finding,) = findings
+    assert finding.direction == "received"
+    assert finding.place in places
+    assert count is None or finding.count == count
+
+
+@pytest.mark.parametrize(
+    ("tamper", "status"),
+    [(flip_blob, "bad-chain"), (drop, "gap"), (copy, "duplicate"), (swap, "bad-chain")],
+)
+def test_the_rows_say_it_too_and_the_next_block_is_well_again(tamper: Tamper, status: str) -> None:
+    total = sum(record.kind == keys.EVENT for _, record in tamper(recorded())) + 2
+    statuses, _ = audited(tamper(recorded()))
+    assert statuses.total() == total
+    assert set(statuses) <= {"ok", status, "unsealed"}
+    # Up to the next checkpoint nothing can be said; the two blocks around are untouched.
+    assert statuses["ok"] > total / 2
+
+
+def test_a_foreign_seal_is_found_and_takes_nothing_with_it() -> None:
+    records = recorded()
+    index = next(i for i in received(records)[60:] if records[i][1].body[EVENT_HEAD + 4] == 1)
+    place = received(records).index(index) + 1
+    body = records[index][1].body
+    foreign = Identity.create().keys[0].sign(b"anything")
+    statuses, findings = audited(
+        put(records, index, body[:SEAL_AT] + foreign + body[SEAL_AT + 64 :])
+    )
+    assert [(finding.kind, finding.place) for finding in findings] == [("bad-seal", place)]
+    assert statuses["bad-seal"] == 1
+    assert set(statuses) == {"ok", "bad-seal"}
+
+
+def test_in_sealing_each_a_wrong_seal_is_told_from_an_altered_blob() -> None:
+    records = recorded("each")
+    index = received(records)[99]
+    body = records[index][1].body
+    statuses, findings = audited(put(records, index, flipped(body, EVENT_HEAD + 10)))
+    assert [(finding.kind, finding.place) for finding in findings] == [("bad-seal", 100)]
+    assert statuses["bad-seal"] == 1
+    _, findings = audited(put(records, index, flipped(body, -1)))
+    assert [(finding.kind, finding.place) for finding in findings] == [("bad-chain", 100)]
+
+
+def end_index(records: Records) -> int:
+    return next(i for i, (_, record) in enumerate(records) if record.kind == keys.SESSION_END)
+
+
+def test_a_forged_end_is_found() -> None:
+    records = recorded()
+    index = end_index(records)
+    end = SessionEnd.parse(records[index][1].body)
+    altered = SessionEnd(end.session, 12, end.remote, end.text, end.chains, end.places)
+    _, findings = audited(put(records, index, altered.encode()))
+    assert [finding.kind for finding in findings] == ["end-mismatch"]
+
+
+def test_events_cut_off_before_the_end_are_missing() -> None:
+    records = recorded()
+    index = end_index(records)
+    last = received(records)[-1]
+    _, findings = audited([*records[:last], *records[last + 1 : index], *records[index:]])
+    assert [finding.kind for finding in findings] == ["gap"]
+
+
+def test_a_missing_segment_is_found() -> None:
+    records = recorded()
+    first = records[0][0]
+    _, findings = audited([pair for pair in records if pair[0] != first])
+    assert findings == []  # what came before may have been pruned
+    rec = Recorded()
+    for _ in range(3):
+        rec.pair.a.core.send(1, 0, 64, 1, b"x", lbm=False)
+        rec.pump()
+        rec.journals[0].next_segment()
+    rec.end()
+    stems = sorted(rec.journals[0].segments)
+    _, findings = audited(
+        [pair for pair in records_of(rec.journals[0].segments) if pair[0] != stems[1]]
+    )
+    assert [finding.kind for finding in findings] == ["missing-segment"]
+
+
+def test_a_damaged_record_is_one_finding() -> None:
+    records = recorded()
+    index = received(records)[99]
+    stem, record = records[index]
+    body = flipped(record.body, -1)
+    damaged = [*records]
+    damaged[index] = (stem, record._replace(body=body, status="bad-crc"))
+    _, findings = audited(damaged)
+    assert [finding.kind for finding in findings] == ["bad-crc"]
+
+
+def test_a_lost_checkpoint_is_found() -> None:
+    records = recorded()
+    index = next(i for i, (_, record) in enumerate(records) if record.kind == keys.CHECKPOINT)
+    _, findings = audited(records[:index] + records[index + 1 :])
+    assert [finding.kind for finding in findings] == ["missing-checkpoint"]
+
+
+def test_events_of_no_session_are_rows_and_one_finding() -> None:
+    records = recorded()
+    index = received(records)[99]
+    body = records[index][1].body
+    statuses, findings = audited(
+        [
+            *records[: index + 1],
+            (
+                records[index][0],
+                records[index][1]._replace(body=EVENT.pack(77, 0) + body[EVENT_HEAD:]),
+            ),
+            *records[index + 1 :],
+        ]
+    )
+    assert [finding.kind for finding in findings] == ["no-session"]
+    assert statuses["gap"] == 1

@@ -1,0 +1,169 @@
+"""Two cores whose journals are kept in memory: real records, no thread, no file, no clock.
+
+One rule: what is recorded is what the writing side makes; only the loop is a list here.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from crypto.auditor import AuditorKey, AuditorPrivateKey
+from crypto.identity import Identity
+from node.journal import keys
+from node.journal.audit import Audit
+from node.journal.bodies import SegmentEnd, SegmentHead
+from node.journal.feed import Feed, Turn
+from node.journal.log import Log
+from node.journal.names import SegmentName, run_start
+from node.journal.records import Record, encode_record, read_records
+from node.journal.session_log import SessionLog
+from tests.node.protocol.pair import ALICE, BOB, FAST, Pair, make_config
+
+NOW: Final = 1_800_000_000_000_000_000
+STEP: Final = 1_000_000  # each look at the clock is a millisecond later
+AUDITOR: Final = AuditorPrivateKey.create()
+
+
+class ListedLoop:
+    """A loop of which only `soon` does anything, and that when told."""
+
+    def __init__(self) -> None:
+        self.due: list[Callable[[], None]] = []
+
+    def soon(self, callback: Callable[[], None]) -> None:
+        self.due.append(callback)
+
+    def now(self) -> float:
+        return 0.0
+
+    def at(self, when: float, callback: Callable[[], None]) -> "ListedLoop":
+        return self
+
+    def cancel(self) -> None:
+        """As a timer."""
+
+    def run(self) -> None:
+        """What is due."""
+        due, self.due = self.due, []
+        for callback in due:
+            callback()
+
+
+class MemoryJournal:
+    """A run of a journal, as bytes: `segments` by their stems."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        *,
+        auditors: tuple[AuditorKey, ...] = (AUDITOR.public,),
+        segment_size: int = 2**26,
+    ) -> None:
+        self.identity = identity
+        self.time = NOW
+        self.loop = ListedLoop()
+        self.feed = Feed()
+        self.auditors = auditors
+        head = SegmentHead(identity.node_id, NOW, 0, tuple(map(bytes, auditors)), "test")
+        loop: Any = self.loop
+        self.log = Log(self.feed, head, loop, self.clock, segment_size, 1e9)
+        self.log.begin()
+
+    def clock(self) -> int:
+        self.time += STEP
+        return self.time
+
+    def observer(self, address: str = "memory") -> SessionLog:
+        return SessionLog(self.log, self.auditors, self.identity.cells(), address)
+
+    def roll(self) -> None:
+        """Begin a block now."""
+        self.log._roll()
+
+    def next_segment(self) -> None:
+        """Begin a segment now."""
+        self.log._segment_due = 0
+        self.log._roll()
+
+    @property
+    def segments(self) -> dict[str, bytes]:
+        """All that was recorded, the last segment without an end while it lives."""
+        found: dict[str, bytes] = {}
+        name = SegmentName(self.identity.node_id.text, run_start(NOW), 0)
+        records: list[bytes] = []
+        for piece in self.feed.pending:
+            if isinstance(piece, Turn):
+                end = SegmentEnd(len(records), piece.blocks).encode()
+                records.append(encode_record(keys.SEGMENT_END, self.time, end))
+                found[name.stem] = b"".join(records)
+                name, records = name._replace(number=name.number + 1), []
+            else:
+                records.append(piece)
+        if records:
+            found[name.stem] = b"".join(records)
+        return found
+
+
+class Recorded:
+    """A pair of cores, each with a journal; `a` is the initiator."""
+
+    def __init__(
+        self,
+        *,
+        identities: tuple[Identity, Identity] = (ALICE, BOB),
+        algorithms: Mapping[str, tuple[str, ...]] = FAST,
+        segment_size: int = 2**26,
+        auditors: tuple[AuditorKey, ...] = (AUDITOR.public,),
+        **settings: Any,
+    ) -> None:
+        self.journals = tuple(
+            MemoryJournal(identity, segment_size=segment_size, auditors=auditors)
+            for identity in identities
+        )
+        self._identities = identities
+        self._settings = {"algorithms": algorithms, **settings}
+        self.pair = self.meet()
+
+    def meet(self) -> Pair:
+        """A new session of the two."""
+        configs = [make_config(identity, **self._settings) for identity in self._identities]
+        observers = self.journals[0].observer(), self.journals[1].observer()
+        self.pair = Pair(configs[0], configs[1], observers=observers)
+        self.pump()
+        return self.pair
+
+    def pump(self) -> None:
+        """Carry what waits, then let the journals take their turns."""
+        self.pair.pump()
+        for journal in self.journals:
+            journal.loop.run()
+
+    def run(self, seconds: float) -> None:
+        """The same with time: seals come."""
+        self.pair.run(seconds)
+        for journal in self.journals:
+            journal.loop.run()
+
+    def end(self) -> None:
+        """Close the session, and both journals."""
+        self.pair.a.core.close(self.pair.now, 0)
+        self.pump()
+        self.pair.run(5)
+        for journal in self.journals:
+            journal.log.end()
+
+
+def audit_of(
+    segments: Mapping[str, bytes], *auditors: AuditorPrivateKey, payloads: bool = True
+) -> Audit:
+    """An audit that was fed with whole segments, and has ended."""
+    audit = Audit(auditors, payloads=payloads)
+    for stem, data in segments.items():
+        for record in read_records(data):
+            audit.record(stem, record)
+    audit.finish_pending()
+    return audit
+
+
+def records_of(segments: Mapping[str, bytes]) -> list[tuple[str, Record]]:
+    """All records, with the stem of their segment."""
+    return [(stem, record) for stem, data in segments.items() for record in read_records(data)]
