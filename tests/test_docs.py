@@ -13,6 +13,7 @@ import pytest
 import typer
 
 import node.errors
+import node.journal.errors
 from crypto.auditor import AuditorPrivateKey
 from crypto.identity import Identity
 from node.cli.exits import Exit
@@ -157,6 +158,12 @@ def test_every_error_of_a_node_has_its_row() -> None:
     table = rows("docs/reference/errors.md", "node.errors")
     assert [row[0] for row in table] == list(dict.fromkeys(row[0] for row in table))
     assert {row[0] for row in table} == named(node.errors).keys()
+
+
+def test_every_error_of_a_journal_has_its_row() -> None:
+    text = (ROOT / "docs" / "reference" / "errors.md").read_text()
+    listed = re.findall(r"^\| `(Journal\w*Error)` ", text, re.MULTILINE)
+    assert listed == list(named(node.journal.errors))
 
 
 def test_the_close_codes() -> None:

@@ -29,6 +29,7 @@ from node.errors import (
     StreamResetError,
     UnreachableError,
 )
+from node.journal.errors import JournalError
 from node.known_peers import default_known_peers
 from node.messaging.formats import FormatError
 from node.protocol.codes import RESULT_SENTENCES, CloseCode, code_name
@@ -46,6 +47,7 @@ class Exit(IntEnum):
     NOT_TRUSTED = 4
     ANSWERED = 5  # with a code other than 0
     FILE = 6  # a file or key problem
+    FINDINGS = 7  # a journal does not verify
 
 
 class FileProblem(ParleyError):
@@ -107,7 +109,7 @@ def failure(error: BaseException) -> Failure | None:
             return Failure(_closed_exit(error), error.code, code_name(error.code), text)
         case UnreachableError():
             return Failure(Exit.UNREACHABLE, Exit.UNREACHABLE, "unreachable", text)
-        case KeyFileError() | KnownPeersError() | FileProblem():
+        case KeyFileError() | KnownPeersError() | FileProblem() | JournalError():
             return Failure(Exit.FILE, Exit.FILE, "file", text)
         case TyperException() if error.exit_code == Exit.USAGE:
             return Failure(Exit.USAGE, Exit.USAGE, "usage", text)

@@ -292,6 +292,11 @@ _EXIT: Final[dict[Exit, _Text]] = {
         "every command",
         "the sentence names the file; look at its path and permissions",
     ),
+    Exit.FINDINGS: (
+        "a journal is not as its node's own record must be",
+        "parley journal verify",
+        "read the findings: each says what is wrong, where, and what shows it",
+    ),
 }
 
 

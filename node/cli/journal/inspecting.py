@@ -4,7 +4,6 @@ One rule: it reads everything and verifies nothing; `verify` does that.
 """
 
 from collections import Counter
-from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
 import typer
@@ -16,6 +15,7 @@ from crypto.errors import InvalidKeyError
 from node.cli.journal.arguments import Directory, NodeOption
 from node.cli.journal.reading import Bar, find_segments, read_segment
 from node.cli.journal.survey import SegmentFacts, SessionFacts, Survey
+from node.cli.journal.times import show_time
 from node.cli.options import Json
 from node.cli.output import Output
 
@@ -82,8 +82,8 @@ def _runs(survey: Survey) -> Table:
             f"{survey.sessions_of(start):,}",
             f"{sum(facts.records[_EVENT] for facts in segments):,}",
             f"{sum(facts.size for facts in segments):,}",
-            _time(min(firsts, default=None)) or "",
-            _time(max(lasts, default=None)) or "",
+            show_time(min(firsts, default=None)) or "",
+            show_time(max(lasts, default=None)) or "",
         )
     return table
 
@@ -120,8 +120,8 @@ def _sessions(survey: Survey) -> Table:
         table.add_row(
             each.session_id[:16],
             each.remote_node[:16],
-            _time(each.started),
-            _time(each.ended) or "",
+            show_time(each.started),
+            show_time(each.ended) or "",
             "" if each.code is None else str(each.code),
             f"{each.received:,}",
             f"{each.sent:,}",
@@ -142,8 +142,8 @@ def _described(node: str, facts: SegmentFacts) -> dict[str, Any]:
         "state": facts.state,
         "size": facts.size,
         "records": dict(facts.records),
-        "first_time": _time(facts.first),
-        "last_time": _time(facts.last),
+        "first_time": show_time(facts.first),
+        "last_time": show_time(facts.last),
         "cut": facts.cut,
         "unfinished": facts.unfinished,
         "damaged": facts.damaged,
@@ -160,8 +160,8 @@ def _session(node: str, session: SessionFacts) -> dict[str, Any]:
         "remote_node_id": session.remote_node,
         "address": session.address,
         "initiator": session.initiator,
-        "began": _time(session.started),
-        "ended": _time(session.ended),
+        "began": show_time(session.started),
+        "ended": show_time(session.ended),
         "code": session.code,
         "received": session.received,
         "sent": session.sent,
@@ -173,14 +173,3 @@ def _auditor(key: bytes) -> str:
         return AuditorKey(key).text
     except InvalidKeyError:
         return f"no key: {key.hex()}"
-
-
-def _time(nanoseconds: int | None) -> str | None:
-    """UTC, to the millisecond; what no calendar has is shown as it is."""
-    if nanoseconds is None:
-        return None
-    try:
-        when = datetime.fromtimestamp(nanoseconds / 1e9, UTC)
-    except (ValueError, OverflowError, OSError):
-        return f"{nanoseconds} ns"
-    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -33,6 +33,7 @@ from node.errors import (
     UnreachableError,
     UnreadRepliesError,
 )
+from node.journal.errors import JournalBusyError, JournalFailedError
 from node.messaging.formats import FormatError
 from node.protocol.codes import CloseCode, ResultCode
 from node.protocol.errors import ConnectionClosedError, PayloadTooLargeError
@@ -58,6 +59,8 @@ EXPECTED: list[tuple[Exception, int, int, str]] = [
     (WrongPassphraseError("wrong"), Exit.FILE, 6, "file"),
     (KnownPeersError("line 3"), Exit.FILE, 6, "file"),
     (FileProblem("none"), Exit.FILE, 6, "file"),
+    (JournalBusyError("another"), Exit.FILE, 6, "file"),
+    (JournalFailedError("full"), Exit.FILE, 6, "file"),
     (OSError(28, "No space left on device"), Exit.FILE, 6, "file"),
     (AddressError("tcp"), Exit.USAGE, 2, "usage"),
     (ConfigError("setting"), Exit.USAGE, 2, "usage"),

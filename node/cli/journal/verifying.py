@@ -1,0 +1,150 @@
+"""`parley journal verify`: every chain, seal and commitment of the journals in a directory.
+
+One rule: without a finding it ends with 0, with any with a code of its own; it changes
+nothing. What a finding proves is said in docs/howto/journal.md.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, Final
+
+import typer
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from node.cli.exits import Exit
+from node.cli.journal.arguments import (
+    AuditorKeys,
+    Directory,
+    KeyPassphrase,
+    NodeOption,
+    read_auditor_keys,
+)
+from node.cli.journal.auditing import Piece, audited
+from node.cli.journal.reading import Bar, find_segments
+from node.cli.journal.times import show_time
+from node.cli.options import Json
+from node.cli.output import Output
+from node.journal.audit.rows import EVENT_COLUMNS, STATUS_AT, Finding
+from node.journal.names import CLOSED, parse_name
+from node.wording import one_line
+
+MOST_SHOWN: Final = 200  # findings in a table; --json has them all
+
+_ITEM_AT: Final = EVENT_COLUMNS.index("item")
+
+
+def verify(
+    directory: Directory,
+    auditor_key: AuditorKeys = None,
+    passphrase_file: KeyPassphrase = None,
+    node: NodeOption = None,
+    as_json: Json = False,
+) -> None:
+    """Verify the journals in a directory; exit 7 if there are findings."""
+    out = Output(as_json)
+    auditors = read_auditor_keys(auditor_key, passphrase_file)
+    journals = find_segments(directory, node)
+    totals = {text: Totals() for text in journals}
+    shown: list[Finding] = []
+    bar = Bar(sum(each.size for segments in journals.values() for each in segments))
+    with bar.shown():
+        for piece in audited(journals, auditors, bar, payloads=False):
+            totals[piece.node].add(piece)
+            for finding in piece.findings:
+                out.event("finding", **_described(finding))
+            shown += piece.findings[: MOST_SHOWN - len(shown)]
+    for text, each in totals.items():
+        out.say(f"journal of {text}")
+        out.say(f"  {len(journals[text]):,} segments, {each.sentence}")
+    every = sum(totals.values(), Totals())
+    _show(out, shown, every.findings.total())
+    if not auditors:
+        out.say("nothing was decrypted: no auditor's key was given")
+    out.done(
+        journals=len(journals),
+        segments=sum(map(len, journals.values())),
+        records=every.records,
+        sessions=len(every.sessions),
+        events=every.statuses.total(),
+        statuses=every.statuses,
+        findings=every.findings.total(),
+        kinds=every.findings,
+        decrypted=bool(auditors),
+    )
+    if every.findings:
+        raise typer.Exit(Exit.FINDINGS)
+
+
+class Totals:
+    """What was counted: `statuses` of events, `findings` by kind."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.sessions: set[str] = set()
+        self.statuses: Counter[str] = Counter()
+        self.findings: Counter[str] = Counter()
+
+    def add(self, piece: Piece) -> None:
+        """Count what a piece has; of the notes of one event the first alone."""
+        self.records += piece.records
+        self.sessions.update(row.session for row in piece.sessions)
+        self.statuses.update(row[STATUS_AT] for row in piece.events if not row[_ITEM_AT])
+        self.findings.update(finding.kind for finding in piece.findings)
+
+    def __add__(self, other: "Totals") -> "Totals":
+        both = Totals()
+        both.records = self.records + other.records
+        both.sessions = self.sessions | other.sessions
+        both.statuses = self.statuses + other.statuses
+        both.findings = self.findings + other.findings
+        return both
+
+    @property
+    def sentence(self) -> str:
+        """For people."""
+        return (
+            f"{len(self.sessions):,} sessions, {self.statuses.total():,} events"
+            f"{_counted(self.statuses)}, {self.findings.total():,} findings"
+        )
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    listed = ", ".join(f"{count:,} {name}" for name, count in sorted(counts.items()))
+    return f" ({listed})" if listed else ""
+
+
+def _show(out: Output, findings: list[Finding], total: int) -> None:
+    if not findings:
+        return
+    head = ("finding", "session", "place", "time", "where", "events", "evidence")
+    table = Table(*head, title="findings", title_justify="left", box=box.SIMPLE_HEAD)
+    for each in findings:
+        place = "" if each.place is None else f"{each.place:,} {each.direction or ''}"
+        table.add_row(
+            each.kind,
+            (each.session or "")[:16],
+            place or each.direction or "",
+            show_time(each.time_ns) or "",
+            _where(each),
+            f"{each.count:,}",
+            escape(one_line(each.evidence)),
+        )
+    out.console.print(table)
+    if total > len(findings):
+        out.say(f"and {total - len(findings):,} more: --json shows all")
+
+
+def _where(finding: Finding) -> str:
+    name = parse_name(finding.segment + CLOSED)
+    if name is None:
+        return finding.segment
+    return f"{name.node[:8]} {name.start} {name.number} at {finding.offset:,}"
+
+
+def _described(finding: Finding) -> dict[str, Any]:
+    fields = asdict(finding)
+    fields["time"] = show_time(fields.pop("time_ns"))
+    return fields
