@@ -1,0 +1,115 @@
+"""Both ends' journals compared: what is told, and that what may be honest is not told as a fault."""
+
+from datetime import timedelta
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.reconcile import FINDING_COLUMNS, reconcile
+from tests.pipeline.silver_frames import Talk, frames
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+
+def talk(session: str, events: int = 9, **nodes: str) -> Talk:
+    """A session in which `a` sends places 1..`events`, and `b` two."""
+    made = Talk(session, **nodes)
+    for number in range(events):
+        made.say(made.nodes[0], "notify", number)
+    for number in range(2):
+        made.say(made.nodes[1], "notify", number)
+    return made
+
+
+def test_each_difference_between_two_journals_is_told_once(spark: SparkSession) -> None:
+    whole = talk("whole")
+    whole.close("b", 20)
+
+    hole = talk("hole")  # three runs in three places, in both journals
+    hole.drop("b", "a", 3, 4, 7)
+    hole.drop("a", "b", 1)
+
+    shifted = talk("shifted")  # behind a hole, places are counted from there on
+    shifted.drop("a", "a", 4)
+    for place in range(5, 10):
+        shifted.row("a", "a", place).update(place=place - 1, status="gap")
+
+    altered = talk("altered")
+    altered.row("a", "a", 5).update(digest=b"x" * 16, status="bad-chain")
+    altered.row("b", "b", 2).update(wire_size=99)
+
+    lost = talk("lost")  # the connection broke: nothing is proven
+    lost.drop("b", "a", 8, 9)
+    lost.about("a", "end", code=-1, remote=False, sent_place=9, received_place=2)
+    lost.about("b", "end", code=-1, remote=False, sent_place=2, received_place=7)
+
+    claimed = talk("claimed")  # it broke as well, but b says at its end that it had them
+    claimed.drop("b", "a", 8, 9)
+    claimed.about("b", "end", code=-1, remote=False, sent_place=2, received_place=9)
+
+    closed = talk("closed")  # and here the Close, which came last, had come
+    closed.close("a", 20)
+    closed.drop("b", "a", 9, 10)
+
+    crashed = talk("crashed")  # a's journal ends before what b got from it
+    crashed.drop("a", "a", 8, 9)
+
+    cut = talk("cut")  # it does, and is ended
+    cut.drop("a", "a", 8, 9)
+    cut.about("a", "end", code=-1, remote=False, sent_place=7, received_place=2)
+    cut.about("b", "end", code=-1, remote=False, sent_place=2, received_place=9)
+
+    pruned = talk("pruned")  # old segments of one side were removed
+    pruned.drop("b", "a", 0, 1, 2)
+
+    each = talk("each")  # no digest of what is not verified: nothing to compare by
+    each.row("a", "a", 5).update(digest=b"", status="gap")
+
+    copied = talk("copied")
+    copied.events.append(copied.row("b", "a", 5) | {"status": "duplicate", "place": None})
+
+    coded = talk("coded")  # b got a Close that a did not send like that
+    coded.close("a", 20)
+    coded.sessions[-1]["code"] = 2
+
+    gone = talk("gone")  # b's journal has sessions from before it and from after it
+    gone.lose("b")
+
+    early = talk("early", one="a", other="c")  # c's journal begins later
+    early.lose("c")
+    late = talk("late", one="a", other="c")
+    for row in [*late.events, *late.sessions]:
+        row["time"] += timedelta(days=1)
+    unknown = [talk(f"unknown {number}", one="a", other="d") for number in range(2)]
+    for made in unknown:
+        made.lose("d")
+
+    talks = (
+        whole, hole, shifted, altered, lost, claimed, closed, crashed, cut, pruned, each, copied,
+        coded, gone, early, late, *unknown,
+    )  # fmt: skip
+    found = reconcile(*frames(spark, *talks))
+    assert tuple(found.columns) == FINDING_COLUMNS
+    told = {
+        (row["session"], row["kind"], row["journal"], row["direction"], row["place"], row["count"])
+        for row in found.collect()
+    }
+    assert told == {
+        ("hole", "not-received", "b", "received", 3, 2),
+        ("hole", "not-received", "b", "received", 7, 1),
+        ("hole", "not-received", "a", "received", 1, 1),
+        ("shifted", "not-sent", "a", "sent", 4, 1),
+        ("altered", "differs", "a", "sent", 5, 1),
+        ("altered", "differs", "b", "sent", 2, 1),
+        ("lost", "in-flight", "b", "received", 8, 2),
+        ("claimed", "not-received", "b", "received", 8, 2),
+        ("closed", "not-received", "b", "received", 9, 2),
+        ("crashed", "not-recorded", "a", "sent", 8, 2),
+        ("cut", "not-sent", "a", "sent", 8, 2),
+        ("cut", "end-differs", "a", None, None, 1),
+        ("pruned", "not-covered", "b", "received", 0, 3),
+        ("coded", "end-differs", "a", None, None, 1),
+        ("gone", "missing-journal", "b", None, None, 1),
+        (None, "not-covered", "c", None, None, 1),
+        (None, "missing-journal", "d", None, None, 2),
+    }
