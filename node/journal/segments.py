@@ -134,11 +134,11 @@ def read_end(path: Path) -> Record | None:
         size = file.seek(0, os.SEEK_END)
         if size < FRAME_SIZE + LEAST_LENGTH + _LENGTH.size:
             return None
-        (length,) = _LENGTH.unpack(_read_at(file, size - _LENGTH.size, _LENGTH.size))
+        (length,) = _LENGTH.unpack(read_at(file, size - _LENGTH.size, _LENGTH.size))
         start = size - FRAME_SIZE - length
         if not LEAST_LENGTH + _LENGTH.size <= length <= _MAX_END or start < 0:
             return None
-        data = _read_at(file, start, size - start)
+        data = read_at(file, start, size - start)
     record = next(read_records(data, 0, start))
     if record.status != OK or record.kind != keys.SEGMENT_END or record.size != len(data):
         return None
@@ -180,7 +180,7 @@ def _walk_heads(file: BinaryIO, start: int, end: int) -> Heads:
     chunk, base, safe = b"", start, start  # a head that begins before `safe` is in the chunk
     while at < end:
         if at >= safe:
-            chunk, base = _read_at(file, at, min(CHUNK, end - at)), at
+            chunk, base = read_at(file, at, min(CHUNK, end - at)), at
             safe = base + len(chunk) - head_size + 1
             if at >= safe:  # a record has more than a head and these bytes
                 return Heads(at, records, tuple(blocks), TORN_RECORD)
@@ -251,7 +251,7 @@ def _read_block(file: BinaryIO, start: int, end: int, is_last: bool) -> Iterator
     at, wanted = start, CHUNK
     while at < end:
         wanted = min(wanted, end - at)
-        data = _read_at(file, at, wanted)
+        data = read_at(file, at, wanted)
         if len(data) < wanted:  # the file was cut since it was opened
             end, is_last = at + len(data), True
         offset, wanted = at, CHUNK
@@ -277,7 +277,7 @@ def _damage(start: int, end: int, body: bytes, status: str) -> Record:
     return Record(start, end - start, 0, 0, body[:LONGEST_DAMAGE], status)
 
 
-def _read_at(file: BinaryIO, offset: int, size: int) -> bytes:
+def read_at(file: BinaryIO, offset: int, size: int) -> bytes:
     """Up to `size` bytes: fewer only at the end of the file, however the system cuts reads."""
     file.seek(offset)
     data = file.read(size)
