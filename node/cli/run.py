@@ -16,6 +16,7 @@ from node.cli.exits import Interrupted
 from node.cli.options import NodeOptions
 from node.cli.output import Output, set_up_logging
 from node.errors import ConfigError, HandshakeError
+from node.journal.journal import Journal
 from node.node import Node
 from node.peer import Peer
 from node.protocol.codes import CloseCode
@@ -74,9 +75,11 @@ def event_loop(name: str, uvloop: bool | None = None) -> dict[str, Any]:
     return {"backend": name, "backend_options": {"use_uvloop": use_uvloop}}
 
 
-def make_node(options: NodeOptions, trust: TrustPolicy | None = None) -> Node:
+def make_node(
+    options: NodeOptions, trust: TrustPolicy | None = None, journal: Journal | None = None
+) -> Node:
     """A node as the options have it."""
-    return Node(options.identity(), config=options.config(), trust=trust)
+    return Node(options.identity(), config=options.config(), trust=trust, journal=journal)
 
 
 @asynccontextmanager

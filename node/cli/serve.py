@@ -10,6 +10,14 @@ import typer
 from node.cli.builtin import offer_builtin_calls
 from node.cli.clock import offer_clock, tick
 from node.cli.completing import words
+from node.cli.journal.keeping import (
+    Auditors,
+    Fsync,
+    JournalDirectory,
+    OnFailure,
+    announce_journal,
+    watch_journal,
+)
 from node.cli.options import DIALECTS, AllowInsecure, NodeOptions, takes_node_options
 from node.cli.output import Output, abandon_stdout
 from node.cli.run import ending_signals, make_node, run
@@ -73,6 +81,10 @@ def serve(
         ),
     ] = None,
     allow_insecure: AllowInsecure = False,
+    journal: JournalDirectory = None,
+    auditor: Auditors = None,
+    journal_fsync: Fsync = None,
+    journal_on_failure: OnFailure = None,
 ) -> None:
     """Listen, answer parley.echo and parley.info, publish parley.clock, until SIGINT or SIGTERM."""
     settings = _told(
@@ -84,11 +96,18 @@ def serve(
             "flavour": named_flavour,
             "allow_insecure": allow_insecure or None,
         },
+        journal={
+            "directory": journal,
+            "auditors": auditor,
+            "fsync": journal_fsync,
+            "on_failure": journal_on_failure,
+        },
     )
     dialling = options  # the settings' trust is for those who come
 
     async def serving(options: NodeOptions, out: Output) -> None:
-        async with make_node(options, options.listening_trust()) as node:
+        kept = settings.journal.open()
+        async with make_node(options, options.listening_trust(), kept) as node:
             offer_builtin_calls(node)
             clock = offer_clock(node)
             async with joined(node, settings, dialling.dialling_trust) as spoken:
@@ -97,9 +116,13 @@ def serve(
                 with ending_signals() as signals:
                     addresses = [await node.listen(address) for address in settings.serve.listen]
                     await spoken.listen(settings.simproto, settings.named)
+                    if kept is not None:
+                        announce_journal(out, kept)
                     _announce(out, node, addresses, spoken)
                     async with anyio.create_task_group() as tasks:
                         tasks.start_soon(tick, clock, settings.serve.clock_interval)
+                        if kept is not None:
+                            tasks.start_soon(watch_journal, out, kept)
                         name = (await anext(signals)).name
                         tasks.cancel_scope.cancel()
         try:

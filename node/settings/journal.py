@@ -1,6 +1,6 @@
 """Whether a node keeps a journal, and how: the table `[journal]`.
 
-One rule: frozen, checked when made. Nothing is opened, made or looked for here.
+One rule: frozen, checked when made. Nothing is made or looked for on the disk until `open`.
 """
 
 from collections.abc import Mapping
@@ -12,6 +12,7 @@ from crypto.auditor import AuditorKey
 from crypto.errors import InvalidKeyError
 from node.config import Range, require_in_range
 from node.errors import ConfigError
+from node.journal.journal import Journal
 
 FSYNC: Final = ("always", "interval", "never")
 ON_FAILURE: Final = ("alarm", "stop")
@@ -69,6 +70,30 @@ class JournalSettings:
     def keys(self) -> tuple[AuditorKey, ...]:
         """The auditors' keys."""
         return _parse(self.auditors)
+
+    def open(self) -> Journal | None:
+        """The journal that these settings want, for `Node(journal=...)`; None if none.
+
+        Raises:
+            ConfigError: a directory without an auditor, or the other way round.
+            JournalFailedError: the directory cannot be made.
+        """
+        if self.directory is None:
+            if self.auditors:
+                raise ConfigError("there are auditors, and no directory for a journal")
+            return None
+        if not self.auditors:
+            raise ConfigError("a journal needs an auditor's key: parley journal keygen makes one")
+        return Journal.open(
+            self.directory,
+            self.keys,
+            segment_size=self.segment_size,
+            segment_age=self.segment_age,
+            buffer_size=self.buffer_size,
+            fsync=self.fsync,
+            fsync_interval=self.fsync_interval,
+            on_failure=self.on_failure,
+        )
 
 
 def _parse(texts: tuple[str, ...]) -> tuple[AuditorKey, ...]:

@@ -7,15 +7,14 @@ from collections import Counter
 from typing import Annotated, Any, Final
 
 import typer
-from rich import box
 from rich.table import Table
 
 from crypto.auditor import AuditorKey
 from crypto.errors import InvalidKeyError
 from node.cli.journal.arguments import Directory, NodeOption
 from node.cli.journal.reading import Bar, find_segments, read_segment
+from node.cli.journal.showing import brief_time, show_time, table_of
 from node.cli.journal.survey import SegmentFacts, SessionFacts, Survey
-from node.cli.journal.times import show_time
 from node.cli.options import Json
 from node.cli.output import Output
 
@@ -68,8 +67,8 @@ def _show(out: Output, survey: Survey, *, with_sessions: bool) -> None:
 
 
 def _runs(survey: Survey) -> Table:
-    head = ("run", "segments", "sessions", "events", "bytes", "first record", "last record")
-    table = _table("runs", *head)
+    head = ("began", "last record", "segments", "sessions", "events", "bytes")
+    table = table_of("runs", *head)
     runs: dict[str, list[SegmentFacts]] = {}
     for facts in survey.segments:
         runs.setdefault(facts.name.start, []).append(facts)
@@ -77,28 +76,25 @@ def _runs(survey: Survey) -> Table:
         firsts = [facts.first for facts in segments if facts.first is not None]
         lasts = [facts.last for facts in segments if facts.last is not None]
         table.add_row(
-            start,
+            brief_time(min(firsts, default=None)),
+            brief_time(max(lasts, default=None)),
             f"{len(segments):,}",
             f"{survey.sessions_of(start):,}",
             f"{sum(facts.records[_EVENT] for facts in segments):,}",
             f"{sum(facts.size for facts in segments):,}",
-            show_time(min(firsts, default=None)) or "",
-            show_time(max(lasts, default=None)) or "",
         )
     return table
 
 
 def _segments(survey: Survey) -> Table:
-    table = _table("segments", "run", "number", "state", "bytes", "events", "records", "remarks")
+    table = table_of("segments", "segment", "state", "bytes", "events", "others", "remarks")
     for facts in survey.segments:
-        others = sum(facts.records.values()) - facts.records[_EVENT]
         table.add_row(
-            facts.name.start,
-            str(facts.name.number),
+            facts.name.stem.partition("-")[2],
             facts.state,
             f"{facts.size:,}",
             f"{facts.records[_EVENT]:,}",
-            f"{others:,} other",
+            f"{facts.records.total() - facts.records[_EVENT]:,}",
             ", ".join(_remarks(facts)),
         )
     return table
@@ -115,22 +111,18 @@ def _remarks(facts: SegmentFacts) -> list[str]:
 
 def _sessions(survey: Survey) -> Table:
     head = ("session", "with", "began", "ended", "code", "received", "sent")
-    table = _table("sessions", *head)
+    table = table_of("sessions", *head)
     for each in survey.sessions:
         table.add_row(
-            each.session_id[:16],
-            each.remote_node[:16],
-            show_time(each.started),
-            show_time(each.ended) or "",
+            each.session_id[:8],
+            each.remote_node[:8],
+            brief_time(each.started),
+            brief_time(each.ended),
             "" if each.code is None else str(each.code),
             f"{each.received:,}",
             f"{each.sent:,}",
         )
     return table
-
-
-def _table(title: str, *head: str) -> Table:
-    return Table(*head, title=title, title_justify="left", box=box.SIMPLE_HEAD)
 
 
 def _described(node: str, facts: SegmentFacts) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Rows of an audit in Parquet files: the columns of the pipeline's silver tables.
 
-One rule: memory is bounded, whatever is written: rows go out in groups. Importing this
-takes pyarrow, which the extra `parley-node[pipeline]` brings.
+One rule: memory is bounded, whatever is written: rows go out in groups; what was
+encrypted is nobody else's to read. Importing this takes pyarrow, which the extra
+`parley-node[pipeline]` brings.
 """
 
 from collections.abc import Iterable, Sequence
@@ -93,6 +94,8 @@ class _Table:
         self._schema = schema(columns)
         self._rows: list[Sequence[Any]] = []
         self._size = 0
+        self._part.unlink(missing_ok=True)
+        self._part.touch(0o600, exist_ok=False)
         self._writer = pq.ParquetWriter(self._part, self._schema, compression="zstd")
 
     def add(self, rows: Iterable[Sequence[Any]], size: int) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from node.cli.journal.arguments import Directory, parse_duration, parse_size
+from node.cli.journal.showing import counted
 from node.cli.options import Json
 from node.cli.output import Output
 from node.errors import ConfigError
@@ -46,5 +47,5 @@ def prune(
         out.say(f"{each.path.name}  {each.size:,} bytes")
     size = sum(each.size for each in removed)
     verb = "would be removed" if dry_run else "removed"
-    out.say(f"{len(removed):,} files, {size:,} bytes {verb}")
+    out.say(f"{counted(len(removed), 'file')}, {counted(size, 'byte')} {verb}")
     out.done(files=len(removed), size=size, dry_run=dry_run)

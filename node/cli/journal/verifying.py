@@ -5,14 +5,11 @@ nothing. What a finding proves is said in docs/howto/journal.md.
 """
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
 import typer
-from rich import box
 from rich.markup import escape
-from rich.table import Table
 
 from node.cli.exits import Exit
 from node.cli.journal.arguments import (
@@ -24,7 +21,7 @@ from node.cli.journal.arguments import (
 )
 from node.cli.journal.auditing import Piece, audited
 from node.cli.journal.reading import Bar, find_segments
-from node.cli.journal.times import show_time
+from node.cli.journal.showing import brief_time, counted, show_time, table_of
 from node.cli.options import Json
 from node.cli.output import Output
 from node.journal.audit.rows import EVENT_COLUMNS, STATUS_AT, Finding
@@ -58,7 +55,7 @@ def verify(
             shown += piece.findings[: MOST_SHOWN - len(shown)]
     for text, each in totals.items():
         out.say(f"journal of {text}")
-        out.say(f"  {len(journals[text]):,} segments, {each.sentence}")
+        out.say(f"  {counted(len(journals[text]), 'segment')}, {each.sentence}")
     every = sum(totals.values(), Totals())
     _show(out, shown, every.findings.total())
     if not auditors:
@@ -105,43 +102,38 @@ class Totals:
     @property
     def sentence(self) -> str:
         """For people."""
+        listed = ", ".join(f"{count:,} {name}" for name, count in sorted(self.statuses.items()))
         return (
-            f"{len(self.sessions):,} sessions, {self.statuses.total():,} events"
-            f"{_counted(self.statuses)}, {self.findings.total():,} findings"
+            f"{counted(len(self.sessions), 'session')}, "
+            f"{counted(self.statuses.total(), 'event')}{listed and f' ({listed})'}, "
+            f"{counted(self.findings.total(), 'finding')}"
         )
-
-
-def _counted(counts: Mapping[str, int]) -> str:
-    listed = ", ".join(f"{count:,} {name}" for name, count in sorted(counts.items()))
-    return f" ({listed})" if listed else ""
 
 
 def _show(out: Output, findings: list[Finding], total: int) -> None:
     if not findings:
         return
-    head = ("finding", "session", "place", "time", "where", "events", "evidence")
-    table = Table(*head, title="findings", title_justify="left", box=box.SIMPLE_HEAD)
+    table = table_of("findings", "finding", "where", "evidence")
     for each in findings:
-        place = "" if each.place is None else f"{each.place:,} {each.direction or ''}"
-        table.add_row(
-            each.kind,
-            (each.session or "")[:16],
-            place or each.direction or "",
-            show_time(each.time_ns) or "",
-            _where(each),
-            f"{each.count:,}",
-            escape(one_line(each.evidence)),
-        )
+        table.add_row(each.kind, _where(each), escape(one_line(each.evidence)))
     out.console.print(table)
     if total > len(findings):
         out.say(f"and {total - len(findings):,} more: --json shows all")
 
 
 def _where(finding: Finding) -> str:
+    lines = []
+    if finding.session is not None:
+        place = "" if finding.place is None else f" {finding.place:,}"
+        lines.append(f"session {finding.session[:8]} {finding.direction or ''}{place}")
+    if finding.count > 1:
+        lines.append(counted(finding.count, "event"))
     name = parse_name(finding.segment + CLOSED)
-    if name is None:
-        return finding.segment
-    return f"{name.node[:8]} {name.start} {name.number} at {finding.offset:,}"
+    segment = finding.segment if name is None else f"{name.node[:8]} {name.start} {name.number}"
+    lines.append(f"{segment} at {finding.offset:,}")
+    if finding.time_ns is not None:
+        lines.append(brief_time(finding.time_ns))
+    return "\n".join(lines)
 
 
 def _described(finding: Finding) -> dict[str, Any]:
