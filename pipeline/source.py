@@ -1,0 +1,186 @@
+"""The data source `parley_journal`: journals as rows of bronze, once or as a stream.
+
+    spark.read.format("parley_journal").load("/var/lib/parley/journal")
+    spark.readStream.format("parley_journal").option("max_bytes", 2**30).load("/journals/*")
+
+One rule: reading never fails for what is in the journals: that becomes rows with a `status`.
+A live segment is read up to its last whole record; what is behind that in a stream comes
+once it is whole, or once the segment is closed, and in a single read as a torn row.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxFiles,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from node.journal.segments import RANGE_SIZE
+from pipeline.batches import SegmentRange, foreign_batch, read_batches
+from pipeline.errors import PipelineError
+from pipeline.planning import Budget, Listing, ranges_between, read_on, whole_ranges
+from pipeline.progress import Progress
+from pipeline.schema import BRONZE
+
+FORMAT: Final = "parley_journal"
+
+
+class JournalSource(DataSource):
+    """Journals of any number of nodes, in a directory or in all that a pattern names.
+
+    Options: `range_size`, the bytes that one task reads (16 MiB); of streams `max_bytes` or
+    `max_files`, at which a batch ends (no limit).
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """As `format` is told."""
+        return FORMAT
+
+    def schema(self) -> StructType:
+        """The columns of bronze."""
+        return BRONZE
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """For `spark.read`."""
+        return JournalReader(self.options)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """For `spark.readStream`."""
+        return JournalStreamReader(self.options)
+
+
+class RangeGroup(InputPartition):
+    """What one task reads: ranges, one after the other; and names of files of no segments."""
+
+    def __init__(self, parts: Sequence[SegmentRange], foreign: Sequence[str] = ()) -> None:
+        self.parts = tuple(parts)
+        self.foreign = tuple(foreign)
+
+
+class JournalReader(DataSourceReader):
+    """Reads all that is there now."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._path = _path(options)
+        self._range_size = _number(options, "range_size") or RANGE_SIZE
+
+    def partitions(self) -> list[InputPartition]:
+        """Ranges of all segments."""
+        listing = Listing.of(self._path)
+        parts = [part for file in listing.segments for part in whole_ranges(file, self._range_size)]
+        return _grouped(parts, listing.foreign, self._range_size)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a partition."""
+        return _read(partition)
+
+
+class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads what is new; how far it is, is in the stream's offsets (pipeline/progress.py)."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._path = _path(options)
+        self._range_size = _number(options, "range_size") or RANGE_SIZE
+        self._max_bytes = _number(options, "max_bytes")
+        self._max_files = _number(options, "max_files")
+        if self._max_bytes and self._max_files:
+            raise PipelineError("a stream of journals takes max_bytes or max_files, not both")
+        self._target: Listing | None = None
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Nothing read yet."""
+        return Progress().as_offset()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """As the options say."""
+        if self._max_bytes:
+            return ReadMaxBytes(self._max_bytes)
+        return ReadMaxFiles(self._max_files) if self._max_files else ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """What is written from now on is the next run's."""
+        self._target = Listing.of(self._path)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """How far the next batch reads: at least one range, if there is one."""
+        progress = Progress(start)
+        budget = Budget(
+            max_bytes=limit.max_bytes if isinstance(limit, ReadMaxBytes) else None,
+            max_files=limit.max_files if isinstance(limit, ReadMaxFiles) else None,
+        )
+        listing = self._target or Listing.of(self._path)
+        for path in listing.foreign:
+            progress.add_foreign(path)
+        for file in listing.segments:
+            if budget.is_spent:
+                break
+            read_on(file, progress, budget, self._range_size)
+        return progress.as_offset()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The ranges between two offsets; the same rows whenever it is asked."""
+        before, after = Progress(start), Progress(end)
+        parts = ranges_between(before, after, Listing.of(self._path), self._range_size)
+        foreign = [path for path in after.foreign if path not in before.foreign]
+        return _grouped(parts, foreign, self._range_size)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of a partition."""
+        return _read(partition)
+
+
+def _read(partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    # Spark makes a partition of its own where there are none.
+    if isinstance(partition, RangeGroup):
+        for part in partition.parts:
+            yield from read_batches(part)
+        for path in partition.foreign:
+            yield foreign_batch(path)
+
+
+def _grouped(
+    parts: Sequence[SegmentRange], foreign: Sequence[str], size: int
+) -> list[InputPartition]:
+    """Small ranges together, up to `size` bytes: a task costs more than their rows."""
+    groups: list[InputPartition] = []
+    group: list[SegmentRange] = []
+    filled = 0
+    for part in parts:
+        part_size = part.range.end - part.range.block
+        if group and filled + part_size > size:
+            groups.append(RangeGroup(group))
+            group, filled = [], 0
+        group.append(part)
+        filled += part_size
+    if group or foreign:
+        groups.append(RangeGroup(group, foreign))
+    return groups
+
+
+def _path(options: Mapping[str, str]) -> str:
+    path = options.get("path", "")
+    if not path:
+        raise PipelineError("a source of journals needs the path of their directory")
+    return path.removeprefix("file://")
+
+
+def _number(options: Mapping[str, str], name: str) -> int | None:
+    text = options.get(name)
+    if text is None:
+        return None
+    if not text.isascii() or not text.isdigit() or int(text) == 0:
+        raise PipelineError(f"{name} is a whole number above 0, not {text!r}")
+    return int(text)

@@ -1,0 +1,119 @@
+"""The one place where Spark sessions are made: local, on a cluster, or over Spark Connect.
+
+One rule: a session has what the jobs rely on, wherever it runs: UTC, the journal's data
+source, Arrow, and files of which each has its rows in the order in which they were read. Jobs
+use data frames only, so that all three kinds run the same code.
+"""
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from pipeline.java import find_java, shim_home
+from pipeline.source import JournalSource
+
+DEFAULT_MASTER: Final = "local[*]"
+DEFAULT_MEMORY: Final = "2g"
+
+# What the jobs rely on. A Connect server takes these too: they are the session's own.
+SESSION_SETTINGS: Final = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "8",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # Tasks write to the directories of several dates at once, instead of sorting by date,
+    # which would be slow and leave no order of rows.
+    "spark.sql.maxConcurrentOutputFileWriters": "64",
+    "spark.sql.streaming.numRecentProgressUpdates": "10",
+}
+
+# Of every driver that this process starts.
+_DRIVER_SETTINGS: Final = {
+    "spark.ui.showConsoleProgress": "false",
+    "spark.python.worker.reuse": "true",
+}
+
+# Where driver and executors are one process of this machine, nothing listens to others.
+_LOCAL_SETTINGS: Final = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.ui.enabled": "false",
+}
+
+
+def open_session(
+    name: str = "parley",
+    *,
+    master: str | None = None,
+    remote: str | None = None,
+    memory: str = DEFAULT_MEMORY,
+    java_options: str = "",
+    settings: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """A session of Spark: the caller's to `stop`.
+
+    `remote` is the address of a Spark Connect server, `sc://host:port`; otherwise the driver
+    runs here, with `memory` for its Java, against `master` (all cores of this machine unless
+    given). Under `spark-submit` master and memory are what that was told. `settings` go
+    before those made here. Raises NoJavaError, and Spark's own errors where a server cannot
+    be reached.
+    """
+    if remote is not None:
+        session = SparkSession.builder.remote(remote).create()
+        for key, value in {**SESSION_SETTINGS, **(settings or {})}.items():
+            session.conf.set(key, value)
+    else:
+        session = _open_driver(name, master, memory, java_options, settings or {})
+    session.dataSource.register(JournalSource)
+    return session
+
+
+def _open_driver(
+    name: str, master: str | None, memory: str, java_options: str, settings: Mapping[str, str]
+) -> SparkSession:
+    # spark-submit has started the Java already, with its own options.
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    if master is None and not submitted:
+        master = DEFAULT_MASTER
+    chosen = {**_DRIVER_SETTINGS, **SESSION_SETTINGS}
+    environment = {"PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", sys.executable)}
+    if master is not None and master.startswith("local"):
+        chosen |= _LOCAL_SETTINGS
+        # The workers are started by the Java and know nothing of this process's path.
+        chosen["spark.executorEnv.PYTHONPATH"] = str(Path(__file__).parents[1])
+        environment["SPARK_LOCAL_IP"] = "127.0.0.1"
+        environment["PYSPARK_PYTHON"] = sys.executable
+    if not submitted:
+        log = (Path(__file__).parent / "log4j2.properties").as_uri()
+        chosen["spark.driver.memory"] = memory
+        chosen["spark.driver.extraJavaOptions"] = (
+            f"-Dlog4j2.configurationFile={log} {java_options}".rstrip()
+        )
+        environment["JAVA_HOME"] = str(shim_home(find_java()))
+    builder = SparkSession.builder.appName(name)
+    if master is not None:
+        builder = builder.master(master)
+    for key, value in {**chosen, **settings}.items():
+        builder = builder.config(key, value)
+    with _environment(environment):
+        return builder.getOrCreate()
+
+
+@contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    """What PySpark reads of the environment, and its Java inherits; put back afterwards."""
+    before = {key: os.environ.get(key) for key in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                del os.environ[key]
+            else:
+                os.environ[key] = value

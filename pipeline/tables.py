@@ -1,0 +1,67 @@
+"""Where the pipeline's tables are, and how they are written and read.
+
+    ROOT/bronze/batch=N/date=D      ROOT/silver/batch=N/part=P/date=D      ROOT/gold/NAME/...
+
+One rule: what a batch of the stream writes goes into directories of its own, which it
+overwrites: a batch that was killed and runs again leaves each row once. Tables are Parquet;
+a table that is not there yet is an empty one.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import IntegerType, StructType
+
+from pipeline.schema import BRONZE
+
+CHECKPOINT: Final = "_checkpoint"
+BATCH: Final = "batch"
+
+
+class Tables:
+    """The tables in one directory, which all of Spark's workers see."""
+
+    __slots__ = ("root", "spark")
+
+    def __init__(self, spark: SparkSession, root: str) -> None:
+        self.spark = spark
+        self.root = root.rstrip("/") or "/"
+
+    @property
+    def checkpoint(self) -> str:
+        """Where the stream keeps how far it is."""
+        return f"{self.root}/{CHECKPOINT}"
+
+    def write_batch(
+        self, name: str, batch: int, frame: DataFrame, partitions: Sequence[str] = ("date",)
+    ) -> None:
+        """Write what a batch makes of a table, in place of what it may have written before."""
+        writer = frame.write.mode("overwrite").partitionBy(*partitions)
+        writer.parquet(f"{self.root}/{name}/{BATCH}={batch}")
+
+    def read(self, name: str, schema: StructType, batch: int | None = None) -> DataFrame:
+        """A table, or what one batch wrote of it: the columns of `schema`, and `batch`.
+
+        `schema` has the columns that directories are named by too.
+        """
+        base = f"{self.root}/{name}"
+        path = base if batch is None else f"{base}/{BATCH}={batch}"
+        columns = StructType([*schema.fields]).add(BATCH, IntegerType())
+        frame = self.spark.read.schema(columns).option("basePath", base).parquet(path)
+        try:
+            # Over Connect nothing is looked at before this.
+            names = frame.columns
+        except AnalysisException as error:
+            if error.getCondition() != "PATH_NOT_FOUND":
+                raise
+            return self.spark.createDataFrame([], columns)
+        return frame.select(*(column for column in columns.names if column in names))
+
+    def bronze(self, batch: int | None = None, *, lead: bool = False) -> DataFrame:
+        """The raw records; with `lead` also those that only lead up to a range, which other
+        ranges have as their own."""
+        frame = self.read("bronze", BRONZE, batch)
+        return frame if lead else frame.where(~F.col("lead"))
