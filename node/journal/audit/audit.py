@@ -43,6 +43,8 @@ class Audit:
         self._expected = 0  # checkpoints that the last block said would follow
         self._records = 0
         self._silent = False
+        # What was found before records came that are only followed.
+        self._told: tuple[list[Finding], list[SessionRow]] = [], []
 
     # What came out.
 
@@ -182,6 +184,12 @@ class Audit:
 
     def _change_silence(self, offset: int, *, silent: bool) -> None:
         self._silent = silent
+        output = self._output
+        if silent:
+            self._told = output.findings, output.sessions
+            output.findings, output.sessions = [], []
+        else:
+            output.findings, output.sessions = self._told
         for session in self._live.values():
             if silent:
                 session.silence()

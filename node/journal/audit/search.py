@@ -21,7 +21,7 @@ class Search:
     `damaged`: the break has its finding already (a wrong CRC).
     """
 
-    __slots__ = ("_damaged", "_kept", "_marks", "_overflow", "_place", "_track", "_unread")
+    __slots__ = ("_damaged", "_kept", "_marks", "_overflow", "_place", "_told", "_track", "_unread")
 
     def __init__(self, track: Track, first: Wire | None, *, damaged: bool) -> None:
         self._track = track
@@ -31,6 +31,7 @@ class Search:
         self._unread = 0  # events that could not even be taken apart
         self._overflow = 0
         self._damaged = damaged
+        self._told = False
         if first is None:
             self._unread = 1
         else:
@@ -53,6 +54,12 @@ class Search:
             return True
         self._keep(wire)
         return False
+
+    def is_told(self) -> None:
+        """What was taken so far has its rows and its finding: an earlier reading gave them."""
+        self._overflow += len(self._kept)
+        self._kept = []
+        self._told = True
 
     def end(self, place: int | None) -> None:
         """No more events come before a checkpoint (or end) that says `place`, if any does."""
@@ -77,7 +84,7 @@ class Search:
             extra = track.place + have - place
             evidence = f"{extra} events are there that the chain does not know"
             first_place = None if place == track.place else first_place
-        if not self._damaged or kind == "gap":
+        if not self._told and (not self._damaged or kind == "gap"):
             first = kept[0] if kept else None
             track.sink.finding(
                 kind,

@@ -312,6 +312,9 @@ class AuditedSession:
         self._offset = offset
         for track in self.tracks:
             track.now_loud()
+        for search in self._searches:
+            if search is not None:
+                search.is_told()
         self._begin_spans(started=False)
 
     def silence(self) -> None:

@@ -1,0 +1,98 @@
+"""Silver: every event verified and read, as a step of each batch, and the tables of it.
+
+    ROOT/silver/batch=N/part=P/date=D      what the batch's own ranges tell
+    ROOT/stitched/batch=N/part=P/date=D    what only ranges and batches together tell
+
+One rule: `events`, `sessions` and `findings` are the tables; which rows of which directory
+they are made of is known here alone.
+"""
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql.types import DataType
+
+from pipeline.silver_schema import (
+    EVENT,
+    EVENTS,
+    FINDING,
+    FINDING_FIELDS,
+    PENDING,
+    SESSION,
+    SESSION_FIELDS,
+    WALKED,
+)
+from pipeline.stitch import parsed, stitch
+from pipeline.tables import BATCH, Tables
+from pipeline.walk import NEEDED, walker
+
+_PARTITIONS = ("part", "date")
+
+
+class SilverStep:
+    """Makes a batch's silver of its bronze.
+
+    `private_keys` are auditors', 32 bytes each; they travel to the workers with the job.
+    Without `payloads` the column `payload` stays null.
+    """
+
+    __slots__ = ("_payloads", "_private_keys")
+
+    def __init__(self, private_keys: Sequence[bytes] = (), *, payloads: bool = True) -> None:
+        self._private_keys = tuple(private_keys)
+        self._payloads = payloads
+
+    def __call__(self, tables: Tables, batch: int) -> None:
+        bronze = tables.bronze(batch, lead=True)
+        walk = walker(self._private_keys, payloads=self._payloads)
+        walked = bronze.select(*NEEDED).mapInArrow(walk, WALKED)
+        tables.write_batch("silver", batch, walked, _PARTITIONS)
+        own = tables.read("silver", WALKED, batch)
+        before = tables.read("stitched", WALKED, batch - 1)
+        stitched = stitch(own, bronze, before.drop(BATCH))
+        tables.write_batch("stitched", batch, stitched, _PARTITIONS)
+
+    def __repr__(self) -> str:
+        return f"<SilverStep with {len(self._private_keys)} auditors' keys>"
+
+
+def events(tables: Tables) -> DataFrame:
+    """One row for each event and each coalesced note, in the columns of `EVENTS`.
+
+    What still waits for a seal at the end of what was read is `unsealed`.
+    """
+    names = EVENTS.fieldNames()
+    own = tables.read("silver", WALKED).where(f.col("part") == EVENT)
+    stitched = tables.read("stitched", WALKED)
+    last = stitched.select(f.max(BATCH).alias("last"))
+    waiting = (
+        stitched.where(f.col("part") == PENDING)
+        .join(f.broadcast(last), f.col(BATCH) == f.col("last"))
+        .withColumn("status", f.lit("unsealed"))
+    )
+    final = stitched.where(f.col("part") == EVENT)
+    return own.select(*names).unionByName(final.select(*names)).unionByName(waiting.select(*names))
+
+
+def sessions(tables: Tables) -> DataFrame:
+    """What journals say of sessions: `SESSION_FIELDS`, with `time` and `started` as times."""
+    rows = _others(tables, SESSION, SESSION_FIELDS)
+    started = f.timestamp_micros(f.floor(f.col("started_ns") / 1000)).alias("started")
+    return _timed(rows).withColumn("started", started).drop("started_ns")
+
+
+def findings(tables: Tables) -> DataFrame:
+    """What is not as it must be: `FINDING_FIELDS`, with `time` as a time."""
+    return _timed(_others(tables, FINDING, FINDING_FIELDS))
+
+
+def _others(tables: Tables, part: str, types: dict[str, DataType]) -> DataFrame:
+    own = tables.read("silver", WALKED).where(f.col("part") == part)
+    stitched = tables.read("stitched", WALKED).where(f.col("part") == part)
+    return parsed(own, types).unionByName(parsed(stitched, types))
+
+
+def _timed(rows: DataFrame) -> DataFrame:
+    micros = f.floor(f.col("time_ns") / 1000)
+    return rows.withColumn("time", f.timestamp_micros(micros)).drop("time_ns")

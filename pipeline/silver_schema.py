@@ -1,0 +1,146 @@
+"""The columns of silver: events first, and one column for the rows that are no events.
+
+One rule: all that a walk over the records gives out is written in one pass, so the rows of
+sessions, findings and spans are in the same files' columns as far as they fit, and whole,
+as JSON, in `other`. Readers see tables (`pipeline.tables`), each with its own columns.
+"""
+
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+# What a row is: the values of the partition column `part`.
+EVENT: Final = "event"
+PENDING: Final = "pending"  # an event that no seal has vouched for yet
+SESSION: Final = "session"
+FINDING: Final = "finding"
+SPAN: Final = "span"
+
+_STRING = StringType(), pa.string()
+_LONG = LongType(), pa.int64()
+_INT = IntegerType(), pa.int32()
+_BINARY = BinaryType(), pa.binary()
+_TIME = TimestampType(), pa.timestamp("us", tz="UTC")
+_DATE = DateType(), pa.date32()
+
+_EVENT_TYPES: Final[dict[str, tuple[DataType, pa.DataType]]] = {
+    "journal": _STRING,
+    "segment": _STRING,
+    "session": _STRING,
+    "direction": _STRING,
+    "sender": _STRING,
+    "receiver": _STRING,
+    "offset": _LONG,
+    "place": _LONG,
+    "time": _TIME,
+    "stream": _LONG,
+    "wire_size": _INT,
+    "blob_size": _INT,
+    "digest": _BINARY,
+    "async_id": _INT,
+    "category": _INT,
+    "subcategory": _INT,
+    "type": _STRING,
+    "topic": _STRING,
+    "code": _LONG,
+    "opens": _LONG,
+    "request": _LONG,
+    "payload_size": _INT,
+    "payload": _BINARY,
+    "item": _INT,
+    "items": _INT,
+    "status": _STRING,
+    "seal_delay_us": _LONG,
+}
+_MORE_TYPES: Final[dict[str, tuple[DataType, pa.DataType]]] = {
+    "other": _STRING,
+    "part": _STRING,
+    "date": _DATE,
+}
+
+
+def _spark(types: dict[str, tuple[DataType, pa.DataType]]) -> StructType:
+    return StructType([StructField(name, spark) for name, (spark, _) in types.items()])
+
+
+EVENTS: Final = _spark({**_EVENT_TYPES, "date": _DATE})
+WALKED: Final = _spark({**_EVENT_TYPES, **_MORE_TYPES})
+WALKED_ARROW: Final = pa.schema(
+    [(name, arrow) for name, (_, arrow) in {**_EVENT_TYPES, **_MORE_TYPES}.items()]
+)
+
+_BOOLEAN = BooleanType()
+_S, _L = StringType(), LongType()
+
+# What the rows in `other` have.
+SESSION_FIELDS: Final[dict[str, DataType]] = {
+    "journal": _S,
+    "segment": _S,
+    "session": _S,
+    "offset": _L,
+    "time_ns": _L,
+    "what": _S,
+    "initiator": _BOOLEAN,
+    "local_node": _S,
+    "remote_node": _S,
+    "local_role": _S,
+    "remote_role": _S,
+    "address": _S,
+    "suite": _S,
+    "started_ns": _L,
+    "direction": _S,
+    "epoch": _L,
+    "generation": _L,
+    "code": _L,
+    "text": _S,
+    "remote": _BOOLEAN,
+    "received_place": _L,
+    "sent_place": _L,
+}
+FINDING_FIELDS: Final[dict[str, DataType]] = {
+    "kind": _S,
+    "journal": _S,
+    "segment": _S,
+    "session": _S,
+    "direction": _S,
+    "place": _L,
+    "time_ns": _L,
+    "offset": _L,
+    "count": _L,
+    "evidence": _S,
+}
+SPAN_FIELDS: Final[dict[str, DataType]] = {
+    "journal": _S,
+    "segment": _S,
+    "offset": _L,
+    "session": _S,
+    "direction": _S,
+    "start_chain": _S,
+    "start_place": _L,
+    "end_segment": _S,
+    "end_offset": _L,
+    "end_chain": _S,
+    "end_place": _L,
+    "pending": _L,
+    "sealed_place": _L,
+    "sealed_ns": _L,
+    "started": _BOOLEAN,
+    "ended": _BOOLEAN,
+}
+
+
+def fields(types: dict[str, DataType]) -> StructType:
+    """A struct of such fields, all of which may be null."""
+    return StructType([StructField(name, kind) for name, kind in types.items()])
