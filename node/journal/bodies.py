@@ -28,6 +28,8 @@ from node.journal.sessions import Generation
 
 _BLOCK: Final = Struct(">II")
 _OFFSET: Final = Struct(">Q")
+# A key update has all of them or none.
+_OF_REKEY: Final = (keys.GENERATION, keys.AFTER_OFFER, keys.AFTER_ANSWER, keys.REKEY_COMMIT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +124,9 @@ class KeyUpdate:
             session, direction = parse_event_head(body)
             cells = parsing.cells(body[EVENT_HEAD:])
             generation = None
-            number = read_uint(cells, keys.GENERATION, default=0)
-            if number:
+            if any(key in cells for key in _OF_REKEY):
                 generation = Generation(
-                    number,
+                    read_uint(cells, keys.GENERATION, minimum=1),
                     (),
                     read_bytes(cells, keys.AFTER_OFFER),
                     read_bytes(cells, keys.AFTER_ANSWER),

@@ -17,7 +17,8 @@ LOCK: Final = ".lock"
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NAME: Final = re.compile(
-    r"(?P<node>[a-z2-7]{52})-(?P<start>\d{8}T\d{12}Z)-(?P<number>\d{8,})(?P<state>\.pjl(\.open|\.torn)?)"
+    r"(?P<node>[a-z2-7]{52})-(?P<start>\d{8}T\d{12}Z)-(?P<number>\d{8})(?P<state>\.pjl(\.open|\.torn)?)",
+    re.ASCII,
 )
 
 

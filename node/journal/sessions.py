@@ -179,6 +179,8 @@ class Generation:
             raise JournalFormatError("a generation is an array of five")
         number, boxes = a_uint(value[0]), box_list(value[4])
         if not number:
+            if value[1:4] != [None] * 3:
+                raise JournalFormatError("the handshake's generation has three nulls")
             return cls(0, boxes)
         return cls(
             number, boxes, byte_string(value[1]), byte_string(value[2]), byte_string(value[3])

@@ -15,6 +15,7 @@ from tests.reference import (
     vectors_connection,
     vectors_events,
     vectors_identity,
+    vectors_journal,
     vectors_keys,
     vectors_lbm,
     vectors_rules,
@@ -40,6 +41,7 @@ FILES: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "payloads.json": vectors_events.payload_vectors,
     "rules.json": vectors_rules.rule_vectors,
     "connections.json": vectors_connection.connection_vectors,
+    "journal.json": vectors_journal.journal_vectors,
     "recorded.json": RECORDS.document,  # last: it lists what the others used
 }
 

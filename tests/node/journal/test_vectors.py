@@ -1,0 +1,164 @@
+"""The checked-in vectors of the journal's format against records, bodies and names."""
+
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import pytest
+
+from node.journal import keys
+from node.journal.bodies import (
+    KeyUpdate,
+    Secret,
+    SegmentEnd,
+    SegmentHead,
+    SessionEnd,
+    encode_block,
+    parse_block,
+)
+from node.journal.errors import JournalFormatError
+from node.journal.names import parse_name, run_start
+from node.journal.parsing import EVENT, EVENT_HEAD, parse_event_head
+from node.journal.records import OK, encode_record, read_records
+from node.journal.sessions import Checkpoint, Direction, Generation, SessionFacts, SessionStart
+from tests.reference.vectors_journal import plain
+from tests.vectors.load import Vector, of_kind, unhex, vectors
+
+BODIES: dict[str, Any] = {
+    "segment": SegmentHead,
+    "checkpoint": Checkpoint,
+    "session start": SessionStart,
+    "secret": Secret,
+    "key update": KeyUpdate,
+    "session end": SessionEnd,
+    "segment end": SegmentEnd,
+}
+KINDS = {name: number for number, name in keys.KIND_NAMES.items()}
+CONSTANTS = {"format": keys.FORMAT_NAME, "version": keys.FORMAT_VERSION}
+# Ours, where they are not called as in the document.
+NAMES = {"seal_delay_ms": "seal_delay", "generations": "secrets"}
+
+
+def described(value: Any) -> Any:
+    """What was parsed, as a vector has it."""
+    match value:
+        case Direction():
+            counters = [list(counter) for counter in value.counters.items()]
+            return of_fields(value) | {"counters": counters}
+        case Generation():
+            return {
+                "generation": value.number,
+                "after_offer": described(value.after_offer),
+                "after_answer": described(value.after_answer),
+                "rekey_commit": described(value.commit),
+                "boxes": described(value.boxes),
+            }
+        case Checkpoint():
+            both = [described(value.received), described(value.sent)]
+            rest = {k: v for k, v in of_fields(value).items() if k not in ("received", "sent")}
+            return rest | {"directions": both}
+        case KeyUpdate(generation=Generation()):
+            rekey = {k: v for k, v in described(value.generation).items() if k != "boxes"}
+            return of_fields(value) | rekey
+        case SegmentHead():
+            return of_fields(value) | CONSTANTS
+        case tuple() | list():
+            return [described(item) for item in value]
+        case _ if is_dataclass(value):
+            return of_fields(value)
+        case _:
+            return plain(bytes(value) if isinstance(value, bytes) else value)
+
+
+def of_fields(value: Any) -> dict[str, Any]:
+    """By the names of the document; what is absent, or empty because it is, left out."""
+    found: dict[str, Any] = {}
+    for name in (field.name for field in fields(value)):
+        item = getattr(value, name)
+        if isinstance(item, SessionFacts):
+            found |= of_fields(item)
+        elif item is not None and (name, item) not in (("text", ""), ("cut", 0)):
+            found[NAMES.get(name, name)] = described(item)
+    return found
+
+
+def parse(kind: str, body: bytes) -> Any:
+    """By whatever parses that kind; raises JournalFormatError."""
+    if kind == "block":
+        return parse_block(body)
+    if kind == "event":
+        return parse_event_head(body)
+    return BODIES[kind].parse(body)
+
+
+@vectors("journal", of_kind("start"))
+def test_the_start_of_a_run(vector: Vector) -> None:
+    assert run_start(int(vector["time"])) == vector["expected"]
+
+
+@vectors("journal", of_kind("name"), fails=False)
+def test_a_name(vector: Vector) -> None:
+    name = parse_name(vector["input"])
+    assert name is not None
+    assert name._asdict() == vector["expected"]
+    assert str(name) == vector["input"]
+    assert name.stem == vector["input"].partition(".")[0]
+
+
+@vectors("journal", of_kind("name"), fails=True)
+def test_no_name(vector: Vector) -> None:
+    assert parse_name(vector["input"]) is None
+
+
+@vectors("journal", of_kind("record"), fails=False)
+def test_a_record(vector: Vector) -> None:
+    kind, time, body = vector["number"], int(vector["time"]), unhex(vector["body"])
+    data = encode_record(kind, time, body)
+    assert data.hex() == vector["expected"]
+    assert list(read_records(data)) == [(0, len(data), kind, time, body, OK)]
+
+
+@vectors("journal", of_kind("record"), fails=True)
+def test_no_record(vector: Vector) -> None:
+    data = unhex(vector["input"])
+    [record] = read_records(b"before" + data, start=6, offset=100)
+    assert (record.offset, record.size, record.status) == (106, len(data), vector["why"])
+
+
+@vectors("journal", of_kind("segment"))
+def test_a_segment(vector: Vector) -> None:
+    found = [
+        {
+            "offset": r.offset,
+            "size": r.size,
+            "kind": r.kind,
+            "status": r.status,
+            "time": str(r.time),
+        }
+        for r in read_records(unhex(vector["input"]))
+    ]
+    assert found == vector["expected"]
+
+
+@vectors("journal", of_kind("body"), fails=False)
+def test_a_body(vector: Vector) -> None:
+    kind, body, expected = vector["of"], unhex(vector["input"]), dict(vector["expected"])
+    parsed = parse(kind, body)
+    if kind == "block":
+        assert dict(zip(("number", "live"), parsed, strict=True)) == expected
+        assert encode_block(*parsed) == body
+    elif kind == "event":
+        assert (*parsed, body[EVENT_HEAD:].hex()) == tuple(expected.values())
+        assert EVENT.pack(*parsed) == body[:EVENT_HEAD]
+    else:
+        assert described(parsed) == expected
+        assert (parsed.encode() == body) is not vector.get("read_only", False)
+
+
+@vectors("journal", of_kind("body"), fails=True)
+def test_no_body(vector: Vector) -> None:
+    with pytest.raises(JournalFormatError):
+        parse(vector["of"], unhex(vector["input"]))
+
+
+def test_every_kind_has_vectors() -> None:
+    assert {*BODIES, "block", "event"} == set(KINDS)
