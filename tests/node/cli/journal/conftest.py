@@ -1,0 +1,47 @@
+"""Journals of two nodes on the disk, recorded in memory once and written out for each test."""
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from crypto.auditor_file import save_auditor_key
+from tests.node.journal.recorded import AUDITOR, Recorded
+
+
+@cache
+def recorded() -> dict[str, bytes]:
+    """The segments of both nodes by stem: two sessions each, in two segments."""
+    made = Recorded()
+    for number in range(20):
+        made.pair.a.core.send(1, 0, 64, 1, b"%d" % number, lbm=False)
+        made.pair.b.core.send(1, 0, 64, 1, b"%d" % number, lbm=False)
+        made.pump()
+        if number == 10:
+            for journal in made.journals:
+                journal.next_segment()
+    made.run(0.05)
+    made.pair.a.core.close(made.pair.now, 0)
+    made.pump()
+    made.meet()
+    made.run(0.05)
+    made.end()
+    return made.journals[0].segments | made.journals[1].segments
+
+
+@pytest.fixture
+def journals(tmp_path: Path) -> Path:
+    """A directory with these journals."""
+    directory = tmp_path / "journals"
+    directory.mkdir()
+    for stem, data in recorded().items():
+        (directory / f"{stem}.pjl").write_bytes(data)
+    return directory
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Path:
+    """The file of their auditor's key."""
+    path = tmp_path / "auditor.key"
+    save_auditor_key(path, AUDITOR)
+    return path
