@@ -31,7 +31,8 @@ _ENDINGS: Final = ("closed", "closed by the other", "cut", "damaged")
 
 
 class Link:
-    """`number` of the plan, from `client`, who dials, to `server`."""
+    """`number` of the plan, from `client`, who dials, to `server`. `wire` is to be entered
+    before both nodes, which say Close over it when they leave."""
 
     def __init__(
         self,
@@ -50,23 +51,23 @@ class Link:
         self._tally = tally
         self._draws = plan.draws("link", number)
         self._session = 0
+        self.wire = FaultyLink(clock=time.clock)
+        self.wire.delay(plan.latency)
 
     async def run(self) -> None:
         """Meet, talk, part, and again; for ever."""
-        async with FaultyLink(clock=self._time.clock) as wire:
-            wire.delay(self._plan.latency)
-            while True:
-                try:
-                    peer, back = await connect_nodes(self._client, self._server, link=wire)
-                except (HandshakeError, PeerClosedError):
-                    self._tally.endings["not opened"] += 1
-                else:
-                    self._tally.sessions += 1
-                    self._session += 1
-                    await self._meeting(wire, peer, back)
-                await self._time.sleep(self._draws.uniform(0.5, 5.0))
+        while True:
+            try:
+                peer, back = await connect_nodes(self._client, self._server, link=self.wire)
+            except (HandshakeError, PeerClosedError):
+                self._tally.endings["not opened"] += 1
+            else:
+                self._tally.sessions += 1
+                self._session += 1
+                await self._meeting(peer, back)
+            await self._time.sleep(self._draws.uniform(0.5, 5.0))
 
-    async def _meeting(self, wire: FaultyLink, peer: Peer, back: Peer) -> None:
+    async def _meeting(self, peer: Peer, back: Peer) -> None:
         """One session, from its beginning to its end."""
         async with anyio.create_task_group() as actors:
             for side, who in (("client", peer), ("server", back)):
@@ -76,7 +77,7 @@ class Link:
                 await self._time.sleep(part * self._plan.seconds)
                 ending = self._draws.choice(_ENDINGS)
                 self._tally.endings[ending] += 1
-                await self._end(ending, wire, peer, back)
+                await self._end(ending, peer, back)
             else:
                 await anyio.sleep_forever()
             actors.cancel_scope.cancel()
@@ -93,7 +94,7 @@ class Link:
             actors.start_soon(Caller(plan, peer, own("caller"), sleep, tally).run, actors)
         if Traffic.TOPICS in traffic:
             for name in (TICKS, NEWS, ALERTS):
-                actors.start_soon(Reader(name, peer, own(name), sleep, tally).run)
+                actors.start_soon(Reader(plan, name, peer, own(name), sleep, tally).run)
         if Traffic.FILES in traffic:
             actors.start_soon(sender[Traffic.FILES].files)
         if Traffic.EVENTS in traffic:
@@ -102,18 +103,17 @@ class Link:
         if Traffic.KEYS in traffic:
             actors.start_soon(sender[Traffic.KEYS].keys)
 
-    async def _end(self, ending: str, wire: FaultyLink, peer: Peer, back: Peer) -> None:
+    async def _end(self, ending: str, peer: Peer, back: Peer) -> None:
         match ending:
             case "closed":
                 await peer.close()
             case "closed by the other":
                 await back.close(CloseCode.GOING_AWAY, "closing for today")
             case "cut":
-                wire.cut()
+                self.wire.cut()
             case _:
-                wire.flip(after=30)
-                with anyio.CancelScope():
-                    await self._damaged(peer)
+                self.wire.flip(after=30)
+                await self._damaged(peer)
         # Both sides are to know before they meet again.
         while peer.is_open or back.is_open:
             await self._time.sleep(0.1)

@@ -31,18 +31,22 @@ _UNWANTED_AFTER: Final = 32 * 1024
 TICKS: Final = "market.ticks"
 NEWS: Final = "news"
 ALERTS: Final = "alerts"
-# So little that who sleeps over it loses its subscription.
-_SMALL: Final = 16 * 1024
+# Bytes that may wait for a subscriber: so little that who sleeps over it loses something, or
+# so much, where the plan fixes how much is published at once, that nobody does.
+_LITTLE: Final = 64 * 1024
+_MUCH: Final = 16 * 2**20
 
 
-def offer(node: Node, sleep: Sleep) -> dict[str, Topic]:
-    """Register everything; returns the node's topics by name."""
+def offer(node: Node, sleep: Sleep, *, patient: bool = False) -> dict[str, Topic]:
+    """Register everything; returns the node's topics by name. Where it is `patient`, no
+    subscriber loses anything."""
     _offer_calls(node, sleep)
     _offer_streams(node)
     _offer_events(node, sleep)
+    buffer, patience = (_MUCH, 1.0) if patient else (_LITTLE, 0.0)
     return {
-        TICKS: node.topic(TICKS, slow="unsubscribe", buffer=4 * _SMALL, patience=0.0),
-        NEWS: node.topic(NEWS, slow="drop-oldest", buffer=_SMALL, patience=0.0),
+        TICKS: node.topic(TICKS, slow="unsubscribe", buffer=buffer, patience=patience),
+        NEWS: node.topic(NEWS, slow="drop-oldest", buffer=buffer // 4, patience=patience),
         ALERTS: node.topic(ALERTS),
     }
 

@@ -6,6 +6,8 @@ because it was slow subscribes again.
 
 from typing import Final
 
+from anyio.lowlevel import checkpoint
+
 from node.cli.simulate.draws import Draws
 from node.cli.simulate.offers import ALERTS, NEWS, TICKS, Sleep
 from node.cli.simulate.plan import Plan
@@ -55,13 +57,20 @@ class Publisher:
                     note = {"number": number, "data": draws.payload(plan.payload)}
                     self._tally.published[topic.name] += 1
                     await topic.publish(note, headers)
-                topic.flush()  # so that what was said at once, and only that, goes together
+                # So that what was said at once, and only that, goes together: a turn of the
+                # loop later it is on its way.
+                topic.flush()
+                await checkpoint()
 
 
 class Reader:
-    """Reads one topic of `peer` until the connection ends."""
+    """Reads one topic of `peer` until the connection ends; where the plan fixes how much is
+    published at once, without a break."""
 
-    def __init__(self, name: str, peer: Peer, draws: Draws, sleep: Sleep, tally: Tally) -> None:
+    def __init__(
+        self, plan: Plan, name: str, peer: Peer, draws: Draws, sleep: Sleep, tally: Tally
+    ) -> None:
+        self._plan = plan
         self._name = name
         self._peer = peer
         self._draws = draws
@@ -70,10 +79,12 @@ class Reader:
 
     async def run(self) -> None:
         """Subscribe, read, leave now and then, and subscribe again."""
-        slow = self._draws.once_in(_SLOW)
+        fixed = self._plan.burst is not None
+        slow = self._draws.once_in(_SLOW) and not fixed
         try:
             while self._peer.is_open:
-                await self._read(self._draws.randint(200, 2_000), slow)
+                count = self._draws.randint(200, 2_000)
+                await self._read(2**62 if fixed else count, slow)
                 await self._sleep(self._draws.uniform(0.5, 3.0))
         except (PeerClosedError, CallRefused):
             return
