@@ -22,9 +22,14 @@ FINDING_COLUMNS: Final = (
 )
 
 
+def known_events(events: DataFrame) -> DataFrame:
+    """All rows but copies of an event that a journal has already."""
+    return events.where(f.col("status") != "duplicate")
+
+
 def wire_events(events: DataFrame) -> DataFrame:
     """One row for each event of a journal: coalesced notes once, copies of an event not at all."""
-    return events.where((f.col("item") == 0) & (f.col("status") != "duplicate"))
+    return known_events(events).where(f.col("item") == 0)
 
 
 def session_ends(sessions: DataFrame) -> DataFrame:

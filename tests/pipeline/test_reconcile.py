@@ -1,4 +1,4 @@
-"""Both ends' journals compared: what is told, and that what may be honest is not told as a fault."""
+"""Both ends' journals compared: each difference once, and no fault where it may be honest."""
 
 from datetime import timedelta
 

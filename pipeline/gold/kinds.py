@@ -1,0 +1,196 @@
+"""What each kind of finding proves, and what it does not: one table for pipeline and report.
+
+One rule: a kind is a fault only if a journal that is whole and true cannot have it. The
+table stands in docs/pipeline.md too; a test compares them.
+"""
+
+from typing import Final, NamedTuple
+
+FAULT: Final = "fault"  # something was altered, lost or invented
+UNCHECKED: Final = "unchecked"  # something could not be looked at
+NOTICE: Final = "notice"  # a broken connection or a crash explains it
+
+WEIGHTS: Final = {
+    FAULT: "A journal that is whole and true cannot have it.",
+    UNCHECKED: "Something was not there to be checked.",
+    NOTICE: "A broken connection, a crash or pruning explains it.",
+}
+
+
+class Kind(NamedTuple):
+    """`proves` and `not` are sentences for readers."""
+
+    weight: str
+    proves: str
+    proves_not: str
+
+
+KINDS: Final = {
+    # Of a journal's bytes.
+    "bad-crc": Kind(
+        FAULT,
+        "A record's bytes are not those that were written.",
+        "Whether a disk or somebody altered them: anybody can make a CRC.",
+    ),
+    "bad-length": Kind(
+        FAULT,
+        "No record can begin where one must; the bytes up to the next block are lost.",
+        "How many records were there.",
+    ),
+    "unreadable": Kind(
+        UNCHECKED, "The system refused to read a segment.", "Anything of its content."
+    ),
+    "foreign": Kind(
+        NOTICE, "A file is called like a segment and is none.", "That a segment is missing."
+    ),
+    "torn": Kind(
+        NOTICE,
+        "A segment ends inside of a record, or recovery cut such an end off.",
+        "That it was a crash: whoever cuts a file off leaves the same.",
+    ),
+    "malformed-record": Kind(
+        FAULT,
+        "A record has a right CRC and is not of the journal's format.",
+        "Who wrote it.",
+    ),
+    "wrong-name": Kind(
+        FAULT, "A segment's name is not what its first record says.", "Which of them is true."
+    ),
+    "wrong-node": Kind(
+        FAULT,
+        "A session in a node's journal has another node's identity as its own.",
+        "Which node wrote it.",
+    ),
+    "missing-segment": Kind(
+        FAULT,
+        "Segments between two others of one run are not there.",
+        "That they were not pruned, or copied incompletely.",
+    ),
+    "missing-checkpoint": Kind(
+        FAULT, "A block has fewer checkpoints than it says.", "Which sessions they were of."
+    ),
+    "checkpoint-mismatch": Kind(
+        FAULT,
+        "A checkpoint does not say what its own journal's events add up to.",
+        "Whether the checkpoint or the events were altered.",
+    ),
+    "epoch-mismatch": Kind(
+        FAULT, "A key update's epoch does not follow the one before.", "What the right one was."
+    ),
+    "no-session": Kind(
+        UNCHECKED,
+        "Events belong to a session of which neither start nor checkpoint was read.",
+        "That they are false; they cannot be verified.",
+    ),
+    # Of a session's chain.
+    "bad-chain": Kind(
+        FAULT,
+        "An event's bytes are not those whose hash is in the chain.",
+        "What they were; the other end's journal may have them.",
+    ),
+    "gap": Kind(
+        FAULT,
+        "Events are missing: the chain and a later checkpoint or end count more.",
+        "Which ones, unless the other end's journal has them.",
+    ),
+    "duplicate": Kind(
+        FAULT, "An event stands in the journal twice.", "That the node received it twice."
+    ),
+    "reordered": Kind(
+        FAULT,
+        "Events do not stand in the order of their chain.",
+        "That anything of them was altered.",
+    ),
+    "bad-seal": Kind(
+        FAULT,
+        "A signature is not that of the sender over the chain at this place.",
+        "That the events before it are false; the next valid seal vouches for them.",
+    ),
+    "bad-proof": Kind(
+        FAULT,
+        "A Proof's signed hash is not that of the handshake in the journal.",
+        "Which part of the handshake was altered.",
+    ),
+    "bad-commit": Kind(
+        FAULT,
+        "A commitment is not the one that chain and seals cover.",
+        "What the right one is.",
+    ),
+    "unsealed-end": Kind(
+        NOTICE,
+        "The last events of a direction have no seal behind them.",
+        "Anything of those events: the journal's own node could have made them.",
+    ),
+    "end-mismatch": Kind(
+        FAULT,
+        "A session's end says another place, chain value or code than its events.",
+        "Which of them is true; what is sealed is.",
+    ),
+    "no-end": Kind(
+        NOTICE,
+        "A journal's run ended while a session was open.",
+        "That it was a crash; the last records may have been taken away.",
+    ),
+    # Of secrets.
+    "wrong-secret": Kind(
+        FAULT,
+        "The sealed secret is not the session's.",
+        "What the events said: nothing is decrypted with it.",
+    ),
+    "no-secret": Kind(
+        UNCHECKED,
+        "No box of a session's secret opens with the auditor's keys given.",
+        "Anything about its events, which are verified all the same.",
+    ),
+    "undecryptable": Kind(
+        FAULT,
+        "An event in its place does not open under the session's proven secret.",
+        "That its bytes were altered: the chain has them.",
+    ),
+    "malformed": Kind(
+        FAULT,
+        "A decrypted payload is one that a node refuses.",
+        "That the journal was touched: the sender sent it so.",
+    ),
+    # Of both ends.
+    "missing-journal": Kind(
+        UNCHECKED,
+        "A node is in others' sessions, and its own record of them is not there.",
+        "That it kept one. With a session named, its journal goes on before and after it.",
+    ),
+    "not-received": Kind(
+        FAULT,
+        "The sender's journal has events, the receiver's goes on behind them (or says at its "
+        "end that they came) and has them not.",
+        "Which journal is right, unless a seal of the sender covers the events.",
+    ),
+    "not-sent": Kind(
+        FAULT,
+        "The receiver's journal has events, the sender's goes on behind them or was ended, "
+        "and has them not.",
+        "That the receiver invented them: status `ok` means that the sender sealed them.",
+    ),
+    "differs": Kind(
+        FAULT,
+        "Two journals have different events at one place.",
+        "Which is right; if both are `ok`, the sender sealed two chains.",
+    ),
+    "end-differs": Kind(
+        FAULT, "What two journals say of a session's end cannot both be true.", "Which is."
+    ),
+    "in-flight": Kind(
+        NOTICE,
+        "The last events that were sent are not in the receiver's journal.",
+        "That they were lost: they may have been on their way, or not yet written.",
+    ),
+    "not-recorded": Kind(
+        NOTICE,
+        "The last events that were received are not in the sender's journal, which has no end.",
+        "That the sender hides them: a crash loses what was not written.",
+    ),
+    "not-covered": Kind(
+        NOTICE,
+        "One journal begins later, or ends earlier, than the other.",
+        "That anything was taken away; it may have been pruned, or not be read yet.",
+    ),
+}

@@ -1,0 +1,163 @@
+"""The gold tables: what each counts, and what it must not count twice."""
+
+from datetime import UTC, timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from pipeline.gold.calls import calls
+from pipeline.gold.kinds import FAULT, KINDS
+from pipeline.gold.refresh import gold_tables, newest_slot, read_gold, write_gold
+from tests.pipeline.silver_frames import FINDINGS, START, Row, Talk, frame, frames
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+
+def rows(table: DataFrame, *columns: str) -> list[tuple[object, ...]]:
+    """Some columns of a table, in their order."""
+    return sorted((tuple(row[name] for name in columns) for row in table.collect()), key=str)
+
+
+def conversation() -> list[Talk]:
+    """`a` calls `b` and publishes to it; `b` publishes to `a`, to which it is too much."""
+    first = Talk("first")
+    first.call("a", "add", 0, 5)
+    first.call("a", "add", 10, 7, code=16)  # the same async id once more
+    first.call("a", "list", 20, 30, async_id=2, chunks=3)
+    first.say("a", "call", 60, topic="add", async_id=3)  # never answered
+    first.say("a", "call", 60, topic="add", async_id=0)  # wants no answer
+    first.say("b", "call", 60, topic="add", async_id=1)  # b's ids are its own
+    first.say("a", "subscribe", 70, topic="news", async_id=4)
+    first.say("b", "open", 71, topic="news", stream=2)
+    first.say("b", "result", 72, async_id=4, code=0, opens=2)
+    first.say("b", "notify", 73, stream=2, topic="news", async_id=0)
+    first.say("b", "notes", 74, stream=2, topic="news", async_id=0, notes=5)
+    first.say("b", "reset", 75, stream=0, opens=2, code=33)
+    first.say("b", "open", 76, stream=4, topic="a file")  # no topic
+    first.about("a", "key-update", 80, direction="sent", epoch=1)
+    first.about("a", "key-update", 81, direction="received", epoch=1, generation=1)
+    first.close("b", 90)
+    second = Talk("second")  # of which b's journal has nothing
+    second.call("a", "add", 120_000, 100)
+    second.lose("b")
+    return [first, second]
+
+
+@pytest.fixture(scope="module")
+def gold(spark: SparkSession) -> dict[str, DataFrame]:
+    """The tables of that conversation."""
+    found: list[Row] = [
+        {"kind": "gap", "journal": "a", "count": 2},
+        {"kind": "no-such-kind", "journal": "a", "count": 1},
+    ]
+    events, sessions = frames(spark, *conversation())
+    return gold_tables(events.cache(), sessions, frame(spark, FINDINGS, found))
+
+
+def test_a_refresh_goes_to_the_other_slot(spark: SparkSession, tmp_path: Path) -> None:
+    root = str(tmp_path)
+    assert read_gold(spark, root, "graph") is None
+    times = [START, START + timedelta(minutes=1)]
+    for slot, now in enumerate(times):
+        table = frame(spark, "date date, rows int", [{"date": now.date(), "rows": slot}])
+        write_gold(spark, root, {"traffic": table.limit(slot)}, now)
+        assert newest_slot(spark, root) == slot
+    table = read_gold(spark, root, "traffic")
+    assert table is not None
+    assert rows(table, "rows", "refreshed") == [(1, times[1].replace(tzinfo=None))]
+
+
+def test_traffic_and_graph(gold: dict[str, DataFrame]) -> None:
+    table = gold["traffic"]
+    news = table.where("topic = 'news'")
+    assert rows(news, "node", "peer", "direction", "events", "notes", "wire_bytes") == [
+        ("a", "b", "received", 3, 6, 300),
+        ("a", "b", "sent", 1, 0, 100),
+        ("b", "a", "received", 1, 0, 100),
+        ("b", "a", "sent", 3, 6, 300),
+    ]
+    minutes = table.where("topic = 'add' and node = 'a'").select("minute").distinct()
+    assert {row["minute"].replace(tzinfo=UTC).minute for row in minutes.collect()} == {0, 2}
+
+    assert rows(gold["graph"], "sender", "receiver", "sessions", "events", "wire_bytes") == [
+        ("a", "b", 2, 9, 900),
+        ("b", "a", 2, 17, 1700),
+    ]
+
+
+def test_calls(gold: dict[str, DataFrame]) -> None:
+    table = gold["calls"]
+    columns = ("caller", "callee", "seen_by", "calls", "answered", "unanswered", "errors")
+    by_pair = table.where("scope = 'pair'")
+    assert rows(by_pair.where("topic = 'add'"), *columns) == [
+        ("a", "b", "callee", 3, 2, 1, 1),
+        ("a", "b", "caller", 4, 3, 1, 1),
+        ("b", "a", "callee", 1, 0, 1, 0),
+        ("b", "a", "caller", 1, 0, 1, 0),
+    ]
+    timed = ("seen_by", "parts", "p50_us", "p95_us", "p99_us", "max_us")
+    whole = table.where("scope = 'topic'")
+    assert rows(whole.where("topic = 'list'"), *timed) == [
+        ("callee", 3, 30_000, 30_000, 30_000, 30_000),
+        ("caller", 3, 30_000, 30_000, 30_000, 30_000),
+    ]
+    [row] = whole.where("topic = 'add' and seen_by = 'caller'").collect()
+    assert (row["calls"], row["p50_us"], row["max_us"]) == (5, 7_000, 100_000)
+    assert row["error_codes"] == {16: 1}
+
+
+def test_an_answer_in_a_later_block_and_one_that_is_not_there(spark: SparkSession) -> None:
+    talk = Talk("far")
+    for number in range(4):
+        talk.call("a", "add", 10 * number, number + 1)
+    for row in talk.events:
+        # Places 1 to 4 of each: the second answer is in the block of the fourth request.
+        far = row["place"] > 1 and not (row["type"] == "call" and row["place"] == 2)
+        row["offset"] += 2**24 if far else 0
+    talk.drop("a", "b", 3)
+    table = calls(frames(spark, talk)[0]).where("scope = 'pair' and seen_by = 'caller'")
+    assert rows(table, "calls", "answered", "unanswered", "p50_us", "max_us") == [
+        (4, 3, 1, 2_000, 4_000)
+    ]
+
+
+def test_topics_and_sessions(gold: dict[str, DataFrame]) -> None:
+    counted = ("topic", "publisher", "subscriptions", "subscribers", "notes", "payload_bytes")
+    assert rows(gold["topics"], *counted, "slow_resets") == [("news", "b", 1, 1, 6, 300, 1)]
+
+    columns = (
+        "session", "initiator", "responder", "journals", "key_updates", "rekeys", "duration_us",
+        "initiator_code", "initiator_remote", "responder_remote", "events", "wire_bytes",
+    )  # fmt: skip
+    assert rows(gold["sessions"], *columns) == [
+        ("first", "a", "b", 2, 2, 1, 90_000, 0, True, False, 22, 2_200),
+        ("second", "a", "b", 1, 0, 0, None, None, None, None, 4, 400),
+    ]
+
+
+def test_findings_have_their_weight(gold: dict[str, DataFrame]) -> None:
+    assert rows(gold["findings"], "kind", "weight", "count") == [
+        ("gap", FAULT, 2),
+        ("missing-journal", KINDS["missing-journal"].weight, 1),
+        ("no-such-kind", FAULT, 1),
+    ]
+
+
+def test_without_an_auditors_key(spark: SparkSession) -> None:
+    talk = Talk("dark")
+    talk.say("a", None, 1)
+    talk.close("a", 2)
+    for row in talk.events:
+        row.update(type=None, category=None, code=None, payload_size=None)
+    events, sessions = frames(spark, talk)
+    made = gold_tables(events.cache(), sessions, frame(spark, FINDINGS, []))
+    assert rows(made["traffic"], "node", "topic", "events", "ok", "payload_bytes") == [
+        ("a", None, 1, 1, 0),
+        ("a", None, 3, 3, 0),
+        ("b", None, 1, 1, 0),
+        ("b", None, 3, 3, 0),
+    ]
+    assert rows(made["sessions"], "events", "responder_code") == [(4, 0)]
+    for name in ("calls", "topics"):
+        assert made[name].isEmpty()
