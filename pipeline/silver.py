@@ -48,9 +48,11 @@ class SilverStep:
         walk = walker(self._private_keys, payloads=self._payloads)
         walked = bronze.select(*NEEDED).mapInArrow(walk, WALKED)
         tables.write_batch("silver", batch, walked, _PARTITIONS)
-        own = tables.read("silver", WALKED, batch)
-        before = tables.read("stitched", WALKED, batch - 1)
-        stitched = stitch(own, bronze, before.drop(BATCH))
+        own, before = (
+            tables.read(name, WALKED, number).select(*WALKED.fieldNames())
+            for name, number in (("silver", batch), ("stitched", batch - 1))
+        )
+        stitched = stitch(own, bronze, before)
         tables.write_batch("stitched", batch, stitched, _PARTITIONS)
 
     def __repr__(self) -> str:

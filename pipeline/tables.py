@@ -50,8 +50,9 @@ class Tables:
         base = f"{self.root}/{name}"
         path = base if batch is None else f"{base}/{BATCH}={batch}"
         columns = StructType([*schema.fields]).add(BATCH, IntegerType())
-        frame = self.spark.read.schema(columns).option("basePath", base).parquet(path)
+        reader = self.spark.read.schema(columns).option("basePath", base)
         try:
+            frame = reader.parquet(path)
             # Over Connect nothing is looked at before this.
             names = frame.columns
         except AnalysisException as error:
