@@ -1,0 +1,33 @@
+"""The one Spark session of all tests of the pipeline, and small journals to read.
+
+One rule: tests that take `spark` are marked `spark` and `xdist_group("spark")`, so that one
+process has them all, and one Java.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.spark import open_session
+
+# A Java that starts sooner, for jobs that are over before it would be warm.
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session on two cores of this machine."""
+    session = open_session(
+        "parley tests",
+        master="local[2]",
+        memory="1g",
+        java_options=JAVA_OPTIONS,
+        settings={
+            "spark.sql.shuffle.partitions": "2",
+            "spark.local.dir": str(tmp_path_factory.mktemp("spark")),
+            "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+        },
+    )
+    yield session
+    session.stop()
