@@ -20,6 +20,7 @@ from node.doors.accept_hook import AcceptHook, Decider, decider
 from node.doors.admission import Admission
 from node.doors.endings import Endings
 from node.errors import ConfigError, HandshakeError
+from node.journal.journal import Journal
 from node.offering import Offering
 from node.peer import Peer
 from node.protocol.codes import CloseCode
@@ -52,8 +53,8 @@ class Node(Offering):
     `trust` says who may connect: a policy, or an async function that is given a `Candidate`
     and returns True for those it lets in. The default lets anyone in who proves who they
     are, so handlers look at `call.peer.node_id`. `observer` makes an observer for each encrypted
-    connection (a journal does). `clock` is the time it lives by, in place of the loop's
-    (`node.testing.FakeClock`).
+    connection; `journal` keeps what is sent and received on them, for its auditors. `clock` is
+    the time it lives by, in place of the loop's (`node.testing.FakeClock`).
 
     Raises:
         ConfigError: settings that do not fit each other.
@@ -66,6 +67,7 @@ class Node(Offering):
         config: NodeConfig | None = None,
         trust: TrustPolicy | AcceptHook | None = None,
         observer: Callable[[], Observer] | None = None,
+        journal: Journal | None = None,
         clock: Clock | None = None,
     ) -> None:
         super().__init__(config or NodeConfig(), self._running)
@@ -74,7 +76,12 @@ class Node(Offering):
         if self.config.plaintext != "never" and not self.trust.allows_plaintext:
             raise ConfigError(f"trust {self.trust.name!r} does not go with plaintext")
         self._core_config = self.config.core(identity)
+        if journal is not None and observer is not None:
+            raise ConfigError("a node has a journal or an observer, not both")
+        if journal is not None and self.config.plaintext == "only":
+            raise ConfigError("unencrypted connections prove nothing: no journal is kept of them")
         self._observer = observer
+        self.journal = journal
         self._peers: set[Peer] = set()
         self._half_open: OrderedDict[Peer, None] = OrderedDict()
         self._listeners: list[Listener] = []
@@ -177,7 +184,13 @@ class Node(Offering):
     # Life.
 
     async def __aenter__(self) -> Self:
-        await self._ground.enter()
+        backend = await self._ground.enter()
+        if self.journal is not None:
+            try:
+                await self.journal.begin(self.identity, backend)
+            except BaseException:
+                await self._ground.leave()
+                raise
         return self
 
     async def __aexit__(
@@ -191,7 +204,12 @@ class Node(Offering):
             with anyio.CancelScope(shield=True):
                 await self._shut_down(drain=exc_type is None)
         finally:
-            await self._ground.leave()
+            try:
+                await self._ground.leave()
+            finally:
+                if self.journal is not None:
+                    with anyio.CancelScope(shield=True):
+                        await self.journal.end()
 
     async def aclose(self) -> None:
         """Take no more connections, let the handlers of calls finish, say Close to each peer.
@@ -277,7 +295,7 @@ class Node(Offering):
             self._core_config,
             initiator=initiator,
             now=backend.now(),
-            observer=self._observer() if self._observer else None,
+            observer=self._observing(name),
         )
         peer = Peer(
             core,
@@ -293,6 +311,11 @@ class Node(Offering):
         )
         self._peers.add(peer)
         return peer
+
+    def _observing(self, name: str) -> Observer | None:
+        if self.journal is not None:
+            return None if self.journal.failed else self.journal.session_log(name)
+        return self._observer() if self._observer is not None else None
 
     def _peer_changed(self, peer: Peer) -> None:
         if peer.is_open or peer.is_gone:

@@ -200,6 +200,11 @@ class AsyncioBackend:
         """Call back in the loop's next turn."""
         self._loop.call_soon(callback)
 
+    def soon_from_thread(self, callback: Callable[[], None]) -> None:
+        """Call back in the loop, asked by another thread."""
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(callback)
+
     def at(self, when: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
         """Call back at `when`."""
         return self._loop.call_later(max(0.0, when - self.now()), callback)

@@ -46,6 +46,9 @@ class Backend(Loop, Protocol):
             UnreachableError: the address cannot be listened on.
         """
 
+    def soon_from_thread(self, callback: Callable[[], None]) -> None:
+        """Call back in the loop, asked by another thread; nothing once the loop has ended."""
+
     async def aclose(self) -> None:
         """Cancel what was spawned and wait until it is gone."""
 

@@ -36,6 +36,10 @@ class ClockedBackend:
         """Call back in the loop's next turn."""
         self._backend.soon(callback)
 
+    def soon_from_thread(self, callback: Callable[[], None]) -> None:
+        """Call back in the loop, asked by another thread."""
+        self._backend.soon_from_thread(callback)
+
     def at(self, when: float, callback: Callable[[], None]) -> Timer:
         """Call back at `when` of the clock."""
         if when <= self.now():

@@ -6,6 +6,7 @@ group; what they do catches its own errors, so that one peer never ends a node.
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any, cast
 
 import anyio
@@ -82,6 +83,11 @@ class TrioBackend:
     def soon(self, callback: Callable[[], None]) -> None:
         """Call back in the loop's next turn."""
         self._token.run_sync_soon(callback)
+
+    def soon_from_thread(self, callback: Callable[[], None]) -> None:
+        """Call back in the loop, asked by another thread."""
+        with suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(callback)
 
     def at(self, when: float, callback: Callable[[], None]) -> anyio.CancelScope:
         """Call back at `when`: a task that sleeps."""

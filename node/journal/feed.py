@@ -1,0 +1,93 @@
+"""What the loop's thread and the writer's share: one list of records and a few positions.
+
+One rule: each value has one thread that sets it, so that no event takes a lock: appending
+to a list and cutting its head off are whole under the interpreter's own. Positions count
+the bytes of records from the beginning of the run. Knows no files.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Final
+
+from node.journal.names import SegmentName
+
+NEVER: Final = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What stands between two records: the segment ends, and another begins, or none.
+
+    `blocks` are the offsets of the block records of the one that ends.
+    """
+
+    blocks: tuple[int, ...]
+    following: SegmentName | None
+
+
+class Feed:
+    """Set by the loop's thread: `pending` (at its end), `appended`, `mark` and `passed`
+    (what is called once `appended` is there), `watched`, `sync_wanted`. By the writer's:
+    `written`, `synced`, `records`, `segments`, `idle`, `failed`."""
+
+    __slots__ = (
+        "_wakes",
+        "append",
+        "appended",
+        "failed",
+        "idle",
+        "mark",
+        "passed",
+        "pending",
+        "records",
+        "segments",
+        "sync_wanted",
+        "synced",
+        "watched",
+        "written",
+    )
+
+    def __init__(self) -> None:
+        self.pending: list[bytes | Turn] = []
+        self.append: Callable[[bytes | Turn], None] = self.pending.append
+        self.appended = 0
+        self.mark = NEVER
+        self.passed: Callable[[], None] = _nothing
+        self.watched = False  # somebody waits for the writer to come on
+        self.sync_wanted = 0
+        self.written = 0  # handed to the system
+        self.synced = 0  # said by the system to be on the disk
+        self.records = 0
+        self.segments = 0
+        self.idle = False  # the writer sleeps until it is woken
+        self.failed: OSError | None = None
+        self._wakes: SimpleQueue[None] = SimpleQueue()
+
+    @property
+    def waiting(self) -> int:
+        """Bytes that are not written yet."""
+        return max(0, self.appended - self.written)
+
+    def put(self, record: bytes) -> None:
+        """Append a record and wake the writer; `SessionLog.event` has the same by hand."""
+        self.append(record)
+        self.appended += len(record)
+        if self.idle:
+            self.wake()
+
+    def wake(self) -> None:
+        """Have the writer look: from the loop's thread."""
+        self.idle = False
+        self._wakes.put(None)
+
+    def sleep(self, timeout: float | None) -> None:
+        """Wait until `wake`, at most `timeout` seconds: from the writer's thread."""
+        try:
+            self._wakes.get(timeout=timeout)
+        except Empty:
+            return
+
+
+def _nothing() -> None:
+    return

@@ -1,0 +1,198 @@
+"""The run of records as the loop's thread makes it: sessions, blocks, segments.
+
+One rule: a block, and with it the checkpoints of all sessions, is made in a turn of the
+loop's own and never from within a core, so that each session stands between two events.
+Knows no files: what is to be done with them is said in `Turn`.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final, Protocol
+
+from node.journal import keys
+from node.journal.bodies import SegmentHead, encode_block
+from node.journal.feed import NEVER, Feed, Turn
+from node.journal.names import SegmentName, run_start
+from node.journal.records import encode_record
+from node.transport.loop import Loop, Timer
+
+Clock = Callable[[], int]  # ns since the epoch, UTC
+
+_LAST_SESSION: Final = 2**32 - 1
+
+
+class Live(Protocol):
+    """A session as the log needs it."""
+
+    def checkpoint(self) -> bytes:
+        """The body of its checkpoint."""
+
+    def lost(self) -> None:
+        """The journal ends before it does."""
+
+
+class Log:
+    """The records of one run.
+
+    `head` is that of the first segment; one is closed at `segment_size` bytes or after
+    `segment_age` seconds, at the next record.
+    """
+
+    __slots__ = (
+        "_age_timer",
+        "_began",
+        "_blocks",
+        "_ended",
+        "_head",
+        "_loop",
+        "_next_block",
+        "_next_session",
+        "_rolling",
+        "_segment_age",
+        "_segment_due",
+        "_segment_size",
+        "_sessions",
+        "clock",
+        "feed",
+        "on_mark",
+    )
+
+    def __init__(
+        self,
+        feed: Feed,
+        head: SegmentHead,
+        loop: Loop,
+        clock: Clock,
+        segment_size: int,
+        segment_age: float,
+    ) -> None:
+        self.feed = feed
+        self.clock = clock
+        self._head = head
+        self._loop = loop
+        self._segment_size = segment_size
+        self._segment_age = segment_age
+        self._sessions: dict[int, Live] = {}
+        self._next_session = 0
+        self._began = 0  # the position of the segment's first byte
+        self._segment_due = NEVER  # that at which it is to be closed
+        self._blocks: list[int] = []
+        self._next_block = 0
+        self._rolling = True
+        self._ended = False
+        self._age_timer: Timer | None = None
+        # Whose say it is as well when to be called again: returns a position.
+        self.on_mark: Callable[[], int] = _never
+        feed.passed = self._passed
+
+    @property
+    def name(self) -> SegmentName:
+        """That of the segment that is written."""
+        return SegmentName(self._head.node_id.text, run_start(self._head.start), self._head.number)
+
+    @property
+    def sessions(self) -> int:
+        """How many are open."""
+        return len(self._sessions)
+
+    def begin(self) -> None:
+        """The first records of the run's first segment."""
+        self._open_segment()
+        self._rolling = False
+        self.plan()
+
+    def end(self) -> None:
+        """End what lives, and the segment."""
+        if self._age_timer is not None:
+            self._age_timer.cancel()
+        for session in list(self._sessions.values()):
+            session.lost()
+        self._rolling = self._ended = True
+        self._turn(None)
+
+    def enter(self, session: Live) -> int:
+        """A session begins; returns its number."""
+        number = self._next_session
+        self._next_session = number + 1
+        if number > _LAST_SESSION:
+            raise OverflowError("a run of a journal has 2^32 sessions at most")
+        self._sessions[number] = session
+        return number
+
+    def leave(self, number: int) -> None:
+        """A session ends."""
+        self._sessions.pop(number, None)
+
+    def record(self, kind: int, body: bytes) -> int:
+        """Append a record; returns its time."""
+        time = self.clock()
+        feed = self.feed
+        feed.put(encode_record(kind, time, body))
+        if feed.appended >= feed.mark:
+            feed.passed()
+        return time
+
+    def plan(self) -> None:
+        """Say when `passed` is to be called next."""
+        mark = self.on_mark()
+        if not self._rolling:
+            mark = min(mark, self._next_block, self._segment_due)
+        self.feed.mark = mark
+
+    # Inside.
+
+    def _passed(self) -> None:
+        if not self._rolling and self.feed.appended >= min(self._next_block, self._segment_due):
+            self._rolling = True
+            self._loop.soon(self._roll)
+        self.plan()
+
+    def _roll(self) -> None:
+        if self._ended:
+            return
+        if self.feed.appended >= self._segment_due:
+            self._head = replace(self._head, number=self._head.number + 1)
+            self._turn(self.name)
+            self._open_segment()
+        else:
+            self._open_block()
+        self._rolling = False
+        self.plan()
+
+    def _turn(self, following: SegmentName | None) -> None:
+        feed = self.feed
+        feed.append(Turn(tuple(self._blocks), following))
+        if feed.idle:
+            feed.wake()
+
+    def _open_segment(self) -> None:
+        self._blocks.clear()
+        self._began = self.feed.appended
+        self._segment_due = self._began + self._segment_size
+        if self._age_timer is not None:
+            self._age_timer.cancel()
+        self._age_timer = self._loop.at(self._loop.now() + self._segment_age, self._aged)
+        self.record(keys.SEGMENT, self._head.encode())
+        self._open_block()
+
+    def _open_block(self) -> None:
+        feed = self.feed
+        began = feed.appended
+        self._blocks.append(began - self._began)
+        sessions = self._sessions.items()
+        checkpoints = [session.checkpoint() for _, session in sessions]
+        self.record(keys.BLOCK, encode_block(len(self._blocks) - 1, len(checkpoints)))
+        for body in checkpoints:
+            self.record(keys.CHECKPOINT, body)
+        taken = feed.appended - began
+        self._next_block = began + max(keys.BLOCK_SIZE, taken * keys.CHECKPOINT_PART)
+
+    def _aged(self) -> None:
+        """The next record closes the segment."""
+        self._age_timer = None
+        self._segment_due = 0
+        self.plan()
+
+
+def _never() -> int:
+    return NEVER

@@ -1,0 +1,287 @@
+"""One connection's part of a journal: what its core tells becomes records.
+
+One rule: `event` does no more than pack, sum and append; all else is rare. A secret is
+sealed to the auditors when it is told and kept no longer (docs/journal.md).
+"""
+
+from collections.abc import Callable, Sequence
+from struct import Struct
+from typing import Any, Final
+from zlib import crc32
+
+from crypto.auditor import AuditorKey
+from crypto.chain import HashChain
+from crypto.ciphers import XCHACHA20_POLY1305
+from crypto.kdf import label
+from crypto.randomness import random_bytes
+from crypto.schedule import (
+    chain_bind,
+    chain_rekey,
+    chain_start_initiator,
+    chain_start_responder,
+    rekey_root,
+    rekey_secrets,
+)
+from lbm import keys as cells
+from lbm.cells import read_text
+from lbm.codec import decode, encode
+from lbm.errors import LbmDecodeError
+from node.journal import keys
+from node.journal.bodies import KeyUpdate, Secret, SessionEnd
+from node.journal.feed import Feed
+from node.journal.log import Log
+from node.journal.sessions import Checkpoint, Direction, Generation, SessionFacts, SessionStart
+from node.protocol.codes import CloseCode
+from node.protocol.handshake import Agreed, known
+from node.protocol.observer import Checkpoint as AskState
+from node.protocol.observer import DirectionState
+
+# Kind, time, session, direction: what comes before an event's bytes, but for the frame.
+_pack_event = Struct(">BQIB").pack
+_pack_frame = Struct(">II").pack
+_FRAME: Final = 8
+_LABEL_NONCE: Final = XCHACHA20_POLY1305.nonce_size
+
+
+class _Way:
+    """A direction as the log has followed it; `place` is that of the last event."""
+
+    __slots__ = ("chain", "generation", "place", "updates")
+
+    def __init__(self, chain: bytes) -> None:
+        self.chain = chain
+        self.place = 0
+        self.generation = 0
+        self.updates = 0
+
+    def state(self, told: DirectionState) -> Direction:
+        """With what the core says of it."""
+        return Direction(
+            told.chain,
+            self.place,
+            told.epoch,
+            self.generation,
+            self.updates,
+            told.unsealed,
+            told.counters,
+        )
+
+
+class SessionLog:
+    """The observer of one connection; it becomes a session when the handshake is complete.
+
+    `local_keys` is this node's identity as in cell 14, `address` where the other side was
+    met.
+    """
+
+    __slots__ = (
+        "_address",
+        "_ask",
+        "_auditors",
+        "_clock",
+        "_facts",
+        "_feed",
+        "_generations",
+        "_label_key",
+        "_labels",
+        "_local_keys",
+        "_log",
+        "_number",
+        "_received",
+        "_rekey",
+        "_sent",
+        "_started",
+        "_suite",
+        "_th1",
+        "_th2",
+    )
+
+    def __init__(
+        self,
+        log: Log,
+        auditors: Sequence[AuditorKey],
+        local_keys: list[Any],
+        address: str,
+    ) -> None:
+        self._log = log
+        self._feed: Feed = log.feed
+        self._clock: Callable[[], int] = log.clock
+        self._auditors = auditors
+        self._local_keys = local_keys
+        self._address = address
+        self._rekey = b""
+
+    # The core tells.
+
+    def session_started(self, agreed: Agreed, initiator: bool, checkpoint: AskState) -> None:
+        """The session's start and the handshake's secret."""
+        suite = self._suite = known(agreed.suite)
+        hash = suite.hash_algorithm
+        self._ask = checkpoint
+        self._facts = SessionFacts(
+            known(agreed.session_id),
+            initiator,
+            self._local_keys,
+            known(agreed.identity).cells(),
+            agreed.local_role,
+            agreed.remote_role,
+            self._address,
+            (suite.kex, suite.signing, suite.hash, suite.cipher, suite.sealing),
+            known(agreed.commit),
+            agreed.limits.seal_events,
+            agreed.limits.seal_delay_ms,
+        )
+        self._th1 = hash.digest(agreed.t1)
+        self._th2 = hash.digest(agreed.t1 + agreed.responder_proof + agreed.initiator_proof)
+        self._rekey = known(agreed.rekey)
+        context = self._facts.session_id
+        self._label_key = label(hash, known(agreed.exporter), "journal labels", context, 32)
+        # Streams whose label the journal was shown: the label, and how many directions live.
+        self._labels: dict[int, tuple[str, int]] = {}
+        self._number = self._log.enter(self)
+        # Of the core itself nothing can be asked before its first event.
+        chains = _first_chains(agreed, self._th1, self._th2)
+        self._sent, self._received = (_Way(chain) for chain in chains[:: 1 if initiator else -1])
+        generation = Generation(0, self._boxes(known(agreed.hs)))
+        self._generations = {0: generation}
+        start = SessionStart(
+            self._number, self._facts, agreed.t1, agreed.responder_proof, agreed.initiator_proof
+        )
+        self._started = self._log.record(keys.SESSION_START, start.encode())
+        self._log.record(keys.SECRET, Secret(self._number, 0, generation.boxes).encode())
+
+    def event(self, sent: bool, wire: bytes, chain: bytes) -> None:
+        """An event's record, and nothing more: this is once for each event."""
+        way = self._sent if sent else self._received
+        way.chain = chain
+        way.place += 1
+        record = _pack_event(keys.EVENT, self._clock(), self._number, sent) + wire
+        size = len(record)
+        feed = self._feed
+        feed.append(_pack_frame(size, crc32(record)) + record)
+        feed.appended = appended = feed.appended + size + _FRAME
+        if appended >= feed.mark:
+            feed.passed()
+        if feed.idle:
+            feed.wake()
+
+    def epoch_began(self, sent: bool, epoch: int, secret: bytes, rekey: int) -> None:
+        """A key update's record; the epochs' own secrets follow from the generation's."""
+        way = self._sent if sent else self._received
+        if not epoch:
+            return
+        generation = None
+        if rekey:
+            generation = self._generations[rekey]
+            way.generation, way.updates = rekey, 0
+            commit = known(generation.commit)
+            way.chain = chain_rekey(self._suite.hash_algorithm, way.chain, commit)
+            self._drop_generations()
+        else:
+            way.updates += 1
+        body = KeyUpdate(self._number, int(sent), epoch, generation).encode()
+        self._log.record(keys.KEY_UPDATE, body)
+
+    def stream_opened(self, stream: int, payload: bytes | memoryview) -> None:
+        """Keep the label, which checkpoints repeat."""
+        try:
+            text = read_text(decode(bytes(payload)), cells.LABEL)
+        except LbmDecodeError:
+            return  # the other side's, and the end of the connection
+        self._labels[stream] = text, 2
+
+    def direction_ended(self, stream: int) -> None:
+        """With both directions ended the label is not needed any more."""
+        text, living = self._labels.pop(stream, ("", 0))
+        if living > 1:
+            self._labels[stream] = text, living - 1
+
+    def rekeyed(
+        self, number: int, shared_secret: bytes, after_offer: bytes, after_answer: bytes
+    ) -> None:
+        """The secret of a rekey: its root, which all else of it follows from."""
+        hash = self._suite.hash_algorithm
+        root = rekey_root(hash, self._rekey, shared_secret)
+        secrets = rekey_secrets(hash, root, after_offer, after_answer)
+        self._rekey = secrets.rekey
+        generation = Generation(
+            number, self._boxes(root), after_offer, after_answer, secrets.commit
+        )
+        self._generations[number] = generation
+        self._log.record(keys.SECRET, Secret(self._number, number, generation.boxes).encode())
+
+    def session_ended(self, code: int, text: str, remote: bool) -> None:
+        """The session's last record."""
+        self._log.leave(self._number)
+        self._rekey = self._label_key = b""
+        ways = self._received, self._sent
+        body = SessionEnd(
+            self._number,
+            code,
+            remote,
+            text,
+            (ways[0].chain, ways[1].chain),
+            (ways[0].place, ways[1].place),
+        ).encode()
+        self._log.record(keys.SESSION_END, body)
+
+    # The log asks.
+
+    def lost(self) -> None:
+        """The journal ends, and the session with it."""
+        self.session_ended(CloseCode.CONNECTION_LOST, "", False)
+
+    def checkpoint(self) -> bytes:
+        """The session as it stands between two events, encoded."""
+        sent, received = self._ask()
+        checkpoint = Checkpoint(
+            self._number,
+            self._facts,
+            self._th1,
+            self._th2,
+            self._started,
+            self._received.state(received),
+            self._sent.state(sent),
+            tuple(self._generations.values()),
+            self._sealed_labels(),
+        )
+        return checkpoint.encode()
+
+    # Inside.
+
+    def _boxes(self, secret: bytes) -> tuple[tuple[bytes, bytes], ...]:
+        return tuple((bytes(auditor), auditor.seal(secret)) for auditor in self._auditors)
+
+    def _drop_generations(self) -> None:
+        """Keep the handshake's, and from the older direction's on."""
+        oldest = min(self._sent.generation, self._received.generation)
+        for number in [number for number in self._generations if 0 < number < oldest]:
+            del self._generations[number]
+
+    def _sealed_labels(self) -> bytes | None:
+        if not self._labels:
+            return None
+        labels = [[stream, text] for stream, (text, _) in self._labels.items()]
+        nonce = random_bytes(_LABEL_NONCE)
+        key = XCHACHA20_POLY1305.new(self._label_key)
+        data = encode({keys.LABEL_LIST: labels})
+        return nonce + key.encrypt(nonce, data, self._facts.session_id)
+
+    def __repr__(self) -> str:
+        return f"<SessionLog of {self._address}>"
+
+
+def _first_chains(agreed: Agreed, th1: bytes, th2: bytes) -> tuple[bytes, bytes]:
+    """The chain values before the first event: of the initiator's direction, the responder's."""
+    suite, commit = known(agreed.suite), known(agreed.commit)
+    hash = suite.hash_algorithm
+    blob = (4 if suite.sealing == "each" else 21) + suite.signing_algorithm.signature_size
+    covered = hash.digest(agreed.t1 + agreed.responder_proof)
+    values = []
+    for start, proof in (
+        (chain_start_initiator(hash, covered, commit), agreed.initiator_proof),
+        (chain_start_responder(hash, th1, commit), agreed.responder_proof),
+    ):
+        chain = HashChain(hash, start)
+        values.append(chain_bind(hash, chain.advance(proof[:4], proof[blob:]), th2))
+    return values[0], values[1]

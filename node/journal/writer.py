@@ -1,0 +1,242 @@
+"""The writer's thread: takes records from the feed, writes and syncs segments.
+
+One rule: what is in a segment is whole records, also after a write that failed: what it
+left of one is cut off, and nothing is written after it. Knows no sessions.
+"""
+
+import logging
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from threading import Thread
+from typing import Final, Literal
+
+from node.journal import keys
+from node.journal.bodies import SegmentEnd
+from node.journal.feed import Feed, Turn
+from node.journal.names import LIVE, SegmentName
+from node.journal.records import encode_record
+
+logger = logging.getLogger("parley.journal")
+
+Fsync = Literal["always", "interval", "never"]
+
+# Records that one system call takes; POSIX lets it be 16, Linux and macOS have 1,024.
+AT_ONCE: Final = min(1024, max(16, os.sysconf("SC_IOV_MAX")))
+# Seconds that the writer lets records gather: each time it wakes it takes the
+# interpreter from the loop.
+LINGER: Final = 0.002
+
+_sync_data: Final[Callable[[int], None]] = getattr(os, "fdatasync", os.fsync)
+
+
+class Writer:
+    """One run's thread and the segment that it writes.
+
+    `on_progress` and `on_failed` are called in this thread.
+    """
+
+    def __init__(
+        self,
+        feed: Feed,
+        directory: Path,
+        clock: Callable[[], int],
+        fsync: Fsync,
+        fsync_interval: float,
+        on_progress: Callable[[], None],
+        on_failed: Callable[[], None],
+    ) -> None:
+        self._feed = feed
+        self._directory = directory
+        self._clock = clock
+        self._fsync = fsync
+        self._interval = fsync_interval
+        self._on_progress = on_progress
+        self._on_failed = on_failed
+        self._file = -1
+        self._path = directory
+        self._size = 0  # of whole records in the segment
+        self._count = 0
+        self._ended = False
+        self._synced_at = 0.0
+        self._thread = Thread(target=self._run, name="parley journal", daemon=True)
+
+    def start(self, first: SegmentName) -> None:
+        """Make the first segment and start the thread; raises OSError."""
+        self._open(first)
+        self._thread.start()
+
+    def join(self, timeout: float) -> bool:
+        """Wait until the last segment is closed; whether it is."""
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    # The thread.
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except OSError as error:
+            self._failed(error)
+        except Exception as error:
+            logger.exception("internal error of the journal")
+            self._failed(OSError(f"internal error: {error!r}"))
+
+    def _work(self) -> None:
+        feed, pending = self._feed, self._feed.pending
+        while not self._ended:
+            items = pending[:AT_ONCE]
+            if items:
+                del pending[: len(items)]
+                self._take(items)
+            if self._sync_is_due():
+                self._sync()
+            if feed.watched and items:
+                self._on_progress()
+            if len(items) == AT_ONCE or self._ended:
+                continue
+            if items and self._fsync != "always":
+                time.sleep(LINGER)
+                continue
+            feed.idle = True
+            if not pending and feed.sync_wanted <= feed.synced:
+                feed.sleep(self._until_sync())
+            feed.idle = False
+
+    def _take(self, items: "list[bytes | Turn]") -> None:
+        # Turns are rare: they are looked for only where one is.
+        try:
+            self._write(items)  # type: ignore[arg-type] # a Turn has no length
+        except TypeError:
+            records: list[bytes] = []
+            for item in items:
+                if isinstance(item, Turn):
+                    self._write(records)
+                    records = []
+                    self._turn(item)
+                else:
+                    records.append(item)
+            self._write(records)
+
+    def _write(self, records: Sequence[bytes]) -> None:
+        size = sum(map(len, records))
+        if not size:
+            return
+        try:
+            done = os.writev(self._file, records)
+            if done < size:
+                self._write_rest(records, done)
+        except OSError:
+            self._cut(records)
+            raise
+        self._size += size
+        self._count += len(records)
+        feed = self._feed
+        feed.records += len(records)
+        feed.written += size
+
+    def _write_rest(self, records: Sequence[bytes], done: int) -> None:
+        """A disk that is full takes a part, and says so only the next time."""
+        rest = memoryview(b"".join(records))[done:]
+        while rest:
+            rest = rest[os.write(self._file, rest) :]
+
+    def _cut(self, records: Sequence[bytes]) -> None:
+        """After a write that failed: leave whole records only, if the system lets us."""
+        try:
+            there = os.fstat(self._file).st_size
+            whole = self._size
+            for record in records:
+                if whole + len(record) > there:
+                    break
+                whole += len(record)
+            os.ftruncate(self._file, whole)
+        except OSError:
+            logger.exception("the journal's segment may end in part of a record")
+
+    # Segments.
+
+    def _turn(self, turn: Turn) -> None:
+        self._close(turn)
+        if turn.following is None:
+            self._ended = True
+        else:
+            self._open(turn.following)
+
+    def _open(self, name: SegmentName) -> None:
+        self._path = self._directory / str(name._replace(state=LIVE))
+        self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
+        self._size = self._count = 0
+        self._feed.segments += 1
+        self._sync_directory()
+
+    def _close(self, turn: Turn) -> None:
+        body = SegmentEnd(self._count, turn.blocks).encode()
+        written = self._feed.written
+        self._write([encode_record(keys.SEGMENT_END, self._clock(), body)])
+        self._feed.written = written  # positions count what the loop's thread appended
+        if self._fsync != "never":
+            self._sync()
+        os.close(self._file)
+        self._file = -1
+        self._path.rename(self._path.with_suffix(""))
+        self._sync_directory()
+
+    # Syncing.
+
+    def _sync_is_due(self) -> bool:
+        feed = self._feed
+        if feed.synced >= feed.written:
+            return False
+        if self._fsync == "always" or feed.sync_wanted > feed.synced:
+            return True
+        return self._fsync == "interval" and self._until_sync() == 0
+
+    def _until_sync(self) -> float | None:
+        """Seconds until what is written is to be synced; None if nothing is."""
+        if self._fsync == "never" or self._feed.synced >= self._feed.written:
+            return None
+        return max(0.0, self._synced_at + self._interval - _monotonic())
+
+    def _sync(self) -> None:
+        written = self._feed.written
+        if self._file >= 0:
+            _sync_data(self._file)
+        self._synced_at = _monotonic()
+        self._feed.synced = written
+
+    def _sync_directory(self) -> None:
+        """A new name, too, is only on the disk once the directory is."""
+        if self._fsync == "never":
+            return
+        descriptor = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    # Failure.
+
+    def _failed(self, error: OSError) -> None:
+        """Nothing is written any more; what comes is thrown away until the end."""
+        feed = self._feed
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+        feed.failed = error
+        self._on_failed()
+        while not self._ended:
+            items = feed.pending[:]
+            del feed.pending[: len(items)]
+            self._ended = any(isinstance(item, Turn) and item.following is None for item in items)
+            feed.written = feed.appended
+            feed.idle = True
+            if not feed.pending and not self._ended:
+                feed.sleep(None)
+            feed.idle = False
+
+
+def _monotonic() -> float:
+    # A thread of its own: the loop's time is not its to ask for.
+    return time.monotonic()  # noqa: TID251 - as said
