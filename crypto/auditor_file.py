@@ -14,7 +14,9 @@ from crypto.auditor import AUDITOR_KEY_SIZE, AuditorPrivateKey
 from crypto.container import DEFAULT_COST, Container, PassphraseCost, PathLike
 from crypto.errors import KeyFileMalformedError
 
-_FILE: Final = Container(b"parley1 auditor key\n", "auditor's key file")
+MAGIC: Final = b"parley1 auditor key\n"
+
+_FILE: Final = Container(MAGIC, "auditor's key file")
 
 
 def save_auditor_key(

@@ -19,6 +19,7 @@ from node.cli.checkup import check_machine, versions
 from node.cli.completing import known_addresses
 from node.cli.exits import Exit
 from node.cli.findings import Finding, Level
+from node.cli.journal.checking import check_journal
 from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output, show_value
 from node.cli.reach import check_address, check_settings
@@ -52,7 +53,9 @@ def doctor(
     count: Annotated[int, typer.Option(min=1, help="Round trips to measure.")] = 5,
     config: Annotated[
         Path | None,
-        typer.Option(help="TOML file with settings, of which it looks at the other dialects."),
+        typer.Option(
+            help="TOML file with settings, of which it looks at the other dialects and the journal."
+        ),
     ] = None,
     dialect: Annotated[
         list[str] | None,
@@ -72,6 +75,10 @@ def doctor(
     spoken = [*check_settings(config), *(check_address("dialect", each) for each in dialect or ())]
     findings += spoken
     _show(out, "other dialects", spoken)
+    kept = list(check_journal(config))
+    findings += kept
+    if kept:
+        _show(out, "the journal", kept)
 
     async def meeting(options: NodeOptions, out: Output) -> None:
         findings.extend(await _connection(options, out, address or "", count))

@@ -1,0 +1,41 @@
+"""The journal that settings want: opened as they say, or not at all."""
+
+from pathlib import Path
+
+import pytest
+
+from crypto.auditor import AuditorPrivateKey
+from node.errors import ConfigError
+from node.settings.journal import JournalSettings
+
+KEY = AuditorPrivateKey.create().public
+
+
+def test_a_journal_as_the_settings_have_it(tmp_path: Path) -> None:
+    directory = tmp_path / "journal"
+    journal = JournalSettings(
+        directory=directory,
+        auditors=(KEY.text,),
+        segment_size=65_536,
+        segment_age=1,
+        buffer_size=65_536,
+        fsync="always",
+        fsync_interval=0.01,
+        on_failure="stop",
+    ).open()
+    assert journal is not None
+    assert (journal.directory, journal.auditors) == (directory, (KEY,))
+    assert journal.settings == (65_536, 1, 65_536, "always", 0.01, "stop")
+    assert directory.stat().st_mode & 0o777 == 0o700
+
+
+def test_no_journal() -> None:
+    assert JournalSettings().open() is None
+
+
+def test_one_half_of_it(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="needs an auditor's key"):
+        JournalSettings(directory=tmp_path / "journal").open()
+    with pytest.raises(ConfigError, match="no directory"):
+        JournalSettings(auditors=(KEY.text,)).open()
+    assert list(tmp_path.iterdir()) == []
