@@ -17,9 +17,10 @@ ONE, OTHER = (AuditorPrivateKey.create() for _ in range(2))
 @pytest.fixture
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A journal's, that the settings name."""
-    directory = tmp_path / "journal"
+    directory, home = tmp_path / "journal", tmp_path / "home"
     directory.mkdir(0o700)
-    monkeypatch.setenv("PARLEY_HOME", str(tmp_path))
+    home.mkdir(0o700)
+    monkeypatch.setenv("PARLEY_HOME", str(home))
     monkeypatch.setenv("PARLEY_JOURNAL_DIRECTORY", str(directory))
     monkeypatch.setenv("PARLEY_JOURNAL_AUDITORS", f"{ONE.public},{OTHER.public}")
     return directory
@@ -66,9 +67,9 @@ def test_little_room(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_keys(directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PARLEY_JOURNAL_AUDITORS", f"{ONE.public},{ONE.public}")
     assert levels()["auditors"] == "note"
-    (tmp_path / "other").write_bytes(b"no key")
+    (directory / "other").write_bytes(b"no key")
     assert "file" not in levels()
-    for place in (directory, tmp_path):
+    for place in (directory, tmp_path / "home"):
         save_auditor_key(place / "auditor.key", ONE)
         assert levels()["file"] == "weak"
         (place / "auditor.key").unlink()
