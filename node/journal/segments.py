@@ -182,8 +182,9 @@ def _walk_heads(file: BinaryIO, start: int, end: int) -> Heads:
         if at >= safe:
             chunk, base = read_at(file, at, min(CHUNK, end - at)), at
             safe = base + len(chunk) - head_size + 1
-            if at >= safe:  # a record has more than a head and these bytes
-                return Heads(at, records, tuple(blocks), TORN_RECORD)
+            if at >= safe:  # the file ends within a head
+                [rest] = read_records(chunk)
+                return Heads(at, records, tuple(blocks), rest.status)
         length, _, kind = unpack(chunk, at - base)
         if not LEAST_LENGTH <= length <= MAX_LENGTH:
             return Heads(at, records, tuple(blocks), BAD_LENGTH)

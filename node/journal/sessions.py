@@ -142,9 +142,12 @@ class Direction:
         """Raises JournalFormatError."""
         if not isinstance(value, list) or len(value) < 7:
             raise JournalFormatError("a direction is an array of seven")
-        counters = byte_string(value[6])
-        if len(counters) % _COUNTER.size:
+        packed = byte_string(value[6])
+        if len(packed) % _COUNTER.size:
             raise JournalFormatError("counters have 12 bytes each")
+        counters = dict(_COUNTER.iter_unpack(packed))
+        if len(counters) * _COUNTER.size != len(packed):
+            raise JournalFormatError("a stream has one counter")
         place, epoch, generation, updates, unsealed = map(a_uint, value[1:6])
         return cls(
             byte_string(value[0]),
@@ -153,7 +156,7 @@ class Direction:
             generation,
             updates,
             unsealed,
-            dict(_COUNTER.iter_unpack(counters)),
+            counters,
         )
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from crypto.errors import IdentityError, UnknownAlgorithmError
 from lbm.errors import LbmDecodeError
+from node.journal.errors import JournalFormatError
 from node.messaging.formats import FormatError
 from node.protocol.errors import LocalProtocolError, RemoteProtocolError
 
@@ -29,6 +30,8 @@ ALLOWED: Final[dict[str, Allowed]] = {
     "relay_client": (),
     # Reading and making payloads of named events; the cells that carry them natively.
     "formats": (FormatError, LbmDecodeError),
+    # Reading the bodies of a journal's records; records themselves are never refused.
+    "journal": (JournalFormatError,),
 }
 # Who takes the reports aborts the connection on these, as a node does.
 MESSAGING: Final = (RemoteProtocolError,)

@@ -14,6 +14,7 @@ from tests.fuzz import dialect_seeds
 from tests.fuzz.meeting import THEIRS
 from tests.fuzz.script import Kind, Step, serialise
 from tests.fuzz.targets import PLANTED
+from tests.reference.journal import KINDS
 from tests.reference.wire import TYPES, cells_payload, parse_raw
 from tests.vectors.load import read, unhex
 
@@ -145,6 +146,20 @@ def connection() -> Seeds:
     yield b"\1" + serialise([*steps, Step(Kind.ACTION, category=3)])
 
 
+def journal() -> Seeds:
+    """Segments, records and names; of bodies those that are right, and short ones that are not."""
+    kinds = list(KINDS)
+    for number, vector in enumerate(read("journal")["vectors"]):
+        text = vector.get("input", "")
+        good = "expected" in vector and "read_only" not in vector
+        if vector["kind"] == "name":
+            yield b"\1" + text.encode()
+        elif vector["kind"] in ("segment", "record"):
+            yield b"\0" + unhex(text)
+        elif vector["kind"] == "body" and (good or (number % 3 == 0 and len(text) < 400)):
+            yield bytes([2 + kinds.index(vector["of"])]) + unhex(text)
+
+
 def planted() -> Seeds:
     """A map of one cell."""
     yield cells_payload(version=1)
@@ -157,6 +172,7 @@ SEEDS: Final[Mapping[str, Callable[[], Seeds]]] = {
     "handshake": handshake,
     "connection": connection,
     **dialect_seeds.SEEDS,
+    "journal": journal,
     PLANTED: planted,
 }
 

@@ -12,6 +12,7 @@ from typing import Final
 TARGETS: Final = (
     *("decoder", "frames", "events", "handshake", "connection"),
     *("simproto", "named", "relay", "relay_client", "formats"),
+    "journal",
 )
 # Those whose inputs are scripts: after how many bytes.
 SCRIPTED: Final = {

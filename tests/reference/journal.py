@@ -203,17 +203,28 @@ def _packed(form: str) -> Callable[[Any], list[Any]]:
     return read
 
 
+def _entry(names: tuple[str, ...], value: Any) -> Fields:
+    """Items by name; more of them are of a later version, like unknown keys."""
+    items = _array(lambda item: item)(value)
+    if len(items) < len(names):
+        raise Malformed("an entry is too short")
+    return dict(zip(names, items, strict=False))
+
+
 def _direction(value: Any) -> Fields:
-    entry = dict(zip(DIRECTION, _array(lambda item: item, 7)(value), strict=True))
+    entry = _entry(DIRECTION, value)
     for name, item in entry.items():
         if name not in ("chain", "counters"):
             _uint(item)
     _a(bytes)(entry["chain"])
-    return entry | {"counters": _packed(">IQ")(entry["counters"])}
+    counters = _packed(">IQ")(entry["counters"])
+    if len({stream for stream, _ in counters}) < len(counters):
+        raise Malformed("a stream has one counter")
+    return entry | {"counters": counters}
 
 
 def _generation(value: Any) -> Fields:
-    entry = dict(zip(GENERATION, _array(lambda item: item, 5)(value), strict=True))
+    entry = _entry(GENERATION, value)
     for name in GENERATION[1:4]:
         _a(bytes if _uint(entry["generation"]) else type(None))(entry[name])
     _boxes(entry["boxes"])

@@ -316,12 +316,13 @@ def _wrong_bodies() -> Iterator[Vector]:
 
 
 def _wrong_directions() -> Iterator[tuple[str, list[Any]]]:
-    good = [*(RECEIVED[name] for name in journal.DIRECTION[:6]), bytes(24)]
+    good = [*(RECEIVED[name] for name in journal.DIRECTION[:6]), bytes(12)]
     yield "no counters", good[:6]
     for number, name in enumerate(journal.DIRECTION):
         for wrong in (None, -1) if 0 < number < 6 else (None, "x"):
             yield f"{name} {wrong}", [*good[:number], wrong, *good[number + 1 :]]
     yield "counters of 13 bytes", [*good[:6], bytes(13)]
+    yield "a counter twice", [*good[:6], bytes(24)]
 
 
 def _segments() -> Iterator[Vector]:

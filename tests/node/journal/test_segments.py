@@ -168,8 +168,9 @@ def test_a_live_segment_ends_with_its_last_whole_record(tmp_path: Path) -> None:
         assert (heads.end, heads.records) == (end, count)
         assert heads.status == (OK if end == size else TORN_RECORD)
         assert sum(one.end - one.start for one in plan_ranges(path, size)) == end
-    path = write_open(tmp_path, data + bytes(30))
-    assert (walk_heads(path).end, walk_heads(path).status) == (len(data), BAD_LENGTH)
+    for tail in (bytes(30), bytes(9), bytes(8)):
+        path = write_open(tmp_path, data + tail)
+        assert (walk_heads(path).end, walk_heads(path).status) == (len(data), BAD_LENGTH)
 
 
 def whole_records(records: list[bytes], size: int) -> int:

@@ -1,84 +1,19 @@
 """The checked-in vectors of the journal's format against records, bodies and names."""
 
-from dataclasses import fields, is_dataclass
 from typing import Any
 
 import pytest
 
 from node.journal import keys
-from node.journal.bodies import (
-    KeyUpdate,
-    Secret,
-    SegmentEnd,
-    SegmentHead,
-    SessionEnd,
-    encode_block,
-    parse_block,
-)
+from node.journal.bodies import encode_block, parse_block
 from node.journal.errors import JournalFormatError
 from node.journal.names import parse_name, run_start
 from node.journal.parsing import EVENT, EVENT_HEAD, parse_event_head
 from node.journal.records import OK, encode_record, read_records
-from node.journal.sessions import Checkpoint, Direction, Generation, SessionFacts, SessionStart
-from tests.reference.vectors_journal import plain
+from tests.node.journal.described import BODIES, described
 from tests.vectors.load import Vector, of_kind, unhex, vectors
 
-BODIES: dict[str, Any] = {
-    "segment": SegmentHead,
-    "checkpoint": Checkpoint,
-    "session start": SessionStart,
-    "secret": Secret,
-    "key update": KeyUpdate,
-    "session end": SessionEnd,
-    "segment end": SegmentEnd,
-}
 KINDS = {name: number for number, name in keys.KIND_NAMES.items()}
-CONSTANTS = {"format": keys.FORMAT_NAME, "version": keys.FORMAT_VERSION}
-# Ours, where they are not called as in the document.
-NAMES = {"seal_delay_ms": "seal_delay", "generations": "secrets"}
-
-
-def described(value: Any) -> Any:
-    """What was parsed, as a vector has it."""
-    match value:
-        case Direction():
-            counters = [list(counter) for counter in value.counters.items()]
-            return of_fields(value) | {"counters": counters}
-        case Generation():
-            return {
-                "generation": value.number,
-                "after_offer": described(value.after_offer),
-                "after_answer": described(value.after_answer),
-                "rekey_commit": described(value.commit),
-                "boxes": described(value.boxes),
-            }
-        case Checkpoint():
-            both = [described(value.received), described(value.sent)]
-            rest = {k: v for k, v in of_fields(value).items() if k not in ("received", "sent")}
-            return rest | {"directions": both}
-        case KeyUpdate(generation=Generation()):
-            rekey = {k: v for k, v in described(value.generation).items() if k != "boxes"}
-            return of_fields(value) | rekey
-        case SegmentHead():
-            return of_fields(value) | CONSTANTS
-        case tuple() | list():
-            return [described(item) for item in value]
-        case _ if is_dataclass(value):
-            return of_fields(value)
-        case _:
-            return plain(bytes(value) if isinstance(value, bytes) else value)
-
-
-def of_fields(value: Any) -> dict[str, Any]:
-    """By the names of the document; what is absent, or empty because it is, left out."""
-    found: dict[str, Any] = {}
-    for name in (field.name for field in fields(value)):
-        item = getattr(value, name)
-        if isinstance(item, SessionFacts):
-            found |= of_fields(item)
-        elif item is not None and (name, item) not in (("text", ""), ("cut", 0)):
-            found[NAMES.get(name, name)] = described(item)
-    return found
 
 
 def parse(kind: str, body: bytes) -> Any:
