@@ -33,12 +33,22 @@ def ingest(
     steps: Sequence[Step] = (),
     max_bytes: int | None = MAX_BATCH_BYTES,
     max_files: int | None = None,
+    range_size: int | None = None,
 ) -> int:
     """Take in all that the journals have now, in batches; gives how many there were.
 
-    `max_bytes`, or else `max_files`, is where a batch ends. Raises IngestError.
+    `max_bytes`, or else `max_files`, is where a batch ends; `range_size` is the bytes that one
+    task reads. Raises IngestError.
     """
-    query = start(spark, journals, root, steps=steps, max_bytes=max_bytes, max_files=max_files)
+    query = start(
+        spark,
+        journals,
+        root,
+        steps=steps,
+        max_bytes=max_bytes,
+        max_files=max_files,
+        range_size=range_size,
+    )
     before = query.lastProgress
     try:
         query.awaitTermination()
@@ -46,8 +56,6 @@ def ingest(
         raise IngestError(f"the journals could not be taken in: {error}") from error
     finally:
         query.stop()
-    last = query.lastProgress
-    return 0 if last is None or last is before else len(query.recentProgress)
 
 
 def start(
@@ -59,6 +67,7 @@ def start(
     every: float | None = None,
     max_bytes: int | None = MAX_BATCH_BYTES,
     max_files: int | None = None,
+    range_size: int | None = None,
 ) -> StreamingQuery:
     """Start the stream: until all that is there now is in, or `every` so many seconds for ever.
 
@@ -70,6 +79,8 @@ def start(
         reader = reader.option("max_files", str(max_files))
     elif max_bytes is not None:
         reader = reader.option("max_bytes", str(max_bytes))
+    if range_size is not None:
+        reader = reader.option("range_size", str(range_size))
     writer = reader.load(journals).writeStream.queryName("parley")
     writer = writer.option("checkpointLocation", tables.checkpoint)
     if every is None:

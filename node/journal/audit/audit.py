@@ -249,7 +249,13 @@ class Audit:
     def _start(self, record: Record) -> None:
         start = SessionStart.parse(record.body)
         session = AuditedSession.from_start(
-            self._output, start, record.time, record.offset, self._boxes, self._payloads
+            self._output,
+            start,
+            record.time,
+            record.offset,
+            self._boxes,
+            self._payloads,
+            silent=self._silent,
         )
         self._enter(start.session, session, record)
 

@@ -12,6 +12,7 @@ from crypto.errors import CryptoError
 from crypto.identity import PublicIdentity
 from crypto.registry import PARAMETERS, Suite
 from crypto.schedule import chain_bind, chain_start_initiator, chain_start_responder
+from node.journal.audit.content import topic_of_label
 from node.journal.audit.keyring import Boxes, Keyring
 from node.journal.audit.rows import DIRECTIONS, EventRow, Finding, SessionRow, Span
 from node.journal.audit.search import Search, report_copy
@@ -76,7 +77,8 @@ class AuditedSession:
         if boxes:
             self.keyring = Keyring(boxes, self._suite, facts.commit, th1, th2, facts.session_id)
             self._add(generations, None)
-        self.labels = self.keyring.labels(labels) if self.keyring is not None else {}
+        known = self.keyring.labels(labels) if self.keyring is not None else {}
+        self.labels = {stream: topic_of_label(text) for stream, text in known.items()}
         nodes = (self.remote, self.local)
         sink = _Sink(self)
         self.tracks = tuple(
@@ -110,8 +112,11 @@ class AuditedSession:
         offset: int,
         boxes: Boxes,
         payloads: bool,
+        *,
+        silent: bool,
     ) -> "AuditedSession":
-        """A session from its first record: both Proofs are verified here."""
+        """A session from its first record: both Proofs are verified here, with rows unless
+        `silent`."""
         facts = start.facts
         try:
             hash = Suite.of(dict(zip(PARAMETERS, facts.suite, strict=True))).hash_algorithm
@@ -137,6 +142,8 @@ class AuditedSession:
             (states[0], states[1]),
             None,
         )
+        if silent:
+            session.silence()
         proofs = (start.responder_proof, start.initiator_proof)
         if not facts.initiator:
             proofs = proofs[1], proofs[0]

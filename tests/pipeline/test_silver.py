@@ -1,0 +1,125 @@
+"""Silver is what one audit from beginning to end says, however the records come in."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from node.journal.audit.rows import EVENT_COLUMNS
+from node.journal.names import CLOSED, LIVE
+from pipeline.bronze import ingest
+from pipeline.silver import SilverStep, events, findings, sessions
+from pipeline.tables import Tables
+from tests.node.journal.recorded import AUDITOR, Recorded, audit_of
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+KEY = AUDITOR.private_bytes()
+COMPARED = ("session", "direction", "place", "offset", "type", "topic", "item", "status", "payload")
+
+
+@pytest.fixture(scope="module")
+def recorded() -> Recorded:
+    """Two sessions over several segments, with rekeys, notes of a topic and plain events."""
+    rec = Recorded()
+    for _ in range(2):
+        talk(rec)
+        rec.pair.a.core.close(rec.pair.now, 0)
+        rec.run(5)
+        rec.meet()
+    rec.end()
+    return rec
+
+
+def talk(rec: Recorded) -> None:
+    pair = rec.pair
+    stream = pair.a.core.open_stream("topic:prices")
+    for number in range(90):
+        pair.a.core.send_data(stream, b"%d" % number)
+        pair.b.core.send(1, 0, 64, 1, b"%d" % number, lbm=False)
+        rec.pump()
+        if number % 20 == 7:
+            rec.run(0.05)
+        if number == 30:
+            pair.b.core.rekey(pair.now)
+        if number % 25 == 12:
+            rec.journals[0].roll()
+        if number in (40, 70):
+            rec.journals[0].next_segment()
+            rec.journals[1].next_segment()
+    rec.run(0.05)
+
+
+def write(directory: Path, segments: dict[str, bytes], state: str = CLOSED) -> None:
+    directory.mkdir(exist_ok=True)
+    for stem, data in segments.items():
+        (directory / (stem + state)).write_bytes(data)
+
+
+def rows_of_audit(segments: dict[str, bytes], *, key: bool = True) -> Counter[tuple[Any, ...]]:
+    audit = audit_of(segments, *((AUDITOR,) if key else ()))
+    at = [EVENT_COLUMNS.index(name) for name in COMPARED]
+    return Counter(tuple(row[index] for index in at) for row in audit.take_events())
+
+
+def rows_of_silver(tables: Tables) -> Counter[tuple[Any, ...]]:
+    rows = events(tables).select(*COMPARED).collect()
+    return Counter(
+        tuple(bytes(value) if isinstance(value, bytearray) else value for value in row)
+        for row in rows
+    )
+
+
+@pytest.mark.parametrize("key", [True, False])
+def test_many_small_ranges_are_stitched_to_what_one_audit_says(
+    spark: SparkSession, tmp_path: Path, recorded: Recorded, key: bool
+) -> None:
+    segments = recorded.journals[0].segments
+    write(tmp_path / "journals", segments)
+    steps = [SilverStep([KEY] if key else [])]
+    ingest(spark, str(tmp_path / "journals"), str(tmp_path / "tables"), steps=steps, range_size=1)
+    tables = Tables(spark, str(tmp_path / "tables"))
+    assert rows_of_silver(tables) == rows_of_audit(segments, key=key)
+    assert findings(tables).count() == 0
+    delays = events(tables).where("status = 'ok' and seal_delay_us is null").count()
+    assert delays == 0
+    whats = Counter(row.what for row in sessions(tables).select("what").collect())
+    assert whats["start"] == whats["end"] == 3
+    if not key:
+        assert events(tables).where("type is not null and place > 0").count() == 0
+
+
+def test_a_live_segment_is_followed_in_pieces(
+    spark: SparkSession, tmp_path: Path, recorded: Recorded
+) -> None:
+    segments = recorded.journals[1].segments
+    (first, data), *_ = segments.items()
+    tables = Tables(spark, str(tmp_path / "tables"))
+
+    def take() -> None:
+        ingest(spark, str(tmp_path / "journals"), tables.root, steps=[SilverStep([KEY])])
+
+    for part in (0.4, 0.7):
+        write(tmp_path / "journals", {first: data[: int(len(data) * part)]}, LIVE)
+        take()
+        assert findings(tables).count() == 0
+    assert events(tables).where("status = 'unsealed'").count() > 0  # so far
+    (tmp_path / "journals" / (first + LIVE)).unlink()
+    write(tmp_path / "journals", segments)
+    take()
+    assert rows_of_silver(tables) == rows_of_audit(segments)
+    assert findings(tables).count() == 0
+
+
+def test_what_is_missing_between_ranges_is_found(
+    spark: SparkSession, tmp_path: Path, recorded: Recorded
+) -> None:
+    segments = dict(recorded.journals[0].segments)
+    del segments[sorted(segments)[1]]
+    write(tmp_path / "journals", segments)
+    tables = Tables(spark, str(tmp_path / "tables"))
+    ingest(spark, str(tmp_path / "journals"), tables.root, steps=[SilverStep([KEY])])
+    kinds = Counter(row.kind for row in findings(tables).select("kind").collect())
+    assert kinds == {"missing-segment": 1, "gap": 2}
