@@ -5,6 +5,7 @@ Knows no files and no tables: the command line and the pipeline feed it and take
 """
 
 from collections.abc import Sequence
+from struct import error as StructError
 from typing import Final
 
 from crypto.auditor import AuditorPrivateKey
@@ -15,10 +16,12 @@ from node.journal.audit.session import AuditedSession, Output
 from node.journal.bodies import KeyUpdate, Secret, SegmentEnd, SegmentHead, SessionEnd, parse_block
 from node.journal.errors import JournalFormatError
 from node.journal.names import SegmentName, parse_name
-from node.journal.parsing import EVENT_HEAD, SESSION, parse_event_head
+from node.journal.parsing import EVENT, EVENT_HEAD, SESSION
 from node.journal.records import BAD_CRC, OK, Record
 from node.journal.sessions import Checkpoint, SessionStart
 
+_unpack_event: Final = EVENT.unpack_from
+_BOTH: Final = (keys.RECEIVED, keys.SENT)
 _UNKNOWN: Final = "a record of a session whose start or checkpoint is not there"
 
 
@@ -201,9 +204,11 @@ class Audit:
     def _event(self, record: Record, *, damaged: bool) -> None:
         body = record.body
         try:
-            number, direction = parse_event_head(body)
-        except JournalFormatError as error:
-            self._finding("malformed-record", record, str(error))
+            number, direction = _unpack_event(body)
+        except StructError:
+            number = direction = -1
+        if direction not in _BOTH:
+            self._finding("malformed-record", record, "an event without session or direction")
             return
         session = self._live.get(number)
         if session is None:

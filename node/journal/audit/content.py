@@ -76,6 +76,11 @@ class Content(NamedTuple):
     label: str | None = None
 
 
+_APPLICATION: Final = Content("application")
+_UNKNOWN: Final = Content("unknown")
+_EMPTY: Final = {number: Content(name) for number, name in _TYPES.items()}
+
+
 def topic_of_label(label: str) -> str:
     """The topic that a stream carries, or its label as it is."""
     return label.removeprefix(_TOPIC_PREFIX)
@@ -86,9 +91,9 @@ def read_content(category: int, subcategory: int, payload: bytes) -> Content:
     number = category << 8 | subcategory
     name = _TYPES.get(number)
     if name is None:
-        return Content("application" if category >= codes.FIRST_APPLICATION_CATEGORY else "unknown")
+        return _APPLICATION if category >= codes.FIRST_APPLICATION_CATEGORY else _UNKNOWN
     if payload == NO_PAYLOAD or number == _DATA:
-        return Content(name)
+        return _EMPTY[number]
     try:
         cells: dict[int, Any] = decode(payload)
         for key, value in cells.items():

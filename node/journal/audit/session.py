@@ -187,6 +187,8 @@ class AuditedSession:
         """An event's record; `damaged` if its CRC is wrong."""
         track = self.tracks[direction]
         search = self._searches[direction]
+        if search is None and track.take_usual(offset, time, wire):
+            return
         try:
             parsed = track.parse(offset, time, wire)
         except ValueError:

@@ -18,7 +18,6 @@ from node.journal.audit.content import read_content
 from node.journal.audit.keyring import Keyring
 from node.journal.audit.rows import (
     BAD_SEAL,
-    MALFORMED,
     OK,
     STATUS_AT,
     TIME_AT,
@@ -28,7 +27,7 @@ from node.journal.audit.rows import (
 )
 from node.journal.sessions import Direction
 
-_INNER: Final = Struct(">HBB")
+_unpack_inner: Final = Struct(">HBB").unpack_from
 _HEAD: Final = 21  # stream, form and prefix, in sealing `chain`
 _PREFIX: Final = 16
 _LEAST_BLOB: Final = 21
@@ -96,6 +95,7 @@ class Track:
     __slots__ = (
         "_counters",
         "_lanes",
+        "_new_hash",
         "_seal_size",
         "_secret",
         "_suite",
@@ -142,6 +142,7 @@ class Track:
         self._suite = suite
         self.each = suite.sealing == "each"
         self._seal_size = verifier.signature_size
+        self._new_hash = suite.hash_algorithm.new
         self.commit = commit
         self.verifier = verifier
         self.keyring = keyring
@@ -199,12 +200,35 @@ class Track:
             return value if self._seal_is_valid(wire, value) else None
         return value if value[:_PREFIX] == wire.prefix else None
 
+    def take_usual(self, offset: int, time: int, wire: bytes) -> bool:
+        """Take the next event if it is of the usual kind, unsealed and in its place: most are.
+
+        Does what `accept` does, in less time. Returns whether it did, else nothing changed.
+        """
+        size = len(wire)
+        if size < _HEAD + _LEAST_BLOB or wire[4] or self.each:
+            return False
+        stream4, blob, chain = wire[:4], wire[_HEAD:], self.chain
+        value = self._new_hash(b"".join((chain.value, stream4, blob))).digest()
+        digest = value[:_PREFIX]
+        if digest != wire[5:_HEAD]:
+            return False
+        chain.value = value
+        self.place = place = self.place + 1
+        self.recent.append(digest)
+        self.unsealed += 1
+        pending = self.pending
+        pending += self._rows(offset, time, size, stream4, blob, 0, place, digest, OK)
+        if len(pending) > MAX_PENDING:
+            self.give_up_pending()
+        return True
+
     def accept(self, wire: Wire, value: bytes, status: str = OK) -> None:
         """Take `wire` as the next event; `value` is the chain value after it."""
         self.chain.value = value
         self.place += 1
         self.recent.append(wire.mark)
-        rows = self._rows(wire, self.place, value[:_PREFIX], status)
+        rows = self._rows_of(wire, self.place, value[:_PREFIX], status)
         if wire.seal is None:
             self.unsealed += 1
             self.pending += rows
@@ -231,14 +255,14 @@ class Track:
         self.place += 1
         self.recent.append(wire.mark)
         self.unsealed += 1
-        rows = self._rows(wire, self.place, value[:_PREFIX], OK)
+        rows = self._rows_of(wire, self.place, value[:_PREFIX], OK)
         if not self.silent:
             self.sink.rows([_with_status(row, status) for row in rows])
 
     def refuse(self, wire: Wire, place: int | None, status: str) -> None:
         """An event that the chain does not lead to: its row, with what is wrong."""
         if not self.silent:
-            rows = self._rows(wire, place, wire.prefix, OK)
+            rows = self._rows_of(wire, place, wire.prefix, OK)
             self.sink.rows([_with_status(row, status) for row in rows])
 
     def switch(self, generation: int | None, epoch: int, commit: bytes | None) -> None:
@@ -282,6 +306,13 @@ class Track:
             else keyring.secret(self.generation, self.updates, self.initiator)
         )
 
+    def _lane(self, stream4: bytes) -> StreamKey:
+        """The key of a stream, made; there is a secret."""
+        stream = int.from_bytes(stream4, "big")
+        lane = self._lanes[stream4] = StreamKey(self._suite, self._secret or b"", stream)
+        lane.counter = self._counters.get(stream, 0)
+        return lane
+
     def _sealed(self, wire: Wire, rows: list[EventRow]) -> None:
         time = wire.time
         if self.sealed_at is None:
@@ -306,19 +337,12 @@ class Track:
             return False
         return True
 
-    def _decrypt(self, wire: Wire) -> bytes | None:
-        """What an event holds; None if there is no key, or not the right one."""
-        stream4 = wire.stream4
-        lane = self._lanes.get(stream4)
-        if lane is None:
-            if self._secret is None:
-                return None
-            stream = int.from_bytes(stream4, "big")
-            lane = self._lanes[stream4] = StreamKey(self._suite, self._secret, stream)
-            lane.counter = self._counters.get(stream, 0)
-        aad = stream4 + (b"\x01" if wire.form else b"\x00")
+    def _decrypt(self, stream4: bytes, blob: bytes, form: int) -> bytes | None:
+        """What an event holds; None if there is no key for it, or not the right one."""
+        lane = self._lanes.get(stream4) or self._lane(stream4)
+        aad = stream4 + (b"\x01" if form else b"\x00")
         try:
-            return lane.decrypt(wire.blob, aad)
+            return lane.decrypt(blob, aad)
         except DecryptError:
             if not self.guess_counters:
                 return None
@@ -326,58 +350,65 @@ class Track:
         for counter in range(first + 1, first + _TRIED_COUNTERS):
             lane.counter = counter
             try:
-                return lane.decrypt(wire.blob, aad)
+                return lane.decrypt(blob, aad)
             except DecryptError:
                 continue
         lane.counter = first
         return None
 
-    def _rows(self, wire: Wire, place: int | None, digest: bytes, status: str) -> list[EventRow]:
-        """One row, or one for each note; without the delay of the seal."""
-        if self.silent and self._secret is None:
-            return []
-        stream = int.from_bytes(wire.stream4, "big")
-        blob_size = len(wire.blob)
-        fixed = (
-            *self.head,
+    def _rows_of(self, wire: Wire, place: int | None, digest: bytes, status: str) -> list[EventRow]:
+        return self._rows(
             wire.offset,
-            place,
             wire.time,
-            stream,
             wire.size,
-            blob_size,
+            wire.stream4,
+            wire.blob,
+            wire.form,
+            place,
             digest,
+            status,
         )
-        plain = self._decrypt(wire)
+
+    def _rows(
+        self,
+        offset: int,
+        time: int,
+        size: int,
+        stream4: bytes,
+        blob: bytes,
+        form: int,
+        place: int | None,
+        digest: bytes,
+        status: str,
+    ) -> list[EventRow]:
+        """One row, or one for each note; without the delay of the seal."""
+        stream = int.from_bytes(stream4, "big")
+        fixed = (*self.head, offset, place, time, stream, size, len(blob), digest)
+        plain = None
+        if self._secret is not None:
+            plain = self._decrypt(stream4, blob, form)
         if plain is None:
+            if self.silent:
+                return []
             if self.keyring is not None and status == OK and place:
                 status = UNDECRYPTABLE
             return [(*fixed, *(_UNREAD if place else _PROOF), 0, 1, status)]
-        async_id, category, subcategory = _INNER.unpack_from(plain)
+        async_id, category, subcategory = _unpack_inner(plain)
         payload = plain[4:]
-        content = read_content(category, subcategory, payload)
-        if content.label is not None:
-            self.labels[stream] = content.topic or ""
-        elif content.type == "close":
-            self.closed_with = content.code
+        name, topic, code, opens, request, wrong, notes, label = read_content(
+            category, subcategory, payload
+        )
+        if label is not None:
+            self.labels[stream] = topic or ""
+        elif name == "close":
+            self.closed_with = code
         if self.silent:
             return []
-        if content.status is MALFORMED and status == OK:
-            status = MALFORMED
-        topic = content.topic
+        if status == OK:
+            status = wrong
         if topic is None:
             topic = self.labels.get(stream)
-        meaning = (
-            async_id,
-            category,
-            subcategory,
-            content.type,
-            topic,
-            content.code,
-            content.opens,
-            content.request,
-        )
-        notes = content.notes
+        meaning = (async_id, category, subcategory, name, topic, code, opens, request)
         if notes is None:
             kept = payload if self.payloads else None
             return [(*fixed, *meaning, len(payload), kept, 0, 1, status)]

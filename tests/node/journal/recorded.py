@@ -4,6 +4,7 @@ One rule: what is recorded is what the writing side makes; only the loop is a li
 """
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from crypto.auditor import AuditorKey, AuditorPrivateKey
@@ -16,6 +17,7 @@ from node.journal.log import Log
 from node.journal.names import SegmentName, run_start
 from node.journal.records import Record, encode_record, read_records
 from node.journal.session_log import SessionLog
+from node.journal.settings import JournalSettings
 from tests.node.protocol.pair import ALICE, BOB, FAST, Pair, make_config
 
 NOW: Final = 1_800_000_000_000_000_000
@@ -65,7 +67,10 @@ class MemoryJournal:
         self.auditors = auditors
         head = SegmentHead(identity.node_id, NOW, 0, tuple(map(bytes, auditors)), "test")
         loop: Any = self.loop
-        self.log = Log(self.feed, head, loop, self.clock, segment_size, 1e9)
+        settings = JournalSettings(
+            Path(), auditors, segment_size, 1e9, 2**23, "never", 1.0, "alarm", self.clock
+        )
+        self.log = Log(self.feed, head, loop, settings)
         self.log.begin()
 
     def clock(self) -> int:
