@@ -20,6 +20,7 @@ from node.doors.accept_hook import AcceptHook, Decider, decider
 from node.doors.admission import Admission
 from node.doors.endings import Endings
 from node.errors import ConfigError, HandshakeError
+from node.journal.errors import JournalFailedError
 from node.journal.journal import Journal
 from node.offering import Offering
 from node.peer import Peer
@@ -129,6 +130,7 @@ class Node(Offering):
         Raises:
             AddressError: not an address. UnreachableError: it cannot be listened on.
         """
+        self._check_journal()
         listener = await self._running().listen(Address.parse(address), self._accept)
         self._listeners.append(listener)
         return str(self._advertised(listener.address))
@@ -187,7 +189,7 @@ class Node(Offering):
         backend = await self._ground.enter()
         if self.journal is not None:
             try:
-                await self.journal.begin(self.identity, backend)
+                await self.journal.begin(self.identity, backend, self._stop)
             except BaseException:
                 await self._ground.leave()
                 raise
@@ -275,7 +277,8 @@ class Node(Offering):
 
     def _accept(self, name: str) -> Driver | None:
         now = self._running().now()
-        reason = self._admission.refusal(name, now)
+        stopped = self.journal is not None and self.journal.stops_node
+        reason = "the journal failed" if stopped else self._admission.refusal(name, now)
         if reason is not None:
             self._endings.turned_away(name, reason, now)
             return None
@@ -291,6 +294,7 @@ class Node(Offering):
         self, policy: Decider, name: str, *, initiator: bool, dialled: str | None = None
     ) -> Peer:
         backend = self._running()
+        self._check_journal()
         core = Connection(
             self._core_config,
             initiator=initiator,
@@ -309,8 +313,21 @@ class Node(Offering):
             self._endings,
             self.config,
         )
+        if self.journal is not None:
+            peer.driver.gate = self.journal.gate
         self._peers.add(peer)
         return peer
+
+    def _check_journal(self) -> None:
+        if self.journal is not None and self.journal.stops_node:
+            raise JournalFailedError("the journal failed, and nothing is sent without it")
+
+    def _stop(self) -> None:
+        """The journal failed: what it cannot keep is not said, not even Close."""
+        for peer in list(self._peers):
+            reason = "the journal failed"
+            peer.core.abort(peer.backend.now(), CloseCode.CONNECTION_LOST, reason)
+            peer.driver.settle()
 
     def _observing(self, name: str) -> Observer | None:
         if self.journal is not None:

@@ -76,6 +76,10 @@ class Feed:
         if self.idle:
             self.wake()
 
+    def close(self) -> None:
+        """What is appended from now on is thrown away."""
+        self.append = _ignore
+
     def wake(self) -> None:
         """Have the writer look: from the loop's thread."""
         self.idle = False
@@ -87,6 +91,10 @@ class Feed:
             self._wakes.get(timeout=timeout)
         except Empty:
             return
+
+
+def _ignore(record: bytes | Turn) -> None:
+    return
 
 
 def _nothing() -> None:

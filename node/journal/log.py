@@ -14,9 +14,8 @@ from node.journal.bodies import SegmentHead, encode_block
 from node.journal.feed import NEVER, Feed, Turn
 from node.journal.names import SegmentName, run_start
 from node.journal.records import encode_record
+from node.journal.settings import JournalSettings
 from node.transport.loop import Loop, Timer
-
-Clock = Callable[[], int]  # ns since the epoch, UTC
 
 _LAST_SESSION: Final = 2**32 - 1
 
@@ -34,8 +33,8 @@ class Live(Protocol):
 class Log:
     """The records of one run.
 
-    `head` is that of the first segment; one is closed at `segment_size` bytes or after
-    `segment_age` seconds, at the next record.
+    `head` is that of the first segment; one is closed when it is as long or as old as
+    `settings` say, at the next record.
     """
 
     __slots__ = (
@@ -62,16 +61,14 @@ class Log:
         feed: Feed,
         head: SegmentHead,
         loop: Loop,
-        clock: Clock,
-        segment_size: int,
-        segment_age: float,
+        settings: JournalSettings,
     ) -> None:
         self.feed = feed
-        self.clock = clock
+        self.clock = settings.clock
         self._head = head
         self._loop = loop
-        self._segment_size = segment_size
-        self._segment_age = segment_age
+        self._segment_size = settings.segment_size
+        self._segment_age = settings.segment_age
         self._sessions: dict[int, Live] = {}
         self._next_session = 0
         self._began = 0  # the position of the segment's first byte
@@ -103,12 +100,22 @@ class Log:
 
     def end(self) -> None:
         """End what lives, and the segment."""
-        if self._age_timer is not None:
-            self._age_timer.cancel()
+        if self._ended:
+            return
         for session in list(self._sessions.values()):
             session.lost()
-        self._rolling = self._ended = True
         self._turn(None)
+        self.stop()
+
+    def stop(self) -> None:
+        """Nothing is recorded any more."""
+        self._ended = self._rolling = True
+        self.on_mark = _never
+        self.plan()
+        self.feed.close()
+        if self._age_timer is not None:
+            self._age_timer.cancel()
+            self._age_timer = None
 
     def enter(self, session: Live) -> int:
         """A session begins; returns its number."""

@@ -8,19 +8,17 @@ import logging
 import os
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from threading import Thread
-from typing import Final, Literal
+from typing import Final
 
 from node.journal import keys
 from node.journal.bodies import SegmentEnd
 from node.journal.feed import Feed, Turn
 from node.journal.names import LIVE, SegmentName
 from node.journal.records import encode_record
+from node.journal.settings import JournalSettings
 
 logger = logging.getLogger("parley.journal")
-
-Fsync = Literal["always", "interval", "never"]
 
 # Records that one system call takes; POSIX lets it be 16, Linux and macOS have 1,024.
 AT_ONCE: Final = min(1024, max(16, os.sysconf("SC_IOV_MAX")))
@@ -40,22 +38,19 @@ class Writer:
     def __init__(
         self,
         feed: Feed,
-        directory: Path,
-        clock: Callable[[], int],
-        fsync: Fsync,
-        fsync_interval: float,
+        settings: JournalSettings,
         on_progress: Callable[[], None],
         on_failed: Callable[[], None],
     ) -> None:
         self._feed = feed
-        self._directory = directory
-        self._clock = clock
-        self._fsync = fsync
-        self._interval = fsync_interval
+        self._directory = settings.directory
+        self._clock = settings.clock
+        self._fsync = settings.fsync
+        self._interval = settings.fsync_interval
         self._on_progress = on_progress
         self._on_failed = on_failed
         self._file = -1
-        self._path = directory
+        self._path = settings.directory
         self._size = 0  # of whole records in the segment
         self._count = 0
         self._ended = False
@@ -219,22 +214,13 @@ class Writer:
     # Failure.
 
     def _failed(self, error: OSError) -> None:
-        """Nothing is written any more; what comes is thrown away until the end."""
+        """Nothing is written any more."""
         feed = self._feed
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
         feed.failed = error
         self._on_failed()
-        while not self._ended:
-            items = feed.pending[:]
-            del feed.pending[: len(items)]
-            self._ended = any(isinstance(item, Turn) and item.following is None for item in items)
-            feed.written = feed.appended
-            feed.idle = True
-            if not feed.pending and not self._ended:
-                feed.sleep(None)
-            feed.idle = False
 
 
 def _monotonic() -> float:

@@ -6,11 +6,12 @@ be done is the outlet's. Everything runs in the loop's thread, between two await
 
 import logging
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from node.protocol.codes import CloseCode
 from node.protocol.connection import FLUSH_SIZE
 from node.transport.core import Core
+from node.transport.gate import OPEN, Gate, Outlet
 from node.transport.loop import Loop, Timer, Waiter
 from node.transport.turns import WHOLE, Turns
 
@@ -29,25 +30,8 @@ FLUSH_EVENTS = 16
 TURN_TIME = 0.0001
 # Seconds between two looks at the deadlines.
 LEAST_PAUSE = 0.001
-
-
-class Outlet(Protocol):
-    """The transport as the driver sees it."""
-
-    def write(self, data: bytes) -> bool:
-        """Take bytes to send, in order; returns whether more may follow at once."""
-
-    def write_eof(self) -> None:
-        """Shut the sending side after what was written."""
-
-    def close(self) -> None:
-        """Close both sides now."""
-
-    def pause_reading(self) -> None:
-        """Read no more until `resume_reading`."""
-
-    def resume_reading(self) -> None:
-        """Go on reading."""
+# Seconds after a gate opened in which what has come meanwhile is read before the time counts.
+GATE_GRACE = 0.1
 
 
 class Driver:
@@ -57,6 +41,8 @@ class Driver:
     `handle_deadline` are those of the layer above, which shares the timer. More than
     `high_water` bytes that wait to be written have callers wait in `room`. What comes
     at once the core gets in pieces of `turns.size` bytes, for 0.1 ms a turn of the loop.
+    While `gate`, which is set before the transport is there, is shut, the core gets nothing
+    and gives nothing, and its time stands still.
     """
 
     __slots__ = (
@@ -64,6 +50,7 @@ class Driver:
         "_closed",
         "_eof_written",
         "_flush_due",
+        "_grace_until",
         "_handle_deadline",
         "_loop",
         "_next_deadline",
@@ -76,6 +63,7 @@ class Driver:
         "_timer_at",
         "_writable",
         "core",
+        "gate",
         "high_water",
         "on_closed",
         "turns",
@@ -96,6 +84,7 @@ class Driver:
         self._handle_deadline = handle_deadline
         self.high_water = HIGH_WATER
         self.turns = Turns()
+        self.gate: Gate = OPEN
         self._outlet: Outlet | None = None
         self._writable = False
         self._paused = False
@@ -106,6 +95,7 @@ class Driver:
         self._timer: Timer | None = None
         self._timer_at = NEVER
         self._rang_at = -NEVER
+        self._grace_until = -NEVER
         self._rooms: list[Waiter] = []
         self.on_closed: Callable[[], None] | None = None  # the transport is closed
 
@@ -116,14 +106,14 @@ class Driver:
         if self._closed:  # given up while it was being dialled
             outlet.close()
             return
-        self._outlet = outlet
+        self._outlet = self.gate.guarded(outlet, self.may_write)
         self._writable = True
         self.touch()
 
     def received(self, data: bytes) -> None:
         """The transport brought bytes."""
         turns = self.turns
-        if len(data) > turns.size or turns.waiting:
+        if len(data) > turns.size or turns.waiting or not self.gate.open:
             turns.put(data)
             if not turns.due:
                 self._take_turn()
@@ -169,7 +159,9 @@ class Driver:
     def has_room(self) -> bool:
         """Whether callers need not wait: a transport that takes bytes takes all that may
         be sent, and what lacks credit is no concern of others."""
-        return self._writable or self._closed or self.core.queued_bytes <= self.high_water
+        if self._writable and self.gate.open:
+            return True
+        return self._closed or self.core.queued_bytes <= self.high_water
 
     @property
     def is_full(self) -> bool:
@@ -198,12 +190,12 @@ class Driver:
 
     def _take_turn(self) -> None:
         """Give the core what it takes in one turn; others have theirs before the next."""
-        core, turns, now = self.core, self.turns, self._loop.now
+        core, turns, gate, now = self.core, self.turns, self.gate, self._loop.now
         turns.due = False
         time = now()
         end = time + TURN_TIME
         try:
-            while time < end and turns.waiting and core.wants_data:
+            while time < end and turns.waiting and gate.open and core.wants_data:
                 core.receive_data(turns.take(turns.size), time)
                 time = now()
         except Exception:
@@ -233,11 +225,11 @@ class Driver:
         self._flush()
 
     def _flush(self) -> None:
-        core, outlet = self.core, self._outlet
+        core, outlet, gate = self.core, self._outlet, self.gate
         if outlet is None or self._closed:
             return
         try:
-            while self._writable:
+            while self._writable and gate.open:
                 data = core.data_to_send(self._loop.now())
                 if data:
                     self._writable = outlet.write(data)
@@ -249,13 +241,15 @@ class Driver:
         except Exception:
             self._bug("sending")
         if self._rooms and (
-            self._writable or core.queued_bytes <= self.high_water // LOW_WATER_PART
+            (self._writable and gate.open) or core.queued_bytes <= self.high_water // LOW_WATER_PART
         ):
             self._wake_rooms()
         if core.happened:
             self._hand_on("handling what was sent")
         self._follow()
         self._set_timer()
+        if not gate.open and not self._closed:
+            gate.wait(self._gate_opened)
 
     def _follow(self) -> None:
         """Close, and pause reading, as the core has it."""
@@ -265,7 +259,9 @@ class Driver:
             return
         wants_data, turns = core.wants_data, self.turns
         if turns.waiting:
-            if wants_data and not turns.due:
+            if not self.gate.open:
+                self.gate.wait(self._gate_opened)
+            elif wants_data and not turns.due:
                 turns.due = True
                 self._loop.soon(self._take_turn)
             wants_data = False  # what is kept comes first
@@ -280,7 +276,9 @@ class Driver:
         """Have the next deadline looked at when it is due."""
         if self._closed:
             return
-        due = min(self.core.next_deadline(), self._next_deadline())
+        due = self._next_deadline()
+        if self.gate.open:
+            due = min(due, max(self.core.next_deadline(), self._grace_until))
         # A deadline that stays where it was although it was handled must not spin.
         due = max(due, self._rang_at + LEAST_PAUSE)
         # A timer that is too early only looks again; one that is too late is replaced.
@@ -301,16 +299,24 @@ class Driver:
             return
         now = self._rang_at = self._loop.now()
         try:
-            self.core.handle_deadline(now)
+            if self.gate.open and now >= self._grace_until:
+                self.core.handle_deadline(now)
             self._handle_deadline(now)
         except Exception:
             self._bug("a deadline")
         self._after()
 
+    def _gate_opened(self) -> None:
+        """Read first what came meanwhile: the other side is not to blame for the silence."""
+        self._grace_until = self._loop.now() + GATE_GRACE
+        self._follow()
+        self.touch()
+
     def _close(self) -> None:
         if self._closed:
             return
         self._closed = True
+        self.gate.leave(self._gate_opened)
         self.turns.clear()
         if self._timer is not None:
             self._timer.cancel()

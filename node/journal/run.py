@@ -1,0 +1,183 @@
+"""One run of a journal: from the moment a node begins to keep it until that node has left.
+
+One rule: what blocks is done in other threads (`prepare`, the writer's); all else is the
+loop's, which hears of the writer by calls that it was asked for.
+"""
+
+import fcntl
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from crypto.identity import NodeId
+from node.journal.bodies import SegmentHead
+from node.journal.errors import JournalBusyError, JournalFailedError
+from node.journal.feed import NEVER, Feed
+from node.journal.log import Log
+from node.journal.names import lock_name, parse_name, run_start
+from node.journal.recovery import Recovered, recover_left
+from node.journal.settings import JournalSettings
+from node.journal.writer import Writer
+from node.transport.backend import Backend
+from node.transport.gate import Gate
+from node.transport.loop import Waiter
+
+SOFTWARE: Final = "parley"
+
+
+class Run:
+    """One run of the journal of the node `node_id`.
+
+    `on_failed` is called, in the loop's thread, when nothing can be written any more.
+    """
+
+    def __init__(
+        self,
+        settings: JournalSettings,
+        node_id: NodeId,
+        backend: Backend,
+        on_failed: Callable[[JournalFailedError], None],
+    ) -> None:
+        self._settings = settings
+        self._node_id = node_id
+        self._backend = backend
+        self._on_failed = on_failed
+        self._most, self._least = settings.buffer_size, settings.buffer_size // 2
+        self._holding = settings.fsync == "always"
+        self._descriptor = -1
+        self._over = False
+        self._syncs: list[tuple[int, Waiter]] = []
+        self._ends: list[Waiter] = []
+        self.recovered: list[Recovered] = []
+        self.feed = feed = Feed()
+        feed.watched = self._holding
+        if self._holding:
+            self.gate = Gate(lambda: feed.appended, lambda: feed.synced)
+        else:
+            self.gate = Gate()
+        self.writer = Writer(
+            feed,
+            settings,
+            partial(backend.soon_from_thread, self._progress),
+            partial(backend.soon_from_thread, self._failed),
+        )
+        self.log: Log
+
+    # In a thread.
+
+    def prepare(self) -> None:
+        """Lock, recover, make the first segment.
+
+        Raises:
+            JournalBusyError: somebody else holds the lock. JournalFailedError: what was left
+                cannot be closed. OSError.
+        """
+        settings, node = self._settings, self._node_id.text
+        lock = settings.directory / lock_name(self._node_id)
+        self._descriptor = os.open(lock, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise JournalBusyError(f"{lock} is held by somebody who writes it") from error
+        now = settings.clock()
+        self.recovered = recover_left(settings.directory, node, now)
+        start = _start_after(settings.directory, node, now)
+        head = SegmentHead(self._node_id, start, 0, tuple(map(bytes, settings.auditors)), SOFTWARE)
+        self.log = Log(self.feed, head, self._backend, settings)
+        self.log.on_mark = self._mark
+        self.writer.start(self.log.name)
+
+    # In the loop's thread.
+
+    def unlock(self) -> None:
+        """Let others have it. The file stays: to remove it would give two a lock each."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def end(self) -> None:
+        """The last records."""
+        self.log.end()
+        self.gate.retire()
+
+    async def sync(self) -> None:
+        """Wait until what was appended is synced, or the journal failed."""
+        feed = self.feed
+        position = feed.appended
+        if feed.synced >= position or feed.failed is not None:
+            return
+        waiter = self._backend.waiter()
+        entry = position, waiter
+        self._syncs.append(entry)
+        feed.sync_wanted = max(feed.sync_wanted, position)
+        feed.watched = True
+        feed.wake()
+        try:
+            await waiter.wait()
+        finally:
+            if entry in self._syncs:
+                self._syncs.remove(entry)
+
+    async def over(self) -> None:
+        """Wait until the journal has failed or ended."""
+        if self._over:
+            return
+        waiter = self._backend.waiter()
+        self._ends.append(waiter)
+        try:
+            await waiter.wait()
+        finally:
+            if waiter in self._ends:
+                self._ends.remove(waiter)
+
+    def finish(self) -> None:
+        """Nobody need wait any more."""
+        self._over = True
+        for waiter in [waiter for _, waiter in self._syncs] + self._ends:
+            waiter.wake()
+        self._syncs.clear()
+        self._ends.clear()
+
+    def _progress(self) -> None:
+        feed = self.feed
+        for entry in [entry for entry in self._syncs if entry[0] <= feed.synced]:
+            self._syncs.remove(entry)
+            entry[1].wake()
+        self.gate.release()
+        if not self.gate.open and feed.waiting <= self._least:
+            self.gate.reopen()
+            self.log.plan()
+        feed.watched = bool(self._syncs) or self._holding or not self.gate.open
+
+    def _mark(self) -> int:
+        """Shut the gate if the buffer is full; returns where it will be."""
+        feed, gate = self.feed, self.gate
+        full = feed.written + self._most
+        if gate.open and feed.appended >= full:
+            gate.shut()
+            feed.watched = True
+            if feed.waiting <= self._least:  # the writer came on, and did not see it watched
+                self._backend.soon(self._progress)
+        return full if gate.open else NEVER
+
+    def _failed(self) -> None:
+        error = self.feed.failed
+        failed = JournalFailedError(f"the journal in {self._settings.directory} failed: {error}")
+        failed.__cause__ = error
+        self.log.stop()
+        self._on_failed(failed)
+        self.finish()
+        self.gate.retire()
+
+
+def _start_after(directory: Path, node: str, now: int) -> int:
+    """When this run began: after all runs before it, also where the clock was set back."""
+    names = [name for name in map(parse_name, os.listdir(directory)) if name is not None]
+    last = max((name.start for name in names if name.node == node), default="")
+    if run_start(now) > last:
+        return now
+    moment = datetime.strptime(last, "%Y%m%dT%H%M%S%fZ").replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1_000_000) * 1000 + 1000

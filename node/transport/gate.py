@@ -1,0 +1,172 @@
+"""What many connections wait at together: a journal whose buffer is full, or not yet on disk.
+
+One rule: while a gate is shut nothing is read for and nothing leaves the cores behind it;
+and what may leave only once it is on record, `HeldOutlet` holds until then. Knows neither
+journals nor protocols: positions are numbers that rise.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Protocol
+
+# Bytes of one connection that may wait to be on record before it is full.
+HELD_SIZE: Final = 256 * 1024
+NEVER: Final = 1 << 62
+
+
+class Outlet(Protocol):
+    """The transport as the driver sees it."""
+
+    def write(self, data: bytes) -> bool:
+        """Take bytes to send, in order; returns whether more may follow at once."""
+
+    def write_eof(self) -> None:
+        """Shut the sending side after what was written."""
+
+    def close(self) -> None:
+        """Close both sides now."""
+
+    def pause_reading(self) -> None:
+        """Read no more until `resume_reading`."""
+
+    def resume_reading(self) -> None:
+        """Go on reading."""
+
+
+class Gate:
+    """One gate for all connections of a node; all of it in the loop's thread.
+
+    `recorded` and `safe`, where given, are asked how far the record goes and how much of
+    it is safe: bytes that were encrypted at a position leave once that is safe.
+    """
+
+    __slots__ = ("_recorded", "_safe", "_waiting", "holding", "open")
+
+    def __init__(
+        self,
+        recorded: Callable[[], int] | None = None,
+        safe: Callable[[], int] | None = None,
+    ) -> None:
+        self.open = True
+        self._recorded = recorded
+        self._safe = safe
+        self._waiting: dict[Callable[[], None], None] = {}
+        self.holding: dict[HeldOutlet, None] = {}  # what holds anything
+
+    def shut(self) -> None:
+        """Have everybody wait."""
+        self.open = False
+
+    def reopen(self) -> None:
+        """Let everybody go on who waited, in the order in which they came."""
+        self.open = True
+        waiting, self._waiting = self._waiting, {}
+        for resume in waiting:
+            resume()
+
+    def wait(self, resume: Callable[[], None]) -> None:
+        """Have `resume` called when it opens, once however often it is asked for."""
+        self._waiting[resume] = None
+
+    def leave(self, resume: Callable[[], None]) -> None:
+        """Never mind."""
+        self._waiting.pop(resume, None)
+
+    def guarded(self, outlet: Outlet, on_room: Callable[[], None]) -> Outlet:
+        """`outlet`, or one that holds back for it what is not safe yet; `on_room` is called
+        when that takes bytes again."""
+        if self._recorded is None or self._safe is None:
+            return outlet
+        return HeldOutlet(self, outlet, on_room)
+
+    def recorded(self) -> int:
+        """How far the record goes."""
+        return 0 if self._recorded is None else self._recorded()
+
+    def safe(self) -> int:
+        """How much of it is safe."""
+        return NEVER if self._safe is None else self._safe()
+
+    def release(self) -> None:
+        """More is safe."""
+        for outlet in list(self.holding):
+            outlet.release()
+
+    def retire(self) -> None:
+        """Nothing is recorded any more: open for good, and hold nothing."""
+        self._recorded = self._safe = None
+        self.release()
+        self.reopen()
+
+
+OPEN: Final = Gate()
+
+
+class HeldOutlet:
+    """An outlet whose bytes leave when what they were recorded at is safe."""
+
+    __slots__ = ("_eof", "_full", "_gate", "_held", "_on_room", "_outlet", "_size")
+
+    def __init__(
+        self,
+        gate: Gate,
+        outlet: Outlet,
+        on_room: Callable[[], None],
+    ) -> None:
+        self._gate = gate
+        self._outlet = outlet
+        self._on_room = on_room
+        self._held: deque[tuple[int, bytes]] = deque()
+        self._size = 0
+        self._full = self._eof = False
+
+    def write(self, data: bytes) -> bool:
+        """Hold bytes until all that is recorded by now is safe."""
+        gate = self._gate
+        position = gate.recorded()
+        if not self._held and position <= gate.safe():
+            return self._outlet.write(data)
+        self._held.append((position, data))
+        gate.holding[self] = None
+        self._size += len(data)
+        self._full = self._size >= HELD_SIZE
+        return not self._full
+
+    def write_eof(self) -> None:
+        """Shut the sending side after what is held."""
+        if self._held:
+            self._eof = True
+        else:
+            self._outlet.write_eof()
+
+    def close(self) -> None:
+        """Close both sides now; what is held is lost, and was never said."""
+        self._held.clear()
+        self._gate.holding.pop(self, None)
+        self._outlet.close()
+
+    def pause_reading(self) -> None:
+        """Read no more."""
+        self._outlet.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Go on reading."""
+        self._outlet.resume_reading()
+
+    def release(self) -> None:
+        """Write what has become safe."""
+        held, safe = self._held, self._gate.safe()
+        writable = True
+        while held and held[0][0] <= safe:
+            _, data = held.popleft()
+            self._size -= len(data)
+            writable = self._outlet.write(data)
+        if not held:
+            self._gate.holding.pop(self, None)
+            if self._eof:
+                self._eof = False
+                self._outlet.write_eof()
+        if self._full and self._size < HELD_SIZE:
+            self._full = False
+            if writable:  # if not, the transport itself will say so
+                self._on_room()
