@@ -1,0 +1,162 @@
+"""What the report shows, collected from the gold tables: small, however large those are.
+
+One rule: each list has a bound, of rows by rank or of points by coarser buckets of time.
+Times and durations are microseconds, times since the epoch; sizes are bytes.
+"""
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+TOP_ROWS: Final = 40  # of a table
+FINDING_ROWS: Final = 200
+TOP_NODES: Final = 24  # of the picture of the graph
+TOP_SENDERS: Final = 5  # that have a colour of their own
+TIME_BUCKETS: Final = 160
+
+
+class FindingKind(NamedTuple):
+    """How often one kind was found."""
+
+    weight: str
+    kind: str
+    findings: int
+    events: int
+    journals: int
+
+
+class FindingRow(NamedTuple):
+    """One finding."""
+
+    weight: str
+    kind: str
+    journal: str | None
+    session: str | None
+    direction: str | None
+    place: int | None
+    time: int | None
+    segment: str | None
+    offset: int | None
+    events: int
+    evidence: str | None
+
+
+class TrafficPoint(NamedTuple):
+    """What one node (None: all others) sent in a bucket of time that begins at `time`."""
+
+    time: int
+    sender: str | None
+    events: int
+    wire_bytes: int
+
+
+class CallRow(NamedTuple):
+    """Calls of one topic, or of one pair of nodes with it."""
+
+    scope: str
+    kind: str
+    topic: str | None
+    caller: str | None
+    callee: str | None
+    seen_by: str
+    calls: int
+    unanswered: int
+    errors: int
+    p50_us: int | None
+    p95_us: int | None
+    p99_us: int | None
+    max_us: int | None
+    error_codes: dict[int, int] | None
+
+
+class TopicRow(NamedTuple):
+    """A topic of one publisher."""
+
+    topic: str
+    publisher: str
+    subscriptions: int
+    subscribers: int
+    notes: int
+    payload_bytes: int
+    slow_resets: int
+
+
+class SessionRow(NamedTuple):
+    """A session."""
+
+    session: str
+    initiator: str | None
+    responder: str | None
+    suite: str | None
+    journals: int
+    started: int | None
+    duration_us: int | None
+    key_updates: int
+    rekeys: int
+    events: int
+    wire_bytes: int
+    initiator_code: int | None
+    responder_code: int | None
+
+
+class Group(NamedTuple):
+    """How many sessions have one value."""
+
+    name: str
+    sessions: int
+
+
+class Edge(NamedTuple):
+    """What one node sent to another."""
+
+    sender: str
+    receiver: str
+    sessions: int
+    events: int
+    wire_bytes: int
+
+
+class NodeRow(NamedTuple):
+    """A node: what it sent and got, and how many faults its journal has."""
+
+    node: str
+    journal: bool
+    peers: int
+    sent_events: int
+    sent_bytes: int
+    received_events: int
+    received_bytes: int
+    faults: int
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """All that stands in a report. `bucket` is the width of a point of traffic in seconds."""
+
+    refreshed: int | None
+    first: int | None
+    last: int | None
+    nodes: int
+    journals: int
+    sessions: int
+    both_ends: int
+    events: int
+    wire_bytes: int
+    journaled: int
+    verified: int
+    has_key: bool
+    notes: int
+    calls: int
+    pairs: int
+    topic_count: int
+    finding_kinds: list[FindingKind]
+    findings: list[FindingRow]
+    bucket: int
+    traffic: list[TrafficPoint]
+    by_topic: list[CallRow]
+    by_pair: list[CallRow]
+    topics: list[TopicRow]
+    session_rows: list[SessionRow]
+    suites: list[Group]
+    closings: list[Group]
+    edges: list[Edge]
+    node_rows: list[NodeRow]

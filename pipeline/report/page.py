@@ -1,0 +1,127 @@
+"""The report as one HTML page: `report(gold)` from tables, `render(figures)` from figures.
+
+One rule: no script, nothing loaded, no name unescaped; a policy in the page itself forbids
+what might slip through all the same.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import DataFrame
+
+from pipeline.report import units
+from pipeline.report.collecting import collect
+from pipeline.report.figures import Figures
+from pipeline.report.found import findings_section
+from pipeline.report.html import Html, Markup, element
+from pipeline.report.names import Nodes
+from pipeline.report.sections import (
+    calls_section,
+    nodes_section,
+    reading_section,
+    sessions_section,
+    topics_section,
+    traffic_section,
+)
+
+_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+_STYLE: Final = Html((Path(__file__).parent / "style.css").read_text(encoding="utf-8"))
+_TITLE: Final = "Parley: what the journals say"
+
+
+def report(gold: Mapping[str, DataFrame]) -> str:
+    """The page for gold tables, by their names (`pipeline.gold.refresh`)."""
+    return render(collect(gold))
+
+
+def render(figures: Figures) -> str:
+    """The page for figures that were collected."""
+    nodes = Nodes(_all_nodes(figures))
+    sections = (
+        ("findings", "Findings", findings_section(figures, nodes)),
+        ("traffic", "Traffic", traffic_section(figures, nodes)),
+        ("calls", "Calls", calls_section(figures, nodes)),
+        ("topics", "Topics", topics_section(figures, nodes)),
+        ("sessions", "Sessions", sessions_section(figures, nodes)),
+        ("nodes", "Nodes", nodes_section(figures, nodes)),
+        ("reading", "How to read this", reading_section()),
+    )
+    links = [element("li", element("a", title, href=f"#{id}")) for id, title, _ in sections]
+    body = element(
+        "body",
+        element("header", element("h1", _TITLE), *_introduction(figures)),
+        element("nav", element("ul", *links), aria_label="Sections"),
+        element(
+            "main",
+            *(
+                element("section", element("h2", title), *parts, id=id)
+                for id, title, parts in sections
+            ),
+        ),
+    )
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=_POLICY),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("meta", name="referrer", content="no-referrer"),
+        element("title", _TITLE),
+        element("style", Markup(_STYLE)),
+    )
+    return f"<!DOCTYPE html>\n{element('html', head, body, lang='en').html}\n"
+
+
+def _introduction(figures: Figures) -> list[Markup]:
+    if figures.first is None:
+        return [element("p", "The tables have no events.")]
+    when = f"Events from {units.time(figures.first)} to {units.time(figures.last)} UTC."
+    if figures.refreshed is not None:
+        when += f" Tables made {units.time(figures.refreshed)} UTC."
+    verified = units.share(figures.verified, figures.journaled)
+    tiles = (
+        ("Nodes", units.count(figures.nodes), f"{units.count(figures.journals)} with a journal"),
+        (
+            "Sessions",
+            units.count(figures.sessions),
+            f"{units.count(figures.both_ends)} seen from both ends",
+        ),
+        ("Events", units.count(figures.events), f"{units.size(figures.wire_bytes)} on the wire"),
+        ("Verified", verified, f"of {units.count(figures.journaled)} records of events"),
+        ("Calls", units.count(figures.calls), f"between {units.count(figures.pairs)} pairs"),
+        ("Notes", units.count(figures.notes), f"in {units.count(figures.topic_count)} topics"),
+    )
+    shown = tiles if figures.has_key else tiles[:4]
+    return [
+        element("p", when, class_="soft"),
+        element(
+            "dl",
+            *(
+                element(
+                    "div",
+                    element("dt", name),
+                    element("dd", value),
+                    element("dd", note, class_="note"),
+                    class_="tile",
+                )
+                for name, value, note in shown
+            ),
+            class_="tiles",
+        ),
+    ]
+
+
+def _all_nodes(figures: Figures) -> set[str]:
+    """Every node id that the page may show."""
+    named: set[str | None] = {row.node for row in figures.node_rows}
+    named |= {point.sender for point in figures.traffic}
+    named |= {finding.journal for finding in figures.findings}
+    for edge in figures.edges:
+        named |= {edge.sender, edge.receiver}
+    for call in figures.by_pair:
+        named |= {call.caller, call.callee}
+    for session in figures.session_rows:
+        named |= {session.initiator, session.responder}
+    named |= {topic.publisher for topic in figures.topics}
+    return {node for node in named if node is not None}

@@ -1,0 +1,242 @@
+"""The report's pictures, as SVG by matplotlib.
+
+One rule: a picture is text of its own that loads nothing; it is put into the page as an
+image, where nothing in it could run. Its lines and letters take the colour of the reader's
+light or dark scheme, and names are never read as formulas.
+"""
+
+import warnings
+from base64 import b64encode
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC
+from io import StringIO
+from math import log
+from typing import Any, Final
+
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyArrowPatch
+from matplotlib.ticker import FuncFormatter
+
+from pipeline.report import units
+from pipeline.report.figures import CallRow, Edge, NodeRow, TopicRow, TrafficPoint
+from pipeline.report.layout import circle
+from pipeline.report.names import Nodes, visible
+
+# Told apart by most eyes, on white and on black.
+COLOURS: Final = ("#3d85c6", "#e08a1e", "#2a9d78", "#b072cc", "#c94f4f", "#8a8f98")
+FAULTY: Final = "#d03a3a"
+BARS: Final = 15
+_LABEL: Final = 30  # characters of a name
+_INK: Final = "#010203"  # stands for the reader's own colour of text
+_SCHEME: Final = (
+    "<style>:root{color:#1f2328}"
+    "@media (prefers-color-scheme:dark){:root{color:#d5dae1}}"
+    "@media print{:root{color:#000}}</style>"
+)
+_STYLE: Final[Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "parley",
+    "text.parse_math": False,
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": _INK,
+    "axes.labelcolor": _INK,
+    "axes.titlesize": 10.5,
+    "axes.titlelocation": "left",
+    "text.color": _INK,
+    "xtick.color": _INK,
+    "ytick.color": _INK,
+    "grid.color": _INK,
+    "grid.alpha": 0.15,
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "legend.fontsize": 9,
+}
+
+
+def traffic_plot(points: Sequence[TrafficPoint], bucket: int, nodes: Nodes) -> str:
+    """Events and bytes a second over time, by who sent them; an image's address."""
+    senders = sorted({point.sender for point in points if point.sender is not None})
+    totals = {
+        sender: sum(point.wire_bytes for point in points if point.sender == sender)
+        for sender in senders
+    }
+    senders.sort(key=lambda sender: (-totals[sender], sender))
+    first, last = points[0].time, points[-1].time
+    step = bucket * 1_000_000
+    times = list(range(first, last + 2 * step, step))
+    at = {time: number for number, time in enumerate(times)}
+    named: list[str | None] = [*senders]
+    if any(point.sender is None for point in points):
+        named.append(None)
+    with _drawing(9.2, 5.2) as (figure, address):
+        axes = figure.subplots(2, 1, sharex=True)
+        for one, title, field in zip(
+            axes, ("events per second", "bytes per second"), ("events", "wire_bytes"), strict=True
+        ):
+            floor = [0.0] * len(times)
+            for number, sender in enumerate(named):
+                top = list(floor)
+                for point in points:
+                    if point.sender == sender:
+                        top[at[point.time]] += getattr(point, field) / bucket
+                top[-1] = top[-2]
+                label = "all others" if sender is None else nodes.short(sender)
+                colour = COLOURS[-1] if sender is None else COLOURS[number]
+                one.fill_between(
+                    [units.moment(time) for time in times],
+                    floor,
+                    top,
+                    step="post",
+                    color=colour,
+                    linewidth=0,
+                    label=label,
+                )
+                floor = top
+            one.set_title(title)
+            one.set_ylim(bottom=0)
+            one.margins(x=0)
+            one.grid(axis="y")
+        axes[1].yaxis.set_major_formatter(FuncFormatter(lambda value, _: units.size(value)))
+        axes[0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.3g}"))
+        # matplotlib has no types for these two.
+        locator = AutoDateLocator(tz=UTC, minticks=3, maxticks=9)  # type: ignore[no-untyped-call]
+        axes[1].xaxis.set_major_locator(locator)
+        dates = ConciseDateFormatter(locator, tz=UTC)  # type: ignore[no-untyped-call]
+        axes[1].xaxis.set_major_formatter(dates)
+        axes[1].set_xlabel("time (UTC)")
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=6)
+    return address[0]
+
+
+def latency_plot(rows: Sequence[CallRow]) -> str:
+    """The middle, the slow and the slowest calls of each topic; an image's address."""
+    shown = [row for row in rows if row.p50_us is not None][:BARS]
+    with _drawing(9.2, 1.3 + 0.34 * len(shown)) as (figure, address):
+        axes = figure.subplots()
+        heights = range(len(shown))
+        fields = (("p50", "o", 0), ("p95", "D", 2), ("p99", "s", 1), ("max", "|", 4))
+        axes.hlines(
+            heights,
+            [max(row.p50_us or 0, 1) for row in shown],
+            [max(row.max_us or 0, 1) for row in shown],
+            color=COLOURS[-1],
+            linewidth=2,
+            alpha=0.6,
+        )
+        for name, marker, colour in fields:
+            axes.scatter(
+                [max(getattr(row, f"{name}_us") or 0, 1) for row in shown],
+                heights,
+                marker=marker,
+                s=60 if marker == "|" else 34,
+                color=COLOURS[colour],
+                label="longest" if name == "max" else name,
+                zorder=3,
+            )
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: units.duration(value)))
+        axes.set_xlabel("time from call to answer (logarithmic)")
+        _name_rows(axes, [row.topic or "(no topic)" for row in shown])
+        axes.grid(axis="x")
+        figure.legend(loc="outside upper center", ncols=4)
+    return address[0]
+
+
+def topics_plot(rows: Sequence[TopicRow]) -> str:
+    """The topics with the most notes; an image's address."""
+    shown = rows[:BARS]
+    with _drawing(9.2, 0.9 + 0.34 * len(shown)) as (figure, address):
+        axes = figure.subplots()
+        axes.barh(range(len(shown)), [row.notes for row in shown], color=COLOURS[0], height=0.62)
+        _name_rows(axes, [row.topic for row in shown])
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: units.count(value)))
+        axes.set_xlabel("notes")
+        axes.grid(axis="x")
+        axes.set_axisbelow(True)
+    return address[0]
+
+
+def graph_plot(edges: Sequence[Edge], rows: Sequence[NodeRow], nodes: Nodes) -> str:
+    """Who sends to whom, on a circle; an image's address."""
+    places = circle((edge.sender, edge.receiver, edge.events) for edge in edges)
+    known = {row.node: row for row in rows}
+    most = max(edge.events for edge in edges)
+    with _drawing(7.6, 6.4) as (figure, address):
+        axes = figure.subplots()
+        for edge in edges:
+            weight = log(1 + edge.events) / log(1 + most)
+            arrow = FancyArrowPatch(
+                places[edge.sender],
+                places[edge.receiver],
+                connectionstyle="arc3,rad=0.12",
+                arrowstyle="-|>",
+                mutation_scale=7 + 5 * weight,
+                shrinkA=11,
+                shrinkB=11,
+                linewidth=0.5 + 3 * weight,
+                color=COLOURS[-1],
+                alpha=0.35 + 0.5 * weight,
+            )
+            axes.add_patch(arrow)
+        for node, (x, y) in places.items():
+            row = known.get(node)
+            faulty = row is not None and row.faults > 0
+            silent = row is not None and not row.journal
+            axes.scatter(
+                x,
+                y,
+                s=190,
+                color="none" if silent else FAULTY if faulty else COLOURS[0],
+                edgecolors=FAULTY if faulty else COLOURS[0],
+                linewidths=2,
+                marker="s" if faulty else "o",
+                zorder=3,
+            )
+            axes.annotate(
+                nodes.short(node),
+                (x, y),
+                xytext=(16 * x, 16 * y),
+                textcoords="offset points",
+                ha="left" if x > 0.2 else "right" if x < -0.2 else "center",
+                va="bottom" if y > 0.2 else "top" if y < -0.2 else "center",
+            )
+        axes.set_xlim(-1.5, 1.5)
+        axes.set_ylim(-1.25, 1.25)
+        axes.set_aspect("equal")
+        axes.axis("off")
+    return address[0]
+
+
+def _name_rows(axes: Axes, names: Sequence[str]) -> None:
+    """Names beside the rows, the first one on top."""
+    axes.set_yticks(range(len(names)), [visible(name, _LABEL) for name in names])
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+
+
+@contextmanager
+def _drawing(width: float, height: float) -> Iterator[tuple[Figure, list[str]]]:
+    """A figure of so many inches; at the end its address is in the list."""
+    address: list[str] = []
+    with rc_context(_STYLE), warnings.catch_warnings():
+        # The reader's own fonts draw the letters, not the one that measures them here.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        figure = Figure(figsize=(width, height), layout="constrained")
+        FigureCanvasSVG(figure)
+        yield figure, address
+        file = StringIO()
+        nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
+        figure.savefig(file, format="svg", transparent=True, metadata=nothing)
+    svg = file.getvalue()
+    svg = svg[svg.index("<svg") :].replace(_INK, "currentColor")
+    svg = svg.replace("'DejaVu Sans'", "system-ui, 'Segoe UI', Roboto, 'DejaVu Sans'")
+    end = svg.index(">") + 1
+    encoded = b64encode((svg[:end] + _SCHEME + svg[end:]).encode()).decode()
+    address.append(f"data:image/svg+xml;base64,{encoded}")

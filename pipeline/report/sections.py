@@ -1,0 +1,250 @@
+"""The parts of the report on what went on, each from the figures.
+
+One rule: a table or picture says in its caption what it counts and in which units, and what
+was left out of it.
+"""
+
+from typing import Final
+
+from node.protocol.codes import ResultCode
+from pipeline.gold.kinds import WEIGHTS
+from pipeline.report import units
+from pipeline.report.cells import (
+    closed_cell,
+    first_of,
+    name_cell,
+    node_cell,
+    picture,
+    session_cell,
+    weight_cell,
+)
+from pipeline.report.figures import TOP_NODES, TOP_ROWS, CallRow, Figures
+from pipeline.report.html import Child, Markup, Number, element, table
+from pipeline.report.names import Nodes, visible
+from pipeline.report.plots import BARS, graph_plot, latency_plot, topics_plot, traffic_plot
+
+_BUCKETS: Final = {60: "minute", 3_600: "hour", 86_400: "day", 604_800: "week"}
+_NO_KEY: Final = (
+    "Nothing to show: what events are about is encrypted, and these tables were made without "
+    "an auditor's key, or there was nothing of this kind."
+)
+
+
+def traffic_section(figures: Figures, nodes: Nodes) -> list[Markup]:
+    """How much went over the wire, over time."""
+    if not figures.traffic:
+        return [element("p", "There was none.")]
+    width = _BUCKETS.get(figures.bucket, units.duration(figures.bucket * 1_000_000))
+    busiest = max(figures.traffic, key=lambda point: point.wire_bytes)
+    alt = (
+        f"Two stacked area charts over time, of events and of bytes per second for each sending "
+        f"node. In all {units.count(figures.events)} events and {units.size(figures.wire_bytes)}. "
+        f"The most that one node sent in a {width} was {units.size(busiest.wire_bytes)}, from "
+        f"{units.time(busiest.time)} UTC."
+    )
+    caption = (
+        f"Means over each {width}, by who sent; each event once. Sizes are those on the wire, "
+        "without the frames' lengths."
+    )
+    return [picture(traffic_plot(figures.traffic, figures.bucket, nodes), alt, caption)]
+
+
+def calls_section(figures: Figures, nodes: Nodes) -> list[Markup]:
+    """Latency and errors."""
+    if not figures.by_topic:
+        return [element("p", _NO_KEY)]
+    parts = []
+    seen = "callers'" if figures.by_topic[0].seen_by == "caller" else "callees'"
+    answered = [row for row in figures.by_topic if row.p50_us is not None]
+    if answered:
+        slowest = max(answered, key=lambda row: row.p99_us or 0)
+        alt = (
+            f"For each of the {min(len(answered), BARS)} topics with the most calls, the 50th, "
+            "95th and 99th percentile and the longest time to an answer. The highest 99th is "
+            f"{units.duration(slowest.p99_us)}, of the topic {visible(slowest.topic or '')}."
+        )
+        caption = f"Time to the answer by topic, over all pairs of nodes, from the {seen} journals."
+        parts.append(picture(latency_plot(figures.by_topic), alt, caption))
+    columns = (
+        Number("Calls"), Number("Unanswered"), Number("Errors"), Number("p50"), Number("p95"),
+        Number("p99"), Number("Longest"), "Codes of errors",
+    )  # fmt: skip
+    rows = [(name_cell(row.topic), row.kind, *_call(row)) for row in figures.by_topic]
+    caption = first_of(f"Calls by topic, from the {seen} journals", len(rows), None, TOP_ROWS)
+    parts.append(table(caption, ("Topic", "Kind", *columns), rows))
+    pairs = [
+        (
+            name_cell(row.topic),
+            node_cell(row.caller, nodes),
+            node_cell(row.callee, nodes),
+            *_call(row),
+        )
+        for row in figures.by_pair
+    ]
+    caption = first_of(
+        f"Calls by topic and pair, from the {seen} journals", len(pairs), None, TOP_ROWS
+    )
+    parts.append(table(caption, ("Topic", "Caller", "Callee", *columns), pairs))
+    return parts
+
+
+def topics_section(figures: Figures, nodes: Nodes) -> list[Markup]:
+    """Who publishes how much to how many."""
+    if not figures.topics:
+        return [element("p", _NO_KEY)]
+    most = figures.topics[0]
+    alt = (
+        f"Bars of the notes of the {min(len(figures.topics), BARS)} topics with the most; the "
+        f"first is {visible(most.topic)} with {units.count(most.notes)}."
+    )
+    rows = [
+        (
+            name_cell(row.topic),
+            node_cell(row.publisher, nodes),
+            Number(units.count(row.subscribers)),
+            Number(units.count(row.subscriptions)),
+            Number(units.count(row.notes)),
+            Number(units.size(row.payload_bytes)),
+            Number(units.count(row.slow_resets)),
+        )
+        for row in figures.topics
+    ]
+    head = (
+        "Topic", "Publisher", Number("Subscribers"), Number("Subscriptions"), Number("Notes"),
+        Number("Size"), Number("Too slow"),
+    )  # fmt: skip
+    caption = first_of(
+        "Topics by notes; a note that went to three subscribers counts three times. Size is that "
+        "of the notes' payloads; too slow are subscriptions that were reset for it",
+        len(rows),
+        None,
+        TOP_ROWS,
+    )
+    plot = picture(topics_plot(figures.topics), alt, "Notes by topic and publisher.")
+    return [plot, table(caption, head, rows)]
+
+
+def sessions_section(figures: Figures, nodes: Nodes) -> list[Markup]:
+    """The sessions, how they were encrypted and how they ended."""
+    if not figures.session_rows:
+        return [element("p", "There were none.")]
+    rows = [
+        (
+            session_cell(row.session),
+            node_cell(row.initiator, nodes),
+            node_cell(row.responder, nodes),
+            Number(units.count(row.journals)),
+            element("span", units.time(row.started), class_="nowrap"),
+            Number(units.duration(row.duration_us)),
+            Number(units.count(row.events)),
+            Number(units.size(row.wire_bytes)),
+            Number(units.count(row.key_updates)),
+            Number(units.count(row.rekeys)),
+            closed_cell(row.initiator_code),
+            closed_cell(row.responder_code),
+        )
+        for row in figures.session_rows
+    ]
+    head = (
+        "Session", "Initiator", "Responder", Number("Journals"), "Start (UTC)",
+        Number("Duration"), Number("Events"), Number("Size"), Number("Key updates"),
+        Number("Rekeys"), "End by initiator", "End by responder",
+    )  # fmt: skip
+    suites = [
+        (element("code", visible(row.name)), Number(units.count(row.sessions)))
+        for row in figures.suites
+    ]
+    closings = [
+        (closed_cell(int(row.name) if row.name else None), Number(units.count(row.sessions)))
+        for row in figures.closings
+    ]
+    caption = first_of("Sessions by size on the wire", len(rows), figures.sessions, TOP_ROWS)
+    return [
+        table("Suites.", ("Suite", Number("Sessions")), suites),
+        table("How sessions ended.", ("Code", Number("Sessions")), closings),
+        table(caption, head, rows),
+    ]
+
+
+def nodes_section(figures: Figures, nodes: Nodes) -> list[Markup]:
+    """Who talks to whom."""
+    if not figures.node_rows:
+        return [element("p", "There were none.")]
+    parts = []
+    if figures.edges:
+        most = figures.edges[0]
+        alt = (
+            f"A circle of nodes with arrows from each to those that it sent events to. The widest "
+            f"is from {nodes.short(most.sender)} to {nodes.short(most.receiver)} with "
+            f"{units.count(most.events)} events. The table below has the numbers."
+        )
+        caption = (
+            "Who sends to whom; wider arrows are more events. Filled circles keep a journal, "
+            "empty ones do not, red squares have faults in theirs."
+        )
+        if figures.nodes > TOP_NODES:
+            caption += f" The {TOP_NODES} busiest of {units.count(figures.nodes)} nodes."
+        plot = graph_plot(figures.edges, figures.node_rows, nodes)
+        parts.append(picture(plot, alt, caption))
+    rows = [
+        (
+            element("span", nodes.short(row.node), class_="nowrap", id=f"node-{row.node}"),
+            element("code", visible(row.node)),
+            "yes" if row.journal else "no",
+            Number(units.count(row.peers)),
+            Number(units.count(row.sent_events)),
+            Number(units.size(row.sent_bytes)),
+            Number(units.count(row.received_events)),
+            Number(units.size(row.received_bytes)),
+            Number(units.count(row.faults)),
+        )
+        for row in figures.node_rows
+    ]
+    head = (
+        "Node", "Node id", "Journal", Number("Peers"), Number("Sent events"), Number("Sent"),
+        Number("Received events"), Number("Received"), Number("Faults"),
+    )  # fmt: skip
+    caption = first_of("Nodes by what they sent and received", len(rows), figures.nodes, TOP_ROWS)
+    return [*parts, table(caption, head, rows)]
+
+
+def reading_section() -> list[Markup]:
+    """What the words mean."""
+    weights = [(weight_cell(weight), meaning) for weight, meaning in WEIGHTS.items()]
+    sentences = (
+        "Verified is an event whose bytes are in its direction's hash chain, with a valid seal of "
+        "its sender at or after it. A seal proves who sent what in which order; it proves neither "
+        "time nor delivery.",
+        "Times are those of each node's own clock, in UTC, and prove nothing. Durations are never "
+        "between two clocks. Percentiles are exact for up to 10,000 calls in a row of a table, and "
+        "within 0.01 percent of the rank beyond.",
+        "Names of topics were chosen by nodes. What cannot be seen in them is shown as "
+        "\\u{number}, and long ones are cut.",
+    )
+    return [
+        *(element("p", sentence) for sentence in sentences),
+        table("Weights of findings.", ("Weight", "Meaning"), weights),
+    ]
+
+
+def _call(row: CallRow) -> tuple[Child, ...]:
+    codes = sorted((row.error_codes or {}).items(), key=lambda one: -one[1])
+    named = ", ".join(f"{_result_name(code)}: {units.count(number)}" for code, number in codes[:6])
+    more = ", …" if len(codes) > 6 else ""
+    return (
+        Number(units.count(row.calls)),
+        Number(units.count(row.unanswered)),
+        Number(units.count(row.errors)),
+        *(
+            Number(units.duration(time))
+            for time in (row.p50_us, row.p95_us, row.p99_us, row.max_us)
+        ),
+        (named + more) or units.NOTHING,
+    )
+
+
+def _result_name(code: int) -> str:
+    try:
+        return ResultCode(code).name.lower().replace("_", "-")
+    except ValueError:
+        return str(code)
