@@ -156,6 +156,26 @@ PAGES: Final[dict[str, Page]] = {
         ),
         "identities-and-trust",
     ),
+    "journal": Page(
+        "Journals",
+        "What a node keeps of its connections for an auditor, the auditor's keys, and reading it "
+        "back. A journal is given to a [Node](node.md#node).",
+        (
+            "node.journal.journal.Journal",
+            "node.journal.journal.JournalMetrics",
+            "crypto.AuditorKey",
+            "crypto.AuditorPrivateKey",
+            "crypto.load_auditor_key",
+            "crypto.save_auditor_key",
+            "node.journal.audit.Audit",
+            "node.journal.audit.rows.Finding",
+            "node.journal.audit.rows.SessionRow",
+            "node.journal.segments.list_segments",
+            "node.journal.segments.read_range",
+            "node.journal.prune.prune",
+        ),
+        "journal",
+    ),
     "settings": Page(
         "Settings",
         "How they are given. What each of them means, with unit, range and default, is in "
@@ -169,6 +189,7 @@ PAGES: Final[dict[str, Page]] = {
             "node.settings.SimProtoSettings",
             "node.settings.NamedSettings",
             "node.settings.RelaySettings",
+            "node.settings.JournalSettings",
             "node.dialects.limits.SimProtoLimits",
             "node.dialects.limits.NamedLimits",
             "node.dialects.limits.RelayLimits",
@@ -198,6 +219,10 @@ PAGES: Final[dict[str, Page]] = {
             "node.UnreadRepliesError",
             "node.errors.NotSpokenError",
             "node.errors.RelayRefusedError",
+            "node.journal.errors.JournalError",
+            "node.journal.errors.JournalBusyError",
+            "node.journal.errors.JournalFailedError",
+            "node.journal.errors.JournalFormatError",
             "node.FormatError",
             "node.dialects.values.ConversionError",
             "node.protocol.errors.LocalProtocolError",
@@ -265,6 +290,10 @@ SHOWN: Final[dict[str, Shown]] = {
     "SimProtoSubscription": Shown(made=False, hidden=frozenset({"cut_off", "lost"})),
     "FaultyWay": Shown(made=False, hidden=frozenset({"carry"})),
     "IdentityChangedError": Shown(made=False),
+    "Journal": Shown(
+        made=False, hidden=frozenset({"begin", "end", "gate", "session_log", "stops_node"})
+    ),
+    "JournalMetrics": Shown(made=False),
     "KnownPeer": Shown(made=False),
     "Limits": Shown(hidden=frozenset({"agreed_with", "cells", "from_cells"})),
     "MemoryStream": Shown(made=False),

@@ -20,6 +20,8 @@
       ConfigError            a setting is wrong                              (also ValueError)
         InsecureAddressError   others could reach what is spoken there in the clear
 
+      JournalError           of a journal: it and its subclasses are in `node.journal.errors`
+
 Below them, `node.protocol.errors` has the core's and `crypto.errors` those of keys and
 key files. What the outside world raises is translated at the floor's edge, once.
 """

@@ -6,16 +6,17 @@ One rule: frozen, checked when made. Nothing is made or looked for on the disk u
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, get_args
 
 from crypto.auditor import AuditorKey
 from crypto.errors import InvalidKeyError
 from node.config import Range, require_in_range
 from node.errors import ConfigError
 from node.journal.journal import Journal
+from node.journal.settings import BUFFER_SIZE, SEGMENT_AGE, SEGMENT_SIZE, Fsync, OnFailure
 
-FSYNC: Final = ("always", "interval", "never")
-ON_FAILURE: Final = ("alarm", "stop")
+FSYNC: Final[tuple[str, ...]] = get_args(Fsync)
+ON_FAILURE: Final[tuple[str, ...]] = get_args(OnFailure)
 
 # Every setting of `JournalSettings` that is a number.
 JOURNAL_RANGES: Final[Mapping[str, Range]] = {
@@ -51,12 +52,12 @@ class JournalSettings:
 
     directory: Path | None = None
     auditors: tuple[str, ...] = ()
-    segment_size: int = 64 << 20
-    segment_age: float = 3600.0
-    buffer_size: int = 8 << 20
-    fsync: Literal["always", "interval", "never"] = "interval"
+    segment_size: int = SEGMENT_SIZE
+    segment_age: float = SEGMENT_AGE
+    buffer_size: int = BUFFER_SIZE
+    fsync: Fsync = "interval"
     fsync_interval: float = 1.0
-    on_failure: Literal["alarm", "stop"] = "alarm"
+    on_failure: OnFailure = "alarm"
 
     def __post_init__(self) -> None:
         for name, allowed in JOURNAL_RANGES.items():

@@ -1,9 +1,11 @@
-"""docs/threat-model.md names a test for each mistake, and for each promise of the dialects:
-every one it names is there, and every file of this folder's rows is named in its row.
+"""docs/threat-model.md names a test for each mistake, and for each promise of the dialects and
+of journals: every one it names is there, and every file of this folder's rows is named in its row.
 """
 
 import re
 from pathlib import Path
+
+import pytest
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -26,10 +28,11 @@ def table() -> dict[int, list[str]]:
     return found
 
 
-def promises() -> dict[str, list[str]]:
-    """The table of what the other dialects promise: D1 and so on to the other cells."""
-    section = DOCUMENT.read_text().split("\n## The other dialects\n")[1].split("\n## ")[0]
-    rows = [re.split(r" *\| *", line)[1:-1] for line in section.splitlines() if line[:3] == "| D"]
+def promises(heading: str = "The other dialects") -> dict[str, list[str]]:
+    """The table of what a part promises: its letter with 1, 2 and so on to the other cells."""
+    section = DOCUMENT.read_text().split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    lines = [line for line in section.splitlines() if re.match(r"\| [A-Z]\d", line)]
+    rows = [re.split(r" *\| *", line)[1:-1] for line in lines]
     return {number: cells for number, *cells in rows}
 
 
@@ -65,13 +68,17 @@ def test_every_file_of_a_row_is_named_in_its_row() -> None:
     assert files
 
 
-def test_every_promise_of_the_dialects_names_what_keeps_it_and_tests() -> None:
-    assert list(promises()) == [f"D{number}" for number in range(1, len(promises()) + 1)]
-    for number, (promise, kept, tests) in promises().items():
+@pytest.mark.parametrize(
+    ("heading", "letter", "least"), [("The other dialects", "D", 11), ("Journals", "J", 9)]
+)
+def test_every_promise_names_what_keeps_it_and_tests(heading: str, letter: str, least: int) -> None:
+    found = promises(heading)
+    assert list(found) == [f"{letter}{number}" for number in range(1, len(found) + 1)]
+    for number, (promise, kept, tests) in found.items():
         assert promise
         assert _MODULE.search(kept), number
         assert _TEST.search(tests), number
-    assert len(promises()) > 10
+    assert len(found) >= least
 
 
 def test_every_file_about_the_dialects_is_named() -> None:

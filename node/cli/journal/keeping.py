@@ -65,7 +65,7 @@ def announce_journal(out: Output, journal: Journal) -> None:
             damaged=each.damaged,
             cut=each.cut,
         )
-    auditors = [key.text for key in journal.auditors]
+    auditors = [key.text for key in journal.settings.auditors]
     out.say(f"keeping a journal in {journal.directory} for {', '.join(auditors)}")
     out.event("journal", directory=str(journal.directory), auditors=auditors)
 

@@ -3,12 +3,16 @@
 import resource
 from pathlib import Path
 from signal import SIGKILL
+from typing import Any
 
 import pytest
 
 from crypto.auditor import AuditorPrivateKey
 from crypto.auditor_file import save_auditor_key
 from node.cli.identity import new
+from node.cli.journal.keeping import watch_journal
+from node.cli.output import Output
+from node.journal.errors import JournalFailedError
 from tests.node.cli.conftest import Parley
 from tests.node.cli.processes import Processes
 
@@ -35,7 +39,7 @@ def test_it_is_kept_and_goes_on_after_a_crash(
         file.write(b"torn")
     running = processes.start("serve", "--json", *options)
     recovered, kept = running.event("recovered"), running.event("journal")
-    assert (recovered["segment"], recovered["cut"]) == (left.name, 4)
+    assert (recovered["segment"], recovered["cut"]) == (left.name.removesuffix(".open"), 4)
     assert kept["directory"] == str(journal)
     assert kept["auditors"] == [auditor.public.text]
     running.event("ready")
@@ -47,26 +51,39 @@ def test_it_is_kept_and_goes_on_after_a_crash(
     assert (done.last["sessions"], done.last["segments"]) == (1, 2)
 
 
-@pytest.mark.parametrize("policy", ["alarm", "stop"])
-def test_a_full_disk(
-    processes: Processes, parley: Parley, tmp_path: Path, auditor: AuditorPrivateKey, policy: str
+def test_a_full_disk_ends_the_node_if_it_is_told_so(
+    processes: Processes, parley: Parley, tmp_path: Path, auditor: AuditorPrivateKey
 ) -> None:
     journal = tmp_path / "journal"
-    options = ["--auditor", auditor.public.text, "--journal-on-failure", policy]
+    options = ["--auditor", auditor.public.text, "--journal-on-failure", "stop"]
     running, (address,) = processes.serve("--journal", str(journal), *options)
     assert parley("call", address, "parley.echo").code == 0
     (segment,) = journal.glob("*.pjl.open")
     full = segment.stat().st_size + 1_000  # a file can't grow beyond this
     resource.prlimit(running.process.pid, resource.RLIMIT_FSIZE, (full, full))
     parley("call", address, "parley.echo")
-    if policy == "stop":
-        done = running.finish()
-        assert (done.code, done.last["event"]) == (6, "error")
-        assert "journal" in done.last["text"]
+    done = running.finish()
+    assert (done.code, done.last["event"]) == (6, "error")
+    assert "journal" in done.last["text"]
+
+
+@pytest.mark.parametrize("stops", [False, True])
+async def test_a_failure_is_said_or_ends_the_node(
+    capsys: pytest.CaptureFixture[str], anyio_backend: object, stops: bool
+) -> None:
+    class Failed:
+        stops_node = stops
+
+        async def failure(self) -> JournalFailedError:
+            return JournalFailedError("no room")
+
+    journal: Any = Failed()
+    if stops:
+        with pytest.raises(JournalFailedError):
+            await watch_journal(Output(as_json=True), journal)
     else:
-        assert "journal" in running.event("journal-failed")["text"]
-        assert parley("call", address, "parley.echo", "still here").out == "still here\n"
-        assert running.stop().code == 0
+        await watch_journal(Output(as_json=True), journal)
+        assert '"event": "journal-failed", "text": "no room"' in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

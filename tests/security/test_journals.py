@@ -1,0 +1,127 @@
+"""What journals promise against operators, thieves and peers (docs/threat-model.md, J1 to J4)."""
+
+from collections import Counter
+from collections.abc import Callable
+from functools import cache
+
+import pytest
+
+from crypto import AuditorPrivateKey, DecryptError
+from node.journal import keys
+from node.journal.audit import Audit
+from node.journal.audit.rows import EVENT_COLUMNS, STATUS_AT
+from node.journal.bodies import Secret
+from node.journal.records import Record, encode_record, read_records
+from tests.node.journal.recorded import AUDITOR, Recorded, audit_of
+from tests.node.protocol.pair import ALICE
+
+SAID = b"nobody else is to read this"
+PAYLOAD_AT = EVENT_COLUMNS.index("payload")
+SIZE_AT = EVENT_COLUMNS.index("blob_size")
+
+
+@cache
+def segments() -> dict[str, bytes]:
+    """Alice's journal of one session, in two segments."""
+    made = Recorded()
+    for number in range(8):
+        made.pair.a.core.send(1, 0, 64, 1, SAID, lbm=False)
+        made.pair.b.core.send(1, 0, 64, 1, SAID, lbm=False)
+        made.pump()
+        if number == 4:
+            made.journals[0].next_segment()
+    made.run(0.05)
+    made.end()
+    return made.journals[0].segments
+
+
+def replaced(replace: Callable[[Record], bytes | None]) -> dict[str, bytes]:
+    """The journal with some bodies replaced: `replace` gives None for what stays."""
+    found = {}
+    for stem, data in segments().items():
+        records = []
+        for record in read_records(data):
+            body = replace(record)
+            records.append(
+                encode_record(record.kind, record.time, record.body if body is None else body)
+            )
+        found[stem] = b"".join(records)
+    return found
+
+
+def payloads(audit: Audit) -> list[bytes]:
+    return [row[PAYLOAD_AT] for row in audit.take_events() if row[PAYLOAD_AT] is not None]
+
+
+def test_the_files_hold_neither_texts_nor_secrets() -> None:
+    every = b"".join(segments().values())
+    assert SAID not in every
+    for key in ALICE.keys:
+        assert key.private_bytes() not in every
+    boxes = [
+        box
+        for record in read_records(every)
+        if record.kind == keys.SECRET
+        for _, box in Secret.parse(record.body).boxes
+    ]
+    assert boxes
+    for box in boxes:
+        assert AUDITOR.open(box) not in every
+        # Nor does the node's own key open it.
+        for private in (AuditorPrivateKey.create().private_bytes(), ALICE.keys[0].private_bytes()):
+            with pytest.raises(DecryptError):
+                AuditorPrivateKey(private[:32]).open(box)
+
+
+def test_the_auditor_reads_it() -> None:
+    audit = audit_of(segments(), AUDITOR)
+    assert payloads(audit).count(SAID) == 16
+    assert audit.take_findings() == []
+
+
+@pytest.mark.parametrize("keys_given", [(), (AuditorPrivateKey.create(),)], ids=["none", "another"])
+def test_who_has_no_key_of_it_verifies_and_reads_nothing(
+    keys_given: tuple[AuditorPrivateKey, ...],
+) -> None:
+    told, blind = audit_of(segments(), AUDITOR), audit_of(segments(), *keys_given)
+    seen, rows = told.take_events(), blind.take_events()
+    assert not any(SAID in (row[PAYLOAD_AT] or b"") for row in rows)
+    # Up to the sizes all is as the auditor sees it.
+    assert [row[: SIZE_AT + 1] for row in rows] == [row[: SIZE_AT + 1] for row in seen]
+    if not keys_given:
+        assert [row[STATUS_AT] for row in rows] == [row[STATUS_AT] for row in seen]
+        assert blind.take_findings() == []
+
+
+def test_another_secret_makes_no_other_text() -> None:
+    def another(record: Record) -> bytes | None:
+        if record.kind != keys.SECRET:
+            return None
+        secret = Secret.parse(record.body)
+        boxes = tuple((auditor, AUDITOR.public.seal(bytes(32))) for auditor, _ in secret.boxes)
+        return Secret(secret.session, secret.generation, boxes).encode()
+
+    audit = audit_of(replaced(another), AUDITOR)
+    kinds = Counter(finding.kind for finding in audit.take_findings())
+    assert kinds["wrong-secret"] >= 1
+    # The checkpoint in the second segment still has the right one; the first stays closed.
+    assert set(payloads(audit)) <= {SAID, b""} | set(payloads(audit_of(segments(), AUDITOR)))
+
+
+def test_every_byte_of_an_event_counts() -> None:
+    events = [
+        (stem, record)
+        for stem, data in segments().items()
+        for record in read_records(data)
+        if record.kind == keys.EVENT
+    ]
+    stem, chosen = events[3]
+    for at in range(4, len(chosen.body)):
+
+        def flip(record: Record, at: int = at) -> bytes | None:
+            if (record.offset, record.body) != (chosen.offset, chosen.body):
+                return None
+            return record.body[:at] + bytes([record.body[at] ^ 1]) + record.body[at + 1 :]
+
+        audit = audit_of({stem: replaced(flip)[stem]})
+        assert audit.take_findings(), at
