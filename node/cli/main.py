@@ -20,6 +20,7 @@ from node.cli.journal import commands as journal
 from node.cli.output import Output, abandon_stdout, set_up_streams
 from node.cli.pub import pub
 from node.cli.relay import relay
+from node.cli.simulate.command import simulation
 from node.cli.sub import sub
 from node.cli.transfer.receive import receive
 from node.cli.transfer.send import send
@@ -43,6 +44,7 @@ app.command("chat")(chat)
 app.command("send")(send)
 app.command("receive")(receive)
 app.command("demo")(demo)
+app.command("simulate")(simulation)
 app.add_typer(journal.app, name="journal")
 app.add_typer(peers.app, name="peers")
 app.command("doctor")(doctor.doctor)

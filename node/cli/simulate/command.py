@@ -30,8 +30,8 @@ from node.cli.simulate.tamper.plant import tamper
 from node.cli.simulate.tamper.planted import Kind, save_list
 from node.cli.simulate.world import Keeping, simulate
 from node.errors import ConfigError
-from node.journal.journal import SEGMENT_SIZE
 from node.journal.segments import list_segments
+from node.journal.settings import SEGMENT_SIZE
 
 KEY_FILE = "auditor.key"
 DATA = "Traffic"

@@ -21,7 +21,8 @@ from node.cli.simulate.plan import Plan, Traffic
 from node.cli.simulate.simulated_time import SimulatedTime
 from node.cli.simulate.tally import Tally
 from node.cli.simulate.topics import Publisher
-from node.journal.journal import BUFFER_SIZE, SEGMENT_SIZE, Journal
+from node.journal.journal import Journal
+from node.journal.settings import BUFFER_SIZE, SEGMENT_SIZE
 from node.node import Node
 
 # Bytes that may wait to be written before time stands still.

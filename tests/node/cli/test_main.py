@@ -63,6 +63,7 @@ def test_help_shows_every_shared_option(parley: Parley, command: str, own: list[
         (["id", "new"], ["PATH", "--algorithm", "--passphrase-file", "--json"]),
         (["id", "show"], ["PATH", "--passphrase-file", "--json"]),
         (["demo"], ["--json"]),
+        (["simulate"], ["--journals", "--nodes", "--seed", "--tamper", "--tamper-list", "--json"]),
     ],
 )
 def test_help_of_the_others(parley: Parley, command: list[str], own: list[str]) -> None:

@@ -61,6 +61,8 @@ class Survey:
 def survey(directory: Path) -> Survey:
     """Look through all closed segments; raises OSError, JournalFormatError."""
     closed = [file for file in list_segments(directory) if file.name.state == CLOSED]
+    # Not by node ids, which are new each time: so a seed means the same places each time.
+    closed.sort(key=lambda file: (file.name.start, file.name.node, file.name.number))
     found = Survey([(file.path, file.name) for file in closed], [], [])
     live: dict[tuple[str, str, int], Session] = {}
     for file in closed:
