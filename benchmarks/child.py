@@ -26,6 +26,7 @@ LAST: Final = 19  # the niceness of a process that only gets what others leave
 
 SIDES: Final[dict[SideName, tuple[str, str]]] = {
     "ours": ("benchmarks.ours", "Ours"),
+    "journaled": ("benchmarks.journal", "Journaled"),
     "baseline": ("benchmarks.baseline", "Baseline"),
     "events": ("benchmarks.dialects.native", "NativeEvents"),
     "simproto": ("benchmarks.dialects.simproto", "SimProto"),

@@ -10,7 +10,9 @@ from typing import Any, Literal
 from benchmarks.task import Task
 
 Backend = Literal["uvloop", "asyncio", "trio"]
-SideName = Literal["ours", "baseline", "events", "simproto", "named", "named-typed", "relay"]
+SideName = Literal[
+    "ours", "journaled", "baseline", "events", "simproto", "named", "named-typed", "relay"
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,17 +22,19 @@ TIMEOUT = 5.0
 EVENTS, PLAIN, ASKED = 64, 1, 2
 
 
-def _node(task: Task) -> Node:
-    return Node(Identity.create(), config=load_settings(None, task.settings).node)
-
-
 class Ours:
     """Parley."""
 
     @asynccontextmanager
+    async def node(self, task: Task) -> AsyncIterator[Node]:
+        """A node of either process."""
+        async with Node(Identity.create(), config=load_settings(None, task.settings).node) as node:
+            yield node
+
+    @asynccontextmanager
     async def serve(self, task: Task) -> AsyncIterator[tuple[dict[str, Any], Publish]]:
         """A node that echoes calls, counts the bytes of streams and publishes."""
-        async with _node(task) as node:
+        async with self.node(task) as node:
             # As the baseline does, it waits for whoever is behind.
             topic = node.topic("notes")
 
@@ -69,7 +71,7 @@ class Ours:
     @asynccontextmanager
     async def client(self, task: Task, info: dict[str, Any]) -> AsyncIterator["OurClient"]:
         """A node that dials."""
-        async with _node(task) as node, anyio.create_task_group() as readers:
+        async with self.node(task) as node, anyio.create_task_group() as readers:
             yield OurClient(node, info["address"], readers, batches=task.batches)
             readers.cancel_scope.cancel()
 
