@@ -14,6 +14,7 @@ pytest.register_assert_rewrite("tests.node.network")
 
 FIXED_EXAMPLES = 60
 SOAK_SECONDS = 4.0
+CRASH_ROUNDS = 20
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -29,6 +30,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=SOAK_SECONDS,
         metavar="N",
         help=f"seconds of full load on each backend in tests/soak, instead of {SOAK_SECONDS:g}",
+    )
+    parser.addoption(
+        "--rounds",
+        type=int,
+        default=CRASH_ROUNDS,
+        metavar="N",
+        help=f"how many nodes are killed in the journal's crash tests, instead of {CRASH_ROUNDS}",
     )
 
 
