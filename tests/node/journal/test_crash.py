@@ -110,10 +110,7 @@ class Left(NamedTuple):
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_journal_survives_kills(
-    tmp_path: Path, writer: Writer, policy: str, request: pytest.FixtureRequest
-) -> None:
-    rounds: int = request.config.getoption("--rounds")
+def test_a_journal_survives_kills(tmp_path: Path, writer: Writer, policy: str, rounds: int) -> None:
     identity = Identity.create()
     directory, shared = tmp_path / "journal", tmp_path / "shared"
     random = Random(policy)

@@ -1,0 +1,218 @@
+"""The audit reads journals that were written by the second reading of both documents.
+
+One rule: events, chains, secrets and records are all the reference's; of ours there is only
+who seals a box. The connections are those of the test vectors.
+"""
+
+from typing import Any
+
+import pytest
+
+from crypto.auditor import AuditorPrivateKey
+from crypto.identity import NodeId
+from node.journal.audit import Audit
+from node.journal.audit.rows import EVENT_COLUMNS
+from node.journal.records import Record, read_records
+from tests.reference import journal, schedule
+from tests.reference.exchange import Offer
+from tests.reference.identity import Identity
+from tests.reference.journal import KINDS, Fields
+from tests.reference.recorded import recorded_answer, seed
+from tests.reference.vectors_connection import SIDES, SUITES, Play
+
+AUDITOR = AuditorPrivateKey.create()
+TIME = 1_767_225_600_000_000_000
+NULLS = {"after_offer": None, "after_answer": None, "rekey_commit": None}
+
+
+class Journaled(Play):
+    """A connection of the reference, with the journal that `local` would keep of it."""
+
+    def __init__(self, suite: str, local: str) -> None:
+        self.local = local
+        self.data = b""
+        self.places = dict.fromkeys(SIDES, 0)
+        self.unsealed = dict.fromkeys(SIDES, 0)
+        self.updates = dict.fromkeys(SIDES, 0)
+        self.generations = dict.fromkeys(SIDES, 0)
+        self.blocks = 0
+        self.values: list[bytes] = []  # after offer, after answer
+        super().__init__(*SUITES[suite])
+        *hello, proof_r, proof_i = [event for _, event in self.events]
+        names = self.suite.kex, self.suite.signing, self.suite.hash
+        cells = {side: [[self.suite.signing, self.keys[side].public, None]] for side in SIDES}
+        remote = SIDES[local == "initiator"]
+        self.facts: Fields = {
+            "session_id": self.ap.session_id,
+            "initiator": local == "initiator",
+            "local_keys": cells[local],
+            "remote_keys": cells[remote],
+            "local_role": "peer",
+            "remote_role": "peer",
+            "address": "memory",
+            "suite": [*names, self.suite.cipher, self.suite.sealing],
+            "commit": self.hs.commit,
+            "seal_events": 64,
+            "seal_delay": 20,
+        }
+        boxes = [[bytes(AUDITOR.public), AUDITOR.public.seal(self.hs.hs)]]
+        self.secrets: list[Fields] = [{"generation": 0, **NULLS, "boxes": boxes}]
+        head = {"format": "parley1 journal", "version": 1, "start": TIME, "number": 0}
+        node_id = Identity((self.keys[local],)).id
+        self.stem = f"{NodeId(node_id).text}-{journal.start_text(TIME)}-00000000"
+        rest = {"node_id": node_id, "auditors": [bytes(AUDITOR.public)], "software": "reference"}
+        self.record("segment", head | rest)
+        self.block(live=0)
+        proofs = {"responder_proof": proof_r, "initiator_proof": proof_i}
+        self.record("session start", {**self.facts, "t1": b"".join(hello), **proofs})
+        self.record("secret", {"generation": 0, "boxes": boxes})
+
+    def record(self, kind: str, fields: Fields) -> None:
+        body = journal.body(kind, {"session": 0, **fields})
+        self.data += journal.record(KINDS[kind], TIME, body)
+
+    def block(self, live: int = 1) -> None:
+        """A block, and the checkpoint of the session."""
+        self.blocks += 1
+        self.record("block", {"number": self.blocks - 1, "live": live})
+        if live:
+            remote = SIDES[self.local == "initiator"]
+            states = {
+                "th1": self.hs.th1,
+                "th2": self.ap.th2,
+                "started": TIME,
+                "directions": [self.state(remote), self.state(self.local)],
+                "secrets": self.secrets,
+            }
+            self.record("checkpoint", self.facts | states)
+
+    def state(self, side: str) -> Fields:
+        direction = self.directions[side]
+        return {
+            "chain": direction.chain,
+            "place": self.places[side],
+            "epoch": direction.epoch,
+            "generation": self.generations[side],
+            "updates": self.updates[side],
+            "unsealed": self.unsealed[side],
+            "counters": [list(counter) for counter in direction.counters.items()],
+        }
+
+    def send(self, side: str, name: str, stream: int, async_id: int = 0, /, **cells: Any) -> bytes:
+        chain = super().send(side, name, stream, async_id, **cells)
+        self.places[side] += 1
+        self.unsealed[side] = 0 if self.opened[-1]["sealed"] else self.unsealed[side] + 1
+        if name == "KeyUpdate" and "rekey" in cells and len(self.secrets) == 1:
+            self.secret()
+        direction = int(side == self.local)
+        self.record("event", {"direction": direction, "wire": self.events[-1][1]})
+        if name in ("RekeyOffer", "RekeyAnswer"):
+            self.values.append(chain)
+        if name == "KeyUpdate":
+            fields = {"direction": direction, "epoch": cells["epoch"]}
+            if "rekey" in cells:
+                self.generations[side], self.updates[side] = 1, 0
+                fields |= {key: item for key, item in self.secrets[1].items() if key != "boxes"}
+            else:
+                self.updates[side] += 1
+            self.record("key update", fields)
+        return chain
+
+    def secret(self) -> None:
+        """That of the rekey, whose two values are there."""
+        a, b = self.values
+        offer = Offer(self.suite.kex, seed("rekey x25519"), seed("rekey d") + seed("rekey z"))
+        _, shared = recorded_answer(offer, seed("rekey answer x25519"))
+        keys = schedule.rekey_keys(self.suite.hash, self.ap.rekey, shared, a, b)
+        boxes = [[bytes(AUDITOR.public), AUDITOR.public.seal(keys.root)]]
+        values = {"after_offer": a, "after_answer": b, "rekey_commit": keys.rcommit}
+        self.secrets.append({"generation": 1, **values, "boxes": boxes})
+        self.record("secret", {"generation": 1, "boxes": boxes})
+
+    def end(self) -> None:
+        remote = SIDES[self.local == "initiator"]
+        both = (remote, self.local)
+        fields = {
+            "code": 0,
+            "remote": self.local != "initiator",
+            "chains": [self.directions[side].chain for side in both],
+            "places": [self.places[side] for side in both],
+        }
+        self.record("session end", fields)
+        records = list(journal.records(self.data))
+        blocks = [record["offset"] for record in records if record["kind"] == KINDS["block"]]
+        body = journal.body("segment end", {"records": len(records), "blocks": blocks})
+        self.data += journal.record(KINDS["segment end"], TIME, body)
+
+
+def played(suite: str, local: str) -> Journaled:
+    """As in the vectors; each time a block begins somewhere else in the midst of it."""
+    play = Journaled(suite, local)
+    play.send("initiator", "Call", 1, 7, topic="parley.echo", data="hello")
+    play.block()
+    play.send("responder", "Result", 1, 7, code=0, data="hello")
+    play.send("initiator", "Open", 3, label="app/test")
+    play.update("initiator")
+    play.block()
+    play.send("initiator", "Finish", 3)
+    play.rekey("responder" if SUITES[suite][2] else "initiator")
+    play.block()
+    play.send("initiator", "Call", 1, 8, topic="parley.info")
+    play.send("responder", "Result", 1, 8, code=0)
+    play.update("responder")
+    play.send("responder", "Result", 1, 8, code=0)
+    play.block()
+    play.send("initiator", "Close", 0, code=0)
+    play.end()
+    return play
+
+
+def audited(
+    play: Journaled, records: list[Record], *auditors: AuditorPrivateKey
+) -> list[dict[str, Any]]:
+    """The rows of events; there must be nothing to find."""
+    audit = Audit(auditors)
+    for record in records:
+        audit.record(play.stem, record)
+    audit.finish_pending()
+    assert audit.take_findings() == []
+    return [dict(zip(EVENT_COLUMNS, row, strict=True)) for row in audit.take_events()]
+
+
+@pytest.mark.parametrize("local", SIDES)
+@pytest.mark.parametrize("suite", SUITES)
+def test_every_event_is_verified_and_read(suite: str, local: str) -> None:
+    play = played(suite, local)
+    records = list(read_records(play.data))
+    rows = audited(play, records, AUDITOR)
+    for side in SIDES:
+        way = "sent" if side == local else "received"
+        found = sorted((row for row in rows if row["direction"] == way), key=lambda r: r["place"])
+        assert [row["place"] for row in found] == list(range(play.places[side] + 1))
+        assert found[0]["type"] == "proof"
+        sent = [opened for opened in play.opened if opened["from"] == side]
+        for row, opened in zip(found[1:], sent, strict=True):
+            for name in ("stream", "async_id", "category", "subcategory"):
+                assert row[name] == opened[name]
+            assert row["payload"].hex() == (opened["payload"] or "00")
+    sealed = {row["status"] for row in rows}
+    assert sealed <= {"ok", "unsealed"}
+    # The responder's last Result is sealed, the initiator's Close too.
+    assert sealed == {"ok"}
+    for row in audited(play, records):
+        assert (row["status"], row["payload"]) == ("ok", None)
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_reading_may_begin_at_every_block(suite: str) -> None:
+    play = played(suite, "initiator")
+    records = list(read_records(play.data))
+    whole = {(row["direction"], row["place"]): row for row in audited(play, records, AUDITOR)}
+    begins = [number for number, record in enumerate(records) if record.kind == KINDS["block"]]
+    assert len(begins) == 5
+    for begin in begins[1:]:
+        rows = audited(play, records[begin:], AUDITOR)
+        assert rows
+        for row in rows:
+            of_all = whole[row["direction"], row["place"]]
+            assert (row["payload"], row["status"]) == (of_all["payload"], "ok")
