@@ -63,9 +63,9 @@ def test_a_refresh_goes_to_the_other_slot(spark: SparkSession, tmp_path: Path) -
         table = frame(spark, "date date, rows int", [{"date": now.date(), "rows": slot}])
         write_gold(spark, root, {"traffic": table.limit(slot)}, now)
         assert newest_slot(spark, root) == slot
-    table = read_gold(spark, root, "traffic")
-    assert table is not None
-    assert rows(table, "rows", "refreshed") == [(1, times[1].replace(tzinfo=None))]
+    newest = read_gold(spark, root, "traffic")
+    assert newest is not None
+    assert rows(newest, "rows", "refreshed") == [(1, times[1].replace(tzinfo=None))]
 
 
 def test_traffic_and_graph(gold: dict[str, DataFrame]) -> None:
