@@ -18,3 +18,7 @@ class NoJavaError(PipelineError):
 
 class IngestError(PipelineError):
     """A job ended with an error of Spark's; its tables are as after the last whole batch."""
+
+
+class NoTablesError(PipelineError):
+    """There are no gold tables in a directory: `parley pipeline run` makes them."""

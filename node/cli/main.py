@@ -18,6 +18,7 @@ from node.cli.demo.command import demo, demo_responder
 from node.cli.exits import Exit, Failure, Interrupted, failure
 from node.cli.journal import commands as journal
 from node.cli.output import Output, abandon_stdout, set_up_streams
+from node.cli.pipeline import commands as pipeline
 from node.cli.pub import pub
 from node.cli.relay import relay
 from node.cli.simulate.command import simulation
@@ -46,6 +47,7 @@ app.command("receive")(receive)
 app.command("demo")(demo)
 app.command("simulate")(simulation)
 app.add_typer(journal.app, name="journal")
+app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(peers.app, name="peers")
 app.command("doctor")(doctor.doctor)
 app.command("completion")(completion.completion)

@@ -1,0 +1,1 @@
+"""`parley pipeline`: from journals to tables and a report, on Apache Spark."""

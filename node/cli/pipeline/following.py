@@ -1,0 +1,91 @@
+"""`parley pipeline follow`: takes in what nodes are writing, until it is told to stop.
+
+One rule: it ends on the first signal, with tables that are whole; what it had begun the
+next run does again.
+"""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from node.cli.journal.arguments import AuditorKeys, KeyPassphrase, read_auditor_keys
+from node.cli.options import Json
+from node.cli.output import Output
+from node.cli.pipeline.session import Journals, Master, Memory, NoPayloads, Remote, spark_session
+from node.cli.pipeline.session import Tables as TablesDirectory
+
+
+def follow(
+    journals: Journals,
+    tables: TablesDirectory,
+    auditor_key: AuditorKeys = None,
+    passphrase_file: KeyPassphrase = None,
+    no_payloads: NoPayloads = False,
+    every: Annotated[
+        float, typer.Option(min=0.1, help="Seconds from one batch to the next, at least.")
+    ] = 2.0,
+    refresh: Annotated[
+        float, typer.Option(min=1, help="Seconds between two makings of the gold tables.")
+    ] = 60.0,
+    master: Master = None,
+    remote: Remote = None,
+    memory: Memory = "2g",
+    as_json: Json = False,
+) -> None:
+    """Make tables of journals while they are written, until it is stopped."""
+    out = Output(as_json)
+    keys = [key.private_bytes() for key in read_auditor_keys(auditor_key, passphrase_file)]
+
+    def refreshed() -> None:
+        out.say("the tables are up to date")
+        out.event("refreshed")
+
+    with _stop() as stop, spark_session(master, remote, memory) as spark:
+        from pipeline.jobs import follow as follow_job
+
+        out.say("following; Ctrl-C stops")
+        out.event("following")
+        follow_job(
+            spark,
+            journals,
+            tables,
+            keys,
+            payloads=not no_payloads,
+            every=every,
+            refresh_every=refresh,
+            stopped=stop.is_set,
+            refreshed=refreshed,
+        )
+    out.done()
+
+
+class _Stop:
+    """Set by the first signal; a second one ends the command as signals do."""
+
+    def __init__(self) -> None:
+        self._asked = False
+
+    def is_set(self) -> bool:
+        """Whether a signal came."""
+        return self._asked
+
+    def ask(self, number: int, frame: FrameType | None) -> None:
+        """A signal came."""
+        # Not raised here: this may be in the middle of a word to Spark's Java.
+        self._asked = True
+        signal.signal(number, signal.default_int_handler)
+
+
+@contextmanager
+def _stop() -> Iterator[_Stop]:
+    stop = _Stop()
+    before = {number: signal.signal(number, stop.ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,135 @@
+"""What the commands do: journals to tables once, or as long as it is wanted, and the report.
+
+One rule: the same steps whichever way; a run that was killed is made good by the next one.
+"""
+
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from time import perf_counter
+from typing import Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+
+from pipeline.bronze import ingest, start
+from pipeline.errors import IngestError, NoTablesError
+from pipeline.gold.refresh import gold_tables, read_gold, write_gold
+from pipeline.report.page import report
+from pipeline.silver import SilverStep, events, findings, sessions
+from pipeline.tables import Tables
+
+GOLD: Final = ("findings", "traffic", "calls", "topics", "sessions", "graph")
+# Seconds between two looks at whether to stop.
+_PATIENCE: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the tables hold now: `events` by status, `findings` by kind."""
+
+    events: Counter[str]
+    findings: Counter[str]
+
+
+def run(
+    spark: SparkSession,
+    journals: str,
+    tables: str,
+    private_keys: Sequence[bytes] = (),
+    *,
+    payloads: bool = True,
+) -> Outcome:
+    """Take in what the journals have now, and make gold of all of it.
+
+    `private_keys` are auditors', 32 bytes each. Raises IngestError.
+    """
+    step = SilverStep(private_keys, payloads=payloads)
+    ingest(spark, journals, tables, steps=[step])
+    place = Tables(spark, tables)
+    refresh(place)
+    statuses = events(place).groupBy("status").count().collect()
+    kinds = read_gold(spark, tables, "findings")
+    found = [] if kinds is None else kinds.groupBy("kind").agg(f.count("*").alias("n")).collect()
+    return Outcome(
+        Counter({row["status"]: row["count"] for row in statuses}),
+        Counter({row["kind"]: row["n"] for row in found}),
+    )
+
+
+def follow(
+    spark: SparkSession,
+    journals: str,
+    tables: str,
+    private_keys: Sequence[bytes] = (),
+    *,
+    payloads: bool = True,
+    every: float,
+    refresh_every: float,
+    stopped: Callable[[], bool],
+    refreshed: Callable[[], None],
+) -> None:
+    """Take in what comes, a batch `every` so many seconds, until `stopped` says so.
+
+    Gold is made anew every `refresh_every` seconds, and at the end; `refreshed` is called
+    then. A batch that is under way when it stops is done again by the next run. Raises
+    IngestError.
+    """
+    step = SilverStep(private_keys, payloads=payloads)
+    place = Tables(spark, tables)
+    query = start(spark, journals, tables, steps=[step], every=every)
+    due = perf_counter() + refresh_every
+    try:
+        while not stopped():
+            if query.awaitTermination(_PATIENCE):
+                break  # by a failure: it raises below
+            if perf_counter() >= due:
+                refresh(place)
+                refreshed()
+                due = perf_counter() + refresh_every
+        failure = query.exception()
+    except PySparkException as error:
+        raise IngestError(f"the journals could not be followed: {error}") from error
+    finally:
+        query.stop()
+    if failure is not None:
+        raise IngestError(f"the journals could not be followed: {failure}")
+    refresh(place)
+    refreshed()
+
+
+def refresh(tables: Tables) -> None:
+    """Make the gold tables anew of silver."""
+    silver = events(tables), sessions(tables), findings(tables)
+    write_gold(tables.spark, tables.root, gold_tables(*silver), datetime.now(UTC))
+
+
+def write_report(spark: SparkSession, tables: str, path: Path) -> None:
+    """Write the report of the gold tables as one HTML file, whole or not at all.
+
+    Raises NoTablesError if there are none; OSError.
+    """
+    gold = {}
+    for name in GOLD:
+        table = read_gold(spark, tables, name)
+        if table is None:
+            raise NoTablesError(
+                f"there are no tables in {tables}: `parley pipeline run` makes them"
+            )
+        gold[name] = table
+    page = report(gold)
+    with tempfile.NamedTemporaryFile(
+        "w", dir=path.parent, prefix=f".{path.name}.", delete=False, encoding="utf-8"
+    ) as file:
+        try:
+            file.write(page)
+            file.flush()
+            os.replace(file.name, path)
+        except BaseException:
+            os.unlink(file.name)
+            raise
