@@ -102,12 +102,13 @@ def _read_block(
         starts, damaged, stop, length = _walk(data)
         if starts:
             yield rows.records(data, at, starts, stop, damaged)
-        at, data, wanted = at + stop, data[stop : stop + LONGEST_DAMAGE], CHUNK
+        at, wanted = at + stop, CHUNK
         if length is None:
             continue
         if length < 0 or at + FRAME_SIZE + max(length, LEAST_LENGTH) > end:
             is_torn = length >= 0 and may_be_torn
-            yield rows.damage(at, end - at, data, TORN if is_torn else BAD_LENGTH)
+            body = read_at(file, at, min(end - at, LONGEST_DAMAGE))
+            yield rows.damage(at, end - at, body, TORN if is_torn else BAD_LENGTH)
             return
         wanted = max(CHUNK, FRAME_SIZE + length)
 
@@ -208,7 +209,8 @@ class _Rows:
             direction=[None],
             body=[body],
             status=[status],
-            lead=[offset < self._part.range.start],
+            # The range before has reported it; but that a file has been cut is new.
+            lead=[offset < self._part.range.start and status == BAD_LENGTH],
         )
 
     def _batch(self, count: int, **columns: Any) -> pa.RecordBatch:

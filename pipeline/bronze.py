@@ -34,10 +34,10 @@ def ingest(
     max_bytes: int | None = MAX_BATCH_BYTES,
     max_files: int | None = None,
     range_size: int | None = None,
-) -> int:
-    """Take in all that the journals have now, in batches; gives how many there were.
+) -> None:
+    """Take in all that the journals have now, in batches, and return.
 
-    `max_bytes`, or else `max_files`, is where a batch ends; `range_size` is the bytes that one
+    `max_files`, or else `max_bytes`, is where a batch ends; `range_size` is the bytes that one
     task reads. Raises IngestError.
     """
     query = start(
@@ -49,7 +49,6 @@ def ingest(
         max_files=max_files,
         range_size=range_size,
     )
-    before = query.lastProgress
     try:
         query.awaitTermination()
     except PySparkException as error:

@@ -1,0 +1,227 @@
+"""The data source: what a stream takes when, without Spark; and Spark's reading, with it."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxFiles
+
+from node.journal.names import LIVE
+from node.journal.records import BAD_CRC, OK, TORN
+from pipeline.errors import PipelineError
+from pipeline.schema import BRONZE, FOREIGN, UNREADABLE
+from pipeline.source import JournalReader, JournalSource, JournalStreamReader, RangeGroup
+from tests.pipeline.segments import Made, make_segment
+
+
+class Stream:
+    """Drives a stream reader as Spark does, and collects (stem, offset, status) of rows."""
+
+    def __init__(self, path: Path | str, **options: object) -> None:
+        self.options = {"path": str(path), **{key: str(one) for key, one in options.items()}}
+        self.reader = JournalStreamReader(self.options)
+        self.limit = self.reader.getDefaultReadLimit()
+        self.offset = self.reader.initialOffset()
+        self.before = self.offset
+
+    def batch(self) -> list[tuple[str, int, str]]:
+        """What the next batch has."""
+        self.before, start = self.offset, self.offset
+        self.offset = json.loads(json.dumps(self.reader.latestOffset(start, self.limit)))
+        return self.again()
+
+    def again(self) -> list[tuple[str, int, str]]:
+        """The last batch once more, by another process."""
+        return read(JournalStreamReader(self.options), self.before, self.offset)
+
+
+def read(reader: JournalStreamReader, *offsets: dict[str, Any]) -> list[tuple[str, int, str]]:
+    found: list[dict[str, Any]] = []
+    for partition in reader.partitions(*offsets):
+        assert isinstance(partition, RangeGroup)
+        for batch in reader.read(partition):
+            found += [row for row in batch.to_pylist() if not row["lead"]]
+    return [(row["segment"], row["offset"], row["status"]) for row in found]
+
+
+def all_of(*segments: Made) -> list[tuple[str, int, str]]:
+    return [(made.name.stem, offset, OK) for made in segments for offset in made.offsets]
+
+
+def test_a_stream_reads_everything_once(tmp_path: Path) -> None:
+    segments = [make_segment(number, node=node) for node in (1, 2) for number in (0, 1)]
+    for made in segments[:3]:
+        made.write(tmp_path)
+    segments.sort(key=lambda made: made.name.stem)
+    stream = Stream(tmp_path)
+    first = stream.batch()
+    assert stream.again() == first
+    assert stream.batch() == []
+    for made in segments:
+        made.write(tmp_path)
+    assert sorted(first + stream.batch()) == sorted(all_of(*segments))
+
+
+@pytest.mark.parametrize(
+    ("option", "size", "limit"),
+    [("max_bytes", 1500, ReadMaxBytes(1500)), ("max_files", 1, ReadMaxFiles(1))],
+)
+def test_a_batch_ends_at_its_limit(tmp_path: Path, option: str, size: int, limit: object) -> None:
+    segments = [make_segment(number) for number in range(3)]
+    for made in segments:
+        made.write(tmp_path)
+    stream = Stream(tmp_path, range_size=800, **{option: size})
+    assert stream.limit == limit
+    batches = []
+    while batch := stream.batch():
+        assert stream.again() == batch
+        batches.append(batch)
+    assert len(batches) == (3 if option == "max_files" else 5)
+    assert [row for batch in batches for row in batch] == all_of(*segments)
+
+
+def test_a_live_segment_is_followed_and_closed(tmp_path: Path) -> None:
+    made = make_segment()
+    stream = Stream(tmp_path)
+    found: list[list[tuple[str, int, str]]] = []
+    for size in (0, 5, made.offsets[3] + 7, made.blocks[1] - 1, made.blocks[2] + 30):
+        path = made.write(tmp_path, LIVE, upto=size)
+        found.append(stream.batch())
+        whole = sum(1 for offset in made.offsets[1:] if offset <= size)
+        assert sum(map(len, found)) == whole
+        assert stream.again() == found[-1]
+    path.unlink()
+    made.write(tmp_path)
+    assert stream.again() == found[-1]
+    found.append(stream.batch())
+    assert [row for batch in found for row in batch] == all_of(made)
+    assert stream.batch() == []
+
+
+def test_an_available_now_stream_ends_where_the_journals_were(tmp_path: Path) -> None:
+    live, later = make_segment(0), make_segment(1)
+    live.write(tmp_path, LIVE, upto=live.blocks[1])
+    stream = Stream(tmp_path, max_files=1)
+    stream.reader.prepareForTriggerAvailableNow()
+    (tmp_path / str(live.name._replace(state=LIVE))).unlink()
+    live.write(tmp_path)
+    later.write(tmp_path)
+    assert [offset for _, offset, _ in stream.batch()] == [
+        offset for offset in live.offsets if offset < live.blocks[1]
+    ]
+    assert stream.batch() == []
+    stream.reader = JournalStreamReader(stream.options)
+    assert len(stream.batch() + stream.batch()) == len(all_of(live, later)) - len(
+        [offset for offset in live.offsets if offset < live.blocks[1]]
+    )
+
+
+def test_what_is_wrong_with_files_are_rows(tmp_path: Path) -> None:
+    empty, torn, shrunk, gone, sealed, sound = (make_segment(number) for number in range(6))
+    empty.write(tmp_path, upto=0)
+    torn.write(tmp_path, upto=torn.offsets[9] + 4)
+    live = shrunk.write(tmp_path, LIVE, upto=shrunk.blocks[1])
+    lost = gone.write(tmp_path)
+    (tmp_path / str(sealed.name)).mkdir()  # root may read everything else
+    sound.write(tmp_path)
+    (tmp_path / "backup.pjl").write_bytes(b"something else")
+    (tmp_path / "notes.txt").write_bytes(b"of no interest")
+    stream = Stream(tmp_path)
+    start = stream.offset
+    end = stream.reader.latestOffset(start, ReadAllAvailable())
+    lost.unlink()
+    found = read(stream.reader, start, end)
+    stems = {made.name.stem: made for made in (empty, torn, shrunk, gone, sealed, sound)}
+    wrong = {(stem, status) for stem, _, status in found if status != OK}
+    assert wrong == {
+        (empty.name.stem, TORN),
+        (torn.name.stem, TORN),
+        (gone.name.stem, UNREADABLE),
+        (sealed.name.stem, UNREADABLE),
+        ("backup.pjl", FOREIGN),
+    }
+    assert [row for row in found if row[0] == sound.name.stem] == all_of(stems[sound.name.stem])
+    # Closed with less than was read of it.
+    live.unlink()
+    shrunk.write(tmp_path, upto=shrunk.offsets[2])
+    later = read(stream.reader, end, stream.reader.latestOffset(end, ReadAllAvailable()))
+    assert later == [(shrunk.name.stem, shrunk.offsets[2], TORN)]
+
+
+def test_a_single_read_has_the_torn_end_of_a_live_segment(tmp_path: Path) -> None:
+    made = make_segment()
+    made.write(tmp_path, LIVE, upto=made.offsets[9] + 20)
+    reader = JournalReader({"path": f"file://{tmp_path}"})
+    (partition,) = reader.partitions()
+    rows = [row for batch in reader.read(partition) for row in batch.to_pylist()]
+    assert [row["status"] for row in rows] == [OK] * 9 + [TORN]
+
+
+def test_a_pattern_names_several_directories_and_the_closed_segment_counts(tmp_path: Path) -> None:
+    made, other = make_segment(0), make_segment(0, node=2)
+    made.write(tmp_path / "a", LIVE)
+    made.write(tmp_path / "b", upto=made.blocks[1])
+    other.write(tmp_path / "c")
+    (tmp_path / "d").write_bytes(b"")
+    stream = Stream(f"{tmp_path}/*")
+    found = stream.batch()
+    assert {stem for stem, _, _ in found} == {made.name.stem, other.name.stem}
+    assert (
+        sum(stem == made.name.stem for stem, _, _ in found)
+        == 1 + made.offsets.index(made.blocks[1] - 0) - 1
+    )
+    assert read(JournalStreamReader({"path": f"{tmp_path}/none*"}), {}, {}) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({}, "needs the path"),
+        ({"path": "x", "max_bytes": "-1"}, "max_bytes is a whole number above 0, not '-1'"),
+        ({"path": "x", "range_size": "0"}, "range_size"),
+        ({"path": "x", "max_bytes": "1", "max_files": "1"}, "not both"),
+    ],
+)
+def test_wrong_options(options: dict[str, str], told: str) -> None:
+    with pytest.raises(PipelineError, match=told):
+        JournalStreamReader(options)
+
+
+def test_a_directory_that_is_not_there() -> None:
+    with pytest.raises(PipelineError, match="cannot be listed"):
+        JournalReader({"path": "/not/there"}).partitions()
+
+
+def test_the_source_says_what_it_is() -> None:
+    source = JournalSource({"path": "/journals"})
+    assert source.name() == "parley_journal"
+    assert source.schema() == BRONZE
+    assert isinstance(source.streamReader(BRONZE), JournalStreamReader)
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+def test_spark_reads_journals(spark: SparkSession, tmp_path: Path) -> None:
+    journals = tmp_path / "journals"
+    segments = [make_segment(number) for number in range(2)]
+    for made in segments:
+        made.write(journals)
+    shutil.copy(Path(__file__), journals / "foreign.pjl")
+    damaged = bytearray(segments[1].data)
+    damaged[segments[1].offsets[5] + 20] ^= 1
+    (journals / str(segments[1].name)).write_bytes(damaged)
+    frame = spark.read.format("parley_journal").option("range_size", 1000).load(str(journals))
+    assert frame.schema == BRONZE
+    rows = frame.orderBy("segment", "offset").collect()
+    assert [(row.segment, row.offset) for row in rows] == [
+        *((stem, offset) for stem, offset, _ in all_of(*segments)),
+        ("foreign.pjl", 0),
+    ]
+    assert {row.offset for row in rows if row.status == BAD_CRC} == {segments[1].offsets[5]}
+    assert (rows[3].time.isoformat(), rows[3].date.isoformat()) == (
+        "2025-11-14T00:00:03",
+        "2025-11-14",
+    )
