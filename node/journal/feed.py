@@ -19,17 +19,19 @@ NEVER: Final = 1 << 62
 class Turn:
     """What stands between two records: the segment ends, and another begins, or none.
 
-    `blocks` are the offsets of the block records of the one that ends.
+    `blocks` are the offsets of the block records of the one that ends, `parts` what the
+    feed's were when it ended.
     """
 
     blocks: tuple[int, ...]
+    parts: int
     following: SegmentName | None
 
 
 class Feed:
     """Set by the loop's thread: `pending` (at its end), `appended`, `mark` and `passed`
-    (what is called once `appended` is there), `watched`, `sync_wanted`. By the writer's:
-    `written`, `synced`, `records`, `segments`, `idle`, `failed`."""
+    (what is called once `appended` is there), `parts`, `watched`, `sync_wanted`. By the writer's:
+    `written`, `synced`, `items`, `segments`, `idle`, `failed`."""
 
     __slots__ = (
         "_wakes",
@@ -37,10 +39,11 @@ class Feed:
         "appended",
         "failed",
         "idle",
+        "items",
         "mark",
+        "parts",
         "passed",
         "pending",
-        "records",
         "segments",
         "sync_wanted",
         "synced",
@@ -53,16 +56,22 @@ class Feed:
         self.append: Callable[[bytes | Turn], None] = self.pending.append
         self.appended = 0
         self.mark = NEVER
+        self.parts = 0  # of `pending` so far, items that are a record's second part
         self.passed: Callable[[], None] = _nothing
         self.watched = False  # somebody waits for the writer to come on
         self.sync_wanted = 0
         self.written = 0  # handed to the system
         self.synced = 0  # said by the system to be on the disk
-        self.records = 0
+        self.items = 0
         self.segments = 0
         self.idle = False  # the writer sleeps until it is woken
         self.failed: OSError | None = None
         self._wakes: SimpleQueue[None] = SimpleQueue()
+
+    @property
+    def records(self) -> int:
+        """How many are written, about."""
+        return max(0, self.items - self.parts)
 
     @property
     def waiting(self) -> int:

@@ -168,7 +168,7 @@ class Log:
 
     def _turn(self, following: SegmentName | None) -> None:
         feed = self.feed
-        feed.append(Turn(tuple(self._blocks), following))
+        feed.append(Turn(tuple(self._blocks), feed.parts, following))
         if feed.idle:
             feed.wake()
 

@@ -40,6 +40,8 @@ from node.protocol.observer import DirectionState
 _pack_event = Struct(">BQIB").pack
 _pack_frame = Struct(">II").pack
 _FRAME: Final = 8
+# From this size on copying an event costs more than a second item in the list.
+_LARGE: Final = 1024
 _LABEL_NONCE: Final = XCHACHA20_POLY1305.nonce_size
 
 
@@ -155,10 +157,16 @@ class SessionLog:
         way = self._sent if sent else self._received
         way.chain = chain
         way.place += 1
-        record = _pack_event(keys.EVENT, self._clock(), self._number, sent) + wire
-        size = len(record)
+        record = _pack_event(keys.EVENT, self._clock(), self._number, sent)
+        size = len(record) + len(wire)
         feed = self._feed
-        feed.append(_pack_frame(size, crc32(record)) + record)
+        if size < _LARGE:
+            record += wire
+            feed.append(_pack_frame(size, crc32(record)) + record)
+        else:
+            feed.append(_pack_frame(size, crc32(wire, crc32(record))) + record)
+            feed.append(wire)
+            feed.parts += 1
         feed.appended = appended = feed.appended + size + _FRAME
         if appended >= feed.mark:
             feed.passed()

@@ -16,6 +16,7 @@ from node.journal.bodies import SegmentEnd
 from node.journal.feed import Feed, Turn
 from node.journal.names import LIVE, SegmentName
 from node.journal.records import encode_record
+from node.journal.segments import walk_heads
 from node.journal.settings import JournalSettings
 
 logger = logging.getLogger("parley.journal")
@@ -51,8 +52,8 @@ class Writer:
         self._on_failed = on_failed
         self._file = -1
         self._path = settings.directory
-        self._size = 0  # of whole records in the segment
-        self._count = 0
+        self._count = 0  # of items in the segment
+        self._parts = 0  # the feed's, when the segment began
         self._ended = False
         self._synced_at = 0.0
         self._thread = Thread(target=self._run, name="parley journal", daemon=True)
@@ -123,12 +124,11 @@ class Writer:
             if done < size:
                 self._write_rest(records, done)
         except OSError:
-            self._cut(records)
+            self._cut()
             raise
-        self._size += size
         self._count += len(records)
         feed = self._feed
-        feed.records += len(records)
+        feed.items += len(records)
         feed.written += size
 
     def _write_rest(self, records: Sequence[bytes], done: int) -> None:
@@ -137,16 +137,10 @@ class Writer:
         while rest:
             rest = rest[os.write(self._file, rest) :]
 
-    def _cut(self, records: Sequence[bytes]) -> None:
+    def _cut(self) -> None:
         """After a write that failed: leave whole records only, if the system lets us."""
         try:
-            there = os.fstat(self._file).st_size
-            whole = self._size
-            for record in records:
-                if whole + len(record) > there:
-                    break
-                whole += len(record)
-            os.ftruncate(self._file, whole)
+            os.ftruncate(self._file, walk_heads(self._path).end)
         except OSError:
             logger.exception("the journal's segment may end in part of a record")
 
@@ -162,12 +156,13 @@ class Writer:
     def _open(self, name: SegmentName) -> None:
         self._path = self._directory / str(name._replace(state=LIVE))
         self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
-        self._size = self._count = 0
+        self._count = 0
         self._feed.segments += 1
         self._sync_directory()
 
     def _close(self, turn: Turn) -> None:
-        body = SegmentEnd(self._count, turn.blocks).encode()
+        body = SegmentEnd(self._count - (turn.parts - self._parts), turn.blocks).encode()
+        self._parts = turn.parts
         written = self._feed.written
         self._write([encode_record(keys.SEGMENT_END, self._clock(), body)])
         self._feed.written = written  # positions count what the loop's thread appended
