@@ -89,7 +89,8 @@ class _Task:
                 continue  # a file that is no segment, or cannot be read: bronze says so
             if at != (segment, offset) and offset and not lead and offset != start:
                 raise PipelineError(f"the rows of {segment} are not in their order at {offset}")
-            follow(segment, record_of(offset, size, kind, time, body, status), silent=lead)
+            # A time that no column holds is null there.
+            follow(segment, record_of(offset, size, kind, time or 0, body, status), silent=lead)
             at = segment, offset + size
         self._at = at
         self._rows += self._audit.take_events()

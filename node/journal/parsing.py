@@ -18,6 +18,9 @@ from node.journal.errors import JournalFormatError
 # A checkpoint may name 2,048 streams and as many labels, a segment end its blocks.
 LIMITS: Final = Limits(max_bytes=2**24, max_items=2**17)
 
+# No journal counts so far, and tables hold no more.
+LARGEST: Final = 2**63 - 1
+
 SESSION: Final = Struct(">I")
 EVENT: Final = Struct(">IB")
 EVENT_HEAD: Final = EVENT.size
@@ -66,8 +69,8 @@ def byte_string(value: Any, size: int | None = None) -> bytes:
 
 
 def a_uint(value: Any) -> int:
-    if type(value) is not int or value < 0:
-        raise JournalFormatError("an unsigned integer is missing")
+    if type(value) is not int or not 0 <= value <= LARGEST:
+        raise JournalFormatError("an unsigned integer is missing, or out of range")
     return value
 
 

@@ -1,17 +1,23 @@
-"""What journals promise against operators, thieves and peers (docs/threat-model.md, J1 to J4)."""
+"""What journals promise against operators, thieves and peers (docs/threat-model.md, J1 to J6)."""
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 
 import pytest
 
 from crypto import AuditorPrivateKey, DecryptError
+from lbm import keys as cells
+from lbm.codec import encode
 from node.journal import keys
 from node.journal.audit import Audit
-from node.journal.audit.rows import EVENT_COLUMNS, STATUS_AT
+from node.journal.audit.content import read_content
+from node.journal.audit.rows import EVENT_COLUMNS, MALFORMED, STATUS_AT
 from node.journal.bodies import Secret
 from node.journal.records import Record, encode_record, read_records
+from node.journal.sessions import Checkpoint
+from node.protocol import codes
 from tests.node.journal.recorded import AUDITOR, Recorded, audit_of
 from tests.node.protocol.pair import ALICE
 
@@ -125,3 +131,28 @@ def test_every_byte_of_an_event_counts() -> None:
 
         audit = audit_of({stem: replaced(flip)[stem]})
         assert audit.take_findings(), at
+
+
+@pytest.mark.parametrize("number", [2**63, 2**64 - 1, -1, -(2**64)])
+def test_numbers_that_no_table_holds_are_malformed(number: int) -> None:
+    """A peer may say them in an event, an operator in a checkpoint."""
+    for key in (cells.CODE, cells.STREAM, cells.REQUEST):
+        content = read_content(codes.SIM, codes.RESULT, encode({key: number}))
+        assert content.status == MALFORMED
+        assert {content.code, content.opens, content.request} == {None}
+
+    def far(record: Record) -> bytes | None:
+        if record.kind != keys.CHECKPOINT:
+            return None
+        point = Checkpoint.parse(record.body)
+        return replace(point, sent=replace(point.sent, place=number)).encode()
+
+    forged = replaced(far)
+    for journal in (forged, dict(list(forged.items())[1:])):
+        audit = audit_of(journal, AUDITOR)
+        assert "malformed-record" in {finding.kind for finding in audit.take_findings()}
+        assert all(
+            value is None or not isinstance(value, int) or abs(value) < 2**63
+            for row in audit.take_events()
+            for value in row
+        )

@@ -12,6 +12,7 @@ from lbm.errors import LbmDecodeError, LbmError
 from lbm.heads import BYTES, encode_head
 from lbm.keys import KEYS
 from node.journal.audit.rows import MALFORMED, OK
+from node.journal.parsing import LARGEST
 from node.messaging.notes import NOTES_COUNT
 from node.protocol import codes
 from node.protocol.event import NO_PAYLOAD
@@ -100,6 +101,8 @@ def read_content(category: int, subcategory: int, payload: bytes) -> Content:
             wanted = _WANTED.get(key)
             if wanted is not None and type(value) is not wanted:
                 raise LbmDecodeError("a cell of a wrong type")
+            if wanted is int and not 0 <= value <= LARGEST:
+                raise LbmDecodeError("a number that means nothing")
         if number == _NOTES:
             return Content(name, notes=_single_notes(cells.get(keys.NOTES, ())))
     except LbmError:
