@@ -216,3 +216,27 @@ async def test_a_task_that_has_not_begun_cleans_up_when_all_is_closed(
     backend.spawn(run)
     await backend.aclose()
     assert ended == ["cleaned"]
+
+
+async def test_another_thread_can_have_it_call_back(
+    anyio_backend: object, backend: Backend
+) -> None:
+    waiter = backend.waiter()
+    await anyio.to_thread.run_sync(backend.soon_from_thread, waiter.wake)
+    with fail_after(2):
+        await waiter.wait()
+
+
+def test_a_loop_that_has_ended_calls_nobody(anyio_backend: object) -> None:
+    name, options = anyio_backend if isinstance(anyio_backend, tuple) else (anyio_backend, {})
+    kept: list[Backend] = []
+
+    async def keep() -> None:
+        async with create_task_group() as tasks:
+            kept.append(current_backend(tasks))
+            await kept[0].aclose()
+
+    anyio.run(keep, backend=name, backend_options=options)
+    called: list[None] = []
+    kept[0].soon_from_thread(lambda: called.append(None))
+    assert not called

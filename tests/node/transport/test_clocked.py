@@ -78,3 +78,9 @@ async def test_waits_callbacks_and_tasks_are_the_loop_s(
     await settled()
     runner.cancel()
     await eventually(lambda: told == ["cancelled"])
+
+
+async def test_other_threads_are_the_loop_s(anyio_backend: str, backend: ClockedBackend) -> None:
+    called: list[None] = []
+    await anyio.to_thread.run_sync(backend.soon_from_thread, lambda: called.append(None))
+    await eventually(lambda: bool(called))
