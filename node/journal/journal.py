@@ -212,10 +212,11 @@ class Journal:
             return
         run.end()
         ended = await anyio.to_thread.run_sync(run.writer.join, END_PATIENCE)
-        if not ended:
-            logger.critical("the journal's disk takes nothing: its end is not written")
         run.finish()
-        run.unlock()
+        if ended:
+            run.unlock()
+        else:  # nobody else may close what is still being written, until this process ends
+            logger.critical("the journal's disk takes nothing: its end is not written")
         self._run = None
 
     @property

@@ -120,9 +120,9 @@ class Log:
     def enter(self, session: Live) -> int:
         """A session begins; returns its number."""
         number = self._next_session
-        self._next_session = number + 1
         if number > _LAST_SESSION:
             raise OverflowError("a run of a journal has 2^32 sessions at most")
+        self._next_session = number + 1
         self._sessions[number] = session
         return number
 

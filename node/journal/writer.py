@@ -86,9 +86,10 @@ class Writer:
             if items:
                 del pending[: len(items)]
                 self._take(items)
-            if self._sync_is_due():
+            synced = self._sync_is_due()
+            if synced:
                 self._sync()
-            if feed.watched and items:
+            if feed.watched and (items or synced):
                 self._on_progress()
             if len(items) == AT_ONCE or self._ended:
                 continue

@@ -303,6 +303,15 @@ async def test_sync_syncs_and_the_interval_does_by_itself(
         assert disk.syncs == 1 + unasked
 
 
+async def test_a_sync_of_what_is_written_already(tmp_path: Path, disk: Disk) -> None:
+    async with journaled(tmp_path, fsync="never") as node:
+        await eventually(lambda: journal_of(node).metrics.waiting == 0)
+        await anyio.sleep(0.01)
+        with anyio.fail_after(5):
+            await journal_of(node).sync()
+        assert disk.syncs == 1
+
+
 async def test_who_waits_for_a_sync_may_be_cancelled(tmp_path: Path, disk: Disk) -> None:
     async with journaled(tmp_path) as node:
         disk.synced.clear()
