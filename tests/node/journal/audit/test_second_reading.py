@@ -17,12 +17,18 @@ from tests.reference import journal, schedule
 from tests.reference.exchange import Offer
 from tests.reference.identity import Identity
 from tests.reference.journal import KINDS, Fields
-from tests.reference.recorded import recorded_answer, seed
+from tests.reference.recorded import RECORDS, recorded_answer, seed
 from tests.reference.vectors_connection import SIDES, SUITES, Play
 
 AUDITOR = AuditorPrivateKey.create()
 TIME = 1_767_225_600_000_000_000
 NULLS = {"after_offer": None, "after_answer": None, "rekey_commit": None}
+
+
+@pytest.fixture(autouse=True)
+def records_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is signed here is none of the vectors', which list what they used."""
+    monkeypatch.setattr(RECORDS, "_used", dict(RECORDS._used))
 
 
 class Journaled(Play):
