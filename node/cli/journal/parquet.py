@@ -25,11 +25,11 @@ _US_A_DAY: Final = 86_400 * 10**6
 _PAYLOAD_AT: Final = EVENT_COLUMNS.index("payload")
 
 _LONG: Final = frozenset(
-    {"offset", "place", "stream", "code", "opens", "seal_delay_us", "count"}
-    | {"received_place", "sent_place", "epoch", "generation"}
+    {"offset", "place", "stream", "code", "opens", "request", "seal_delay_us"}
+    | {"count", "received_place", "sent_place", "epoch", "generation"}
 )
 _INT: Final = frozenset(
-    {"wire_size", "blob_size", "payload_size", "async_id", "request", "category", "subcategory"}
+    {"wire_size", "blob_size", "payload_size", "async_id", "category", "subcategory"}
     | {"item", "items"}
 )
 _BYTES: Final = frozenset({"digest", "payload"})

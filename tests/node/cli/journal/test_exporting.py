@@ -10,6 +10,7 @@ import pytest
 
 from node.cli.journal import parquet
 from node.journal.audit.rows import EVENT_COLUMNS
+from pipeline.silver_schema import EVENTS, WALKED_ARROW
 from tests.node.cli.conftest import Parley
 from tests.node.protocol.pair import ALICE, BOB
 
@@ -61,6 +62,14 @@ def test_what_fails_leaves_no_file(
     arguments = ("journal", "export", str(journals), "--out", str(tmp_path / "out"))
     assert parley(*arguments).code == 6
     assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_the_columns_are_those_of_the_pipeline() -> None:
+    ours = parquet.schema(EVENT_COLUMNS)
+    assert ours.names == EVENTS.fieldNames()
+    assert {name: ours.field(name).type for name in ours.names} == {
+        name: WALKED_ARROW.field(name).type for name in ours.names
+    }
 
 
 def test_numbers_that_no_column_holds() -> None:
