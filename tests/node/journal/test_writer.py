@@ -1,0 +1,121 @@
+"""Tests of node/journal/writer.py: writes that are taken in part, or fail within a record."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from crypto.auditor import AuditorPrivateKey
+from crypto.identity import Identity
+from node.journal import keys
+from node.journal.bodies import SegmentEnd
+from node.journal.feed import Feed, Turn
+from node.journal.names import SegmentName, run_start
+from node.journal.records import Record, encode_record, read_records
+from node.journal.settings import JournalSettings, parse_auditors
+from node.journal.writer import AT_ONCE, Writer
+
+AUDITORS = parse_auditors(AuditorPrivateKey.create().public)
+NAME = SegmentName(Identity.create().node_id.text, run_start(0), 0)
+WRITE = os.writev
+
+
+class Scene:
+    """A writer and what it says."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.feed = Feed()
+        self.failed = Event()
+        settings = JournalSettings(
+            directory, AUDITORS, 2**26, 3600.0, 2**23, "interval", 1.0, "alarm", lambda: 7
+        )
+        self.writer = Writer(self.feed, settings, lambda: None, self.failed.set)
+
+    def end(self) -> None:
+        """End the segment and the thread."""
+        self.feed.append(Turn((), self.feed.parts, None))
+        self.feed.wake()
+        assert self.writer.join(10)
+
+    def records(self) -> list[Record]:
+        """Of the one segment there is."""
+        (path,) = self.directory.iterdir()
+        return list(read_records(path.read_bytes()))
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    scene = Scene(tmp_path)
+    yield scene
+    scene.end()
+
+
+def writing(taken: Callable[[list[bytes]], int | OSError]) -> Callable[[int, list[bytes]], int]:
+    """A `writev` that takes the first bytes only, and may then fail."""
+
+    def writev(file: int, records: list[bytes]) -> int:
+        size = taken(records)
+        if isinstance(size, OSError):
+            raise size
+        return os.write(file, b"".join(records)[:size])
+
+    return writev
+
+
+def put(scene: Scene, count: int) -> None:
+    """Records of rising sizes, and one in two parts."""
+    for number in range(count):
+        scene.feed.put(encode_record(200, number, bytes(number)))
+    record = encode_record(201, 1, bytes(5000))
+    scene.feed.put(record[:20])
+    scene.feed.parts += 1
+    scene.feed.put(record[20:])
+
+
+@pytest.mark.parametrize("part", [0, 1, 30, 5000])
+def test_what_a_write_leaves_is_written_after_it(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, part: int
+) -> None:
+    monkeypatch.setattr(os, "writev", writing(lambda records: part))
+    scene.writer.start(NAME)
+    put(scene, 50)
+    scene.end()
+    records = scene.records()
+    assert [record.kind for record in records] == [200] * 50 + [201, keys.SEGMENT_END]
+    assert SegmentEnd.parse(records[-1].body).records == 51
+
+
+def test_more_than_one_call_takes_is_written_in_several(scene: Scene) -> None:
+    put(scene, AT_ONCE + 10)
+    scene.writer.start(NAME)
+    scene.end()
+    assert len(scene.records()) == AT_ONCE + 12
+
+
+@pytest.mark.parametrize(("part", "whole"), [(0, 0), (16, 0), (17, 17), (40, 35), (1000, 54)])
+def test_a_part_of_a_record_is_cut_off_when_the_rest_fails(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, part: int, whole: int
+) -> None:
+    def fail(file: int, rest: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    def writev(file: int, records: list[bytes]) -> int:
+        data = b"".join(records)
+        if len(data) > 1000:
+            write(file, data[:part])
+            monkeypatch.setattr(os, "write", fail)
+            return part
+        return WRITE(file, records)
+
+    write = os.write
+    monkeypatch.setattr(os, "writev", writev)
+    put(scene, 3)
+    scene.writer.start(NAME)
+    assert scene.failed.wait(10)
+    assert scene.feed.failed is not None
+    records = scene.records()
+    assert {record.status for record in records} <= {"ok"}
+    assert sum(record.size for record in records) == whole
