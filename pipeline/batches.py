@@ -40,7 +40,6 @@ _FRAME: Final = Struct(">II")
 _HEAD: Final = np.arange(HEAD_SIZE + 5)
 _SESSION_KINDS: Final = np.array([keys.CHECKPOINT, keys.SESSION_END])
 _DIRECTION_KINDS: Final = np.array([keys.EVENT, keys.KEY_UPDATE])
-_STATUSES: Final = pa.array([OK, BAD_CRC])
 _EPOCH: Final = date(1970, 1, 1)
 _DAY_NS: Final = 86_400 * 10**9
 
@@ -83,10 +82,13 @@ def read_batches(part: SegmentRange) -> Iterator[pa.RecordBatch]:
 
 def foreign_batch(path: str) -> pa.RecordBatch:
     """The row of a file that is called as a segment might be, and is none's."""
-    row: dict[str, Any] = dict.fromkeys(BRONZE_ARROW.names)
-    row |= {"segment": Path(path).name, "offset": 0, "size": 0, "status": FOREIGN}
-    row |= {"range_start": 0, "block_start": 0, "lead": False, "date": _EPOCH}
-    return pa.RecordBatch.from_pylist([row], schema=BRONZE_ARROW)
+    nothing: dict[str, str | int | None] = dict.fromkeys(BRONZE_ARROW.names)
+    row = nothing | dict.fromkeys(
+        ("offset", "size", "range_start", "block_start", "date", "lead"), 0
+    )
+    row |= {"segment": Path(path).name, "status": FOREIGN}
+    arrays = [_repeated(name, value, 1) for name, value in row.items()]
+    return pa.RecordBatch.from_arrays(arrays, schema=BRONZE_ARROW)
 
 
 def _read_block(
@@ -180,60 +182,99 @@ class _Rows:
         both = pa.BinaryArray.from_buffers(
             pa.binary(), 2 * count - 1, [None, pa.py_buffer(turns), pa.py_buffer(data)]
         )
+        sessions, directions = _integers(heads[:, 17:21], ">u4"), heads[:, 21]
         return self._batch(
             count,
-            offset=offset + at,
-            size=sizes,
-            kind=kinds,
-            time=pa.array(times // 1000, pa.int64(), mask=~(is_time & is_whole)).cast(
-                BRONZE_ARROW.field("time").type
-            ),
-            time_ns=pa.array(times, mask=~is_time),
-            session=pa.array(_integers(heads[:, 17:21], ">u4").astype(np.int64), mask=~has_session),
-            direction=pa.array(heads[:, 21].astype(np.int32), mask=~has_direction),
-            body=both.take(pa.array(np.arange(0, 2 * count, 2))),
-            status=_STATUSES.take(pa.array((~is_whole).astype(np.int8))),
-            lead=offset + at < self._part.range.start,
+            {
+                "offset": _column("offset", offset + at),
+                "size": _column("size", sizes),
+                "kind": _column("kind", kinds),
+                "time": _column("time", times // 1000, is_time & is_whole),
+                "time_ns": _column("time_ns", times, is_time),
+                "session": _column("session", sessions, has_session),
+                "direction": _column("direction", directions, has_direction),
+                "body": both.take(_indices(np.arange(0, 2 * count, 2))),
+                "status": _statuses(is_whole),
+                "lead": _flags(offset + at < self._part.range.start),
+            },
         )
 
     def damage(self, offset: int, size: int, body: bytes, status: str) -> pa.RecordBatch:
         """One row of bytes that are no record."""
-        return self._batch(
-            1,
-            offset=[offset],
-            size=[size],
-            kind=[0],
-            time=[None],
-            time_ns=[None],
-            session=[None],
-            direction=[None],
-            body=[body],
-            status=[status],
-            # The range before has reported it; but that a file has been cut is new.
-            lead=[offset < self._part.range.start and status == BAD_LENGTH],
-        )
+        # That bytes are none the range before has reported; that a file has been cut is new.
+        is_lead = offset < self._part.range.start and status == BAD_LENGTH
+        row: dict[str, str | bytes | int | None] = {
+            **dict.fromkeys(("time", "time_ns", "session", "direction")),
+            "offset": offset,
+            "size": size,
+            "kind": 0,
+            "body": body,
+            "status": status,
+            "lead": is_lead,
+        }
+        return self._batch(1, {name: _repeated(name, value, 1) for name, value in row.items()})
 
-    def _batch(self, count: int, **columns: Any) -> pa.RecordBatch:
+    def _batch(self, count: int, columns: dict[str, pa.Array]) -> pa.RecordBatch:
+        """With the columns that are the same in all rows."""
         name, range_ = self._part.name, self._part.range
         if self._date is None:
             self._date = _run_date(name)
-        constant = {
+        constant: dict[str, str | int] = {
             "journal": name.node,
             "segment": name.stem,
             "number": name.number,
             "range_start": range_.start,
             "block_start": range_.block,
-            "date": self._date,
+            "date": (self._date - _EPOCH).days,
         }
-        arrays: list[pa.Array] = []
-        for field in BRONZE_ARROW:
-            if field.name in constant:
-                arrays.append(pa.repeat(pa.scalar(constant[field.name], field.type), count))
-            else:
-                column = columns[field.name]
-                is_array = isinstance(column, pa.Array)
-                arrays.append(column if is_array else pa.array(column, field.type))
+        columns |= {one: _repeated(one, value, count) for one, value in constant.items()}
+        arrays = [columns[one] for one in BRONZE_ARROW.names]
         return pa.RecordBatch.from_arrays(arrays, schema=BRONZE_ARROW)
+
+
+# Arrays are made of buffers: `pa.array` and `pa.scalar` would import pandas in every worker.
+
+
+def _repeated(name: str, value: str | bytes | int | None, count: int) -> pa.Array:
+    """One value, `count` times."""
+    kind = BRONZE_ARROW.field(name).type
+    if value is None:
+        return pa.nulls(count, kind)
+    if isinstance(value, str | bytes):
+        data = value if isinstance(value, bytes) else value.encode()
+        ends = np.arange(count + 1, dtype=np.int32) * len(data)
+        buffers = [None, pa.py_buffer(ends), pa.py_buffer(data * count)]
+        return pa.Array.from_buffers(kind, count, buffers)
+    values = np.full(count, value)
+    return _flags(values) if kind == pa.bool_() else _column(name, values)
+
+
+def _column(name: str, values: Any, is_known: Any = None) -> pa.Array:
+    """Integers as a column of bronze; null where they are not known."""
+    kind = BRONZE_ARROW.field(name).type
+    values = np.ascontiguousarray(values, f"i{kind.bit_width // 8}")
+    known = None if is_known is None else _bits(is_known)
+    return pa.Array.from_buffers(kind, len(values), [known, pa.py_buffer(values)])
+
+
+def _flags(values: Any) -> pa.Array:
+    return pa.Array.from_buffers(pa.bool_(), len(values), [None, _bits(values)])
+
+
+def _statuses(is_whole: Any) -> pa.Array:
+    if is_whole.all():
+        return _repeated("status", OK, len(is_whole))
+    both = pa.concat_arrays([_repeated("status", one, 1) for one in (OK, BAD_CRC)])
+    return both.take(_indices(~is_whole))
+
+
+def _indices(values: Any) -> pa.Array:
+    values = values.astype(np.int64)
+    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(values)])
+
+
+def _bits(values: Any) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(values, bitorder="little"))
 
 
 def _run_date(name: SegmentName) -> date:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import patch
 
 from pipeline import java
 from pipeline.bronze import Step, ingest
@@ -47,13 +48,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--hang-in", nargs=2)
     parser.add_argument("--no-java", action="store_true")
     told = parser.parse_args(arguments)
-    if told.no_java:
-        java.PLACES = ()
     steps: list[Step] = [Count()]
     if told.hang_in:
         steps.append(Hang(int(told.hang_in[0]), told.hang_in[1]))
     master = None if told.remote else "local[2]"
-    spark = open_session(master=master, remote=told.remote, memory="1g", java_options=JAVA_OPTIONS)
+    with patch.object(java, "PLACES", () if told.no_java else java.PLACES):
+        spark = open_session(
+            master=master, remote=told.remote, memory="1g", java_options=JAVA_OPTIONS
+        )
     home = spark.sql("select java_method('java.lang.System', 'getProperty', 'java.home')").first()
     print(*home or (), flush=True)
     ingest(spark, told.journals, told.tables, steps=steps, max_files=1)

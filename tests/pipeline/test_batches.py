@@ -4,7 +4,6 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,7 +22,7 @@ MADE = make_segment()
 def rows(path: Path, range_: Range, made: Made = MADE, **options: Any) -> list[dict[str, Any]]:
     found = list(read_batches(SegmentRange(str(path), made.name, range_, **options)))
     assert all(batch.schema == BRONZE_ARROW for batch in found)
-    return pa.Table.from_batches(found, BRONZE_ARROW).to_pylist()
+    return [row for batch in found for row in batch.to_pylist()]
 
 
 def whole(path: Path) -> Range:

@@ -87,8 +87,9 @@ def test_a_live_segment_is_followed_and_closed(tmp_path: Path) -> None:
     made = make_segment()
     stream = Stream(tmp_path)
     found: list[list[tuple[str, int, str]]] = []
+    path = tmp_path / str(made.name._replace(state=LIVE))
     for size in (0, 5, made.offsets[3] + 7, made.blocks[1] - 1, made.blocks[2] + 30):
-        path = made.write(tmp_path, LIVE, upto=size)
+        made.write(tmp_path, LIVE, upto=size)
         found.append(stream.batch())
         whole = sum(1 for offset in made.offsets[1:] if offset <= size)
         assert sum(map(len, found)) == whole
