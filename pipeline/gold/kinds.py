@@ -168,12 +168,12 @@ KINDS: Final = {
         FAULT,
         "The receiver's journal has events, the sender's goes on behind them or was ended, "
         "and has them not.",
-        "That the receiver invented them: status `ok` means that the sender sealed them.",
+        "That the receiver invented them: what is ok was sealed by the sender.",
     ),
     "differs": Kind(
         FAULT,
         "Two journals have different events at one place.",
-        "Which is right; if both are `ok`, the sender sealed two chains.",
+        "Which is right; if both are ok, the sender sealed two chains.",
     ),
     "end-differs": Kind(
         FAULT, "What two journals say of a session's end cannot both be true.", "Which is."

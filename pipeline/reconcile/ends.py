@@ -36,11 +36,11 @@ def session_ends(sessions: DataFrame) -> DataFrame:
     """One row for each journal and session.
 
     Columns: journal, session, peer, initiator, local_role, remote_role, address, suite,
-    first_seen and last_seen (of all its rows), started, ended (null if not in the journal),
-    end_segment, end_offset, code, text, remote, received_place, sent_place (of the end; null
+    first_seen and last_seen (of all its rows), started, ended (null without an end), end_segment,
+    end_offset, code, text, remote, received_place, sent_place (of the end; null
     without one), key_updates, rekeys.
     """
-    start, end, update = (f.col("what") == what for what in ("start", "end", "key-update"))
+    end, update = (f.col("what") == what for what in ("end", "key-update"))
 
     def known(name: str) -> Column:
         return f.max(name).alias(name)
@@ -53,7 +53,7 @@ def session_ends(sessions: DataFrame) -> DataFrame:
         *map(known, ("initiator", "local_role", "remote_role", "address", "suite")),
         f.min("time").alias("first_seen"),
         f.max("time").alias("last_seen"),
-        f.min(f.when(start, f.col("time"))).alias("started"),
+        f.min("started").alias("started"),
         at_end("time", "ended"),
         at_end("segment", "end_segment"),
         at_end("offset", "end_offset"),

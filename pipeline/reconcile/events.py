@@ -181,9 +181,6 @@ def _runs(told: DataFrame) -> DataFrame:
             f.min_by("sent", "place").alias("sent"),
             f.min_by("received", "place").alias("received"),
             f.max("sent_last").alias("sent_last"),
-            f.max("received_last").alias("received_last"),
-            f.max("received_end").alias("received_end"),
-            f.max("sent_end").alias("sent_end"),
         )
     )
     lacks_sent = f.col("kind").isin("not-sent", "not-recorded") | (
@@ -210,50 +207,49 @@ def _runs(told: DataFrame) -> DataFrame:
 
 
 def _evidence() -> Column:
-    """Which records say so, as a sentence."""
-    places = f.when(
-        f.col("place") == f.col("last"), f.format_string("place %d", f.col("place"))
-    ).otherwise(f.format_string("places %d to %d", f.col("place"), f.col("last")))
+    """What stands where, as a sentence; the first event's record is in columns of its own."""
+    one, last = f.col("place"), f.col("last")
+    places = f.when(one == last, f.format_string("place %d", one)).otherwise(
+        f.format_string("places %d to %d", one, last)
+    )
 
     def record(side: str) -> Column:
-        return f.format_string(
-            "%s at %d (%s)",
-            f.col(f"{side}.segment"),
-            f.col(f"{side}.offset"),
-            f.col(f"{side}.status"),
-        )
+        of = (f.col(f"{side}.{name}") for name in ("segment", "offset", "status"))
+        return f.format_string("%s at %d (%s)", *of)
 
     def says(*parts: str | Column) -> Column:
         return f.concat(*(f.lit(part) if isinstance(part, str) else part for part in parts))
 
-    goes_on = f.when(
-        f.col("place") < f.col("sent_last"), says("; that journal goes on after it")
-    ).otherwise(says("; that journal says at its end that they had come"))
+    kind = f.col("kind")
+    status = f.col("record.status")
+    goes_on = f.when(one < f.col("sent_last"), "goes on behind them").otherwise(
+        "says at its end that they had come"
+    )
     return (
         f.when(
-            f.col("kind") == "differs",
-            says(places, ": sent ", record("sent"), ", received ", record("received")),
+            kind == "differs",
+            says(places, ": sent was ", record("sent"), ", received ", record("received")),
         )
         .when(
-            f.col("kind") == "not-received",
-            says(places, " sent, ", record("sent"), ", not in the receiver's journal", goes_on),
+            kind == "not-received",
+            says(places, " sent (", status, "), not in the receiver's journal, which ", goes_on),
         )
         .when(
-            f.col("kind") == "in-flight",
-            says(places, " sent, ", record("sent"), "; after all that the receiver's journal has"),
+            kind == "in-flight",
+            says(places, " sent (", status, "), after all that the receiver's journal has"),
         )
         .when(
-            f.col("kind") == "not-sent",
+            kind == "not-sent",
             says(
                 places,
-                " received, ",
-                record("received"),
-                ", not in the sender's journal, which goes on or was ended",
+                " received (",
+                status,
+                "), not in the sender's journal, which goes on behind them or was ended",
             ),
         )
         .when(
-            f.col("kind") == "not-recorded",
-            says(places, " received, ", record("received"), "; the sender's journal has no end"),
+            kind == "not-recorded",
+            says(places, " received (", status, "), after all that the sender's journal has"),
         )
-        .otherwise(says(places, " from before the first that both journals have"))
+        .otherwise(says(places, ", from before the first event that both journals have"))
     )

@@ -29,7 +29,7 @@ def missing_journals(events: DataFrame, ends: DataFrame) -> DataFrame:
         "session",
         f.col("peer").alias("node"),
         f.col("journal").alias("other"),
-        f.col("first_seen").alias("begins"),
+        f.col("started").alias("begins"),
         f.col("last_seen").alias("stops"),
     ).where(f.col("node").isNotNull())
     kept = ends.select("session", f.col("journal").alias("node"))

@@ -26,6 +26,7 @@ from pipeline.report.figures import (
     Group,
     NodeRow,
     SessionRow,
+    TopicNotes,
     TopicRow,
     TrafficPoint,
 )
@@ -55,13 +56,18 @@ def collect(gold: Mapping[str, DataFrame]) -> Figures:
     called = _one(
         calls.agg(
             f.sum(f.when((f.col("scope") == "topic") & _by_caller(), f.col("calls"))),
-            f.count_if((f.col("scope") == "pair") & _by_caller()),
+            f.count_distinct(
+                f.when((f.col("scope") == "pair") & _by_caller(), f.struct("caller", "callee"))
+            ),
         )
     )
     published = _one(topics.agg(f.sum("notes"), f.count_distinct("topic")))
     nodes = _nodes(graph, traffic, findings)
     width, points = _traffic(traffic)
     by_calls = f.col("calls").desc()
+    by_topic = topics.groupBy("topic").agg(
+        f.count("*").alias("publishers"), f.sum("notes").alias("notes")
+    )
     each = findings.withColumnRenamed("count", "events")
     asked = calls.where(_by_caller())
     if not called[0]:  # nobody who calls keeps a journal
@@ -90,6 +96,7 @@ def collect(gold: Mapping[str, DataFrame]) -> Figures:
         by_topic=_take(asked.where("scope = 'topic'"), CallRow, TOP_ROWS, by_calls, "topic"),
         by_pair=_take(asked.where("scope = 'pair'"), CallRow, TOP_ROWS, by_calls, "topic"),
         topics=_take(topics, TopicRow, TOP_ROWS, f.col("notes").desc(), "topic", "publisher"),
+        topic_notes=_take(by_topic, TopicNotes, TOP_ROWS, f.col("notes").desc(), "topic"),
         session_rows=_take(
             sessions, SessionRow, TOP_ROWS, f.col("wire_bytes").desc(), "started", "session"
         ),

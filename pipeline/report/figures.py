@@ -80,6 +80,14 @@ class TopicRow(NamedTuple):
     slow_resets: int
 
 
+class TopicNotes(NamedTuple):
+    """A topic of all its publishers."""
+
+    topic: str
+    publishers: int
+    notes: int
+
+
 class SessionRow(NamedTuple):
     """A session."""
 
@@ -155,6 +163,7 @@ class Figures:
     by_topic: list[CallRow]
     by_pair: list[CallRow]
     topics: list[TopicRow]
+    topic_notes: list[TopicNotes]
     session_rows: list[SessionRow]
     suites: list[Group]
     closings: list[Group]

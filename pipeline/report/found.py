@@ -12,7 +12,8 @@ from pipeline.report.figures import FINDING_ROWS, Figures, FindingRow
 from pipeline.report.html import Child, Markup, Number, element, table
 from pipeline.report.names import Nodes, visible
 
-_SEGMENT_LIMIT: Final = 120  # a node id, a time, a number
+NODE_ID: Final = 52  # of a node id, which segments' names begin with
+_SEGMENT_LIMIT: Final = 120
 _EVIDENCE_LIMIT: Final = 600
 
 
@@ -23,7 +24,7 @@ def findings_section(figures: Figures, nodes: Nodes) -> list[Markup]:
         return parts
     kinds = [
         (
-            element("code", visible(row.kind)),
+            _kind(row.kind),
             weight_cell(row.weight),
             Number(units.count(row.findings)),
             Number(units.count(row.events)),
@@ -81,10 +82,11 @@ def _banner(weight: str, verdict: str, checked: str, beside: str) -> Markup:
 def _finding(row: FindingRow, nodes: Nodes) -> tuple[Child, ...]:
     evidence: list[Child] = [visible(row.evidence or "", _EVIDENCE_LIMIT)]
     if row.segment is not None:
-        where = f"{visible(row.segment, _SEGMENT_LIMIT)} at {row.offset}"
+        named = nodes.short(row.segment[:NODE_ID]) + row.segment[NODE_ID:]
+        where = f"{visible(named, _SEGMENT_LIMIT)} at {row.offset}"
         evidence += [" ", element("code", where, class_="soft")]
     return (
-        element("code", visible(row.kind)),
+        _kind(row.kind),
         weight_cell(row.weight),
         node_cell(row.journal, nodes),
         session_cell(row.session),
@@ -92,5 +94,9 @@ def _finding(row: FindingRow, nodes: Nodes) -> tuple[Child, ...]:
         Number(units.count(row.place)),
         Number(units.count(row.events)),
         element("span", units.time(row.time), class_="nowrap"),
-        element("span", *evidence),
+        element("div", *evidence, class_="evidence"),
     )
+
+
+def _kind(kind: str) -> Markup:
+    return element("code", visible(kind), class_="nowrap")

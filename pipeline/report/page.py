@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pipeline.report import units
 from pipeline.report.collecting import collect
 from pipeline.report.figures import Figures
-from pipeline.report.found import findings_section
+from pipeline.report.found import NODE_ID, findings_section
 from pipeline.report.html import Html, Markup, element
 from pipeline.report.names import Nodes
 from pipeline.report.sections import (
@@ -116,7 +116,8 @@ def _all_nodes(figures: Figures) -> set[str]:
     """Every node id that the page may show."""
     named: set[str | None] = {row.node for row in figures.node_rows}
     named |= {point.sender for point in figures.traffic}
-    named |= {finding.journal for finding in figures.findings}
+    for finding in figures.findings:
+        named |= {finding.journal, finding.segment[:NODE_ID] if finding.segment else None}
     for edge in figures.edges:
         named |= {edge.sender, edge.receiver}
     for call in figures.by_pair:

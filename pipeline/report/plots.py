@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC
 from io import StringIO
-from math import log
+from math import ceil, log, log2
 from typing import Any, Final
 
 from matplotlib import rc_context
@@ -20,10 +20,10 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, MultipleLocator
 
 from pipeline.report import units
-from pipeline.report.figures import CallRow, Edge, NodeRow, TopicRow, TrafficPoint
+from pipeline.report.figures import CallRow, Edge, NodeRow, TopicNotes, TrafficPoint
 from pipeline.report.layout import circle
 from pipeline.report.names import Nodes, visible
 
@@ -103,7 +103,8 @@ def traffic_plot(points: Sequence[TrafficPoint], bucket: int, nodes: Nodes) -> s
             one.set_ylim(bottom=0)
             one.margins(x=0)
             one.grid(axis="y")
-        axes[1].yaxis.set_major_formatter(FuncFormatter(lambda value, _: units.size(value)))
+        axes[1].yaxis.set_major_locator(MultipleLocator(_binary_step(axes[1].get_ylim()[1])))
+        axes[1].yaxis.set_major_formatter(FuncFormatter(lambda value, _: _short(units.size(value))))
         axes[0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.3g}"))
         # matplotlib has no types for these two.
         locator = AutoDateLocator(tz=UTC, minticks=3, maxticks=9)  # type: ignore[no-untyped-call]
@@ -141,7 +142,9 @@ def latency_plot(rows: Sequence[CallRow]) -> str:
                 zorder=3,
             )
         axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: units.duration(value)))
+        axes.xaxis.set_major_formatter(
+            FuncFormatter(lambda value, _: _short(units.duration(value)))
+        )
         axes.set_xlabel("time from call to answer (logarithmic)")
         _name_rows(axes, [row.topic or "(no topic)" for row in shown])
         axes.grid(axis="x")
@@ -149,7 +152,7 @@ def latency_plot(rows: Sequence[CallRow]) -> str:
     return address[0]
 
 
-def topics_plot(rows: Sequence[TopicRow]) -> str:
+def topics_plot(rows: Sequence[TopicNotes]) -> str:
     """The topics with the most notes; an image's address."""
     shown = rows[:BARS]
     with _drawing(9.2, 0.9 + 0.34 * len(shown)) as (figure, address):
@@ -212,6 +215,16 @@ def graph_plot(edges: Sequence[Edge], rows: Sequence[NodeRow], nodes: Nodes) -> 
         axes.set_aspect("equal")
         axes.axis("off")
     return address[0]
+
+
+def _binary_step(top: float) -> float:
+    """The power of two that makes some four steps of it."""
+    return float(2 ** max(ceil(log2(max(top, 1) / 4.5)), 0))
+
+
+def _short(text: str) -> str:
+    """A number without zeros behind its point."""
+    return text.replace(".00 ", " ").replace(".0 ", " ")
 
 
 def _name_rows(axes: Axes, names: Sequence[str]) -> None:

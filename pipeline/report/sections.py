@@ -18,7 +18,7 @@ from pipeline.report.cells import (
     session_cell,
     weight_cell,
 )
-from pipeline.report.figures import TOP_NODES, TOP_ROWS, CallRow, Figures
+from pipeline.report.figures import TOP_NODES, TOP_ROWS, CallRow, Figures, SessionRow
 from pipeline.report.html import Child, Markup, Number, element, table
 from pipeline.report.names import Nodes, visible
 from pipeline.report.plots import BARS, graph_plot, latency_plot, topics_plot, traffic_plot
@@ -92,9 +92,9 @@ def topics_section(figures: Figures, nodes: Nodes) -> list[Markup]:
     """Who publishes how much to how many."""
     if not figures.topics:
         return [element("p", _NO_KEY)]
-    most = figures.topics[0]
+    most = figures.topic_notes[0]
     alt = (
-        f"Bars of the notes of the {min(len(figures.topics), BARS)} topics with the most; the "
+        f"Bars of the notes of the {min(len(figures.topic_notes), BARS)} topics with the most; the "
         f"first is {visible(most.topic)} with {units.count(most.notes)}."
     )
     rows = [
@@ -120,7 +120,7 @@ def topics_section(figures: Figures, nodes: Nodes) -> list[Markup]:
         None,
         TOP_ROWS,
     )
-    plot = picture(topics_plot(figures.topics), alt, "Notes by topic and publisher.")
+    plot = picture(topics_plot(figures.topic_notes), alt, "Notes by topic, of all publishers.")
     return [plot, table(caption, head, rows)]
 
 
@@ -133,22 +133,21 @@ def sessions_section(figures: Figures, nodes: Nodes) -> list[Markup]:
             session_cell(row.session),
             node_cell(row.initiator, nodes),
             node_cell(row.responder, nodes),
-            Number(units.count(row.journals)),
             element("span", units.time(row.started), class_="nowrap"),
             Number(units.duration(row.duration_us)),
             Number(units.count(row.events)),
             Number(units.size(row.wire_bytes)),
             Number(units.count(row.key_updates)),
             Number(units.count(row.rekeys)),
-            closed_cell(row.initiator_code),
-            closed_cell(row.responder_code),
+            Number(units.count(row.journals)),
+            _ending(row),
         )
         for row in figures.session_rows
     ]
     head = (
-        "Session", "Initiator", "Responder", Number("Journals"), "Start (UTC)",
+        "Session", "Initiator", "Responder", "Start (UTC)",
         Number("Duration"), Number("Events"), Number("Size"), Number("Key updates"),
-        Number("Rekeys"), "End by initiator", "End by responder",
+        Number("Rekeys"), Number("Journals"), "End",
     )  # fmt: skip
     suites = [
         (element("code", visible(row.name)), Number(units.count(row.sessions)))
@@ -160,7 +159,7 @@ def sessions_section(figures: Figures, nodes: Nodes) -> list[Markup]:
     ]
     caption = first_of("Sessions by size on the wire", len(rows), figures.sessions, TOP_ROWS)
     return [
-        table("Suites.", ("Suite", Number("Sessions")), suites),
+        table("Suites that sessions agreed on.", ("Suite", Number("Sessions")), suites),
         table("How sessions ended.", ("Code", Number("Sessions")), closings),
         table(caption, head, rows),
     ]
@@ -225,6 +224,14 @@ def reading_section() -> list[Markup]:
         *(element("p", sentence) for sentence in sentences),
         table("Weights of findings.", ("Weight", "Meaning"), weights),
     ]
+
+
+def _ending(row: SessionRow) -> str:
+    """How a session ended; by both ends if they do not say the same."""
+    told = [closed_cell(code) for code in (row.initiator_code, row.responder_code)]
+    if row.journals < 2:  # one end says nothing
+        told = [name for name in told if name != closed_cell(None)] or told[:1]
+    return told[0] if len(set(told)) == 1 else f"{told[0]}; responder: {told[1]}"
 
 
 def _call(row: CallRow) -> tuple[Child, ...]:

@@ -24,7 +24,8 @@ SESSIONS = (
     "journal string, segment string, session string, offset long, time timestamp, what string, "
     "initiator boolean, local_node string, remote_node string, local_role string, "
     "remote_role string, address string, suite string, direction string, epoch int, "
-    "generation int, code int, text string, remote boolean, received_place long, sent_place long"
+    "generation int, code int, text string, remote boolean, received_place long, "
+    "sent_place long, started timestamp"
 )
 FINDINGS = (
     "kind string, journal string, segment string, session string, direction string, place long, "
@@ -107,6 +108,7 @@ class Talk:
             "local_role": "peer",
             "remote_role": "peer",
             "address": "memory",
+            "started": START,
             "suite": "x25519 ed25519 sha256 aes-256-gcm chain",
         }
         self.sessions.append(row | columns)

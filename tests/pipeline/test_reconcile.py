@@ -80,6 +80,7 @@ def test_each_difference_between_two_journals_is_told_once(spark: SparkSession) 
     late = talk("late", one="a", other="c")
     for row in [*late.events, *late.sessions]:
         row["time"] += timedelta(days=1)
+        row["started"] = row["time"]
     unknown = [talk(f"unknown {number}", one="a", other="d") for number in range(2)]
     for made in unknown:
         made.lose("d")
