@@ -25,7 +25,7 @@ logger = logging.getLogger("parley.journal")
 AT_ONCE: Final = min(1024, max(16, os.sysconf("SC_IOV_MAX")))
 # Seconds that the writer lets records gather: each time it wakes it takes the
 # interpreter from the loop.
-LINGER: Final = 0.002
+LINGER: Final = 0.005
 
 _sync_data: Final[Callable[[int], None]] = getattr(os, "fdatasync", os.fsync)
 
