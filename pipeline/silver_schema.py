@@ -134,6 +134,7 @@ SPAN_FIELDS: Final[dict[str, DataType]] = {
     "end_chain": _S,
     "end_place": _L,
     "pending": _L,
+    "unplaced": _L,
     "sealed_place": _L,
     "sealed_ns": _L,
     "started": _BOOLEAN,

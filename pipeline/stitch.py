@@ -126,29 +126,50 @@ def _link(spans: DataFrame, runs: DataFrame) -> DataFrame:
 
 def _broken(spans: DataFrame) -> DataFrame:
     """Findings: two spans that do not fit each other."""
-    missing = f.col("next_place") - f.col("end_place")
-    is_gap = missing > 0
-    evidence = f.when(
-        is_gap, f.concat(missing.cast("string"), f.lit(" events are missing before this range"))
-    ).otherwise(
-        f.concat(
-            f.lit("the checkpoint names place "),
-            f.col("next_place").cast("string"),
-            f.lit(" and a chain value that are not those found before it, at place "),
-            f.col("end_place").cast("string"),
+    missing = f.col("next_place") - f.col("end_place") - f.col("unplaced")
+    is_gap = f.coalesce(missing > 0, f.lit(False))
+    is_broken = f.col("unplaced") > 0
+    evidence = (
+        f.when(is_gap, _text(missing, " events are missing before this range"))
+        .when(
+            is_broken,
+            _text(
+                "the chain does not lead on: bytes were altered at this place; ",
+                f.col("unplaced"),
+                " events up to the end of this range cannot be verified",
+            ),
+        )
+        .otherwise(
+            _text(
+                "the checkpoint names place ",
+                f.col("next_place"),
+                " and a chain value that are not those found before it, at place ",
+                f.col("end_place"),
+            )
         )
     )
-    return spans.where(~f.col("fits") & f.col("next_new")).select(
-        f.when(is_gap, "gap").otherwise("checkpoint-mismatch").alias("kind"),
+    breaks = f.coalesce(~f.col("fits") & f.col("next_new"), f.lit(False))
+    is_last = f.col("last") & f.col("new") & is_broken
+    kind = f.when(is_gap, "gap").when(is_broken, "bad-chain").otherwise("checkpoint-mismatch")
+    after = f.col("end_place") + 1
+    count = f.when(is_gap, missing).when(is_broken, f.col("unplaced")).otherwise(f.lit(1))
+    return spans.where(breaks | is_last).select(
+        kind.alias("kind"),
         "journal",
-        f.col("next_segment").alias("segment"),
+        f.coalesce("next_segment", "end_segment").alias("segment"),
         "session",
         "direction",
-        f.when(is_gap, f.col("end_place") + 1).otherwise(f.col("end_place")).alias("place"),
+        f.when(is_gap | is_broken, after).otherwise(f.col("end_place")).alias("place"),
         f.lit(None).cast("long").alias("time_ns"),
-        f.col("next_offset").alias("offset"),
-        f.when(is_gap, missing).otherwise(f.lit(1)).alias("count"),
+        f.coalesce("next_offset", "end_offset").alias("offset"),
+        count.alias("count"),
         evidence.alias("evidence"),
+    )
+
+
+def _text(*parts: str | Column) -> Column:
+    return f.concat(
+        *(f.lit(part) if isinstance(part, str) else part.cast("string") for part in parts)
     )
 
 

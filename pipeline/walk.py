@@ -51,7 +51,7 @@ def walker(private_keys: Sequence[bytes], *, payloads: bool) -> Walk:
 
     def walk(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         auditors = [AuditorPrivateKey(key) for key in private_keys]
-        task = _Task(Audit(auditors, payloads=payloads))
+        task = _Task(Audit(auditors, payloads=payloads, stitched=True))
         for batch in batches:
             task.take(batch)
             while task.has_many:

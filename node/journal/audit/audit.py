@@ -10,13 +10,15 @@ from typing import Final
 
 from crypto.auditor import AuditorPrivateKey
 from node.journal import keys
+from node.journal.audit.beginning import resume_session, start_session
 from node.journal.audit.keyring import Boxes
+from node.journal.audit.output import Output
 from node.journal.audit.rows import GAP, EventRow, Finding, SessionRow, Span
-from node.journal.audit.session import AuditedSession, Output
+from node.journal.audit.session import AuditedSession
 from node.journal.bodies import KeyUpdate, Secret, SegmentEnd, SegmentHead, SessionEnd, parse_block
 from node.journal.errors import JournalFormatError
 from node.journal.names import SegmentName, parse_name
-from node.journal.parsing import EVENT, EVENT_HEAD, SESSION
+from node.journal.parsing import EVENT, EVENT_HEAD
 from node.journal.records import BAD_CRC, OK, Record
 from node.journal.sessions import Checkpoint, SessionStart
 
@@ -29,16 +31,19 @@ class Audit:
     """Follows the records of one node, or several one after the other.
 
     `auditors` are the private keys there are; without one nothing is decrypted. With
-    `payloads` false rows are without them. Take `events`, `findings`, `sessions` and
+    `payloads` false rows are without them; with `stitched` spans are compared by who takes
+    them. Take `events`, `findings`, `sessions` and
     `spans` whenever there are many: they only grow here.
     """
 
     def __init__(
-        self, auditors: Sequence[AuditorPrivateKey] = (), *, payloads: bool = True
+        self,
+        auditors: Sequence[AuditorPrivateKey] = (),
+        *,
+        payloads: bool = True,
+        stitched: bool = False,
     ) -> None:
-        self._boxes = Boxes(auditors)
-        self._payloads = payloads
-        self._output = Output()
+        self._output = Output(Boxes(auditors), payloads=payloads, stitched=stitched)
         self._name: SegmentName | None = None
         self._next = 0  # the offset at which the next record must begin
         self._live: dict[int, AuditedSession] = {}
@@ -95,7 +100,7 @@ class Audit:
             return
         self._records += 1
         if record.kind == keys.EVENT:
-            self._event(record, damaged=False)
+            self._event(record)
             return
         try:
             self._other(record)
@@ -146,7 +151,7 @@ class Audit:
                 for session in self._live.values():
                     for track in session.tracks:
                         track.give_up_pending()
-                    session.finding(
+                    session.out.finding(
                         "no-end",
                         None,
                         None,
@@ -201,7 +206,7 @@ class Audit:
 
     # Inside: records.
 
-    def _event(self, record: Record, *, damaged: bool) -> None:
+    def _event(self, record: Record) -> None:
         body = record.body
         try:
             number, direction = _unpack_event(body)
@@ -215,7 +220,7 @@ class Audit:
             self._unknown[number] = self._unknown.get(number, 0) + 1
             self._unknown_event(record, direction)
             return
-        session.event(direction, record.offset, record.time, body[EVENT_HEAD:], damaged)
+        session.event(direction, record.offset, record.time, body[EVENT_HEAD:])
 
     def _other(self, record: Record) -> None:
         kind, body = record.kind, record.body
@@ -253,14 +258,8 @@ class Audit:
 
     def _start(self, record: Record) -> None:
         start = SessionStart.parse(record.body)
-        session = AuditedSession.from_start(
-            self._output,
-            start,
-            record.time,
-            record.offset,
-            self._boxes,
-            self._payloads,
-            silent=self._silent,
+        session = start_session(
+            self._output, start, record.time, record.offset, silent=self._silent
         )
         self._enter(start.session, session, record)
 
@@ -269,9 +268,7 @@ class Audit:
         checkpoint = Checkpoint.parse(record.body)
         session = self._live.get(checkpoint.session)
         if session is None:
-            session = AuditedSession.from_checkpoint(
-                self._output, checkpoint, record.time, record.offset, self._boxes, self._payloads
-            )
+            session = resume_session(self._output, checkpoint, record.time, record.offset)
             self._enter(checkpoint.session, session, record)
         else:
             session.checkpoint(checkpoint, record.offset, record.time)
@@ -279,8 +276,8 @@ class Audit:
     def _enter(self, number: int, session: AuditedSession, record: Record) -> None:
         if self._silent:
             session.silence()
-        if self._name is not None and session.local != self._name.node:
-            session.finding(
+        if self._name is not None and session.out.local != self._name.node:
+            session.out.finding(
                 "wrong-node",
                 None,
                 None,
@@ -308,11 +305,17 @@ class Audit:
             )
 
     def _damaged(self, record: Record) -> None:
-        self._finding(record.status, record, _DAMAGE[record.status])
-        if record.status != BAD_CRC:
+        body = record.body
+        session, direction = None, 0
+        if record.status == BAD_CRC and record.kind == keys.EVENT and len(body) > EVENT_HEAD:
+            number, direction = _unpack_event(body)
+            session = self._live.get(number) if direction in _BOTH else None
+        if session is None:
+            self._finding(record.status, record, _DAMAGE[record.status])
             return
-        if record.kind == keys.EVENT and len(record.body) > SESSION.size:
-            self._event(record, damaged=True)
+        place = session.tracks[direction].place + 1
+        session.out.finding(BAD_CRC, direction, place, record.time, record.offset, _DAMAGE[BAD_CRC])
+        session.event(direction, record.offset, record.time, body[EVENT_HEAD:], damaged=True)
 
     def _unknown_event(self, record: Record, direction: int) -> None:
         output = self._output

@@ -105,7 +105,8 @@ class Span(NamedTuple):
 
     Two spans that follow each other in a session fit if the one ends with the chain value
     and place that the other begins with; the first valid seal of the later one then vouches
-    for the `pending` events at the end of the earlier one. `ended`: the session ended in it.
+    for the `pending` events at the end of the earlier one. `unplaced` counts events at its
+    end that the chain did not lead to. `ended`: the session ended in it.
     """
 
     journal: str
@@ -120,6 +121,7 @@ class Span(NamedTuple):
     end_chain: bytes
     end_place: int
     pending: int
+    unplaced: int
     sealed_place: int | None
     sealed_ns: int | None
     started: bool

@@ -8,7 +8,8 @@ count of events tells altered ones from missing ones.
 from typing import Final
 
 from node.journal.audit.rows import BAD_CHAIN, BAD_SEAL, DUPLICATE, GAP
-from node.journal.audit.track import Track, Wire
+from node.journal.audit.track import Track
+from node.journal.audit.wire import Wire
 
 # Events that are tried in other orders, and those kept until the next checkpoint.
 MAX_TRIED: Final = 64
@@ -61,10 +62,27 @@ class Search:
         self._kept = []
         self._told = True
 
-    def end(self, place: int | None) -> None:
-        """No more events come before a checkpoint (or end) that says `place`, if any does."""
+    @property
+    def unplaced(self) -> int:
+        """How many events have no place, as far as no earlier reading told of them."""
+        return 0 if self._told else len(self._kept) + self._unread + self._overflow
+
+    def leave(self) -> None:
+        """No more is read: rows for what has no place. What it is of is others' to find."""
+        self._track.guess_counters = True
+        for wire in self._kept:
+            self._track.refuse(wire, None, BAD_CHAIN)
+
+    def end(self, place: int | None, chain: bytes | None) -> bool:
+        """No more events come before a checkpoint (or end) that says `place` and `chain`, if
+        there is one; returns whether the chain is whole after all."""
         track = self._track
         kept = self._kept
+        if place == track.place + 1 and len(kept) == 1 and not self._unread + self._overflow:
+            value = track.value_after(kept[0])
+            if value == chain:
+                self._marked_wrongly(kept[0], value)
+                return True
         have = len(kept) + self._unread + self._overflow
         status, kind, count = BAD_CHAIN, "bad-chain", max(have, 1)
         first_place: int | None = track.place + 1
@@ -99,6 +117,7 @@ class Search:
         for number, wire in enumerate(kept):
             at = None if first_place is None else first_place + number
             track.refuse(wire, at, status)
+        return False
 
     # Inside.
 
@@ -144,25 +163,30 @@ class Search:
             return False
         first = self._kept[0]
         before = track.chain.value
-        value = track.chain.advance(first.stream4, first.blob)
+        track.chain.value = value = track.value_after(first)
         after = track.fits(wire)
         track.chain.value = before
         if after is None:
             return False
+        self._marked_wrongly(first, value)
+        track.accept(wire, after)
+        return True
+
+    def _marked_wrongly(self, wire: Wire, value: bytes) -> None:
+        """The chain goes on behind `wire`, which shows another value, or has a wrong seal."""
+        track = self._track
         status, kind = (BAD_SEAL, "bad-seal") if track.each else (BAD_CHAIN, "bad-chain")
-        if not self._damaged:
+        if not self._damaged and not self._told:
             what = "the seal" if track.each else "the 16 bytes of the chain value"
             track.sink.finding(
                 kind,
                 track.direction,
                 self._place,
-                first.time,
-                first.offset,
+                wire.time,
+                wire.offset,
                 f"{what} in the event are not those of the chain, which goes on behind it",
             )
-        track.accept_marked_wrongly(first, value, status)
-        track.accept(wire, after)
-        return True
+        track.accept_marked_wrongly(wire, value, status)
 
 
 def report_copy(track: Track, wire: Wire) -> None:

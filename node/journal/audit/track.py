@@ -25,12 +25,10 @@ from node.journal.audit.rows import (
     UNSEALED,
     EventRow,
 )
+from node.journal.audit.wire import HEAD, LEAST_BLOB, PREFIX, Wire
 from node.journal.sessions import Direction
 
 _unpack_inner: Final = Struct(">HBB").unpack_from
-_HEAD: Final = 21  # stream, form and prefix, in sealing `chain`
-_PREFIX: Final = 16
-_LEAST_BLOB: Final = 21
 _REMEMBERED: Final = 1_024  # prefixes of the last events, by which copies are known
 _TRIED_COUNTERS: Final = 64  # behind a hole in the records, for a stream's next event
 # Rows that wait for a seal, at most: more than any receiver would have waited for.
@@ -56,36 +54,16 @@ class Sink(Protocol):
         """Something is wrong."""
 
 
-class Wire:
-    """One event as it stands in the journal, taken apart; `prefix` is empty in `each`."""
+class _BadSeals:
+    """Seals that are wrong, one after the other: where the first is, and how many."""
 
-    __slots__ = ("blob", "form", "offset", "prefix", "seal", "size", "stream4", "time")
+    __slots__ = ("count", "offset", "place", "time")
 
-    def __init__(self, offset: int, time: int, wire: bytes, each: bool, seal_size: int) -> None:
-        """Raises ValueError if it is too short for its form."""
-        self.offset = offset
+    def __init__(self, place: int, time: int, offset: int) -> None:
+        self.place = place
         self.time = time
-        self.size = size = len(wire)
-        self.stream4 = wire[:4]
-        self.prefix = b""
-        self.seal: bytes | None = None
-        self.form = 1
-        start = 4
-        if not each:
-            self.form = wire[4] if size > 4 else 2
-            self.prefix = wire[5:_HEAD]
-            start = _HEAD
-        if self.form == 1:
-            self.seal = wire[start : start + seal_size]
-            start += seal_size
-        if self.form > 1 or size < start + _LEAST_BLOB:
-            raise ValueError("too short for its form, or of no form")
-        self.blob = wire[start:]
-
-    @property
-    def mark(self) -> bytes:
-        """16 bytes that no other event of the direction has."""
-        return self.prefix or (self.seal or b"")[:_PREFIX]
+        self.offset = offset
+        self.count = 1
 
 
 class Track:
@@ -93,6 +71,7 @@ class Track:
     checkpoint; `pending` are the rows of events that no seal has vouched for yet."""
 
     __slots__ = (
+        "_bad_seals",
         "_counters",
         "_lanes",
         "_new_hash",
@@ -155,6 +134,7 @@ class Track:
         self.silent = False  # these events have their rows already
         self.guess_counters = False
         self.closed_with: int | None = None  # the code of a Close that was seen
+        self._bad_seals: _BadSeals | None = None
         self.sealed_at: tuple[int, int] | None = None  # place and time of the first valid seal
         self.adopt(state)
 
@@ -194,11 +174,10 @@ class Track:
 
     def fits(self, wire: Wire) -> bytes | None:
         """The chain value after `wire` if it is what comes next, else None."""
-        hash = self._suite.hash_algorithm
-        value = hash.digest(b"".join((self.chain.value, wire.stream4, wire.blob)))
+        value = self.value_after(wire)
         if self.each:
             return value if self._seal_is_valid(wire, value) else None
-        return value if value[:_PREFIX] == wire.prefix else None
+        return value if value[:PREFIX] == wire.prefix else None
 
     def take_usual(self, offset: int, time: int, wire: bytes) -> bool:
         """Take the next event if it is of the usual kind, unsealed and in its place: most are.
@@ -206,12 +185,12 @@ class Track:
         Does what `accept` does, in less time. Returns whether it did, else nothing changed.
         """
         size = len(wire)
-        if size < _HEAD + _LEAST_BLOB or wire[4] or self.each:
+        if size < HEAD + LEAST_BLOB or wire[4] or self.each:
             return False
-        stream4, blob, chain = wire[:4], wire[_HEAD:], self.chain
+        stream4, blob, chain = wire[:4], wire[HEAD:], self.chain
         value = self._new_hash(b"".join((chain.value, stream4, blob))).digest()
-        digest = value[:_PREFIX]
-        if digest != wire[5:_HEAD]:
+        digest = value[:PREFIX]
+        if digest != wire[5:HEAD]:
             return False
         chain.value = value
         self.place = place = self.place + 1
@@ -223,12 +202,16 @@ class Track:
             self.give_up_pending()
         return True
 
+    def value_after(self, wire: Wire) -> bytes:
+        """The chain value if `wire` comes next, whatever it shows itself."""
+        return self._new_hash(b"".join((self.chain.value, wire.stream4, wire.blob))).digest()
+
     def accept(self, wire: Wire, value: bytes, status: str = OK) -> None:
         """Take `wire` as the next event; `value` is the chain value after it."""
         self.chain.value = value
         self.place += 1
         self.recent.append(wire.mark)
-        rows = self._rows_of(wire, self.place, value[:_PREFIX], status)
+        rows = self._rows_of(wire, self.place, value[:PREFIX], status)
         if wire.seal is None:
             self.unsealed += 1
             self.pending += rows
@@ -238,16 +221,26 @@ class Track:
             self._sealed(wire, rows)
         else:
             self.unsealed += 1
-            self.sink.finding(
-                "bad-seal",
-                self.direction,
-                self.place,
-                wire.time,
-                wire.offset,
-                "the signature over the chain at this place is not that of the sender",
-            )
+            if self._bad_seals is not None:
+                self._bad_seals.count += 1
+            elif not wire.damaged:  # its CRC said that already
+                self._bad_seals = _BadSeals(self.place, wire.time, wire.offset)
             if not self.silent:
                 self.sink.rows([_with_status(row, BAD_SEAL) for row in rows])
+
+    def tell_bad_seals(self, *, mended: bool = False) -> None:
+        """The finding of seals that were wrong one after the other; `mended` by a right one."""
+        bad, self._bad_seals = self._bad_seals, None
+        if bad is None:
+            return
+        what = "the signature over the chain at this place is not that of the sender"
+        if bad.count > 1:
+            what += f", nor are those of the {bad.count - 1} seals after it"
+        if not mended:
+            what += "; no right one follows in what was read: the chain may have been made anew"
+        self.sink.finding(
+            "bad-seal", self.direction, bad.place, bad.time, bad.offset, what, bad.count
+        )
 
     def accept_marked_wrongly(self, wire: Wire, value: bytes, status: str) -> None:
         """Take `wire`, whose blob is in the chain, but not its prefix (or, in `each`, seal)."""
@@ -255,7 +248,7 @@ class Track:
         self.place += 1
         self.recent.append(wire.mark)
         self.unsealed += 1
-        rows = self._rows_of(wire, self.place, value[:_PREFIX], OK)
+        rows = self._rows_of(wire, self.place, value[:PREFIX], OK)
         if not self.silent:
             self.sink.rows([_with_status(row, status) for row in rows])
 
@@ -294,6 +287,7 @@ class Track:
         self.silent = False
         self.pending = []
         self.sealed_at = None
+        self._bad_seals = None  # an earlier reading told of them
 
     # Inside.
 
@@ -315,6 +309,8 @@ class Track:
 
     def _sealed(self, wire: Wire, rows: list[EventRow]) -> None:
         time = wire.time
+        if self._bad_seals is not None:
+            self.tell_bad_seals(mended=True)
         if self.sealed_at is None:
             self.sealed_at = self.place, time
         self.unsealed = 0

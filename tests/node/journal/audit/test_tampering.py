@@ -189,6 +189,34 @@ def test_in_sealing_each_a_wrong_seal_is_told_from_an_altered_blob() -> None:
     assert [(finding.kind, finding.place) for finding in findings] == [("bad-chain", 100)]
 
 
+def test_a_foreign_seal_right_before_a_checkpoint_is_told_from_an_altered_blob() -> None:
+    records = recorded("each")
+    block = [i for i, (_, record) in enumerate(records) if record.kind == keys.BLOCK][1]
+    index = max(i for i in received(records) if i < block)
+    place = received(records).index(index) + 1
+    body = records[index][1].body
+    statuses, findings = audited(put(records, index, flipped(body, EVENT_HEAD + 10)))
+    assert [(finding.kind, finding.place) for finding in findings] == [("bad-seal", place)]
+    assert statuses["bad-seal"] == 1
+
+
+def test_a_missing_event_before_a_key_update_is_one_gap() -> None:
+    rec = Recorded()
+    for number in range(60):
+        rec.pair.a.core.send(1, 0, 64, 1, b"%d" % number, lbm=False)
+        rec.pump()
+        if number == 30:
+            rec.pair.a.core.update_keys(rec.pair.now)
+        if number == 50:
+            rec.journals[1].roll()
+    rec.run(0.05)
+    rec.end()
+    records = records_of(rec.journals[1].segments)
+    index = received(records)[19]
+    _, findings = audited(records[:index] + records[index + 1 :])
+    assert [(finding.kind, finding.place) for finding in findings] == [("gap", 20)]
+
+
 def end_index(records: Records) -> int:
     return next(i for i, (_, record) in enumerate(records) if record.kind == keys.SESSION_END)
 

@@ -1,0 +1,83 @@
+"""Where an audit can begin with a session: at its start, or at a checkpoint.
+
+One rule: at the start both Proofs are verified and the chains follow from them; a
+checkpoint is taken at its word until a seal vouches for it.
+"""
+
+from typing import Final
+
+from crypto.schedule import chain_bind, chain_start_initiator, chain_start_responder
+from node.journal.audit.output import Output
+from node.journal.audit.session import AuditedSession, Known, suite_of
+from node.journal.audit.track import Track
+from node.journal.sessions import Checkpoint, Direction, SessionStart
+
+_BEFORE_PROOF: Final = -1  # the place before that of the Proof
+
+
+def start_session(
+    output: Output, start: SessionStart, time: int, offset: int, *, silent: bool
+) -> AuditedSession:
+    """A session from its first record; `silent` leaves out the rows of the Proofs.
+
+    JournalFormatError if the record's values fit no session at all.
+    """
+    facts = start.facts
+    hash = suite_of(facts).hash_algorithm
+    th1 = hash.digest(start.t1)
+    th2 = hash.digest(start.t1 + start.responder_proof + start.initiator_proof)
+    with_proof = hash.digest(start.t1 + start.responder_proof)
+    initiator = chain_start_initiator(hash, with_proof, facts.commit)
+    responder = chain_start_responder(hash, th1, facts.commit)
+    proofs = start.responder_proof, start.initiator_proof
+    chains = responder, initiator
+    if not facts.initiator:
+        proofs, chains = proofs[::-1], chains[::-1]
+    received, sent = (Direction(chain, _BEFORE_PROOF, 0, 0, 0, 0, {}) for chain in chains)
+    session = AuditedSession(output, Known(facts, time, offset, th1, th2, (received, sent)))
+    if silent:
+        session.silence()
+    for track, proof in zip(session.tracks, proofs, strict=True):
+        _verify_proof(session, track, proof, time, offset)
+        track.chain.value = chain_bind(hash, track.chain.value, th2)
+    session.begin_spans(started=True)
+    session.out.tell(session.out.row("start", time, offset))
+    return session
+
+
+def resume_session(
+    output: Output, checkpoint: Checkpoint, time: int, offset: int
+) -> AuditedSession:
+    """A session that began in records that were not read here; raises as `start_session`."""
+    known = Known(
+        checkpoint.facts,
+        checkpoint.started,
+        offset,
+        checkpoint.th1,
+        checkpoint.th2,
+        (checkpoint.received, checkpoint.sent),
+        checkpoint.generations,
+        checkpoint.labels,
+    )
+    session = AuditedSession(output, known)
+    session.out.tell(session.out.row("live", time, offset))
+    return session
+
+
+def _verify_proof(
+    session: AuditedSession, track: Track, proof: bytes, time: int, offset: int
+) -> None:
+    value = None
+    try:
+        parsed = track.parse(offset, time, proof)
+        value = track.fits(parsed)
+    except ValueError:
+        parsed = None
+    if parsed is not None and value is not None:
+        keyring, track.keyring = track.keyring, None  # Proofs are under keys of their own
+        track.accept(parsed, value)
+        track.keyring = keyring
+        return
+    track.place = 0
+    what = "the Proof's signed hash is not that of the handshake"
+    session.out.finding("bad-proof", track.direction, 0, time, offset, what)

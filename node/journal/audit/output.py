@@ -1,0 +1,125 @@
+"""Where an audit's rows go, and what is the same in all rows of a session.
+
+One rule: a row says which journal and segment it is from, a session's also whose it is.
+Decides nothing.
+"""
+
+from crypto.identity import PublicIdentity
+from node.journal.audit.keyring import Boxes
+from node.journal.audit.rows import DIRECTIONS, EventRow, Finding, SessionRow, Span
+from node.journal.keys import RECEIVED
+from node.journal.sessions import SessionFacts
+
+
+class Output:
+    """The rows of one audit, and how it is done: `journal` and `segment` are being read.
+
+    `stitched`: whoever takes the spans compares them with each other, and finds what is
+    wrong between them.
+    """
+
+    __slots__ = (
+        "boxes",
+        "events",
+        "findings",
+        "journal",
+        "payloads",
+        "segment",
+        "sessions",
+        "spans",
+        "stitched",
+    )
+
+    def __init__(self, boxes: Boxes, *, payloads: bool, stitched: bool) -> None:
+        self.boxes = boxes
+        self.payloads = payloads
+        self.stitched = stitched
+        self.journal = ""
+        self.segment = ""
+        self.events: list[EventRow] = []
+        self.findings: list[Finding] = []
+        self.sessions: list[SessionRow] = []
+        self.spans: list[tuple[Span, list[EventRow]]] = []
+
+
+class SessionOutput:
+    """The rows of one session; `local` and `remote` are node ids as text."""
+
+    __slots__ = ("_facts", "_started", "id", "local", "output", "remote")
+
+    def __init__(
+        self,
+        output: Output,
+        facts: SessionFacts,
+        local: PublicIdentity,
+        remote: PublicIdentity,
+        started: int,
+    ) -> None:
+        self.output = output
+        self.id = facts.session_id.hex()
+        self.local = local.node_id.text
+        self.remote = remote.node_id.text
+        self._facts = facts
+        self._started = started
+
+    def rows(self, rows: list[EventRow]) -> None:
+        """Event rows that are final."""
+        self.output.events += rows
+
+    def finding(
+        self,
+        kind: str,
+        direction: int | None,
+        place: int | None,
+        time: int | None,
+        offset: int,
+        evidence: str,
+        count: int = 1,
+    ) -> None:
+        """Something is wrong with this session."""
+        output = self.output
+        way = None if direction is None else DIRECTIONS[direction]
+        output.findings.append(
+            Finding(
+                kind,
+                output.journal,
+                output.segment,
+                self.id,
+                way,
+                place,
+                time,
+                offset,
+                count,
+                evidence,
+            )
+        )
+
+    def head(self, direction: int) -> tuple[str, ...]:
+        """What the rows of a direction's events begin with."""
+        output = self.output
+        ends = (self.remote, self.local) if direction == RECEIVED else (self.local, self.remote)
+        return (output.journal, output.segment, self.id, DIRECTIONS[direction], *ends)
+
+    def row(self, what: str, time: int, offset: int) -> SessionRow:
+        """A row that says `what` of this session."""
+        facts, output = self._facts, self.output
+        return SessionRow(
+            output.journal,
+            output.segment,
+            self.id,
+            offset,
+            time,
+            what,
+            facts.initiator,
+            self.local,
+            self.remote,
+            facts.local_role,
+            facts.remote_role,
+            facts.address,
+            " ".join(facts.suite),
+            self._started,
+        )
+
+    def tell(self, row: SessionRow) -> None:
+        """Give out a session's row."""
+        self.output.sessions.append(row)
