@@ -38,6 +38,7 @@ from node.gateways.relay_client import RelayClient
 from node.gateways.simproto import SimProtoGateway, offer_simproto
 from node.gateways.simproto_client import SimProtoClient
 from node.guest import Guest
+from node.journal.journal import Journal
 from node.messaging.emits import Reply
 from node.messaging.formats import FormatError
 from node.messaging.payloads import FormattedPayload, Payload, Tandem, formatted
@@ -65,6 +66,7 @@ __all__ = [
     "Guest",
     "HandshakeError",
     "Identity",
+    "Journal",
     "NamedClient",
     "NamedEvent",
     "NamedGateway",

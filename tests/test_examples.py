@@ -111,6 +111,14 @@ PRINTS = {
         r"  by the node: True\n"
         r"relay, as CBOR: a1676465677265657315\n"
     ),
+    "13_journal_and_audit.py": (
+        r"the auditor: 3 calls of \['order'\]\n"
+        r"  all events ok: True; findings: none\n"
+        r"anybody else: 0 calls of \[\]\n"
+        r"  all events ok: True; findings: none\n"
+        r"after one bit: \d calls of \['order'\]\n"
+        r"  all events ok: False; findings: \['bad-chain at place \d+'\]\n"
+    ),
 }
 # Seconds that an example may take, on a busy machine.
 PATIENCE = 30

@@ -1,0 +1,80 @@
+"""A journal that proves itself: kept by a node, checked by an auditor, altered, checked again.
+
+Run it with `uv run python examples/13_journal_and_audit.py`.
+"""
+
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import anyio
+
+from crypto import AuditorPrivateKey
+from node import Call, Identity, Journal, Node
+from node.journal import keys
+from node.journal.audit import Audit
+from node.journal.audit.rows import EVENT_COLUMNS
+from node.journal.records import encode_record
+from node.journal.segments import list_segments, read_range
+
+
+async def keep(directory: Path, auditor: AuditorPrivateKey) -> None:
+    """A shop that keeps a journal, sealed to the auditor: it cannot read it back itself."""
+    shop = Node(Identity.create(), journal=Journal.open(directory, auditor.public))
+    async with shop, Node(Identity.create()) as guest:
+
+        @shop.on_call("order")
+        async def order(call: Call) -> str:
+            return f"a cup of {call.data}"
+
+        peer = await guest.connect(await shop.listen("tcp://127.0.0.1:0"))
+        for drink in ("tea", "coffee", "cocoa"):
+            await peer.call("order", drink)
+
+
+def check(directory: Path, *auditors: AuditorPrivateKey) -> Audit:
+    """Verify all records of a directory; with a private key also decrypt what is in them."""
+    audit = Audit(auditors)
+    for segment in list_segments(directory):
+        for record in read_range(segment.path, 0, segment.size):
+            audit.record(segment.name.stem, record)
+    audit.finish_pending()
+    return audit
+
+
+def show(title: str, audit: Audit) -> None:
+    rows = [dict(zip(EVENT_COLUMNS, row, strict=True)) for row in audit.take_events()]
+    calls = [row for row in rows if row["type"] == "call"]
+    statuses = Counter(row["status"] for row in rows)
+    named = [f"{finding.kind} at place {finding.place}" for finding in audit.take_findings()]
+    print(f"{title}: {len(calls)} calls of {sorted({row['topic'] for row in calls})}")
+    print(f"  all events ok: {set(statuses) <= {'ok', 'unsealed'}}; findings: {named or 'none'}")
+
+
+def alter(directory: Path) -> None:
+    """What an operator might try: one bit of one event, and its checksum made right."""
+    (segment,) = list_segments(directory)
+    records = list(read_range(segment.path, 0, segment.size))
+    events = [record for record in records if record.kind == keys.EVENT]
+    victim = events[len(events) // 2]
+    body = victim.body[:-1] + bytes([victim.body[-1] ^ 1])
+    data = bytearray(segment.path.read_bytes())
+    data[victim.offset : victim.offset + victim.size] = encode_record(
+        victim.kind, victim.time, body
+    )
+    segment.path.write_bytes(data)
+
+
+def main() -> None:
+    auditor = AuditorPrivateKey.create()
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        anyio.run(keep, directory, auditor)
+        show("the auditor", check(directory, auditor))
+        show("anybody else", check(directory))
+        alter(directory)
+        show("after one bit", check(directory, auditor))
+
+
+if __name__ == "__main__":
+    main()
