@@ -29,8 +29,7 @@ def findings_section(figures: Figures, nodes: Nodes) -> list[Markup]:
             Number(units.count(row.findings)),
             Number(units.count(row.events)),
             Number(units.count(row.journals)),
-            KINDS[row.kind].proves if row.kind in KINDS else units.NOTHING,
-            KINDS[row.kind].proves_not if row.kind in KINDS else units.NOTHING,
+            *_meaning(row.kind),
         )
         for row in figures.finding_kinds
     ]
@@ -54,19 +53,18 @@ def _verdict(figures: Figures) -> Markup:
     sums = dict.fromkeys((FAULT, UNCHECKED, NOTICE), 0)
     for row in figures.finding_kinds:
         sums[row.weight if row.weight in sums else FAULT] += row.findings
-    others = [
-        f"{units.count(sums[weight])} {word}"
-        for weight, word in ((UNCHECKED, "unchecked"), (NOTICE, "notices"))
-        if sums[weight]
-    ]
+    others = []
+    if sums[UNCHECKED]:
+        others.append(f"{units.count(sums[UNCHECKED])} that could not be checked")
+    if sums[NOTICE]:
+        others.append(units.counted(sums[NOTICE], "notice"))
     beside = f" Besides: {' and '.join(others)}." if others else ""
     checked = (
         f"{units.count(figures.verified)} of {units.count(figures.journaled)} records of events "
-        f"in {units.count(figures.journals)} journals were verified."
+        f"in {units.counted(figures.journals, 'journal')} were verified."
     )
     if sums[FAULT]:
-        plural = "" if sums[FAULT] == 1 else "s"
-        return _banner("fault", f"{units.count(sums[FAULT])} fault{plural} found.", checked, beside)
+        return _banner("fault", f"{units.counted(sums[FAULT], 'fault')} found.", checked, beside)
     if not figures.journaled:
         return _banner("unchecked", "There was nothing to check.", "", beside)
     if sums[UNCHECKED]:
@@ -83,7 +81,8 @@ def _finding(row: FindingRow, nodes: Nodes) -> tuple[Child, ...]:
     evidence: list[Child] = [visible(row.evidence or "", _EVIDENCE_LIMIT)]
     if row.segment is not None:
         named = nodes.short(row.segment[:NODE_ID]) + row.segment[NODE_ID:]
-        where = f"{visible(named, _SEGMENT_LIMIT)} at {row.offset}"
+        at = "" if row.offset is None else f" at {row.offset}"
+        where = visible(named, _SEGMENT_LIMIT) + at
         evidence += [" ", element("code", where, class_="soft")]
     return (
         _kind(row.kind),
@@ -100,3 +99,10 @@ def _finding(row: FindingRow, nodes: Nodes) -> tuple[Child, ...]:
 
 def _kind(kind: str) -> Markup:
     return element("code", visible(kind), class_="nowrap")
+
+
+def _meaning(kind: str) -> tuple[Markup, Markup]:
+    known = KINDS.get(kind)
+    sentences = (known.proves, known.proves_not) if known else (units.NOTHING, units.NOTHING)
+    proves, proves_not = (element("div", text, class_="prose") for text in sentences)
+    return proves, proves_not

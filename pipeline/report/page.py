@@ -88,9 +88,9 @@ def _introduction(figures: Figures) -> list[Markup]:
             f"{units.count(figures.both_ends)} seen from both ends",
         ),
         ("Events", units.count(figures.events), f"{units.size(figures.wire_bytes)} on the wire"),
-        ("Verified", verified, f"of {units.count(figures.journaled)} records of events"),
-        ("Calls", units.count(figures.calls), f"between {units.count(figures.pairs)} pairs"),
-        ("Notes", units.count(figures.notes), f"in {units.count(figures.topic_count)} topics"),
+        ("Verified", verified, f"of {units.counted(figures.journaled, 'record')} of events"),
+        ("Calls", units.count(figures.calls), f"between {units.counted(figures.pairs, 'pair')}"),
+        ("Notes", units.count(figures.notes), f"in {units.counted(figures.topic_count, 'topic')}"),
     )
     shown = tiles if figures.has_key else tiles[:4]
     return [

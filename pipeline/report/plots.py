@@ -146,7 +146,7 @@ def latency_plot(rows: Sequence[CallRow]) -> str:
             FuncFormatter(lambda value, _: _short(units.duration(value)))
         )
         axes.set_xlabel("time from call to answer (logarithmic)")
-        _name_rows(axes, [row.topic or "(no topic)" for row in shown])
+        _name_rows(axes, [row.topic or "(none)" for row in shown])
         axes.grid(axis="x")
         figure.legend(loc="outside upper center", ncols=4)
     return address[0]
@@ -158,7 +158,7 @@ def topics_plot(rows: Sequence[TopicNotes]) -> str:
     with _drawing(9.2, 0.9 + 0.34 * len(shown)) as (figure, address):
         axes = figure.subplots()
         axes.barh(range(len(shown)), [row.notes for row in shown], color=COLOURS[0], height=0.62)
-        _name_rows(axes, [row.topic for row in shown])
+        _name_rows(axes, [row.topic or "(empty)" for row in shown])
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: units.count(value)))
         axes.set_xlabel("notes")
         axes.grid(axis="x")

@@ -246,7 +246,7 @@ def _call(row: CallRow) -> tuple[Child, ...]:
             Number(units.duration(time))
             for time in (row.p50_us, row.p95_us, row.p99_us, row.max_us)
         ),
-        (named + more) or units.NOTHING,
+        element("div", (named + more) or units.NOTHING, class_="codes"),
     )
 
 

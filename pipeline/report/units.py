@@ -18,6 +18,11 @@ def count(number: float | None) -> str:
     return NOTHING if number is None else f"{number:,.0f}"
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things, of which one is a `noun`."""
+    return f"{count(number)} {noun}" if number == 1 else f"{count(number)} {noun}s"
+
+
 def size(number: float | None) -> str:
     """Bytes."""
     if number is None:
