@@ -25,7 +25,7 @@ async def keep(directory: Path, auditor: AuditorPrivateKey) -> None:
 
         @shop.on_call("order")
         async def order(call: Call) -> str:
-            return f"a cup of {call.data}"
+            return f"a cup of {call.data!s}"
 
         peer = await guest.connect(await shop.listen("tcp://127.0.0.1:0"))
         for drink in ("tea", "coffee", "cocoa"):
