@@ -1,0 +1,126 @@
+"""Figures from gold tables, by Spark."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from pipeline.report.collecting import collect
+from pipeline.report.figures import (
+    CallRow,
+    Edge,
+    FindingKind,
+    Group,
+    NodeRow,
+    TopicNotes,
+    TrafficPoint,
+)
+from pipeline.report.page import render
+from tests.pipeline.silver_frames import START, frame
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+
+LATER = START + timedelta(days=1)
+MICROS = int(START.timestamp()) * 1_000_000
+DAY = 86_400_000_000
+
+SCHEMAS = {
+    "traffic": "minute timestamp, node string, peer string, direction string, events long, "
+    "ok long, wire_bytes long, payload_bytes long, refreshed timestamp",
+    "calls": "scope string, kind string, topic string, caller string, callee string, "
+    "seen_by string, calls long, unanswered long, errors long, p50_us long, p95_us long, "
+    "p99_us long, max_us long, error_codes map<long,long>",
+    "topics": "topic string, publisher string, subscriptions long, subscribers long, "
+    "notes long, payload_bytes long, slow_resets long",
+    "sessions": "session string, initiator string, responder string, suite string, "
+    "journals int, started timestamp, duration_us long, key_updates long, rekeys long, "
+    "events long, wire_bytes long, initiator_code long, responder_code long",
+    "findings": "weight string, kind string, journal string, session string, direction string, "
+    "place long, time timestamp, segment string, offset long, count long, evidence string",
+    "graph": "sender string, receiver string, sessions long, events long, wire_bytes long, "
+    "first timestamp, last timestamp",
+}
+
+
+def tables(spark: SparkSession) -> dict[str, DataFrame]:
+    """Three nodes in two sessions, of which c keeps no journal."""
+    minute = {"minute": START, "payload_bytes": 9, "refreshed": LATER}
+    call = {"kind": "call", "topic": "<script>", "calls": 2, "unanswered": 0, "errors": 1}
+    call |= {"p50_us": 5, "p95_us": 7, "p99_us": 7, "max_us": 7, "error_codes": {16: 1}}
+    pair = {"scope": "pair", "caller": "a", "callee": "b"}
+    topic = {"topic": "news", "subscriptions": 1, "subscribers": 1, "payload_bytes": 1}
+    session = {"initiator": "a", "journals": 1, "events": 9, "wire_bytes": 900}
+    session |= {"key_updates": 0, "rekeys": 0}
+    when = {"first": START, "last": LATER}
+    rows: dict[str, list[dict[str, Any]]] = {
+        "traffic": [
+            minute | {"node": node, "peer": peer, "direction": direction, "events": events}
+            | {"ok": events - 1, "wire_bytes": 100 * events}
+            for node, peer, direction, events in (
+                ("a", "b", "sent", 6),
+                ("b", "a", "received", 5),
+                ("a", "c", "received", 2),
+            )
+        ]
+        + [minute | {"minute": LATER, "node": "b", "peer": "a", "direction": "sent"}
+           | {"events": 1, "ok": 1, "wire_bytes": 100}],
+        "calls": [
+            call | {"scope": "topic", "seen_by": "caller"},
+            call | {"scope": "topic", "seen_by": "callee"},
+            call | pair | {"seen_by": "caller"},
+            call | pair | {"seen_by": "callee"},
+        ],
+        "topics": [topic | {"publisher": one, "notes": 4, "slow_resets": 0} for one in "ab"],
+        "sessions": [
+            session | {"session": "1", "responder": "b", "journals": 2, "initiator_code": 0},
+            session | {"session": "2", "responder": "c", "started": START},
+        ],
+        "findings": [
+            {"weight": "notice", "kind": "torn", "journal": "a", "count": 0, "time": START},
+            {"weight": "fault", "kind": "gap", "journal": "a", "count": 2, "time": LATER},
+        ],
+        "graph": [
+            when | {"sender": "a", "receiver": "b", "sessions": 1, "events": 6, "wire_bytes": 600},
+            when | {"sender": "b", "receiver": "a", "sessions": 1, "events": 1, "wire_bytes": 100},
+            when | {"sender": "c", "receiver": "a", "sessions": 1, "events": 2, "wire_bytes": 200},
+        ],
+    }  # fmt: skip
+    return {name: frame(spark, schema, rows[name]) for name, schema in SCHEMAS.items()}
+
+
+def test_figures_of_small_tables(spark: SparkSession) -> None:
+    figures = collect(tables(spark))
+    assert (figures.refreshed, figures.first, figures.last) == (MICROS + DAY, MICROS, MICROS + DAY)
+    assert (figures.nodes, figures.journals) == (3, 2)
+    assert (figures.sessions, figures.both_ends) == (2, 1)
+    assert (figures.events, figures.wire_bytes) == (9, 900)
+    assert (figures.journaled, figures.verified, figures.has_key) == (14, 11, True)
+    assert (figures.calls, figures.pairs, figures.notes, figures.topic_count) == (2, 1, 8, 1)
+    assert figures.finding_kinds == [
+        FindingKind("fault", "gap", 1, 2, 1),
+        FindingKind("notice", "torn", 1, 0, 1),
+    ]
+    assert [finding.kind for finding in figures.findings] == ["gap", "torn"]
+    # A day in quarters of an hour; what c sent is known from a.
+    assert figures.bucket == 900
+    assert figures.traffic == [
+        TrafficPoint(MICROS, "a", 6, 600),
+        TrafficPoint(MICROS, "c", 2, 200),
+        TrafficPoint(MICROS + DAY, "b", 1, 100),
+    ]
+    by_topic = CallRow(
+        "topic", "call", "<script>", None, None, "caller", 2, 0, 1, 5, 7, 7, 7, {16: 1}
+    )
+    assert figures.by_topic == [by_topic]
+    assert figures.by_pair == [by_topic._replace(scope="pair", caller="a", callee="b")]
+    assert figures.topic_notes == [TopicNotes("news", 2, 8)]
+    assert [session.started for session in figures.session_rows] == [None, MICROS]
+    assert figures.closings == [Group("", 1), Group("0", 1)]
+    assert figures.edges[0] == Edge("a", "b", 1, 6, 600)
+    assert figures.node_rows == [
+        NodeRow("a", True, 2, 6, 600, 3, 300, 1),
+        NodeRow("b", True, 1, 1, 100, 6, 600, 0),
+        NodeRow("c", False, 1, 2, 200, 0, 0, 0),
+    ]
+    assert "&lt;script&gt;" in render(figures)
