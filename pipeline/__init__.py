@@ -1,5 +1,6 @@
-"""The data pipeline over the nodes' journals.
+"""The data pipeline over the nodes' journals, on Apache Spark.
 
-The package holds its place in the distribution; its jobs come with the journal.
-It knows of no I/O shell of the node.
+`pipeline.spark` makes sessions, `pipeline.source` reads journals, `pipeline.bronze` takes them
+in, batch by batch; all else makes tables of tables (docs/pipeline.md). Nothing here knows a
+node's connections: only its journal, its protocol and its errors.
 """

@@ -20,6 +20,14 @@ from pipeline.schema import BRONZE
 CHECKPOINT: Final = "_checkpoint"
 BATCH: Final = "batch"
 
+# Of ciphertext and payloads nobody wants the smallest and largest, and few come twice; to look
+# for that takes an eighth of writing's time.
+_BYTES: Final = {
+    f"parquet.{what}#{column}": "false"
+    for what in ("enable.dictionary", "column.statistics.enabled")
+    for column in ("body", "payload")
+}
+
 
 class Tables:
     """The tables in one directory, which all of Spark's workers see."""
@@ -40,6 +48,8 @@ class Tables:
     ) -> None:
         """Write what a batch makes of a table, in place of what it may have written before."""
         writer = frame.write.mode("overwrite").partitionBy(*partitions)
+        for option, value in _BYTES.items():
+            writer = writer.option(option, value)
         writer.parquet(f"{self.root}/{name}/{BATCH}={batch}")
 
     def read(self, name: str, schema: StructType, batch: int | None = None) -> DataFrame:
