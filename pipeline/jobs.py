@@ -19,12 +19,11 @@ from pyspark.sql import functions as f
 
 from pipeline.bronze import ingest, start
 from pipeline.errors import IngestError, NoTablesError
-from pipeline.gold.refresh import gold_tables, read_gold, write_gold
+from pipeline.gold.refresh import gold_tables, read_all_gold, read_gold, write_gold
 from pipeline.report.page import report
 from pipeline.silver import SilverStep, events, findings, sessions
 from pipeline.tables import Tables
 
-GOLD: Final = ("findings", "traffic", "calls", "topics", "sessions", "graph")
 # Seconds between two looks at whether to stop.
 _PATIENCE: Final = 1
 
@@ -114,14 +113,9 @@ def write_report(spark: SparkSession, tables: str, path: Path) -> None:
 
     Raises NoTablesError if there are none; OSError.
     """
-    gold = {}
-    for name in GOLD:
-        table = read_gold(spark, tables, name)
-        if table is None:
-            raise NoTablesError(
-                f"there are no tables in {tables}: `parley pipeline run` makes them"
-            )
-        gold[name] = table
+    gold = read_all_gold(spark, tables)
+    if gold is None:
+        raise NoTablesError(f"there are no tables in {tables}: `parley pipeline run` makes them")
     page = report(gold)
     with tempfile.NamedTemporaryFile(
         "w", dir=path.parent, prefix=f".{path.name}.", delete=False, encoding="utf-8"

@@ -1,13 +1,17 @@
-"""All findings in one table: the audit's and the reconciliation's, by weight.
+"""All findings in one table: the audit's, those of statuses and of both ends, by weight.
 
 One rule: a kind weighs what `kinds` says, and one that it does not know weighs as a fault.
 """
+
+from typing import Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from pipeline.gold.kinds import FAULT, KINDS
-from pipeline.reconcile import FINDING_COLUMNS, reconcile
+from pipeline.reconcile import FINDING_COLUMNS, reconcile, wire_events
+
+_STATUSES: Final = ("undecryptable", "malformed", "unsealed")
 
 
 def findings(
@@ -17,6 +21,23 @@ def findings(
     weights = f.create_map(
         *(f.lit(part) for kind, known in KINDS.items() for part in (kind, known.weight))
     )
-    found = silver_findings.select(*FINDING_COLUMNS).unionByName(reconcile(events, silver_sessions))
+    found = (
+        silver_findings.select(*FINDING_COLUMNS)
+        .unionByName(_of_statuses(events))
+        .unionByName(reconcile(events, silver_sessions))
+    )
     weight = f.coalesce(f.try_element_at(weights, f.col("kind")), f.lit(FAULT))
     return found.select(weight.alias("weight"), *FINDING_COLUMNS)
+
+
+def _of_statuses(events: DataFrame) -> DataFrame:
+    """One finding for all events of a direction that are in their places and yet unread."""
+    first = f.struct("place", "time", "segment", "offset")
+    return (
+        wire_events(events)
+        .where(f.col("status").isin(*_STATUSES))
+        .groupBy(f.col("status").alias("kind"), "journal", "session", "direction")
+        .agg(f.count("*").alias("count"), f.min(first).alias("first"))
+        .select("*", "first.*", f.format_string("%d events", f.col("count")).alias("evidence"))
+        .select(*FINDING_COLUMNS)
+    )

@@ -111,16 +111,6 @@ KINDS: Final = {
         "A Proof's signed hash is not that of the handshake in the journal.",
         "Which part of the handshake was altered.",
     ),
-    "bad-commit": Kind(
-        FAULT,
-        "A commitment is not the one that chain and seals cover.",
-        "What the right one is.",
-    ),
-    "unsealed-end": Kind(
-        NOTICE,
-        "The last events of a direction have no seal behind them.",
-        "Anything of those events: the journal's own node could have made them.",
-    ),
     "end-mismatch": Kind(
         FAULT,
         "A session's end says another place, chain value or code than its events.",
@@ -142,15 +132,21 @@ KINDS: Final = {
         "No box of a session's secret opens with the auditor's keys given.",
         "Anything about its events, which are verified all the same.",
     ),
+    # Of events' statuses: one finding for each direction of a session.
     "undecryptable": Kind(
-        FAULT,
-        "An event in its place does not open under the session's proven secret.",
-        "That its bytes were altered: the chain has them.",
+        UNCHECKED,
+        "Events in their places do not open: there is no secret for them, or no counter.",
+        "That they were altered: the chain has them.",
     ),
     "malformed": Kind(
-        FAULT,
-        "A decrypted payload is one that a node refuses.",
-        "That the journal was touched: the sender sent it so.",
+        NOTICE,
+        "The sender sealed payloads that a node refuses.",
+        "That the journal was touched.",
+    ),
+    "unsealed": Kind(
+        NOTICE,
+        "No seal came after the last events of a direction.",
+        "Anything of those events: the journal's own node could have made them.",
     ),
     # Of both ends.
     "missing-journal": Kind(

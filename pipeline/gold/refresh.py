@@ -23,6 +23,7 @@ from pipeline.gold.sessions import sessions
 from pipeline.gold.topics import topics
 from pipeline.gold.traffic import traffic
 
+NAMES: Final = ("findings", "traffic", "calls", "topics", "sessions", "graph")
 _DATED: Final = frozenset({"traffic"})
 _MARK: Final = "refreshed"
 
@@ -58,6 +59,14 @@ def newest_slot(spark: SparkSession, root: str) -> int | None:
     times = {slot: _completed(spark, root, slot) for slot in (0, 1)}
     known = {slot: time for slot, time in times.items() if time is not None}
     return max(known, key=lambda slot: known[slot]) if known else None
+
+
+def read_all_gold(spark: SparkSession, root: str) -> dict[str, DataFrame] | None:
+    """All gold tables of one moment, by their names; None if there are none."""
+    slot = newest_slot(spark, root)
+    if slot is None:
+        return None
+    return {name: spark.read.parquet(_path(root, name, slot)) for name in NAMES}
 
 
 def read_gold(spark: SparkSession, root: str, name: str) -> DataFrame | None:

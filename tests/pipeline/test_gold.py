@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.gold.calls import calls
-from pipeline.gold.kinds import FAULT, KINDS
+from pipeline.gold.kinds import FAULT, KINDS, NOTICE
 from pipeline.gold.refresh import gold_tables, newest_slot, read_gold, write_gold
 from tests.pipeline.silver_frames import FINDINGS, START, Row, Talk, frame, frames
 
@@ -51,7 +51,9 @@ def gold(spark: SparkSession) -> dict[str, DataFrame]:
         {"kind": "gap", "journal": "a", "count": 2},
         {"kind": "no-such-kind", "journal": "a", "count": 1},
     ]
-    events, sessions = frames(spark, *conversation())
+    talks = conversation()
+    talks[1].row("a", "a", 1)["status"] = "unsealed"
+    events, sessions = frames(spark, *talks)
     return gold_tables(events.cache(), sessions, frame(spark, FINDINGS, found))
 
 
@@ -141,6 +143,7 @@ def test_findings_have_their_weight(gold: dict[str, DataFrame]) -> None:
         ("gap", FAULT, 2),
         ("missing-journal", KINDS["missing-journal"].weight, 1),
         ("no-such-kind", FAULT, 1),
+        ("unsealed", NOTICE, 1),
     ]
 
 

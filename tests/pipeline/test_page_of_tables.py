@@ -1,0 +1,69 @@
+"""docs/pipeline.md: its tables are the code's."""
+
+import re
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from node.journal.audit import rows as audit
+from pipeline.gold.kinds import KINDS, WEIGHTS
+from pipeline.gold.refresh import NAMES, gold_tables
+from pipeline.silver_schema import EVENTS, FINDING_FIELDS, SESSION_FIELDS
+from tests.pipeline.silver_frames import FINDINGS, Talk, frame, frames
+
+PAGE = (Path(__file__).parents[2] / "docs" / "pipeline.md").read_text(encoding="utf-8")
+
+
+def section(*headings: str) -> str:
+    """What stands under a heading, under others."""
+    text = PAGE
+    for level, heading in enumerate(headings, 2):
+        mark = "#" * level
+        text = text.split(f"\n{mark} {heading}\n", 1)[1]
+        text = re.split(rf"\n#{{2,{level}}} ", text)[0]
+    return text
+
+
+def first_cells(text: str) -> set[str]:
+    """What is in code in the first cells of tables."""
+    lines = [line for line in text.splitlines() if line.startswith("| `")]
+    return {name for line in lines for name in re.findall(r"`([^`]+)`", line.split("|")[1])}
+
+
+def in_code(text: str) -> set[str]:
+    return set(re.findall(r"`([^`]+)`", text))
+
+
+def test_kinds_of_findings() -> None:
+    for kind, known in KINDS.items():
+        row = f"| `{kind}` | {known.weight} | {known.proves} | {known.proves_not} |"
+        assert row in section("What a finding proves")
+    assert first_cells(section("What a finding proves")) == set(KINDS)
+    assert {known.weight for known in KINDS.values()} == set(WEIGHTS)
+
+
+def test_columns_of_silver() -> None:
+    statuses = {audit.OK, audit.BAD_CHAIN, audit.BAD_SEAL, audit.UNSEALED, audit.UNDECRYPTABLE}
+    statuses |= {audit.MALFORMED, audit.GAP, audit.DUPLICATE}
+    assert first_cells(section("Silver", "events")) == set(EVENTS.fieldNames()) | statuses
+    times = {"time_ns": "time", "started_ns": "started"}
+    assert {times.get(name, name) for name in SESSION_FIELDS} <= in_code(
+        section("Silver", "sessions")
+    )
+    assert {times.get(name, name) for name in FINDING_FIELDS} <= in_code(
+        section("Silver", "findings")
+    )
+
+
+@pytest.mark.spark
+@pytest.mark.xdist_group("spark")
+def test_columns_of_gold(spark: SparkSession) -> None:
+    tables = gold_tables(*frames(spark, Talk("one")), frame(spark, FINDINGS, []))
+    assert set(tables) == set(NAMES)
+    for name, table in tables.items():
+        told = section("Gold", name)
+        if name == "graph":
+            assert set(table.columns) <= in_code(told)
+        else:
+            assert first_cells(told) == set(table.columns), name
