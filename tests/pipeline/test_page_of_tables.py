@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from node.journal.audit import rows as audit
 from pipeline.gold.kinds import KINDS, WEIGHTS
 from pipeline.gold.refresh import NAMES, gold_tables
+from pipeline.schema import BRONZE
 from pipeline.silver_schema import EVENTS, FINDING_FIELDS, SESSION_FIELDS
 from tests.pipeline.silver_frames import FINDINGS, Talk, frame, frames
 
@@ -41,6 +42,10 @@ def test_kinds_of_findings() -> None:
         assert row in section("What a finding proves")
     assert first_cells(section("What a finding proves")) == set(KINDS)
     assert {known.weight for known in KINDS.values()} == set(WEIGHTS)
+
+
+def test_columns_of_bronze() -> None:
+    assert first_cells(section("Bronze")) == set(BRONZE.fieldNames())
 
 
 def test_columns_of_silver() -> None:
