@@ -15,7 +15,15 @@ import typer
 from node.cli.journal.arguments import AuditorKeys, KeyPassphrase, read_auditor_keys
 from node.cli.options import Json
 from node.cli.output import Output
-from node.cli.pipeline.session import Journals, Master, Memory, NoPayloads, Remote, spark_session
+from node.cli.pipeline.session import (
+    Journals,
+    Master,
+    Memory,
+    NoPayloads,
+    Remote,
+    prepare_places,
+    spark_session,
+)
 from node.cli.pipeline.session import Tables as TablesDirectory
 
 
@@ -39,6 +47,7 @@ def follow(
     """Make tables of journals while they are written, until it is stopped."""
     out = Output(as_json)
     keys = [key.private_bytes() for key in read_auditor_keys(auditor_key, passphrase_file)]
+    prepare_places(journals, tables, remote)
 
     def refreshed() -> None:
         out.say("the tables are up to date")

@@ -6,7 +6,15 @@ One rule: however often it is run or killed, each record is in the tables once.
 from node.cli.journal.arguments import AuditorKeys, KeyPassphrase, read_auditor_keys
 from node.cli.options import Json
 from node.cli.output import Output
-from node.cli.pipeline.session import Journals, Master, Memory, NoPayloads, Remote, spark_session
+from node.cli.pipeline.session import (
+    Journals,
+    Master,
+    Memory,
+    NoPayloads,
+    Remote,
+    prepare_places,
+    spark_session,
+)
 from node.cli.pipeline.session import Tables as TablesDirectory
 
 
@@ -24,6 +32,7 @@ def run(
     """Make tables of journals: what is new since the last run, then all of gold."""
     out = Output(as_json)
     keys = [key.private_bytes() for key in read_auditor_keys(auditor_key, passphrase_file)]
+    prepare_places(journals, tables, remote)
     with spark_session(master, remote, memory) as spark:
         from pipeline.jobs import run as run_job
 

@@ -1,4 +1,4 @@
-"""A session of Spark for a command: its options, and what is missing said clearly.
+"""A session of Spark for a command, and its places: options, and what is missing said clearly.
 
 One rule: Spark is imported only when one of these commands runs; without the extra
 `parley-node[pipeline]` that is one sentence.
@@ -6,10 +6,13 @@ One rule: Spark is imported only when one of these commands runs; without the ex
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from glob import has_magic
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from node.cli.exits import FileProblem
 from node.errors import ConfigError, UnreachableError
 
 if TYPE_CHECKING:
@@ -63,6 +66,20 @@ def spark_session(master: str | None, remote: str | None, memory: str) -> Iterat
         yield session
     finally:
         session.stop()
+
+
+def prepare_places(journals: str, tables: str, remote: str | None) -> None:
+    """Make the directory of tables, for its owner alone: payloads are in them.
+
+    Raises FileProblem if there is no directory of journals; OSError. What a server of
+    Spark's sees is not looked at.
+    """
+    if remote is not None:
+        return
+    if not has_magic(journals) and not Path(journals.removeprefix("file://")).is_dir():
+        raise FileProblem(f"there is no directory {journals}")
+    if "://" not in tables:
+        Path(tables).mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def _first_line(error: Exception) -> str:

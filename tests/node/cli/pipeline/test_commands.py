@@ -1,0 +1,132 @@
+"""`parley pipeline`: what its commands are told and say; their jobs are replaced here."""
+
+import signal
+import stat
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from node.cli.pipeline import following, reporting, running
+from pipeline import jobs
+from pipeline.errors import NoTablesError
+from tests.node.cli.conftest import Parley
+
+WHERE = ("--journals", "j", "--tables", "t")
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the journals are, and the command runs."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "j").mkdir()
+    return tmp_path
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str | None, str | None, str]]:
+    """The sessions that commands asked for; they get none."""
+    given: list[tuple[str | None, str | None, str]] = []
+
+    @contextmanager
+    def session(master: str | None, remote: str | None, memory: str) -> Iterator[None]:
+        given.append((master, remote, memory))
+        yield
+
+    for module in (following, reporting, running):
+        monkeypatch.setattr(module, "spark_session", session)
+    return given
+
+
+def test_run_says_what_the_tables_hold(
+    parley: Parley, monkeypatch: pytest.MonkeyPatch, asked: list[object]
+) -> None:
+    told: list[tuple[object, ...]] = []
+
+    def run(*arguments: object, payloads: bool) -> jobs.Outcome:
+        told.append((*arguments, payloads))
+        return jobs.Outcome(Counter(ok=1200, unsealed=3), Counter(gap=2))
+
+    monkeypatch.setattr(jobs, "run", run)
+    done = parley("pipeline", "run", *WHERE, "--master", "local[3]", "--no-payloads")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.splitlines() == [
+        "1,203 events and notes (1,200 ok, 3 unsealed)",
+        "2 findings: 2 gap",
+        "nothing was decrypted: no auditor's key was given",
+    ]
+    last = parley("pipeline", "run", *WHERE, "--remote", "sc://somewhere", "--json").last
+    assert (last["events"], last["kinds"], last["decrypted"]) == (1203, {"gap": 2}, False)
+    assert told == [(None, "j", "t", [], False), (None, "j", "t", [], True)]
+    assert asked == [("local[3]", None, "2g"), (None, "sc://somewhere", "2g")]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_follow_ends_on_the_first_signal(
+    parley: Parley, monkeypatch: pytest.MonkeyPatch, asked: list[object], number: signal.Signals
+) -> None:
+    before = signal.getsignal(number)
+
+    def follow(
+        *arguments: object,
+        stopped: Callable[[], bool],
+        refreshed: Callable[[], None],
+        **options: object,
+    ) -> None:
+        assert options == {"payloads": True, "every": 0.5, "refresh_every": 60.0}
+        assert not stopped()
+        signal.raise_signal(number)
+        assert stopped()
+        refreshed()
+
+    monkeypatch.setattr(jobs, "follow", follow)
+    done = parley("pipeline", "follow", *WHERE, "--every", "0.5", "--json")
+    assert (done.code, done.err) == (0, "")
+    assert [line["event"] for line in done.lines] == ["following", "refreshed", "done"]
+    assert signal.getsignal(number) == before
+
+
+def test_report_writes_a_page_or_says_why_not(
+    parley: Parley, monkeypatch: pytest.MonkeyPatch, asked: list[object], tmp_path: Path
+) -> None:
+    def write_report(spark: None, tables: str, path: Path) -> None:
+        if tables == "none":
+            raise NoTablesError("there are no tables")
+        path.write_text("a page")
+
+    monkeypatch.setattr(jobs, "write_report", write_report)
+    page = tmp_path / "page.html"
+    last = parley("pipeline", "report", "--tables", "t", "--html", str(page), "--json").last
+    assert (last["html"], last["size"]) == (str(page), 6)
+    done = parley("pipeline", "report", "--tables", "none", "--html", str(page))
+    assert (done.code, done.err) == (1, "parley: there are no tables\n")
+    done = parley("pipeline", "report", "--tables", "t", "--html", str(tmp_path / "a" / "b"))
+    assert (done.code, done.err) == (6, f"parley: there is no directory {tmp_path / 'a'}\n")
+
+
+def test_tables_are_for_their_owner_and_journals_must_be_there(
+    parley: Parley, monkeypatch: pytest.MonkeyPatch, asked: list[object], place: Path
+) -> None:
+    monkeypatch.setattr(jobs, "run", lambda *_, payloads: jobs.Outcome(Counter(), Counter()))
+    assert parley("pipeline", "run", "--journals", "[jk]", "--tables", "a/t").code == 0
+    assert stat.S_IMODE((place / "a" / "t").stat().st_mode) == 0o700
+    # What a server sees is not looked for here.
+    elsewhere = ("pipeline", "run", "--journals", "none", "--tables", "none")
+    assert parley(*elsewhere, "--remote", "sc://somewhere").code == 0
+    done = parley(*elsewhere)
+    assert (done.code, done.err) == (6, "parley: there is no directory none\n")
+    assert not (place / "none").exists()
+
+
+def test_what_does_not_go_together_or_is_not_there(
+    parley: Parley, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = parley("pipeline", "run", *WHERE, "--master", "local", "--remote", "sc://somewhere")
+    assert (done.code, done.err) == (2, "parley: --master or --remote, not both\n")
+    monkeypatch.setitem(sys.modules, "pyspark.errors", None)
+    done = parley("pipeline", "run", *WHERE)
+    assert done.code == 2
+    assert done.err.endswith("pip install 'parley-node[pipeline]'\n")
