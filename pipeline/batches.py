@@ -74,7 +74,8 @@ def read_batches(part: SegmentRange) -> Iterator[pa.RecordBatch]:
                 reached = next_
             if size < end or size == 0 or size < start:
                 # It was longer when it was looked at, or it should at least have a first record.
-                yield rows.damage(size, max(end - size, 0), b"", TORN)
+                missing = max(size, start)  # what is before the range is another's to tell
+                yield rows.damage(missing, max(end - missing, 0), b"", TORN)
     except OSError as error:
         told = (error.strerror or type(error).__name__).encode()
         yield rows.damage(reached, max(end - reached, 0), told, UNREADABLE)

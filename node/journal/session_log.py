@@ -43,6 +43,10 @@ _FRAME: Final = 8
 # From this size on copying an event costs more than a second item in the list.
 _LARGE: Final = 1024
 _LABEL_NONCE: Final = XCHACHA20_POLY1305.nonce_size
+# The other side chooses labels, and each checkpoint repeats them: what may be in one is
+# bounded, so that no peer makes it longer than a record, or than readers take.
+LONGEST_LABEL: Final = 1_024  # bytes
+MOST_LABELS: Final = 4_096
 
 
 class _Way:
@@ -191,12 +195,13 @@ class SessionLog:
         self._log.record(keys.KEY_UPDATE, body)
 
     def stream_opened(self, stream: int, payload: bytes | memoryview) -> None:
-        """Keep the label, which checkpoints repeat."""
+        """Keep the label, which checkpoints repeat, unless it is too long or one too many."""
         try:
             text = read_text(decode(bytes(payload)), cells.LABEL)
         except LbmDecodeError:
             return  # the other side's, and the end of the connection
-        self._labels[stream] = text, 2
+        if len(self._labels) < MOST_LABELS and len(text.encode()) <= LONGEST_LABEL:
+            self._labels[stream] = text, 2
 
     def direction_ended(self, stream: int) -> None:
         """With both directions ended the label is not needed any more."""

@@ -165,3 +165,13 @@ def test_a_bad_crc_keeps_what_stands_there_but_its_time_is_not_trusted(tmp_path:
 def test_a_foreign_file_is_a_row() -> None:
     (row,) = foreign_batch("/somewhere/backup.pjl").to_pylist()
     assert (row["journal"], row["segment"], row["status"]) == (None, "backup.pjl", FOREIGN)
+
+
+def test_a_file_cut_to_before_its_range_is_told_where_the_range_begins(tmp_path: Path) -> None:
+    """Whoever follows the rows takes them in order: what is before is another range's."""
+    path = MADE.write(tmp_path)
+    start = MADE.blocks[1]
+    path.write_bytes(MADE.data[: start // 2])
+    [row] = rows(path, Range(start, len(MADE.data), start, ()))
+    assert (row["status"], row["offset"], row["lead"]) == (TORN, start, False)
+    assert row["size"] == len(MADE.data) - start
