@@ -85,6 +85,30 @@ def test_the_auditor_reads_it() -> None:
     assert audit.take_findings() == []
 
 
+def test_each_of_several_auditors_reads_alone_and_a_change_shuts_the_old_one_out() -> None:
+    first, second, later = (AuditorPrivateKey.create() for _ in range(3))
+
+    def run(*auditors: AuditorPrivateKey) -> dict[str, bytes]:
+        made = Recorded(auditors=tuple(auditor.public for auditor in auditors))
+        made.pair.a.core.send(1, 0, 64, 1, SAID, lbm=False)
+        made.pump()
+        made.pair.a.core.rekey(made.pair.now)
+        made.run(0.05)
+        made.pair.a.core.send(1, 0, 64, 1, SAID, lbm=False)
+        made.end()
+        return made.journals[0].segments
+
+    before, after = run(first, second), run(second, later)
+    for auditor, read in ((first, (2, 0)), (second, (2, 2)), (later, (0, 2))):
+        for segments, count in zip((before, after), read, strict=True):
+            audit = audit_of(segments, auditor)
+            kinds = {finding.kind for finding in audit.take_findings()}
+            assert kinds == (set() if count else {"no-secret"})
+            rows = audit.take_events()
+            assert [row[PAYLOAD_AT] for row in rows].count(SAID) == count
+            assert count or {row[STATUS_AT] for row in rows} <= {"ok", "unsealed", "undecryptable"}
+
+
 @pytest.mark.parametrize("keys_given", [(), (AuditorPrivateKey.create(),)], ids=["none", "another"])
 def test_who_has_no_key_of_it_verifies_and_reads_nothing(
     keys_given: tuple[AuditorPrivateKey, ...],
