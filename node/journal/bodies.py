@@ -22,6 +22,7 @@ from node.journal.parsing import (
     a_uint,
     box_list,
     byte_string,
+    hash_value,
     parse_event_head,
 )
 from node.journal.sessions import Generation
@@ -128,9 +129,9 @@ class KeyUpdate:
                 generation = Generation(
                     read_uint(cells, keys.GENERATION, minimum=1),
                     (),
-                    read_bytes(cells, keys.AFTER_OFFER),
-                    read_bytes(cells, keys.AFTER_ANSWER),
-                    read_bytes(cells, keys.REKEY_COMMIT),
+                    hash_value(read_bytes(cells, keys.AFTER_OFFER)),
+                    hash_value(read_bytes(cells, keys.AFTER_ANSWER)),
+                    hash_value(read_bytes(cells, keys.REKEY_COMMIT)),
                 )
             return cls(session, direction, read_uint(cells, keys.EPOCH), generation)
 
@@ -172,7 +173,7 @@ class SessionEnd:
                 code,
                 read_bool(cells, keys.REMOTE),
                 read_text(cells, keys.TEXT, default=""),
-                (byte_string(chains[0]), byte_string(chains[1])),
+                (hash_value(chains[0]), hash_value(chains[1])),
                 (a_uint(places[0]), a_uint(places[1])),
             )
 

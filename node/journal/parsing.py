@@ -20,6 +20,9 @@ LIMITS: Final = Limits(max_bytes=2**24, max_items=2**17)
 
 # No journal counts so far, and tables hold no more.
 LARGEST: Final = 2**63 - 1
+# Nor does one session count so far: places can be added to, and summed up, in 64 bits.
+LARGEST_COUNT: Final = 2**48 - 1
+LONGEST_HASH: Final = 64  # bytes
 
 SESSION: Final = Struct(">I")
 EVENT: Final = Struct(">IB")
@@ -68,8 +71,16 @@ def byte_string(value: Any, size: int | None = None) -> bytes:
     return value
 
 
+def hash_value(value: Any) -> bytes:
+    """What may be a value of some hash: which one, and what size that has, only a suite tells."""
+    found = byte_string(value)
+    if len(found) > LONGEST_HASH:
+        raise JournalFormatError(f"a hash of more than {LONGEST_HASH} bytes")
+    return found
+
+
 def a_uint(value: Any) -> int:
-    if type(value) is not int or not 0 <= value <= LARGEST:
+    if type(value) is not int or not 0 <= value <= LARGEST_COUNT:
         raise JournalFormatError("an unsigned integer is missing, or out of range")
     return value
 

@@ -13,7 +13,7 @@ from lbm.cells import read_array, read_bool, read_bytes, read_text, read_uint
 from lbm.codec import Value, encode
 from node.journal import keys
 from node.journal.errors import JournalFormatError
-from node.journal.parsing import SESSION, Box, Parsing, a_uint, box_list, byte_string
+from node.journal.parsing import SESSION, Box, Parsing, a_uint, box_list, byte_string, hash_value
 
 _COUNTER: Final = Struct(">IQ")
 
@@ -69,7 +69,7 @@ class SessionFacts:
             read_text(cells, keys.REMOTE_ROLE),
             read_text(cells, keys.ADDRESS),
             (suite[0], suite[1], suite[2], suite[3], suite[4]),
-            read_bytes(cells, keys.COMMIT),
+            hash_value(read_bytes(cells, keys.COMMIT)),
             read_uint(cells, keys.SEAL_EVENTS),
             read_uint(cells, keys.SEAL_DELAY_MS),
         )
@@ -150,7 +150,7 @@ class Direction:
             raise JournalFormatError("a stream has one counter")
         place, epoch, generation, updates, unsealed = map(a_uint, value[1:6])
         return cls(
-            byte_string(value[0]),
+            hash_value(value[0]),
             place,
             epoch,
             generation,
@@ -185,9 +185,7 @@ class Generation:
             if value[1:4] != [None] * 3:
                 raise JournalFormatError("the handshake's generation has three nulls")
             return cls(0, boxes)
-        return cls(
-            number, boxes, byte_string(value[1]), byte_string(value[2]), byte_string(value[3])
-        )
+        return cls(number, boxes, *map(hash_value, value[1:4]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,8 +227,8 @@ class Checkpoint:
             return cls(
                 session,
                 SessionFacts.read(cells),
-                read_bytes(cells, keys.TH1),
-                read_bytes(cells, keys.TH2),
+                hash_value(read_bytes(cells, keys.TH1)),
+                hash_value(read_bytes(cells, keys.TH2)),
                 read_uint(cells, keys.STARTED),
                 Direction.read(directions[0]),
                 Direction.read(directions[1]),
