@@ -113,7 +113,8 @@ def _keep(file: BinaryIO, start: int, torn: Path) -> None:
     """Copy what is in `file` from `start` on; the copy has its name only when it is whole."""
     part = torn.with_name(torn.name + _PART)
     file.seek(start)
-    with part.open("wb", buffering=0) as copy:
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "wb", buffering=0) as copy:
         while chunk := file.read(CHUNK):
             _write(copy, chunk)
         os.fsync(copy.fileno())

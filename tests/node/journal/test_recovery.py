@@ -67,6 +67,7 @@ def test_every_kind_of_torn_end(tmp_path: Path, tail: bytes) -> None:
     recovered = recover(write_open(tmp_path, b"".join(records) + tail), LATER)
     assert (recovered.cut, recovered.damaged) == (len(tail), 0)
     assert files_of(tmp_path) == closed_as(records, tail)
+    assert (tmp_path / str(name_of(state=TORN))).stat().st_mode & 0o777 == 0o600
 
 
 def test_damage_that_is_followed_by_whole_records_stays(tmp_path: Path) -> None:
