@@ -103,9 +103,12 @@ def follow(
 
 
 def refresh(tables: Tables) -> None:
-    """Make the gold tables anew of silver."""
-    silver = events(tables), sessions(tables), findings(tables)
-    write_gold(tables.spark, tables.root, gold_tables(*silver), datetime.now(UTC))
+    """Make the gold tables anew of silver. Raises IngestError; those of before are still there."""
+    try:
+        silver = events(tables), sessions(tables), findings(tables)
+        write_gold(tables.spark, tables.root, gold_tables(*silver), datetime.now(UTC))
+    except PySparkException as error:
+        raise IngestError(f"the gold tables could not be made: {error}") from error
 
 
 def write_report(spark: SparkSession, tables: str, path: Path) -> None:

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import DataType
 
+from pipeline.event_files import local_directory
 from pipeline.silver_schema import (
     EVENT,
     EVENTS,
@@ -45,15 +46,18 @@ class SilverStep:
 
     def __call__(self, tables: Tables, batch: int) -> None:
         bronze = tables.bronze(batch, lead=True)
-        walk = walker(self._private_keys, payloads=self._payloads)
+        directory = local_directory(tables.root)
+        if directory is not None:
+            directory = directory / "silver" / f"{BATCH}={batch}"
+        walk = walker(self._private_keys, payloads=self._payloads, directory=directory)
         walked = bronze.select(*NEEDED).mapInArrow(walk, WALKED)
         tables.write_batch("silver", batch, walked, _PARTITIONS)
         own, before = (
             tables.read(name, WALKED, number).select(*WALKED.fieldNames())
             for name, number in (("silver", batch), ("stitched", batch - 1))
         )
-        stitched = stitch(own, bronze, before)
-        tables.write_batch("stitched", batch, stitched, _PARTITIONS)
+        with stitch(own, bronze, before) as stitched:
+            tables.write_batch("stitched", batch, stitched, _PARTITIONS)
 
     def __repr__(self) -> str:
         return f"<SilverStep with {len(self._private_keys)} auditors' keys>"

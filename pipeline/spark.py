@@ -29,6 +29,9 @@ SESSION_SETTINGS: Final = {
     # Tasks write to the directories of several dates at once, instead of sorting by date,
     # which would be slow and leave no order of rows.
     "spark.sql.maxConcurrentOutputFileWriters": "64",
+    # Tasks get whole files, of a range or some each, and about as much to do.
+    "spark.sql.files.maxPartitionBytes": "48m",
+    "spark.sql.files.openCostInBytes": "16m",
     "spark.sql.streaming.numRecentProgressUpdates": "10",
 }
 

@@ -7,6 +7,9 @@ is missing or a checkpoint is forged. One rule: only rows of spans, pending even
 segments are looked at, never those of events that are final.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import reduce
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
@@ -38,7 +41,8 @@ _RUN_SIZE: Final = len("20261121T000000000000Z")
 _NUMBER: Final = _RUN + _RUN_SIZE + 1
 
 
-def stitch(walked: DataFrame, segments: DataFrame, before: DataFrame) -> DataFrame:
+@contextmanager
+def stitch(walked: DataFrame, segments: DataFrame, before: DataFrame) -> Iterator[DataFrame]:
     """The stitched rows of a batch, in the columns of `WALKED`.
 
     `walked` are the batch's rows of silver, `segments` its bronze rows of kind `segment`,
@@ -46,24 +50,25 @@ def stitch(walked: DataFrame, segments: DataFrame, before: DataFrame) -> DataFra
     that are final now, findings, and for the next batch what is still pending, tips, segments.
     """
     spans = _spans(walked.where(f.col("part") == SPAN), before.where(f.col("part") == TIP))
-    runs = _runs(segments, before.where(f.col("part") == SEGMENT))
-    linked = _link(spans, runs)
+    # Both are small, and looked at several times.
+    runs = _runs(segments, before.where(f.col("part") == SEGMENT)).persist()
+    linked = _link(spans, runs).persist()
     pending = walked.where(f.col("part") == PENDING).unionByName(
         before.where(f.col("part") == PENDING)
     )
-    told = _told(pending, linked)
-    parts = [
-        told,
+    parts = (
+        _told(pending, linked),
         _as_walked(_broken(linked), FINDING, FINDING_FIELDS),
         _as_walked(_without_end(linked), FINDING, FINDING_FIELDS),
         _as_walked(_missing_segments(runs), FINDING, FINDING_FIELDS),
         _as_walked(linked.where("tip").select(*SPAN_FIELDS), TIP, SPAN_FIELDS),
         _as_walked(_last_numbers(runs), SEGMENT, _SEGMENT_FIELDS),
-    ]
-    result = parts[0]
-    for part in parts[1:]:
-        result = result.unionByName(part)
-    return result
+    )
+    try:
+        yield reduce(DataFrame.unionByName, parts)
+    finally:
+        linked.unpersist()
+        runs.unpersist()
 
 
 def parsed(rows: DataFrame, types: dict[str, DataType]) -> DataFrame:

@@ -1,6 +1,6 @@
-"""A program that takes journals in, for tests that kill it, or give it no Java, or a server.
+"""A program that takes journals in, for tests that kill it, or give it no Java.
 
-    python -m tests.pipeline.ingesting JOURNALS TABLES [--remote URL] [--no-java] [--hang-in N FILE]
+    python -m tests.pipeline.ingesting JOURNALS TABLES [--no-java] [--hang-in N FILE]
 
 One rule: what it prints are the home of Spark's Java, and the number of rows of bronze.
 """
@@ -44,18 +44,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("journals")
     parser.add_argument("tables")
-    parser.add_argument("--remote")
     parser.add_argument("--hang-in", nargs=2)
     parser.add_argument("--no-java", action="store_true")
     told = parser.parse_args(arguments)
     steps: list[Step] = [Count()]
     if told.hang_in:
         steps.append(Hang(int(told.hang_in[0]), told.hang_in[1]))
-    master = None if told.remote else "local[2]"
     with patch.object(java, "PLACES", () if told.no_java else java.PLACES):
-        spark = open_session(
-            master=master, remote=told.remote, memory="1g", java_options=JAVA_OPTIONS
-        )
+        spark = open_session(master="local[2]", memory="1g", java_options=JAVA_OPTIONS)
     home = spark.sql("select java_method('java.lang.System', 'getProperty', 'java.home')").first()
     print(*home or (), flush=True)
     ingest(spark, told.journals, told.tables, steps=steps, max_files=1)

@@ -1,19 +1,24 @@
 """Over Spark Connect: a real server of this machine, and a client that has no Java."""
 
+import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyspark
 import pytest
 
+from crypto.auditor_file import save_auditor_key
+from node.journal.audit.rows import STATUS_AT
+from node.journal.names import CLOSED
 from pipeline.java import find_java, shim_home
+from tests.node.journal.recorded import AUDITOR, Recorded, audit_of
 from tests.pipeline.conftest import JAVA_OPTIONS
-from tests.pipeline.segments import make_segment
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.slow]
 
@@ -69,20 +74,29 @@ def server(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.timeout(240)
-def test_source_and_bronze_run_on_a_connect_server(server: str, tmp_path: Path) -> None:
-    segments = [make_segment(number) for number in range(2)]
-    for made in segments:
-        made.write(tmp_path / "journals")
-    arguments = [str(tmp_path / "journals"), str(tmp_path / "tables"), "--remote", server]
+def test_all_of_it_runs_on_a_connect_server(server: str, tmp_path: Path) -> None:
+    recorded = Recorded()
+    for number in range(40):
+        recorded.pair.a.core.send(1, 0, 64, 1, b"%d" % number, lbm=False)
+        recorded.pump()
+    recorded.end()
+    (tmp_path / "journals").mkdir()
+    rows = Counter[str]()
+    for journal in recorded.journals:
+        rows.update(row[STATUS_AT] for row in audit_of(journal.segments, AUDITOR).take_events())
+        for stem, data in journal.segments.items():
+            (tmp_path / "journals" / (stem + CLOSED)).write_bytes(data)
+    save_auditor_key(tmp_path / "auditor.key", AUDITOR)
+    options = {"journals": "journals", "tables": "tables", "auditor-key": "auditor.key"}
+    arguments = ["run", "--remote", server, "--json"]
+    arguments += [f"--{name}={tmp_path / place}" for name, place in options.items()]
     run = subprocess.run(
-        [sys.executable, "-m", "tests.pipeline.ingesting", *arguments],
+        [sys.executable, "-m", "node.cli", "pipeline", *arguments],
         env={**os.environ, "PATH": "/nowhere", "JAVA_HOME": "/nowhere"},
         capture_output=True,
         text=True,
     )
     assert run.returncode == 0, run.stderr + (tmp_path / "server").read_text()
-    home, rows = run.stdout.split()
-    assert home != ""
-    assert int(rows) == sum(len(made.offsets) for made in segments)
-    counted = sorted(path.name for path in (tmp_path / "tables" / "counts").iterdir())
-    assert counted == ["batch=0", "batch=1"]
+    done = json.loads(run.stdout.splitlines()[-1])
+    assert (done["statuses"], done["decrypted"]) == (dict(rows), True)
+    assert set(done["kinds"]) <= {"unsealed"}

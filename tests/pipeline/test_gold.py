@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.gold.calls import calls
+from pipeline.gold.calls import LAST_CODE, calls
 from pipeline.gold.kinds import FAULT, KINDS, NOTICE
 from pipeline.gold.refresh import gold_tables, newest_slot, read_gold, write_gold
 from tests.pipeline.silver_frames import FINDINGS, START, Row, Talk, frame, frames
@@ -112,15 +112,16 @@ def test_calls(gold: dict[str, DataFrame]) -> None:
 def test_an_answer_in_a_later_block_and_one_that_is_not_there(spark: SparkSession) -> None:
     talk = Talk("far")
     for number in range(4):
-        talk.call("a", "add", 10 * number, number + 1)
+        # What a peer chooses as codes has a bound.
+        talk.call("a", "add", 10 * number, number + 1, code=(0, 0, 0, LAST_CODE + 9)[number])
     for row in talk.events:
         # Places 1 to 4 of each: the second answer is in the block of the fourth request.
         far = row["place"] > 1 and not (row["type"] == "call" and row["place"] == 2)
         row["offset"] += 2**24 if far else 0
     talk.drop("a", "b", 3)
     table = calls(frames(spark, talk)[0]).where("scope = 'pair' and seen_by = 'caller'")
-    assert rows(table, "calls", "answered", "unanswered", "p50_us", "max_us") == [
-        (4, 3, 1, 2_000, 4_000)
+    assert rows(table, "calls", "answered", "unanswered", "p50_us", "max_us", "error_codes") == [
+        (4, 3, 1, 2_000, 4_000, {LAST_CODE: 1})
     ]
 
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline.reconcile import FINDING_COLUMNS, reconcile
+from pipeline.reconcile import FINDING_COLUMNS, events, reconcile
 from tests.pipeline.silver_frames import Talk, frames
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -21,7 +21,12 @@ def talk(session: str, events: int = 9, **nodes: str) -> Talk:
     return made
 
 
-def test_each_difference_between_two_journals_is_told_once(spark: SparkSession) -> None:
+@pytest.mark.parametrize("bits", [events.BLOCK_BITS, 1])
+def test_each_difference_between_two_journals_is_told_once(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, bits: int
+) -> None:
+    # Two places in a block as well: what is alike beside what is not.
+    monkeypatch.setattr(events, "BLOCK_BITS", bits)
     whole = talk("whole")
     whole.close("b", 20)
 
@@ -114,3 +119,15 @@ def test_each_difference_between_two_journals_is_told_once(spark: SparkSession) 
         (None, "not-covered", "c", None, None, 1),
         (None, "missing-journal", "d", None, None, 2),
     }
+
+
+def test_a_long_run_is_told_in_pieces(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "RUN_BITS", 2)
+    long = talk("long")
+    long.drop("b", "a", 2, 3, 4, 5, 6, 7, 8)
+    found = reconcile(*frames(spark, long)).select("kind", "place", "count").collect()
+    assert sorted(map(tuple, found)) == [
+        ("not-received", 2, 2),
+        ("not-received", 4, 4),
+        ("not-received", 8, 1),
+    ]

@@ -15,6 +15,7 @@ from node.journal.audit.keyring import Boxes
 from node.journal.audit.output import Output
 from node.journal.audit.rows import GAP, EventRow, Finding, SessionRow, Span
 from node.journal.audit.session import AuditedSession
+from node.journal.audit.track import Track
 from node.journal.bodies import KeyUpdate, Secret, SegmentEnd, SegmentHead, SessionEnd, parse_block
 from node.journal.errors import JournalFormatError
 from node.journal.names import SegmentName, parse_name
@@ -47,6 +48,8 @@ class Audit:
         self._name: SegmentName | None = None
         self._next = 0  # the offset at which the next record must begin
         self._live: dict[int, AuditedSession] = {}
+        # By what an event's record begins with: directions whose chain is whole.
+        self._usual: dict[bytes, Track] = {}
         self._unknown: dict[int, int] = {}  # events of sessions that nothing is known of
         self._expected = 0  # checkpoints that the last block said would follow
         self._records = 0
@@ -54,10 +57,26 @@ class Audit:
         # What was found before records came that are only followed.
         self._told: tuple[list[Finding], list[SessionRow]] = [], []
 
+    def usual_event(self, segment: str, offset: int, size: int, time: int, body: bytes) -> bool:
+        """An event's record, if it directly follows and is of the usual kind; else nothing is
+        done, and it has to be given to `record`. Saves a third of the time."""
+        if offset != self._next or self._silent or segment != self._output.segment:
+            return False
+        track = self._usual.get(body[:EVENT_HEAD])
+        if track is None or not track.take_usual(offset, time, body):
+            return False
+        self._next = offset + size
+        self._records += 1
+        return True
+
     # What came out.
 
     def take_events(self) -> list[EventRow]:
         """The rows of events that are final, each given once."""
+        return [(*row[0], *row[1:]) for row in self.take_headed_events()]
+
+    def take_headed_events(self) -> list[EventRow]:
+        """The same, each with the values of `HEAD_COLUMNS` as a tuple in its first column."""
         rows = self._output.events
         taken = rows[:]
         rows.clear()  # the tracks hold on to this list
@@ -171,6 +190,7 @@ class Audit:
         for session in self._live.values():
             session.close_spans(self._next, ended=ended)
         self._live = {}
+        self._usual = {}
         for number, count in self._unknown.items():
             self._output.findings.append(
                 Finding(
@@ -220,7 +240,10 @@ class Audit:
             self._unknown[number] = self._unknown.get(number, 0) + 1
             self._unknown_event(record, direction)
             return
-        session.event(direction, record.offset, record.time, body[EVENT_HEAD:])
+        track = session.tracks[direction]
+        if session.is_whole(direction) and track.take_usual(record.offset, record.time, body):
+            return
+        self._searched(number, session, direction, record, damaged=False)
 
     def _other(self, record: Record) -> None:
         kind, body = record.kind, record.body
@@ -242,7 +265,7 @@ class Audit:
         elif kind == keys.SESSION_END:
             end = SessionEnd.parse(body)
             self._session(end.session).end(end, record.time, record.offset)
-            del self._live[end.session]
+            self._forget(end.session)
         elif kind == keys.BLOCK:
             _, self._expected = parse_block(body)
         elif kind == keys.SEGMENT:
@@ -272,6 +295,8 @@ class Audit:
             self._enter(checkpoint.session, session, record)
         else:
             session.checkpoint(checkpoint, record.offset, record.time)
+            for direction in _BOTH:
+                self._look_at(checkpoint.session, session, direction)
 
     def _enter(self, number: int, session: AuditedSession, record: Record) -> None:
         if self._silent:
@@ -286,6 +311,13 @@ class Audit:
                 "the session's own identity is not the node that this journal is of",
             )
         self._live[number] = session
+        for track in session.tracks:
+            self._usual[EVENT.pack(number, track.direction)] = track
+
+    def _forget(self, number: int) -> None:
+        del self._live[number]
+        for direction in _BOTH:
+            self._usual.pop(EVENT.pack(number, direction), None)
 
     def _segment(self, record: Record) -> None:
         head = SegmentHead.parse(record.body)
@@ -306,7 +338,7 @@ class Audit:
 
     def _damaged(self, record: Record) -> None:
         body = record.body
-        session, direction = None, 0
+        session, number, direction = None, 0, 0
         if record.status == BAD_CRC and record.kind == keys.EVENT and len(body) > EVENT_HEAD:
             number, direction = _unpack_event(body)
             session = self._live.get(number) if direction in _BOTH else None
@@ -315,7 +347,22 @@ class Audit:
             return
         place = session.tracks[direction].place + 1
         session.out.finding(BAD_CRC, direction, place, record.time, record.offset, _DAMAGE[BAD_CRC])
-        session.event(direction, record.offset, record.time, body[EVENT_HEAD:], damaged=True)
+        self._searched(number, session, direction, record, damaged=True)
+
+    def _searched(
+        self, number: int, session: AuditedSession, direction: int, record: Record, *, damaged: bool
+    ) -> None:
+        """An event that is not of the usual kind; while a chain is broken none is."""
+        body = record.body
+        session.event(direction, record.offset, record.time, body[EVENT_HEAD:], damaged=damaged)
+        self._look_at(number, session, direction)
+
+    def _look_at(self, number: int, session: AuditedSession, direction: int) -> None:
+        key = EVENT.pack(number, direction)
+        if session.is_whole(direction):
+            self._usual[key] = session.tracks[direction]
+        else:
+            self._usual.pop(key, None)
 
     def _unknown_event(self, record: Record, direction: int) -> None:
         output = self._output
@@ -325,12 +372,7 @@ class Audit:
         stream = int.from_bytes(wire[:4], "big")
         output.events.append(
             (
-                output.journal,
-                output.segment,
-                None,
-                _DIRECTIONS[direction],
-                None,
-                None,
+                (output.journal, output.segment, None, _DIRECTIONS[direction], None, None),
                 record.offset,
                 None,
                 record.time,

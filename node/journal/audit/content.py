@@ -64,6 +64,12 @@ _WANTED: Final = {
 }
 
 
+# Shapes of payloads that are right, with the keys of their numbers.
+_shapes: dict[tuple[Any, ...], tuple[int, ...]] = {}
+_MOST_SHAPES: Final = 4_096
+_tuple: Final = tuple.__new__
+
+
 class Content(NamedTuple):
     """`notes` are the payloads of single notes, None but for Notes; `label` that of an Open."""
 
@@ -97,12 +103,7 @@ def read_content(category: int, subcategory: int, payload: bytes) -> Content:
         return _EMPTY[number]
     try:
         cells: dict[int, Any] = decode(payload)
-        for key, value in cells.items():
-            wanted = _WANTED.get(key)
-            if wanted is not None and type(value) is not wanted:
-                raise LbmDecodeError("a cell of a wrong type")
-            if wanted is int and not 0 <= value <= LARGEST:
-                raise LbmDecodeError("a number that means nothing")
+        _check(cells)
         if number == _NOTES:
             return Content(name, notes=_single_notes(cells.get(keys.NOTES, ())))
     except LbmError:
@@ -110,7 +111,7 @@ def read_content(category: int, subcategory: int, payload: bytes) -> Content:
     get = cells.get
     topic = get(keys.TOPIC)
     label = None
-    if topic is None:
+    if topic is None and category != codes.SIM:
         topic = get(keys.NAME)
         if topic is None:
             if number == _OPEN:
@@ -118,8 +119,33 @@ def read_content(category: int, subcategory: int, payload: bytes) -> Content:
                 topic = topic_of_label(label)
         elif keys.NAMESPACE in cells:
             topic = f"{cells[keys.NAMESPACE]}.{topic}"
-    opens = get(keys.STREAM)
-    return Content(name, topic, get(keys.CODE), opens, get(keys.REQUEST), OK, None, label)
+    code, opens, request = get(keys.CODE), get(keys.STREAM), get(keys.REQUEST)
+    # In half the time of calling the class.
+    return _tuple(Content, (name, topic, code, opens, request, OK, None, label))
+
+
+def _check(cells: dict[int, Any]) -> None:
+    """Raise LbmDecodeError for a known cell of a wrong type, or a number that none can be."""
+    # Payloads come in few shapes: each is looked at once.
+    shape = (*cells, *map(type, cells.values()))
+    numbers = _shapes.get(shape)
+    if numbers is None:
+        numbers = _learn(cells, shape)
+    for key in numbers:
+        if not 0 <= cells[key] <= LARGEST:
+            raise LbmDecodeError("a number that means nothing")
+
+
+def _learn(cells: dict[int, Any], shape: tuple[Any, ...]) -> tuple[int, ...]:
+    """Which cells of a shape are numbers that we know."""
+    for key, value in cells.items():
+        wanted = _WANTED.get(key)
+        if wanted is not None and type(value) is not wanted:
+            raise LbmDecodeError("a cell of a wrong type")
+    if len(_shapes) >= _MOST_SHAPES:
+        _shapes.clear()
+    numbers = _shapes[shape] = tuple(key for key in cells if _WANTED.get(key) is int)
+    return numbers
 
 
 def _single_notes(notes: list[Any]) -> list[bytes]:

@@ -19,13 +19,10 @@ DUPLICATE: Final = "duplicate"
 
 DIRECTIONS: Final = ("received", "sent")
 
+# What is the same in many rows of events: while they are made it is one value, their first.
+HEAD_COLUMNS: Final = ("journal", "segment", "session", "direction", "sender", "receiver")
 EVENT_COLUMNS: Final = (
-    "journal",
-    "segment",
-    "session",
-    "direction",
-    "sender",
-    "receiver",
+    *HEAD_COLUMNS,
     "offset",
     "place",
     "time_ns",

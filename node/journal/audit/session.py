@@ -97,8 +97,6 @@ class AuditedSession:
         """An event's record; `damaged` if its CRC is wrong."""
         track = self.tracks[direction]
         search = self._searches[direction]
-        if search is None and track.take_usual(offset, time, wire):
-            return
         try:
             parsed = track.parse(offset, time, wire)
             parsed.damaged = damaged
@@ -118,6 +116,10 @@ class AuditedSession:
             report_copy(track, parsed)
         else:
             self._searches[direction] = Search(track, parsed, damaged=damaged)
+
+    def is_whole(self, direction: int) -> bool:
+        """Whether the chain of a direction is not broken."""
+        return self._searches[direction] is None
 
     def secret(self, secret: Secret, offset: int) -> None:
         """The boxes of a generation's secret, before anything is under it."""

@@ -18,6 +18,7 @@ from node.journal.audit.content import read_content
 from node.journal.audit.keyring import Keyring
 from node.journal.audit.rows import (
     BAD_SEAL,
+    HEAD_COLUMNS,
     OK,
     STATUS_AT,
     TIME_AT,
@@ -26,8 +27,16 @@ from node.journal.audit.rows import (
     EventRow,
 )
 from node.journal.audit.wire import HEAD, LEAST_BLOB, PREFIX, Wire
+from node.journal.parsing import EVENT_HEAD
 from node.journal.sessions import Direction
 
+# Where these stand in a row whose head is one value.
+_TIME_AT: Final = TIME_AT - len(HEAD_COLUMNS) + 1
+_STATUS_AT: Final = STATUS_AT - len(HEAD_COLUMNS) + 1
+# Where these stand in an event's record.
+_FORM_AT: Final = EVENT_HEAD + 4
+_PREFIX_AT: Final = _FORM_AT + 1
+_BLOB_AT: Final = EVENT_HEAD + HEAD
 _unpack_inner: Final = Struct(">HBB").unpack_from
 _REMEMBERED: Final = 1_024  # prefixes of the last events, by which copies are known
 _TRIED_COUNTERS: Final = 64  # behind a hole in the records, for a stream's next event
@@ -179,18 +188,19 @@ class Track:
             return value if self._seal_is_valid(wire, value) else None
         return value if value[:PREFIX] == wire.prefix else None
 
-    def take_usual(self, offset: int, time: int, wire: bytes) -> bool:
+    def take_usual(self, offset: int, time: int, body: bytes) -> bool:
         """Take the next event if it is of the usual kind, unsealed and in its place: most are.
 
-        Does what `accept` does, in less time. Returns whether it did, else nothing changed.
+        `body` is that of its record. Does what `accept` does, in less time. Returns whether it
+        did, else nothing changed.
         """
-        size = len(wire)
-        if size < HEAD + LEAST_BLOB or wire[4] or self.each:
+        size = len(body) - EVENT_HEAD
+        if size < HEAD + LEAST_BLOB or body[_FORM_AT] or self.each:
             return False
-        stream4, blob, chain = wire[:4], wire[HEAD:], self.chain
+        stream4, blob, chain = body[EVENT_HEAD:_FORM_AT], body[_BLOB_AT:], self.chain
         value = self._new_hash(b"".join((chain.value, stream4, blob))).digest()
         digest = value[:PREFIX]
-        if digest != wire[5:HEAD]:
+        if digest != body[_PREFIX_AT:_BLOB_AT]:
             return False
         chain.value = value
         self.place = place = self.place + 1
@@ -318,7 +328,7 @@ class Track:
             self.pending.clear()
             return
         pending = self.pending
-        sealed = [(*row, (time - row[TIME_AT]) // 1000) for row in pending]
+        sealed = [(*row, (time - row[_TIME_AT]) // 1000) for row in pending]
         sealed += [(*row, 0) for row in rows]
         pending.clear()
         self.sink.rows(sealed)
@@ -379,7 +389,7 @@ class Track:
     ) -> list[EventRow]:
         """One row, or one for each note; without the delay of the seal."""
         stream = int.from_bytes(stream4, "big")
-        fixed = (*self.head, offset, place, time, stream, size, len(blob), digest)
+        head, blob_size = self.head, len(blob)
         plain = None
         if self._secret is not None:
             plain = self._decrypt(stream4, blob, form)
@@ -388,7 +398,9 @@ class Track:
                 return []
             if self.keyring is not None and status == OK and place:
                 status = UNDECRYPTABLE
-            return [(*fixed, *(_UNREAD if place else _PROOF), 0, 1, status)]
+            known = _UNREAD if place else _PROOF
+            fixed = (head, offset, place, time, stream, size, blob_size, digest)
+            return [(*fixed, *known, 0, 1, status)]
         async_id, category, subcategory = _unpack_inner(plain)
         payload = plain[4:]
         name, topic, code, opens, request, wrong, notes, label = read_content(
@@ -404,17 +416,40 @@ class Track:
             status = wrong
         if topic is None:
             topic = self.labels.get(stream)
-        meaning = (async_id, category, subcategory, name, topic, code, opens, request)
         if notes is None:
-            kept = payload if self.payloads else None
-            return [(*fixed, *meaning, len(payload), kept, 0, 1, status)]
-        fixed += meaning
-        count = len(notes)
+            return [
+                (
+                    head,
+                    offset,
+                    place,
+                    time,
+                    stream,
+                    size,
+                    blob_size,
+                    digest,
+                    async_id,
+                    category,
+                    subcategory,
+                    name,
+                    topic,
+                    code,
+                    opens,
+                    request,
+                    len(payload),
+                    payload if self.payloads else None,
+                    0,
+                    1,
+                    status,
+                )
+            ]
+        fixed = (head, offset, place, time, stream, size, blob_size, digest)
+        meaning = (async_id, category, subcategory, name, topic, code, opens, request)
+        same, count = (*fixed, *meaning), len(notes)
         if not self.payloads:
             return [
-                (*fixed, len(note), None, item, count, status) for item, note in enumerate(notes)
+                (*same, len(note), None, item, count, status) for item, note in enumerate(notes)
             ]
-        return [(*fixed, len(note), note, item, count, status) for item, note in enumerate(notes)]
+        return [(*same, len(note), note, item, count, status) for item, note in enumerate(notes)]
 
 
 # From the async id to the payload: of what is not decrypted, and of a Proof.
@@ -424,4 +459,4 @@ _PROOF: Final = (0, 1, 3, "proof", *(None,) * 6)
 
 def _with_status(row: EventRow, status: str) -> EventRow:
     """The same, final: with a status, and without a seal's delay."""
-    return (*row[:STATUS_AT], status, None)
+    return (*row[:_STATUS_AT], status, None)

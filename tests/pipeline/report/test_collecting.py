@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from pipeline.report import collecting
 from pipeline.report.collecting import collect
 from pipeline.report.figures import (
     CallRow,
@@ -124,3 +125,20 @@ def test_figures_of_small_tables(spark: SparkSession) -> None:
         NodeRow("c", False, 1, 2, 200, 0, 0, 0),
     ]
     assert "&lt;script&gt;" in render(figures)
+
+
+def test_every_list_has_its_bound(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    bounds = {"TOP_ROWS": 1, "FINDING_ROWS": 1, "TOP_NODES": 2, "TOP_SENDERS": 1, "TIME_BUCKETS": 1}
+    for name, bound in bounds.items():
+        monkeypatch.setattr(collecting, name, bound)
+    figures = collecting.collect(tables(spark))
+    cut = ("finding_kinds", "findings", "by_topic", "by_pair", "topics", "topic_notes")
+    cut += ("session_rows", "suites", "closings", "node_rows")
+    assert {name: len(getattr(figures, name)) for name in cut} == dict.fromkeys(cut, 1)
+    # What is cut off is counted all the same.
+    assert (figures.sessions, figures.nodes, figures.events) == (2, 3, 9)
+    assert figures.edges == [Edge("a", "b", 1, 6, 600), Edge("b", "a", 1, 1, 100)]
+    week = 604_800
+    start = MICROS // 1_000_000 // week * week * 1_000_000
+    assert figures.bucket == week
+    assert figures.traffic == [TrafficPoint(start, None, 3, 300), TrafficPoint(start, "a", 6, 600)]

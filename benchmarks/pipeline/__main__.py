@@ -1,0 +1,106 @@
+"""`python -m benchmarks.pipeline [events|notes|growth ...]`: bronze to silver, and a plain pool.
+
+One rule: both do the same work by turns in one run, after one round that does not count;
+what is said is the median, and the ratio of the two.
+"""
+
+import argparse
+import shutil
+import statistics
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+
+from pyspark.sql import SparkSession
+
+from benchmarks.pipeline.journals import make_journals
+from benchmarks.pipeline.plain import walk_files
+from pipeline.bronze import ingest
+from pipeline.jobs import refresh
+from pipeline.silver import SilverStep, events
+from pipeline.spark import open_session
+from pipeline.tables import Tables
+
+
+def main() -> None:
+    """Run the cases that were asked for."""
+    options = argparse.ArgumentParser(prog="python -m benchmarks.pipeline", description=__doc__)
+    options.add_argument("cases", nargs="*", default=["events", "notes"])
+    options.add_argument("--events", type=int, default=600_000, help="wire events of `events`")
+    options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--cores", type=int, default=2)
+    options.add_argument("--memory", default="2g", help="of the driver's Java")
+    given = options.parse_args()
+    spark = open_session("benchmark", master=f"local[{given.cores}]", memory=given.memory)
+    try:
+        for case in given.cases:
+            if case == "growth":
+                growth(spark, given.events)
+            else:
+                compare(spark, case, given.events, given.rounds, given.cores)
+    finally:
+        spark.stop()
+
+
+def compare(spark: SparkSession, case: str, count: int, rounds: int, cores: int) -> None:
+    """Silver of one journal, beside the plain pool."""
+    is_notes = case == "notes"
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        (place / "journals").mkdir()
+        key = make_journals(place / "journals", count // 32 if is_notes else count, notes=is_notes)
+        private = key.private_bytes()
+        tables = Tables(spark, str(place / "tables"))
+        took = _timed(lambda: ingest(spark, str(place / "journals"), tables.root))
+        records = tables.bronze().count()
+        print(f"{case}: bronze of {records:,} records {took:.1f} s, {records / took:,.0f}/s")
+        step = SilverStep([private])
+        step(tables, 0)
+        rows = events(tables).count()
+        spark_times, plain_times = [], []
+        for number in range(rounds):
+            spark_times.append(_timed(lambda: step(tables, 0)))
+            out = place / f"plain{number}"
+            bronze = place / "tables" / "bronze"
+            plain_times.append(
+                _timed(lambda b=bronze, o=out: walk_files(b, o, private, cores))  # type: ignore[misc]  # defaults bind the loop's values
+            )
+            shutil.rmtree(out)
+        ours, plain = statistics.median(spark_times), statistics.median(plain_times)
+        print(
+            f"{case}: silver {rows / ours:,.0f} rows/s ({ours:.1f} s), plain pool of {cores} "
+            f"{rows / plain:,.0f} rows/s ({plain:.1f} s), ratio {plain / ours:.2f}"
+        )
+
+
+def growth(spark: SparkSession, count: int) -> None:
+    """A whole run, gold included, over 1, 3 and 10 times as many events."""
+    for factor in (1, 3, 10):
+        with tempfile.TemporaryDirectory() as name:
+            place = Path(name)
+            (place / "journals").mkdir()
+            key = make_journals(place / "journals", count * factor)
+            tables = Tables(spark, str(place / "tables"))
+            step = SilverStep([key.private_bytes()])
+            took = _timed(
+                lambda p=place, t=tables, s=step: ingest(  # type: ignore[misc]  # defaults bind the loop's values
+                    spark, str(p / "journals"), t.root, steps=[s]
+                )
+            )
+            gold = _timed(lambda t=tables: refresh(t))  # type: ignore[misc]  # defaults bind the loop's values
+            print(
+                f"growth: {count * factor:,} events, bronze and silver {took:.1f} s, gold {gold:.1f} "
+                f"s, {count * factor / (took + gold):,.0f} events/s",
+                flush=True,
+            )
+
+
+def _timed(work: Callable[[], object]) -> float:
+    began = perf_counter()
+    work()
+    return perf_counter() - began
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+"""Journals of any size, made by real cores and the journal's own writing side, without a net.
+
+One rule: what is in the files is what two nodes would have written; only the transport, the
+loop and the writer's thread are left out, which make no bytes.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from crypto.auditor import AuditorPrivateKey
+from crypto.identity import Identity
+from lbm import keys as cells
+from lbm.codec import encode
+from node.journal import keys
+from node.journal.bodies import SegmentEnd, SegmentHead
+from node.journal.feed import Feed, Turn
+from node.journal.log import Log
+from node.journal.names import LIVE, SegmentName
+from node.journal.records import encode_record
+from node.journal.session_log import SessionLog
+from node.journal.settings import JournalSettings
+from node.messaging.notes import encode_note, notes_payload
+from node.protocol.codes import CALL, NOTES, SIM
+from node.protocol.config import CoreConfig
+from node.protocol.connection import Connection
+from node.protocol.reports import PeerIdentified
+
+PAYLOAD: Final = 128
+NOTES_IN_EVENT: Final = 64
+_BEGIN: Final = 1_780_000_000_000_000_000
+_STEP: Final = 20_000  # ns between two events: 50,000 a second
+_BATCH: Final = 512  # events between two flushes
+
+
+class _Loop:
+    """Only `soon` does anything, and that when `run` is called."""
+
+    def __init__(self) -> None:
+        self._due: list[Callable[[], None]] = []
+
+    def soon(self, callback: Callable[[], None]) -> None:
+        self._due.append(callback)
+
+    def now(self) -> float:
+        return 0.0
+
+    def at(self, when: float, callback: Callable[[], None]) -> "_Loop":
+        return self
+
+    def cancel(self) -> None:
+        """As a timer."""
+
+    def run(self) -> None:
+        due, self._due = self._due, []
+        for callback in due:
+            callback()
+
+
+class _FileJournal:
+    """The journal of one side, written when told."""
+
+    def __init__(self, directory: Path, identity: Identity, auditor: AuditorPrivateKey) -> None:
+        self._directory = directory
+        self._identity = identity
+        self._time = _BEGIN
+        self._loop = _Loop()
+        self._feed = Feed()
+        self._auditors = (auditor.public,)
+        settings = JournalSettings(
+            directory, self._auditors, 2**26, 1e9, 2**23, "never", 1.0, "alarm", self._clock
+        )
+        head = SegmentHead(identity.node_id, _BEGIN, 0, (bytes(auditor.public),), "benchmark")
+        loop: Any = self._loop
+        self._log = Log(self._feed, head, loop, settings)
+        self._log.begin()
+        self._path = directory / str(self._log.name._replace(state=LIVE))
+        self._file = self._path.open("wb")
+        self._records = 0
+
+    def _clock(self) -> int:
+        self._time += _STEP
+        return self._time
+
+    def observer(self) -> SessionLog:
+        return SessionLog(self._log, self._auditors, self._identity.cells(), "memory")
+
+    def flush(self) -> None:
+        """Take the loop's turn, and write what there is."""
+        self._loop.run()
+        pending = self._feed.pending
+        for piece in pending:
+            if isinstance(piece, Turn):
+                self._close(piece)
+            else:
+                self._file.write(piece)
+                self._records += 1
+        pending.clear()
+
+    def end(self) -> None:
+        self._log.end()
+        self.flush()
+
+    def _close(self, turn: Turn) -> None:
+        end = SegmentEnd(self._records, turn.blocks).encode()
+        self._file.write(encode_record(keys.SEGMENT_END, self._time, end))
+        self._file.close()
+        self._path.rename(self._path.with_suffix(""))
+        self._records = 0
+        if turn.following is not None:
+            self._path = self._directory / str(_live(turn.following))
+            self._file = self._path.open("wb")
+
+
+def _live(name: SegmentName) -> SegmentName:
+    return name._replace(state=LIVE)
+
+
+def make_journals(
+    directory: Path, events: int, *, notes: bool = False, both_ends: bool = False
+) -> AuditorPrivateKey:
+    """Write the journal of a session of so many events of 128-byte payload, Call and note alike.
+
+    With `notes` each event is 64 coalesced notes. Returns the auditor's key.
+    """
+    auditor = AuditorPrivateKey.create()
+    identities = Identity.create(), Identity.create()
+    journals = [_FileJournal(directory, one, auditor) for one in identities[: 1 + both_ends]]
+    observers = [journal.observer() for journal in journals]
+    cores = [
+        Connection(
+            CoreConfig(identity=identity, algorithms={"kex": ("x25519",)}),
+            initiator=not index,
+            now=0.0,
+            observer=observers[index] if index < len(observers) else None,
+        )
+        for index, identity in enumerate(identities)
+    ]
+    sender, receiver = cores
+    for _ in range(4):
+        for one, other in ((sender, receiver), (receiver, sender)):
+            other.receive_data(one.data_to_send(0.0), 0.0)
+            for core in cores:
+                if any(isinstance(report, PeerIdentified) for report in core.reports()):
+                    core.accept_peer(0.0)
+    one_note = encode_note(bytes(PAYLOAD))
+    _, many = notes_payload([one_note] * NOTES_IN_EVENT)
+    call = encode({cells.TOPIC: "prices/eur", cells.DATA: bytes(PAYLOAD)})
+    for first in range(0, events, _BATCH):
+        for number in range(first, min(first + _BATCH, events)):
+            if notes:
+                sender.send(1, 0, SIM, NOTES, many)
+            else:
+                sender.send(1, number % 60_000 + 1, SIM, CALL, call)
+        while data := sender.data_to_send(0.0):
+            if both_ends:
+                receiver.receive_data(data, 0.0)
+                receiver.reports()
+        sender.reports()
+        for journal in journals:
+            journal.flush()
+    sender.close(0.0, 0)
+    receiver.receive_data(sender.data_to_send(0.0), 0.0)
+    for journal in journals:
+        journal.end()
+    return auditor

@@ -1,0 +1,45 @@
+"""The same work as silver's, without Spark: a pool of processes, Parquet in, Parquet out.
+
+One rule: it reads the files that bronze has, walks them with the same function and writes
+the same columns, so that what is left between the two is Spark.
+"""
+
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.silver_schema import WALKED_ARROW
+from pipeline.walk import NEEDED, walker
+
+_BATCH: int = 10_000
+
+
+def walk_files(bronze: Path, out: Path, private_key: bytes, processes: int = 2) -> int:
+    """Walk all files of bronze; returns how many rows were written."""
+    files = sorted(bronze.rglob("*.parquet"))
+    out.mkdir()
+    context = get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+        jobs = [
+            pool.submit(_walk_file, path, out / f"{number}.parquet", private_key)
+            for number, path in enumerate(files)
+        ]
+        return sum(job.result() for job in jobs)
+
+
+def _walk_file(path: Path, out: Path, private_key: bytes) -> int:
+    count = 0
+    walk = walker([private_key], payloads=True)
+    with pq.ParquetWriter(out, WALKED_ARROW, compression="snappy") as writer:
+        for batch in walk(_batches(path)):
+            writer.write_batch(batch)
+            count += batch.num_rows
+    return count
+
+
+def _batches(path: Path) -> Iterator[pa.RecordBatch]:
+    yield from pq.ParquetFile(path).iter_batches(_BATCH, columns=list(NEEDED))

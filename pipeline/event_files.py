@@ -1,0 +1,100 @@
+"""Events written as Parquet by the task that made them: millions of rows need not go through Java.
+
+One rule: a file has a name that follows from what was read, is written under a hidden one
+and renamed when it is whole; a task that is run again writes the same file again. Only for
+directories; elsewhere Spark writes the rows.
+"""
+
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pipeline.silver_schema import EVENT, WALKED_ARROW
+
+# What directories are named by is not in the files.
+_PARTITIONS: Final = ("part", "date")
+_COLUMNS: Final = [name for name in WALKED_ARROW.names if name not in _PARTITIONS]
+_SCHEMA: Final = pa.schema([WALKED_ARROW.field(name) for name in _COLUMNS])
+# Few different values; of the others nobody wants the smallest and largest either.
+_REPEATED: Final = [
+    "journal",
+    "segment",
+    "session",
+    "direction",
+    "sender",
+    "receiver",
+    "type",
+    "topic",
+    "status",
+]
+_MEASURED: Final = [name for name in _COLUMNS if name not in ("payload", "digest", "other")]
+
+
+def local_directory(path: str) -> Path | None:
+    """The directory that a path of Spark's names, if it is one of a file system."""
+    parts = urlsplit(path)
+    if parts.scheme == "file" and parts.netloc in ("", "localhost"):
+        return Path(unquote(parts.path))
+    return Path(path) if not parts.scheme and Path(path).is_absolute() else None
+
+
+class EventFiles:
+    """The files of one task under `directory`, a file for each date; `name` is the task's own.
+
+    They appear when the `with` is left without an error.
+    """
+
+    def __init__(self, directory: Path, name: str) -> None:
+        self._directory = directory / f"part={EVENT}"
+        self._name = name
+        self._writers: dict[str, tuple[pq.ParquetWriter, Path]] = {}
+
+    def __enter__(self) -> "EventFiles":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for writer, _ in self._writers.values():
+            writer.close()
+        for _, hidden in self._writers.values():
+            if kind is None:
+                os.replace(hidden, hidden.with_name(f"{self._name}.parquet"))
+            else:
+                hidden.unlink(missing_ok=True)
+        self._writers = {}
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write a batch of rows with the columns of `WALKED_ARROW`."""
+        dates = batch.column("date")
+        for date in pc.unique(dates):
+            rows = batch
+            if len(dates) and not pc.all(pc.equal(dates, date)).as_py():
+                rows = batch.filter(pc.equal(dates, date))
+            self._writer(str(date.as_py())).write_batch(rows.select(_COLUMNS))
+
+    def _writer(self, date: str) -> pq.ParquetWriter:
+        known = self._writers.get(date)
+        if known is None:
+            directory = self._directory / f"date={date}"
+            directory.mkdir(parents=True, exist_ok=True)
+            # Of this process alone: a twin of the task may run elsewhere.
+            hidden = directory / f".{self._name}.{os.getpid()}.parquet"
+            writer = pq.ParquetWriter(
+                hidden,
+                _SCHEMA,
+                compression="snappy",
+                use_dictionary=_REPEATED,
+                write_statistics=_MEASURED,
+            )
+            known = self._writers[date] = writer, hidden
+        return known[0]
