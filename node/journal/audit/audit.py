@@ -310,6 +310,12 @@ class Audit:
                 record.offset,
                 "the session's own identity is not the node that this journal is of",
             )
+        before = self._live.get(number)
+        if before is not None:
+            self._finding("malformed-record", record, f"session {number} begins a second time")
+            for track in before.tracks:
+                track.give_up_pending()
+            before.close_spans(record.offset, ended=True)
         self._live[number] = session
         for track in session.tracks:
             self._usual[EVENT.pack(number, track.direction)] = track

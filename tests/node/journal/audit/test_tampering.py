@@ -267,6 +267,16 @@ def test_a_damaged_record_is_one_finding() -> None:
     assert [finding.kind for finding in findings] == ["bad-crc"]
 
 
+def test_a_session_that_begins_twice_is_found_and_loses_no_event() -> None:
+    records = recorded()
+    start = next(i for i, (_, record) in enumerate(records) if record.kind == keys.SESSION_START)
+    again = received(records)[39]
+    statuses, findings = audited([*records[:again], records[start], *records[again:]])
+    assert findings[0].kind == "malformed-record"
+    events = sum(record.kind == keys.EVENT for _, record in records)
+    assert statuses.total() == events + 4  # the Proofs are there twice
+
+
 def test_a_lost_checkpoint_is_found() -> None:
     records = recorded()
     index = next(i for i, (_, record) in enumerate(records) if record.kind == keys.CHECKPOINT)
