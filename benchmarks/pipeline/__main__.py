@@ -1,7 +1,8 @@
-"""`python -m benchmarks.pipeline [events|notes|growth ...]`: bronze to silver, and a plain pool.
+"""`python -m benchmarks.pipeline [CASE...]`: events, notes, growth, follow.
 
-One rule: both do the same work by turns in one run, after one round that does not count;
-what is said is the median, and the ratio of the two.
+`events` and `notes` are bronze to silver beside a plain pool of processes. One rule: both do
+the same work by turns in one run, after one round that does not count; what is said is the
+median, and the ratio of the two.
 """
 
 import argparse
@@ -14,6 +15,7 @@ from time import perf_counter
 
 from pyspark.sql import SparkSession
 
+from benchmarks.pipeline.following import RATE, follow
 from benchmarks.pipeline.journals import make_journals
 from benchmarks.pipeline.plain import walk_files
 from pipeline.bronze import ingest
@@ -26,8 +28,9 @@ from pipeline.tables import Tables
 def main() -> None:
     """Run the cases that were asked for."""
     options = argparse.ArgumentParser(prog="python -m benchmarks.pipeline", description=__doc__)
-    options.add_argument("cases", nargs="*", default=["events", "notes"])
+    options.add_argument("cases", nargs="*", default=["events", "notes"], metavar="CASE")
     options.add_argument("--events", type=int, default=600_000, help="wire events of `events`")
+    options.add_argument("--seconds", type=float, default=60.0, help="of `follow`")
     options.add_argument("--rounds", type=int, default=3)
     options.add_argument("--cores", type=int, default=2)
     options.add_argument("--memory", default="2g", help="of the driver's Java")
@@ -37,6 +40,13 @@ def main() -> None:
         for case in given.cases:
             if case == "growth":
                 growth(spark, given.events)
+            elif case == "follow":
+                delays = follow(spark, given.seconds)
+                late = delays[len(delays) // 3 :]  # the first batches are Java's warming up
+                print(
+                    f"follow: {RATE:,} events/s for {given.seconds:.0f} s, delay median "
+                    f"{statistics.median(late):.1f} s, most {max(late):.1f} s"
+                )
             else:
                 compare(spark, case, given.events, given.rounds, given.cores)
     finally:
@@ -90,8 +100,8 @@ def growth(spark: SparkSession, count: int) -> None:
             )
             gold = _timed(lambda t=tables: refresh(t))  # type: ignore[misc]  # defaults bind the loop's values
             print(
-                f"growth: {count * factor:,} events, bronze and silver {took:.1f} s, gold {gold:.1f} "
-                f"s, {count * factor / (took + gold):,.0f} events/s",
+                f"growth: {count * factor:,} events, bronze and silver {took:.1f} s, "
+                f"gold {gold:.1f} s, {count * factor / (took + gold):,.0f} events/s",
                 flush=True,
             )
 

@@ -60,7 +60,13 @@ class _Loop:
 class _FileJournal:
     """The journal of one side, written when told."""
 
-    def __init__(self, directory: Path, identity: Identity, auditor: AuditorPrivateKey) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        identity: Identity,
+        auditor: AuditorPrivateKey,
+        clock: Callable[[], int] | None,
+    ) -> None:
         self._directory = directory
         self._identity = identity
         self._time = _BEGIN
@@ -68,7 +74,15 @@ class _FileJournal:
         self._feed = Feed()
         self._auditors = (auditor.public,)
         settings = JournalSettings(
-            directory, self._auditors, 2**26, 1e9, 2**23, "never", 1.0, "alarm", self._clock
+            directory,
+            self._auditors,
+            2**26,
+            1e9,
+            2**23,
+            "never",
+            1.0,
+            "alarm",
+            clock or self._clock,
         )
         head = SegmentHead(identity.node_id, _BEGIN, 0, (bytes(auditor.public),), "benchmark")
         loop: Any = self._loop
@@ -96,6 +110,8 @@ class _FileJournal:
                 self._file.write(piece)
                 self._records += 1
         pending.clear()
+        if not self._file.closed:
+            self._file.flush()
 
     def end(self) -> None:
         self._log.end()
@@ -116,51 +132,69 @@ def _live(name: SegmentName) -> SegmentName:
     return name._replace(state=LIVE)
 
 
-def make_journals(
-    directory: Path, events: int, *, notes: bool = False, both_ends: bool = False
-) -> AuditorPrivateKey:
-    """Write the journal of a session of so many events of 128-byte payload, Call and note alike.
+class Talk:
+    """A session whose first side keeps a journal of what it sends: calls, or coalesced notes.
+
+    `clock` gives ns since the epoch; without one each event is 20 us after the last.
+    """
+
+    def __init__(
+        self, directory: Path, *, notes: bool = False, clock: Callable[[], int] | None = None
+    ) -> None:
+        self.auditor = AuditorPrivateKey.create()
+        identities = Identity.create(), Identity.create()
+        self._journal = _FileJournal(directory, identities[0], self.auditor, clock)
+        observers = self._journal.observer(), None
+        self._sender, self._receiver = (
+            Connection(
+                CoreConfig(identity=identity, algorithms={"kex": ("x25519",)}),
+                initiator=not index,
+                now=0.0,
+                observer=observers[index],
+            )
+            for index, identity in enumerate(identities)
+        )
+        self._meet()
+        _, many = notes_payload([encode_note(bytes(PAYLOAD))] * NOTES_IN_EVENT)
+        call = encode({cells.TOPIC: "prices/eur", cells.DATA: bytes(PAYLOAD)})
+        self._event = (NOTES, many) if notes else (CALL, call)
+        self._notes = notes
+        self._sent = 0
+
+    def send(self, events: int) -> None:
+        """Send so many, and have them in the files."""
+        subcategory, payload = self._event
+        for first in range(0, events, _BATCH):
+            for _ in range(first, min(first + _BATCH, events)):
+                self._sent += 1
+                async_id = 0 if self._notes else self._sent % 60_000 + 1
+                self._sender.send(1, async_id, SIM, subcategory, payload)
+            while self._sender.data_to_send(0.0):
+                pass
+            self._sender.reports()
+            self._journal.flush()
+
+    def end(self) -> None:
+        """Close the session, and the journal."""
+        self._sender.close(0.0, 0)
+        self._sender.data_to_send(0.0)
+        self._journal.end()
+
+    def _meet(self) -> None:
+        both = self._sender, self._receiver
+        for one, other in (both, both[::-1]) * 4:
+            other.receive_data(one.data_to_send(0.0), 0.0)
+            for core in both:
+                if any(isinstance(report, PeerIdentified) for report in core.reports()):
+                    core.accept_peer(0.0)
+
+
+def make_journals(directory: Path, events: int, *, notes: bool = False) -> AuditorPrivateKey:
+    """Write the journal of a session of so many events of 128-byte payload.
 
     With `notes` each event is 64 coalesced notes. Returns the auditor's key.
     """
-    auditor = AuditorPrivateKey.create()
-    identities = Identity.create(), Identity.create()
-    journals = [_FileJournal(directory, one, auditor) for one in identities[: 1 + both_ends]]
-    observers = [journal.observer() for journal in journals]
-    cores = [
-        Connection(
-            CoreConfig(identity=identity, algorithms={"kex": ("x25519",)}),
-            initiator=not index,
-            now=0.0,
-            observer=observers[index] if index < len(observers) else None,
-        )
-        for index, identity in enumerate(identities)
-    ]
-    sender, receiver = cores
-    for _ in range(4):
-        for one, other in ((sender, receiver), (receiver, sender)):
-            other.receive_data(one.data_to_send(0.0), 0.0)
-            for core in cores:
-                if any(isinstance(report, PeerIdentified) for report in core.reports()):
-                    core.accept_peer(0.0)
-    one_note = encode_note(bytes(PAYLOAD))
-    _, many = notes_payload([one_note] * NOTES_IN_EVENT)
-    call = encode({cells.TOPIC: "prices/eur", cells.DATA: bytes(PAYLOAD)})
-    for first in range(0, events, _BATCH):
-        for number in range(first, min(first + _BATCH, events)):
-            if notes:
-                sender.send(1, 0, SIM, NOTES, many)
-            else:
-                sender.send(1, number % 60_000 + 1, SIM, CALL, call)
-        while data := sender.data_to_send(0.0):
-            if both_ends:
-                receiver.receive_data(data, 0.0)
-                receiver.reports()
-        sender.reports()
-        for journal in journals:
-            journal.flush()
-    sender.close(0.0, 0)
-    receiver.receive_data(sender.data_to_send(0.0), 0.0)
-    for journal in journals:
-        journal.end()
-    return auditor
+    talk = Talk(directory, notes=notes)
+    talk.send(events)
+    talk.end()
+    return talk.auditor
