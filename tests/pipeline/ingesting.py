@@ -14,6 +14,7 @@ from unittest.mock import patch
 
 from pipeline import java
 from pipeline.bronze import Step, ingest
+from pipeline.silver import SilverStep
 from pipeline.spark import open_session
 from pipeline.tables import Tables
 from tests.pipeline.conftest import JAVA_OPTIONS
@@ -47,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--hang-in", nargs=2)
     parser.add_argument("--no-java", action="store_true")
     told = parser.parse_args(arguments)
-    steps: list[Step] = [Count()]
+    steps: list[Step] = [Count(), SilverStep()]
     if told.hang_in:
         steps.append(Hang(int(told.hang_in[0]), told.hang_in[1]))
     with patch.object(java, "PLACES", () if told.no_java else java.PLACES):

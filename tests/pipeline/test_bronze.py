@@ -1,4 +1,4 @@
-"""Bronze: every record once, however often the stream is run or killed."""
+"""Bronze, and silver of it: all is there once, however often the stream is run or killed."""
 
 import os
 import shutil
@@ -14,10 +14,13 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from node.journal.audit.rows import EVENT_COLUMNS
 from pipeline.bronze import ingest, start
 from pipeline.errors import IngestError
 from pipeline.java import find_java
+from pipeline.silver import SilverStep, events
 from pipeline.tables import Tables
+from tests.node.journal.recorded import audit_of
 from tests.pipeline.ingesting import Count
 from tests.pipeline.segments import Made, make_segment
 
@@ -45,6 +48,18 @@ def rows(tables: Tables) -> Counter[tuple[str, int]]:
 
 def expected(*segments: Made) -> Counter[tuple[str, int]]:
     return Counter((made.name.stem, offset) for made in segments for offset in made.offsets)
+
+
+def statuses(tables: Tables) -> Counter[tuple[str, int, str]]:
+    """Where the events of silver are, and what they are worth."""
+    return Counter((row.segment, row.offset, row.status) for row in events(tables).collect())
+
+
+def audited(*segments: Made) -> Counter[tuple[str, int, str]]:
+    """The same as an audit of all records says it."""
+    audit = audit_of({made.name.stem: made.data for made in segments})
+    at = [EVENT_COLUMNS.index(name) for name in ("segment", "offset", "status")]
+    return Counter(tuple(row[index] for index in at) for row in audit.take_events())
 
 
 @dataclass(frozen=True)
@@ -104,10 +119,12 @@ def test_a_run_that_is_killed_and_run_again_leaves_each_record_once(
 ) -> None:
     tables = Tables(spark, killed.root)
     # All of the second batch is written here; of another there may be a part.
-    (left,) = Path(killed.root, "bronze", "batch=1").glob("date=*/part-*.parquet")
-    left.with_name("part-99999-of-a-killed-task.parquet").write_bytes(left.read_bytes())
-    ingest(spark, killed.journals, killed.root, steps=[Count()], max_files=1)
+    for table, part in (("bronze", "date=*"), ("silver", "part=event/date=*")):
+        (left,) = Path(killed.root, table, "batch=1").glob(f"{part}/[!._]*.parquet")
+        left.with_name("part-99999-of-a-killed-task.parquet").write_bytes(left.read_bytes())
+    ingest(spark, killed.journals, killed.root, steps=[Count(), SilverStep()], max_files=1)
     assert rows(tables) == expected(*killed.segments)
+    assert statuses(tables) == audited(*killed.segments)
     schema = StructType().add("segment", "string").add("count", "long").add("date", "date")
     counts = tables.read("counts", schema).collect()
     assert {(row.segment, row["count"], row.batch) for row in counts} == {
