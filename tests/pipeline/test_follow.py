@@ -1,4 +1,4 @@
-"""The commands as processes of their own: journals that grow, a signal, a kill in the middle.
+"""`parley pipeline follow` as a process of its own: journals that grow, and a signal.
 
 One rule: what the tables hold afterwards is what one audit of the same bytes says.
 """
@@ -19,10 +19,9 @@ from pyspark.sql import SparkSession
 
 from crypto.auditor_file import save_auditor_key
 from node.journal.audit.rows import EVENT_COLUMNS
-from node.journal.names import CLOSED, LIVE
+from node.journal.names import LIVE
 from pipeline.gold.kinds import FAULT
 from pipeline.gold.refresh import read_gold
-from pipeline.jobs import run
 from pipeline.silver import events
 from pipeline.tables import Tables
 from tests.node.journal.recorded import AUDITOR, Recorded, audit_of
@@ -49,7 +48,7 @@ def segments() -> dict[str, bytes]:
     return {stem: data for journal in recorded.journals for stem, data in journal.segments.items()}
 
 
-def write(place: Path, segments: Mapping[str, bytes], part: float = 1) -> dict[str, bytes]:
+def write(place: Path, segments: Mapping[str, bytes], part: float) -> dict[str, bytes]:
     """As much of each segment, as it is while it is written; returns what there is of them."""
     (place / "journals").mkdir(exist_ok=True)
     cut = {stem: data[: int(len(data) * part)] for stem, data in segments.items()}
@@ -57,21 +56,24 @@ def write(place: Path, segments: Mapping[str, bytes], part: float = 1) -> dict[s
         path = place / "journals" / (stem + LIVE)
         with path.open("ab") as file:
             file.write(data[file.tell() :])
-        if part == 1:
-            path.rename(path.with_name(stem + CLOSED))
     return cut
 
 
-def begin(place: Path, command: str, *options: str) -> subprocess.Popen[bytes]:
-    """`parley pipeline`, with its words in `said` and `errors`."""
+def follow(place: Path) -> subprocess.Popen[bytes]:
+    """`parley pipeline follow`, with its words in `said` and `errors`."""
     save_auditor_key(place / "auditor.key", AUDITOR)
-    for name in ("journals", "tables"):
-        options += (f"--{name}", str(place / name))
-    options += ("--auditor-key", str(place / "auditor.key"), "--master", "local[2]", "--json")
+    places = {"journals": "journals", "tables": "tables", "auditor-key": "auditor.key"}
+    options = [f"--{name}={place / file}" for name, file in places.items()]
+    options += ["--every=0.1", "--refresh=600", "--master=local[2]", "--memory=1g", "--json"]
+    # As in conftest: for a few rows it takes longer to compile a plan than to interpret it.
+    settings = ("wholeStage false", "factoryMode NO_CODEGEN")
+    defaults = "".join(f"spark.sql.codegen.{setting}\n" for setting in settings)
+    (place / "spark-defaults.conf").write_text(defaults)
+    quick = {"SPARK_CONF_DIR": str(place), "JDK_JAVA_OPTIONS": JAVA_OPTIONS}
     with (place / "said").open("wb") as said, (place / "errors").open("wb") as errors:
         return subprocess.Popen(
-            [sys.executable, "-m", "node.cli", "pipeline", command, "--memory", "1g", *options],
-            env={**os.environ, "JDK_JAVA_OPTIONS": JAVA_OPTIONS},
+            [sys.executable, "-m", "node.cli", "pipeline", "follow", *options],
+            env={**os.environ, **quick},
             stdout=said,
             stderr=errors,
             start_new_session=True,
@@ -117,7 +119,7 @@ def test_follow_takes_in_what_is_written_and_ends_well_when_it_is_told_to(
 ) -> None:
     root = tmp_path / "tables"
     write(tmp_path, segments, 0.4)
-    process = begin(tmp_path, "follow", "--every", "0.1", "--refresh", "600")
+    process = follow(tmp_path)
     try:
         wait(process, tmp_path, (root / "stitched" / "batch=0" / "_SUCCESS").exists)
         there = write(tmp_path, segments, 0.7)
@@ -129,23 +131,5 @@ def test_follow_takes_in_what_is_written_and_ends_well_when_it_is_told_to(
     said = [json.loads(line)["event"] for line in (tmp_path / "said").read_text().splitlines()]
     assert said == ["following", "refreshed", "done"]
     wanted = rows_of_audits(there)
-    assert rows_of_silver(Tables(spark, str(root))) == wanted
-    assert_gold(spark, str(root), wanted)
-
-
-def test_a_run_that_is_killed_in_the_middle_and_run_again_makes_the_same(
-    spark: SparkSession, tmp_path: Path, segments: dict[str, bytes]
-) -> None:
-    root = tmp_path / "tables"
-    write(tmp_path, segments)
-    process = begin(tmp_path, "run")
-    try:
-        # Bronze is written then, and silver is not.
-        wait(process, tmp_path, (root / "silver" / "batch=0").exists)
-    finally:
-        kill(process)
-    assert not (root / "gold").exists()
-    run(spark, str(tmp_path / "journals"), str(root), [AUDITOR.private_bytes()])
-    wanted = rows_of_audits(segments)
     assert rows_of_silver(Tables(spark, str(root))) == wanted
     assert_gold(spark, str(root), wanted)
