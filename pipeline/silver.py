@@ -90,7 +90,33 @@ def sessions(tables: Tables) -> DataFrame:
 
 def findings(tables: Tables) -> DataFrame:
     """What is not as it must be: `FINDING_FIELDS`, with `time` as a time."""
-    return _timed(_others(tables, FINDING, FINDING_FIELDS))
+    found = _others(tables, FINDING, FINDING_FIELDS)
+    starts = _others(tables, SESSION, SESSION_FIELDS).where(f.col("what") == "start")
+    return _timed(found.unionByName(_told_twice(starts)))
+
+
+def _told_twice(starts: DataFrame) -> DataFrame:
+    """Findings: sessions that begin more than once in one journal."""
+    none = f.lit(None)
+    return (
+        starts.groupBy("journal", "session")
+        .agg(f.count("*").alias("count"), f.max(f.struct("segment", "offset")).alias("at"))
+        .where(f.col("count") > 1)
+        .select(
+            f.lit("session-twice").alias("kind"),
+            "journal",
+            f.col("at.segment").alias("segment"),
+            "session",
+            none.cast("string").alias("direction"),
+            none.cast("long").alias("place"),
+            none.cast("long").alias("time_ns"),
+            f.col("at.offset").alias("offset"),
+            "count",
+            f.lit("the session begins more than once: it stands there a second time").alias(
+                "evidence"
+            ),
+        )
+    )
 
 
 def _others(tables: Tables, part: str, types: dict[str, DataType]) -> DataFrame:

@@ -137,6 +137,8 @@ SPAN_FIELDS: Final[dict[str, DataType]] = {
     "unplaced": _L,
     "sealed_place": _L,
     "sealed_ns": _L,
+    "start_state": _S,
+    "end_state": _S,
     "started": _BOOLEAN,
     "ended": _BOOLEAN,
 }

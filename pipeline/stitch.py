@@ -34,7 +34,12 @@ TIP: Final = "tip"
 SEGMENT: Final = "segment"
 _SEGMENT_FIELDS: Final[dict[str, DataType]] = {
     name: FINDING_FIELDS[source]
-    for name, source in (("journal", "journal"), ("run", "kind"), ("number", "count"))
+    for name, source in (
+        ("journal", "journal"),
+        ("run", "kind"),
+        ("number", "count"),
+        ("first", "count"),
+    )
 }
 _RUN: Final = 53  # where `<start>` begins in a segment's stem
 _RUN_SIZE: Final = len("20261121T000000000000Z")
@@ -59,6 +64,7 @@ def stitch(walked: DataFrame, segments: DataFrame, before: DataFrame) -> Iterato
     parts = (
         _told(pending, linked),
         _as_walked(_broken(linked), FINDING, FINDING_FIELDS),
+        _as_walked(_without_start(linked), FINDING, FINDING_FIELDS),
         _as_walked(_without_end(linked), FINDING, FINDING_FIELDS),
         _as_walked(_missing_segments(runs), FINDING, FINDING_FIELDS),
         _as_walked(linked.where("tip").select(*SPAN_FIELDS), TIP, SPAN_FIELDS),
@@ -94,9 +100,16 @@ def _link(spans: DataFrame, runs: DataFrame) -> DataFrame:
             "next_segment": f.lead("segment").over(ways),
             "next_offset": f.lead("offset").over(ways),
             "next_new": f.lead("new").over(ways),
+            "next_state": f.lead("start_state").over(ways),
+            "has_before": f.lag("end_chain").over(ways).isNotNull(),
         }
     )
-    fits = (f.col("next_chain") == f.col("end_chain")) & (f.col("next_place") == f.col("end_place"))
+    fits = (
+        (f.col("next_chain") == f.col("end_chain"))
+        & (f.col("next_place") == f.col("end_place"))
+        & (f.col("next_state") == f.col("end_state"))
+        & ~f.col("ended")
+    )
     spans = spans.withColumn("fits", fits).withColumn("last", f.col("next_chain").isNull())
     spans = spans.withColumn("alive", f.col("last") & ~f.col("ended"))
     # Spans that fit each other are one piece; its number counts the breaks before.
@@ -109,19 +122,27 @@ def _link(spans: DataFrame, runs: DataFrame) -> DataFrame:
         .rowsBetween(1, Window.unboundedFollowing)
     )
     later = runs.groupBy("journal").agg(f.max("run").alias("last_run"))
+    firsts = runs.groupBy("journal", "run").agg(f.min("first").alias("first_number"))
     spans = spans.withColumns(
         {
             "seal_ns": f.first("sealed_ns", ignorenulls=True).over(piece),
             "alive_later": f.max("alive").over(piece),
             "run": _run(f.col("segment")),
         }
-    ).join(f.broadcast(later), "journal", "left")
+    )
+    spans = spans.join(f.broadcast(later), "journal", "left")
+    spans = spans.join(f.broadcast(firsts), ["journal", "run"], "left")
+    number = f.substring("segment", _NUMBER + 1, 20).cast("long")
+    # What began in segments that were pruned has no beginning here.
+    pruned = (f.col("first_number") > 0) & (number == f.col("first_number"))
+    headless = f.col("new") & ~f.col("started") & ~f.col("has_before")
     over = f.coalesce(f.col("run") < f.col("last_run"), f.lit(False))
     goes_on = f.col("alive") | f.coalesce(f.col("alive_later"), f.lit(False))
     # A seal may still come: this piece is the direction's last, and the session is open.
     waits = goes_on & ~over & f.col("seal_ns").isNull()
     return spans.withColumns(
         {
+            "without_start": headless & ~f.coalesce(pruned, f.lit(False)),
             "without_end": f.col("alive") & over,
             "waits": waits,
             "tip": (f.col("alive") & ~over) | (waits & (f.col("pending") > 0)),
@@ -144,11 +165,13 @@ def _broken(spans: DataFrame) -> DataFrame:
                 " events up to the end of this range cannot be verified",
             ),
         )
+        .when(f.col("ended"), "the session goes on behind its end")
         .otherwise(
             _text(
                 "the checkpoint names place ",
                 f.col("next_place"),
-                " and a chain value that are not those found before it, at place ",
+                "; that, its chain value or the session's own values are not those found before "
+                "it, at place ",
                 f.col("end_place"),
             )
         )
@@ -175,6 +198,29 @@ def _broken(spans: DataFrame) -> DataFrame:
 def _text(*parts: str | Column) -> Column:
     return f.concat(
         *(f.lit(part) if isinstance(part, str) else part.cast("string") for part in parts)
+    )
+
+
+def _without_start(spans: DataFrame) -> DataFrame:
+    """Findings: sessions that are there all at once."""
+    return (
+        spans.where("without_start")
+        .groupBy("journal", "session")
+        .agg(f.min("segment").alias("segment"), f.min("offset").alias("offset"))
+        .select(
+            f.lit("no-start").alias("kind"),
+            "journal",
+            "segment",
+            "session",
+            f.lit(None).cast("string").alias("direction"),
+            f.lit(None).cast("long").alias("place"),
+            f.lit(None).cast("long").alias("time_ns"),
+            "offset",
+            f.lit(1).cast("long").alias("count"),
+            f.lit(
+                "a checkpoint of a session that neither began nor was there at the last block"
+            ).alias("evidence"),
+        )
     )
 
 
@@ -210,7 +256,10 @@ def _run(segment: Column) -> Column:
 
 def _runs(segments: DataFrame, before: DataFrame) -> DataFrame:
     new = segments.where((f.col("kind") == keys.SEGMENT) & ~f.col("lead")).select(
-        "journal", _run(f.col("segment")).alias("run"), f.col("number").cast("long")
+        "journal",
+        _run(f.col("segment")).alias("run"),
+        f.col("number").cast("long"),
+        f.col("number").cast("long").alias("first"),
     )
     return new.unionByName(parsed(before, _SEGMENT_FIELDS)).where(f.col("run").isNotNull())
 
@@ -220,7 +269,8 @@ def _missing_segments(runs: DataFrame) -> DataFrame:
     stem = f.format_string("%s-%s-%08d", "journal", "run", "number")
     missing = f.col("number") - f.col("before") - 1
     return (
-        runs.distinct()
+        runs.select("journal", "run", "number")
+        .distinct()
         .withColumn("before", f.lag("number").over(order))
         .where(missing > 0)
         .select(
@@ -243,7 +293,7 @@ def _missing_segments(runs: DataFrame) -> DataFrame:
 def _last_numbers(runs: DataFrame) -> DataFrame:
     return (
         runs.groupBy("journal", "run")
-        .agg(f.max("number").alias("number"))
+        .agg(f.max("number").alias("number"), f.min("first").alias("first"))
         .withColumn("segment", f.format_string("%s-%s-%08d", "journal", "run", "number"))
     )
 

@@ -27,6 +27,8 @@ _BYTES: Final = {
     for what in ("enable.dictionary", "column.statistics.enabled")
     for column in ("body", "payload")
 }
+# A file's rows are read by one task, in their order: no second row group, however long a block.
+_ONE_ROW_GROUP: Final = str(2**30)
 
 
 class Tables:
@@ -50,6 +52,7 @@ class Tables:
         writer = frame.write.mode("overwrite").partitionBy(*partitions)
         for option, value in _BYTES.items():
             writer = writer.option(option, value)
+        writer = writer.option("parquet.block.size", _ONE_ROW_GROUP)
         writer.parquet(f"{self.root}/{name}/{BATCH}={batch}")
 
     def read(self, name: str, schema: StructType, batch: int | None = None) -> DataFrame:

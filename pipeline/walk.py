@@ -38,6 +38,8 @@ NEEDED: Final = (
     "lead",
 )
 BATCH_ROWS: Final = 16_384
+BATCH_SIZE: Final = 2**26  # bytes of payloads: a column of Arrow's holds 2 GiB
+_PAYLOAD_AT: Final = EVENT_COLUMNS.index("payload") - len(HEAD_COLUMNS) + 1
 # What one task tells of the order of segments is not all there is: `pipeline.stitch` does.
 _ACROSS_TASKS: Final = frozenset({"missing-segment", "no-end"})
 _DAMAGED: Final = (OK, BAD_CRC, BAD_LENGTH, TORN)
@@ -153,15 +155,16 @@ class _Task:
         self._rows += self._audit.take_headed_events()
 
     def some_events(self) -> pa.RecordBatch:
-        """A full batch of events."""
-        rows, self._rows = self._rows[:BATCH_ROWS], self._rows[BATCH_ROWS:]
+        """A full batch of events: of rows, or of bytes of payload."""
+        rows = next(_pieces(self._rows[:BATCH_ROWS]))
+        self._rows = self._rows[len(rows) :]
         return event_batch(rows, EVENT, None)
 
     def rest(self, *, everything: bool = False) -> Iterator[pa.RecordBatch]:
         """What is no event, and the last events if that is everything."""
         audit = self._audit
-        if everything and self._rows:
-            yield event_batch(self._rows, EVENT, None)
+        while everything and self._rows:
+            yield self.some_events()
         findings = [asdict(finding) for finding in audit.take_findings()]
         findings = [finding for finding in findings if finding["kind"] not in _ACROSS_TASKS]
         if findings:
@@ -171,13 +174,30 @@ class _Task:
             yield other_batch(sessions, SESSION)
         spans: list[dict[str, Any]] = []
         for span, pending in audit.take_spans():
-            chains = {"start_chain": span.start_chain.hex(), "end_chain": span.end_chain.hex()}
+            chains = {
+                name: value.hex()
+                for name, value in span._asdict().items()
+                if isinstance(value, bytes)
+            }
             spans.append({**span._asdict(), **chains, "time_ns": _time_of(pending)})
             if pending:
-                rows = [(*row, None) for row in pending]
-                yield event_batch(rows, PENDING, f"{span.segment}:{span.offset}")
+                for one in _pieces(pending):
+                    rows = [(*row, None) for row in one]
+                    yield event_batch(rows, PENDING, f"{span.segment}:{span.offset}")
         if spans:
             yield other_batch(spans, SPAN)
+
+
+def _pieces(rows: list[EventRow]) -> Iterator[list[EventRow]]:
+    """Rows in pieces of at most `BATCH_SIZE` bytes of payload, or a row more."""
+    first = size = 0
+    for number, row in enumerate(rows):
+        size += len(row[_PAYLOAD_AT] or b"")
+        if size >= BATCH_SIZE:
+            yield rows[first : number + 1]
+            first, size = number + 1, 0
+    if first < len(rows):
+        yield rows[first:]
 
 
 def _time_of(rows: list[EventRow]) -> int | None:

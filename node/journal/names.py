@@ -16,6 +16,7 @@ TORN: Final = ".pjl.torn"
 LOCK: Final = ".lock"
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_START_FORMAT: Final = "%Y%m%dT%H%M%S%fZ"
 _NAME: Final = re.compile(
     r"(?P<node>[a-z2-7]{52})-(?P<start>\d{8}T\d{12}Z)-(?P<number>\d{8})(?P<state>\.pjl(\.open|\.torn)?)",
     re.ASCII,
@@ -47,9 +48,17 @@ def run_start(time: int) -> str:
 def parse_name(path: str | PurePath) -> SegmentName | None:
     """What the name of a segment says; None if it is not one's."""
     found = _NAME.fullmatch(PurePath(path).name)
-    if found is None:
+    if found is None or not _is_time(found["start"]):
         return None
     return SegmentName(found["node"], found["start"], int(found["number"]), found["state"])
+
+
+def _is_time(start: str) -> bool:
+    try:
+        datetime.strptime(start, _START_FORMAT)
+    except ValueError:
+        return False
+    return True
 
 
 def lock_name(node_id: NodeId) -> str:

@@ -77,6 +77,14 @@ KINDS: Final = {
     "epoch-mismatch": Kind(
         FAULT, "A key update's epoch does not follow the one before.", "What the right one was."
     ),
+    "no-start": Kind(
+        FAULT,
+        "A session is there that neither began nor was there at the block before.",
+        "That its events are false; its beginning, or what it had before, was left out.",
+    ),
+    "session-twice": Kind(
+        FAULT, "A session begins more than once in one journal.", "Which one is the first."
+    ),
     "no-session": Kind(
         UNCHECKED,
         "Events belong to a session of which neither start nor checkpoint was read.",

@@ -25,6 +25,7 @@ from node.journal.sessions import Checkpoint, SessionStart
 
 _unpack_event: Final = EVENT.unpack_from
 _BOTH: Final = (keys.RECEIVED, keys.SENT)
+_MOST_UNKNOWN: Final = 1_024
 _UNKNOWN: Final = "a record of a session whose start or checkpoint is not there"
 
 
@@ -53,6 +54,10 @@ class Audit:
         self._unknown: dict[int, int] = {}  # events of sessions that nothing is known of
         self._expected = 0  # checkpoints that the last block said would follow
         self._records = 0
+        self._blocks = 0  # since records began that do not follow on others
+        self._may_resume = True  # sessions that began before what is read
+        self._from_beginning = False  # of a run: none can have
+        self._started: set[str] = set()
         self._silent = False
         # What was found before records came that are only followed.
         self._told: tuple[list[Finding], list[SessionRow]] = [], []
@@ -153,6 +158,7 @@ class Audit:
         )
         if not follows:
             self._leave(name, record)
+            self._from_beginning = name.number == 0 and record.offset == 0
         self._name = name
         self._records = 0
         self._expected = 0
@@ -207,6 +213,8 @@ class Audit:
                 )
             )
         self._unknown = {}
+        self._blocks = 0
+        self._may_resume = True
         self._name = None
         self._output.segment = ""
 
@@ -237,6 +245,8 @@ class Audit:
             return
         session = self._live.get(number)
         if session is None:
+            if len(self._unknown) >= _MOST_UNKNOWN:
+                number = -1  # all others together
             self._unknown[number] = self._unknown.get(number, 0) + 1
             self._unknown_event(record, direction)
             return
@@ -268,6 +278,8 @@ class Audit:
             self._forget(end.session)
         elif kind == keys.BLOCK:
             _, self._expected = parse_block(body)
+            self._blocks += 1
+            self._may_resume = self._blocks == 1 and not self._from_beginning
         elif kind == keys.SEGMENT:
             self._segment(record)
         elif kind == keys.SEGMENT_END:
@@ -284,6 +296,10 @@ class Audit:
         session = start_session(
             self._output, start, record.time, record.offset, silent=self._silent
         )
+        session_id = session.out.id
+        if session_id in self._started and not self._output.stitched:
+            session.out.finding("session-twice", None, None, record.time, record.offset, _TWICE)
+        self._started.add(session_id)
         self._enter(start.session, session, record)
 
     def _checkpoint(self, record: Record) -> None:
@@ -292,6 +308,8 @@ class Audit:
         session = self._live.get(checkpoint.session)
         if session is None:
             session = resume_session(self._output, checkpoint, record.time, record.offset)
+            if not self._may_resume and not self._output.stitched:
+                session.out.finding("no-start", None, None, record.time, record.offset, _NO_START)
             self._enter(checkpoint.session, session, record)
         else:
             session.checkpoint(checkpoint, record.offset, record.time)
@@ -412,6 +430,8 @@ class Audit:
         )
 
 
+_NO_START: Final = "a checkpoint of a session that neither began nor was there at the last block"
+_TWICE: Final = "a session of the same id began before: it stands in the journal a second time"
 _DIRECTIONS: Final = ("received", "sent")
 _DAMAGE: Final = {
     "bad-crc": "the record's bytes are not those that its checksum was made of",

@@ -67,6 +67,9 @@ _WANTED: Final = {
 # Shapes of payloads that are right, with the keys of their numbers.
 _shapes: dict[tuple[Any, ...], tuple[int, ...]] = {}
 _MOST_SHAPES: Final = 4_096
+_MOST_CELLS: Final = 16
+# Characters of a topic, name or label that rows have: a peer may choose a million.
+LONGEST_TOPIC: Final = 1_024
 _tuple: Final = tuple.__new__
 
 
@@ -120,32 +123,41 @@ def read_content(category: int, subcategory: int, payload: bytes) -> Content:
         elif keys.NAMESPACE in cells:
             topic = f"{cells[keys.NAMESPACE]}.{topic}"
     code, opens, request = get(keys.CODE), get(keys.STREAM), get(keys.REQUEST)
+    if topic is not None and len(topic) > LONGEST_TOPIC:
+        topic = topic[:LONGEST_TOPIC]
     # In half the time of calling the class.
     return _tuple(Content, (name, topic, code, opens, request, OK, None, label))
 
 
 def _check(cells: dict[int, Any]) -> None:
     """Raise LbmDecodeError for a known cell of a wrong type, or a number that none can be."""
+    if len(cells) > _MOST_CELLS:
+        for key in _learn(cells):
+            _check_number(cells[key])
+        return
     # Payloads come in few shapes: each is looked at once.
     shape = (*cells, *map(type, cells.values()))
     numbers = _shapes.get(shape)
     if numbers is None:
-        numbers = _learn(cells, shape)
+        if len(_shapes) >= _MOST_SHAPES:
+            _shapes.clear()
+        numbers = _shapes[shape] = _learn(cells)
     for key in numbers:
-        if not 0 <= cells[key] <= LARGEST:
-            raise LbmDecodeError("a number that means nothing")
+        _check_number(cells[key])
 
 
-def _learn(cells: dict[int, Any], shape: tuple[Any, ...]) -> tuple[int, ...]:
-    """Which cells of a shape are numbers that we know."""
+def _check_number(number: int) -> None:
+    if not 0 <= number <= LARGEST:
+        raise LbmDecodeError("a number that means nothing")
+
+
+def _learn(cells: dict[int, Any]) -> tuple[int, ...]:
+    """Which cells are numbers that we know; raises LbmDecodeError for a cell of a wrong type."""
     for key, value in cells.items():
         wanted = _WANTED.get(key)
         if wanted is not None and type(value) is not wanted:
             raise LbmDecodeError("a cell of a wrong type")
-    if len(_shapes) >= _MOST_SHAPES:
-        _shapes.clear()
-    numbers = _shapes[shape] = tuple(key for key in cells if _WANTED.get(key) is int)
-    return numbers
+    return tuple(key for key in cells if _WANTED.get(key) is int)
 
 
 def _single_notes(notes: list[Any]) -> list[bytes]:

@@ -21,9 +21,10 @@ from node.journal.sessions import Generation
 
 LABEL_NONCE: Final = 24
 LABELS_KEY: Final = "journal labels"
+_KEPT_EPOCHS: Final = 8
 _KEPT_SECRETS: Final = 4_096
-# A plain update is due every hour at most, so this is more than a century.
-_MOST_UPDATES: Final = 2**20
+# Epochs of a generation: 4 GiB each at least, or an hour, unless somebody plays with them.
+_MOST_UPDATES: Final = 2**16
 
 
 class Boxes:
@@ -63,6 +64,7 @@ class Keyring:
         "_commit",
         "_epochs",
         "_exporter",
+        "_last",
         "_session_id",
         "_suite",
         "_th1",
@@ -81,6 +83,7 @@ class Keyring:
         self._th2 = th2
         self._session_id = session_id
         self._epochs: dict[int, tuple[bytes, bytes]] = {}  # of initiator, of responder
+        self._last: dict[tuple[int, bool], tuple[int, bytes]] = {}
         self._exporter: bytes | None = None
         self.problem = ""
         self.wrong = False  # the problem is a secret that is not the session's
@@ -126,9 +129,15 @@ class Keyring:
         pair = self._epochs.get(generation)
         if pair is None or updates > _MOST_UPDATES:
             return None
-        secret = pair[0] if initiator else pair[1]
-        for _ in range(updates):
+        # Mostly the one after the last one that was asked for.
+        done, secret = self._last.get((generation, initiator), (0, pair[0 if initiator else 1]))
+        if done > updates:
+            done, secret = 0, pair[0 if initiator else 1]
+        for _ in range(updates - done):
             secret = next_secret(self._suite.hash_algorithm, secret)
+        self._last[generation, initiator] = updates, secret
+        if len(self._last) > _KEPT_EPOCHS:
+            del self._last[next(iter(self._last))]
         return secret
 
     def labels(self, encrypted: bytes | None) -> dict[int, str]:
@@ -159,5 +168,5 @@ def _label_map(value: Value) -> dict[int, str]:
     return {
         pair[0]: pair[1]
         for pair in pairs
-        if isinstance(pair, list) and len(pair) == 2 and isinstance(pair[1], str)
+        if isinstance(pair, list) and [type(value) for value in pair] == [int, str]
     }

@@ -103,7 +103,8 @@ class Span(NamedTuple):
     Two spans that follow each other in a session fit if the one ends with the chain value
     and place that the other begins with; the first valid seal of the later one then vouches
     for the `pending` events at the end of the earlier one. `unplaced` counts events at its
-    end that the chain did not lead to. `ended`: the session ended in it.
+    end that the chain did not lead to. `start_state` and `end_state` stand for all else that a
+    checkpoint says, 32 bytes: they must be the same as well. `ended`: the session ended in it.
     """
 
     journal: str
@@ -121,5 +122,7 @@ class Span(NamedTuple):
     unplaced: int
     sealed_place: int | None
     sealed_ns: int | None
+    start_state: bytes
+    end_state: bytes
     started: bool
     ended: bool

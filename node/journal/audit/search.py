@@ -14,6 +14,7 @@ from node.journal.audit.wire import Wire
 # Events that are tried in other orders, and those kept until the next checkpoint.
 MAX_TRIED: Final = 64
 MAX_KEPT: Final = 2**16
+MAX_KEPT_SIZE: Final = 2**27  # bytes
 
 
 class Search:
@@ -22,7 +23,17 @@ class Search:
     `damaged`: the break has its finding already (a wrong CRC).
     """
 
-    __slots__ = ("_damaged", "_kept", "_marks", "_overflow", "_place", "_told", "_track", "_unread")
+    __slots__ = (
+        "_damaged",
+        "_kept",
+        "_marks",
+        "_overflow",
+        "_place",
+        "_size",
+        "_told",
+        "_track",
+        "_unread",
+    )
 
     def __init__(self, track: Track, first: Wire | None, *, damaged: bool) -> None:
         self._track = track
@@ -31,6 +42,7 @@ class Search:
         self._marks: set[bytes] = set()
         self._unread = 0  # events that could not even be taken apart
         self._overflow = 0
+        self._size = 0
         self._damaged = damaged
         self._told = False
         if first is None:
@@ -122,7 +134,8 @@ class Search:
     # Inside.
 
     def _keep(self, wire: Wire) -> None:
-        if len(self._kept) < MAX_KEPT:
+        self._size += wire.size
+        if len(self._kept) < MAX_KEPT and self._size <= MAX_KEPT_SIZE:
             self._kept.append(wire)
             self._marks.add(wire.mark)
         else:

@@ -8,8 +8,11 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from crypto.errors import CryptoError
+from crypto.hashing import SHA256
 from crypto.identity import PublicIdentity
 from crypto.registry import PARAMETERS, Suite
+from lbm.codec import encode
+from node.journal import keys
 from node.journal.audit.content import topic_of_label
 from node.journal.audit.keyring import Keyring
 from node.journal.audit.output import Output, SessionOutput
@@ -46,6 +49,12 @@ def suite_of(facts: SessionFacts) -> Suite:
         raise JournalFormatError(f"an unknown suite: {error}") from error
 
 
+def _constant(facts: SessionFacts, th1: bytes, th2: bytes, started: int) -> bytes:
+    """A digest of what never changes in a session."""
+    cells = {**facts.cells(), keys.TH1: th1, keys.TH2: th2, keys.STARTED: started}
+    return SHA256.digest(encode(cells))
+
+
 class AuditedSession:
     """One session. Raises JournalFormatError if a record's values fit no session at all."""
 
@@ -68,6 +77,7 @@ class AuditedSession:
             )
             self._add(known.generations, known.offset)
             labels = self.keyring.labels(known.labels)
+        commits = {one.number: one.commit or b"" for one in known.generations}
         topics = {stream: topic_of_label(text) for stream, text in labels.items()}
         self.tracks = tuple(
             Track(
@@ -80,12 +90,14 @@ class AuditedSession:
                 topics,
                 facts.initiator is (direction == SENT),
                 known.states[direction],
+                commits.get(known.states[direction].generation, b""),
                 out,
                 output.payloads,
             )
             for direction in (RECEIVED, SENT)
         )
         self._searches: list[Search | None] = [None, None]
+        self._constant = _constant(facts, known.th1, known.th2, known.started)
         self._boxes: dict[int, Generation] = {}  # of rekeys whose key update is yet to come
         self.begin_spans()
 
@@ -166,7 +178,9 @@ class AuditedSession:
 
     def checkpoint(self, checkpoint: Checkpoint, offset: int, time: int) -> None:
         """What the journal says of the session between two events."""
-        if checkpoint.facts != self.facts:
+        if self._constant != _constant(
+            checkpoint.facts, checkpoint.th1, checkpoint.th2, checkpoint.started
+        ):
             self.out.finding(
                 "checkpoint-mismatch",
                 None,
@@ -175,9 +189,11 @@ class AuditedSession:
                 offset,
                 "the session's own values are not those that it began with",
             )
+        commits = {one.number: one.commit or b"" for one in checkpoint.generations}
         for track, state in zip(self.tracks, (checkpoint.received, checkpoint.sent), strict=True):
             broken = self._end_search(track.direction, state.place, state.chain)
-            if not broken and track.is_at(state):
+            commit = commits.get(state.generation, b"")
+            if not broken and track.is_at(state) and track.rekey_commit == commit:
                 track.forget_ended(state)
                 continue
             if not broken:
@@ -185,7 +201,7 @@ class AuditedSession:
             track.give_up_pending()
             if self.keyring is not None:
                 self._add(checkpoint.generations, offset)
-            track.adopt(state)
+            track.adopt(state, commit)
 
     def end(self, end: SessionEnd, time: int, offset: int) -> None:
         """The session's last record."""
@@ -251,16 +267,22 @@ class AuditedSession:
     def begin_spans(self, *, started: bool = False) -> None:
         """What is read in one go begins here; `started`: and so did the session."""
         segment = self.out.output.segment
-        self._spans = [(track.chain.value, track.place, segment, started) for track in self.tracks]
+        self._spans = [
+            (track.chain.value, track.place, segment, started, self._state_of(track))
+            for track in self.tracks
+        ]
 
     def close_spans(self, offset: int, *, ended: bool) -> None:
         """Give out what each direction began and ended with, and what is still pending."""
         output = self.out.output
-        for track, (chain, place, segment, started) in zip(self.tracks, self._spans, strict=True):
+        for track, (chain, place, segment, started, state) in zip(
+            self.tracks, self._spans, strict=True
+        ):
             unplaced = self._leave_search(track)
             track.tell_bad_seals()
             pending = track.take_pending()
             sealed_place, sealed_ns = track.sealed_at or (None, None)
+            end_state = self._state_of(track)
             span = Span(
                 output.journal,
                 segment,
@@ -277,12 +299,20 @@ class AuditedSession:
                 unplaced,
                 sealed_place,
                 sealed_ns,
+                state,
+                end_state,
                 started,
                 ended,
             )
             output.spans.append((span, pending))
 
     # Inside.
+
+    def _state_of(self, track: Track) -> bytes:
+        """What must not change from one span to the next, besides chain and place."""
+        generation = (track.epoch, track.generation, track.updates)
+        text = f"{self._constant.hex()} {generation} {track.rekey_commit.hex()}"
+        return SHA256.digest(text.encode())
 
     def _leave_search(self, track: Track) -> int:
         """No more is read of a chain that may be broken: how many events have no place."""

@@ -39,9 +39,10 @@ _PREFIX_AT: Final = _FORM_AT + 1
 _BLOB_AT: Final = EVENT_HEAD + HEAD
 _unpack_inner: Final = Struct(">HBB").unpack_from
 _REMEMBERED: Final = 1_024  # prefixes of the last events, by which copies are known
+_MAX_LABELS: Final = 2**14  # of streams, in one session
 _TRIED_COUNTERS: Final = 64  # behind a hole in the records, for a stream's next event
 # Rows that wait for a seal, at most: more than any receiver would have waited for.
-MAX_PENDING: Final = 2**18
+MAX_PENDING: Final = 2**20
 
 
 class Sink(Protocol):
@@ -103,6 +104,7 @@ class Track:
         "pending",
         "place",
         "recent",
+        "rekey_commit",
         "sealed_at",
         "silent",
         "sink",
@@ -122,6 +124,7 @@ class Track:
         labels: dict[int, str],
         initiator: bool,
         state: Direction,
+        rekey_commit: bytes,
         sink: Sink,
         payloads: bool,
     ) -> None:
@@ -145,10 +148,14 @@ class Track:
         self.closed_with: int | None = None  # the code of a Close that was seen
         self._bad_seals: _BadSeals | None = None
         self.sealed_at: tuple[int, int] | None = None  # place and time of the first valid seal
-        self.adopt(state)
+        self.adopt(state, rekey_commit)
 
-    def adopt(self, state: Direction) -> None:
-        """Go on from a checkpoint's word; what is pending is no longer led to."""
+    def adopt(self, state: Direction, rekey_commit: bytes) -> None:
+        """Go on from a checkpoint's word; what is pending is no longer led to.
+
+        `rekey_commit` is that of the generation, empty for the handshake's.
+        """
+        self.rekey_commit = rekey_commit
         self.chain = HashChain(self._suite.hash_algorithm, state.chain)
         self.place = state.place
         self.epoch = state.epoch
@@ -274,6 +281,7 @@ class Track:
             self.updates += 1
         else:
             self.generation, self.updates = generation, 0
+            self.rekey_commit = commit or b""
             if commit is not None:
                 hash = self._suite.hash_algorithm
                 self.chain.value = chain_rekey(hash, self.chain.value, commit)
@@ -407,6 +415,8 @@ class Track:
             category, subcategory, payload
         )
         if label is not None:
+            if len(self.labels) >= _MAX_LABELS:
+                del self.labels[next(iter(self.labels))]
             self.labels[stream] = topic or ""
         elif name == "close":
             self.closed_with = code
