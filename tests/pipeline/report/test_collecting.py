@@ -132,8 +132,8 @@ def test_every_list_has_its_bound(spark: SparkSession, monkeypatch: pytest.Monke
     for name, bound in bounds.items():
         monkeypatch.setattr(collecting, name, bound)
     figures = collecting.collect(tables(spark))
-    cut = ("finding_kinds", "findings", "by_topic", "by_pair", "topics", "topic_notes")
-    cut += ("session_rows", "suites", "closings", "node_rows")
+    cut = ["finding_kinds", "findings", "by_topic", "by_pair", "topics", "topic_notes"]
+    cut += ["session_rows", "suites", "closings", "node_rows"]
     assert {name: len(getattr(figures, name)) for name in cut} == dict.fromkeys(cut, 1)
     # What is cut off is counted all the same.
     assert (figures.sessions, figures.nodes, figures.events) == (2, 3, 9)
