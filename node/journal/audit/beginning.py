@@ -38,7 +38,8 @@ def start_session(
     if silent:
         session.silence()
     for track, proof in zip(session.tracks, proofs, strict=True):
-        _verify_proof(session, track, proof, time, offset)
+        blob = _verify_proof(session, track, proof, time, offset)
+        session.proofs += (blob,)
         track.chain.value = chain_bind(hash, track.chain.value, th2)
     session.begin_spans(started=True)
     session.out.tell(session.out.row("start", time, offset))
@@ -66,7 +67,8 @@ def resume_session(
 
 def _verify_proof(
     session: AuditedSession, track: Track, proof: bytes, time: int, offset: int
-) -> None:
+) -> bytes:
+    """Returns the Proof's encrypted part, empty if it has none."""
     value = None
     try:
         parsed = track.parse(offset, time, proof)
@@ -77,7 +79,8 @@ def _verify_proof(
         keyring, track.keyring = track.keyring, None  # Proofs are under keys of their own
         track.accept(parsed, value)
         track.keyring = keyring
-        return
+        return parsed.blob
     track.place = 0
     what = "the Proof's signed hash is not that of the handshake"
     session.out.finding("bad-proof", track.direction, 0, time, offset, what)
+    return parsed.blob if parsed is not None else b""

@@ -13,6 +13,7 @@ from crypto.errors import DecryptError
 from crypto.kdf import label
 from crypto.registry import Suite
 from crypto.schedule import application_secrets, commitment, next_secret, rekey_secrets
+from crypto.streamkeys import StreamKey
 from lbm.codec import Value, decode
 from lbm.errors import LbmDecodeError
 from node.journal.keys import LABEL_LIST
@@ -21,6 +22,8 @@ from node.journal.sessions import Generation
 
 LABEL_NONCE: Final = 24
 LABELS_KEY: Final = "journal labels"
+_PROOF_AAD: Final = bytes(4) + b"\x01"  # stream 0, sealed
+_INNER_HEAD: Final = 4  # async id and type
 _KEPT_EPOCHS: Final = 8
 _KEPT_SECRETS: Final = 4_096
 # Epochs of a generation: 4 GiB each at least, or an hour, unless somebody plays with them.
@@ -65,6 +68,7 @@ class Keyring:
         "_epochs",
         "_exporter",
         "_last",
+        "_proofs",
         "_session_id",
         "_suite",
         "_th1",
@@ -84,6 +88,7 @@ class Keyring:
         self._session_id = session_id
         self._epochs: dict[int, tuple[bytes, bytes]] = {}  # of initiator, of responder
         self._last: dict[tuple[int, bool], tuple[int, bytes]] = {}
+        self._proofs: tuple[bytes, ...] = ()  # of responder, of initiator
         self._exporter: bytes | None = None
         self.problem = ""
         self.wrong = False  # the problem is a secret that is not the session's
@@ -108,6 +113,10 @@ class Keyring:
                 self.problem = "the session id is not that of the session's secret"
                 return False
             self._exporter = application.exporter
+            self._proofs = tuple(
+                label(hash, secret, name, self._th1, hash.size)
+                for name in ("hs responder", "hs initiator")
+            )
             self._epochs[0] = application.ap_initiator, application.ap_responder
             return True
         else:
@@ -119,6 +128,16 @@ class Keyring:
             self._epochs[generation.number] = secrets.next_initiator, secrets.next_responder
             return True
         return False
+
+    def open_proof(self, blob: bytes, *, initiator: bool) -> bytes | None:
+        """The payload of a side's Proof; None if it does not open, or there is no secret."""
+        if not self._proofs:
+            return None
+        lane = StreamKey(self._suite, self._proofs[initiator], 0)
+        try:
+            return lane.decrypt(blob, _PROOF_AAD)[_INNER_HEAD:]
+        except DecryptError:
+            return None
 
     def has(self, generation: int) -> bool:
         """Whether the secrets of a generation are there."""

@@ -11,7 +11,9 @@ from crypto.errors import CryptoError
 from crypto.hashing import SHA256
 from crypto.identity import PublicIdentity
 from crypto.registry import PARAMETERS, Suite
-from lbm.codec import encode
+from lbm.codec import decode, encode
+from lbm.errors import LbmDecodeError
+from lbm.keys import IDENTITY_KEYS
 from node.journal import keys
 from node.journal.audit.content import topic_of_label
 from node.journal.audit.keyring import Keyring
@@ -96,6 +98,8 @@ class AuditedSession:
             )
             for direction in (RECEIVED, SENT)
         )
+        # The encrypted parts of both Proofs, until there is a key to open them.
+        self.proofs: tuple[bytes, ...] = ()
         self._searches: list[Search | None] = [None, None]
         self._constant = _constant(facts, known.th1, known.th2, known.started)
         self._boxes: dict[int, Generation] = {}  # of rekeys whose key update is yet to come
@@ -145,6 +149,7 @@ class AuditedSession:
                 del self._boxes[next(iter(self._boxes))]
             return
         self._add((generation,), offset)
+        self._check_proofs(offset)
         for track in self.tracks:
             track.find_secret()
 
@@ -366,6 +371,22 @@ class AuditedSession:
             return False
         self._searches[direction] = None
         return not search.end(place, chain)
+
+    def _check_proofs(self, offset: int) -> None:
+        """Whether the identities in the record are those that the Proofs show."""
+        proofs, self.proofs = self.proofs, ()
+        if self.keyring is None or not self.keyring.has(0):
+            return
+        shown = self.facts.remote_keys, self.facts.local_keys
+        for track, blob, keys_ in zip(self.tracks, proofs, shown, strict=False):
+            payload = self.keyring.open_proof(blob, initiator=track.initiator)
+            try:
+                same = payload is not None and decode(payload).get(IDENTITY_KEYS) == keys_
+            except LbmDecodeError:
+                same = False
+            if not same:
+                what = "the identity in the session's start is not the one that the Proof shows"
+                self.out.finding("bad-proof", track.direction, 0, None, offset, what)
 
     def _check_code(self, end: SessionEnd, time: int, offset: int) -> None:
         """A Close is sealed, so what ended the session is proven where one was sent."""

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -13,6 +14,7 @@ from node.journal.audit.rows import STATUS_AT, Finding
 from node.journal.bodies import SessionEnd
 from node.journal.parsing import EVENT, EVENT_HEAD
 from node.journal.records import Record
+from node.journal.sessions import SessionStart
 from tests.node.journal.recorded import AUDITOR, Recorded, records_of
 
 Records = list[tuple[str, Record]]
@@ -300,3 +302,16 @@ def test_events_of_no_session_are_rows_and_one_finding() -> None:
     )
     assert [finding.kind for finding in findings] == ["no-session"]
     assert statuses["gap"] == 1
+
+
+def test_an_identity_that_the_proof_does_not_show_is_found() -> None:
+    """Mallory may bind Bob's key to her own: the signature is right, the name is not."""
+    rec = Recorded()
+    rec.end()
+    records = records_of(rec.journals[0].segments)
+    index = next(i for i, (_, one) in enumerate(records) if one.kind == keys.SESSION_START)
+    start = SessionStart.parse(records[index][1].body)
+    assert len(start.facts.remote_keys) > 1
+    facts = replace(start.facts, remote_keys=start.facts.remote_keys[:1])
+    _, findings = audited(put(records, index, replace(start, facts=facts).encode()))
+    assert [finding.kind for finding in findings] == ["bad-proof"]
