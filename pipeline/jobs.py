@@ -10,12 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Final
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.streaming.query import StreamingQuery
 
 from pipeline.bronze import ingest, start
 from pipeline.errors import IngestError, NoTablesError
@@ -76,8 +77,7 @@ def follow(
     """Take in what comes, a batch `every` so many seconds, until `stopped` says so.
 
     Gold is made anew every `refresh_every` seconds, and at the end; `refreshed` is called
-    then. A batch that is under way when it stops is done again by the next run. Raises
-    IngestError.
+    then. It ends behind a batch, so that gold has whole ones. Raises IngestError.
     """
     step = SilverStep(private_keys, payloads=payloads)
     place = Tables(spark, tables)
@@ -91,6 +91,7 @@ def follow(
                 refresh(place)
                 refreshed()
                 due = perf_counter() + refresh_every
+        _end_batch(query)
         failure = query.exception()
     except PySparkException as error:
         raise IngestError(f"the journals could not be followed: {error}") from error
@@ -100,6 +101,13 @@ def follow(
         raise IngestError(f"the journals could not be followed: {failure}")
     refresh(place)
     refreshed()
+
+
+def _end_batch(query: StreamingQuery) -> None:
+    """Wait until the batch that is being made is done; one that follows at once is not."""
+    last = query.lastProgress
+    while query.isActive and query.status["isTriggerActive"] and query.lastProgress == last:
+        sleep(0.1)
 
 
 def refresh(tables: Tables) -> None:

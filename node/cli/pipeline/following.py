@@ -1,7 +1,7 @@
 """`parley pipeline follow`: takes in what nodes are writing, until it is told to stop.
 
-One rule: it ends on the first signal, with tables that are whole; what it had begun the
-next run does again.
+One rule: it ends on the first signal, behind the batch under way, with tables that are
+whole; on the second at once, and what it had begun the next run does again.
 """
 
 import signal
@@ -53,7 +53,8 @@ def follow(
         out.say("the tables are up to date")
         out.event("refreshed")
 
-    with _stop() as stop, spark_session(master, remote, memory) as spark:
+    # In this order: a session in this process takes SIGINT for itself.
+    with spark_session(master, remote, memory) as spark, _stop() as stop:
         from pipeline.jobs import follow as follow_job
 
         out.say("following; Ctrl-C stops")

@@ -34,7 +34,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str | None, str | None,
     @contextmanager
     def session(master: str | None, remote: str | None, memory: str) -> Iterator[None]:
         given.append((master, remote, memory))
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)  # as PySpark's do
         yield
+        signal.signal(signal.SIGINT, before)
 
     for module in (following, reporting, running):
         monkeypatch.setattr(module, "spark_session", session)
