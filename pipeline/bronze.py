@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from pipeline.errors import IngestError
+from pipeline.errors import IngestError, first_line
 from pipeline.source import FORMAT
 from pipeline.tables import Tables
 
@@ -52,7 +52,7 @@ def ingest(
     try:
         query.awaitTermination()
     except PySparkException as error:
-        raise IngestError(f"the journals could not be taken in: {error}") from error
+        raise IngestError(f"the journals could not be taken in: {first_line(error)}") from error
     finally:
         query.stop()
 

@@ -22,3 +22,8 @@ class IngestError(PipelineError):
 
 class NoTablesError(PipelineError):
     """There are no gold tables in a directory: `parley pipeline run` makes them."""
+
+
+def first_line(error: object) -> str:
+    """What an error of Spark's says, without the traces of its Java, which the log has."""
+    return str(error).strip().partition("\n")[0]

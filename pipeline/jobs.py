@@ -19,7 +19,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pipeline.bronze import ingest, start
-from pipeline.errors import IngestError, NoTablesError
+from pipeline.errors import IngestError, NoTablesError, first_line
 from pipeline.gold.refresh import gold_tables, read_all_gold, read_gold, write_gold
 from pipeline.report.page import report
 from pipeline.silver import SilverStep, events, findings, sessions
@@ -94,11 +94,11 @@ def follow(
         _end_batch(query)
         failure = query.exception()
     except PySparkException as error:
-        raise IngestError(f"the journals could not be followed: {error}") from error
+        raise IngestError(f"the journals could not be followed: {first_line(error)}") from error
     finally:
         query.stop()
     if failure is not None:
-        raise IngestError(f"the journals could not be followed: {failure}")
+        raise IngestError(f"the journals could not be followed: {first_line(failure)}")
     refresh(place)
     refreshed()
 
@@ -116,7 +116,7 @@ def refresh(tables: Tables) -> None:
         silver = events(tables), sessions(tables), findings(tables)
         write_gold(tables.spark, tables.root, gold_tables(*silver), datetime.now(UTC))
     except PySparkException as error:
-        raise IngestError(f"the gold tables could not be made: {error}") from error
+        raise IngestError(f"the gold tables could not be made: {first_line(error)}") from error
 
 
 def write_report(spark: SparkSession, tables: str, path: Path) -> None:

@@ -103,6 +103,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
     return Killed(segments, arguments[0], arguments[1], (place / "said").read_text())
 
 
+@pytest.mark.jvm
 @pytest.mark.timeout(180)
 def test_a_machine_without_java_runs_jobs_on_the_packages(
     killed: Killed, spark: SparkSession
@@ -113,6 +114,7 @@ def test_a_machine_without_java_runs_jobs_on_the_packages(
     assert first.count() == len(killed.segments[0].offsets)
 
 
+@pytest.mark.jvm
 @pytest.mark.timeout(180)
 def test_a_run_that_is_killed_and_run_again_leaves_each_record_once(
     killed: Killed, spark: SparkSession

@@ -20,7 +20,7 @@ from pipeline.java import find_java, shim_home
 from tests.node.journal.recorded import AUDITOR, Recorded, audit_of
 from tests.pipeline.conftest import JAVA_OPTIONS
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.jvm]
 
 HOME = Path(pyspark.__file__).parent
 SETTINGS = {

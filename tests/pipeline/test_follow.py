@@ -27,7 +27,12 @@ from pipeline.tables import Tables
 from tests.node.journal.recorded import AUDITOR, Recorded, audit_of
 from tests.pipeline.conftest import JAVA_OPTIONS
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.timeout(180)]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.jvm,
+    pytest.mark.timeout(180),
+]
 
 COMPARED = ("journal", "session", "direction", "place", "type", "status", "payload")
 

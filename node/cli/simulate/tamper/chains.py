@@ -65,6 +65,8 @@ def forge_code(session: Session, path: Path, draws: Draws) -> Planted | None:
         if record.kind != keys.SESSION_END:
             continue
         end = SessionEnd.parse(record.body)
+        if end.code < 0:
+            return None  # a connection that was lost sealed no Close: no code can be proven
         code = draws.choice([code for code in _CODES if code != end.code])
         segment.put(index, replace(end, code=code, text="").encode())
         segment.save()
