@@ -54,8 +54,8 @@ DOMAINS: Final = {
     b"parley1 node id",
     b"parley1 seal",
 }
-# Not of the wire, and with vectors of its own: tests/crypto/test_keyfile.py.
-OF_FILES: Final = {b"parley1 key file\n"}
+# Not of the wire, and tested with their files: tests/crypto/test_keyfile.py, test_auditor_file.py.
+OF_FILES: Final = {b"parley1 auditor key\n", b"parley1 key file\n"}
 # The recordings are another's: they never change.
 RECORDINGS: Final = {
     "session-default-suite.json": (
@@ -66,6 +66,8 @@ RECORDINGS: Final = {
     ),
 }
 
+# Of what a journal encrypts (docs/journal.md).
+OF_JOURNALS: Final = {"journal labels"}
 
 MODULES: Final = (kdf, schedule, chain, streamkeys, identity)
 
@@ -87,7 +89,7 @@ def test_these_are_all_the_labels_and_domains_in_the_code() -> None:
                 wanted = found.args[2]
                 assert isinstance(wanted, ast.Constant), ast.unparse(found)
                 labels.add(wanted.value)
-    assert labels == LABELS
+    assert labels == LABELS | OF_JOURNALS
     assert domains == DOMAINS | OF_FILES
 
 

@@ -91,7 +91,7 @@ _UNKNOWN: Final = Content("unknown")
 _EMPTY: Final = {number: Content(name) for number, name in _TYPES.items()}
 
 
-def topic_of_label(label: str) -> str:
+def carried_topic(label: str) -> str:
     """The topic that a stream carries, or its label as it is."""
     return label.removeprefix(_TOPIC_PREFIX)
 
@@ -119,7 +119,7 @@ def read_content(category: int, subcategory: int, payload: bytes) -> Content:
         if topic is None:
             if number == _OPEN:
                 label = get(keys.LABEL, "")
-                topic = topic_of_label(label)
+                topic = carried_topic(label)
         elif keys.NAMESPACE in cells:
             topic = f"{cells[keys.NAMESPACE]}.{topic}"
     code, opens, request = get(keys.CODE), get(keys.STREAM), get(keys.REQUEST)

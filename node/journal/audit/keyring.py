@@ -21,7 +21,6 @@ from node.journal.parsing import LIMITS
 from node.journal.sessions import Generation
 
 LABEL_NONCE: Final = 24
-LABELS_KEY: Final = "journal labels"
 _PROOF_AAD: Final = bytes(4) + b"\x01"  # stream 0, sealed
 _INNER_HEAD: Final = 4  # async id and type
 _KEPT_EPOCHS: Final = 8
@@ -113,9 +112,9 @@ class Keyring:
                 self.problem = "the session id is not that of the session's secret"
                 return False
             self._exporter = application.exporter
-            self._proofs = tuple(
-                label(hash, secret, name, self._th1, hash.size)
-                for name in ("hs responder", "hs initiator")
+            self._proofs = (
+                label(hash, secret, "hs responder", self._th1, hash.size),
+                label(hash, secret, "hs initiator", self._th1, hash.size),
             )
             self._epochs[0] = application.ap_initiator, application.ap_responder
             return True
@@ -179,7 +178,7 @@ class Keyring:
 
 def labels_key(suite: Suite, exporter: bytes, session_id: bytes) -> bytes:
     """The key of a session's labels (docs/journal.md), 32 bytes."""
-    return label(suite.hash_algorithm, exporter, LABELS_KEY, session_id, 32)
+    return label(suite.hash_algorithm, exporter, "journal labels", session_id, 32)
 
 
 def _label_map(value: Value) -> dict[int, str]:

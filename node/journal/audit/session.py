@@ -15,7 +15,7 @@ from lbm.codec import decode, encode
 from lbm.errors import LbmDecodeError
 from lbm.keys import IDENTITY_KEYS
 from node.journal import keys
-from node.journal.audit.content import topic_of_label
+from node.journal.audit.content import carried_topic
 from node.journal.audit.keyring import Keyring
 from node.journal.audit.output import Output, SessionOutput
 from node.journal.audit.rows import DIRECTIONS, Span
@@ -80,7 +80,7 @@ class AuditedSession:
             self._add(known.generations, known.offset)
             labels = self.keyring.labels(known.labels)
         commits = {one.number: one.commit or b"" for one in known.generations}
-        topics = {stream: topic_of_label(text) for stream, text in labels.items()}
+        topics = {stream: carried_topic(text) for stream, text in labels.items()}
         self.tracks = tuple(
             Track(
                 direction,
