@@ -11,6 +11,8 @@ from pyspark.sql import SparkSession
 
 from pipeline.spark import open_session
 
+# Seconds for one test.
+PATIENCE = 240
 # A Java that starts sooner, for jobs that are over before it would be warm.
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
@@ -34,3 +36,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     )
     yield session
     session.stop()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Jobs of seconds take minutes on a machine that is busy with other tests."""
+    for item in items:
+        if item.get_closest_marker("spark") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(PATIENCE))
