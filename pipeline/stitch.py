@@ -203,47 +203,35 @@ def _text(*parts: str | Column) -> Column:
 
 def _without_start(spans: DataFrame) -> DataFrame:
     """Findings: sessions that are there all at once."""
-    return (
-        spans.where("without_start")
-        .groupBy("journal", "session")
-        .agg(f.min("segment").alias("segment"), f.min("offset").alias("offset"))
-        .select(
-            f.lit("no-start").alias("kind"),
-            "journal",
-            "segment",
-            "session",
-            f.lit(None).cast("string").alias("direction"),
-            f.lit(None).cast("long").alias("place"),
-            f.lit(None).cast("long").alias("time_ns"),
-            "offset",
-            f.lit(1).cast("long").alias("count"),
-            f.lit(
-                "a checkpoint of a session that neither began nor was there at the last block"
-            ).alias("evidence"),
-        )
-    )
+    where = f.min("segment").alias("segment"), f.min("offset").alias("offset")
+    told = "a checkpoint of a session that neither began nor was there at the last block"
+    return _of_sessions(spans.where("without_start"), "no-start", where, told)
 
 
 def _without_end(spans: DataFrame) -> DataFrame:
     """Findings: sessions that were open when a run ended without a word."""
-    return (
-        spans.where("without_end")
-        .groupBy("journal", "session")
-        .agg(f.max("end_segment").alias("segment"), f.max("end_offset").alias("offset"))
-        .select(
-            f.lit("no-end").alias("kind"),
-            "journal",
-            "segment",
-            "session",
-            f.lit(None).cast("string").alias("direction"),
-            f.lit(None).cast("long").alias("place"),
-            f.lit(None).cast("long").alias("time_ns"),
-            "offset",
-            f.lit(1).cast("long").alias("count"),
-            f.lit("the journal ended while this session was open: the node did not end well").alias(
-                "evidence"
-            ),
-        )
+    where = f.max("end_segment").alias("segment"), f.max("end_offset").alias("offset")
+    told = "the journal ended while this session was open: the node did not end well"
+    return _of_sessions(spans.where("without_end"), "no-end", where, told)
+
+
+def _of_sessions(
+    spans: DataFrame, kind: str, where: tuple[Column, Column], evidence: str
+) -> DataFrame:
+    """One finding for each session of some spans."""
+    found = spans.groupBy("journal", "session").agg(*where)
+    nothing = f.lit(None)
+    return found.select(
+        f.lit(kind).alias("kind"),
+        "journal",
+        "segment",
+        "session",
+        nothing.cast("string").alias("direction"),
+        nothing.cast("long").alias("place"),
+        nothing.cast("long").alias("time_ns"),
+        "offset",
+        f.lit(1).cast("long").alias("count"),
+        f.lit(evidence).alias("evidence"),
     )
 
 
