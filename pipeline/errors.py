@@ -5,7 +5,12 @@ PipelineError               (a ParleyError)
   IngestError               a job failed; the next run goes on where it was
 """
 
+import re
+from typing import Final
+
 from node.errors import ParleyError
+
+_CAUSE: Final = re.compile(r"[\w.]*(Error|Exception): ")
 
 
 class PipelineError(ParleyError):
@@ -25,5 +30,8 @@ class NoTablesError(PipelineError):
 
 
 def first_line(error: object) -> str:
-    """What an error of Spark's says, without the traces of its Java, which the log has."""
-    return str(error).strip().partition("\n")[0]
+    """What an error of Spark's says, and what of Python's it is of, without the traces, which
+    the log has."""
+    first, *rest = str(error).strip().split("\n")
+    causes = [line for line in rest if _CAUSE.match(line)]
+    return f"{first} {causes[-1]}" if causes else first

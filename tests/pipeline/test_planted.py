@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.t
 
 # How each shows itself, in the journal itself or beside the other end's.
 SHOWN_AS = {
-    "bit-flip": {"bad-chain"},
+    "bit-flip": {"bad-chain", "bad-seal"},  # the latter where the bit is one of a seal
     "drop": {"gap"},
     "duplicate": {"duplicate"},
     "reorder": {"reordered"},
