@@ -177,6 +177,20 @@ def _uint(value: Any) -> int:
     return value
 
 
+def _count(value: Any) -> int:
+    """A number of a checkpoint or an end: none is 2^48 or more."""
+    if _uint(value) >= 2**48:
+        raise Malformed("a count that no session reaches")
+    return int(value)
+
+
+def _hash(value: Any) -> bytes:
+    """A hash's value: of which hash, only the suite says; none has more than 64 bytes."""
+    if len(_a(bytes)(value)) > 64:
+        raise Malformed("longer than any hash")
+    return bytes(value)
+
+
 def _constant(wanted: Any) -> Callable[[Any], Any]:
     def read(value: Any) -> Any:
         if value != wanted or type(value) is not type(wanted):
@@ -215,8 +229,8 @@ def _direction(value: Any) -> Fields:
     entry = _entry(DIRECTION, value)
     for name, item in entry.items():
         if name not in ("chain", "counters"):
-            _uint(item)
-    _a(bytes)(entry["chain"])
+            _count(item)
+    _hash(entry["chain"])
     counters = _packed(">IQ")(entry["counters"])
     if len({stream for stream, _ in counters}) < len(counters):
         raise Malformed("a stream has one counter")
@@ -226,7 +240,8 @@ def _direction(value: Any) -> Fields:
 def _generation(value: Any) -> Fields:
     entry = _entry(GENERATION, value)
     for name in GENERATION[1:4]:
-        _a(bytes if _uint(entry["generation"]) else type(None))(entry[name])
+        read = _hash if _count(entry["generation"]) else _a(type(None))
+        read(entry[name])
     _boxes(entry["boxes"])
     return entry
 
@@ -243,21 +258,21 @@ _READ: Final[dict[str, Callable[[Any], Any]]] = {
     **dict.fromkeys(("initiator", "remote"), _a(bool)),
     **dict.fromkeys(("software", "local_role", "remote_role", "address", "text"), _a(str)),
     **dict.fromkeys(("node_id", "session_id"), _a(bytes, 32)),
-    **dict.fromkeys(("commit", "t1", "responder_proof", "initiator_proof", "th1"), _a(bytes)),
-    **dict.fromkeys(("th2", "labels", "after_offer", "after_answer"), _a(bytes)),
+    **dict.fromkeys(("t1", "responder_proof", "initiator_proof", "labels"), _a(bytes)),
+    **dict.fromkeys(("commit", "th1", "th2", "after_offer", "after_answer"), _hash),
     **dict.fromkeys(("start", "number", "seal_events", "seal_delay", "started"), _uint),
     **dict.fromkeys(("generation", "epoch", "records", "cut"), _uint),
     "format": _constant("parley1 journal"),
     "version": _constant(1),
-    "rekey_commit": _a(bytes),
+    "rekey_commit": _hash,
     "code": _a(int),
     "auditors": _array(_a(bytes, 32)),
     "suite": _array(_a(str), 5),
     "directions": _array(_direction, 2),
     "secrets": _array(_generation),
     "boxes": _boxes,
-    "chains": _array(_a(bytes), 2),
-    "places": _array(_uint, 2),
+    "chains": _array(_hash, 2),
+    "places": _array(_count, 2),
     "blocks": _packed(">Q"),
 }
 _PACK: Final[dict[str, Callable[[Any], Any]]] = {
@@ -290,4 +305,8 @@ def read_name(name: str) -> Fields:
     if not found:
         raise Malformed("not the name of a segment")
     node, start, number, state = found.groups()
+    try:
+        datetime.datetime.strptime(start, "%Y%m%dT%H%M%S%fZ")
+    except ValueError:
+        raise Malformed("a time that there is not") from None
     return {"node": node, "start": start, "number": int(number), "state": f".pjl{state}"}
