@@ -13,7 +13,7 @@ from node.journal import keys
 from node.journal.audit.beginning import resume_session, start_session
 from node.journal.audit.keyring import Boxes
 from node.journal.audit.output import Output
-from node.journal.audit.rows import GAP, EventRow, Finding, SessionRow, Span
+from node.journal.audit.rows import EventRow, Finding, SessionRow, Span
 from node.journal.audit.session import AuditedSession
 from node.journal.audit.track import Track
 from node.journal.bodies import KeyUpdate, Secret, SegmentEnd, SegmentHead, SessionEnd, parse_block
@@ -53,7 +53,6 @@ class Audit:
         self._usual: dict[bytes, Track] = {}
         self._unknown: dict[int, int] = {}  # events of sessions that nothing is known of
         self._expected = 0  # checkpoints that the last block said would follow
-        self._records = 0
         self._blocks = 0  # since records began that do not follow on others
         self._may_resume = True  # sessions that began before what is read
         self._from_beginning = False  # of a run: none can have
@@ -71,7 +70,6 @@ class Audit:
         if track is None or not track.take_usual(offset, time, body):
             return False
         self._next = offset + size
-        self._records += 1
         return True
 
     # What came out.
@@ -122,25 +120,23 @@ class Audit:
         if record.status != OK:
             self._damaged(record)
             return
-        self._records += 1
         if record.kind == keys.EVENT:
             self._event(record)
             return
         try:
             self._other(record)
         except JournalFormatError as error:
-            self._finding("malformed-record", record, str(error))
+            self._output.finding("malformed-record", record, str(error))
 
     def finish(self) -> None:
         """No more records come now: give out what is pending."""
-        self._break_off(ended=False)
+        self._break_off()
 
     def finish_pending(self) -> None:
         """As `finish`, and what is pending is unsealed: nothing will be read after it."""
         for session in self._live.values():
-            for track in session.tracks:
-                track.give_up_pending()
-        self._break_off(ended=False)
+            session.give_up_pending()
+        self._break_off()
 
     # Inside: where we are.
 
@@ -160,7 +156,6 @@ class Audit:
             self._leave(name, record)
             self._from_beginning = name.number == 0 and record.offset == 0
         self._name = name
-        self._records = 0
         self._expected = 0
         output.journal = name.node
         output.segment = segment
@@ -174,8 +169,7 @@ class Audit:
         if before is not None and name.node == before.node and record.offset == 0:
             if name.start != before.start:
                 for session in self._live.values():
-                    for track in session.tracks:
-                        track.give_up_pending()
+                    session.give_up_pending()
                     session.out.finding(
                         "no-end",
                         None,
@@ -185,16 +179,16 @@ class Audit:
                         "the journal ended while this session was open: the node did not end well",
                     )
             elif name.number > before.number + 1:
-                self._finding(
+                self._output.finding(
                     "missing-segment",
                     record,
                     f"{name.number - before.number - 1} segments are missing before this one",
                 )
-        self._break_off(ended=False)
+        self._break_off()
 
-    def _break_off(self, *, ended: bool) -> None:
+    def _break_off(self) -> None:
         for session in self._live.values():
-            session.close_spans(self._next, ended=ended)
+            session.close_spans(self._next, ended=False)
         self._live = {}
         self._usual = {}
         for number, count in self._unknown.items():
@@ -241,14 +235,17 @@ class Audit:
         except StructError:
             number = direction = -1
         if direction not in _BOTH:
-            self._finding("malformed-record", record, "an event without session or direction")
+            self._output.finding(
+                "malformed-record", record, "an event without session or direction"
+            )
             return
         session = self._live.get(number)
         if session is None:
             if len(self._unknown) >= _MOST_UNKNOWN:
                 number = -1  # all others together
             self._unknown[number] = self._unknown.get(number, 0) + 1
-            self._unknown_event(record, direction)
+            if not self._silent:
+                self._output.unknown_event(record, direction)
             return
         track = session.tracks[direction]
         if session.is_whole(direction) and track.take_usual(record.offset, record.time, body):
@@ -258,7 +255,7 @@ class Audit:
     def _other(self, record: Record) -> None:
         kind, body = record.kind, record.body
         if self._expected and kind != keys.CHECKPOINT:
-            self._finding(
+            self._output.finding(
                 "missing-checkpoint", record, f"{self._expected} checkpoints are missing here"
             )
             self._expected = 0
@@ -330,9 +327,10 @@ class Audit:
             )
         before = self._live.get(number)
         if before is not None:
-            self._finding("malformed-record", record, f"session {number} begins a second time")
-            for track in before.tracks:
-                track.give_up_pending()
+            self._output.finding(
+                "malformed-record", record, f"session {number} begins a second time"
+            )
+            before.give_up_pending()
             before.close_spans(record.offset, ended=True)
         self._live[number] = session
         for track in session.tracks:
@@ -347,14 +345,16 @@ class Audit:
         head = SegmentHead.parse(record.body)
         name = self._name
         if record.offset:
-            self._finding("malformed-record", record, "a segment that begins inside of another")
+            self._output.finding(
+                "malformed-record", record, "a segment that begins inside of another"
+            )
         elif name is not None and (head.node_id.text, head.number) != (name.node, name.number):
-            self._finding("wrong-name", record, "the file's name is not that of its segment")
+            self._output.finding("wrong-name", record, "the file's name is not that of its segment")
 
     def _segment_end(self, record: Record) -> None:
         end = SegmentEnd.parse(record.body)
         if end.cut:
-            self._finding(
+            self._output.finding(
                 "torn",
                 record,
                 f"{end.cut} bytes were cut off the end of this segment after a crash",
@@ -367,7 +367,7 @@ class Audit:
             number, direction = _unpack_event(body)
             session = self._live.get(number) if direction in _BOTH else None
         if session is None:
-            self._finding(record.status, record, _DAMAGE[record.status])
+            self._output.finding(record.status, record, _DAMAGE[record.status])
             return
         place = session.tracks[direction].place + 1
         session.out.finding(BAD_CRC, direction, place, record.time, record.offset, _DAMAGE[BAD_CRC])
@@ -388,51 +388,9 @@ class Audit:
         else:
             self._usual.pop(key, None)
 
-    def _unknown_event(self, record: Record, direction: int) -> None:
-        output = self._output
-        wire = record.body[EVENT_HEAD:]
-        if self._silent:
-            return
-        stream = int.from_bytes(wire[:4], "big")
-        output.events.append(
-            (
-                (output.journal, output.segment, None, _DIRECTIONS[direction], None, None),
-                record.offset,
-                None,
-                record.time,
-                stream,
-                len(wire),
-                None,
-                None,
-                *(None,) * 10,
-                0,
-                1,
-                GAP,
-                None,
-            )
-        )
-
-    def _finding(self, kind: str, record: Record, evidence: str) -> None:
-        output = self._output
-        output.findings.append(
-            Finding(
-                kind,
-                output.journal,
-                output.segment,
-                None,
-                None,
-                None,
-                record.time or None,
-                record.offset,
-                1,
-                evidence,
-            )
-        )
-
 
 _NO_START: Final = "a checkpoint of a session that neither began nor was there at the last block"
 _TWICE: Final = "a session of the same id began before: it stands in the journal a second time"
-_DIRECTIONS: Final = ("received", "sent")
 _DAMAGE: Final = {
     "bad-crc": "the record's bytes are not those that its checksum was made of",
     "bad-length": "no record can begin with these bytes; what follows up to the next block is lost",

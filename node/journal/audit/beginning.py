@@ -7,8 +7,9 @@ checkpoint is taken at its word until a seal vouches for it.
 from typing import Final
 
 from crypto.schedule import chain_bind, chain_start_initiator, chain_start_responder
+from node.journal.audit.known import Known, suite_of
 from node.journal.audit.output import Output
-from node.journal.audit.session import AuditedSession, Known, suite_of
+from node.journal.audit.session import AuditedSession
 from node.journal.audit.track import Track
 from node.journal.sessions import Checkpoint, Direction, SessionStart
 

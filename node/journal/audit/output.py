@@ -6,8 +6,10 @@ Decides nothing.
 
 from crypto.identity import PublicIdentity
 from node.journal.audit.keyring import Boxes
-from node.journal.audit.rows import DIRECTIONS, EventRow, Finding, SessionRow, Span
+from node.journal.audit.rows import DIRECTIONS, GAP, EventRow, Finding, SessionRow, Span
 from node.journal.keys import RECEIVED
+from node.journal.parsing import EVENT_HEAD
+from node.journal.records import Record
 from node.journal.sessions import SessionFacts
 
 
@@ -40,6 +42,33 @@ class Output:
         self.findings: list[Finding] = []
         self.sessions: list[SessionRow] = []
         self.spans: list[tuple[Span, list[EventRow]]] = []
+
+    def finding(self, kind: str, record: Record, evidence: str) -> None:
+        """Something is wrong with a record, whoever's session it is of."""
+        self.findings.append(
+            Finding(
+                kind,
+                self.journal,
+                self.segment,
+                None,
+                None,
+                None,
+                record.time or None,
+                record.offset,
+                1,
+                evidence,
+            )
+        )
+
+    def unknown_event(self, record: Record, direction: int) -> None:
+        """The row of an event of which no session is known."""
+        wire = record.body[EVENT_HEAD:]
+        stream = int.from_bytes(wire[:4], "big")
+        head = (self.journal, self.segment, None, DIRECTIONS[direction], None, None)
+        unread = (None,) * 12  # from the size of the blob to the payload
+        self.events.append(
+            (head, record.offset, None, record.time, stream, len(wire), *unread, 0, 1, GAP, None)
+        )
 
 
 class SessionOutput:

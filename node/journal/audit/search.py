@@ -81,7 +81,7 @@ class Search:
 
     def leave(self) -> None:
         """No more is read: rows for what has no place. What it is of is others' to find."""
-        self._track.guess_counters = True
+        self._track.lanes.guess = True
         for wire in self._kept:
             self._track.refuse(wire, None, BAD_CHAIN)
 
@@ -125,7 +125,7 @@ class Search:
                 evidence,
                 count,
             )
-        track.guess_counters = True
+        track.lanes.guess = True
         for number, wire in enumerate(kept):
             at = None if first_place is None else first_place + number
             track.refuse(wire, at, status)

@@ -5,18 +5,17 @@ that is a finding; the audit goes on from the claim, which the next seal proves 
 """
 
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from crypto.errors import CryptoError
 from crypto.hashing import SHA256
 from crypto.identity import PublicIdentity
-from crypto.registry import PARAMETERS, Suite
-from lbm.codec import decode, encode
+from lbm.codec import decode
 from lbm.errors import LbmDecodeError
 from lbm.keys import IDENTITY_KEYS
-from node.journal import keys
 from node.journal.audit.content import carried_topic
 from node.journal.audit.keyring import Keyring
+from node.journal.audit.known import Known, constant_of, suite_of
 from node.journal.audit.output import Output, SessionOutput
 from node.journal.audit.rows import DIRECTIONS, Span
 from node.journal.audit.search import Search, report_copy
@@ -24,37 +23,9 @@ from node.journal.audit.track import Track
 from node.journal.bodies import KeyUpdate, Secret, SessionEnd
 from node.journal.errors import JournalFormatError
 from node.journal.keys import RECEIVED, SENT
-from node.journal.sessions import Checkpoint, Direction, Generation, SessionFacts
+from node.journal.sessions import Checkpoint, Direction, Generation
 
 _WAITING_BOXES: Final = 4
-
-
-class Known(NamedTuple):
-    """What a session begins with: as its start or a checkpoint has it; `started` in ns,
-    `offset` of that record, `states` received and sent."""
-
-    facts: SessionFacts
-    started: int
-    offset: int
-    th1: bytes
-    th2: bytes
-    states: tuple[Direction, Direction]
-    generations: tuple[Generation, ...] = ()
-    labels: bytes | None = None
-
-
-def suite_of(facts: SessionFacts) -> Suite:
-    """The suite of a session; raises JournalFormatError for one that there is not."""
-    try:
-        return Suite.of(dict(zip(PARAMETERS, facts.suite, strict=True)))
-    except (CryptoError, KeyError) as error:
-        raise JournalFormatError(f"an unknown suite: {error}") from error
-
-
-def _constant(facts: SessionFacts, th1: bytes, th2: bytes, started: int) -> bytes:
-    """A digest of what never changes in a session."""
-    cells = {**facts.cells(), keys.TH1: th1, keys.TH2: th2, keys.STARTED: started}
-    return SHA256.digest(encode(cells))
 
 
 class AuditedSession:
@@ -101,7 +72,7 @@ class AuditedSession:
         # The encrypted parts of both Proofs, until there is a key to open them.
         self.proofs: tuple[bytes, ...] = ()
         self._searches: list[Search | None] = [None, None]
-        self._constant = _constant(facts, known.th1, known.th2, known.started)
+        self._constant = constant_of(facts, known.th1, known.th2, known.started)
         self._boxes: dict[int, Generation] = {}  # of rekeys whose key update is yet to come
         self.begin_spans()
 
@@ -183,7 +154,7 @@ class AuditedSession:
 
     def checkpoint(self, checkpoint: Checkpoint, offset: int, time: int) -> None:
         """What the journal says of the session between two events."""
-        if self._constant != _constant(
+        if self._constant != constant_of(
             checkpoint.facts, checkpoint.th1, checkpoint.th2, checkpoint.started
         ):
             self.out.finding(
@@ -234,8 +205,7 @@ class AuditedSession:
                     f"the end names place {place}; found was {track.place}, or another chain",
                 )
         self._check_code(end, time, offset)
-        for track in self.tracks:
-            track.give_up_pending()
+        self.give_up_pending()
         self.out.tell(
             self.out.row("end", time, offset)._replace(
                 code=end.code,
@@ -258,6 +228,11 @@ class AuditedSession:
             if search is not None:
                 search.is_told()
         self.begin_spans()
+
+    def give_up_pending(self) -> None:
+        """No seal will come any more."""
+        for track in self.tracks:
+            track.give_up_pending()
 
     def silence(self) -> None:
         """What comes next has its rows already."""

@@ -9,13 +9,13 @@ from struct import Struct
 from typing import Final, Protocol
 
 from crypto.chain import HashChain, check_seal
-from crypto.errors import DecryptError, SignatureError
+from crypto.errors import SignatureError
 from crypto.registry import Suite
 from crypto.schedule import chain_rekey
 from crypto.signing import Verifier
-from crypto.streamkeys import StreamKey
 from node.journal.audit.content import read_content
 from node.journal.audit.keyring import Keyring
+from node.journal.audit.lanes import Lanes
 from node.journal.audit.rows import (
     BAD_SEAL,
     HEAD_COLUMNS,
@@ -40,7 +40,6 @@ _BLOB_AT: Final = EVENT_HEAD + HEAD
 _unpack_inner: Final = Struct(">HBB").unpack_from
 _REMEMBERED: Final = 1_024  # prefixes of the last events, by which copies are known
 _MAX_LABELS: Final = 2**14  # of streams, in one session
-_TRIED_COUNTERS: Final = 64  # behind a hole in the records, for a stream's next event
 # Rows that wait for a seal, at most: more than any receiver would have waited for.
 MAX_PENDING: Final = 2**20
 
@@ -82,11 +81,8 @@ class Track:
 
     __slots__ = (
         "_bad_seals",
-        "_counters",
-        "_lanes",
         "_new_hash",
         "_seal_size",
-        "_secret",
         "_suite",
         "chain",
         "closed_with",
@@ -95,11 +91,11 @@ class Track:
         "each",
         "epoch",
         "generation",
-        "guess_counters",
         "head",
         "initiator",
         "keyring",
         "labels",
+        "lanes",
         "payloads",
         "pending",
         "place",
@@ -144,7 +140,7 @@ class Track:
         self.pending: list[EventRow] = []
         self.recent: deque[bytes] = deque(maxlen=_REMEMBERED)
         self.silent = False  # these events have their rows already
-        self.guess_counters = False
+        self.lanes = Lanes(suite)
         self.closed_with: int | None = None  # the code of a Close that was seen
         self._bad_seals: _BadSeals | None = None
         self.sealed_at: tuple[int, int] | None = None  # place and time of the first valid seal
@@ -162,9 +158,8 @@ class Track:
         self.generation = state.generation
         self.updates = state.updates
         self.unsealed = state.unsealed
-        self._counters = dict(state.counters)
-        self._lanes: dict[bytes, StreamKey] = {}
-        self.guess_counters = False
+        self.lanes.begin(state.counters)
+        self.lanes.guess = False
         self.find_secret()
 
     def is_at(self, state: Direction) -> bool:
@@ -179,8 +174,7 @@ class Track:
 
     def forget_ended(self, state: Direction) -> None:
         """Free the keys of streams that have ended, by a checkpoint that fits."""
-        streams = {stream.to_bytes(4, "big") for stream in state.counters}
-        self._lanes = {key: lane for key, lane in self._lanes.items() if key in streams}
+        self.lanes.keep(state.counters)
 
     def parse(self, offset: int, time: int, wire: bytes) -> Wire:
         """Take an event apart; ValueError if it cannot be one."""
@@ -286,7 +280,7 @@ class Track:
                 hash = self._suite.hash_algorithm
                 self.chain.value = chain_rekey(hash, self.chain.value, commit)
         self.epoch = epoch
-        self._lanes, self._counters = {}, {}
+        self.lanes.begin({})
         self.find_secret()
 
     def give_up_pending(self) -> None:
@@ -312,18 +306,11 @@ class Track:
     def find_secret(self) -> None:
         """Look again for the key of the present epoch."""
         keyring = self.keyring
-        self._secret = (
+        self.lanes.secret = (
             None
             if keyring is None
             else keyring.secret(self.generation, self.updates, self.initiator)
         )
-
-    def _lane(self, stream4: bytes) -> StreamKey:
-        """The key of a stream, made; there is a secret."""
-        stream = int.from_bytes(stream4, "big")
-        lane = self._lanes[stream4] = StreamKey(self._suite, self._secret or b"", stream)
-        lane.counter = self._counters.get(stream, 0)
-        return lane
 
     def _sealed(self, wire: Wire, rows: list[EventRow]) -> None:
         time = wire.time
@@ -350,25 +337,6 @@ class Track:
         except SignatureError:
             return False
         return True
-
-    def _decrypt(self, stream4: bytes, blob: bytes, form: int) -> bytes | None:
-        """What an event holds; None if there is no key for it, or not the right one."""
-        lane = self._lanes.get(stream4) or self._lane(stream4)
-        aad = stream4 + (b"\x01" if form else b"\x00")
-        try:
-            return lane.decrypt(blob, aad)
-        except DecryptError:
-            if not self.guess_counters:
-                return None
-        first = lane.counter
-        for counter in range(first + 1, first + _TRIED_COUNTERS):
-            lane.counter = counter
-            try:
-                return lane.decrypt(blob, aad)
-            except DecryptError:
-                continue
-        lane.counter = first
-        return None
 
     def _rows_of(self, wire: Wire, place: int | None, digest: bytes, status: str) -> list[EventRow]:
         return self._rows(
@@ -398,9 +366,7 @@ class Track:
         """One row, or one for each note; without the delay of the seal."""
         stream = int.from_bytes(stream4, "big")
         head, blob_size = self.head, len(blob)
-        plain = None
-        if self._secret is not None:
-            plain = self._decrypt(stream4, blob, form)
+        plain = self.lanes.decrypt(stream4, blob, form)
         if plain is None:
             if self.silent:
                 return []
