@@ -259,7 +259,7 @@ class AuditedSession:
             self.tracks, self._spans, strict=True
         ):
             unplaced = self._leave_search(track)
-            track.tell_bad_seals()
+            track.bad_seals.tell()
             pending = track.take_pending()
             sealed_place, sealed_ns = track.sealed_at or (None, None)
             end_state = self._state_of(track)

@@ -6,7 +6,7 @@ vouches for that chain. What is done when the chain breaks is in `search`.
 
 from collections import deque
 from struct import Struct
-from typing import Final, Protocol
+from typing import Final
 
 from crypto.chain import HashChain, check_seal
 from crypto.errors import SignatureError
@@ -26,6 +26,7 @@ from node.journal.audit.rows import (
     UNSEALED,
     EventRow,
 )
+from node.journal.audit.seals import BadSeals, Sink
 from node.journal.audit.wire import HEAD, LEAST_BLOB, PREFIX, Wire
 from node.journal.parsing import EVENT_HEAD
 from node.journal.sessions import Direction
@@ -44,46 +45,15 @@ _MAX_LABELS: Final = 2**14  # of streams, in one session
 MAX_PENDING: Final = 2**20
 
 
-class Sink(Protocol):
-    """Where a track puts what it finds."""
-
-    def rows(self, rows: list[EventRow]) -> None:
-        """Event rows that are final."""
-
-    def finding(
-        self,
-        kind: str,
-        direction: int,
-        place: int | None,
-        time: int | None,
-        offset: int,
-        evidence: str,
-        count: int = 1,
-    ) -> None:
-        """Something is wrong."""
-
-
-class _BadSeals:
-    """Seals that are wrong, one after the other: where the first is, and how many."""
-
-    __slots__ = ("count", "offset", "place", "time")
-
-    def __init__(self, place: int, time: int, offset: int) -> None:
-        self.place = place
-        self.time = time
-        self.offset = offset
-        self.count = 1
-
-
 class Track:
     """A direction. `chain`, `place`, `generation`, `updates` and `unsealed` are as in a
     checkpoint; `pending` are the rows of events that no seal has vouched for yet."""
 
     __slots__ = (
-        "_bad_seals",
         "_new_hash",
         "_seal_size",
         "_suite",
+        "bad_seals",
         "chain",
         "closed_with",
         "commit",
@@ -142,7 +112,7 @@ class Track:
         self.silent = False  # these events have their rows already
         self.lanes = Lanes(suite)
         self.closed_with: int | None = None  # the code of a Close that was seen
-        self._bad_seals: _BadSeals | None = None
+        self.bad_seals = BadSeals(sink, direction)
         self.sealed_at: tuple[int, int] | None = None  # place and time of the first valid seal
         self.adopt(state, rekey_commit)
 
@@ -232,26 +202,9 @@ class Track:
             self._sealed(wire, rows)
         else:
             self.unsealed += 1
-            if self._bad_seals is not None:
-                self._bad_seals.count += 1
-            elif not wire.damaged:  # its CRC said that already
-                self._bad_seals = _BadSeals(self.place, wire.time, wire.offset)
+            self.bad_seals.add(self.place, wire)
             if not self.silent:
                 self.sink.rows([_with_status(row, BAD_SEAL) for row in rows])
-
-    def tell_bad_seals(self, *, mended: bool = False) -> None:
-        """The finding of seals that were wrong one after the other; `mended` by a right one."""
-        bad, self._bad_seals = self._bad_seals, None
-        if bad is None:
-            return
-        what = "the signature over the chain at this place is not that of the sender"
-        if bad.count > 1:
-            what += f", nor are those of the {bad.count - 1} seals after it"
-        if not mended:
-            what += "; no right one follows in what was read: the chain may have been made anew"
-        self.sink.finding(
-            "bad-seal", self.direction, bad.place, bad.time, bad.offset, what, bad.count
-        )
 
     def accept_marked_wrongly(self, wire: Wire, value: bytes, status: str) -> None:
         """Take `wire`, whose blob is in the chain, but not its prefix (or, in `each`, seal)."""
@@ -299,7 +252,7 @@ class Track:
         self.silent = False
         self.pending = []
         self.sealed_at = None
-        self._bad_seals = None  # an earlier reading told of them
+        self.bad_seals.forget()  # an earlier reading told of them
 
     # Inside.
 
@@ -314,8 +267,7 @@ class Track:
 
     def _sealed(self, wire: Wire, rows: list[EventRow]) -> None:
         time = wire.time
-        if self._bad_seals is not None:
-            self.tell_bad_seals(mended=True)
+        self.bad_seals.tell(mended=True)
         if self.sealed_at is None:
             self.sealed_at = self.place, time
         self.unsealed = 0

@@ -1,0 +1,67 @@
+"""Wrong seals of a direction, and where a direction's findings go.
+
+One rule: seals that are wrong one after the other are one finding, told when a right one
+comes or nothing more is read.
+"""
+
+from typing import Protocol
+
+from node.journal.audit.rows import EventRow
+from node.journal.audit.wire import Wire
+
+
+class Sink(Protocol):
+    """Where a track puts what it finds."""
+
+    def rows(self, rows: list[EventRow]) -> None:
+        """Event rows that are final."""
+
+    def finding(
+        self,
+        kind: str,
+        direction: int,
+        place: int | None,
+        time: int | None,
+        offset: int,
+        evidence: str,
+        count: int = 1,
+    ) -> None:
+        """Something is wrong."""
+
+
+class BadSeals:
+    """The wrong seals since the last right one: where the first is, and how many."""
+
+    __slots__ = ("_count", "_direction", "_first", "_sink")
+
+    def __init__(self, sink: Sink, direction: int) -> None:
+        self._sink = sink
+        self._direction = direction
+        self._first: tuple[int, int, int] | None = None  # place, time, offset
+        self._count = 0
+
+    def add(self, place: int, wire: Wire) -> None:
+        """The seal of an event is wrong; where its CRC is too, that was said already."""
+        if self._first is None and wire.damaged:
+            return
+        if self._first is None:
+            self._first = place, wire.time, wire.offset
+        self._count += 1
+
+    def tell(self, *, mended: bool = False) -> None:
+        """The finding, if there is one; `mended` by a right seal."""
+        if self._first is None:
+            return
+        place, time, offset = self._first
+        what = "the signature over the chain at this place is not that of the sender"
+        if self._count > 1:
+            what += f", nor are those of the {self._count - 1} seals after it"
+        if not mended:
+            what += "; no right one follows in what was read: the chain may have been made anew"
+        self._sink.finding("bad-seal", self._direction, place, time, offset, what, self._count)
+        self.forget()
+
+    def forget(self) -> None:
+        """There are none."""
+        self._first = None
+        self._count = 0
