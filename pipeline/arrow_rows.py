@@ -1,59 +1,179 @@
 """An audit's rows as Arrow batches, with the columns of silver.
 
-One rule: what is the same in many rows is made once and repeated in C; a batch has exactly
-the columns of `WALKED_ARROW`.
+One rule: what is the same in many rows is made once and repeated in C: heads and what
+payloads are about, and of many notes in one event all but the notes. A batch has exactly the
+columns of `WALKED_ARROW`.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import chain
+from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from node.journal.audit.rows import EVENT_COLUMNS, HEAD_COLUMNS, EventRow
+from node.journal.audit.compact import CompactRow
+from node.journal.audit.rows import HEAD_COLUMNS
 from node.journal.names import CLOSED, parse_name
 from pipeline.silver_schema import WALKED_ARROW
 
+BATCH_ROWS: Final = 16_384
+BATCH_SIZE: Final = 2**26  # bytes of payloads: a column of Arrow's holds 2 GiB
 _SECOND_NS: Final = 1_000_000_000
 _TIME: Final = WALKED_ARROW.field("time").type
-_COLUMNS: Final = EVENT_COLUMNS[len(HEAD_COLUMNS) :]
+# What is the same in a row and in its column.
+_PLAIN: Final = (
+    "offset",
+    "place",
+    "stream",
+    "wire_size",
+    "blob_size",
+    "digest",
+    "async_id",
+    "topic",
+    "payload",
+    "status",
+)
+_wire_size: Final = itemgetter(CompactRow._fields.index("wire_size"))
 
 
-def event_batch(rows: Sequence[EventRow], part: str, other: str | None) -> pa.RecordBatch:
-    """Rows of events, each with its head as one tuple; `part` and `other` are the same in all."""
-    heads, *columns = zip(*rows, strict=True)
-    arrays = _head_columns(heads)
-    named = dict(zip(_COLUMNS, columns, strict=True))
-    time = _as_time(np.array(named.pop("time_ns"), dtype=np.int64) // 1000)
-    count = len(rows)
-    arrays["other"] = pa.repeat(pa.scalar(other, pa.string()), count)
-    return _batch(arrays, named, time, count, part)
+def event_batches(
+    rows: Sequence[CompactRow],
+    sealed: Sequence[int | None],
+    part: str,
+    other: str | None,
+    *,
+    payloads: bool,
+) -> Iterator[pa.RecordBatch]:
+    """Rows of events, and of each note one; `sealed` are the times of their seals in ns.
+
+    `part` and `other` are the same in all. A batch has at most `BATCH_ROWS` rows and
+    `BATCH_SIZE` bytes of payload, or is one event.
+    """
+    for first, last in _pieces(rows):
+        yield _event_batch(rows[first:last], sealed[first:last], part, other, payloads=payloads)
 
 
 def other_batch(rows: Sequence[Mapping[str, Any]], part: str) -> pa.RecordBatch:
     """Rows that are no events: whole, as JSON, in `other`."""
     times = [(row.get("time_ns") or _run_start(row["segment"])) // 1000 for row in rows]
-    named = {name: [row.get(name) for row in rows] for name in ("journal", "segment", "session")}
-    arrays = {"other": pa.array([json.dumps(row) for row in rows], pa.string())}
-    return _batch(arrays, named, _as_time(np.array(times, dtype=np.int64)), len(rows), part)
+    arrays = {
+        name: pa.array([row.get(name) for row in rows], pa.string())
+        for name in ("journal", "segment", "session", "direction")
+    }
+    arrays["offset"] = pa.array([row.get("offset") for row in rows], pa.int64())
+    arrays["other"] = pa.array([json.dumps(row) for row in rows], pa.string())
+    return _batch(arrays, np.array(times, dtype=np.int64), part)
+
+
+def _pieces(rows: Sequence[CompactRow]) -> Iterator[tuple[int, int]]:
+    """Where batches begin and end."""
+    contents = [row.content for row in rows]
+    carries_notes = any(
+        one.notes for one in dict(zip(map(id, contents), contents, strict=True)).values()
+    )
+    if (
+        0 < len(rows) <= BATCH_ROWS
+        and not carries_notes
+        and sum(map(_wire_size, rows)) <= BATCH_SIZE
+    ):
+        yield 0, len(rows)
+        return
+    first = size = count = 0
+    for at, row in enumerate(rows):
+        notes = row.content.notes
+        if notes is None:
+            more, bytes_ = 1, len(row.payload or b"")
+        else:
+            more, bytes_ = len(notes), sum(map(len, notes))
+        if at > first and (count + more > BATCH_ROWS or size + bytes_ > BATCH_SIZE):
+            yield first, at
+            first, size, count = at, 0, 0
+        size += bytes_
+        count += more
+    if first < len(rows):
+        yield first, len(rows)
+
+
+def _event_batch(
+    rows: Sequence[CompactRow],
+    sealed: Sequence[int | None],
+    part: str,
+    other: str | None,
+    *,
+    payloads: bool,
+) -> pa.RecordBatch:
+    columns = dict(zip(CompactRow._fields, zip(*rows, strict=True), strict=True))
+    arrays = _head_columns(columns["head"])
+    contents, where = _distinct(columns["content"])
+    for name in ("type", "code", "opens", "request"):
+        arrays[name] = _taken([getattr(one, name) for one in contents], where, _type(name))
+    for name in _PLAIN:
+        arrays[name] = pa.array(columns[name], _type(name))
+    numbers = pa.array(columns["number"], pa.int32())
+    arrays["category"] = pc.shift_right(numbers, 8)
+    arrays["subcategory"] = pc.bit_wise_and(numbers, 255)
+    times = np.array(columns["time_ns"], dtype=np.int64)
+    arrays["seal_delay_us"] = _delays(times, sealed)
+    items = [1 if one.notes is None else len(one.notes) for one in contents]
+    counts = np.array(items, dtype=np.int32)[where]
+    if any(one.notes is not None for one in contents):
+        event = np.repeat(np.arange(len(rows)), counts)  # that a row is of
+        arrays = {name: array.take(pa.array(event)) for name, array in arrays.items()}
+        times = times[event]
+        payload = chain.from_iterable(
+            (row.payload,) if row.content.notes is None else row.content.notes for row in rows
+        )
+        arrays["payload"] = pa.array(payload, pa.binary())
+        firsts = np.cumsum(counts) - counts
+        arrays["item"] = pa.array(np.arange(len(event)) - firsts[event], pa.int32())
+        arrays["items"] = pa.array(counts[event])
+    else:
+        arrays["item"] = pa.repeat(pa.scalar(0, pa.int32()), len(rows))
+        arrays["items"] = pa.array(counts)
+    arrays["payload_size"] = pc.binary_length(arrays["payload"])
+    if not payloads:
+        del arrays["payload"]
+    arrays["other"] = pa.repeat(pa.scalar(other, pa.string()), len(times))
+    return _batch(arrays, times // 1000, part)
 
 
 def _head_columns(heads: Sequence[tuple[str | None, ...]]) -> dict[str, pa.Array]:
-    """The columns of heads: there are few different ones, and they are the same objects."""
-    numbers: dict[tuple[str | None, ...], int] = {}
-    at = np.array([numbers.setdefault(head, len(numbers)) for head in heads], dtype=np.int32)
-    where = pa.array(at)
+    distinct, where = _distinct(heads)
     return {
-        name: pa.array([head[index] for head in numbers], pa.string()).take(where)
+        name: _taken([head[index] for head in distinct], where, pa.string())
         for index, name in enumerate(HEAD_COLUMNS)
     }
 
 
-def _as_time(micros: Any) -> pa.Array:
-    return pa.array(micros).cast(_TIME)
+def _distinct(values: Sequence[Any]) -> tuple[list[Any], Any]:
+    """The different objects among them, and for each value the index of its object."""
+    ids = np.fromiter(map(id, values), np.uint64, len(values))
+    if (ids == ids[0]).all():
+        return [values[0]], np.zeros(len(values), dtype=np.int32)
+    _, firsts, where = np.unique(ids, return_index=True, return_inverse=True)
+    return [values[first] for first in firsts], where
+
+
+def _taken(values: list[Any], where: Any, type_: pa.DataType) -> pa.Array:
+    if len(values) == 1:
+        return pa.repeat(pa.scalar(values[0], type_), len(where))
+    return pa.array(values, type_).take(pa.array(where))
+
+
+def _delays(times: Any, sealed: Sequence[int | None]) -> pa.Array:
+    """Microseconds from each event to its seal; null where there is none."""
+    seals = pa.array(sealed, pa.int64())
+    delays = (seals.fill_null(0).to_numpy(zero_copy_only=False) - times) // 1000
+    return pa.array(delays, mask=seals.is_null().to_numpy(zero_copy_only=False))
+
+
+def _type(name: str) -> pa.DataType:
+    return WALKED_ARROW.field(name).type
 
 
 def _run_start(segment: str) -> int:
@@ -65,22 +185,16 @@ def _run_start(segment: str) -> int:
     return int(start.timestamp()) * _SECOND_NS
 
 
-def _batch(
-    arrays: dict[str, pa.Array],
-    columns: Mapping[str, Sequence[Any]],
-    time: pa.Array,
-    count: int,
-    part: str,
-) -> pa.RecordBatch:
-    arrays["time"] = time
+def _batch(arrays: dict[str, pa.Array], micros: Any, part: str) -> pa.RecordBatch:
+    """A batch of these columns, the time in microseconds and `part`; the others are null."""
+    count = len(micros)
+    arrays["time"] = time = pa.array(micros).cast(_TIME)
     arrays["date"] = pc.cast(time, pa.date32())
     arrays["part"] = pa.repeat(part, count)
-    for field in WALKED_ARROW:
-        if field.name not in arrays:
-            values = columns.get(field.name)
-            arrays[field.name] = (
-                pa.nulls(count, field.type) if values is None else pa.array(values, field.type)
-            )
     return pa.RecordBatch.from_arrays(
-        [arrays[name] for name in WALKED_ARROW.names], schema=WALKED_ARROW
+        [
+            arrays[field.name] if field.name in arrays else pa.nulls(count, field.type)
+            for field in WALKED_ARROW
+        ],
+        schema=WALKED_ARROW,
     )

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import DataType
 
+from pipeline.bronze_rows import NEEDED
 from pipeline.event_files import local_directory
 from pipeline.silver_schema import (
     EVENT,
@@ -23,10 +24,11 @@ from pipeline.silver_schema import (
     SESSION,
     SESSION_FIELDS,
     WALKED,
+    fields,
 )
-from pipeline.stitch import parsed, stitch
+from pipeline.stitch import stitch
 from pipeline.tables import BATCH, Tables
-from pipeline.walk import NEEDED, walker
+from pipeline.walk import walker
 
 _PARTITIONS = ("part", "date")
 
@@ -56,8 +58,7 @@ class SilverStep:
             tables.read(name, WALKED, number).select(*WALKED.fieldNames())
             for name, number in (("silver", batch), ("stitched", batch - 1))
         )
-        with stitch(own, bronze, before) as stitched:
-            tables.write_batch("stitched", batch, stitched, _PARTITIONS)
+        tables.write_batch("stitched", batch, stitch(own, before), _PARTITIONS)
 
     def __repr__(self) -> str:
         return f"<SilverStep with {len(self._private_keys)} auditors' keys>"
@@ -122,7 +123,12 @@ def _told_twice(starts: DataFrame) -> DataFrame:
 def _others(tables: Tables, part: str, types: dict[str, DataType]) -> DataFrame:
     own = tables.read("silver", WALKED).where(f.col("part") == part)
     stitched = tables.read("stitched", WALKED).where(f.col("part") == part)
-    return parsed(own, types).unionByName(parsed(stitched, types))
+    return _parsed(own, types).unionByName(_parsed(stitched, types))
+
+
+def _parsed(rows: DataFrame, types: dict[str, DataType]) -> DataFrame:
+    """The rows that are in `other`, as columns."""
+    return rows.select(f.from_json("other", fields(types)).alias("one")).select("one.*")
 
 
 def _timed(rows: DataFrame) -> DataFrame:

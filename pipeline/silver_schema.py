@@ -27,6 +27,10 @@ PENDING: Final = "pending"  # an event that no seal has vouched for yet
 SESSION: Final = "session"
 FINDING: Final = "finding"
 SPAN: Final = "span"
+SEGMENT: Final = "segment"  # that a segment begins
+# In the stitched table: the last span of each direction that goes on. Its rows of segments are
+# the last of each run.
+TIP: Final = "tip"
 
 _STRING = StringType(), pa.string()
 _LONG = LongType(), pa.int64()

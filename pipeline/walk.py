@@ -13,37 +13,22 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from crypto.auditor import AuditorPrivateKey
+from node.journal import keys
 from node.journal.audit import Audit
-from node.journal.audit.rows import EVENT_COLUMNS, HEAD_COLUMNS, EventRow
-from node.journal.keys import EVENT as KIND_EVENT
-from node.journal.records import BAD_CRC, BAD_LENGTH, OK, TORN, Record
-from pipeline.arrow_rows import event_batch, other_batch
+from node.journal.audit.compact import CompactRow
+from node.journal.records import BAD_CRC, BAD_LENGTH, OK, TORN
+from pipeline.arrow_rows import BATCH_ROWS, event_batches, other_batch
+from pipeline.bronze_rows import BronzeRows
 from pipeline.errors import PipelineError
 from pipeline.event_files import EventFiles
-from pipeline.silver_schema import EVENT, FINDING, PENDING, SESSION, SPAN
+from pipeline.silver_schema import EVENT, FINDING, PENDING, SEGMENT, SESSION, SPAN
+from pipeline.stitch.runs import segment_row
 
-# What of bronze a walk needs.
-NEEDED: Final = (
-    "segment",
-    "offset",
-    "size",
-    "kind",
-    "time_ns",
-    "body",
-    "range_start",
-    "status",
-    "lead",
-)
-BATCH_ROWS: Final = 16_384
-BATCH_SIZE: Final = 2**26  # bytes of payloads: a column of Arrow's holds 2 GiB
-_PAYLOAD_AT: Final = EVENT_COLUMNS.index("payload") - len(HEAD_COLUMNS) + 1
 # What one task tells of the order of segments is not all there is: `pipeline.stitch` does.
 _ACROSS_TASKS: Final = frozenset({"missing-segment", "no-end"})
 _DAMAGED: Final = (OK, BAD_CRC, BAD_LENGTH, TORN)
-_TIME_AT: Final = EVENT_COLUMNS.index("time_ns") - len(HEAD_COLUMNS) + 1
 
 Walk = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -57,7 +42,7 @@ def walker(private_keys: Sequence[bytes], *, payloads: bool, directory: Path | N
 
     def walk(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         auditors = [AuditorPrivateKey(key) for key in private_keys]
-        task = _Task(Audit(auditors, payloads=payloads, stitched=True))
+        task = _Task(Audit(auditors, stitched=True), payloads=payloads)
         with _without_collections():
             if directory is None:
                 yield from _walked(task, batches)
@@ -80,7 +65,7 @@ def _walked(task: "_Task", batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Rec
     for batch in batches:
         task.take(batch)
         while task.has_many:
-            yield task.some_events()
+            yield from task.some_events()
         yield from task.rest()
     task.finish()
     yield from task.rest(everything=True)
@@ -107,10 +92,13 @@ def _without_collections() -> Iterator[None]:
 class _Task:
     """The audit of one task, and its rows on their way out."""
 
-    def __init__(self, audit: Audit) -> None:
+    def __init__(self, audit: Audit, *, payloads: bool) -> None:
         self._audit = audit
+        self._payloads = payloads
         self._at = "", 0
-        self._rows: list[EventRow] = []
+        self._rows: list[CompactRow] = []
+        self._sealed: list[int | None] = []
+        self._segments: list[dict[str, Any]] = []
 
     @property
     def has_many(self) -> bool:
@@ -119,52 +107,45 @@ class _Task:
 
     def take(self, batch: pa.RecordBatch) -> None:
         """Feed the audit with rows of bronze."""
-        columns = {name: batch.column(name) for name in NEEDED}
-        # Nearly always the same in a whole batch, so that no text is made for each row.
-        whole = pc.all(pc.equal(columns["status"], OK)).as_py()
-        statuses = repeat(OK) if whole else columns["status"].to_pylist()
-        leads = columns["lead"].to_pylist() if columns["lead"].true_count else repeat(False)
-        rest = (columns[name].to_pylist() for name in NEEDED[:-2])
-        record_of, follow, usual = Record, self._audit.record, self._audit.usual_event
-        at_segment, at_offset = self._at
-        for segment, offset, size, kind, time, body, start, status, lead in zip(
-            *rest, statuses, leads, strict=False
-        ):
-            if (
-                kind == KIND_EVENT
-                and status is OK
-                and time
-                and usual(segment, offset, size, time, body)
-            ):
-                at_offset = offset + size
-                continue
-            if status not in _DAMAGED:
-                continue  # a file that is no segment, or cannot be read: bronze says so
-            follows = at_offset == offset and at_segment == segment
-            if not follows and not lead and offset not in (0, start):
-                raise PipelineError(f"the rows of {segment} are not in order at {offset}")
-            # A time that no column holds is null there.
-            follow(segment, record_of(offset, size, kind, time or 0, body, status), silent=lead)
-            at_segment, at_offset = segment, offset + size
-        self._at = at_segment, at_offset
-        self._rows += self._audit.take_headed_events()
+        rows = BronzeRows(batch)
+        usual = self._audit.usual_events
+        for at, stop in rows.runs():
+            while at < stop:
+                last = at
+                if rows.whole[at]:
+                    last = usual(
+                        rows.segments[at],
+                        at,
+                        stop,
+                        rows.offsets,
+                        rows.sizes,
+                        rows.times,
+                        rows.bodies,
+                    )
+                if last > at:
+                    at = last
+                    self._at = rows.segments[at - 1], rows.offsets[at - 1] + rows.sizes[at - 1]
+                else:
+                    self._unusual(rows, at)
+                    at += 1
+        self._collect()
 
     def finish(self) -> None:
         """The task has no more rows."""
         self._audit.finish()
-        self._rows += self._audit.take_headed_events()
+        self._collect()
 
-    def some_events(self) -> pa.RecordBatch:
-        """A full batch of events: of rows, or of bytes of payload."""
-        rows = next(_pieces(self._rows[:BATCH_ROWS]))
-        self._rows = self._rows[len(rows) :]
-        return event_batch(rows, EVENT, None)
+    def some_events(self) -> Iterator[pa.RecordBatch]:
+        """Full batches of events."""
+        rows, self._rows = self._rows[:BATCH_ROWS], self._rows[BATCH_ROWS:]
+        sealed, self._sealed = self._sealed[:BATCH_ROWS], self._sealed[BATCH_ROWS:]
+        return event_batches(rows, sealed, EVENT, None, payloads=self._payloads)
 
     def rest(self, *, everything: bool = False) -> Iterator[pa.RecordBatch]:
         """What is no event, and the last events if that is everything."""
         audit = self._audit
         while everything and self._rows:
-            yield self.some_events()
+            yield from self.some_events()
         findings = [asdict(finding) for finding in audit.take_findings()]
         findings = [finding for finding in findings if finding["kind"] not in _ACROSS_TASKS]
         if findings:
@@ -179,26 +160,33 @@ class _Task:
                 for name, value in span._asdict().items()
                 if isinstance(value, bytes)
             }
-            spans.append({**span._asdict(), **chains, "time_ns": _time_of(pending)})
-            if pending:
-                for one in _pieces(pending):
-                    rows = [(*row, None) for row in one]
-                    yield event_batch(rows, PENDING, f"{span.segment}:{span.offset}")
+            time = pending[0].time_ns if pending else None
+            spans.append({**span._asdict(), **chains, "time_ns": time})
+            where = f"{span.segment}:{span.offset}"
+            unsealed = [None] * len(pending)
+            yield from event_batches(pending, unsealed, PENDING, where, payloads=self._payloads)
         if spans:
             yield other_batch(spans, SPAN)
+        if self._segments:
+            yield other_batch(self._segments, SEGMENT)
+            self._segments = []
 
+    # Inside.
 
-def _pieces(rows: list[EventRow]) -> Iterator[list[EventRow]]:
-    """Rows in pieces of at most `BATCH_SIZE` bytes of payload, or a row more."""
-    first = size = 0
-    for number, row in enumerate(rows):
-        size += len(row[_PAYLOAD_AT] or b"")
-        if size >= BATCH_SIZE:
-            yield rows[first : number + 1]
-            first, size = number + 1, 0
-    if first < len(rows):
-        yield rows[first:]
+    def _unusual(self, rows: BronzeRows, at: int) -> None:
+        """A row that is no event of the usual kind: of sixty-four, one."""
+        if rows.status(at) not in _DAMAGED:
+            return  # a file that is no segment, or cannot be read: bronze says so
+        segment, offset, lead = rows.segments[at], rows.offsets[at], rows.leads[at]
+        if self._at != (segment, offset) and not lead and offset not in (0, rows.starts[at]):
+            raise PipelineError(f"the rows of {segment} are not in order at {offset}")
+        record = rows.record(at)
+        self._audit.record(segment, record, silent=lead)
+        if record.kind == keys.SEGMENT and not lead:
+            self._segments.append(segment_row(segment))
+        self._at = segment, offset + rows.sizes[at]
 
-
-def _time_of(rows: list[EventRow]) -> int | None:
-    return rows[0][_TIME_AT] if rows else None
+    def _collect(self) -> None:
+        for group, sealed in self._audit.take_compact_events():
+            self._rows += group
+            self._sealed += repeat(sealed, len(group))

@@ -12,8 +12,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pipeline.bronze_rows import NEEDED
 from pipeline.silver_schema import WALKED_ARROW
-from pipeline.walk import NEEDED, walker
+from pipeline.walk import walker
 
 _BATCH: int = 10_000
 

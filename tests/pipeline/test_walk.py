@@ -11,10 +11,11 @@ from node.journal.audit.rows import EVENT_COLUMNS, STATUS_AT
 from node.journal.names import CLOSED, parse_name
 from node.journal.segments import plan_ranges
 from pipeline.batches import SegmentRange, read_batches
+from pipeline.bronze_rows import NEEDED
 from pipeline.errors import PipelineError
 from pipeline.event_files import local_directory
 from pipeline.silver_schema import EVENT, PENDING, SPAN, WALKED_ARROW
-from pipeline.walk import NEEDED, walker
+from pipeline.walk import walker
 from tests.node.journal.recorded import AUDITOR, Recorded, audit_of
 
 KEY = AUDITOR.private_bytes()

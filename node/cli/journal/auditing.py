@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from crypto.auditor import AuditorPrivateKey
 from node.cli.journal.reading import Bar, read_segment
 from node.journal.audit.audit import Audit
+from node.journal.audit.compact import event_rows
 from node.journal.audit.rows import UNSEALED, EventRow, Finding, SessionRow
 from node.journal.segments import SegmentFile
 
@@ -45,15 +46,16 @@ def audited(
                 count += 1
                 size += record.size
                 if count >= _STEP or size >= _STEP_SIZE:
-                    yield _taken(audit, node, count)
+                    yield _taken(audit, node, count, payloads=payloads)
                     count = size = 0
         audit.finish_pending()
-        yield _taken(audit, node, count)
+        yield _taken(audit, node, count, payloads=payloads)
 
 
-def _taken(audit: Audit, node: str, records: int) -> Piece:
+def _taken(audit: Audit, node: str, records: int, *, payloads: bool) -> Piece:
     events = audit.take_events()
     # What waits at a break for a seal behind it: all is read in order here, so none will come.
     for _, pending in audit.take_spans():
-        events += [(*row[:-1], UNSEALED, None) for row in pending]
+        unsealed = [row._replace(status=UNSEALED) for row in pending]
+        events += event_rows(unsealed, None, payloads=payloads)
     return Piece(node, records, events, audit.take_sessions(), audit.take_findings())

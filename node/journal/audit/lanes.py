@@ -36,12 +36,12 @@ class Lanes:
         names = {stream.to_bytes(4, "big") for stream in streams}
         self._lanes = {name: lane for name, lane in self._lanes.items() if name in names}
 
-    def decrypt(self, stream4: bytes, blob: bytes, form: int) -> bytes | None:
-        """What an event holds; None if there is no key for it, or not the right one."""
+    def decrypt(self, stream4: bytes, blob: bytes, form: bytes) -> bytes | None:
+        """What an event of such a form (1 byte) holds; None without a key, or the right one."""
         if self.secret is None:
             return None
         lane = self._lanes.get(stream4) or self._lane(stream4, self.secret)
-        aad = stream4 + (b"\x01" if form else b"\x00")
+        aad = stream4 + form
         try:
             return lane.decrypt(blob, aad)
         except DecryptError:

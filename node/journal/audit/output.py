@@ -5,8 +5,9 @@ Decides nothing.
 """
 
 from crypto.identity import PublicIdentity
+from node.journal.audit.compact import UNREAD, CompactRow
 from node.journal.audit.keyring import Boxes
-from node.journal.audit.rows import DIRECTIONS, GAP, EventRow, Finding, SessionRow, Span
+from node.journal.audit.rows import DIRECTIONS, GAP, Finding, SessionRow, Span
 from node.journal.keys import RECEIVED
 from node.journal.parsing import EVENT_HEAD
 from node.journal.records import Record
@@ -25,23 +26,22 @@ class Output:
         "events",
         "findings",
         "journal",
-        "payloads",
         "segment",
         "sessions",
         "spans",
         "stitched",
     )
 
-    def __init__(self, boxes: Boxes, *, payloads: bool, stitched: bool) -> None:
+    def __init__(self, boxes: Boxes, *, stitched: bool) -> None:
         self.boxes = boxes
-        self.payloads = payloads
         self.stitched = stitched
         self.journal = ""
         self.segment = ""
-        self.events: list[EventRow] = []
+        # Rows that are final, with the time of their seal.
+        self.events: list[tuple[list[CompactRow], int | None]] = []
         self.findings: list[Finding] = []
         self.sessions: list[SessionRow] = []
-        self.spans: list[tuple[Span, list[EventRow]]] = []
+        self.spans: list[tuple[Span, list[CompactRow]]] = []
 
     def finding(self, kind: str, record: Record, evidence: str) -> None:
         """Something is wrong with a record, whoever's session it is of."""
@@ -65,10 +65,23 @@ class Output:
         wire = record.body[EVENT_HEAD:]
         stream = int.from_bytes(wire[:4], "big")
         head = (self.journal, self.segment, None, DIRECTIONS[direction], None, None)
-        unread = (None,) * 12  # from the size of the blob to the payload
-        self.events.append(
-            (head, record.offset, None, record.time, stream, len(wire), *unread, 0, 1, GAP, None)
+        row = CompactRow(
+            head,
+            record.offset,
+            None,
+            record.time,
+            stream,
+            len(wire),
+            None,
+            None,
+            None,
+            None,
+            UNREAD,
+            None,
+            None,
+            GAP,
         )
+        self.events.append(([row], None))
 
 
 class SessionOutput:
@@ -91,9 +104,9 @@ class SessionOutput:
         self._facts = facts
         self._started = started
 
-    def rows(self, rows: list[EventRow]) -> None:
-        """Event rows that are final."""
-        self.output.events += rows
+    def rows(self, rows: list[CompactRow], sealed_ns: int | None = None) -> None:
+        """Event rows that are final, and the time of the seal that vouches for them."""
+        self.output.events.append((rows, sealed_ns))
 
     def finding(
         self,

@@ -19,7 +19,7 @@ DUPLICATE: Final = "duplicate"
 
 DIRECTIONS: Final = ("received", "sent")
 
-# What is the same in many rows of events: while they are made it is one value, their first.
+# What is the same in many rows of events.
 HEAD_COLUMNS: Final = ("journal", "segment", "session", "direction", "sender", "receiver")
 EVENT_COLUMNS: Final = (
     *HEAD_COLUMNS,
@@ -45,7 +45,6 @@ EVENT_COLUMNS: Final = (
     "status",
     "seal_delay_us",
 )
-TIME_AT: Final = EVENT_COLUMNS.index("time_ns")
 STATUS_AT: Final = EVENT_COLUMNS.index("status")
 
 EventRow = tuple[Any, ...]

@@ -6,15 +6,15 @@ comes or nothing more is read.
 
 from typing import Protocol
 
-from node.journal.audit.rows import EventRow
+from node.journal.audit.compact import CompactRow
 from node.journal.audit.wire import Wire
 
 
 class Sink(Protocol):
     """Where a track puts what it finds."""
 
-    def rows(self, rows: list[EventRow]) -> None:
-        """Event rows that are final."""
+    def rows(self, rows: list[CompactRow], sealed_ns: int | None = None) -> None:
+        """Event rows that are final, and the time of the seal that vouches for them."""
 
     def finding(
         self,

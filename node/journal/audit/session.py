@@ -65,7 +65,6 @@ class AuditedSession:
                 known.states[direction],
                 commits.get(known.states[direction].generation, b""),
                 out,
-                output.payloads,
             )
             for direction in (RECEIVED, SENT)
         )

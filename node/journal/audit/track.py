@@ -13,32 +13,26 @@ from crypto.errors import SignatureError
 from crypto.registry import Suite
 from crypto.schedule import chain_rekey
 from crypto.signing import Verifier
+from node.journal.audit.compact import PROOF, UNREAD, CompactRow
 from node.journal.audit.content import read_content
 from node.journal.audit.keyring import Keyring
 from node.journal.audit.lanes import Lanes
-from node.journal.audit.rows import (
-    BAD_SEAL,
-    HEAD_COLUMNS,
-    OK,
-    STATUS_AT,
-    TIME_AT,
-    UNDECRYPTABLE,
-    UNSEALED,
-    EventRow,
-)
+from node.journal.audit.rows import BAD_SEAL, OK, UNDECRYPTABLE, UNSEALED
 from node.journal.audit.seals import BadSeals, Sink
 from node.journal.audit.wire import HEAD, LEAST_BLOB, PREFIX, Wire
 from node.journal.parsing import EVENT_HEAD
 from node.journal.sessions import Direction
+from node.protocol import codes
 
-# Where these stand in a row whose head is one value.
-_TIME_AT: Final = TIME_AT - len(HEAD_COLUMNS) + 1
-_STATUS_AT: Final = STATUS_AT - len(HEAD_COLUMNS) + 1
 # Where these stand in an event's record.
 _FORM_AT: Final = EVENT_HEAD + 4
 _PREFIX_AT: Final = _FORM_AT + 1
 _BLOB_AT: Final = EVENT_HEAD + HEAD
-_unpack_inner: Final = Struct(">HBB").unpack_from
+_unpack_inner: Final = Struct(">HH").unpack_from
+_CLOSE: Final = codes.CONNECTION << 8 | codes.CLOSE
+_PROOF: Final = codes.CONNECTION << 8 | codes.PROOF
+# Makes a row in half the time of calling the class.
+_row: Final = tuple.__new__
 _REMEMBERED: Final = 1_024  # prefixes of the last events, by which copies are known
 _MAX_LABELS: Final = 2**14  # of streams, in one session
 # Rows that wait for a seal, at most: more than any receiver would have waited for.
@@ -66,7 +60,6 @@ class Track:
         "keyring",
         "labels",
         "lanes",
-        "payloads",
         "pending",
         "place",
         "recent",
@@ -92,7 +85,6 @@ class Track:
         state: Direction,
         rekey_commit: bytes,
         sink: Sink,
-        payloads: bool,
     ) -> None:
         self.direction = direction
         self.head = head  # journal, segment, session, direction, sender, receiver
@@ -106,8 +98,7 @@ class Track:
         self.labels = labels
         self.initiator = initiator  # whether the connection's initiator sends here
         self.sink = sink
-        self.payloads = payloads
-        self.pending: list[EventRow] = []
+        self.pending: list[CompactRow] = []
         self.recent: deque[bytes] = deque(maxlen=_REMEMBERED)
         self.silent = False  # these events have their rows already
         self.lanes = Lanes(suite)
@@ -177,10 +168,11 @@ class Track:
         self.place = place = self.place + 1
         self.recent.append(digest)
         self.unsealed += 1
-        pending = self.pending
-        pending += self._rows(offset, time, size, stream4, blob, 0, place, digest, OK)
-        if len(pending) > MAX_PENDING:
-            self.give_up_pending()
+        row = self._row(offset, time, size, stream4, blob, b"\0", place, digest, OK)
+        if row is not None:
+            self.pending.append(row)
+            if len(self.pending) > MAX_PENDING:
+                self.give_up_pending()
         return True
 
     def value_after(self, wire: Wire) -> bytes:
@@ -192,19 +184,17 @@ class Track:
         self.chain.value = value
         self.place += 1
         self.recent.append(wire.mark)
-        rows = self._rows_of(wire, self.place, value[:PREFIX], status)
+        row = self._row_of(wire, self.place, value[:PREFIX], status)
         if wire.seal is None:
             self.unsealed += 1
-            self.pending += rows
-            if len(self.pending) > MAX_PENDING:
-                self.give_up_pending()
+            if row is not None:
+                self.pending.append(row)
         elif self.each or self._seal_is_valid(wire, value):
-            self._sealed(wire, rows)
+            self._sealed(wire, row)
         else:
             self.unsealed += 1
             self.bad_seals.add(self.place, wire)
-            if not self.silent:
-                self.sink.rows([_with_status(row, BAD_SEAL) for row in rows])
+            self._give(row, BAD_SEAL)
 
     def accept_marked_wrongly(self, wire: Wire, value: bytes, status: str) -> None:
         """Take `wire`, whose blob is in the chain, but not its prefix (or, in `each`, seal)."""
@@ -212,15 +202,12 @@ class Track:
         self.place += 1
         self.recent.append(wire.mark)
         self.unsealed += 1
-        rows = self._rows_of(wire, self.place, value[:PREFIX], OK)
-        if not self.silent:
-            self.sink.rows([_with_status(row, status) for row in rows])
+        self._give(self._row_of(wire, self.place, value[:PREFIX], OK), status)
 
     def refuse(self, wire: Wire, place: int | None, status: str) -> None:
         """An event that the chain does not lead to: its row, with what is wrong."""
         if not self.silent:
-            rows = self._rows_of(wire, place, wire.prefix, OK)
-            self.sink.rows([_with_status(row, status) for row in rows])
+            self._give(self._row_of(wire, place, wire.prefix, OK), status)
 
     def switch(self, generation: int | None, epoch: int, commit: bytes | None) -> None:
         """A key update: after a rekey `generation` and its `commit`, else a plain one."""
@@ -240,9 +227,9 @@ class Track:
         """No seal will vouch for what is pending."""
         rows, self.pending = self.pending, []
         if rows:
-            self.sink.rows([_with_status(row, UNSEALED) for row in rows])
+            self.sink.rows([row._replace(status=UNSEALED) for row in rows])
 
-    def take_pending(self) -> list[EventRow]:
+    def take_pending(self) -> list[CompactRow]:
         """The rows that wait for a seal, which are no longer here."""
         rows, self.pending = self.pending, []
         return rows
@@ -265,20 +252,20 @@ class Track:
             else keyring.secret(self.generation, self.updates, self.initiator)
         )
 
-    def _sealed(self, wire: Wire, rows: list[EventRow]) -> None:
-        time = wire.time
+    def _give(self, row: CompactRow | None, status: str) -> None:
+        """A row that is final, without a seal."""
+        if row is not None:
+            self.sink.rows([row._replace(status=status)])
+
+    def _sealed(self, wire: Wire, row: CompactRow | None) -> None:
         self.bad_seals.tell(mended=True)
         if self.sealed_at is None:
-            self.sealed_at = self.place, time
+            self.sealed_at = self.place, wire.time
         self.unsealed = 0
-        if self.silent:
-            self.pending.clear()
-            return
-        pending = self.pending
-        sealed = [(*row, (time - row[_TIME_AT]) // 1000) for row in pending]
-        sealed += [(*row, 0) for row in rows]
-        pending.clear()
-        self.sink.rows(sealed)
+        rows, self.pending = self.pending, []
+        if row is not None:
+            rows.append(row)
+            self.sink.rows(rows, wire.time)
 
     def _seal_is_valid(self, wire: Wire, value: bytes) -> bool:
         if wire.seal is None:
@@ -290,101 +277,81 @@ class Track:
             return False
         return True
 
-    def _rows_of(self, wire: Wire, place: int | None, digest: bytes, status: str) -> list[EventRow]:
-        return self._rows(
+    def _row_of(
+        self, wire: Wire, place: int | None, digest: bytes, status: str
+    ) -> CompactRow | None:
+        return self._row(
             wire.offset,
             wire.time,
             wire.size,
             wire.stream4,
             wire.blob,
-            wire.form,
+            b"\1" if wire.form else b"\0",
             place,
             digest,
             status,
         )
 
-    def _rows(
+    def _row(
         self,
         offset: int,
         time: int,
         size: int,
         stream4: bytes,
         blob: bytes,
-        form: int,
+        form: bytes,
         place: int | None,
         digest: bytes,
         status: str,
-    ) -> list[EventRow]:
-        """One row, or one for each note; without the delay of the seal."""
+    ) -> CompactRow | None:
+        """The row of an event; None while it is silent."""
         stream = int.from_bytes(stream4, "big")
-        head, blob_size = self.head, len(blob)
         plain = self.lanes.decrypt(stream4, blob, form)
+        async_id: int | None
+        number: int | None
+        payload: bytes | None
         if plain is None:
-            if self.silent:
-                return []
+            content, topic, payload = UNREAD, None, None
+            async_id = number = None
+            if place == 0:
+                content, async_id, number = PROOF, 0, _PROOF
             if self.keyring is not None and status == OK and place:
                 status = UNDECRYPTABLE
-            known = _UNREAD if place else _PROOF
-            fixed = (head, offset, place, time, stream, size, blob_size, digest)
-            return [(*fixed, *known, 0, 1, status)]
-        async_id, category, subcategory = _unpack_inner(plain)
-        payload = plain[4:]
-        name, topic, code, opens, request, wrong, notes, label = read_content(
-            category, subcategory, payload
-        )
-        if label is not None:
-            if len(self.labels) >= _MAX_LABELS:
-                del self.labels[next(iter(self.labels))]
-            self.labels[stream] = topic or ""
-        elif name == "close":
-            self.closed_with = code
+        else:
+            async_id, number = _unpack_inner(plain)
+            payload = plain[4:]
+            content = read_content(number, payload)
+            topic = content.topic
+            if content.label is not None:
+                if len(self.labels) >= _MAX_LABELS:
+                    del self.labels[next(iter(self.labels))]
+                self.labels[stream] = topic or ""
+            elif number == _CLOSE:
+                self.closed_with = content.code
+            if topic is None:
+                topic = self.labels.get(stream)
+            if status == OK:
+                status = content.status
+            if content.notes is not None:
+                payload = None
         if self.silent:
-            return []
-        if status == OK:
-            status = wrong
-        if topic is None:
-            topic = self.labels.get(stream)
-        if notes is None:
-            return [
-                (
-                    head,
-                    offset,
-                    place,
-                    time,
-                    stream,
-                    size,
-                    blob_size,
-                    digest,
-                    async_id,
-                    category,
-                    subcategory,
-                    name,
-                    topic,
-                    code,
-                    opens,
-                    request,
-                    len(payload),
-                    payload if self.payloads else None,
-                    0,
-                    1,
-                    status,
-                )
-            ]
-        fixed = (head, offset, place, time, stream, size, blob_size, digest)
-        meaning = (async_id, category, subcategory, name, topic, code, opens, request)
-        same, count = (*fixed, *meaning), len(notes)
-        if not self.payloads:
-            return [
-                (*same, len(note), None, item, count, status) for item, note in enumerate(notes)
-            ]
-        return [(*same, len(note), note, item, count, status) for item, note in enumerate(notes)]
-
-
-# From the async id to the payload: of what is not decrypted, and of a Proof.
-_UNREAD: Final = (None,) * 10
-_PROOF: Final = (0, 1, 3, "proof", *(None,) * 6)
-
-
-def _with_status(row: EventRow, status: str) -> EventRow:
-    """The same, final: with a status, and without a seal's delay."""
-    return (*row[:_STATUS_AT], status, None)
+            return None
+        return _row(
+            CompactRow,
+            (
+                self.head,
+                offset,
+                place,
+                time,
+                stream,
+                size,
+                len(blob),
+                digest,
+                async_id,
+                number,
+                content,
+                topic,
+                payload,
+                status,
+            ),
+        )

@@ -1,0 +1,114 @@
+"""Rows of bronze as a walk takes them: columns of an Arrow batch as lists, and runs of events.
+
+One rule: what can be said of all rows at once is found in C, so that a row costs no more than
+its bytes object and its numbers. Judges nothing.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from node.journal.keys import EVENT
+from node.journal.records import OK, Record
+
+# What of bronze a walk needs.
+NEEDED: Final = (
+    "segment",
+    "offset",
+    "size",
+    "kind",
+    "time_ns",
+    "body",
+    "range_start",
+    "status",
+    "lead",
+)
+
+
+class BronzeRows:
+    """A batch of rows with the columns of `NEEDED`; a value of each is at a row's index.
+
+    `whole` says whether a row is an undamaged record of an event. A time that no column
+    holds is 0.
+    """
+
+    __slots__ = (
+        "_kinds",
+        "_statuses",
+        "bodies",
+        "cuts",
+        "leads",
+        "offsets",
+        "segments",
+        "sizes",
+        "starts",
+        "times",
+        "whole",
+    )
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        columns = {name: batch.column(name) for name in NEEDED}
+        offsets, sizes = (_numbers(columns[name]) for name in ("offset", "size"))
+        self.offsets: list[int] = offsets.tolist()
+        self.sizes: list[int] = sizes.tolist()
+        self.starts: list[int] = _numbers(columns["range_start"]).tolist()
+        self.leads: list[bool] = columns["lead"].fill_null(False).to_pylist()
+        self.segments = _texts(columns["segment"])
+        self.bodies: list[bytes] = columns["body"].to_pylist()
+        self._statuses = _texts(columns["status"])
+        kinds, times = _numbers(columns["kind"]), _numbers(columns["time_ns"])
+        self._kinds: list[int] = kinds.tolist()
+        self.times: list[int] = times.tolist()
+        undamaged = pc.equal(columns["status"], OK).fill_null(False)
+        whole = (kinds == EVENT) & (times != 0) & undamaged.to_numpy(zero_copy_only=False)
+        self.whole: list[bool] = whole.tolist()
+        follows = offsets[1:] == offsets[:-1] + sizes[:-1]
+        if not _is_one(columns["segment"]):
+            same = pc.equal(columns["segment"][1:], columns["segment"][:-1])
+            follows &= same.to_numpy(zero_copy_only=False)
+        self.cuts: list[int] = [0, *(np.flatnonzero(~(whole[1:] & follows)) + 1).tolist()]
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def runs(self) -> Iterator[tuple[int, int]]:
+        """Where the batch is cut: behind the first row of each run all are whole events, and
+        each begins where the one before it ends."""
+        return pairwise([*self.cuts, len(self)])
+
+    def status(self, at: int) -> str | None:
+        """What the source says of a row."""
+        return self._statuses[at]
+
+    def record(self, at: int) -> Record:
+        """A row as the record that it is."""
+        return Record(
+            self.offsets[at],
+            self.sizes[at],
+            self._kinds[at],
+            self.times[at],
+            self.bodies[at],
+            self._statuses[at],
+        )
+
+
+def _numbers(column: pa.Array) -> Any:
+    """A column as numbers, nulls being 0."""
+    return column.fill_null(0).to_numpy(zero_copy_only=False)
+
+
+def _is_one(column: pa.Array) -> bool:
+    """Whether all of a column is the same value."""
+    return bool(len(column)) and bool(pc.all(pc.equal(column, column[0])).as_py())
+
+
+def _texts(column: pa.Array) -> Sequence[str]:
+    """A column of texts; nearly always the same in all rows, and then made once."""
+    if _is_one(column):
+        return [column[0].as_py()] * len(column)
+    texts: list[str] = column.to_pylist()
+    return texts

@@ -1,0 +1,170 @@
+"""Stitching as one pass over sorted rows: a journal's segments, then session by session its
+spans and what is pending in them.
+
+One rule: a task holds the spans of one session and no more, however many rows there are.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from pipeline.arrow_rows import other_batch
+from pipeline.silver_schema import (
+    EVENT,
+    FINDING,
+    PENDING,
+    SEGMENT,
+    SPAN,
+    SPAN_FIELDS,
+    TIP,
+    WALKED,
+)
+from pipeline.stitch.runs import Runs
+from pipeline.stitch.spans import Linked, Row, link
+
+_MANY: Final = 4_096  # rows that wait to be given out
+
+
+def stitch(walked: DataFrame, before: DataFrame) -> DataFrame:
+    """The stitched rows of a batch, in the columns of `WALKED`.
+
+    `walked` are the batch's rows of silver, `before` what this function gave for the batch
+    before, or an empty frame. In `part`: events that are final now, findings, and for the next
+    batch what is still pending, tips, segments.
+    """
+    rows = walked.where(f.col("part").isin(SEGMENT, SPAN, PENDING)).unionByName(
+        before.where(f.col("part").isin(SEGMENT, TIP, PENDING))
+    )
+    # Segments have no session, and so come first.
+    order = "journal", "session", f.col("part") == PENDING, "direction", "segment", "offset"
+    return rows.repartition("journal").sortWithinPartitions(*order).mapInArrow(stitch_rows, WALKED)
+
+
+def stitch_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same of rows in that order, as Arrow batches."""
+    journal = _Journal("")
+    for batch in batches:
+        for start, stop in _groups(batch):
+            rows = batch.slice(start, stop - start)
+            name = rows.column("journal")[0].as_py()
+            if name != journal.name:
+                yield from journal.end()
+                journal = _Journal(name)
+            session, part = rows.column("session")[0].as_py(), rows.column("part")[0].as_py()
+            if part == PENDING:
+                yield journal.tell(session, rows)
+            else:
+                journal.add(session, part, rows.column("other").to_pylist())
+            if journal.has_many:
+                yield from journal.take()
+    yield from journal.end()
+
+
+class _Journal:
+    """One journal's rows: its segments, and the session that is looked at."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._runs = Runs(name)
+        self._session: str | None = None
+        self._spans: list[tuple[Row, bool]] = []
+        self._linked: dict[tuple[str, str], Linked] = {}  # by direction and where
+        self._found: list[dict[str, Any]] = []
+        self._tips: list[dict[str, Any]] = []
+
+    @property
+    def has_many(self) -> bool:
+        """Whether it is time to take what is there."""
+        return len(self._found) + len(self._tips) >= _MANY
+
+    def add(self, session: str | None, part: str, others: list[str]) -> None:
+        """Rows of segments, or spans of a session."""
+        self._turn_to(session)
+        for row in map(json.loads, others):
+            if part == SEGMENT:
+                self._runs.add(row["run"], row["number"], row["first"])
+            else:
+                self._spans.append((row, part == SPAN))
+
+    def tell(self, session: str, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Pending events of one span, with what the spans after it say of them."""
+        self._turn_to(session)
+        self._link()
+        direction, where = rows.column("direction")[0].as_py(), rows.column("other")[0].as_py()
+        span = self._linked.get((direction, where))
+        if span is not None and span.waits:
+            return rows
+        count = rows.num_rows
+        given = {
+            "part": pa.repeat(EVENT, count),
+            "other": pa.nulls(count, pa.string()),
+        }
+        if span is None or span.seal_ns is None:
+            given["status"] = pa.repeat("unsealed", count)
+        else:
+            times = rows.column("time").cast(pa.int64()).to_numpy(zero_copy_only=False)
+            given["seal_delay_us"] = pa.array(span.seal_ns // 1000 - times)
+        arrays = [given.get(name, rows.column(name)) for name in rows.schema.names]
+        return pa.RecordBatch.from_arrays(arrays, schema=rows.schema)
+
+    def take(self) -> Iterator[pa.RecordBatch]:
+        """Findings and tips, which are no longer here."""
+        if self._found:
+            yield other_batch(self._found, FINDING)
+        if self._tips:
+            yield other_batch(self._tips, TIP)
+        self._found, self._tips = [], []
+
+    def end(self) -> Iterator[pa.RecordBatch]:
+        """No more rows of this journal come."""
+        self._turn_to(None)
+        self._found += self._runs.findings()
+        yield from self.take()
+        segments = list(self._runs.rows())
+        if segments:
+            yield other_batch(segments, SEGMENT)
+
+    # Inside.
+
+    def _turn_to(self, session: str | None) -> None:
+        if session == self._session:
+            return
+        self._link()
+        self._session, self._linked = session, {}
+
+    def _link(self) -> None:
+        """All spans of the session are here."""
+        if not self._spans:
+            return
+        verdict = link(self._spans, self._runs)
+        self._spans = []
+        self._linked = {(one.span["direction"], one.where): one for one in verdict.spans}
+        self._found += verdict.findings
+        self._tips += [
+            {name: one.span[name] for name in SPAN_FIELDS} for one in verdict.spans if one.is_tip
+        ]
+
+
+def _groups(batch: pa.RecordBatch) -> Iterator[tuple[int, int]]:
+    """Where rows begin and end that are told of together: a journal's segments, a session's
+    spans, the pending events of one span."""
+    if not batch.num_rows:
+        return
+    cut = _changes(batch, "journal") | _changes(batch, "session") | _changes(batch, "part")
+    pending = pc.equal(batch.column("part"), PENDING).to_numpy(zero_copy_only=False)
+    cut |= pending[1:] & (_changes(batch, "direction") | _changes(batch, "other"))
+    yield from pairwise([0, *(np.flatnonzero(cut) + 1).tolist(), batch.num_rows])
+
+
+def _changes(batch: pa.RecordBatch, name: str) -> Any:
+    """Which rows but the first have another value in a column than the one before."""
+    numbers = batch.column(name).dictionary_encode().indices.fill_null(-1)
+    values = numbers.to_numpy(zero_copy_only=False)
+    return values[1:] != values[:-1]

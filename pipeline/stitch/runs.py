@@ -1,0 +1,89 @@
+"""The runs of one journal, as far as batches have told of their segments.
+
+One rule: a run's numbers begin where those of the segments that were read begin, since older
+ones may be pruned; what is missing behind that is missing. Knows no tables and no Spark.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+from node.journal.names import CLOSED, SegmentName, parse_name
+
+
+class Runs:
+    """The runs of `journal` (a node id as text) by their start."""
+
+    def __init__(self, journal: str) -> None:
+        self._journal = journal
+        self._numbers: defaultdict[str, set[int]] = defaultdict(set)
+        self._firsts: dict[str, int] = {}
+        self._last = ""
+
+    def add(self, run: str, number: int, first: int) -> None:
+        """A segment of a run whose first segment is `first`, as far as is known."""
+        self._numbers[run].add(number)
+        self._last = max(self._last, run)
+        self._firsts[run] = min(first, self._firsts.get(run, first))
+
+    def is_over(self, segment: str) -> bool:
+        """Whether a later run than that of a segment (its stem) has begun."""
+        return _named(segment).start < self._last
+
+    def begins_with(self, segment: str) -> bool:
+        """Whether what was before a segment was pruned: it is the first of its run that there
+        is, and not the run's first."""
+        name = _named(segment)
+        return 0 < name.number == self._firsts.get(name.start)
+
+    def findings(self) -> Iterator[dict[str, Any]]:
+        """What is missing between segments."""
+        for run, numbers in sorted(self._numbers.items()):
+            for before, number in pairwise(sorted(numbers)):
+                if number - before > 1:
+                    yield {
+                        "kind": "missing-segment",
+                        "journal": self._journal,
+                        "segment": SegmentName(self._journal, run, number).stem,
+                        "session": None,
+                        "direction": None,
+                        "place": None,
+                        "time_ns": None,
+                        "offset": 0,
+                        "count": number - before - 1,
+                        "evidence": f"{number - before - 1} segments are missing before this one",
+                    }
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """For the next batch: each run's last number, with the fields of `SEGMENT_FIELDS`."""
+        for run, numbers in sorted(self._numbers.items()):
+            last = max(numbers)
+            yield {
+                "journal": self._journal,
+                "segment": SegmentName(self._journal, run, last).stem,
+                "run": run,
+                "number": last,
+                "first": self._firsts[run],
+            }
+
+
+def segment_row(segment: str) -> dict[str, Any]:
+    """The row of a segment (its stem) that a task found the beginning of."""
+    name = _named(segment)
+    return {
+        "journal": name.node,
+        "segment": segment,
+        "run": name.start,
+        "number": name.number,
+        "first": name.number,
+    }
+
+
+@lru_cache(1_024)
+def _named(segment: str) -> SegmentName:
+    name = parse_name(segment + CLOSED)
+    if name is None:
+        raise ValueError(f"{segment} is no segment's stem")
+    return name

@@ -1,0 +1,176 @@
+"""The spans of one session's directions, each beside the one that follows it.
+
+One rule: two spans fit if the later begins with the chain value, place and state that the
+earlier ended with; spans that fit each other are one piece, and what a seal in it vouches for
+is all that was before the seal. Knows no tables and no Spark.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from operator import itemgetter
+from typing import Any, Final, NamedTuple
+
+from pipeline.stitch.runs import Runs
+
+# A span has the fields of `SPAN_FIELDS`, a finding those of `FINDING_FIELDS`.
+Row = Mapping[str, Any]
+_PLACE: Final = itemgetter("segment", "offset")
+
+
+@dataclass(slots=True)
+class Linked:
+    """A span and what follows from those after it; `seal_ns` is the time of the first valid
+    seal that comes later in its piece, `waits` whether one may still come."""
+
+    span: Row
+    is_new: bool
+    next: "Linked | None" = None
+    has_before: bool = False
+    seal_ns: int | None = None
+    waits: bool = False
+    is_tip: bool = False
+
+    @property
+    def fits(self) -> bool:
+        """Whether the next span goes on where this one ended."""
+        if self.next is None:
+            return False
+        one, following = self.span, self.next.span
+        return not one["ended"] and all(
+            following[f"start_{name}"] == one[f"end_{name}"] for name in ("chain", "place", "state")
+        )
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the direction goes on behind what was read."""
+        return self.next is None and not self.span["ended"]
+
+    @property
+    def where(self) -> str:
+        """As rows of pending events name it."""
+        return f"{self.span['segment']}:{self.span['offset']}"
+
+
+class Verdict(NamedTuple):
+    """What there is to say of a session: its spans, and findings."""
+
+    spans: list[Linked]
+    findings: list[dict[str, Any]]
+
+
+def link(spans: Sequence[tuple[Row, bool]], runs: Runs) -> Verdict:
+    """Link the spans of one session in one journal; each with whether it is of this batch."""
+    linked: list[Linked] = []
+    by_direction = sorted(spans, key=lambda one: (one[0]["direction"], *_PLACE(one[0])))
+    for _, group in groupby(by_direction, key=lambda one: one[0]["direction"]):
+        linked += _link_direction([Linked(span, is_new) for span, is_new in group], runs)
+    findings = [finding for one in linked for finding in _break_after(one)]
+    findings += _of_session(
+        "no-start",
+        "a checkpoint of a session that neither began nor was there at the last block",
+        min((_PLACE(one.span) for one in linked if _has_no_start(one, runs)), default=None),
+        linked,
+    )
+    findings += _of_session(
+        "no-end",
+        "the journal ended while this session was open: the node did not end well",
+        max(
+            (
+                (one.span["end_segment"], one.span["end_offset"])
+                for one in linked
+                if one.is_alive and runs.is_over(one.span["segment"])
+            ),
+            default=None,
+        ),
+        linked,
+    )
+    return Verdict(linked, findings)
+
+
+def _link_direction(spans: list[Linked], runs: Runs) -> Iterable[Linked]:
+    for one, following in pairwise(spans):
+        one.next = following
+        following.has_before = True
+    seal_ns: int | None = None  # of the piece behind the span that is looked at
+    goes_on = False
+    for one in reversed(spans):
+        if not one.fits:
+            seal_ns, goes_on = None, False
+        one.seal_ns = seal_ns
+        goes_on = goes_on or one.is_alive
+        over = runs.is_over(one.span["segment"])
+        one.waits = goes_on and not over and seal_ns is None
+        one.is_tip = (one.is_alive and not over) or (one.waits and one.span["pending"] > 0)
+        if one.span["sealed_ns"] is not None:
+            seal_ns = one.span["sealed_ns"]
+    return spans
+
+
+def _has_no_start(one: Linked, runs: Runs) -> bool:
+    """Whether a direction is there all at once, though nothing was pruned before it."""
+    if one.has_before or not one.is_new or one.span["started"]:
+        return False
+    return not runs.begins_with(one.span["segment"])
+
+
+def _break_after(one: Linked) -> Iterator[dict[str, Any]]:
+    """The finding of a span that the next does not fit, or whose end the chain does not reach."""
+    span, following = one.span, one.next
+    unplaced = span["unplaced"]
+    breaks = following is not None and following.is_new and not one.fits
+    if not breaks and not (following is None and one.is_new and unplaced):
+        return
+    place, count = span["end_place"] + 1, 1
+    named = span["end_place"] if following is None else following.span["start_place"]
+    missing = named - span["end_place"] - unplaced
+    if missing > 0:
+        kind, count = "gap", missing
+        evidence = f"{missing} events are missing before this range"
+    elif unplaced:
+        kind, count = "bad-chain", unplaced
+        evidence = (
+            f"the chain does not lead on: bytes were altered at this place; {unplaced} events up "
+            "to the end of this range cannot be verified"
+        )
+    elif span["ended"]:
+        kind, place = "checkpoint-mismatch", span["end_place"]
+        evidence = "the session goes on behind its end"
+    else:
+        kind, place = "checkpoint-mismatch", span["end_place"]
+        evidence = (
+            f"the checkpoint names place {named}; that, its chain value or the session's own "
+            f"values are not those found before it, at place {place}"
+        )
+    at = (span["end_segment"], span["end_offset"]) if following is None else _PLACE(following.span)
+    yield {
+        "kind": kind,
+        "journal": span["journal"],
+        "segment": at[0],
+        "session": span["session"],
+        "direction": span["direction"],
+        "place": place,
+        "time_ns": None,
+        "offset": at[1],
+        "count": count,
+        "evidence": evidence,
+    }
+
+
+def _of_session(
+    kind: str, evidence: str, at: tuple[str, int] | None, spans: Sequence[Linked]
+) -> Iterator[dict[str, Any]]:
+    if at is None:
+        return
+    yield {
+        "kind": kind,
+        "journal": spans[0].span["journal"],
+        "segment": at[0],
+        "session": spans[0].span["session"],
+        "direction": None,
+        "place": None,
+        "time_ns": None,
+        "offset": at[1],
+        "count": 1,
+        "evidence": evidence,
+    }
