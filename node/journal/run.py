@@ -159,6 +159,7 @@ class Run:
         if gate.open and feed.appended >= full:
             gate.shut()
             feed.watched = True
+            feed.wake()  # it may be letting records gather
             if feed.waiting <= self._least:  # the writer came on, and did not see it watched
                 self._backend.soon(self._progress)
         return full if gate.open else NEVER

@@ -39,7 +39,7 @@ from node.protocol.observer import DirectionState
 # Kind, time, session, direction: what comes before an event's bytes, but for the frame.
 _pack_event = Struct(">BQIB").pack
 _pack_frame = Struct(">II").pack
-_FRAME: Final = 8
+_FRAME, _HEAD = 8, 22  # sizes: of the frame, and of all that comes before the bytes
 # From this size on copying an event costs more than a second item in the list.
 _LARGE: Final = 1024
 _LABEL_NONCE: Final = XCHACHA20_POLY1305.nonce_size
@@ -162,16 +162,16 @@ class SessionLog:
         way.chain = chain
         way.place += 1
         record = _pack_event(keys.EVENT, self._clock(), self._number, sent)
-        size = len(record) + len(wire)
+        size = _HEAD + len(wire)
         feed = self._feed
         if size < _LARGE:
             record += wire
-            feed.append(_pack_frame(size, crc32(record)) + record)
+            feed.append(_pack_frame(size - _FRAME, crc32(record)) + record)
         else:
-            feed.append(_pack_frame(size, crc32(wire, crc32(record))) + record)
+            feed.append(_pack_frame(size - _FRAME, crc32(wire, crc32(record))) + record)
             feed.append(wire)
             feed.parts += 1
-        feed.appended = appended = feed.appended + size + _FRAME
+        feed.appended = appended = feed.appended + size
         if appended >= feed.mark:
             feed.passed()
         if feed.idle:

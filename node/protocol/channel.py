@@ -236,8 +236,9 @@ class SecureChannel:
         if opened[1]:
             self._patience_left = self._patience
         if self._observer is not None:
-            self._observer.event(False, bytes(data), self._receiver.chain.value)
-            if opened[0][2:4] == (STREAM, OPEN):
+            wire = data if type(data) is bytes else bytes(data)  # a long one is a view
+            self._observer.event(False, wire, self._receiver.chain.value)
+            if opened[0].category == STREAM and opened[0].subcategory == OPEN:
                 self._observer.stream_opened(opened[0].stream, opened[0].payload)
         if opened[0].stream:
             self._used = True

@@ -239,12 +239,24 @@ async def test_with_a_full_buffer_connections_wait_and_nothing_is_lost(
             assert journal_of(b).metrics.waiting < 2**16 + 2 * 256 * 1024
             disk.free.set()
         assert sorted(done) == list(range(50))
-        assert journal_of(b).gate.open
+        await eventually(lambda: journal_of(b).gate.open)
     ours, theirs = (follow(tmp_path, node.node_id.text).sessions[0] for node in (a, b))
     for way in (keys.RECEIVED, keys.SENT):
         assert [wire for one, wire in ours.events if one == way] == [
             wire for one, wire in theirs.events if one != way
         ]
+
+
+async def test_a_full_buffer_is_written_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "LINGER", 1.0)  # with which what follows would take 16 s
+    a, b = journaled(tmp_path), journaled(tmp_path, buffer_size=2**16)
+    async with b, a:
+        peer, _ = await connect_nodes(a, b)
+        with anyio.fail_after(8):
+            for _ in range(50):
+                await peer.call("echo", bytes(10_000))
 
 
 async def test_a_node_can_leave_while_its_gate_is_shut(tmp_path: Path, disk: Disk) -> None:
@@ -409,6 +421,7 @@ async def main(directory, auditor, on_failure):
                     resource.setrlimit(resource.RLIMIT_FSIZE, (45_000, resource.RLIM_INFINITY))
                 await peer.call("echo", bytes(2000 + answers))
                 answers += 1
+                await anyio.sleep(0.002)  # the writer lets records gather
         except PeerClosedError:
             pass
         await journal.failure()

@@ -1,6 +1,7 @@
 """Tests of node/journal/writer.py: writes that are taken in part, or fail within a record."""
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event
@@ -9,7 +10,7 @@ import pytest
 
 from crypto.auditor import AuditorPrivateKey
 from crypto.identity import Identity
-from node.journal import keys
+from node.journal import keys, writer
 from node.journal.bodies import SegmentEnd
 from node.journal.feed import Feed, Turn
 from node.journal.names import SegmentName, run_start
@@ -65,6 +66,15 @@ def writing(taken: Callable[[list[bytes]], int | OSError]) -> Callable[[int, lis
     return writev
 
 
+def eventually(true: Callable[[], bool]) -> None:
+    """Wait for the writer's thread."""
+    for _ in range(10_000):
+        if true():
+            return
+        time.sleep(0.001)
+    raise AssertionError("the writer did not come on")
+
+
 def put(scene: Scene, count: int) -> None:
     """Records of rising sizes, and one in two parts."""
     for number in range(count):
@@ -86,6 +96,51 @@ def test_what_a_write_leaves_is_written_after_it(
     records = scene.records()
     assert [record.kind for record in records] == [200] * 50 + [201, keys.SEGMENT_END]
     assert SegmentEnd.parse(records[-1].body).records == 51
+
+
+@pytest.mark.parametrize(("size", "pieces"), [(0, 1), (800, 1), (1100, 20), (70_000, 20)])
+def test_small_records_are_written_as_one_piece_and_large_ones_uncopied(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, size: int, pieces: int
+) -> None:
+    calls: list[list[bytes]] = []
+
+    def writev(file: int, records: list[bytes]) -> int:
+        calls.append(list(records))
+        return WRITE(file, records)
+
+    monkeypatch.setattr(os, "writev", writev)
+    records = [encode_record(200, number, bytes(size)) for number in range(20)]
+    for record in records:
+        scene.feed.put(record)
+    scene.writer.start(NAME)
+    eventually(lambda: scene.feed.written == scene.feed.appended)
+    assert len(calls[0]) == pieces
+    assert b"".join(calls[0]) == b"".join(records)
+    assert scene.feed.records == 20
+
+
+def test_the_rest_of_large_records_is_written_after_a_part(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "writev", writing(lambda records: 7000))
+    for number in range(5):
+        scene.feed.put(encode_record(200, number, bytes(5000)))
+    scene.writer.start(NAME)
+    scene.end()
+    assert [len(record.body) for record in scene.records()[:-1]] == [5000] * 5
+
+
+def test_who_waits_does_not_wait_until_records_have_gathered(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "LINGER", 3600.0)
+    feed = scene.feed
+    feed.put(encode_record(200, 0, b""))
+    scene.writer.start(NAME)
+    eventually(lambda: feed.written == feed.appended)
+    feed.put(encode_record(200, 1, b""))
+    feed.wake()
+    eventually(lambda: feed.written == feed.appended)
 
 
 def test_more_than_one_call_takes_is_written_in_several(scene: Scene) -> None:
