@@ -5,12 +5,22 @@ that names no backend would never be awaited, and would pass: it is not collecte
 """
 
 import inspect
+import os
+import sys
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.alive import note_what_is_there
+from tests.scheduling import Shares, in_order
+
 # What it asserts is to be explained as in the tests themselves.
 pytest.register_assert_rewrite("tests.node.network")
+
+# Hundreds of processes are started: each would compile anew what it imports.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 FIXED_EXAMPLES = 60
 SOAK_SECONDS = 4.0
@@ -67,7 +77,12 @@ def anyio_backend(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Shares | None:
+    return Shares(config, log) if config.getoption("dist") == "loadgroup" else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    in_order(items)
     unawaited = [
         item.nodeid
         for item in items
@@ -79,3 +94,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         raise pytest.UsageError(
             "async tests without the anyio_backend fixture:\n" + "\n".join(unawaited)
         )
+
+
+def pytest_collection_finish() -> None:
+    note_what_is_there()

@@ -1,5 +1,6 @@
 """Tests of tests/conftest.py: an async test that nobody would await is not collected."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,11 @@ def collect(directory: Path, source: str) -> "subprocess.CompletedProcess[str]":
     (directory / "conftest.py").write_text(CONFTEST.read_text())
     (directory / "test_it.py").write_text(source)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(directory)]
-    return subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=50)
+    # For what conftest.py imports.
+    env = os.environ | {"PYTHONPATH": str(CONFTEST.parent.parent)}
+    return subprocess.run(
+        command, cwd=directory, env=env, capture_output=True, text=True, timeout=50
+    )
 
 
 def test_an_async_test_without_a_backend_fails_the_collection(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from crypto.exchange import EphemeralKey, KexAlgorithm
 from crypto.randomness import random_bytes
 from crypto.registry import KEX, Suite
+from tests.alive import alive, settled
 
 _VEIL: Final = bytes(255 - byte for byte in range(256))
 _TYPES: Final = frozenset({bytes, bytearray, memoryview, str, int})
@@ -137,15 +138,19 @@ def private_keys() -> int:
 
 def _held(without: set[int], types: Collection[type]) -> list[Any]:
     """What is of these types of all that any container, closure or object refers to."""
-    gc.collect()
-    holders: list[object] = [thing for thing in gc.get_objects() if id(thing) not in without]
+    holders = [thing for thing in alive() if id(thing) not in without]
+    # The collector does not know of tuples and dicts that hold only atoms.
+    looked_for = {*types, tuple, dict}
     found: dict[int, Any] = {}
     while holders:
         held = gc.get_referents(*holders)
-        found.update((id(thing), thing) for thing in held if type(thing) in types)
-        # The collector does not know of tuples and dicts that hold only atoms.
-        atoms = {id(t): t for t in held if type(t) in (tuple, dict) and not gc.is_tracked(t)}
-        holders = [thing for place, thing in atoms.items() if place not in without]
+        new = {id(t): t for t in held if type(t) in looked_for and id(t) not in settled}
+        found.update((place, thing) for place, thing in new.items() if type(thing) in types)
+        holders = [
+            thing
+            for place, thing in new.items()
+            if type(thing) in (tuple, dict) and not gc.is_tracked(thing) and place not in without
+        ]
     return list(found.values())
 
 

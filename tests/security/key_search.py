@@ -16,6 +16,7 @@ from crypto.registry import CIPHERS, Suite
 from crypto.schedule import HandshakeSecrets, handshake_secrets
 from node.protocol.handshake import Agreed
 from node.protocol.observer import Checkpoint
+from tests.alive import alive, settled
 
 # What encrypts and decrypts under a key, in any of the ciphers.
 AEADS = tuple({type(cipher.new(bytes(cipher.key_size))) for cipher in CIPHERS.values()})
@@ -199,19 +200,18 @@ def _looks_random(string: bytes | bytearray) -> bool:
 
 def _reached() -> tuple[set[bytes], list[AeadKey]]:
     """Every byte string that may be a secret, and every key object, that anything refers to."""
-    gc.collect()
     secrets: set[bytes] = set()
     aeads: list[AeadKey] = []
     # What the collector does not track (byte strings, foreign objects, tuples of them) is
     # referred to by something that it does, or by something untracked in between.
-    waiting = gc.get_objects()
+    waiting = alive()
     aeads += [thing for thing in waiting if type(thing) in AEADS]
     seen: set[int] = set()
     while waiting:
         untracked = {
             id(thing): thing
             for thing in gc.get_referents(*waiting)
-            if type(thing) not in _PLAIN and not gc.is_tracked(thing)
+            if type(thing) not in _PLAIN and not gc.is_tracked(thing) and id(thing) not in settled
         }
         waiting = [thing for at, thing in untracked.items() if at not in seen]
         seen.update(untracked)

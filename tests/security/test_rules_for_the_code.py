@@ -8,7 +8,6 @@ is all that a whole node shows, in whatever it does.
 
 import ast
 import base64
-import gc
 import hmac
 import logging
 import re
@@ -31,6 +30,7 @@ from node.protocol.handshake import Agreed
 from node.protocol.observer import Checkpoint
 from node.testing import connect_nodes
 from node.trust import Pinned
+from tests.alive import alive
 from tests.node.network import PATIENCE, eventually
 from tests.node.protocol.pair import ALICE, BOB, Pair, events_of, make_config, open_pair
 from tests.security.key_search import Witnesses, kept_keys
@@ -190,7 +190,7 @@ def all_reprs() -> list[str]:
     """What every object of our packages says of itself, and of its class's fields."""
     return [
         f"{thing!r} {thing}"
-        for thing in gc.get_objects()
+        for thing in alive()
         if not isinstance(thing, type) and type(thing).__module__.partition(".")[0] in PACKAGES
     ]
 

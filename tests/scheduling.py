@@ -1,0 +1,65 @@
+"""How tests are shared out among processes: a group as a whole, others in pieces of a file.
+
+One rule: no test's outcome depends on where or when it runs, only how soon all are done.
+
+What `xdist_group` says of a test stands in its node id, but pytest 9.2 has changed what a node id
+is, and pytest-xdist 3.8 does not get it there: it would start a Spark in every process. Groups
+are therefore the places of their tests.
+"""
+
+from collections import Counter
+from typing import Final
+
+import pytest
+from xdist.scheduler import LoadGroupScheduling  # type: ignore[import-untyped]  # it has no types
+
+# Where the tests of each group are. The first is the longest chain there is, and begins.
+GROUPS: Final = {
+    "spark": "tests/pipeline/",
+    "soak": "tests/soak/",
+    "bromine": "tests/interop/test_bromine",
+}
+# Tests of one file that are given out at once. One by one, 18,000 cost the scheduler half a
+# minute of a core: after each it counts all that it has given out so far.
+PIECE: Final = 8
+
+
+def group_of(nodeid: str) -> str | None:
+    """The group that a test belongs to."""
+    return next((name for name, place in GROUPS.items() if nodeid.startswith(place)), None)
+
+
+def in_order(items: list[pytest.Item]) -> None:
+    """Put what takes longest first.
+
+    Raises:
+        UsageError: a test is marked as one of a group, and is elsewhere.
+    """
+    for item in items:
+        for mark in item.iter_markers("xdist_group"):
+            if mark.args != (group_of(item.nodeid),):
+                raise pytest.UsageError(f"{item.nodeid}: not where {mark.args} are")
+    items.sort(key=lambda item: group_of(item.nodeid) != "spark")
+
+
+class Shares(LoadGroupScheduling):  # type: ignore[misc]  # as above
+    """`--dist=loadgroup`, with our groups, and the others in pieces."""
+
+    pieces: dict[str, str] | None = None
+
+    def _split_scope(self, nodeid: str) -> str:
+        """The name of what a test is given out with."""
+        if self.pieces is None:
+            self.pieces = pieces(next(iter(self.registered_collections.values())))
+        return self.pieces[nodeid]
+
+
+def pieces(collected: list[str]) -> dict[str, str]:
+    """Of each test, the name of what it is given out with."""
+    counts: Counter[str] = Counter()
+    found = {}
+    for test in collected:
+        path = test.partition("::")[0]
+        found[test] = group_of(test) or f"{path}, piece {counts[path] // PIECE}"
+        counts[path] += 1
+    return found
