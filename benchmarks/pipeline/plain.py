@@ -4,19 +4,15 @@ One rule: it reads the files that bronze has, walks them with the same function 
 the same columns, so that what is left between the two is Spark.
 """
 
-from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.bronze_rows import NEEDED
+from pipeline.bronze_files import read_file
 from pipeline.silver_schema import WALKED_ARROW
 from pipeline.walk import walker
-
-_BATCH: int = 10_000
 
 
 def walk_files(bronze: Path, out: Path, private_key: bytes, processes: int = 2) -> int:
@@ -36,11 +32,7 @@ def _walk_file(path: Path, out: Path, private_key: bytes) -> int:
     count = 0
     walk = walker([private_key], payloads=True)
     with pq.ParquetWriter(out, WALKED_ARROW, compression="snappy") as writer:
-        for batch in walk(_batches(path)):
+        for batch in walk(read_file(str(path))):
             writer.write_batch(batch)
             count += batch.num_rows
     return count
-
-
-def _batches(path: Path) -> Iterator[pa.RecordBatch]:
-    yield from pq.ParquetFile(path).iter_batches(_BATCH, columns=list(NEEDED))

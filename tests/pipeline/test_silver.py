@@ -73,7 +73,7 @@ def rows_of_silver(tables: Tables) -> Counter[tuple[Any, ...]]:
 
 
 def test_many_small_ranges_are_stitched_to_what_one_audit_says(
-    spark: SparkSession, tmp_path: Path, recorded: Recorded
+    spark: SparkSession, tmp_path: Path, recorded: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     segments = recorded.journals[0].segments
     write(tmp_path / "journals", segments)
@@ -86,6 +86,10 @@ def test_many_small_ranges_are_stitched_to_what_one_audit_says(
     assert delays == 0
     whats = Counter(row.what for row in sessions(tables).select("what").collect())
     assert whats["start"] == whats["end"] == 3
+    # Where the tables are in no directory, all rows go through Spark.
+    monkeypatch.setattr("pipeline.silver.local_directory", lambda path: None)
+    SilverStep([KEY])(tables, 0)
+    assert rows_of_silver(tables) == rows_of_audit(segments)
 
 
 def test_a_live_segment_is_followed_in_pieces(
