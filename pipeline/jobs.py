@@ -91,7 +91,7 @@ def follow(
                 refresh(place)
                 refreshed()
                 due = perf_counter() + refresh_every
-        _end_batch(query)
+        end_batch(query)
         failure = query.exception()
     except PySparkException as error:
         raise IngestError(f"the journals could not be followed: {first_line(error)}") from error
@@ -103,7 +103,7 @@ def follow(
     refreshed()
 
 
-def _end_batch(query: StreamingQuery) -> None:
+def end_batch(query: StreamingQuery) -> None:
     """Wait until the batch that is being made is done; one that follows at once is not."""
     last = query.lastProgress
     while query.isActive and query.status["isTriggerActive"] and query.lastProgress == last:

@@ -41,6 +41,10 @@ _DRIVER_SETTINGS: Final = {
     "spark.python.worker.reuse": "true",
 }
 
+# A stream that is stopped within a batch looks for a pattern in what Python says of it, by a few
+# calls for each character: a traceback takes all of the usual megabyte, and Java says so at length.
+_STACK: Final = "-Xss16m"
+
 # Where driver and executors are one process of this machine, nothing listens to others.
 _LOCAL_SETTINGS: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
@@ -95,7 +99,7 @@ def _open_driver(
         log = (Path(__file__).parent / "log4j2.properties").as_uri()
         chosen["spark.driver.memory"] = memory
         chosen["spark.driver.extraJavaOptions"] = (
-            f"-Dlog4j2.configurationFile={log} {java_options}".rstrip()
+            f"-Dlog4j2.configurationFile={log} {_STACK} {java_options}".rstrip()
         )
         environment["JAVA_HOME"] = str(shim_home(find_java()))
     builder = SparkSession.builder.appName(name)

@@ -16,6 +16,7 @@ from pyspark.sql import functions as f
 
 from benchmarks.pipeline.journals import Talk
 from pipeline.bronze import start
+from pipeline.jobs import end_batch
 from pipeline.silver import SilverStep, events
 from pipeline.tables import Tables
 
@@ -37,6 +38,7 @@ def follow(spark: SparkSession, seconds: float, rate: int = RATE) -> list[float]
         try:
             return _delays(tables, seconds)
         finally:
+            end_batch(query)
             query.stop()
             stop.set()
             writer.join()
