@@ -21,7 +21,7 @@ from node.cli.pipeline.session import (
     Memory,
     NoPayloads,
     Remote,
-    prepare_places,
+    places,
     spark_session,
 )
 from node.cli.pipeline.session import Tables as TablesDirectory
@@ -47,14 +47,17 @@ def follow(
     """Make tables of journals while they are written, until it is stopped."""
     out = Output(as_json)
     keys = [key.private_bytes() for key in read_auditor_keys(auditor_key, passphrase_file)]
-    prepare_places(journals, tables, remote)
 
     def refreshed() -> None:
         out.say("the tables are up to date")
         out.event("refreshed")
 
     # In this order: a session in this process takes SIGINT for itself.
-    with spark_session(master, remote, memory) as spark, _stop() as stop:
+    with (
+        places(journals, tables, remote),
+        spark_session(master, remote, memory) as spark,
+        _stop() as stop,
+    ):
         from pipeline.jobs import follow as follow_job
 
         out.say("following; Ctrl-C stops")

@@ -12,7 +12,7 @@ from node.cli.pipeline.session import (
     Memory,
     NoPayloads,
     Remote,
-    prepare_places,
+    places,
     spark_session,
 )
 from node.cli.pipeline.session import Tables as TablesDirectory
@@ -32,8 +32,7 @@ def run(
     """Make tables of journals: what is new since the last run, then all of gold."""
     out = Output(as_json)
     keys = [key.private_bytes() for key in read_auditor_keys(auditor_key, passphrase_file)]
-    prepare_places(journals, tables, remote)
-    with spark_session(master, remote, memory) as spark:
+    with places(journals, tables, remote), spark_session(master, remote, memory) as spark:
         from pipeline.jobs import run as run_job
 
         outcome = run_job(spark, journals, tables, keys, payloads=not no_payloads)

@@ -4,11 +4,15 @@ One rule: Spark is imported only when one of these commands runs; without the ex
 `parley-node[pipeline]` that is one sentence.
 """
 
+import fcntl
+import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from glob import has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
 
 import typer
 
@@ -41,6 +45,11 @@ Journals = Annotated[
 NoPayloads = Annotated[bool, typer.Option("--no-payloads", help="Keep no payloads in the tables.")]
 
 
+_CONNECT_PORT = 15002
+_PATIENCE = 10  # seconds until a server must have answered
+LOCK = ".lock"  # in the directory of tables, held by the command that writes them
+
+
 @contextmanager
 def spark_session(master: str | None, remote: str | None, memory: str) -> Iterator["SparkSession"]:
     """A session that ends with the command.
@@ -58,6 +67,8 @@ def spark_session(master: str | None, remote: str | None, memory: str) -> Iterat
         raise ConfigError(
             f"the pipeline needs {error.name}: pip install 'parley-node[pipeline]'"
         ) from error
+    if remote is not None:
+        _check_server(remote)
     try:
         session = open_session(master=master, remote=remote, memory=memory)
     except PySparkException as error:
@@ -68,18 +79,50 @@ def spark_session(master: str | None, remote: str | None, memory: str) -> Iterat
         session.stop()
 
 
-def prepare_places(journals: str, tables: str, remote: str | None) -> None:
-    """Make the directory of tables, for its owner alone: payloads are in them.
+@contextmanager
+def places(journals: str, tables: str, remote: str | None) -> Iterator[None]:
+    """Make the directory of tables, for its owner alone: payloads are in them; and hold it.
 
-    Raises FileProblem if there is no directory of journals; OSError. What a server of
-    Spark's sees is not looked at.
+    Raises FileProblem if there is no directory of journals, or another command writes these
+    tables; OSError. What a server of Spark's sees is not looked at.
     """
     if remote is not None:
+        yield
         return
     if not has_magic(journals) and not Path(journals.removeprefix("file://")).is_dir():
         raise FileProblem(f"there is no directory {journals}")
-    if "://" not in tables:
-        Path(tables).mkdir(mode=0o700, parents=True, exist_ok=True)
+    if "://" in tables:
+        yield
+        return
+    Path(tables).mkdir(mode=0o700, parents=True, exist_ok=True)
+    # Held by this process and nobody that it starts: the system frees it, however we end.
+    lock = os.open(Path(tables) / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise FileProblem(f"another command is writing the tables in {tables}") from error
+        yield
+    finally:
+        os.close(lock)
+
+
+def _check_server(remote: str) -> None:
+    """Spark's client itself would try for ten minutes, without a word.
+
+    Raises ConfigError for what is no address of a server's, UnreachableError.
+    """
+    parts = urlsplit(remote)
+    try:
+        host, port = parts.hostname, parts.port or _CONNECT_PORT
+    except ValueError:
+        host, port = None, 0
+    if parts.scheme != "sc" or not host:
+        raise ConfigError(f"--remote is sc://HOST:PORT, not {remote}")
+    try:
+        socket.create_connection((host, port), _PATIENCE).close()
+    except OSError as error:
+        raise UnreachableError(f"no server of Spark's at {host}:{port}: {error}") from error
 
 
 def _first_line(error: Exception) -> str:

@@ -1,6 +1,8 @@
 """`parley pipeline`: what its commands are told and say; their jobs are replaced here."""
 
+import fcntl
 import signal
+import socket
 import stat
 import sys
 from collections import Counter
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from node.cli.pipeline import following, reporting, running
+from node.cli.pipeline.session import LOCK
 from pipeline import jobs
 from pipeline.errors import NoTablesError
 from tests.node.cli.conftest import Parley
@@ -121,6 +124,41 @@ def test_tables_are_for_their_owner_and_journals_must_be_there(
     done = parley(*elsewhere)
     assert (done.code, done.err) == (6, "parley: there is no directory none\n")
     assert not (place / "none").exists()
+
+
+def test_a_server_that_is_not_there_is_said_at_once(parley: Parley) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    done = parley("pipeline", "run", *WHERE, "--remote", f"sc://127.0.0.1:{port}/;user_id=me")
+    assert done.code == 3
+    assert done.err.startswith(f"parley: no server of Spark's at 127.0.0.1:{port}: ")
+    for wrong in ("http://127.0.0.1:1", "sc://", "sc://host:port", "127.0.0.1:15002"):
+        done = parley("pipeline", "run", *WHERE, "--remote", wrong)
+        assert (done.code, done.err) == (2, f"parley: --remote is sc://HOST:PORT, not {wrong}\n")
+    done = parley("pipeline", "run", *WHERE, "--remote", "sc://somewhere", "--master", "local")
+    assert (done.code, done.err) == (2, "parley: --master or --remote, not both\n")
+
+
+@pytest.mark.parametrize("command", ["run", "follow"])
+def test_one_command_at_a_time_writes_tables(
+    parley: Parley,
+    monkeypatch: pytest.MonkeyPatch,
+    asked: list[object],
+    place: Path,
+    command: str,
+) -> None:
+    monkeypatch.setattr(jobs, command, lambda *_, **options: jobs.Outcome(Counter(), Counter()))
+    assert parley("pipeline", command, *WHERE).code == 0
+    with (place / "t" / LOCK).open() as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        done = parley("pipeline", command, *WHERE)
+        assert (done.code, done.err) == (
+            6,
+            "parley: another command is writing the tables in t\n",
+        )
+        assert len(asked) == 1  # no Java was started for it
+        assert parley("pipeline", command, *WHERE, "--remote", "sc://somewhere").code == 0
+    assert parley("pipeline", command, *WHERE).code == 0
 
 
 def test_what_does_not_go_together_or_is_not_there(
