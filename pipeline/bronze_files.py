@@ -4,17 +4,21 @@ One rule: a file has the rows of whole ranges in their order, so a task takes wh
 then need not go through Java on their way from a file to Python: that is half of the time.
 """
 
+import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark import TaskContext
 
 from pipeline.bronze_rows import NEEDED
 
-# Bytes of files that a task takes together: it costs more than a few rows.
-TASK_SIZE: Final = 2**24
+# Bytes of files that a task takes together, at least and at most: a task costs as much as some
+# thousand rows, and that there are so many tasks is enough for all cores to end together.
+TASK_SIZES: Final = 2**24, 2**26
+TASKS: Final = 16
 # Bytes of a file that are taken at once, about: what fits into the processor's caches is read
 # faster than what needs new memory each time.
 PIECE_SIZE: Final = 2**22
@@ -24,12 +28,14 @@ Walk = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def bronze_files(directory: Path) -> list[list[str]]:
-    """The files of one batch, small ones together. Raises OSError."""
+    """The files of one batch, each group for a task. Raises OSError."""
+    sizes = {path: path.stat().st_size for path in sorted(directory.glob("date=*/*.parquet"))}
+    least, most = TASK_SIZES
+    room = min(max(sum(sizes.values()) // TASKS, least), most)
     groups: list[list[str]] = []
-    filled = TASK_SIZE
-    for path in sorted(directory.glob("date=*/*.parquet")):
-        size = path.stat().st_size
-        if filled + size > TASK_SIZE:
+    filled = room
+    for path, size in sizes.items():
+        if filled + size > room:
             groups.append([])
             filled = 0
         groups[-1].append(str(path))
@@ -45,6 +51,11 @@ def walk_files(walk: Walk, groups: Sequence[Sequence[str]]) -> Walk:
             for number in batch.column(0).to_pylist():
                 for path in groups[number]:
                     yield from walk(read_file(path))
+        if TaskContext.get() is not None and not gc.get_freeze_count():
+            # A worker of Spark's looks for garbage after each task, and most of what it goes
+            # through are the modules that were imported. Once: later tasks leave garbage.
+            gc.collect()
+            gc.freeze()
 
     return run
 

@@ -31,10 +31,18 @@ def test_small_files_are_taken_together_in_their_order(
     (tmp_path / "_SUCCESS").touch()
     ordered = [files[0], files[2], files[4], files[1], files[3]]
     assert bronze_files(tmp_path) == [ordered]
-    monkeypatch.setattr(module, "TASK_SIZE", 2 * Path(files[0]).stat().st_size)
-    assert bronze_files(tmp_path) == [ordered[:2], ordered[2:4], ordered[4:]]
-    monkeypatch.setattr(module, "TASK_SIZE", 1)
-    assert bronze_files(tmp_path) == [[one] for one in ordered]
+    size = Path(files[0]).stat().st_size
+    for sizes, tasks, wanted in (
+        ((2 * size, 9 * size), 16, [2, 2, 1]),
+        ((1, 2 * size), 1, [2, 2, 1]),
+        ((1, 9 * size), 2, [2, 2, 1]),
+        ((1, 1), 16, [1, 1, 1, 1, 1]),
+    ):
+        monkeypatch.setattr(module, "TASK_SIZES", sizes)
+        monkeypatch.setattr(module, "TASKS", tasks)
+        groups = bronze_files(tmp_path)
+        assert [len(group) for group in groups] == wanted
+        assert [path for group in groups for path in group] == ordered
     assert bronze_files(tmp_path / "none") == []
 
 
