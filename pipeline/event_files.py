@@ -43,7 +43,7 @@ def local_directory(path: str) -> Path | None:
     parts = urlsplit(path)
     if parts.scheme == "file" and parts.netloc in ("", "localhost"):
         return Path(unquote(parts.path))
-    return Path(path) if not parts.scheme and Path(path).is_absolute() else None
+    return None if parts.scheme else Path(path).absolute()
 
 
 class EventFiles:

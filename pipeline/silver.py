@@ -58,12 +58,12 @@ class SilverStep:
 
     def _walked(self, tables: Tables, batch: int) -> DataFrame:
         """A batch's rows, verified: by Python alone where the tables are in a directory."""
-        root = local_directory(tables.root)
-        if root is None:
+        root, name = local_directory(tables.root), f"{BATCH}={batch}"
+        # A path without a scheme may be one of another file system, as Spark is set up.
+        if root is None or not (root / "bronze" / name / "_SUCCESS").exists():
             walk = walker(self._private_keys, payloads=self._payloads)
             bronze = tables.bronze(batch, lead=True)
             return bronze.select(*NEEDED).mapInArrow(walk, WALKED)
-        name = f"{BATCH}={batch}"
         walk = walker(self._private_keys, payloads=self._payloads, directory=root / "silver" / name)
         groups = bronze_files(root / "bronze" / name)
         numbers = tables.spark.range(0, len(groups), 1, max(len(groups), 1))

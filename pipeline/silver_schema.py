@@ -139,7 +139,6 @@ SPAN_FIELDS: Final[dict[str, DataType]] = {
     "end_place": _L,
     "pending": _L,
     "unplaced": _L,
-    "sealed_place": _L,
     "sealed_ns": _L,
     "start_state": _S,
     "end_state": _S,

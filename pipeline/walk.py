@@ -28,7 +28,7 @@ from pipeline.stitch.runs import segment_row
 
 # What one task tells of the order of segments is not all there is: `pipeline.stitch` does.
 _ACROSS_TASKS: Final = frozenset({"missing-segment", "no-end"})
-_DAMAGED: Final = (OK, BAD_CRC, BAD_LENGTH, TORN)
+_OF_SEGMENTS: Final = (OK, BAD_CRC, BAD_LENGTH, TORN)
 
 Walk = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -175,7 +175,7 @@ class _Task:
 
     def _unusual(self, rows: BronzeRows, at: int) -> None:
         """A row that is no event of the usual kind: of sixty-four, one."""
-        if rows.status(at) not in _DAMAGED:
+        if rows.status(at) not in _OF_SEGMENTS:
             return  # a file that is no segment, or cannot be read: bronze says so
         segment, offset, lead = rows.segments[at], rows.offsets[at], rows.leads[at]
         if self._at != (segment, offset) and not lead and offset not in (0, rows.starts[at]):

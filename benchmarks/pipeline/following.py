@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from benchmarks.pipeline.journals import Talk
+from crypto.auditor import AuditorPrivateKey
 from pipeline.bronze import start
 from pipeline.jobs import end_batch
 from pipeline.silver import SilverStep, events
@@ -31,10 +32,13 @@ def follow(spark: SparkSession, seconds: float, rate: int = RATE) -> list[float]
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         (place / "journals").mkdir()
-        writer = context.Process(target=_write, args=(place / "journals", rate, stop))
+        key = AuditorPrivateKey.create().private_bytes()
+        writer = context.Process(target=_write, args=(place / "journals", key, rate, stop))
         writer.start()
         tables = Tables(spark, str(place / "tables"))
-        query = start(spark, str(place / "journals"), tables.root, steps=[SilverStep()], every=1.0)
+        query = start(
+            spark, str(place / "journals"), tables.root, steps=[SilverStep([key])], every=1.0
+        )
         try:
             return _delays(tables, seconds)
         finally:
@@ -55,8 +59,8 @@ def _delays(tables: Tables, seconds: float) -> list[float]:
     return delays
 
 
-def _write(directory: Path, rate: int, stop: Event) -> None:
-    journal = Talk(directory, clock=time_ns)
+def _write(directory: Path, key: bytes, rate: int, stop: Event) -> None:
+    journal = Talk(directory, AuditorPrivateKey(key), clock=time_ns)
     began, written = perf_counter(), 0
     while not stop.is_set():
         due = int((perf_counter() - began) * rate) - written

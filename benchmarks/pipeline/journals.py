@@ -139,11 +139,15 @@ class Talk:
     """
 
     def __init__(
-        self, directory: Path, *, notes: bool = False, clock: Callable[[], int] | None = None
+        self,
+        directory: Path,
+        auditor: AuditorPrivateKey,
+        *,
+        notes: bool = False,
+        clock: Callable[[], int] | None = None,
     ) -> None:
-        self.auditor = AuditorPrivateKey.create()
         identities = Identity.create(), Identity.create()
-        self._journal = _FileJournal(directory, identities[0], self.auditor, clock)
+        self._journal = _FileJournal(directory, identities[0], auditor, clock)
         observers = self._journal.observer(), None
         self._sender, self._receiver = (
             Connection(
@@ -194,7 +198,8 @@ def make_journals(directory: Path, events: int, *, notes: bool = False) -> Audit
 
     With `notes` each event is 64 coalesced notes. Returns the auditor's key.
     """
-    talk = Talk(directory, notes=notes)
+    auditor = AuditorPrivateKey.create()
+    talk = Talk(directory, auditor, notes=notes)
     talk.send(events)
     talk.end()
-    return talk.auditor
+    return auditor

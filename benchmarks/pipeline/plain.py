@@ -1,12 +1,16 @@
 """The same work as silver's, without Spark: a pool of processes, Parquet in, Parquet out.
 
 One rule: it reads the files that bronze has, walks them with the same function and writes
-the same columns, so that what is left between the two is Spark.
+the same columns, so that what is left between the two is Spark. Its processes live as long as
+Spark's, and have imported what they need.
 """
 
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
+from time import sleep
 
 import pyarrow.parquet as pq
 
@@ -15,17 +19,23 @@ from pipeline.silver_schema import WALKED_ARROW
 from pipeline.walk import walker
 
 
-def walk_files(bronze: Path, out: Path, private_key: bytes, processes: int = 2) -> int:
+@contextmanager
+def plain_pool(processes: int) -> Iterator[ProcessPoolExecutor]:
+    """A pool whose processes are all there."""
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        list(pool.map(sleep, [1.0] * processes))
+        yield pool
+
+
+def walk_files(pool: ProcessPoolExecutor, bronze: Path, out: Path, private_key: bytes) -> int:
     """Walk all files of bronze; returns how many rows were written."""
     files = sorted(bronze.rglob("*.parquet"))
     out.mkdir()
-    context = get_context("spawn")
-    with ProcessPoolExecutor(processes, mp_context=context) as pool:
-        jobs = [
-            pool.submit(_walk_file, path, out / f"{number}.parquet", private_key)
-            for number, path in enumerate(files)
-        ]
-        return sum(job.result() for job in jobs)
+    jobs = [
+        pool.submit(_walk_file, path, out / f"{number}.parquet", private_key)
+        for number, path in enumerate(files)
+    ]
+    return sum(job.result() for job in jobs)
 
 
 def _walk_file(path: Path, out: Path, private_key: bytes) -> int:

@@ -57,7 +57,7 @@ class Runs:
                     }
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """For the next batch: each run's last number, with the fields of `SEGMENT_FIELDS`."""
+        """For the next batch: each run's last number, as `segment_row` has them."""
         for run, numbers in sorted(self._numbers.items()):
             last = max(numbers)
             yield {

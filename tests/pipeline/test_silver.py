@@ -86,10 +86,12 @@ def test_many_small_ranges_are_stitched_to_what_one_audit_says(
     assert delays == 0
     whats = Counter(row.what for row in sessions(tables).select("what").collect())
     assert whats["start"] == whats["end"] == 3
-    # Where the tables are in no directory, all rows go through Spark.
-    monkeypatch.setattr("pipeline.silver.local_directory", lambda path: None)
+    # Where the tables are in no directory, or not in the one of that name, all rows go through
+    # Spark.
+    monkeypatch.setattr("pipeline.silver.local_directory", lambda path: tmp_path / "elsewhere")
     SilverStep([KEY])(tables, 0)
     assert rows_of_silver(tables) == rows_of_audit(segments)
+    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_a_live_segment_is_followed_in_pieces(

@@ -39,7 +39,6 @@ def span(start: int, end: int, offset: int, **other: Any) -> dict[str, Any]:
         "end_place": end,
         "pending": 0,
         "unplaced": 0,
-        "sealed_place": None,
         "sealed_ns": None,
         "start_state": "same",
         "end_state": "same",

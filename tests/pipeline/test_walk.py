@@ -107,7 +107,7 @@ def test_a_task_that_fails_leaves_no_file(tmp_path: Path, segment: tuple[str, by
         ("file:///tables/a%20b", Path("/tables/a b")),
         ("s3a://bucket/tables", None),
         ("hdfs://host/tables", None),
-        ("tables", None),
+        ("tables", Path.cwd() / "tables"),
     ],
 )
 def test_only_directories_are_written_to(path: str, directory: Path | None) -> None:

@@ -90,7 +90,8 @@ class _Stop:
         """A signal came."""
         # Not raised here: this may be in the middle of a word to Spark's Java.
         self._asked = True
-        signal.signal(number, signal.default_int_handler)
+        for either in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(either, signal.default_int_handler)
 
 
 @contextmanager

@@ -318,9 +318,10 @@ class Audit:
             self._output, start, record.time, record.offset, silent=self._silent
         )
         session_id = session.out.id
-        if session_id in self._started and not self._output.stitched:
+        if session_id in self._started:
             session.out.finding("session-twice", None, None, record.time, record.offset, _TWICE)
-        self._started.add(session_id)
+        if not self._output.stitched:  # else who takes the rows looks
+            self._started.add(session_id)
         self._enter(start.session, session, record)
 
     def _checkpoint(self, record: Record) -> None:

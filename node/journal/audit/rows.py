@@ -119,7 +119,6 @@ class Span(NamedTuple):
     end_place: int
     pending: int
     unplaced: int
-    sealed_place: int | None
     sealed_ns: int | None
     start_state: bytes
     end_state: bytes

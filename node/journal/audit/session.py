@@ -260,7 +260,6 @@ class AuditedSession:
             unplaced = self._leave_search(track)
             track.bad_seals.tell()
             pending = track.take_pending()
-            sealed_place, sealed_ns = track.sealed_at or (None, None)
             end_state = self._state_of(track)
             span = Span(
                 output.journal,
@@ -276,8 +275,7 @@ class AuditedSession:
                 track.place,
                 len(pending),
                 unplaced,
-                sealed_place,
-                sealed_ns,
+                track.sealed_ns,
                 state,
                 end_state,
                 started,

@@ -35,16 +35,19 @@ _PROOF: Final = codes.CONNECTION << 8 | codes.PROOF
 _row: Final = tuple.__new__
 _REMEMBERED: Final = 1_024  # prefixes of the last events, by which copies are known
 _MAX_LABELS: Final = 2**14  # of streams, in one session
-# Rows that wait for a seal, at most: more than any receiver would have waited for.
+# Rows that wait for a seal, at most, and bytes of their events: more than any receiver would
+# have waited for.
 MAX_PENDING: Final = 2**20
+MAX_PENDING_SIZE: Final = 2**28
 
 
 class Track:
-    """A direction. `chain`, `place`, `generation`, `updates` and `unsealed` are as in a
+    """A direction. `chain`, `place`, `generation` and `updates` are as in a
     checkpoint; `pending` are the rows of events that no seal has vouched for yet."""
 
     __slots__ = (
         "_new_hash",
+        "_pending_size",
         "_seal_size",
         "_suite",
         "bad_seals",
@@ -64,10 +67,9 @@ class Track:
         "place",
         "recent",
         "rekey_commit",
-        "sealed_at",
+        "sealed_ns",
         "silent",
         "sink",
-        "unsealed",
         "updates",
         "verifier",
     )
@@ -99,12 +101,13 @@ class Track:
         self.initiator = initiator  # whether the connection's initiator sends here
         self.sink = sink
         self.pending: list[CompactRow] = []
+        self._pending_size = 0  # bytes of their events
         self.recent: deque[bytes] = deque(maxlen=_REMEMBERED)
         self.silent = False  # these events have their rows already
         self.lanes = Lanes(suite)
         self.closed_with: int | None = None  # the code of a Close that was seen
         self.bad_seals = BadSeals(sink, direction)
-        self.sealed_at: tuple[int, int] | None = None  # place and time of the first valid seal
+        self.sealed_ns: int | None = None  # the time of the first valid seal
         self.adopt(state, rekey_commit)
 
     def adopt(self, state: Direction, rekey_commit: bytes) -> None:
@@ -118,7 +121,6 @@ class Track:
         self.epoch = state.epoch
         self.generation = state.generation
         self.updates = state.updates
-        self.unsealed = state.unsealed
         self.lanes.begin(state.counters)
         self.lanes.guess = False
         self.find_secret()
@@ -167,12 +169,9 @@ class Track:
         chain.value = value
         self.place = place = self.place + 1
         self.recent.append(digest)
-        self.unsealed += 1
         row = self._row(offset, time, size, stream4, blob, b"\0", place, digest, OK)
         if row is not None:
-            self.pending.append(row)
-            if len(self.pending) > MAX_PENDING:
-                self.give_up_pending()
+            self._hold(row)
         return True
 
     def value_after(self, wire: Wire) -> bytes:
@@ -186,13 +185,11 @@ class Track:
         self.recent.append(wire.mark)
         row = self._row_of(wire, self.place, value[:PREFIX], status)
         if wire.seal is None:
-            self.unsealed += 1
             if row is not None:
-                self.pending.append(row)
+                self._hold(row)
         elif self.each or self._seal_is_valid(wire, value):
             self._sealed(wire, row)
         else:
-            self.unsealed += 1
             self.bad_seals.add(self.place, wire)
             self._give(row, BAD_SEAL)
 
@@ -201,7 +198,6 @@ class Track:
         self.chain.value = value
         self.place += 1
         self.recent.append(wire.mark)
-        self.unsealed += 1
         self._give(self._row_of(wire, self.place, value[:PREFIX], OK), status)
 
     def refuse(self, wire: Wire, place: int | None, status: str) -> None:
@@ -225,20 +221,21 @@ class Track:
 
     def give_up_pending(self) -> None:
         """No seal will vouch for what is pending."""
-        rows, self.pending = self.pending, []
+        rows = self.take_pending()
         if rows:
             self.sink.rows([row._replace(status=UNSEALED) for row in rows])
 
     def take_pending(self) -> list[CompactRow]:
         """The rows that wait for a seal, which are no longer here."""
         rows, self.pending = self.pending, []
+        self._pending_size = 0
         return rows
 
     def now_loud(self) -> None:
         """From here on events get rows."""
         self.silent = False
-        self.pending = []
-        self.sealed_at = None
+        self.take_pending()
+        self.sealed_ns = None
         self.bad_seals.forget()  # an earlier reading told of them
 
     # Inside.
@@ -252,6 +249,12 @@ class Track:
             else keyring.secret(self.generation, self.updates, self.initiator)
         )
 
+    def _hold(self, row: CompactRow) -> None:
+        self.pending.append(row)
+        self._pending_size += row.wire_size
+        if len(self.pending) > MAX_PENDING or self._pending_size > MAX_PENDING_SIZE:
+            self.give_up_pending()
+
     def _give(self, row: CompactRow | None, status: str) -> None:
         """A row that is final, without a seal."""
         if row is not None:
@@ -259,10 +262,9 @@ class Track:
 
     def _sealed(self, wire: Wire, row: CompactRow | None) -> None:
         self.bad_seals.tell(mended=True)
-        if self.sealed_at is None:
-            self.sealed_at = self.place, wire.time
-        self.unsealed = 0
-        rows, self.pending = self.pending, []
+        if self.sealed_ns is None:
+            self.sealed_ns = wire.time
+        rows = self.take_pending()
         if row is not None:
             rows.append(row)
             self.sink.rows(rows, wire.time)
