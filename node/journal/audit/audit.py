@@ -13,10 +13,11 @@ from node.journal import keys
 from node.journal.audit.beginning import resume_session, start_session
 from node.journal.audit.compact import CompactRow, event_rows
 from node.journal.audit.keyring import Boxes
-from node.journal.audit.output import Output
+from node.journal.audit.output import DAMAGE, Output
 from node.journal.audit.rows import EventRow, Finding, SessionRow, Span
 from node.journal.audit.session import AuditedSession
 from node.journal.audit.track import Track
+from node.journal.audit.unknown import UNKNOWN, UnknownSessions
 from node.journal.bodies import KeyUpdate, Secret, SegmentEnd, SegmentHead, SessionEnd, parse_block
 from node.journal.errors import JournalFormatError
 from node.journal.names import SegmentName, parse_name
@@ -26,8 +27,6 @@ from node.journal.sessions import Checkpoint, SessionStart
 
 _unpack_event: Final = EVENT.unpack_from
 _BOTH: Final = (keys.RECEIVED, keys.SENT)
-_MOST_UNKNOWN: Final = 1_024
-_UNKNOWN: Final = "a record of a session whose start or checkpoint is not there"
 
 
 class Audit:
@@ -53,7 +52,7 @@ class Audit:
         self._live: dict[int, AuditedSession] = {}
         # By what an event's record begins with: directions whose chain is whole.
         self._usual: dict[bytes, Track] = {}
-        self._unknown: dict[int, int] = {}  # events of sessions that nothing is known of
+        self._unknown = UnknownSessions(self._output)
         self._expected = 0  # checkpoints that the last block said would follow
         self._blocks = 0  # since records began that do not follow on others
         self._may_resume = True  # sessions that began before what is read
@@ -215,22 +214,7 @@ class Audit:
             session.close_spans(self._next, ended=False)
         self._live = {}
         self._usual = {}
-        for number, count in self._unknown.items():
-            self._output.findings.append(
-                Finding(
-                    "no-session",
-                    self._output.journal,
-                    self._output.segment,
-                    None,
-                    None,
-                    None,
-                    None,
-                    self._next,
-                    count,
-                    f"{_UNKNOWN} (number {number})",
-                )
-            )
-        self._unknown = {}
+        self._unknown.tell(self._next)
         self._blocks = 0
         self._may_resume = True
         self._name = None
@@ -265,11 +249,7 @@ class Audit:
             return
         session = self._live.get(number)
         if session is None:
-            if len(self._unknown) >= _MOST_UNKNOWN:
-                number = -1  # all others together
-            self._unknown[number] = self._unknown.get(number, 0) + 1
-            if not self._silent:
-                self._output.unknown_event(record, direction)
+            self._unknown.event(record, number, direction, silent=self._silent)
             return
         track = session.tracks[direction]
         if session.is_whole(direction) and track.take_usual(record.offset, record.time, body):
@@ -309,7 +289,7 @@ class Audit:
     def _session(self, number: int) -> AuditedSession:
         session = self._live.get(number)
         if session is None:
-            raise JournalFormatError(f"{_UNKNOWN} (number {number})")
+            raise JournalFormatError(f"{UNKNOWN} (number {number})")
         return session
 
     def _start(self, record: Record) -> None:
@@ -392,10 +372,10 @@ class Audit:
             number, direction = _unpack_event(body)
             session = self._live.get(number) if direction in _BOTH else None
         if session is None:
-            self._output.finding(record.status, record, _DAMAGE[record.status])
+            self._output.finding(record.status, record, DAMAGE[record.status])
             return
         place = session.tracks[direction].place + 1
-        session.out.finding(BAD_CRC, direction, place, record.time, record.offset, _DAMAGE[BAD_CRC])
+        session.out.finding(BAD_CRC, direction, place, record.time, record.offset, DAMAGE[BAD_CRC])
         self._searched(number, session, direction, record, damaged=True)
 
     def _searched(
@@ -416,8 +396,3 @@ class Audit:
 
 _NO_START: Final = "a checkpoint of a session that neither began nor was there at the last block"
 _TWICE: Final = "a session of the same id began before: it stands in the journal a second time"
-_DAMAGE: Final = {
-    "bad-crc": "the record's bytes are not those that its checksum was made of",
-    "bad-length": "no record can begin with these bytes; what follows up to the next block is lost",
-    "torn": "the file ends in the middle of a record",
-}

@@ -4,6 +4,8 @@ One rule: a row says which journal and segment it is from, a session's also whos
 Decides nothing.
 """
 
+from typing import Final
+
 from crypto.identity import PublicIdentity
 from node.journal.audit.compact import UNREAD, CompactRow
 from node.journal.audit.keyring import Boxes
@@ -12,6 +14,13 @@ from node.journal.keys import RECEIVED
 from node.journal.parsing import EVENT_HEAD
 from node.journal.records import Record
 from node.journal.sessions import SessionFacts
+
+# What is told of a record's status.
+DAMAGE: Final = {
+    "bad-crc": "the record's bytes are not those that its checksum was made of",
+    "bad-length": "no record can begin with these bytes; what follows up to the next block is lost",
+    "torn": "the file ends in the middle of a record",
+}
 
 
 class Output:

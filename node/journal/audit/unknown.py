@@ -1,0 +1,50 @@
+"""Events of sessions of which nothing is known: neither a start nor a checkpoint is there.
+
+One rule: each has its row, and each session one finding, told when no more can be learnt.
+"""
+
+from typing import Final
+
+from node.journal.audit.output import Output
+from node.journal.audit.rows import Finding
+from node.journal.records import Record
+
+# Sessions that are told of by themselves; all others are one.
+MOST_UNKNOWN: Final = 1_024
+UNKNOWN: Final = "a record of a session whose start or checkpoint is not there"
+
+
+class UnknownSessions:
+    """How many events there were of each, by its number."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+        self._counts: dict[int, int] = {}
+
+    def event(self, record: Record, number: int, direction: int, *, silent: bool) -> None:
+        """An event's record; of a `silent` one the row exists."""
+        if len(self._counts) >= MOST_UNKNOWN and number not in self._counts:
+            number = -1
+        self._counts[number] = self._counts.get(number, 0) + 1
+        if not silent:
+            self._output.unknown_event(record, direction)
+
+    def tell(self, offset: int) -> None:
+        """The findings, at the offset where reading ended."""
+        output = self._output
+        for number, count in self._counts.items():
+            output.findings.append(
+                Finding(
+                    "no-session",
+                    output.journal,
+                    output.segment,
+                    None,
+                    None,
+                    None,
+                    None,
+                    offset,
+                    count,
+                    f"{UNKNOWN} (number {number})",
+                )
+            )
+        self._counts = {}
