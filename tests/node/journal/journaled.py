@@ -1,0 +1,62 @@
+"""Nodes that keep a journal, and a disk that a test may hold up or have fail."""
+
+import os
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+from crypto.auditor import AuditorPrivateKey
+from crypto.identity import Identity
+from node import Call, Node, NodeConfig
+from node.journal import writer as writing
+from node.journal.journal import Journal
+
+AUDITOR = AuditorPrivateKey.create()
+KEY = AUDITOR.public
+CONFIG = NodeConfig(algorithms={"kex": ("x25519",)})
+
+
+def journaled(directory: Path, identity: Identity | None = None, **settings: Any) -> Node:
+    """A node with a journal and an echo."""
+    journal = Journal.open(directory, KEY, **settings)
+    node = Node(identity or Identity.create(), config=CONFIG, journal=journal)
+
+    @node.on_call("echo")
+    async def echo(call: Call) -> object:
+        return call.data
+
+    return node
+
+
+def journal_of(node: Node) -> Journal:
+    assert node.journal is not None
+    return node.journal
+
+
+class Disk:
+    """The system's writes and syncs, which a test may hold up or have fail."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.free = Event()
+        self.free.set()
+        self.synced = Event()
+        self.synced.set()
+        self.syncs = 0
+        self.error: OSError | None = None
+        write, sync = os.writev, writing._sync_data
+
+        def writev(file: int, records: list[bytes]) -> int:
+            assert self.free.wait(20)
+            if self.error is not None:
+                raise self.error
+            return write(file, records)
+
+        def sync_data(file: int) -> None:
+            assert self.synced.wait(20)
+            self.syncs += 1
+            sync(file)
+
+        monkeypatch.setattr(os, "writev", writev)
+        monkeypatch.setattr(writing, "_sync_data", sync_data)

@@ -1,0 +1,278 @@
+"""A journal on a disk that is slow, full or failing, and what each policy of fsync promises."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from crypto.identity import Identity
+from node import Node, PeerClosedError
+from node.journal import keys
+from node.journal import writer as writing
+from node.journal.errors import JournalFailedError
+from node.testing import connect_nodes
+from tests.node.journal.following import Follower, follow, records_of
+from tests.node.journal.journaled import AUDITOR, CONFIG, KEY, Disk, journal_of, journaled
+from tests.node.network import eventually
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    return Disk(monkeypatch)
+
+
+# A slow disk.
+
+
+async def test_with_a_full_buffer_connections_wait_and_nothing_is_lost(
+    tmp_path: Path, disk: Disk
+) -> None:
+    a, b = journaled(tmp_path), journaled(tmp_path, buffer_size=2**16)
+    done: list[int] = []
+
+    async def call(number: int) -> None:
+        assert await peer.call("echo", bytes(10_000)) == bytes(10_000)
+        done.append(number)
+
+    async with b, a:
+        peer, _ = await connect_nodes(a, b)
+        disk.free.clear()
+        async with anyio.create_task_group() as tasks:
+            for number in range(50):
+                tasks.start_soon(call, number)
+            await eventually(lambda: not journal_of(b).gate.open)
+            with anyio.move_on_after(0.05) as scope:  # a caller may go away
+                await peer.call("echo", bytes(10_000))
+            assert scope.cancelled_caught
+            assert len(done) < 50
+            # What came at once is bounded by what one read brings.
+            assert journal_of(b).metrics.waiting < 2**16 + 2 * 256 * 1024
+            disk.free.set()
+        assert sorted(done) == list(range(50))
+        await eventually(lambda: journal_of(b).gate.open)
+    ours, theirs = (follow(tmp_path, node.node_id.text).sessions[0] for node in (a, b))
+    for way in (keys.RECEIVED, keys.SENT):
+        assert [wire for one, wire in ours.events if one == way] == [
+            wire for one, wire in theirs.events if one != way
+        ]
+
+
+async def test_a_full_buffer_is_written_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "LINGER", 1.0)  # with which what follows would take 16 s
+    a, b = journaled(tmp_path), journaled(tmp_path, buffer_size=2**16)
+    async with b, a:
+        peer, _ = await connect_nodes(a, b)
+        with anyio.fail_after(8):
+            for _ in range(50):
+                await peer.call("echo", bytes(10_000))
+
+
+async def test_a_node_can_leave_while_its_gate_is_shut(tmp_path: Path, disk: Disk) -> None:
+    a, b = journaled(tmp_path), journaled(tmp_path, buffer_size=2**16)
+    async with b:
+        with anyio.CancelScope() as scope:
+            async with a:
+                peer, _ = await connect_nodes(a, b)
+                disk.free.clear()
+                async with anyio.create_task_group() as tasks:
+                    for _ in range(20):
+                        tasks.start_soon(peer.call, "echo", bytes(10_000))
+                    await eventually(lambda: not journal_of(b).gate.open)
+                    disk.free.set()
+                    scope.cancel()
+    for node in (a, b):
+        assert follow(tmp_path, node.node_id.text).sessions[0].ended is not None
+
+
+# What each policy promises.
+
+
+async def test_always_lets_nothing_leave_before_it_is_on_the_disk(
+    tmp_path: Path, disk: Disk
+) -> None:
+    a, b = journaled(tmp_path, fsync="never"), journaled(tmp_path, fsync="always")
+    async with b, a:
+        peer, _ = await connect_nodes(a, b)
+        assert await peer.call("echo", 1) == 1
+        disk.synced.clear()
+        with anyio.move_on_after(0.1) as scope:
+            await peer.call("echo", 2)
+        assert scope.cancelled_caught
+        syncs = disk.syncs
+        disk.synced.set()
+        assert await peer.call("echo", 3) == 3
+        assert disk.syncs > syncs
+    assert follow(tmp_path, b.node_id.text).sessions[0].ended is not None
+
+
+@pytest.mark.parametrize(("fsync", "unasked"), [("interval", True), ("never", False)])
+async def test_sync_syncs_and_the_interval_does_by_itself(
+    tmp_path: Path, disk: Disk, fsync: str, unasked: bool
+) -> None:
+    async with journaled(tmp_path, fsync=fsync, fsync_interval=0.03) as node:
+        await eventually(lambda: journal_of(node).metrics.records == 2)
+        await anyio.sleep(0.1)
+        assert bool(disk.syncs) is unasked
+        run = journal_of(node)._run
+        assert run is not None
+        run.log.record(200, b"something")
+        await journal_of(node).sync()
+        assert disk.syncs == 1 + unasked
+        assert run.feed.synced == run.feed.appended
+        await journal_of(node).sync()
+        assert disk.syncs == 1 + unasked
+
+
+async def test_a_sync_of_what_is_written_already(tmp_path: Path, disk: Disk) -> None:
+    async with journaled(tmp_path, fsync="never") as node:
+        await eventually(lambda: journal_of(node).metrics.waiting == 0)
+        await anyio.sleep(0.01)
+        with anyio.fail_after(5):
+            await journal_of(node).sync()
+        assert disk.syncs == 1
+
+
+async def test_who_waits_for_a_sync_may_be_cancelled(tmp_path: Path, disk: Disk) -> None:
+    async with journaled(tmp_path) as node:
+        disk.synced.clear()
+        journal_of(node)._run.log.record(200, b"x")  # type: ignore[union-attr] # it runs
+        with anyio.move_on_after(0.02) as scope:
+            await journal_of(node).sync()
+        assert scope.cancelled_caught
+        disk.synced.set()
+        await journal_of(node).sync()
+
+
+# Failures.
+
+
+async def failing(
+    tmp_path: Path, disk: Disk, on_failure: str, told: Callable[[Node, Any], Any]
+) -> Node:
+    a, b = Node(Identity.create(), config=CONFIG), journaled(tmp_path, on_failure=on_failure)
+    alarms: list[JournalFailedError] = []
+    journal_of(b).on_alarm = alarms.append
+    async with a, b:
+        peer, _ = await connect_nodes(a, b)
+        assert await peer.call("echo", 1) == 1
+        await journal_of(b).sync()
+        disk.error = OSError(28, "No space left on device")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(told, b, peer)
+            error = await journal_of(b).failure()
+        assert journal_of(b).failed is error is alarms[0]
+        assert len(alarms) == 1
+        with pytest.raises(JournalFailedError):
+            await journal_of(b).sync()
+        disk.error = None
+    return b
+
+
+async def test_on_alarm_the_node_goes_on_without(
+    tmp_path: Path, disk: Disk, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def goes_on(node: Node, peer: Any) -> None:
+        assert await peer.call("echo", 2) == 2
+        await eventually(lambda: journal_of(node).failed is not None)
+        assert await peer.call("echo", 3) == 3
+        async with Node(Identity.create(), config=CONFIG) as other:
+            again, _ = await connect_nodes(other, node)
+            assert await again.call("echo", 4) == 4
+
+    node = await failing(tmp_path, disk, "alarm", goes_on)
+    assert [record.levelname for record in caplog.records if record.name == "parley.journal"] == [
+        "CRITICAL"
+    ]
+    (records,) = records_of(tmp_path, node.node_id.text)
+    assert records[-1].kind == keys.EVENT
+    identity = node.identity
+    async with journaled(tmp_path, identity) as again:
+        assert [one.cut for one in journal_of(again).recovered] == [0]
+
+
+async def test_on_stop_nothing_is_said_that_cannot_be_kept(tmp_path: Path, disk: Disk) -> None:
+    async def stops(node: Node, peer: Any) -> None:
+        with suppress(PeerClosedError):
+            await peer.call("echo", 2)
+        await eventually(lambda: not peer.is_open)
+        assert not node.peers
+        with pytest.raises(JournalFailedError):
+            await node.listen("tcp://127.0.0.1:0")
+        with pytest.raises(JournalFailedError):
+            await node.connect("tcp://127.0.0.1:1", trust=node.trust)  # type: ignore[arg-type] # any
+
+    await failing(tmp_path, disk, "stop", stops)
+
+
+FULL_DISK = """
+import resource, sys
+from pathlib import Path
+import anyio
+from crypto.identity import Identity
+from node import Call, Node, PeerClosedError
+from node.journal.journal import Journal
+from node.testing import connect_nodes
+
+async def main(directory, auditor, on_failure):
+    journal = Journal.open(directory, auditor, on_failure=on_failure, segment_size=50_000)
+    b = Node(Identity.create(), journal=journal)
+    @b.on_call("echo")
+    async def echo(call: Call) -> object:
+        return call.data
+    async with Node(Identity.create()) as a, b:
+        peer, _ = await connect_nodes(a, b)
+        answers = 0
+        try:
+            while answers < 40:
+                if answers == 20:  # a segment cannot come to its end any more
+                    await journal.sync()
+                    resource.setrlimit(resource.RLIMIT_FSIZE, (45_000, resource.RLIM_INFINITY))
+                await peer.call("echo", bytes(2000 + answers))
+                answers += 1
+                await anyio.sleep(0.002)  # the writer lets records gather
+        except PeerClosedError:
+            pass
+        await journal.failure()
+        print(answers, b.node_id.text, type(journal.failed.__cause__).__name__, len(b.peers))
+
+anyio.run(main, *sys.argv[2:], backend=sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize(
+    ("backend", "on_failure", "left"), [("asyncio", "alarm", "1"), ("trio", "stop", "0")]
+)
+def test_a_disk_that_is_really_full_corrupts_nothing(
+    tmp_path: Path, backend: str, on_failure: str, left: str
+) -> None:
+    arguments = [backend, str(tmp_path), KEY.text, on_failure]
+    done = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    answers, node, error, peers = done.stdout.split()
+    assert (error, peers) == ("OSError", left)
+    assert int(answers) >= 20
+    assert (answers == "40") is (on_failure == "alarm")
+    segments = records_of(tmp_path, node)
+    assert len(segments) == 2
+    assert segments[0][-1].kind == keys.SEGMENT_END
+    follower = Follower(AUDITOR)
+    for records in segments:
+        for record in records:
+            follower.take(record)
+    assert follower.sessions[0].places[keys.RECEIVED] > 20
+    last = segments[1][-1]
+    assert 42_000 < last.offset + last.size <= 45_000
