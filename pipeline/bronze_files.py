@@ -18,7 +18,7 @@ from pipeline.bronze_rows import NEEDED
 # Bytes of files that a task takes together, at least and at most: a task costs as much as some
 # thousand rows, and that there are so many tasks is enough for all cores to end together.
 TASK_SIZES: Final = 2**24, 2**26
-TASKS: Final = 16
+TASKS: Final = 32
 # Bytes of a file that are taken at once, about: what fits into the processor's caches is read
 # faster than what needs new memory each time.
 PIECE_SIZE: Final = 2**22

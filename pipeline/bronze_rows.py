@@ -56,7 +56,8 @@ class BronzeRows:
         self.offsets: list[int] = offsets.tolist()
         self.sizes: list[int] = sizes.tolist()
         self.starts: list[int] = _numbers(columns["range_start"]).tolist()
-        self.leads: list[bool] = columns["lead"].fill_null(False).to_pylist()
+        leads = columns["lead"].fill_null(False).to_numpy(zero_copy_only=False)
+        self.leads: list[bool] = leads.tolist()
         self.segments = _texts(columns["segment"])
         self.bodies: list[bytes] = columns["body"].to_pylist()
         self._statuses = _texts(columns["status"])
@@ -66,9 +67,9 @@ class BronzeRows:
         undamaged = pc.equal(columns["status"], OK).fill_null(False)
         whole = (kinds == EVENT) & (times != 0) & undamaged.to_numpy(zero_copy_only=False)
         self.whole: list[bool] = whole.tolist()
-        follows = offsets[1:] == offsets[:-1] + sizes[:-1]
+        follows = (offsets[1:] == offsets[:-1] + sizes[:-1]) & (leads[1:] == leads[:-1])
         if not _is_one(columns["segment"]):
-            same = pc.equal(columns["segment"][1:], columns["segment"][:-1])
+            same = pc.equal(columns["segment"][1:], columns["segment"][:-1]).fill_null(False)
             follows &= same.to_numpy(zero_copy_only=False)
         self.cuts: list[int] = [0, *(np.flatnonzero(~(whole[1:] & follows)) + 1).tolist()]
 
@@ -103,7 +104,9 @@ def _numbers(column: pa.Array) -> Any:
 
 def _is_one(column: pa.Array) -> bool:
     """Whether all of a column is the same value."""
-    return bool(len(column)) and bool(pc.all(pc.equal(column, column[0])).as_py())
+    if not len(column) or column.null_count:
+        return False
+    return bool(pc.all(pc.equal(column, column[0])).as_py())
 
 
 def _texts(column: pa.Array) -> Sequence[str]:

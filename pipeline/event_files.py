@@ -9,7 +9,6 @@ import os
 from pathlib import Path
 from types import TracebackType
 from typing import Final
-from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -36,14 +35,6 @@ _REPEATED: Final = [
 # Dates of one task's rows that get a directory: times are not proven, and a forger has many.
 MAX_DATES: Final = 16
 _MEASURED: Final = [name for name in _COLUMNS if name not in ("payload", "digest", "other")]
-
-
-def local_directory(path: str) -> Path | None:
-    """The directory that a path of Spark's names, if it is one of a file system."""
-    parts = urlsplit(path)
-    if parts.scheme == "file" and parts.netloc in ("", "localhost"):
-        return Path(unquote(parts.path))
-    return None if parts.scheme else Path(path).absolute()
 
 
 class EventFiles:

@@ -15,7 +15,7 @@ from pyspark.sql.types import DataType
 
 from pipeline.bronze_files import bronze_files, walk_files
 from pipeline.bronze_rows import NEEDED
-from pipeline.event_files import local_directory
+from pipeline.places import local_directory
 from pipeline.silver_schema import (
     EVENT,
     EVENTS,

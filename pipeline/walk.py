@@ -30,6 +30,8 @@ from pipeline.stitch.runs import segment_row
 _ACROSS_TASKS: Final = frozenset({"missing-segment", "no-end"})
 _OF_SEGMENTS: Final = (OK, BAD_CRC, BAD_LENGTH, TORN)
 
+MANY_NOTES: Final = 2**18  # a note takes more memory than its bytes in an event
+
 Walk = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
@@ -98,12 +100,13 @@ class _Task:
         self._at = "", 0
         self._rows: list[CompactRow] = []
         self._sealed: list[int | None] = []
+        self._notes = 0  # that these rows will be
         self._segments: list[dict[str, Any]] = []
 
     @property
     def has_many(self) -> bool:
         """Whether a batch of events is full."""
-        return len(self._rows) >= BATCH_ROWS
+        return len(self._rows) >= BATCH_ROWS or self._notes >= MANY_NOTES
 
     def take(self, batch: pa.RecordBatch) -> None:
         """Feed the audit with rows of bronze."""
@@ -139,6 +142,7 @@ class _Task:
         """Full batches of events."""
         rows, self._rows = self._rows[:BATCH_ROWS], self._rows[BATCH_ROWS:]
         sealed, self._sealed = self._sealed[:BATCH_ROWS], self._sealed[BATCH_ROWS:]
+        self._notes = _notes_of(self._rows)
         return event_batches(rows, sealed, EVENT, None, payloads=self._payloads)
 
     def rest(self, *, everything: bool = False) -> Iterator[pa.RecordBatch]:
@@ -190,3 +194,8 @@ class _Task:
         for group, sealed in self._audit.take_compact_events():
             self._rows += group
             self._sealed += repeat(sealed, len(group))
+            self._notes += _notes_of(group)
+
+
+def _notes_of(rows: Sequence[CompactRow]) -> int:
+    return sum([len(row.content.notes) for row in rows if row.content.notes is not None])

@@ -124,7 +124,7 @@ class _Journal:
 
     def end(self) -> Iterator[pa.RecordBatch]:
         """No more rows of this journal come."""
-        self._turn_to(None)
+        self._link()
         self._found += self._runs.findings()
         yield from self.take()
         segments = list(self._runs.rows())

@@ -13,7 +13,7 @@ from node.journal.segments import plan_ranges
 from pipeline.batches import SegmentRange, read_batches
 from pipeline.bronze_rows import NEEDED
 from pipeline.errors import PipelineError
-from pipeline.event_files import local_directory
+from pipeline.places import local_directory
 from pipeline.silver_schema import EVENT, PENDING, SPAN, WALKED_ARROW
 from pipeline.walk import walker
 from tests.node.journal.recorded import AUDITOR, Recorded, audit_of
@@ -104,7 +104,8 @@ def test_a_task_that_fails_leaves_no_file(tmp_path: Path, segment: tuple[str, by
     ("path", "directory"),
     [
         ("/tables", Path("/tables")),
-        ("file:///tables/a%20b", Path("/tables/a b")),
+        ("file:///tables/a%20b", Path("/tables/a%20b")),
+        ("file:/tables/a#b?c", Path("/tables/a#b?c")),
         ("s3a://bucket/tables", None),
         ("hdfs://host/tables", None),
         ("tables", Path.cwd() / "tables"),

@@ -18,6 +18,7 @@ import typer
 
 from node.cli.exits import FileProblem
 from node.errors import ConfigError, UnreachableError
+from pipeline.places import local_directory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -91,12 +92,13 @@ def places(journals: str, tables: str, remote: str | None) -> Iterator[None]:
         return
     if not has_magic(journals) and not Path(journals.removeprefix("file://")).is_dir():
         raise FileProblem(f"there is no directory {journals}")
-    if "://" in tables:
+    directory = local_directory(tables)
+    if directory is None:
         yield
         return
-    Path(tables).mkdir(mode=0o700, parents=True, exist_ok=True)
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     # Held by this process and nobody that it starts: the system frees it, however we end.
-    lock = os.open(Path(tables) / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -35,10 +35,11 @@ _PROOF: Final = codes.CONNECTION << 8 | codes.PROOF
 _row: Final = tuple.__new__
 _REMEMBERED: Final = 1_024  # prefixes of the last events, by which copies are known
 _MAX_LABELS: Final = 2**14  # of streams, in one session
-# Rows that wait for a seal, at most, and bytes of their events: more than any receiver would
-# have waited for.
+# Rows that wait for a seal, at most, and bytes of memory for their events, about: more than
+# most receivers would have waited for.
 MAX_PENDING: Final = 2**20
-MAX_PENDING_SIZE: Final = 2**28
+MAX_PENDING_SIZE: Final = 2**30
+_NOTE_SIZE: Final = 64  # of memory, beside its bytes
 
 
 class Track:
@@ -251,7 +252,8 @@ class Track:
 
     def _hold(self, row: CompactRow) -> None:
         self.pending.append(row)
-        self._pending_size += row.wire_size
+        notes = row.content.notes
+        self._pending_size += row.wire_size + (0 if notes is None else _NOTE_SIZE * len(notes))
         if len(self.pending) > MAX_PENDING or self._pending_size > MAX_PENDING_SIZE:
             self.give_up_pending()
 

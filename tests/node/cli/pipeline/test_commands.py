@@ -157,6 +157,8 @@ def test_one_command_at_a_time_writes_tables(
             "parley: another command is writing the tables in t\n",
         )
         assert len(asked) == 1  # no Java was started for it
+        uri = (place / "t").as_uri()
+        assert parley("pipeline", command, "--journals", "j", "--tables", uri).code == 6
         assert parley("pipeline", command, *WHERE, "--remote", "sc://somewhere").code == 0
     assert parley("pipeline", command, *WHERE).code == 0
 
