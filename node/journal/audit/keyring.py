@@ -24,6 +24,7 @@ LABEL_NONCE: Final = 24
 _PROOF_AAD: Final = bytes(4) + b"\x01"  # stream 0, sealed
 _INNER_HEAD: Final = 4  # async id and type
 _KEPT_EPOCHS: Final = 8
+_STEP: Final = 1_024  # updates; of each so many the secret is kept as well
 _KEPT_SECRETS: Final = 4_096
 # Epochs of a generation: 4 GiB each at least, or an hour, unless somebody plays with them.
 _MOST_UPDATES: Final = 2**16
@@ -69,6 +70,7 @@ class Keyring:
         "_last",
         "_proofs",
         "_session_id",
+        "_steps",
         "_suite",
         "_th1",
         "_th2",
@@ -87,6 +89,7 @@ class Keyring:
         self._session_id = session_id
         self._epochs: dict[int, tuple[bytes, bytes]] = {}  # of initiator, of responder
         self._last: dict[tuple[int, bool], tuple[int, bytes]] = {}
+        self._steps: dict[tuple[int, bool], list[bytes]] = {}  # of `_STEP` updates each
         self._proofs: tuple[bytes, ...] = ()  # of responder, of initiator
         self._exporter: bytes | None = None
         self.problem = ""
@@ -147,15 +150,22 @@ class Keyring:
         pair = self._epochs.get(generation)
         if pair is None or updates > _MOST_UPDATES:
             return None
+        key, first = (generation, initiator), pair[0 if initiator else 1]
         # Mostly the one after the last one that was asked for.
-        done, secret = self._last.get((generation, initiator), (0, pair[0 if initiator else 1]))
+        done, secret = self._last.get(key, (0, first))
+        steps = self._steps.setdefault(key, [first])
         if done > updates:
-            done, secret = 0, pair[0 if initiator else 1]
-        for _ in range(updates - done):
+            # Who forges checkpoints must not have all of them derived anew for each.
+            step = min(updates // _STEP, len(steps) - 1)
+            done, secret = step * _STEP, steps[step]
+        for update in range(done + 1, updates + 1):
             secret = next_secret(self._suite.hash_algorithm, secret)
-        self._last[generation, initiator] = updates, secret
+            if update == len(steps) * _STEP:
+                steps.append(secret)
+        self._last[key] = updates, secret
         if len(self._last) > _KEPT_EPOCHS:
-            del self._last[next(iter(self._last))]
+            oldest = next(iter(self._last))
+            del self._last[oldest], self._steps[oldest]
         return secret
 
     def labels(self, encrypted: bytes | None) -> dict[int, str]:

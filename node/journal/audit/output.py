@@ -15,6 +15,8 @@ from node.journal.parsing import EVENT_HEAD
 from node.journal.records import Record
 from node.journal.sessions import SessionFacts
 
+# Characters of an address or role that rows have: each row of a session repeats them.
+LONGEST_TEXT: Final = 1_024
 # What is told of a record's status.
 DAMAGE: Final = {
     "bad-crc": "the record's bytes are not those that its checksum was made of",
@@ -164,9 +166,9 @@ class SessionOutput:
             facts.initiator,
             self.local,
             self.remote,
-            facts.local_role,
-            facts.remote_role,
-            facts.address,
+            facts.local_role[:LONGEST_TEXT],
+            facts.remote_role[:LONGEST_TEXT],
+            facts.address[:LONGEST_TEXT],
             " ".join(facts.suite),
             self._started,
         )

@@ -13,13 +13,12 @@ from crypto.identity import PublicIdentity
 from lbm.codec import decode
 from lbm.errors import LbmDecodeError
 from lbm.keys import IDENTITY_KEYS
-from node.journal.audit.content import carried_topic
 from node.journal.audit.keyring import Keyring
 from node.journal.audit.known import Known, constant_of, suite_of
 from node.journal.audit.output import Output, SessionOutput
 from node.journal.audit.rows import DIRECTIONS, Span
 from node.journal.audit.search import Search, report_copy
-from node.journal.audit.track import Track
+from node.journal.audit.track import Track, topics_of
 from node.journal.bodies import KeyUpdate, Secret, SessionEnd
 from node.journal.errors import JournalFormatError
 from node.journal.keys import RECEIVED, SENT
@@ -51,7 +50,7 @@ class AuditedSession:
             self._add(known.generations, known.offset)
             labels = self.keyring.labels(known.labels)
         commits = {one.number: one.commit or b"" for one in known.generations}
-        topics = {stream: carried_topic(text) for stream, text in labels.items()}
+        topics = topics_of(labels)
         self.tracks = tuple(
             Track(
                 direction,
@@ -364,7 +363,10 @@ class AuditedSession:
         """A Close is sealed, so what ended the session is proven where one was sent."""
         if self.keyring is None or not self.keyring.has(0):
             return
-        closed_with = self.tracks[RECEIVED if end.remote else SENT].closed_with
+        closing = self.tracks[RECEIVED if end.remote else SENT]
+        closed_with = closing.closed_with
+        if closing.unread_at == closing.place:
+            return  # the last event may have been the Close
         if closed_with is not None and closed_with != end.code:
             evidence = f"the end says code {end.code}, the sealed Close {closed_with}"
         elif end.remote and end.code >= 0 and closed_with is None:

@@ -5,6 +5,8 @@ vouches for that chain. What is done when the chain breaks is in `search`.
 """
 
 from collections import deque
+from collections.abc import Mapping
+from itertools import islice
 from struct import Struct
 from typing import Final
 
@@ -14,7 +16,7 @@ from crypto.registry import Suite
 from crypto.schedule import chain_rekey
 from crypto.signing import Verifier
 from node.journal.audit.compact import PROOF, UNREAD, CompactRow
-from node.journal.audit.content import read_content
+from node.journal.audit.content import LONGEST_TOPIC, carried_topic, read_content
 from node.journal.audit.keyring import Keyring
 from node.journal.audit.lanes import Lanes
 from node.journal.audit.rows import BAD_SEAL, OK, UNDECRYPTABLE, UNSEALED
@@ -34,12 +36,20 @@ _PROOF: Final = codes.CONNECTION << 8 | codes.PROOF
 # Makes a row in half the time of calling the class.
 _row: Final = tuple.__new__
 _REMEMBERED: Final = 1_024  # prefixes of the last events, by which copies are known
-_MAX_LABELS: Final = 2**14  # of streams, in one session
+MAX_LABELS: Final = 2**14  # of streams, in one session
 # Rows that wait for a seal, at most, and bytes of memory for their events, about: more than
 # most receivers would have waited for.
 MAX_PENDING: Final = 2**20
 MAX_PENDING_SIZE: Final = 2**30
 _NOTE_SIZE: Final = 64  # of memory, beside its bytes
+
+
+def topics_of(labels: Mapping[int, str]) -> dict[int, str]:
+    """What streams carry by the labels of a checkpoint: of as many as a session may have."""
+    return {
+        stream: carried_topic(text)[:LONGEST_TOPIC]
+        for stream, text in islice(labels.items(), MAX_LABELS)
+    }
 
 
 class Track:
@@ -71,6 +81,7 @@ class Track:
         "sealed_ns",
         "silent",
         "sink",
+        "unread_at",
         "updates",
         "verifier",
     )
@@ -107,6 +118,7 @@ class Track:
         self.silent = False  # these events have their rows already
         self.lanes = Lanes(suite)
         self.closed_with: int | None = None  # the code of a Close that was seen
+        self.unread_at: int | None = None  # the place of the last event that was not decrypted
         self.bad_seals = BadSeals(sink, direction)
         self.sealed_ns: int | None = None  # the time of the first valid seal
         self.adopt(state, rekey_commit)
@@ -321,13 +333,14 @@ class Track:
                 content, async_id, number = PROOF, 0, _PROOF
             if self.keyring is not None and status == OK and place:
                 status = UNDECRYPTABLE
+                self.unread_at = place
         else:
             async_id, number = _unpack_inner(plain)
             payload = plain[4:]
             content = read_content(number, payload)
             topic = content.topic
             if content.label is not None:
-                if len(self.labels) >= _MAX_LABELS:
+                if len(self.labels) >= MAX_LABELS:
                     del self.labels[next(iter(self.labels))]
                 self.labels[stream] = topic or ""
             elif number == _CLOSE:

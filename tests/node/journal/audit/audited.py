@@ -1,0 +1,100 @@
+"""Journals in memory that tests alter, and what an audit says of them."""
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from crypto.registry import PARAMETERS, Suite
+from node.journal import keys
+from node.journal.audit import Audit
+from node.journal.audit.compact import CompactRow
+from node.journal.audit.rows import Finding, SessionRow
+from node.journal.audit.search import Search
+from node.journal.audit.track import Track
+from node.journal.parsing import EVENT_HEAD
+from node.journal.records import Record
+from node.protocol import codes
+from tests.node.journal.recorded import AUDITOR, Recorded, records_of
+
+Records = list[tuple[str, Record]]
+PREFIX_AT = EVENT_HEAD + 5
+CALL = codes.SIM << 8 | codes.CALL
+SUITE = Suite.of(
+    dict(zip(PARAMETERS, ("x25519", "ed25519", "sha256", "aes-256-gcm", "chain"), strict=True))
+)
+
+
+@cache
+def recorded(blocks: bool = True) -> Records:
+    """Bob's, of 120 events of Alice's, of which each 40th is before a block."""
+    made = Recorded()
+    for number in range(120):
+        made.pair.a.core.send(1, 0, 64, 1, b"%d" % number, lbm=False)
+        made.pump()
+        if blocks and number in (40, 80):
+            made.run(0.05)
+            made.journals[1].roll()
+    made.run(0.05)
+    made.end()
+    return records_of(made.journals[1].segments)
+
+
+def received(records: Records) -> list[int]:
+    return [
+        index
+        for index, (_, record) in enumerate(records)
+        if record.kind == keys.EVENT and record.body[4] == keys.RECEIVED
+    ]
+
+
+def put(records: Records, index: int, **changed: Any) -> Records:
+    stem, record = records[index]
+    return [*records[:index], (stem, record._replace(**changed)), *records[index + 1 :]]
+
+
+def flipped(records: Records, index: int) -> Records:
+    body = records[index][1].body
+    return put(records, index, body=body[:-1] + bytes([body[-1] ^ 1]))
+
+
+class Audited:
+    """Records that were audited, with right offsets; `pending` and `kept` are the most rows and
+    events that any direction held."""
+
+    def __init__(self, records: Records) -> None:
+        audit = Audit((AUDITOR,))
+        self.pending = self.kept = self.labels = 0
+        offset, last = 0, ""
+        for stem, record in records:
+            offset = 0 if stem != last else offset
+            last = stem
+            audit.record(stem, record._replace(offset=offset))
+            offset += record.size
+            for live in audit._live.values():
+                self._look_at(live.tracks, live._searches)
+        audit.finish_pending()
+        self.rows: list[CompactRow] = [
+            row for rows, _ in audit.take_compact_events() for row in rows
+        ]
+        self.findings: list[Finding] = audit.take_findings()
+        self.sessions: list[SessionRow] = audit.take_sessions()
+
+    def _look_at(self, tracks: Sequence[Track], searches: Sequence[Search | None]) -> None:
+        for one, broken in zip(tracks, searches, strict=True):
+            self.pending = max(self.pending, len(one.pending))
+            self.labels = max(self.labels, len(one.labels))
+            self.kept = max(self.kept, len(broken._kept) if broken else 0)
+
+    @property
+    def kinds(self) -> list[str]:
+        return [finding.kind for finding in self.findings]
+
+    @property
+    def statuses(self) -> Counter[str]:
+        return Counter(row.status for row in self.rows)
+
+
+def events_in(records: Records) -> int:
+    """The events that are records, and both Proofs."""
+    return sum(record.kind == keys.EVENT for _, record in records) + 2

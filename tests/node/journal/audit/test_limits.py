@@ -1,0 +1,192 @@
+"""Each limit of an audit, exceeded: memory stays bounded, and every event is a row all the same."""
+
+from functools import cache
+
+import pytest
+
+from crypto.streamkeys import StreamKey
+from node.journal import keys
+from node.journal.audit import lanes, search, track, unknown
+from node.journal.audit.lanes import Lanes
+from node.journal.parsing import EVENT, EVENT_HEAD
+from tests.node.journal.audit.audited import (
+    PREFIX_AT,
+    SUITE,
+    Audited,
+    Records,
+    events_in,
+    flipped,
+    received,
+    recorded,
+)
+from tests.node.journal.recorded import Recorded, records_of
+
+# Where a chain is broken.
+
+
+@pytest.mark.parametrize(("limit", "most"), [("MAX_KEPT", 10), ("MAX_KEPT_SIZE", 400)])
+def test_events_behind_a_break_are_kept_up_to_a_limit_and_the_others_are_rows_at_once(
+    monkeypatch: pytest.MonkeyPatch, limit: str, most: int
+) -> None:
+    altered = flipped(recorded(), received(recorded())[49])
+    unbounded = Audited(altered)
+    monkeypatch.setattr(search, limit, most)
+    bounded = Audited(altered)
+    assert 0 < bounded.kept <= 10 < unbounded.kept
+    # The same finding, of as many events, and as many rows of each status.
+    assert bounded.findings == unbounded.findings
+    assert [(one.kind, one.place) for one in bounded.findings] == [("bad-chain", 50)]
+    assert bounded.findings[0].count == bounded.statuses["bad-chain"] > 10
+    assert bounded.statuses == unbounded.statuses
+    assert len(bounded.rows) == events_in(altered)
+    # Those that were not kept have no place.
+    broken = [row.place for row in bounded.rows if row.status == "bad-chain"]
+    assert broken.count(None) == len(broken) - bounded.kept
+
+
+def test_an_event_that_stands_too_far_behind_its_place_is_a_finding(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    records = list(recorded())
+    places = received(records)
+    records.insert(places[60], records.pop(places[49]))
+    near = Audited(records)
+    assert near.kinds == ["reordered"]
+    monkeypatch.setattr(search, "MAX_TRIED", 5)
+    far = Audited(records)
+    assert [(one.kind, one.place) for one in far.findings] == [("bad-chain", 50)]
+    assert len(far.rows) == len(near.rows) == events_in(records)
+    # Nothing is taken for what it may not be, and behind the block all is well again.
+    assert far.findings[0].count == far.statuses["bad-chain"] > near.statuses["bad-chain"]
+    assert far.statuses["ok"] > 60
+
+
+def test_a_copy_that_is_remembered_no_more_is_a_finding_of_another_kind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    records = list(recorded())
+    places = received(records)
+    records.insert(places[70], records[places[49]])
+    assert Audited(records).kinds == ["duplicate"]
+    monkeypatch.setattr(track, "_REMEMBERED", 8)
+    forgotten = Audited(records)
+    assert [(one.kind, one.count) for one in forgotten.findings] == [("bad-chain", 1)]
+    assert len(forgotten.rows) == events_in(records)
+    assert forgotten.statuses["ok"] == events_in(records) - 1
+
+
+def test_behind_a_hole_that_is_too_large_nothing_is_decrypted_and_all_are_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gone = set(received(recorded())[49:59])
+    records = [one for index, one in enumerate(recorded()) if index not in gone]
+
+    def behind_it() -> set[str | None]:
+        audited = Audited(records)
+        assert [(one.kind, one.count) for one in audited.findings] == [("gap", 10)]
+        assert len(audited.rows) == events_in(records)
+        return {row.content.type for row in audited.rows if row.status == "gap"}
+
+    assert "application" in behind_it()
+    monkeypatch.setattr(lanes, "TRIED_COUNTERS", 5)
+    assert behind_it() == {None, "seal"}  # in the stream that has no hole
+
+
+def test_as_many_counters_are_tried_as_there_may_be_and_a_wrong_one_is_never_kept() -> None:
+    secret, stream, form = bytes(32), bytes(4), b"\0"
+    sender = StreamKey(SUITE, secret, 0)
+    blobs = [sender.encrypt(b"%d" % number, stream + form) for number in range(200)]
+    lane = Lanes(SUITE)
+    lane.secret = secret
+    assert lane.decrypt(stream, blobs[5], form) is None  # nothing is said to be missing
+    lane.guess = True
+    assert lane.decrypt(stream, blobs[lanes.TRIED_COUNTERS], form) is None
+    assert lane.decrypt(stream, blobs[lanes.TRIED_COUNTERS - 1], form) == b"63"
+    assert lane.decrypt(stream, blobs[lanes.TRIED_COUNTERS], form) == b"64"
+
+
+# Events that wait, and those that nobody knows.
+
+
+def without_seals(records: Records) -> Records:
+    """No seal and no checkpoint, so that nothing ever says what to do with what waits."""
+    first = next(i for i in received(records) if records[i][1].body[EVENT_HEAD + 4] == 1)
+    cut = [one for one in records[:first] if one[1].kind not in (keys.BLOCK, keys.CHECKPOINT)]
+    assert len(received(cut)) > 40
+    return cut
+
+
+@cache
+def unsealed() -> Records:
+    made = Recorded(seal_events=128)
+    for number in range(60):
+        made.pair.a.core.send(1, 0, 64, 1, b"%d" % number, lbm=False)
+    made.pump()
+    made.run(0.05)
+    made.end()
+    return without_seals(records_of(made.journals[1].segments))
+
+
+@pytest.mark.parametrize(("limit", "most"), [("MAX_PENDING", 10), ("MAX_PENDING_SIZE", 400)])
+def test_rows_that_wait_for_a_seal_are_given_out_when_they_are_too_many(
+    monkeypatch: pytest.MonkeyPatch, limit: str, most: int
+) -> None:
+    assert Audited(unsealed()).pending > 10
+    monkeypatch.setattr(track, limit, most)
+    audited = Audited(unsealed())
+    assert 0 < audited.pending <= 10
+    assert audited.statuses["unsealed"] == len(received(unsealed()))
+    assert len(audited.rows) == events_in(unsealed())
+
+
+def test_a_seal_that_comes_too_late_vouches_for_what_still_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = Recorded(seal_events=128)
+    for number in range(25):
+        made.pair.a.core.send(1, 0, 64, 1, b"%d" % number, lbm=False)
+    made.pump()
+    made.run(0.05)
+    made.end()
+    records = records_of(made.journals[1].segments)
+    assert set(Audited(records).statuses) == {"ok"}
+    monkeypatch.setattr(track, "MAX_PENDING", 10)
+    audited = Audited(records)
+    assert len(audited.rows) == events_in(records)
+    assert audited.findings == []
+    told = {row.payload: row.status for row in audited.rows if row.content.type == "application"}
+    assert told == {b"%d" % n: "unsealed" if n < 22 else "ok" for n in range(25)}
+
+
+def test_rows_that_wait_are_bounded_behind_a_foreign_event_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It belongs nowhere, so the search for its place goes on while all others fit."""
+    monkeypatch.setattr(track, "MAX_PENDING", 10)
+    records = list(unsealed())
+    at = received(records)[5]
+    body = records[at][1].body
+    foreign = body[:PREFIX_AT] + bytes(len(body) - PREFIX_AT)
+    records.insert(at, (records[at][0], records[at][1]._replace(body=foreign)))
+    audited = Audited(records)
+    assert len(audited.rows) == events_in(records)
+    assert audited.kinds == ["bad-chain"]
+    assert audited.pending <= 10
+
+
+def test_sessions_that_nobody_knows_are_counted_one_by_one_up_to_a_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(unknown, "MOST_UNKNOWN", 3)
+    records = list(recorded())
+    at = received(records)[49]
+    stem, event = records[at]
+    tail = event.body[EVENT_HEAD:]
+    records[at:at] = [
+        (stem, event._replace(body=EVENT.pack(number, 0) + tail))
+        for number in (*range(70, 80), 70, 79)
+    ]
+    audited = Audited(records)
+    assert audited.kinds == ["no-session"] * 4
+    assert sorted(one.count for one in audited.findings) == [1, 1, 2, 8]
+    assert audited.statuses == {"ok": events_in(recorded()), "gap": 12}

@@ -1,0 +1,267 @@
+"""Limits of what an audit decrypts and repeats, exceeded: labels, secrets, shapes of payloads."""
+
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from crypto.ciphers import XChaCha20Poly1305
+from crypto.schedule import application_secrets, next_secret
+from lbm import keys as cells
+from lbm.codec import encode
+from node.journal import keys
+from node.journal.audit import content, keyring, session, track
+from node.journal.audit.content import LONGEST_TOPIC, read_content
+from node.journal.audit.keyring import Boxes, Keyring, labels_key
+from node.journal.audit.known import suite_of
+from node.journal.audit.rows import MALFORMED, OK
+from node.journal.bodies import Secret
+from node.journal.records import Record
+from node.journal.sessions import Checkpoint, Generation, SessionStart
+from tests.node.journal.audit.audited import CALL, SUITE, Audited, events_in, put
+from tests.node.journal.recorded import AUDITOR, Recorded, records_of
+
+# Labels.
+
+
+def test_the_labels_of_a_session_are_bounded_and_the_newest_are_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(track, "MAX_LABELS", 4)
+    made = Recorded()
+    streams = [made.pair.a.core.open_stream(f"topic:t{number}") for number in range(10)]
+    for stream in streams:
+        made.pair.a.core.send(stream, 0, 64, 1, b"x", lbm=False)
+    made.run(0.05)
+    made.end()
+    audited = Audited(records_of(made.journals[1].segments))
+    assert audited.findings == []
+    assert set(audited.statuses) == {"ok"}
+    assert audited.labels == 4
+    topics = [row.topic for row in audited.rows if row.content.type == "application"]
+    assert topics == [None] * 6 + ["t6", "t7", "t8", "t9"]
+    # That a stream was opened, and which, is in its own row.
+    assert {row.topic for row in audited.rows if row.content.type == "open"} == {
+        f"t{number}" for number in range(10)
+    }
+
+
+def from_its_checkpoint(labels: list[list[Any]]) -> Audited:
+    """Alice's journal from its second segment on, which begins with these labels."""
+    made = Recorded()
+    made.pair.b.core.send(1, 0, 64, 1, b"before", lbm=False)
+    made.run(0.05)
+    made.journals[0].next_segment()
+    for _ in range(3):
+        made.pair.b.core.send(1, 0, 64, 1, b"after", lbm=False)
+    made.run(0.05)
+    made.end()
+    second = dict(list(made.journals[0].segments.items())[1:])
+    return Audited(
+        [(stem, with_labels(labels, record)) for stem, record in records_of(second)],
+    )
+
+
+def with_labels(labels: list[list[Any]], record: Record) -> Record:
+    """As whoever has the node's keys may write them."""
+    if record.kind != keys.CHECKPOINT:
+        return record
+    point = Checkpoint.parse(record.body)
+    suite, session_id = suite_of(point.facts), point.facts.session_id
+    secret = AUDITOR.open(point.generations[0].boxes[0][1])
+    exporter = application_secrets(suite.hash_algorithm, secret, point.th2).exporter
+    key = XChaCha20Poly1305(labels_key(suite, exporter, session_id))
+    box = key.encrypt(bytes(24), encode({keys.LABEL_LIST: labels}), session_id)
+    return record._replace(body=replace(point, labels=bytes(24) + box).encode())
+
+
+def test_a_label_in_a_checkpoint_is_not_repeated_with_each_event_at_any_length() -> None:
+    topics = [row.topic for row in from_its_checkpoint([[1, "topic:" + "x" * 2**20]]).rows]
+    assert "x" * LONGEST_TOPIC in topics
+    assert max(len(topic or "") for topic in topics) <= LONGEST_TOPIC
+
+
+def test_a_checkpoint_has_no_more_labels_than_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(track, "MAX_LABELS", 4)
+    audited = from_its_checkpoint([[stream, f"topic:t{stream}"] for stream in range(1, 20)])
+    assert audited.findings == []
+    assert set(audited.statuses) == {"ok"}
+    assert audited.labels <= 4
+
+
+@pytest.mark.parametrize("name", ["address", "local_role", "remote_role"])
+def test_what_a_start_says_is_not_repeated_at_any_length(name: str) -> None:
+    made = Recorded()
+    for _ in range(20):
+        made.pair.a.core.update_keys(made.pair.now)
+        made.pump()
+    made.end()
+    records = records_of(made.journals[1].segments)
+    at = next(i for i, (_, record) in enumerate(records) if record.kind == keys.SESSION_START)
+    start = SessionStart.parse(records[at][1].body)
+    facts = replace(start.facts, **{name: "x" * 2**16})  # type: ignore[arg-type] # one of texts
+    told = Audited(put(records, at, body=replace(start, facts=facts).encode())).sessions
+    assert sum(len(getattr(row, name)) for row in told) < 2 * 2**16
+
+
+# Secrets.
+
+
+def test_secrets_that_were_opened_are_opened_again_when_they_are_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(keyring, "_KEPT_SECRETS", 3)
+    boxes = Boxes((AUDITOR,))
+    sealed = [
+        Generation(0, ((bytes(AUDITOR.public), AUDITOR.public.seal(bytes([number]) * 32)),))
+        for number in range(10)
+    ]
+    for _ in "ab":
+        for number, generation in enumerate(sealed):
+            assert boxes.open(generation) == bytes([number]) * 32
+            assert len(boxes._opened) <= 3
+
+
+def a_keyring(generations: int) -> Keyring:
+    made = Keyring(Boxes((AUDITOR,)), SUITE, b"", b"", b"", bytes(32))
+    made._epochs = {number: (bytes([number]) * 32, b"\xff" * 32) for number in range(generations)}
+    return made
+
+
+def test_epochs_that_are_forgotten_are_derived_anew() -> None:
+    made = a_keyring(3 * keyring._KEPT_EPOCHS)
+    for _ in "ab":
+        for number in range(3 * keyring._KEPT_EPOCHS):
+            wanted = next_secret(SUITE.hash_algorithm, bytes([number]) * 32)
+            assert made.secret(number, 1, initiator=True) == wanted
+            assert len(made._last) <= keyring._KEPT_EPOCHS
+
+
+def test_of_a_generation_with_too_many_updates_there_is_no_key(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    derived = 0
+
+    def counted(hash: Any, secret: bytes) -> bytes:
+        nonlocal derived
+        derived += 1
+        return next_secret(hash, secret)
+
+    monkeypatch.setattr(keyring, "next_secret", counted)
+    made = a_keyring(1)
+    for said in (keyring._MOST_UPDATES + 1, 2**48 - 1):
+        assert made.secret(0, said, initiator=True) is None
+    assert not derived
+
+
+def test_checkpoints_that_go_back_do_not_derive_all_secrets_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    derived = 0
+
+    def counted(hash: Any, secret: bytes) -> bytes:
+        nonlocal derived
+        derived += 1
+        return next_secret(hash, secret)
+
+    monkeypatch.setattr(keyring, "next_secret", counted)
+    most = keyring._MOST_UPDATES
+    made, plain = a_keyring(1), a_keyring(1)
+    wanted = {said: plain.secret(0, said, initiator=True) for said in (most - 1, most)}
+    derived = 0
+    for said in (most, most - 1) * 5:
+        assert made.secret(0, said, initiator=True) == wanted[said]
+    assert derived <= most + 10 * keyring._STEP
+    assert len(made._steps[0, True]) == most // keyring._STEP + 1
+    # What is forgotten with a generation is forgotten whole.
+    for number in range(1, 2 * keyring._KEPT_EPOCHS):
+        made.secret(number, 1, initiator=True)
+    assert len(made._steps) <= keyring._KEPT_EPOCHS
+
+
+def test_events_under_too_many_updates_are_undecryptable_and_all_are_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = Recorded()
+    for number in range(8):
+        made.pair.a.core.update_keys(made.pair.now)
+        made.pair.a.core.send(1, 0, 64, 1, b"%d" % number, lbm=False)
+        made.pump()
+    made.run(0.05)
+    made.end()
+    records = records_of(made.journals[1].segments)
+    assert set(Audited(records).statuses) == {"ok"}
+    monkeypatch.setattr(keyring, "_MOST_UPDATES", 3)
+    audited = Audited(records)
+    assert len(audited.rows) == events_in(records)
+    assert set(audited.statuses) == {"ok", "undecryptable"}
+    # Nobody is accused of a Close that could not be read.
+    assert "end-mismatch" not in {finding.kind for finding in audited.findings}
+    # Those of the first three updates have their content.
+    read = [row for row in audited.rows if row.content.type == "application"]
+    assert [row.payload for row in read] == [b"0", b"1", b"2"]
+
+
+def test_boxes_of_rekeys_that_never_come_push_others_out_and_no_event_is_lost() -> None:
+    made = Recorded()
+    made.pair.a.core.rekey(made.pair.now)
+    made.pump()
+    made.run(0.05)
+    made.pair.a.core.send(1, 0, 64, 1, b"after", lbm=False)
+    made.run(0.05)
+    made.end()
+    records = records_of(made.journals[1].segments)
+    assert set(Audited(records).statuses) == {"ok"}
+    at = next(
+        index
+        for index, (_, one) in enumerate(records)
+        if one.kind == keys.SECRET and Secret.parse(one.body).generation == 1
+    )
+    stem, record = records[at]
+    told = Secret.parse(record.body)
+    more = [
+        (stem, record._replace(body=Secret(told.session, number, told.boxes).encode()))
+        for number in range(2, 2 + session._WAITING_BOXES)
+    ]
+    few = Audited([*records[: at + 1], *more[:-1], *records[at + 1 :]])
+    assert set(few.statuses) == {"ok"}
+    many = Audited([*records[: at + 1], *more, *records[at + 1 :]])
+    assert len(many.rows) == events_in(records)
+    assert set(many.statuses) == {"ok", "undecryptable"}
+
+
+# Payloads.
+
+
+@pytest.fixture
+def no_shapes(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    for name in ("_shapes", "_openings", "_opening_sizes"):
+        monkeypatch.setattr(content, name, {})
+    return content
+
+
+def test_shapes_that_are_remembered_are_bounded_and_mean_the_same_when_forgotten(
+    monkeypatch: pytest.MonkeyPatch, no_shapes: ModuleType
+) -> None:
+    monkeypatch.setattr(content, "_MOST_SHAPES", 8)
+    for _ in "ab":
+        for number in range(50):
+            right = encode({cells.TOPIC: "t", 1_000 + number: 1})
+            assert read_content(CALL, right).topic == "t"
+            assert read_content(CALL, encode({cells.TOPIC: 1, 1_000 + number: 1})).status == (
+                MALFORMED
+            )
+            assert len(no_shapes._shapes) <= 8
+
+
+def test_payloads_of_many_cells_are_checked_each_time_and_not_remembered(
+    no_shapes: ModuleType,
+) -> None:
+    for wanted, topic, code in ((OK, "t", 1), (MALFORMED, 1, 1), (MALFORMED, "t", 2**63)):
+        many = {cells.TOPIC: topic, cells.CODE: code} | {1_000 + n: n for n in range(16)}
+        assert len(many) > no_shapes._MOST_CELLS
+        read = read_content(CALL, encode(dict(sorted(many.items()))))
+        assert read.status == wanted
+        assert read.topic == ("t" if wanted == OK else None)
+    assert not no_shapes._shapes

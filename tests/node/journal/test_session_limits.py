@@ -1,0 +1,61 @@
+"""A peer that opens more streams than a checkpoint may name: the first are named, none is lost."""
+
+import pytest
+
+from node.journal import session_log
+from node.journal.audit.rows import EVENT_COLUMNS, STATUS_AT
+from node.journal.records import OK, read_records
+from node.journal.session_log import SessionLog
+from tests.node.journal.recorded import AUDITOR, Recorded, audit_of
+
+TOPIC = EVENT_COLUMNS.index("topic")
+PAYLOAD = EVENT_COLUMNS.index("payload")
+TYPE = EVENT_COLUMNS.index("type")
+
+
+def test_checkpoints_name_no_more_streams_than_they_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_log, "MOST_LABELS", 3)
+    made = Recorded()
+    observer = made.journals[0].log._sessions[0]
+    assert isinstance(observer, SessionLog)
+    core = made.pair.b.core
+    streams = [core.open_stream(f"topic:t{number}") for number in range(8)]
+    made.pump()
+    assert len(observer._labels) == 3
+    made.journals[0].next_segment()
+    for number, stream in enumerate(streams):
+        core.send(stream, 0, 64, 1, b"%d" % number, lbm=False)
+    made.run(0.05)
+    made.end()
+    segments = made.journals[0].segments
+    assert {one.status for data in segments.values() for one in read_records(data)} == {OK}
+
+    def topics(*stems: str) -> list[str | None]:
+        audit = audit_of({stem: segments[stem] for stem in stems}, AUDITOR)
+        assert audit.take_findings() == []
+        rows = audit.take_events()
+        assert {row[STATUS_AT] for row in rows} == {"ok"}
+        told = [row for row in rows if row[TYPE] == "application"]
+        assert [row[PAYLOAD] for row in told] == [b"%d" % number for number in range(8)]
+        return [row[TOPIC] for row in told]
+
+    # Who reads from the start has all of them, who begins at the checkpoint those of the first.
+    assert topics(*segments) == [f"t{number}" for number in range(8)]
+    assert topics(list(segments)[1]) == ["t0", "t1", "t2"] + [None] * 5
+
+
+def test_a_stream_that_ended_makes_room_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_log, "MOST_LABELS", 3)
+    made = Recorded()
+    observer = made.journals[0].log._sessions[0]
+    assert isinstance(observer, SessionLog)
+    core = made.pair.b.core
+    streams = [core.open_stream(f"topic:t{number}") for number in range(4)]
+    made.pump()
+    assert set(observer._labels) == set(streams[:3])
+    observer.direction_ended(streams[0])
+    observer.direction_ended(streams[0])
+    assert set(observer._labels) == set(streams[1:3])
+    later = core.open_stream("topic:later")
+    made.pump()
+    assert set(observer._labels) == {*streams[1:3], later}

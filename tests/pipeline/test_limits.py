@@ -1,0 +1,164 @@
+"""Limits of the pipeline's tasks, exceeded: every row is still given, and given once."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from node.journal.audit import Audit
+from node.journal.audit.compact import CompactRow
+from node.journal.audit.content import Content
+from pipeline import event_files
+from pipeline import walk as walk_module
+from pipeline.arrow_rows import event_batches, other_batch
+from pipeline.event_files import EventFiles
+from pipeline.silver_schema import EVENT, FINDING, SEGMENT, SPAN, TIP
+from pipeline.stitch import rows as stitch_module
+from pipeline.stitch.rows import stitch_rows
+from pipeline.stitch.runs import segment_row
+
+NODE = "a" * 52
+STEM = f"{NODE}-20261121T000000000000Z-00000000"
+NOW = 1_795_000_000_000_000_000
+DAY = 86_400 * 10**9
+
+
+# Dates of a task's events.
+
+
+def of_days(*days: int) -> pa.RecordBatch:
+    """An event for each of these days, at an offset that says which."""
+    head = (NODE, STEM, "01" * 16, "sent", NODE, "b" * 52)
+    rows = [
+        CompactRow(
+            *(head, day, day, NOW + day * DAY, 1, 99, 80, b"d", 0, 0x0301),
+            *(Content("call"), "t", b"x", "ok"),
+        )
+        for day in days
+    ]
+    (batch,) = event_batches(rows, [None] * len(rows), EVENT, None, payloads=True)
+    return batch
+
+
+def written(directory: Path) -> dict[str, list[tuple[int, Any]]]:
+    """Offsets and times of the rows in each date's file."""
+    found = {}
+    for file in directory.rglob("*.parquet"):
+        table = pq.ParquetFile(file).read()
+        offsets, times = (table.column(name).to_pylist() for name in ("offset", "time"))
+        found[file.parent.name] = list(zip(offsets, times, strict=True))
+    return found
+
+
+def test_a_task_of_too_many_dates_has_few_files_and_each_row_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_files, "MAX_DATES", 3)
+    batches = [of_days(*range(10)), of_days(0, 7, 11), of_days(12)]
+    with EventFiles(tmp_path, "task") as files:
+        for batch in batches:
+            files.write(batch)
+            assert len(files._writers) <= 3
+    found = written(tmp_path)
+    assert len(found) == 3
+    given = [
+        pair
+        for batch in batches
+        for pair in zip(
+            batch.column("offset").to_pylist(), batch.column("time").to_pylist(), strict=True
+        )
+    ]
+    assert Counter(pair for some in found.values() for pair in some) == Counter(given)
+    # Dates that have a directory of their own have nothing of others in it but in the first.
+    first, *others = sorted(found)
+    assert len(found[first]) == len(given) - len(others)
+    for name in others:
+        assert {f"date={time.date()}" for _, time in found[name]} == {name}
+
+
+def test_a_task_of_as_many_dates_as_it_may_has_a_file_for_each(tmp_path: Path) -> None:
+    for name, days in (("most", event_files.MAX_DATES), ("more", event_files.MAX_DATES + 9)):
+        with EventFiles(tmp_path / name, "task") as files:
+            files.write(of_days(*range(days)))
+        found = written(tmp_path / name)
+        assert len(found) == event_files.MAX_DATES
+        assert sum(map(len, found.values())) == days
+
+
+# Notes that a task holds.
+
+
+def test_many_notes_are_given_out_before_there_are_many_events(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(walk_module, "MANY_NOTES", 20)
+    notes = Content("notes", notes=[b"x"] * 8)
+    head = (NODE, STEM, "01" * 16, "sent", NODE, "b" * 52)
+    row = CompactRow(head, 0, 1, NOW, 1, 99, 80, b"d", 0, 0x0310, notes, "t", None, "ok")
+    audit = Audit()
+    task = walk_module._Task(audit, payloads=True)
+    given = 0
+    for number in range(1, 10):
+        monkeypatch.setattr(audit, "take_compact_events", lambda: [([row], None)])
+        task.finish()
+        assert task.has_many is (number % 3 == 0)
+        if task.has_many:
+            given += sum(batch.num_rows for batch in task.some_events())
+    assert given == 72
+
+
+# What stitching finds.
+
+
+def span(session: int) -> dict[str, Any]:
+    """One that goes on, of a session whose start is not there: a finding and a tip."""
+    return {
+        "journal": NODE,
+        "segment": STEM,
+        "offset": session * 100,
+        "session": f"{session:032x}",
+        "direction": "sent",
+        "start_chain": "chain 3",
+        "start_place": 3,
+        "end_segment": STEM,
+        "end_offset": session * 100 + 50,
+        "end_chain": "chain 5",
+        "end_place": 5,
+        "pending": 0,
+        "unplaced": 0,
+        "sealed_ns": None,
+        "start_state": "same",
+        "end_state": "same",
+        "started": False,
+        "ended": False,
+    }
+
+
+def test_findings_and_tips_are_given_out_before_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stitch_module, "_MANY", 8)
+    taken = 0
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        nonlocal taken
+        yield other_batch([segment_row(STEM)], SEGMENT)
+        for session in range(50):
+            taken += 1
+            yield other_batch([span(session)], SPAN)
+
+    counts: Counter[str] = Counter()
+    told: Counter[tuple[str, str]] = Counter()
+    for batch in stitch_rows(batches()):
+        rows = batch.to_pylist()
+        part = rows[0]["part"]
+        counts[part] += batch.num_rows
+        assert batch.num_rows <= 8
+        if part in (FINDING, TIP):
+            told.update((part, row["session"]) for row in rows)
+            # Of all sessions but the one that is looked at, no more than so many wait.
+            assert taken - counts[part] <= 8
+    assert counts == {FINDING: 50, TIP: 50, SEGMENT: 1}
+    assert set(told.values()) == {1}
