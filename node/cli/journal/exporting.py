@@ -34,7 +34,7 @@ def export(
     directory: Directory,
     out_directory: Annotated[
         Path, typer.Option("--out", metavar="DIR", help="Where the files go; made if need be.")
-    ],
+    ] = Path("journal-rows"),
     to: Annotated[Format, typer.Option("--to", help="The form of the files.")] = Format.PARQUET,
     auditor_key: AuditorKeys = None,
     passphrase_file: KeyPassphrase = None,

@@ -44,6 +44,14 @@ def test_rows_and_columns(
     assert (again.code, "already" in again.err) == (6, True)
 
 
+def test_files_go_into_a_directory_here_unless_told(
+    parley: Parley, journals: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert parley("journal", "export", str(journals.resolve()), "--to", "parquet").code == 0
+    assert (tmp_path / "journal-rows" / "events.parquet").is_file()
+
+
 def test_without_payloads(parley: Parley, journals: Path, key: Path, tmp_path: Path) -> None:
     arguments = ("journal", "export", str(journals), "--out", str(tmp_path / "out"))
     assert parley(*arguments, "--auditor-key", str(key), "--no-payloads").code == 0
