@@ -107,9 +107,9 @@ def traffic_plot(points: Sequence[TrafficPoint], bucket: int, nodes: Nodes) -> s
         axes[1].yaxis.set_major_formatter(FuncFormatter(lambda value, _: _short(units.size(value))))
         axes[0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.3g}"))
         # matplotlib has no types for these two.
-        locator = AutoDateLocator(tz=UTC, minticks=3, maxticks=9)  # type: ignore[no-untyped-call]
+        locator = AutoDateLocator(tz=UTC, minticks=3, maxticks=9)  # type: ignore[no-untyped-call]  # matplotlib's
         axes[1].xaxis.set_major_locator(locator)
-        dates = ConciseDateFormatter(locator, tz=UTC)  # type: ignore[no-untyped-call]
+        dates = ConciseDateFormatter(locator, tz=UTC)  # type: ignore[no-untyped-call]  # matplotlib's
         axes[1].xaxis.set_major_formatter(dates)
         axes[1].set_xlabel("time (UTC)")
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=6)

@@ -129,7 +129,7 @@ def missing_proofs(algorithm: str, sealing: str) -> dict[str, Misbehaviour]:
     faults |= {name: Misbehaviour({"Proof": instead(event)}) for name, event in raw.items()}
     faults["the seal cut out"] = Misbehaviour({"Proof": without(begin, size)})
     if sealing == "chain":
-        stripped: Change = lambda event: event[:4] + b"\0" + without(begin, size)(event)[5:]  # noqa: E731
+        stripped: Change = lambda event: event[:4] + b"\0" + without(begin, size)(event)[5:]  # noqa: E731  # typed
         faults["the seal stripped"] = Misbehaviour({"Proof": stripped})
     return faults
 
@@ -263,7 +263,7 @@ def refused_seals(algorithm: str, sealing: str) -> dict[str, Callable[[Reference
         peer.send_frame(one[:4] + b"\1" + one[5:begin] + two[begin:end] + one[begin:])
         peer.send_frame(two[:4] + b"\0" + two[5:begin] + two[end:])
 
-    stripped: Change = lambda event: event[:4] + b"\0" + without(begin, size)(event)[5:]  # noqa: E731
+    stripped: Change = lambda event: event[:4] + b"\0" + without(begin, size)(event)[5:]  # noqa: E731  # typed
     return faults | {
         "stripped": lambda p: a_call(p, stripped),
         "its form alone": lambda p: a_call(p, flip(4)),
@@ -301,7 +301,7 @@ async def test_every_wrong_seal_on_every_transport(
             seen.log.clear()
             code = await refuses_seal(seen, side, transport, chosen, fault)
             assert code in ("seal-violation", "bad-record"), name
-            await seen.settled(lambda code=code: any(f" ended: {code} (" in x for x in seen.log))  # type: ignore[misc]
+            await seen.settled(lambda code=code: any(f" ended: {code} (" in x for x in seen.log))  # type: ignore[misc]  # binds it
             assert seen.called == [], name
         for peer in seen.met:
             ended = await peer.closed()

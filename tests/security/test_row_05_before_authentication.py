@@ -296,11 +296,11 @@ def misbehaviours() -> dict[str, Misbehaviour]:
         event = ReferenceEvent(stream, 1, *kind, PAYLOADS.get(kind, b""))
         for place in ("Hello", "Reply", "Proof"):
             found[f"raw {kind} on {stream} for {place}"] = Misbehaviour(
-                {place: lambda _, event=event: event.raw}  # type: ignore[misc]
+                {place: lambda _, event=event: event.raw}  # type: ignore[misc]  # binds it
             )
         if not stream:
             found[f"encrypted {kind} for the Proof"] = Misbehaviour(
-                {"Proof inner": lambda _, event=event: event.inner}  # type: ignore[misc]
+                {"Proof inner": lambda _, event=event: event.inner}  # type: ignore[misc]  # binds it
             )
     return found
 

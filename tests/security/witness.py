@@ -81,7 +81,7 @@ class Witness:
         if transport == "tcp":
             listeners = await anyio.create_tcp_listener(local_host="127.0.0.1")
             listener = cast(SocketListener, listeners.listeners[0])
-            place = f"tcp://127.0.0.1:{listener.extra(SocketAttribute.local_port)}"  # noqa: S610
+            place = f"tcp://127.0.0.1:{listener.extra(SocketAttribute.local_port)}"  # noqa: S610  # no SQL
         else:
             place = f"unix://{self.directory}/theirs"
             listener = await anyio.create_unix_listener(f"{self.directory}/theirs")

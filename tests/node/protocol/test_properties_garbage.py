@@ -263,7 +263,7 @@ def carry_all(pair: Pair, tamper: Tamper) -> None:
                 moved = True
                 pieces = [frame(event)]
                 if tamper.to_responder == (peer is pair.b):
-                    pieces = tamper.carry(pieces[0], lambda peer=peer: handed_up(peer))  # type: ignore[misc]
+                    pieces = tamper.carry(pieces[0], lambda peer=peer: handed_up(peer))  # type: ignore[misc]  # binds it
                 for piece in pieces:
                     pair.deliver(peer, piece)
                     if tamper.done and tamper.before < 0:

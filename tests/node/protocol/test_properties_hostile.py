@@ -112,7 +112,7 @@ def act(side: Side, pair: Pair, what: str) -> None:
             case _:
                 core.close(pair.now)
     except LocalProtocolError as error:
-        assert core.state is State.OPEN or isinstance(error, ConnectionClosedError)  # noqa: PT017
+        assert core.state is State.OPEN or isinstance(error, ConnectionClosedError)  # noqa: PT017  # either
 
 
 def check(side: Side) -> None:
