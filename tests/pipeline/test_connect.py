@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from time import sleep
 
 import pyspark
 import pytest
@@ -30,6 +31,14 @@ SETTINGS = {
     "spark.driver.memory": "1g",
     "spark.ui.enabled": "false",
 }
+
+
+def _answers(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except OSError:
+        return False
+    return True
 
 
 @pytest.fixture
@@ -67,6 +76,9 @@ def server(tmp_path: Path) -> Iterator[str]:
             start_new_session=True,
         )
         try:
+            while not _answers(port):
+                assert run.poll() is None, (tmp_path / "server").read_text()
+                sleep(0.2)  # the test's own time-out bounds it
             yield f"sc://127.0.0.1:{port}"
         finally:
             os.killpg(run.pid, signal.SIGKILL)
