@@ -18,7 +18,6 @@ import typer
 
 from node.cli.exits import FileProblem
 from node.errors import ConfigError, UnreachableError
-from pipeline.places import local_directory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -92,6 +91,9 @@ def places(journals: str, tables: str, remote: str | None) -> Iterator[None]:
         return
     if not has_magic(journals) and not Path(journals.removeprefix("file://")).is_dir():
         raise FileProblem(f"there is no directory {journals}")
+    # Of the pipeline nothing is imported for other commands.
+    from pipeline.places import local_directory
+
     directory = local_directory(tables)
     if directory is None:
         yield
