@@ -5,7 +5,7 @@ then need not go through Java on their way from a file to Python: that is half o
 """
 
 import gc
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from pyspark import TaskContext
 
 from pipeline.bronze_rows import NEEDED
+from pipeline.walk import Walk
 
 # Bytes of files that a task takes together, at least and at most: a task costs as much as some
 # thousand rows, and that there are so many tasks is enough for all cores to end together.
@@ -23,8 +24,6 @@ TASKS: Final = 32
 # faster than what needs new memory each time.
 PIECE_SIZE: Final = 2**22
 LEAST_ROWS: Final = 64
-
-Walk = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def bronze_files(directory: Path) -> list[list[str]]:

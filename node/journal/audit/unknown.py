@@ -12,6 +12,7 @@ from node.journal.records import Record
 # Sessions that are told of by themselves; all others are one.
 MOST_UNKNOWN: Final = 1_024
 UNKNOWN: Final = "a record of a session whose start or checkpoint is not there"
+_OTHERS: Final = -1
 
 
 class UnknownSessions:
@@ -24,7 +25,7 @@ class UnknownSessions:
     def event(self, record: Record, number: int, direction: int, *, silent: bool) -> None:
         """An event's record; of a `silent` one the row exists."""
         if len(self._counts) >= MOST_UNKNOWN and number not in self._counts:
-            number = -1
+            number = _OTHERS
         self._counts[number] = self._counts.get(number, 0) + 1
         if not silent:
             self._output.unknown_event(record, direction)
@@ -33,6 +34,7 @@ class UnknownSessions:
         """The findings, at the offset where reading ended."""
         output = self._output
         for number, count in self._counts.items():
+            which = "other numbers" if number == _OTHERS else f"number {number}"
             output.findings.append(
                 Finding(
                     "no-session",
@@ -44,7 +46,7 @@ class UnknownSessions:
                     None,
                     offset,
                     count,
-                    f"{UNKNOWN} (number {number})",
+                    f"{UNKNOWN} ({which})",
                 )
             )
         self._counts = {}

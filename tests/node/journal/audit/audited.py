@@ -41,6 +41,7 @@ def recorded(blocks: bool = True) -> Records:
 
 
 def received(records: Records) -> list[int]:
+    """The indices of received events, in the order of their places (from 1)."""
     return [
         index
         for index, (_, record) in enumerate(records)

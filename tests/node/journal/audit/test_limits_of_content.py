@@ -138,41 +138,34 @@ def test_epochs_that_are_forgotten_are_derived_anew() -> None:
             assert len(made._last) <= keyring._KEPT_EPOCHS
 
 
-def test_of_a_generation_with_too_many_updates_there_is_no_key(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    derived = 0
+@pytest.fixture
+def derived(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The secrets that others are derived from, as it happens."""
+    seen: list[bytes] = []
 
-    def counted(hash: Any, secret: bytes) -> bytes:
-        nonlocal derived
-        derived += 1
+    def noted(hash: Any, secret: bytes) -> bytes:
+        seen.append(secret)
         return next_secret(hash, secret)
 
-    monkeypatch.setattr(keyring, "next_secret", counted)
+    monkeypatch.setattr(keyring, "next_secret", noted)
+    return seen
+
+
+def test_of_a_generation_with_too_many_updates_there_is_no_key(derived: list[bytes]) -> None:
     made = a_keyring(1)
     for said in (keyring._MOST_UPDATES + 1, 2**48 - 1):
         assert made.secret(0, said, initiator=True) is None
     assert not derived
 
 
-def test_checkpoints_that_go_back_do_not_derive_all_secrets_anew(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    derived = 0
-
-    def counted(hash: Any, secret: bytes) -> bytes:
-        nonlocal derived
-        derived += 1
-        return next_secret(hash, secret)
-
-    monkeypatch.setattr(keyring, "next_secret", counted)
+def test_checkpoints_that_go_back_do_not_derive_all_secrets_anew(derived: list[bytes]) -> None:
     most = keyring._MOST_UPDATES
     made, plain = a_keyring(1), a_keyring(1)
     wanted = {said: plain.secret(0, said, initiator=True) for said in (most - 1, most)}
-    derived = 0
+    derived.clear()
     for said in (most, most - 1) * 5:
         assert made.secret(0, said, initiator=True) == wanted[said]
-    assert derived <= most + 10 * keyring._STEP
+    assert len(derived) <= most + 10 * keyring._STEP
     assert len(made._steps[0, True]) == most // keyring._STEP + 1
     # What is forgotten with a generation is forgotten whole.
     for number in range(1, 2 * keyring._KEPT_EPOCHS):

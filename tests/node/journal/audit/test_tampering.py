@@ -15,6 +15,7 @@ from node.journal.bodies import SessionEnd
 from node.journal.parsing import EVENT, EVENT_HEAD
 from node.journal.records import Record
 from node.journal.sessions import SessionStart
+from tests.node.journal.audit.audited import received
 from tests.node.journal.recorded import AUDITOR, Recorded, records_of
 
 Records = list[tuple[str, Record]]
@@ -41,15 +42,6 @@ def recorded(sealing: str = "chain") -> Records:
     rec.run(0.05)
     rec.end()
     return records_of(rec.journals[0].segments)
-
-
-def received(records: Records) -> list[int]:
-    """The indices of received events, in the order of their places (from 1)."""
-    return [
-        index
-        for index, (_, record) in enumerate(records)
-        if record.kind == keys.EVENT and record.body[4] == keys.RECEIVED
-    ]
 
 
 def put(records: Records, index: int, body: bytes) -> Records:
