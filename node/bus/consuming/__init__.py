@@ -1,0 +1,1 @@
+"""Consuming: the loop, the handlers' workers, and what becomes of what they fail."""

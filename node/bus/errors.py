@@ -1,0 +1,69 @@
+"""What can go wrong with a bus.
+
+    BusError                     (a ParleyError)
+      InvalidEventError          a name, key or data that no event may have  (also ValueError)
+        SchemaViolationError     the data is not what the event's schema says
+      BusClosedError             the bus, or its node, is closed
+      BusUnavailableError        nothing is known of the outcome: no answer  (also OSError)
+      BusBusyError               another process holds the database for too long
+      BusFullError               no room: the disk, or a limit; nothing was stored
+      BusDamagedError            what is stored is damaged, or is no bus
+      BusRefusedError            the node that offers the bus does not allow it
+      NotPendingError            it is not (any more) this group's to acknowledge
+
+Whatever a store raises is one of these; what SQLite, Redis or the connection said stands behind
+it as its cause.
+"""
+
+from node.errors import ParleyError
+
+
+class BusError(ParleyError):
+    """The root of the bus's errors."""
+
+
+class InvalidEventError(BusError, ValueError):
+    """A name, key or data that no event may have. Nothing was stored."""
+
+
+class SchemaViolationError(InvalidEventError):
+    """The data is not what the event's schema says. `path` leads to what is wrong."""
+
+    def __init__(self, name: str, path: str, text: str) -> None:
+        super().__init__(f"{name}: {path or 'the data'}: {text}")
+        self.name = name
+        self.path = path
+
+
+class BusClosedError(BusError):
+    """The bus, or the node it belongs to, is closed."""
+
+
+class BusUnavailableError(BusError, OSError):
+    """No answer came: a server or node cannot be reached. What was asked may have been done;
+    publishing again with the same idempotency key is safe."""
+
+    def __str__(self) -> str:
+        # OSError would show the tuple of its arguments.
+        return str(self.args[0]) if self.args else ""
+
+
+class BusBusyError(BusError):
+    """Another process held the database for longer than `busy_timeout`. Nothing was done."""
+
+
+class BusFullError(BusError):
+    """No room: the disk is full, or a limit is reached. Nothing was stored or changed."""
+
+
+class BusDamagedError(BusError):
+    """What is stored cannot be read, or is no bus. Nothing was changed."""
+
+
+class BusRefusedError(BusError):
+    """The node that offers the bus does not allow it."""
+
+
+class NotPendingError(BusError):
+    """The event is not, or not any more, this group's to acknowledge: it was acknowledged,
+    set aside or trimmed."""

@@ -1,0 +1,127 @@
+"""Which store an address means: `sqlite:///FILE`, `redis://HOST:PORT/DATABASE`.
+
+One rule: an address is text that people write into settings, so each setting of `BusConfig` that
+is a number, a word or a yes or no can stand in its query (`?max_length=1000&service=shop`). What
+is imported is only what the address needs.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+from node.bus.config import BusConfig
+from node.bus.redis.format import DOCUMENTED, LIGHTBUS, RedisFormat
+from node.bus.store import Store
+from node.errors import AddressError, ConfigError
+
+REDIS_SCHEMES: Final = ("redis", "rediss", "unix")
+
+
+def open_store(address: str, config: BusConfig | None = None) -> tuple[Store, BusConfig]:
+    """The store at an address, not opened yet, and its settings: `config` with what the address
+    says itself.
+
+    Raises:
+        AddressError: it is no address of a bus. ConfigError: a setting in it is wrong, or what it
+            needs is not installed.
+    """
+    try:
+        parts = urlsplit(address)
+    except ValueError as error:
+        raise AddressError(f"{address!r}: {error}") from error
+    config = _settings(parts, config or BusConfig())
+    if parts.scheme == "sqlite":
+        return _sqlite(parts, config), config
+    if parts.scheme in REDIS_SCHEMES:
+        return _redis(parts, config), config
+    raise AddressError(f"{address!r} is no bus: sqlite:///FILE, redis://HOST:PORT/DATABASE")
+
+
+def _sqlite(parts: SplitResult, config: BusConfig) -> Store:
+    from node.bus.sqlite.store import SqliteStore
+
+    if parts.netloc or not parts.path[1:]:
+        raise AddressError("three slashes and a file: sqlite:///bus.db, or sqlite:////var/bus.db")
+    return SqliteStore(unquote(parts.path[1:]), config)
+
+
+def _redis(parts: SplitResult, config: BusConfig) -> Store:
+    try:
+        from node.bus.redis.store import RedisStore
+    except ImportError as error:
+        raise ConfigError("a bus on Redis needs the extra: parley-node[bus]") from error
+
+    return RedisStore(parts._replace(query="", fragment="").geturl(), config)
+
+
+def _settings(parts: SplitResult, config: BusConfig) -> BusConfig:
+    given: dict[str, Any] = {}
+    for name, text in parse_qsl(parts.query, keep_blank_values=True):
+        if name == "format":
+            given["formats"] = {**config.formats, "*": _format(text)}
+        elif name in _READERS:
+            given[name] = _READERS[name](name, text)
+        else:
+            raise ConfigError(f"a bus has no setting {name!r}")
+    return replace(config, **given)
+
+
+def _format(text: str) -> RedisFormat:
+    if text not in FORMATS:
+        raise ConfigError(f"format is {text!r}; it must be one of {', '.join(FORMATS)}")
+    return FORMATS[text]
+
+
+def _word(name: str, text: str) -> str:
+    return text
+
+
+def _yes_or_no(name: str, text: str) -> bool:
+    if text not in _TRUTHS:
+        raise ConfigError(f"{name} is {text!r}; it must be true or false")
+    return _TRUTHS[text]
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ConfigError(f"{name} is {text!r}; it must be a number") from None
+
+
+def _count(name: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ConfigError(f"{name} is {text!r}; it must be a whole number") from None
+
+
+def _or_none(reader: Callable[[str, str], Any]) -> Callable[[str, str], Any]:
+    return lambda name, text: None if text == "none" else reader(name, text)
+
+
+_TRUTHS: Final = {"true": True, "false": False}
+# By what `?format=` says: as Lightbus 1.1.2 writes, with a stream for each event or for each API,
+# or as its documentation has it.
+FORMATS: Final[Mapping[str, RedisFormat]] = {
+    "per-event": RedisFormat(),
+    "per-api": LIGHTBUS,
+    "documented": DOCUMENTED,
+}
+_READERS: Final[Mapping[str, Callable[[str, str], Any]]] = {
+    "service": _word,
+    "consumer": _word,
+    "max_length": _or_none(_count),
+    "max_age": _or_none(_number),
+    "max_bytes": _or_none(_count),
+    "keep_unread": _yes_or_no,
+    "max_store_bytes": _count,
+    "max_event_bytes": _count,
+    "idempotency_window": _number,
+    "idempotency_keys": _count,
+    "consumer_ttl": _number,
+    "busy_timeout": _number,
+    "timeout": _number,
+    "waiting": _count,
+}

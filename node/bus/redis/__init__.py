@@ -1,0 +1,1 @@
+"""A bus on Redis Streams, in the format of Lightbus."""

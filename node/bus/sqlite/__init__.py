@@ -1,0 +1,1 @@
+"""A bus in one SQLite file."""

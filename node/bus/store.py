@@ -1,0 +1,149 @@
+"""What the bus asks of whatever keeps its events: one seam, three implementations.
+
+One rule: what a method says it did is done when it returns, and nothing of it if it raises, unless
+it raises BusUnavailableError: then nobody knows. Retries, handlers and schemas are above; SQLite
+(`sqlite/`), Redis (`redis/`) and another node (`wire/`) are below.
+
+A stream is named by its event (`auth.user_registered`). A group reads a stream once: each event is
+handed to one of its consumers and is pending until `ack`, `bury`, or until it goes to another:
+by `claim` when it is due (after `nack`, `release`, `redeliver`) or was idle for too long.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from node.bus.model import (
+    ConsumerInfo,
+    Delivery,
+    GroupInfo,
+    NewEvent,
+    PendingInfo,
+    Published,
+    StoredEvent,
+    StreamInfo,
+    Trim,
+)
+from node.transport.loop import Loop
+
+
+class Store(Protocol):
+    """A store of streams and groups. Every method may raise BusClosedError, BusUnavailableError,
+    BusBusyError, BusDamagedError and BusRefusedError; those that write BusFullError.
+
+    All methods may be called by many tasks at once, and be cancelled: what was asked is then done
+    or not, as after BusUnavailableError, but an event handed out to who was cancelled is
+    released (or pending, and comes again by `claim` once it was idle long enough).
+    """
+
+    async def open(self, loop: Loop) -> None:
+        """Make ready; called once, in the loop that all else is called in.
+
+        Raises:
+            BusError: it cannot be opened. ConfigError: its address or a setting is wrong.
+        """
+
+    async def aclose(self) -> None:
+        """Finish what is under way and let go; a second time is fine."""
+
+    # Publishing.
+
+    async def publish(self, events: Sequence[NewEvent], *, durable: bool) -> list[Published]:
+        """Store events, all or none of them, in their order; their ids in the same order.
+
+        When it returns they are on disk (where the store can say so: docs/bus.md), or with
+        `durable` False at least safe from the end of this process. An event whose `key` was
+        published on the same stream within the idempotency window is not stored again.
+
+        Raises:
+            InvalidEventError: the store's format has no room for what one of them holds.
+        """
+
+    # Consuming.
+
+    async def join(self, stream: str, group: str, consumer: str, after: str) -> None:
+        """Make the group if it is not there, to begin after the id `after` (`0-0`: all, `$`: what
+        comes from now on), and make the consumer known."""
+
+    async def read(
+        self, stream: str, group: str, consumer: str, count: int, wait: float
+    ) -> list[Delivery]:
+        """Up to `count` events that the group was never handed, in order; waits up to `wait`
+        seconds for the first. A group that has vanished is made anew, to go on where this consumer
+        was."""
+
+    async def own(self, stream: str, group: str, consumer: str, count: int) -> list[Delivery]:
+        """Up to `count` events that are pending with this very consumer and were handed to it
+        before now by an earlier process of its name; in order, the attempt counted."""
+
+    async def claim(
+        self, stream: str, group: str, consumer: str, count: int, idle: float
+    ) -> list[Delivery]:
+        """Take over up to `count` pending events that are due (after `nack`, `release`,
+        `redeliver`), or that others have held without a sign for `idle` seconds or more; oldest
+        first, the attempt counted."""
+
+    async def touch(self, stream: str, group: str, consumer: str, ids: Sequence[str]) -> None:
+        """They are being worked on: their idle time begins anew. Those that are not pending with
+        this consumer are left alone."""
+
+    async def ack(self, stream: str, group: str, ids: Sequence[str]) -> int:
+        """They are done: recorded (and on disk, as with `publish`) when it returns. How many of
+        them were pending."""
+
+    async def nack(
+        self, stream: str, group: str, consumer: str, id: str, delay: float, error: str
+    ) -> bool:
+        """It failed: due again in `delay` seconds, with `error` in its history. Whether it was
+        pending with this consumer; if not, nothing is changed."""
+
+    async def release(self, stream: str, group: str, consumer: str, ids: Sequence[str]) -> None:
+        """They were never begun: due now, and this delivery is not counted as an attempt. Those
+        that are not pending with this consumer are left alone."""
+
+    async def bury(self, stream: str, group: str, consumer: str, id: str, error: str) -> str | None:
+        """Set it aside, in one step: on the dead-letter stream (`STREAM.dead`, `dead_data`) with
+        its whole history, `error` being the last, and acknowledged. The dead letter's id; None if
+        it was not pending with this consumer."""
+
+    # Looking.
+
+    async def streams(self) -> list[StreamInfo]:
+        """All streams, by name."""
+
+    async def groups(self, stream: str) -> list[GroupInfo]:
+        """The groups of a stream, by name; none of one that is not there."""
+
+    async def consumers(self, stream: str, group: str) -> list[ConsumerInfo]:
+        """The consumers of a group, by name; none of one that is not there."""
+
+    async def pending(self, stream: str, group: str, count: int, after: str) -> list[PendingInfo]:
+        """Up to `count` events that are pending in the group, by id, after the id `after`."""
+
+    async def history(
+        self, stream: str, after: str, until: str | None, count: int, wait: float
+    ) -> list[StoredEvent]:
+        """Up to `count` events after the id `after` and up to `until` (inclusive), in order,
+        whatever any group does; waits up to `wait` seconds for the first."""
+
+    # Keeping order.
+
+    async def rewind(self, stream: str, group: str, after: str) -> None:
+        """The group reads on after `after`, be that back or forth; what is pending stays so. A
+        group that is not there is made."""
+
+    async def redeliver(self, stream: str, group: str, ids: Sequence[str]) -> list[str]:
+        """Make events that the stream still has pending and due in the group, attempts counted
+        anew; those of `ids` that it has."""
+
+    async def trim(self, stream: str, bounds: Trim) -> int:
+        """Take away the oldest events beyond `bounds`, whether read or not; how many."""
+
+    async def drop(self, stream: str, ids: Sequence[str]) -> int:
+        """Take events out of a stream; how many there were."""
+
+    async def remove_consumers(self, stream: str, group: str, idle: float) -> list[str]:
+        """Forget consumers that were idle for `idle` seconds or more; what is pending with them
+        is due now. Their names."""
+
+    async def remove_group(self, stream: str, group: str) -> bool:
+        """Forget a group with all that is pending in it; whether there was one."""

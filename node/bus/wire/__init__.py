@@ -1,0 +1,1 @@
+"""The bus between nodes: category 6 of the protocol."""
