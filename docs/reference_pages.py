@@ -63,7 +63,7 @@ PAGES: Final[dict[str, Page]] = {
             "node.SubscribeRequest",
             "node.Subscription",
             "node.Forward",
-            "node.gateways.pauses.Pauses",
+            "node.pauses.Pauses",
         ),
         "run-a-server",
     ),

@@ -17,9 +17,9 @@ from crypto.randomness import random_bytes
 from lbm.codec import Encodable, Value
 from lbm.errors import LbmEncodeError
 from node.errors import ConfigError, ParleyError
-from node.gateways.pauses import Pauses
 from node.messaging.notes import DROPPED_HEADER
 from node.node import Node
+from node.pauses import Pauses
 from node.peer import Peer
 from node.protocol.codes import CloseCode
 from node.protocol.errors import LocalProtocolError, ProtocolError

@@ -13,8 +13,8 @@ from lbm.codec import Value
 from node import Node, SubscribeRejected, SubscribeRequest, Subscription
 from node.errors import AddressError, ConfigError, ParleyError
 from node.gateways.forward import Forward, random_fraction
-from node.gateways.pauses import Pauses
 from node.messaging.notes import DROPPED_HEADER
+from node.pauses import Pauses
 from node.protocol.limits import Limits
 from node.testing import FaultyProxy
 from node.topic import Topic

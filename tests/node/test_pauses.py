@@ -3,7 +3,7 @@
 import pytest
 
 from node.errors import ConfigError
-from node.gateways.pauses import Pauses
+from node.pauses import Pauses
 
 
 def test_they_grow_up_to_the_longest() -> None:

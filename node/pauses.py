@@ -1,5 +1,6 @@
-"""How long to wait before a link is dialled again: longer each time, within bounds, and not
-at the same moment as everybody else who lost the same node.
+"""How long to wait before something that failed is tried again (a link is dialled, a store is
+asked): longer each time, within bounds, and not at the same moment as everybody else who lost
+the same node.
 
 One rule: what comes out follows from what goes in; who calls draws the fraction.
 """
