@@ -1,0 +1,96 @@
+"""Addresses of buses."""
+
+import pytest
+from node.bus.redis.store import RedisStore
+from node.bus.sqlite.store import SqliteStore
+
+from node.bus.config import BusConfig
+from node.bus.opening import FORMATS, open_store
+from node.bus.redis.format import DOCUMENTED
+from node.errors import AddressError, ConfigError
+
+
+def test_a_file() -> None:
+    store, config = open_store("sqlite:///bus.db")
+    assert isinstance(store, SqliteStore)
+    assert config == BusConfig()
+
+
+@pytest.mark.parametrize("scheme", ["redis", "rediss"])
+def test_a_server(scheme: str) -> None:
+    store, _ = open_store(f"{scheme}://user:word@127.0.0.1:1/3?format=documented")
+    assert isinstance(store, RedisStore)
+
+
+def test_settings_stand_in_the_query() -> None:
+    given = BusConfig(max_age=60, timeout=7)
+    _, config = open_store(
+        "sqlite:///bus.db?service=shop&consumer=w1&max_length=none&max_age=1.5&keep_unread=false"
+        "&waiting=5&format=documented",
+        given,
+    )
+    assert config == BusConfig(
+        service="shop",
+        consumer="w1",
+        max_length=None,
+        max_age=1.5,
+        keep_unread=False,
+        waiting=5,
+        timeout=7,
+        formats={"*": DOCUMENTED},
+    )
+
+
+def test_every_setting_of_a_simple_kind_can() -> None:
+    config = BusConfig()
+    for name in set(BusConfig.__slots__) - {"formats", "clock"}:
+        value = getattr(config, name)
+        text = {True: "true", None: "none"}.get(value, str(value)) if value != 1 else "1"
+        _, found = open_store(f"sqlite:///bus.db?{name}={text}")
+        assert getattr(found, name) == value
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        "bus.db",
+        "sqlite:bus.db",
+        "sqlite://bus.db",
+        "sqlite:///",
+        "sqlite://",
+        "http://a/b",
+        "tcp://127.0.0.1:1",
+        "redis://[::1",
+        "nats://127.0.0.1",
+    ],
+)
+def test_what_is_no_bus(address: str) -> None:
+    with pytest.raises(AddressError):
+        open_store(address)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "depth=3",
+        "max_length=many",
+        "max_length=1.5",
+        "max_length=0",
+        "max_age=-1",
+        "max_age=nan",
+        "keep_unread=yes",
+        "service=two%20words",
+        "format=xml",
+        "clock=1",
+        "formats=x",
+        "waiting=none",
+    ],
+)
+def test_settings_that_are_wrong(query: str) -> None:
+    with pytest.raises(ConfigError):
+        open_store(f"sqlite:///bus.db?{query}")
+
+
+def test_formats_have_names() -> None:
+    assert len(set(map(repr, FORMATS.values()))) == len(FORMATS) == 3
