@@ -7,12 +7,14 @@ that names no backend would never be awaited, and would pass: it is not collecte
 import inspect
 import os
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.alive import note_what_is_there
+from tests.redis_server import PROGRAM, RedisServer, redis_program
 from tests.scheduling import Shares, in_order
 
 # What it asserts is to be explained as in the tests themselves.
@@ -75,6 +77,29 @@ def pytest_configure(config: pytest.Config) -> None:
 def anyio_backend(request: pytest.FixtureRequest) -> str:
     """Run each test marked `anyio` once on each backend."""
     return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[RedisServer]:
+    """A redis-server for all tests of this process; what uses it is marked `redis`."""
+    if redis_program() is None:
+        pytest.skip(f"there is no {PROGRAM} on this machine")
+    with RedisServer() as server:
+        yield server
+
+
+@pytest.fixture
+def redis_url(redis_server: RedisServer) -> str:
+    """The address of that server, which runs and is empty."""
+    if not redis_server.running:
+        redis_server.restart()
+    assert redis_server.command("FLUSHALL") == b"+OK"
+    return redis_server.url
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if isinstance(item, pytest.Function) and "redis_server" in item.fixturenames:
+        item.add_marker("redis")
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Shares | None:
