@@ -12,7 +12,7 @@ from node.bus.errors import BusClosedError
 from node.bus.model import NewEvent, Published, Trim
 from node.bus.store import Store
 from tests.node.bus.model_store import ModelStore
-from tests.node.network import ground, started
+from tests.node.network import ground, settled, started
 
 pytestmark = pytest.mark.anyio
 
@@ -84,12 +84,14 @@ async def test_who_waits_gets_what_comes_or_the_end(anyio_backend: str) -> None:
         look = await started(tasks, lambda: store.history(S, "$", None, 1, 9))
         assert (read, look) == ([], [])
         await store.publish([event(1)], durable=False)
+        await settled()
         late = await started(tasks, lambda: store.read(S, G, "a", 1, 9))
         assert len(read) == len(look) == 1
         await store.aclose()
         with pytest.raises(BusClosedError):
             await store.streams()
-    assert isinstance(late[0], BusClosedError)
+    (outcome,) = late
+    assert isinstance(outcome, BusClosedError)
 
 
 async def test_what_an_earlier_process_had_is_owned(anyio_backend: str) -> None:
