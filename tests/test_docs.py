@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import typer
 
+import node.bus.errors
 import node.errors
 import node.journal.errors
 from crypto.auditor import AuditorPrivateKey
@@ -164,6 +165,11 @@ def test_every_error_of_a_journal_has_its_row() -> None:
     text = (ROOT / "docs" / "reference" / "errors.md").read_text()
     listed = re.findall(r"^\| `(Journal\w*Error)` ", text, re.MULTILINE)
     assert listed == list(named(node.journal.errors))
+
+
+def test_every_error_of_a_bus_has_its_row() -> None:
+    table = rows("docs/reference/errors.md", "Of a bus")
+    assert [row[0] for row in table] == list(named(node.bus.errors))
 
 
 def test_the_close_codes() -> None:

@@ -1,4 +1,5 @@
-"""Which store an address means: `sqlite:///FILE`, `redis://HOST:PORT/DATABASE`.
+"""Which store an address means: `sqlite:///FILE`, `redis://HOST:PORT/DATABASE`, and of a Redis
+over a Unix socket `redis+unix:///PATH` (`unix:///PATH` is where a node listens).
 
 One rule: an address is text that people write into settings, so each setting of `BusConfig` that
 is a number, a word or a yes or no can stand in its query (`?max_length=1000&service=shop`). What
@@ -15,7 +16,8 @@ from node.bus.redis.format import DOCUMENTED, LIGHTBUS, RedisFormat
 from node.bus.store import Store
 from node.errors import AddressError, ConfigError
 
-REDIS_SCHEMES: Final = ("redis", "rediss", "unix")
+REDIS_SCHEMES: Final = ("redis", "rediss", "redis+unix")
+_EXPECTED: Final = "sqlite:///FILE, redis://HOST:PORT/DATABASE, rediss://..., redis+unix:///PATH"
 
 
 def open_store(address: str, config: BusConfig | None = None) -> tuple[Store, BusConfig]:
@@ -29,13 +31,14 @@ def open_store(address: str, config: BusConfig | None = None) -> tuple[Store, Bu
     try:
         parts = urlsplit(address)
     except ValueError as error:
-        raise AddressError(f"{address!r}: {error}") from error
+        raise AddressError(f"no address of a bus: {error}") from error
     config = _settings(parts, config or BusConfig())
     if parts.scheme == "sqlite":
         return _sqlite(parts, config), config
     if parts.scheme in REDIS_SCHEMES:
         return _redis(parts, config), config
-    raise AddressError(f"{address!r} is no bus: sqlite:///FILE, redis://HOST:PORT/DATABASE")
+    # The rest of it is not shown: a password may stand there.
+    raise AddressError(f"{parts.scheme or 'this'!r} is no address of a bus: {_EXPECTED}")
 
 
 def _sqlite(parts: SplitResult, config: BusConfig) -> Store:
@@ -52,7 +55,8 @@ def _redis(parts: SplitResult, config: BusConfig) -> Store:
     except ImportError as error:
         raise ConfigError("a bus on Redis needs the extra: parley-node[bus]") from error
 
-    return RedisStore(parts._replace(query="", fragment="").geturl(), config)
+    scheme = parts.scheme.removeprefix("redis+")
+    return RedisStore(parts._replace(scheme=scheme, query="", fragment="").geturl(), config)
 
 
 def _settings(parts: SplitResult, config: BusConfig) -> BusConfig:

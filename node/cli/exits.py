@@ -16,6 +16,14 @@ from typer import TyperException
 
 from crypto.errors import KeyFileError, UnknownAlgorithmError
 from lbm.errors import LbmError
+from node.bus.errors import (
+    BusBusyError,
+    BusDamagedError,
+    BusFullError,
+    BusRefusedError,
+    BusUnavailableError,
+    InvalidEventError,
+)
 from node.errors import (
     AddressError,
     CallRefused,
@@ -32,7 +40,7 @@ from node.errors import (
 from node.journal.errors import JournalError
 from node.known_peers import default_known_peers
 from node.messaging.formats import FormatError
-from node.protocol.codes import RESULT_SENTENCES, CloseCode, code_name
+from node.protocol.codes import RESULT_SENTENCES, CloseCode, ResultCode, code_name
 from node.protocol.errors import ConnectionClosedError, LocalProtocolError
 from node.wording import one_line
 
@@ -45,9 +53,9 @@ class Exit(IntEnum):
     USAGE = 2
     UNREACHABLE = 3
     NOT_TRUSTED = 4
-    ANSWERED = 5  # with a code other than 0
+    ANSWERED = 5  # with a code other than 0, or refused by a bus
     FILE = 6  # a file or key problem
-    FINDINGS = 7  # a journal does not verify
+    FINDINGS = 7  # a journal does not verify, a group of a bus lags behind
 
 
 class FileProblem(ParleyError):
@@ -107,13 +115,19 @@ def failure(error: BaseException) -> Failure | None:
             return Failure(Exit.NOT_TRUSTED, error.code, code_name(error.code), text)
         case PeerClosedError() | HandshakeError() | StreamResetError() | ConnectionClosedError():
             return Failure(_closed_exit(error), error.code, code_name(error.code), text)
-        case UnreachableError():
+        case BusRefusedError():
+            return Failure(Exit.ANSWERED, ResultCode.NOT_AUTHORISED, "not-authorised", text)
+        case UnreachableError() | BusUnavailableError():
             return Failure(Exit.UNREACHABLE, Exit.UNREACHABLE, "unreachable", text)
         case KeyFileError() | KnownPeersError() | FileProblem() | JournalError():
+            return Failure(Exit.FILE, Exit.FILE, "file", text)
+        case BusBusyError() | BusFullError() | BusDamagedError():
             return Failure(Exit.FILE, Exit.FILE, "file", text)
         case TyperException() if error.exit_code == Exit.USAGE:
             return Failure(Exit.USAGE, Exit.USAGE, "usage", text)
         case AddressError() | ConfigError() | UnknownAlgorithmError() | LbmError() | FormatError():
+            return Failure(Exit.USAGE, Exit.USAGE, "usage", text)
+        case InvalidEventError():
             return Failure(Exit.USAGE, Exit.USAGE, "usage", text)
         case Interrupted():
             return Failure(error.exit, error.exit, "interrupted", text)

@@ -283,19 +283,19 @@ _EXIT: Final[dict[Exit, _Text]] = {
         "read the reason; see parley peers, --trust and --identity",
     ),
     Exit.ANSWERED: (
-        "a call was answered with a code other than 0, or not in time",
+        "a call was answered with a code other than 0, or not in time; or a bus refused",
         "who asks",
         "the code is in the sentence; parley errors CODE explains it",
     ),
     Exit.FILE: (
-        "a key file, a file of known peers or another file cannot be used",
+        "a key file, a file of known peers or another file cannot be used, such as that of a bus",
         "every command",
         "the sentence names the file; look at its path and permissions",
     ),
     Exit.FINDINGS: (
-        "a journal is not as its node's own record must be",
-        "parley journal verify",
-        "read the findings: each says what is wrong, where, and what shows it",
+        "what was looked at is not as it must be: a journal, or how far a group lags behind",
+        "parley journal verify, parley bus lag",
+        "read what it says: each finding tells what is wrong, where, and what shows it",
     ),
 }
 

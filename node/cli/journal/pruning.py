@@ -8,7 +8,8 @@ from typing import Annotated, Final
 
 import typer
 
-from node.cli.journal.arguments import Directory, parse_duration, parse_size
+from node.cli.amounts import parse_duration, parse_size
+from node.cli.journal.arguments import Directory
 from node.cli.journal.showing import counted
 from node.cli.options import Json
 from node.cli.output import Output

@@ -14,6 +14,17 @@ from crypto.errors import (
 )
 from crypto.identity import NodeId
 from lbm.errors import LbmEncodeError
+from node.bus.errors import (
+    BusBusyError,
+    BusClosedError,
+    BusDamagedError,
+    BusFullError,
+    BusRefusedError,
+    BusUnavailableError,
+    InvalidEventError,
+    NotPendingError,
+    SchemaViolationError,
+)
 from node.cli.exits import Exit, Failure, FileProblem, Interrupted, failure
 from node.errors import (
     AddressError,
@@ -74,6 +85,15 @@ EXPECTED: list[tuple[Exception, int, int, str]] = [
     (NotSpokenError("named events", "calls"), Exit.FAILED, 1, "failed"),
     (UnreadRepliesError(), Exit.FAILED, 1, "failed"),
     (PayloadTooLargeError("too long"), Exit.FAILED, 1, "failed"),
+    (BusUnavailableError("no answer"), Exit.UNREACHABLE, 3, "unreachable"),
+    (BusRefusedError("no"), Exit.ANSWERED, ResultCode.NOT_AUTHORISED, "not-authorised"),
+    (BusBusyError("another"), Exit.FILE, 6, "file"),
+    (BusFullError("full"), Exit.FILE, 6, "file"),
+    (BusDamagedError("no bus"), Exit.FILE, 6, "file"),
+    (InvalidEventError("no name"), Exit.USAGE, 2, "usage"),
+    (SchemaViolationError("a.b", "", "no"), Exit.USAGE, 2, "usage"),
+    (BusClosedError("closed"), Exit.FAILED, 1, "failed"),
+    (NotPendingError("gone"), Exit.FAILED, 1, "failed"),
     (ParleyError("other"), Exit.FAILED, 1, "failed"),
     (TyperException("odd"), Exit.FAILED, 1, "failed"),
 ]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from node.cli.journal.arguments import parse_duration, parse_size
+from node.cli.amounts import parse_duration, parse_size
 from node.errors import ConfigError
 
 
