@@ -1,14 +1,15 @@
 """What all tests share: how many examples property tests try, and the two event loops.
 
 One rule: without `--fuzz-examples` a run is small and the same every time. An async test
-that names no backend would never be awaited, and would pass: it is not collected.
+that names no backend would never be awaited, and would pass: it is not collected. What needs
+a server is skipped where there is none; with `--require-servers`, as in CI, it fails there.
 """
 
 import inspect
 import os
 import sys
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Generator, Iterator
+from typing import Any, Final
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -27,6 +28,8 @@ sys.dont_write_bytecode = False
 FIXED_EXAMPLES = 60
 SOAK_SECONDS = 4.0
 CRASH_ROUNDS = 20
+# The marks of what `--require-servers` does not let be skipped.
+SERVERS: Final = ("redis", "lightbus")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -49,6 +52,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=CRASH_ROUNDS,
         metavar="N",
         help=f"how many nodes are killed in the journal's crash tests, instead of {CRASH_ROUNDS}",
+    )
+    parser.addoption(
+        "--require-servers",
+        action="store_true",
+        help=f"a skipped test that is marked {' or '.join(SERVERS)} has failed, as in CI",
     )
 
 
@@ -100,6 +108,20 @@ def redis_url(redis_server: RedisServer) -> str:
 def pytest_itemcollected(item: pytest.Item) -> None:
     if isinstance(item, pytest.Function) and "redis_server" in item.fixturenames:
         item.add_marker("redis")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.skipped and item.config.getoption("require_servers"):
+        marked = [name for name in SERVERS if item.get_closest_marker(name)]
+        if marked:
+            reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+            report.outcome = "failed"
+            report.longrepr = f"marked {' and '.join(marked)}, which is required here: {reason}"
+    return report
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Shares | None:

@@ -18,6 +18,7 @@ GROUPS: Final = {
     "spark": "tests/pipeline/",
     "soak": "tests/soak/",
     "bromine": "tests/interop/test_bromine",
+    "lightbus": "tests/interop/test_lightbus",
 }
 # Tests of one file that are given out at once. One by one, 18,000 cost the scheduler half a
 # minute of a core: after each it counts all that it has given out so far.
