@@ -23,7 +23,7 @@ from node.bus.model import (
     StreamInfo,
     Trim,
 )
-from node.transport.loop import Loop
+from node.transport.backend import Backend
 
 
 class Store(Protocol):
@@ -35,7 +35,7 @@ class Store(Protocol):
     released (or pending, and comes again by `claim` once it was idle long enough).
     """
 
-    async def open(self, loop: Loop) -> None:
+    async def open(self, loop: Backend) -> None:
         """Make ready; called once, in the loop that all else is called in.
 
         Raises:
