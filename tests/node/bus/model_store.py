@@ -27,7 +27,8 @@ from node.bus.model import (
     dead_data,
 )
 from node.bus.names import dead_name
-from node.transport.loop import Loop, Waiter
+from node.transport.backend import Backend
+from node.transport.loop import Waiter
 
 # A history is its first entry and the last ones.
 LONGEST_HISTORY = 32
@@ -94,11 +95,11 @@ class ModelStore:
         self._last = START
         # Where a consumer was, should its group vanish; forgotten when the process ends.
         self._places: dict[tuple[str, str, str], EventId] = {}
-        self._loop: Loop | None = None
+        self._loop: Backend | None = None
         self._process = 0
         self._waiters: set[Waiter] = set()
 
-    async def open(self, loop: Loop) -> None:
+    async def open(self, loop: Backend) -> None:
         self._loop = loop
         self._process += 1
 
@@ -409,7 +410,7 @@ class ModelStore:
 
     # What they share.
 
-    def _check_open(self) -> Loop:
+    def _check_open(self) -> Backend:
         if self._loop is None:
             raise BusClosedError("the bus is closed")
         return self._loop
