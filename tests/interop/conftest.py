@@ -1,17 +1,25 @@
-"""What the tests that meet other implementations share: the program of the crate bromine.
+"""What the tests that meet other implementations share: the program of the crate bromine, and
+services of Lightbus.
 
-One rule: where it can't be built for want of cargo or of its packages the tests that ask for
-it are skipped with that reason; a program that does not compile is a failure.
+One rule: where one can't be had for want of cargo, of a Python 3.9, of redis-server or of
+packages the tests that ask for it are skipped with that reason; what is there and does not work
+is a failure.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from node.bus.redis.format import Layout
+from tests.interop import lightbus_environment
 from tests.interop.bromine_peer import NotAvailableError, build
+from tests.interop.lightbus_peer import LightbusBeside, LightbusService
+from tests.redis_server import PROGRAM, RedisServer, redis_program
 
-# Cargo's directories hold no tests, and are many.
-collect_ignore = ["bromine"]
+# Cargo's directories hold no tests, and are many; the service is a program of Python 3.9.
+collect_ignore = ["bromine", "lightbus_service"]
 
 
 @pytest.fixture(scope="session")
@@ -21,3 +29,28 @@ def bromine_program() -> Path:
         return build()
     except NotAvailableError as error:
         pytest.skip(f"no bromine to talk to: {error}")
+
+
+@pytest.fixture(scope="session")
+def lightbus_is_there() -> None:
+    """Skips where there is no redis-server, or no environment for Lightbus."""
+    if redis_program() is None:
+        pytest.skip(f"there is no {PROGRAM} on this machine")
+    try:
+        lightbus_environment.lightbus_command()
+    except lightbus_environment.NotAvailableError as error:
+        pytest.skip(f"no Lightbus to talk to: {error}")
+
+
+@pytest.fixture(scope="module", params=get_args(Layout))
+def layout(request: pytest.FixtureRequest) -> Layout:
+    """How the streams are laid out, for all tests of a module."""
+    found: Layout = request.param
+    return found
+
+
+@pytest.fixture(scope="module")
+def beside(layout: Layout, lightbus_is_there: None) -> Iterator[LightbusBeside]:
+    """A service of Lightbus on a Redis of its own, for all tests of a module with this layout."""
+    with RedisServer() as server, LightbusService(server, layout) as service:
+        yield LightbusBeside(server, service, layout)
