@@ -79,8 +79,8 @@ class Store(Protocol):
         self, stream: str, group: str, consumer: str, count: int, idle: float
     ) -> list[Delivery]:
         """Take over up to `count` pending events that are due (after `nack`, `release`,
-        `redeliver`), or that others have held without a sign for `idle` seconds or more; oldest
-        first, the attempt counted."""
+        `redeliver`), or that anybody, this consumer too, has held without a sign for `idle` seconds
+        or more; oldest first, the attempt counted."""
 
     async def touch(self, stream: str, group: str, consumer: str, ids: Sequence[str]) -> None:
         """They are being worked on: their idle time begins anew. Those that are not pending with

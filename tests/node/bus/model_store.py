@@ -129,7 +129,7 @@ class ModelStore:
         id = stream.last = self._last
         stream.events[id] = StoredEvent(str(id), event.name, event.body, event.key, event.version)
         if event.key is not None:
-            stream.keys[event.key] = (str(id), now)
+            stream.keys[event.key] = (str(id), id.milliseconds / 1000)
             if len(stream.keys) > self._config.idempotency_keys:
                 del stream.keys[next(iter(stream.keys))]
         self._wake()
@@ -180,7 +180,7 @@ class ModelStore:
         def is_wanted(one: Pending) -> bool:
             if one.due is not None:
                 return one.due <= now
-            return one.consumer != consumer and now - one.since >= idle
+            return now - one.since >= idle
 
         return self._redeliver(stream, group, consumer, count, is_wanted)
 
