@@ -57,7 +57,8 @@ async def test_the_life_of_events(anyio_backend: str) -> None:
         assert await store.claim(S, G, "b", 9, 60.0) == []
         clock.time += 5.0
         assert [d.attempt for d in await store.claim(S, G, "b", 9, 60.0)] == [2]
-        clock.time += 60.0  # and a gives no sign
+        clock.time += 60.0
+        await store.touch(S, G, "b", [one.id, two.id])  # and a gives no sign
         (taken,) = await store.claim(S, G, "b", 9, 60.0)
         assert (taken.event.id, taken.attempt) == (two.id, 2)
         assert await store.ack(S, G, [two.id, two.id]) == 1
