@@ -7,6 +7,7 @@ meaning.
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from threading import Timer
 from types import TracebackType
 from typing import Any, Self
@@ -24,16 +25,12 @@ class ChildError(Exception):
     """A child process ended, or was silent for too long."""
 
 
-class Child:
-    """A server or a client."""
+class LineProcess:
+    """A process that is told, and tells, lines of JSON."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, command: Sequence[str]) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.child", order.to_text()],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            bufsize=1,
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
         )
         self.pid = self._process.pid
 
@@ -91,3 +88,10 @@ class Child:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+class Child(LineProcess):
+    """A server or a client."""
+
+    def __init__(self, order: Order) -> None:
+        super().__init__([sys.executable, "-m", "benchmarks.child", order.to_text()])
