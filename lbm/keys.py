@@ -43,6 +43,23 @@ WINDOW: Final = 30
 EPOCH: Final = 31
 NOTES: Final = 32
 REKEY_NUMBER: Final = 33
+# Of the bus (section 16).
+GROUP: Final = 34
+CONSUMER: Final = 35
+IDS: Final = 36
+ROWS: Final = 37
+COUNT: Final = 38
+WAIT_MS: Final = 39
+IDLE_MS: Final = 40
+DELAY_MS: Final = 41
+AFTER: Final = 42
+UNTIL: Final = 43
+BEFORE: Final = 44
+DURABLE: Final = 45
+MAX_LENGTH: Final = 46
+MAX_BYTES: Final = 47
+APPROXIMATE: Final = 48
+MORE: Final = 49
 
 FIRST_APPLICATION_KEY: Final = 256
 
@@ -89,6 +106,22 @@ KEYS: Final[dict[int, Key]] = {
     EPOCH: Key("epoch", "uint"),
     NOTES: Key("notes", "array"),
     REKEY_NUMBER: Key("rekey number", "uint"),
+    GROUP: Key("group", "text"),
+    CONSUMER: Key("consumer", "text"),
+    IDS: Key("ids", "array"),
+    ROWS: Key("rows", "array"),
+    COUNT: Key("count", "uint"),
+    WAIT_MS: Key("wait ms", "uint"),
+    IDLE_MS: Key("idle ms", "uint"),
+    DELAY_MS: Key("delay ms", "uint"),
+    AFTER: Key("after", "text"),
+    UNTIL: Key("until", "text"),
+    BEFORE: Key("before", "text"),
+    DURABLE: Key("durable", "bool"),
+    MAX_LENGTH: Key("max length", "uint"),
+    MAX_BYTES: Key("max bytes", "uint"),
+    APPROXIMATE: Key("approximate", "bool"),
+    MORE: Key("more", "bool"),
 }
 
 

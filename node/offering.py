@@ -13,7 +13,7 @@ from node.messaging.fanout import Slow
 from node.messaging.topics import LABEL
 from node.named_event import EventHandler
 from node.namespace import Namespace
-from node.protocol.codes import Supercategory
+from node.protocol.codes import BUS_LABEL, Supercategory
 from node.serving.authorisation import Allow, Roles
 from node.serving.handlers import WILDCARD, Handlers
 from node.serving.serving import CallHandler, StreamHandler
@@ -95,8 +95,8 @@ class Offering:
         """
 
         def register(handler: S) -> S:
-            if label.startswith(LABEL):
-                raise ParleyError("labels that begin with 'topic:' are reserved")
+            if label.startswith(LABEL) or label == BUS_LABEL:
+                raise ParleyError("the label 'bus' and those that begin with 'topic:' are reserved")
             self.handlers.streams.add(
                 label,
                 handler,

@@ -215,6 +215,21 @@ _RESULT: Final[dict[ResultCode, _Text]] = {
         "the node that was asked",
         "look for unequal versions",
     ),
+    ResultCode.INVALID_EVENT: (
+        "no such event may be",
+        "the node that offers the bus",
+        "read the text: the data is no JSON object, too long, or not what its schema says",
+    ),
+    ResultCode.STORE_FULL: (
+        "no room to store it",
+        "the node that offers the bus",
+        "make room on its disk, trim its streams, or raise max_store_bytes",
+    ),
+    ResultCode.STORE_DAMAGED: (
+        "what is stored cannot be read",
+        "the node that offers the bus",
+        "read that node's log; take the file from a backup",
+    ),
 }
 _RESULT_NAMES: Final = {ResultCode.ALREADY_SUBSCRIBED: "already-subscribed / not-subscribed"}
 

@@ -1,26 +1,50 @@
-"""An application's own events: their types, and what they carry (sections 2 and 12).
+"""An application's own events, and the bus's: their types, and what they carry (sections 2, 12
+and 16).
 
 One rule: what may not be sent is refused here, before anything waits or is queued.
 Knows no streams and no requests.
 """
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from lbm import keys
 from lbm.codec import Encodable, encode
-from node.protocol.codes import FIRST_APPLICATION_CATEGORY
+from node.protocol.codes import BUS, FIRST_APPLICATION_CATEGORY
 from node.protocol.errors import LocalProtocolError, PayloadTooLargeError
 from node.protocol.event import NO_PAYLOAD
 
 LAST_NUMBER: Final = 255
 
 
-def check_type(category: int, subcategory: int) -> None:
-    """Raise ValueError unless the category is 64..255 and the subcategory 1..255."""
-    if not (
-        FIRST_APPLICATION_CATEGORY <= category <= LAST_NUMBER and 1 <= subcategory <= LAST_NUMBER
-    ):
+class Carries(NamedTuple):
+    """What a stream carries: events of `categories`, of which those that are no answers are
+    taken if `events`; Data if `data`."""
+
+    categories: range
+    events: bool = True
+    data: bool = True
+
+    def encode(
+        self, category: int, subcategory: int, data: Encodable, payload: bytes | None, largest: int
+    ) -> tuple[bytes, bool]:
+        """The payload of an event on such a stream, and whether it is LBM: a `payload` is, but
+        for an application's. Raises ValueError for another's event, else as `encode_payload`."""
+        check_type(category, subcategory, self)
+        body, lbm = encode_payload(data, payload, largest)
+        return body, lbm or category < FIRST_APPLICATION_CATEGORY
+
+
+APPLICATION: Final = Carries(range(FIRST_APPLICATION_CATEGORY, LAST_NUMBER + 1))
+# Streams `bus`, where they were opened (nothing is asked there) and where they are served.
+BUS_ASKING: Final = Carries(range(BUS, BUS + 1), events=False, data=False)
+BUS_ANSWERING: Final = Carries(range(BUS, BUS + 1), data=False)
+
+
+def check_type(category: int, subcategory: int, carries: Carries = APPLICATION) -> None:
+    """Raise ValueError unless the category is one that the stream carries (an application's:
+    64..255) and the subcategory 1..255."""
+    if category not in carries.categories or not 1 <= subcategory <= LAST_NUMBER:
         raise ValueError(f"{category}/{subcategory} is no type of an application's event")
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from node.messaging.calls import Calls
 from node.messaging.topics import Topics
 from node.protocol.codes import (
+    BUS,
     CALL,
     CANCEL,
     CHUNK,
@@ -38,7 +39,7 @@ Take = Callable[[EventReceived, float], bool]
 
 class Dispatch:
     """Sends each event of one connection on its way. `on_stream` takes 2/5 Data, and the
-    application's events on streams from 2 up, among which requests are."""
+    application's events and the bus's on streams from 2 up, among which requests are."""
 
     __slots__ = ("_connection", "_named", "_on_stream", "_requests", "_sim", "dropped")
 
@@ -78,7 +79,7 @@ class Dispatch:
             RemoteProtocolError: an async id is used twice, or answers pile up.
         """
         stream, async_id, category, subcategory, _, cost = event
-        if category >= FIRST_APPLICATION_CATEGORY:
+        if category >= FIRST_APPLICATION_CATEGORY or category == BUS:
             if stream > MAIN_STREAM and self._on_stream(event):
                 return
             self.dropped += 1

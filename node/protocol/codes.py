@@ -81,6 +81,7 @@ CONNECTION: Final = 1
 STREAM: Final = 2
 SIM: Final = 3
 NAMED: Final = 4
+BUS: Final = 6
 FIRST_APPLICATION_CATEGORY: Final = 64
 
 # 1 Connection
@@ -124,8 +125,40 @@ ERROR: Final = 3
 END: Final = 4
 
 
+class BusType(IntEnum):
+    """6 Bus: one answer, and what it answers (section 16)."""
+
+    ANSWER = 1
+    PUBLISH = 2
+    JOIN = 3
+    READ = 4
+    OWN = 5
+    CLAIM = 6
+    TOUCH = 7
+    ACK = 8
+    NACK = 9
+    RELEASE = 10
+    BURY = 11
+    STREAMS = 12
+    GROUPS = 13
+    CONSUMERS = 14
+    PENDING = 15
+    HISTORY = 16
+    REWIND = 17
+    REDELIVER = 18
+    TRIM = 19
+    DROP = 20
+    REMOVE_CONSUMERS = 21
+    REMOVE_GROUP = 22
+
+
+# The label of the streams that carry them, and nothing else does.
+BUS_LABEL: Final = "bus"
+
+
 class ResultCode(IntEnum):
-    """Codes of Result (section 9). 2 and 3 depend on what was asked."""
+    """Codes of Result (section 9) and of the bus (section 16). 2 and 3 depend on what was
+    asked."""
 
     ACCEPTED = 0
     TOPIC_NOT_FOUND = 1
@@ -140,6 +173,10 @@ class ResultCode(IntEnum):
     PAYLOAD_TOO_LARGE = 21
     WRONG_SUPERCATEGORY = 22
     MALFORMED = 23
+    # Of the bus alone.
+    INVALID_EVENT = 24
+    STORE_FULL = 25
+    STORE_DAMAGED = 26
 
 
 # What an Error says where a Result would say 16: the handler of a named event failed.
@@ -156,6 +193,9 @@ RESULT_SENTENCES: Final[dict[int, str]] = {
     ResultCode.PAYLOAD_TOO_LARGE: "the payload is too large",
     ResultCode.WRONG_SUPERCATEGORY: "not allowed between these roles",
     ResultCode.MALFORMED: "malformed request",
+    ResultCode.INVALID_EVENT: "no such event may be",
+    ResultCode.STORE_FULL: "no room to store it",
+    ResultCode.STORE_DAMAGED: "what is stored cannot be read",
     EVENT_FAILED: "the handler failed",
 }
 

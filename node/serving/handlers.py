@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 from node.errors import ConfigError, ParleyError
 from node.log_ration import LogRation
 from node.messaging.application_events import answering_types
-from node.protocol.codes import Supercategory
+from node.protocol.codes import BUS_LABEL, Supercategory
 from node.serving.authorisation import Allow, Roles, Rule
 from node.transport.loop import Waiter
 
@@ -166,13 +166,19 @@ class Registry(Generic[H]):
 
 @dataclass(slots=True, eq=False)
 class Handlers:
-    """All that peers may ask a node for, and the roles that its `allow=` speak of."""
+    """All that peers may ask a node for, and the roles that its `allow=` speak of. `bus` serves
+    streams of that label, which no pattern of `streams` stands for."""
 
     calls: Registry[Any] = field(default_factory=lambda: Registry("topic"))
     streams: Registry[Any] = field(default_factory=lambda: Registry("label"))
     subscribes: Registry[Any] = field(default_factory=lambda: Registry("subscriptions to"))
     events: dict[str, Registry[Any]] = field(default_factory=dict)  # by namespace, "" for none
     roles: Roles = field(default_factory=Roles)
+    bus: Entry[Any] | None = None
+
+    def find_stream(self, label: str) -> Entry[Any] | None:
+        """The handler of streams of this label."""
+        return self.bus if label == BUS_LABEL else self.streams.find(label)
 
     def find_event(self, namespace: str, name: str) -> Entry[Any] | None:
         """The handler of a named event: that of its namespace alone, if it has one."""

@@ -16,10 +16,11 @@ from lbm.errors import LbmEncodeError
 from node.call import Call
 from node.errors import PeerClosedError, StreamResetError
 from node.messaging.answering import Answering
+from node.messaging.application_events import APPLICATION, BUS_ANSWERING
 from node.messaging.formats import FormatError
 from node.messaging.pending import IncomingCall
 from node.messaging.topics import LABEL
-from node.protocol.codes import CloseCode, ResultCode, Supercategory
+from node.protocol.codes import BUS_LABEL, CloseCode, ResultCode, Supercategory
 from node.protocol.errors import LocalProtocolError
 from node.protocol.limits import UNANSWERED_REQUESTS
 from node.serving.authorisation import permitted
@@ -111,7 +112,7 @@ class Serving:
 
     def stream_opened(self, stream_id: int, label: str) -> None:
         """Run the handler of a stream that the peer opened, or refuse it."""
-        entry = self._handlers.streams.find(label)
+        entry = self._handlers.find_stream(label)
         if self.draining or label.startswith(LABEL):
             self._refuse(stream_id, CloseCode.REFUSED)
         elif entry is None:
@@ -122,7 +123,8 @@ class Serving:
             self._refuse(stream_id, CloseCode.OVERLOADED)
         else:
             self._stream_handlers += 1
-            stream = self._peer.streams.add(stream_id, label, entry.answers)
+            carries = BUS_ANSWERING if label == BUS_LABEL else APPLICATION
+            stream = self._peer.streams.add(stream_id, label, entry.answers, carries)
             self._peer.backend.spawn(self._serve_stream, entry, stream)
 
     def _refuse(self, stream_id: int, code: CloseCode) -> None:

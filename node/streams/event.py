@@ -4,7 +4,7 @@ One rule: an event that asks is answered at most once, and its payload is decode
 when somebody looks at it. Knows its stream; what waits for answers is `StreamRequests`'.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Self
 
 import anyio
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 
 class StreamEvent:
-    """An event of `category` 64..255. `payload` is its bytes, empty for none; `async_id`
-    is 0 unless it asks or answers."""
+    """An event of `category` 64..255 (on the bus's streams: 6). `payload` is its bytes, empty
+    for none; `async_id` is 0 unless it asks or answers."""
 
     __slots__ = (
         "_cells",
@@ -87,6 +87,15 @@ class StreamEvent:
                 self._changes = Changes(self.stream.peer.backend.waiter)
                 request.on_over = self._changes.notify
             await self._changes.until(lambda: request.over)
+
+    def when_cancelled(self, callback: Callable[[], None]) -> None:
+        """Call back, once, when nobody waits for the answer; at once if that is so already, or
+        nobody ever did. In place of `wait_cancelled`, for one who has no task to spare."""
+        request = self._request
+        if request is None or request.over:
+            callback()
+        else:
+            request.on_over = lambda: callback() if request.cancelled else None
 
     async def answer(
         self,

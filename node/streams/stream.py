@@ -15,7 +15,7 @@ from anyio.abc import ByteStream
 
 from lbm.codec import Encodable
 from node.errors import PeerClosedError, StreamResetError, received_refusal
-from node.messaging.application_events import check_type, encode_payload
+from node.messaging.application_events import APPLICATION, Carries
 from node.messaging.stream_requests import IncomingRequest
 from node.protocol.codes import CloseCode, ResultCode
 from node.protocol.errors import ConnectionClosedError, LocalProtocolError
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
 # One Data event at most, so that no stream's turn is long (section 8).
 LARGEST_PIECE = 128 * 1024
-# Seconds that a request waits for its answer unless it says otherwise.
-DEFAULT_TIMEOUT = 30.0
+DEFAULT_TIMEOUT = 30.0  # seconds that a request waits for its answer
 
 
 class Stream(ByteStream):
@@ -49,11 +48,13 @@ class Stream(ByteStream):
         stream_id: int,
         label: str,
         answers: frozenset[tuple[int, int]] = frozenset(),
+        carries: Carries = APPLICATION,
     ) -> None:
         self.peer = peer
         self.id = stream_id
         self.label = label
         self.answers = answers
+        self.carries = carries
         self._bytes: Inbox[bytes] = Inbox(peer, stream_id)
         self._events: Inbox[StreamEvent] = Inbox(peer, stream_id)
         self._position = 0  # how much of the first bytes was taken
@@ -121,8 +122,7 @@ class Stream(ByteStream):
     async def receive_event(self) -> StreamEvent:
         """The next event that is no answer; raises as `receive`.
 
-        Events and bytes come in the order in which they were sent, but not in any order
-        of one to the other.
+        Events and bytes come in the order in which each were sent, not in any of both.
         """
         event = await self._events.first()
         self._events.take()
@@ -149,8 +149,8 @@ class Stream(ByteStream):
             LocalProtocolError: the payload is the single byte 0x00.
             StreamResetError, PeerClosedError, ClosedResourceError: as `send`.
         """
-        check_type(category, subcategory)
-        body, lbm = encode_payload(data, payload, self.peer.limits.max_payload)
+        largest = self.peer.limits.max_payload
+        body, lbm = self.carries.encode(category, subcategory, data, payload, largest)
         await anyio.lowlevel.checkpoint_if_cancelled()
         await self._room.wait()
         self._queue(self.peer.core.send, 0, category, subcategory, body, lbm=lbm)
@@ -176,8 +176,8 @@ class Stream(ByteStream):
                 ended. LocalProtocolError: 65,535 requests wait, or the stream was opened
                 without `answers`. What `send_event` raises.
         """
-        check_type(category, subcategory)
-        body, lbm = encode_payload(data, payload, self.peer.limits.max_payload)
+        largest = self.peer.limits.max_payload
+        body, lbm = self.carries.encode(category, subcategory, data, payload, largest)
         if not self.answers:
             raise LocalProtocolError("no type of event was declared an answer to the stream's own")
         if not self._room.is_free:
@@ -216,8 +216,8 @@ class Stream(ByteStream):
         payload: bytes | None,
     ) -> None:
         """Answer a request; for `StreamEvent.answer`."""
-        check_type(category, subcategory)
-        body, lbm = encode_payload(data, payload, self.peer.limits.max_payload)
+        largest = self.peer.limits.max_payload
+        body, lbm = self.carries.encode(category, subcategory, data, payload, largest)
         if request.answered:
             raise LocalProtocolError("the event was answered already")
         request.answered = True
@@ -291,7 +291,7 @@ class Stream(ByteStream):
             self._bytes.put(data, cost)
 
     def event_received(self, event: EventReceived) -> bool:
-        """An event of the application came; returns whether anybody takes it.
+        """An event that the stream carries came; returns whether anybody takes it.
 
         Raises:
             RemoteProtocolError: `protocol-error`, its async id is taken.
@@ -302,6 +302,8 @@ class Stream(ByteStream):
                 return False
             self.peer.core.consume(self.id, event.cost)
             return True
+        if not self.carries.events:
+            return False
         request = None
         if event.async_id and not self._finished:
             request = requests.request_received(self.id, event.async_id)

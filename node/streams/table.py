@@ -5,11 +5,12 @@ longer. What a stream does with it is `Stream`'s.
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from node.errors import PeerClosedError, StreamResetError
+from node.errors import ConfigError, PeerClosedError, StreamResetError
+from node.messaging.application_events import APPLICATION, BUS_ASKING, Carries
 from node.messaging.stream_requests import StreamRequests
-from node.protocol.codes import STREAM
+from node.protocol.codes import BUS, BUS_LABEL, STREAM, BusType
 from node.protocol.errors import ConnectionClosedError
 from node.protocol.reports import EventReceived, StreamFinished, StreamReset, StreamWritable
 from node.serving.handlers import parse_types
@@ -17,6 +18,8 @@ from node.streams.stream import Stream
 
 if TYPE_CHECKING:
     from node.peer import Peer
+
+BUS_ANSWERS: Final = frozenset({(BUS, BusType.ANSWER.value)})
 
 
 class StreamTable:
@@ -36,21 +39,25 @@ class StreamTable:
         return f"<StreamTable of {len(self)}>"
 
     def open(self, label: str, answers: Iterable[tuple[int, int]]) -> Stream:
-        """Open a stream; raises as `Peer.open_stream`."""
+        """Open a stream of an application; raises as `Peer.open_stream`."""
         types = parse_types(answers)
-        try:
-            stream_id = self._peer.core.open_stream(label)
-        except ConnectionClosedError as error:
-            raise self._peer.closed_error() from error
-        stream = self.add(stream_id, label, types)
-        self._peer.touch()
-        return stream
+        if label == BUS_LABEL:
+            raise ConfigError(f"the label {BUS_LABEL!r} is reserved: use Peer.bus()")
+        return self._open(label, types)
+
+    def open_bus(self) -> Stream:
+        """Open a stream to the bus that the other side offers; raises as `Peer.open_stream`."""
+        return self._open(BUS_LABEL, BUS_ANSWERS, BUS_ASKING)
 
     def add(
-        self, stream_id: int, label: str, answers: frozenset[tuple[int, int]] = frozenset()
+        self,
+        stream_id: int,
+        label: str,
+        answers: frozenset[tuple[int, int]] = frozenset(),
+        carries: Carries = APPLICATION,
     ) -> Stream:
         """A stream was opened, by either side; `answers` are the types that answer requests."""
-        stream = self._streams[stream_id] = Stream(self._peer, stream_id, label, answers)
+        stream = self._streams[stream_id] = Stream(self._peer, stream_id, label, answers, carries)
         return stream
 
     def forget(self, stream: Stream) -> None:
@@ -58,7 +65,8 @@ class StreamTable:
         self._streams.pop(stream.id, None)
 
     def receive(self, event: EventReceived) -> bool:
-        """Data or an event of the application came; returns whether a stream took it.
+        """Data or an event of an application or of the bus came; returns whether a stream took
+        it, which has to be one that carries such.
 
         Raises:
             RemoteProtocolError: as `Stream.event_received`.
@@ -67,7 +75,9 @@ class StreamTable:
         if stream is None:
             return False
         if event.category != STREAM:
-            return stream.event_received(event)
+            return event.category in stream.carries.categories and stream.event_received(event)
+        if not stream.carries.data:
+            return False
         stream.data_received(event.payload, event.cost)
         return True
 
@@ -89,3 +99,14 @@ class StreamTable:
         streams, self._streams = self._streams, {}
         for stream in streams.values():
             stream.failed(PeerClosedError(code, text))
+
+    def _open(
+        self, label: str, answers: frozenset[tuple[int, int]], carries: Carries = APPLICATION
+    ) -> Stream:
+        try:
+            stream_id = self._peer.core.open_stream(label)
+        except ConnectionClosedError as error:
+            raise self._peer.closed_error() from error
+        stream = self.add(stream_id, label, answers, carries)
+        self._peer.touch()
+        return stream

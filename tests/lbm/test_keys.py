@@ -3,15 +3,15 @@
 import lbm.keys
 from lbm.keys import FIRST_APPLICATION_KEY, KEYS, key_name
 
-# "Types: ... text; ... bytes; 13 boolean; ... arrays; ... maps; 22 any; the rest unsigned."
+# "Types: ... text; ... bytes; ... booleans; ... arrays; ... maps; 22 any; the rest unsigned."
 TYPES = {
-    "text": {6, 17, 19, 21, 26, 27},
+    "text": {6, 17, 19, 21, 26, 27, 34, 35, 42, 43, 44},
     "bytes": {0, 2, 12, 29},
-    "bool": {13},
-    "array": {14, 32},
+    "bool": {13, 45, 48, 49},
+    "array": {14, 32, 36, 37},
     "map": {3, 4, 5, 15, 24},
     "any": {22},
-    "uint": {1, 7, 8, 9, 10, 11, 16, 18, 20, 23, 25, 28, 30, 31, 33},
+    "uint": {1, 7, 8, 9, 10, 11, 16, 18, 20, 23, 25, 28, 30, 31, 33, 38, 39, 40, 41, 46, 47},
 }
 
 
@@ -22,7 +22,7 @@ def test_every_key_has_the_type_of_the_text() -> None:
 
 
 def test_keys_are_numbered_without_gaps_and_named_once() -> None:
-    assert list(KEYS) == list(range(34))
+    assert list(KEYS) == list(range(50))
     assert len({key.name for key in KEYS.values()}) == len(KEYS)
 
 

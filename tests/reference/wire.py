@@ -43,6 +43,9 @@ RESULT_CODES: Final = {
     "payload too large": 21,
     "wrong supercategory": 22,
     "malformed": 23,
+    "invalid event (bus)": 24,
+    "store full (bus)": 25,
+    "store damaged (bus)": 26,
 }
 NAMES: Final = {number: name for name, number in CODES.items()}
 
@@ -76,6 +79,28 @@ TYPES: Final = {
     "Named Reply": (4, 2),
     "Error": (4, 3),
     "End": (4, 4),
+    "Bus Answer": (6, 1),
+    "Bus Publish": (6, 2),
+    "Bus Join": (6, 3),
+    "Bus Read": (6, 4),
+    "Bus Own": (6, 5),
+    "Bus Claim": (6, 6),
+    "Bus Touch": (6, 7),
+    "Bus Ack": (6, 8),
+    "Bus Nack": (6, 9),
+    "Bus Release": (6, 10),
+    "Bus Bury": (6, 11),
+    "Bus Streams": (6, 12),
+    "Bus Groups": (6, 13),
+    "Bus Consumers": (6, 14),
+    "Bus Pending": (6, 15),
+    "Bus History": (6, 16),
+    "Bus Rewind": (6, 17),
+    "Bus Redeliver": (6, 18),
+    "Bus Trim": (6, 19),
+    "Bus Drop": (6, 20),
+    "Bus Remove Consumers": (6, 21),
+    "Bus Remove Group": (6, 22),
 }
 ALWAYS_SEALED: Final = ("Proof", "KeyUpdate", "RekeyOffer", "RekeyAnswer", "Seal", "Close")
 ALWAYS_SEALED_TYPES: Final = frozenset(TYPES[name] for name in ALWAYS_SEALED)
@@ -115,11 +140,28 @@ CELLS: Final = {
     "epoch": 31,
     "notes": 32,
     "rekey": 33,
+    "group": 34,
+    "consumer": 35,
+    "ids": 36,
+    "rows": 37,
+    "count": 38,
+    "wait_ms": 39,
+    "idle_ms": 40,
+    "delay_ms": 41,
+    "after": 42,
+    "until": 43,
+    "before": 44,
+    "durable": 45,
+    "max_length": 46,
+    "max_bytes": 47,
+    "approximate": 48,
+    "more": 49,
 }
 CELL_NAMES: Final = {number: name for name, number in CELLS.items()}
-TEXT_CELLS: Final = frozenset({6, 17, 19, 21, 26, 27})
+TEXT_CELLS: Final = frozenset({6, 17, 19, 21, 26, 27, 34, 35, 42, 43, 44})
 BYTES_CELLS: Final = frozenset({0, 2, 12, 29})
-ARRAY_CELLS: Final = frozenset({14, 32})
+ARRAY_CELLS: Final = frozenset({14, 32, 36, 37})
+BOOLEAN_CELLS: Final = frozenset({13, 45, 48, 49})
 MAP_CELLS: Final = frozenset({3, 4, 5, 15, 24})
 
 
@@ -231,7 +273,7 @@ def _right_type(key: int, value: Any) -> bool:
         return isinstance(value, str)
     if key in BYTES_CELLS:
         return isinstance(value, bytes)
-    if key == CELLS["plaintext"]:
+    if key in BOOLEAN_CELLS:
         return isinstance(value, bool)
     if key in ARRAY_CELLS:
         return isinstance(value, list)
