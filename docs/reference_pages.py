@@ -190,6 +190,7 @@ PAGES: Final[dict[str, Page]] = {
             "node.settings.NamedSettings",
             "node.settings.RelaySettings",
             "node.settings.JournalSettings",
+            "node.settings.BusSettings",
             "node.dialects.limits.SimProtoLimits",
             "node.dialects.limits.NamedLimits",
             "node.dialects.limits.RelayLimits",

@@ -27,6 +27,7 @@ from node.protocol import limits
 from node.protocol.codes import SENTENCES, CloseCode, ResultCode, code_name
 from node.protocol.config import CoreConfig
 from node.settings import (
+    BusSettings,
     NamedSettings,
     RelaySettings,
     Settings,
@@ -275,6 +276,13 @@ def test_the_settings_of_a_journal() -> None:
     for name, words in (("fsync", FSYNC), ("on_failure", ON_FAILURE)):
         assert table[name][1].replace("`", "") == ", ".join(words)
         assert table[name][2] == getattr(usual, name)
+
+
+def test_the_settings_of_a_bus() -> None:
+    table = rows("docs/reference/settings.md", "BusSettings")
+    assert [(row[0], row[2]) for row in table] == [("url", "none"), ("allow", "none")]
+    assert [field.name for field in fields(BusSettings)] == ["url", "allow"]
+    assert BusSettings() == BusSettings(url=None, allow=())
 
 
 def test_every_setting_has_its_variable() -> None:

@@ -7,6 +7,7 @@ How a shell asks is typer's concern (`node.cli.completion`).
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 from crypto.registry import NAMES, PARAMETERS
@@ -18,6 +19,9 @@ Complete = Callable[[str], list[tuple[str, str]]]
 
 # A name on record may hold any character but blanks and commas; a script evaluates these.
 _HARMLESS: Final = re.compile(r"[A-Za-z0-9_.:@+/=%\[\]-]+")
+_FILE: Final = "sqlite:///"
+_REDIS: Final = ("redis://", "rediss://", "redis+unix:///")
+MOST_FILES: Final = 100  # that are offered
 
 
 def known_addresses(incomplete: str) -> list[tuple[str, str]]:
@@ -28,6 +32,17 @@ def known_addresses(incomplete: str) -> list[tuple[str, str]]:
         for name in _names(peer)
         if _is_address(name)
     ]
+
+
+def bus_addresses(incomplete: str) -> list[tuple[str, str]]:
+    """The same, and what `bus_files` offers."""
+    return [*bus_files(incomplete), *known_addresses(incomplete)]
+
+
+def bus_files(incomplete: str) -> list[tuple[str, str]]:
+    """Files here that may hold a bus, and beginnings of addresses of one."""
+    files = _databases() if incomplete.startswith(_FILE) else []
+    return [(f"{_FILE}{name}", "") for name in files] or [(b, "") for b in (_FILE, *_REDIS)]
 
 
 def known_names(incomplete: str) -> list[tuple[str, str]]:
@@ -71,6 +86,14 @@ def _known() -> list[KnownPeer]:
         return list(KnownPeers(default_known_peers()))
     except ParleyError:
         return []
+
+
+def _databases() -> list[str]:
+    try:
+        names = sorted(path.name for path in Path().glob("*.db"))[:MOST_FILES]
+    except OSError:
+        return []
+    return [name for name in names if _HARMLESS.fullmatch(name)]
 
 
 def _names(peer: KnownPeer) -> list[str]:

@@ -15,8 +15,9 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from node.cli.bus.checking import check_bus, check_store
 from node.cli.checkup import check_machine, versions
-from node.cli.completing import known_addresses
+from node.cli.completing import bus_files, known_addresses
 from node.cli.exits import Exit
 from node.cli.findings import Finding, Level
 from node.cli.journal.checking import check_journal
@@ -54,7 +55,7 @@ def doctor(
     config: Annotated[
         Path | None,
         typer.Option(
-            help="TOML file with settings, of which it looks at the other dialects and the journal."
+            help="TOML file with settings, of which it looks at other dialects, journal and bus."
         ),
     ] = None,
     dialect: Annotated[
@@ -62,6 +63,14 @@ def doctor(
         typer.Option(
             metavar="ADDR",
             help="Also look at this address, where another dialect is spoken; repeatable.",
+        ),
+    ] = None,
+    bus: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="URL",
+            help="Also look at who can reach what this bus keeps; repeatable.",
+            autocompletion=bus_files,
         ),
     ] = None,
 ) -> None:
@@ -79,6 +88,10 @@ def doctor(
     findings += kept
     if kept:
         _show(out, "the journal", kept)
+    stored = [*check_bus(config), *(found for url in bus or () for found in check_store(url))]
+    findings += stored
+    if stored:
+        _show(out, "the bus", stored)
 
     async def meeting(options: NodeOptions, out: Output) -> None:
         findings.extend(await _connection(options, out, address or "", count))

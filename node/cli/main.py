@@ -13,6 +13,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from node.cli import call, completion, doctor, errors, identity, peers, serve
+from node.cli.bus import commands as bus
 from node.cli.chat.command import chat
 from node.cli.demo.command import demo, demo_responder
 from node.cli.exits import Exit, Failure, Interrupted, failure
@@ -46,6 +47,7 @@ app.command("send")(send)
 app.command("receive")(receive)
 app.command("demo")(demo)
 app.command("simulate")(simulation)
+app.add_typer(bus.app, name="bus")
 app.add_typer(journal.app, name="journal")
 app.add_typer(pipeline.app, name="pipeline")
 app.add_typer(peers.app, name="peers")

@@ -8,6 +8,7 @@ import anyio
 import typer
 
 from node.cli.builtin import offer_builtin_calls
+from node.cli.bus.serving import BusAllow, BusUrl, announce_bus, offered
 from node.cli.clock import offer_clock, tick
 from node.cli.completing import words
 from node.cli.journal.keeping import (
@@ -85,6 +86,8 @@ def serve(
     auditor: Auditors = None,
     journal_fsync: Fsync = None,
     journal_on_failure: OnFailure = None,
+    bus: BusUrl = None,
+    bus_allow: BusAllow = None,
 ) -> None:
     """Listen, answer parley.echo and parley.info, publish parley.clock, until SIGINT or SIGTERM."""
     settings = _told(
@@ -102,6 +105,7 @@ def serve(
             "fsync": journal_fsync,
             "on_failure": journal_on_failure,
         },
+        bus={"url": bus, "allow": bus_allow},
     )
     dialling = options  # the settings' trust is for those who come
 
@@ -110,7 +114,10 @@ def serve(
         async with make_node(options, options.listening_trust(), kept) as node:
             offer_builtin_calls(node)
             clock = offer_clock(node)
-            async with joined(node, settings, dialling.dialling_trust) as spoken:
+            async with (
+                joined(node, settings, dialling.dialling_trust) as spoken,
+                offered(node, settings.bus),
+            ):
                 # Before anybody is told: whoever reads `ready` may send a signal at once. It
                 # ends before the node drains, so that a second signal does not wait for that.
                 with ending_signals() as signals:
@@ -118,6 +125,7 @@ def serve(
                     await spoken.listen(settings.simproto, settings.named)
                     if kept is not None:
                         announce_journal(out, kept)
+                    announce_bus(out, settings.bus)
                     _announce(out, node, addresses, spoken)
                     async with anyio.create_task_group() as tasks:
                         tasks.start_soon(tick, clock, settings.serve.clock_interval)

@@ -1,5 +1,5 @@
-"""All settings of a node, of what else it speaks, of its journal, and of `parley serve` and
-`parley relay`, from code, a TOML file and the environment.
+"""All settings of a node, of what else it speaks, of its journal and its bus, and of `parley serve`
+and `parley relay`, from code, a TOML file and the environment.
 
 One rule: what is more at hand holds: the environment over the file, the file over the
 code's values, those over the defaults. Each is in docs/reference/settings.md with its
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from node.config import NodeConfig
+from node.settings.bus import BusSettings
 from node.settings.dialects import NamedSettings, RelaySettings, SimProtoSettings
 from node.settings.journal import JournalSettings
 from node.settings.serve import ServeSettings
@@ -22,7 +23,7 @@ _Dialect = TypeVar("_Dialect", SimProtoSettings, NamedSettings, RelaySettings)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The settings of a node, of the other dialects, of the journal, and of `parley serve`."""
+    """The settings of a node, of the other dialects, of journal and bus, and of `parley serve`."""
 
     node: NodeConfig = field(default_factory=NodeConfig)
     serve: ServeSettings = field(default_factory=ServeSettings)
@@ -30,6 +31,7 @@ class Settings:
     named: NamedSettings = field(default_factory=NamedSettings)
     relay: RelaySettings = field(default_factory=RelaySettings)
     journal: JournalSettings = field(default_factory=JournalSettings)
+    bus: BusSettings = field(default_factory=BusSettings)
 
 
 def load_settings(
@@ -42,8 +44,8 @@ def load_settings(
 
     `environ` is the process's environment by default; `{}` reads none. The file's tables
     are `[node]` with `[node.limits]`, `[node.algorithms]`, `[node.require]` and
-    `[node.info]`, `[serve]`, `[journal]`, and `[simproto]`, `[named]` and `[relay]`, each with
-    its `limits`; the variable of `node.limits.max_payload` is PARLEY_NODE_LIMITS_MAX_PAYLOAD.
+    `[node.info]`, `[serve]`, `[journal]`, `[bus]`, and `[simproto]`, `[named]` and `[relay]`, each
+    with its `limits`; the variable of `node.limits.max_payload` is PARLEY_NODE_LIMITS_MAX_PAYLOAD.
     Tables of names and limits are merged key by key. Relative paths start from the file's
     directory, in variables from the current one.
 
@@ -63,6 +65,7 @@ def load_settings(
         named=_dialect(code.named, given["named"]),
         relay=_dialect(code.relay, given["relay"]),
         journal=replace(code.journal, **_named(given["journal"])),
+        bus=replace(code.bus, **_named(given["bus"])),
     )
 
 

@@ -29,6 +29,7 @@ from node.config import NodeConfig
 from node.dialects.limits import NamedLimits, RelayLimits, SimProtoLimits
 from node.errors import ConfigError, ParleyError
 from node.protocol.limits import Limits
+from node.settings.bus import BusSettings
 from node.settings.dialects import NamedSettings, RelaySettings, SimProtoSettings
 from node.settings.journal import JournalSettings
 from node.settings.serve import ServeSettings
@@ -36,7 +37,7 @@ from node.settings.values import read_value
 
 PREFIX: Final = "PARLEY_"
 # What else begins with PARLEY_ (such as PARLEY_HOME) is no setting of these.
-TABLES: Final = ("node", "serve", "simproto", "named", "relay", "journal")
+TABLES: Final = ("node", "serve", "simproto", "named", "relay", "journal", "bus")
 _DIALECTS: Final[Mapping[str, tuple[type, type]]] = {
     "simproto": (SimProtoSettings, SimProtoLimits),
     "named": (NamedSettings, NamedLimits),
@@ -102,6 +103,7 @@ def _root() -> type:
         "node": types,
         "serve": get_type_hints(ServeSettings),
         "journal": get_type_hints(JournalSettings),
+        "bus": get_type_hints(BusSettings),
     }
     for name, (settings, limits) in _DIALECTS.items():
         inner = _shape("Limits", get_type_hints(limits))

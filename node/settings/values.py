@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, get_args, get_origin
+from urllib.parse import quote, unquote
 
 from crypto.identity import Identity
 from crypto.registry import require_name
@@ -19,6 +20,7 @@ from node.dialects.limits import RANGES as DIALECT_RANGES
 from node.dialects.limits import NamedLimits, RelayLimits, SimProtoLimits
 from node.errors import ConfigError
 from node.protocol.limits import NEGOTIATED, Limits
+from node.settings.bus import BusSettings
 from node.settings.dialects import NamedSettings, RelaySettings, SimProtoSettings
 from node.settings.journal import JOURNAL_RANGES, JournalSettings
 from node.settings.secret_files import read_network_key
@@ -27,12 +29,14 @@ from node.settings.serve import CLOCK_INTERVALS, ServeSettings
 logger = logging.getLogger("parley.settings")
 
 _RANGES: Final = {**RANGES, "clock_interval": CLOCK_INTERVALS, **JOURNAL_RANGES}
+_FILE_URL: Final = "sqlite:///"
 _LONGEST_QUOTE: Final = 40  # characters of a wrong value
 # Tables whose values the dataclass of that table checks one by one.
 _CHECKED_ALONE: Final[dict[str, Callable[..., object]]] = {
     "node.limits": Limits,
     "serve": ServeSettings,
     "journal": JournalSettings,
+    "bus": BusSettings,
     "simproto": SimProtoSettings,
     "simproto.limits": SimProtoLimits,
     "named": NamedSettings,
@@ -136,6 +140,8 @@ def _checked(path: str, hint: Any, value: Any, directory: Path) -> object:
     table, _, name = path.rpartition(".")
     if name == "network_key_file":
         return read_network_key(_path(value, directory), logger.warning)
+    if path == "bus.url" and value.startswith(_FILE_URL):
+        return _file_url(value.removeprefix(_FILE_URL), directory)
     if Path in (hint, *get_args(hint)):
         return _path(value, directory)
     if table in ("node.algorithms", "node.require"):
@@ -154,6 +160,12 @@ def _checked(path: str, hint: Any, value: Any, directory: Path) -> object:
 
 def _path(value: str, directory: Path) -> Path:
     return directory / Path(value).expanduser()
+
+
+def _file_url(rest: str, directory: Path) -> str:
+    """The address of a bus in a file, with the whole path; `rest` is what follows the scheme."""
+    path, mark, query = rest.partition("?")
+    return _FILE_URL + quote(str(_path(unquote(path), directory))) + mark + query
 
 
 def _anybody() -> Identity:

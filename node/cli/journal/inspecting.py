@@ -13,10 +13,10 @@ from crypto.auditor import AuditorKey
 from crypto.errors import InvalidKeyError
 from node.cli.journal.arguments import Directory, NodeOption
 from node.cli.journal.reading import Bar, find_segments, read_segment
-from node.cli.journal.showing import brief_time, show_time, table_of
 from node.cli.journal.survey import SegmentFacts, SessionFacts, Survey
 from node.cli.options import Json
 from node.cli.output import Output
+from node.cli.showing import brief_time, show_time, table_of
 
 _EVENT: Final = "event"
 

@@ -10,9 +10,9 @@ import typer
 
 from node.cli.amounts import parse_duration, parse_size
 from node.cli.journal.arguments import Directory
-from node.cli.journal.showing import counted
 from node.cli.options import Json
 from node.cli.output import Output
+from node.cli.showing import counted
 from node.errors import ConfigError
 from node.journal.prune import prune as prune_segments
 

@@ -21,9 +21,9 @@ from node.cli.journal.arguments import (
 )
 from node.cli.journal.auditing import Piece, audited
 from node.cli.journal.reading import Bar, find_segments
-from node.cli.journal.showing import brief_time, counted, show_time, table_of
 from node.cli.options import Json
 from node.cli.output import Output
+from node.cli.showing import brief_time, counted, show_time, table_of
 from node.journal.audit.rows import EVENT_COLUMNS, STATUS_AT, Finding
 from node.journal.names import CLOSED, parse_name
 from node.wording import one_line

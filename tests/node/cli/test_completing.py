@@ -7,7 +7,16 @@ import pytest
 
 from crypto.identity import NodeId
 from crypto.registry import NAMES
-from node.cli.completing import algorithms, any_algorithm, known_addresses, known_names, words
+from node.cli import completing
+from node.cli.completing import (
+    algorithms,
+    any_algorithm,
+    bus_addresses,
+    bus_files,
+    known_addresses,
+    known_names,
+    words,
+)
 from node.known_peers import KnownPeers
 
 NOW = datetime(2026, 3, 4, tzinfo=UTC)
@@ -27,6 +36,21 @@ def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KnownPeers:
 def test_addresses_on_record(known: KnownPeers) -> None:
     assert known_addresses("") == [(PLACE, ALICE.short)]
     assert known_addresses("tcp://127.0.0.1:7000#") == [(f"{PLACE}#{ALICE}", ALICE.short)]
+
+
+def test_addresses_of_buses(
+    known: KnownPeers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = [("sqlite:///", ""), ("redis://", ""), ("rediss://", ""), ("redis+unix:///", "")]
+    monkeypatch.chdir(tmp_path)
+    assert bus_addresses("") == [*begun, (PLACE, ALICE.short)]
+    assert bus_files("sqlite:///") == begun  # none is here yet
+    for name in ("bus.db", "a.db", "$(reboot).db", "notes.txt"):
+        (tmp_path / name).touch()
+    assert bus_files("sqlite:///b") == [("sqlite:///a.db", ""), ("sqlite:///bus.db", "")]
+    assert bus_files("redis://") == begun
+    monkeypatch.setattr(completing, "MOST_FILES", 2)
+    assert bus_files("sqlite:///") == [("sqlite:///a.db", "")]  # the first two by name
 
 
 def test_names_on_record_without_what_a_shell_would_run(known: KnownPeers) -> None:

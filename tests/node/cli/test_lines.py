@@ -11,7 +11,7 @@ import anyio.lowlevel
 import pytest
 
 from node.cli.exits import FileProblem
-from node.cli.lines import Pace, input_descriptor, read_lines
+from node.cli.lines import Pace, input_descriptor, read_batches, read_lines
 
 pytestmark = pytest.mark.anyio
 
@@ -171,3 +171,19 @@ async def test_printing_tells_that_nobody_reads(anyio_backend: str) -> None:
     os.close(reading)
     with os.fdopen(writing, "w") as file, pytest.raises(BrokenPipeError):
         await Pace(file).print("x")
+
+
+async def test_lines_that_are_there_come_at_once(pipe: tuple[int, int]) -> None:
+    reading, writing = pipe
+    found = []
+    with anyio.fail_after(PATIENCE):
+        async with aclosing(read_batches(reading, 100)) as batches:
+            os.write(writing, b"a\nb\n\nc")
+            found.append(await anext(batches))
+            os.write(writing, b"d\n")
+            found.append(await anext(batches))
+            os.write(writing, b"e\n" + bytes(101) + b"\nf\n")
+            found.append(await anext(batches))
+            with pytest.raises(FileProblem, match="line 6 is longer than 100 bytes"):
+                await anext(batches)
+    assert found == [[b"a", b"b", b""], [b"cd"], [b"e"]]

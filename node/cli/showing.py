@@ -1,4 +1,4 @@
-"""Times and tables of journals, as people and JSON read them.
+"""Times, tables and counts, as people and JSON read them.
 
 One rule: times are UTC, and what no calendar has is shown as it is: another node wrote it.
 """

@@ -1,0 +1,1 @@
+"""`parley bus`: events of a durable bus, from a shell."""

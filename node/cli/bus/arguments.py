@@ -1,0 +1,70 @@
+"""What the commands of `parley bus` are given: a bus, an event's name, a group, a place to begin.
+
+One rule: an argument that several of them take is declared and read here once.
+"""
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+import typer
+
+from node.bus.errors import InvalidEventError
+from node.bus.ids import FIRST, NEW, Position, parse_id
+from node.cli.amounts import parse_duration
+from node.cli.completing import bus_addresses, words
+from node.errors import ConfigError
+
+Bus = Annotated[
+    str,
+    typer.Argument(
+        metavar="BUS",
+        help="sqlite:///FILE, redis://HOST:PORT/DB, or the address of a node that offers one.",
+        autocompletion=bus_addresses,
+    ),
+]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="Of which event: API.EVENT.")]
+Group = Annotated[str, typer.Option("--group", help="The group of consumers.")]
+AnyGroup = Annotated[
+    str | None, typer.Option("--group", help="Only this group's. Default: those of all.")
+]
+Start = Annotated[
+    str,
+    typer.Option(
+        help="first, new, an id, a time (2026-01-31T12:00Z), or how long ago (2h).",
+        autocompletion=words(FIRST, NEW),
+    ),
+]
+
+
+def parse_position(text: str, option: str = "--start") -> Position:
+    """Where to begin: `first`, `new`, an id, a time with its zone, or how long ago.
+
+    Raises:
+        ConfigError: it is none of these.
+    """
+    if text in (FIRST, NEW):
+        return text
+    try:
+        parse_id(text)
+    except InvalidEventError:
+        return parse_time(text, option)
+    return text
+
+
+def parse_time(text: str, option: str) -> datetime:
+    """A time in ISO 8601 with its zone, or how long ago, as `90s`, `15m`, `2h` and `7d`.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        try:
+            seconds = parse_duration(text)
+            return datetime.now(UTC) - timedelta(seconds=seconds)
+        except (ConfigError, OverflowError):
+            raise ConfigError(f"{option} {text}: neither an id, a time nor an age") from None
+    if when.tzinfo is None:
+        raise ConfigError(f"{option} {text}: a time needs its zone, as in {text}Z or {text}+01:00")
+    return when

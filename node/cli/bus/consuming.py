@@ -1,0 +1,151 @@
+"""`parley bus consume`: events for a group, printed or given to a command.
+
+One rule: an event is acknowledged once its line was printed and flushed, or once its command
+ended with 0; whatever ends before that leaves it to another consumer.
+"""
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import anyio
+import typer
+
+from node.cli.amounts import parse_duration
+from node.cli.bus.arguments import Bus, Group, Name, Start, parse_position
+from node.cli.bus.executing import execute
+from node.cli.bus.opening import opened
+from node.cli.bus.showing import described, show_event
+from node.cli.lines import Pace
+from node.cli.options import NodeOptions, takes_node_options
+from node.cli.output import Output
+from node.cli.run import run
+from node.errors import ConfigError
+
+if TYPE_CHECKING:
+    from node.bus.event import BusEvent
+
+BATCH: Final = 100  # events that are fetched at once, to be printed
+LONGEST_DELAY: Final = 300.0  # seconds until what a command failed at is handed out again
+
+
+@takes_node_options
+def consume(
+    options: NodeOptions,
+    bus: Bus,
+    name: Name,
+    group: Group,
+    count: Annotated[
+        int | None, typer.Option(min=1, help="End after this many events; default: never.")
+    ] = None,
+    idle: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="End when nothing came for so long, such as 5s."),
+    ] = None,
+    batch: Annotated[
+        int | None,
+        typer.Option(min=1, help=f"Events to fetch at once. Default: {BATCH}; with --exec 1."),
+    ] = None,
+    start: Start = "first",
+    command: Annotated[
+        str | None,
+        typer.Option(
+            "--exec",
+            metavar="COMMAND",
+            help="Run it for each event, the event as JSON on its standard input; exit code 0 "
+            "acknowledges.",
+        ),
+    ] = None,
+    max_attempts: Annotated[
+        int, typer.Option(min=1, help="Then an event goes to the dead letters.")
+    ] = 5,
+    retry_delay: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME",
+            help="Until an event at which COMMAND failed is handed out again; twice as long "
+            "each time.",
+        ),
+    ] = "1s",
+    reclaim_after: Annotated[
+        str,
+        typer.Option(metavar="TIME", help="Take over what others held without a sign for so long."),
+    ] = "60s",
+    consumer: Annotated[
+        str,
+        typer.Option(help="The name of this consumer; one that stays finds what it left at once."),
+    ] = "",
+) -> None:
+    """Take the events of a group and print them, or run a command for each."""
+    position = parse_position(start)
+    patience = None if idle is None else parse_duration(idle)
+    delay, reclaim = parse_duration(retry_delay), parse_duration(reclaim_after)
+    if not reclaim:
+        raise ConfigError("--reclaim-after is above 0")
+
+    async def consuming(options: NodeOptions, out: Output) -> None:
+        task = _Printing(out) if command is None else _Executing(out, command, delay)
+        reason = "count"
+        async with (
+            opened(options, out, bus, consumer=consumer) as opened_bus,
+            opened_bus.consume(
+                name,
+                group=group,
+                batch=batch or (BATCH if command is None else 1),
+                reclaim_after=reclaim,
+                max_attempts=max_attempts,
+                start=position,
+            ) as events,
+        ):
+            coming = aiter(events)
+            while count is None or task.done + task.failed < count:
+                # Asking for the next one acknowledges the one before.
+                with anyio.move_on_after(patience) as waiting:
+                    event = await anext(coming)
+                if waiting.cancelled_caught:
+                    reason = "idle"
+                    break
+                await task.take(event)
+        out.done(acknowledged=task.done, failed=task.failed, reason=reason)
+
+    run(options, consuming, log_level="warning", waits_on_files=True)
+
+
+class _Printing:
+    """Prints each event."""
+
+    def __init__(self, out: Output) -> None:
+        self.done = self.failed = 0
+        self._out = out
+        self._pace = Pace(sys.stdout)
+
+    async def take(self, event: "BusEvent") -> None:
+        await self._pace.print(self._out.line(show_event(event), "event", **_delivered(event)))
+        self.done += 1
+
+
+class _Executing:
+    """Runs a command for each event."""
+
+    def __init__(self, out: Output, command: str, delay: float) -> None:
+        self.done = self.failed = 0
+        self._out = out
+        self._command = command
+        self._delay = delay
+
+    async def take(self, event: "BusEvent") -> None:
+        facts = _delivered(event)
+        code = await execute(self._command, facts, to_stderr=self._out.as_json)
+        self._out.event("event", **facts, exit_code=code)
+        if code == 0:
+            self.done += 1
+            return
+        self.failed += 1
+        said = f"the command ended with {code}"
+        self._out.remark(f"{event.id} (attempt {event.attempt}): {said}")
+        # Doubled without end it would be no number any more.
+        grown = min(self._delay * 2.0 ** min(event.attempt - 1, 60), LONGEST_DELAY)
+        await event.nack(delay=grown, reason=said)
+
+
+def _delivered(event: "BusEvent") -> dict[str, Any]:
+    return {**described(event), "group": event.group, "attempt": event.attempt}

@@ -1,0 +1,111 @@
+"""Which bus a node offers to others, and who may do what there: the table `[bus]`.
+
+One rule: whatever no entry allows is not allowed. Frozen, checked when made; opens nothing, and
+what an address of a bus may be is decided where it is opened (`node.bus.opening`).
+"""
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from crypto.errors import IdentityError
+from crypto.identity import NodeId
+from node.errors import ConfigError
+
+ACTIONS: Final = ("publish", "consume", "inspect", "manage")
+ANYBODY: Final = "*"
+_ANY: Final = "*"
+
+_ENTRY: Final = re.compile(
+    r"(?P<who>[^=:]+)=(?P<actions>[a-z+]+):(?P<events>[\w.*-]+)(?::(?P<groups>[!-~]+))?", re.ASCII
+)
+_FORM: Final = "NODEID=publish+consume:EVENTS[:GROUPS], * for anybody or anything"
+
+
+class BusRight(NamedTuple):
+    """What one entry allows: `node_id` None is anybody; `events` and `groups` are patterns, in
+    which `*` stands for any characters, none too."""
+
+    node_id: NodeId | None
+    actions: frozenset[str]
+    events: str
+    groups: str
+
+    def allows(self, node_id: NodeId | None, action: str, name: str, group: str) -> bool:
+        """Whether it lets a node do that; an empty `name` or `group` is all of them."""
+        return (
+            (self.node_id is None or node_id == self.node_id)
+            and action in self.actions
+            and _fits(self.events, name)
+            # Events are published for all groups.
+            and (action == "publish" or _fits(self.groups, group))
+        )
+
+
+def parse_right(text: str) -> BusRight:
+    """Read `NODEID=publish+consume:EVENTS[:GROUPS]`.
+
+    Raises:
+        ConfigError: it is no such entry.
+    """
+    match = _ENTRY.fullmatch(text)
+    if match is None:
+        raise ConfigError(f"{text!r} is not {_FORM}")
+    actions = frozenset(match["actions"].split("+"))
+    if not actions <= set(ACTIONS):
+        raise ConfigError(f"{match['actions']!r} in {text!r} is not of {', '.join(ACTIONS)}")
+    return BusRight(_who(match["who"], text), actions, match["events"], match["groups"] or _ANY)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BusSettings:
+    """Which bus a node offers to others.
+
+    Attributes:
+        url: its address, such as `sqlite:////var/lib/parley/bus.db`; None: none is offered.
+        allow: who may do what, each `NODEID=publish+consume:EVENTS[:GROUPS]`; nobody anything
+            without an entry that says so.
+
+    Raises:
+        ConfigError: an entry that is none.
+    """
+
+    url: str | None = None
+    allow: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for each in self.allow:
+            parse_right(each)
+
+    @property
+    def rights(self) -> Collection[BusRight]:
+        """The entries of `allow`."""
+        return tuple(map(parse_right, self.allow))
+
+
+def _who(text: str, entry: str) -> NodeId | None:
+    if text == ANYBODY:
+        return None
+    try:
+        return NodeId.parse(text)
+    except IdentityError as error:
+        raise ConfigError(f"{text!r} in {entry!r} is no node id, nor *") from error
+
+
+def _fits(pattern: str, name: str) -> bool:
+    """Whether a name fits; what stands for all of them only fits where all of them do."""
+    if pattern == _ANY:
+        return True
+    *parts, last = pattern.split(_ANY)
+    if not parts or not name:
+        return bool(name) and name == last
+    if not name.startswith(parts[0]):
+        return False
+    place = len(parts[0])
+    for part in parts[1:]:  # the first place that fits leaves most for the others
+        found = name.find(part, place)
+        if found < 0:
+            return False
+        place = found + len(part)
+    return name.endswith(last) and len(name) - len(last) >= place
