@@ -1,1 +1,1 @@
-"""A bus in one SQLite file."""
+"""The bus in one SQLite file: one thread, many requests in each transaction."""

@@ -1,0 +1,282 @@
+"""What the thread knows of streams, groups and consumers without asking the database.
+
+One rule: counts are kept, never counted; they are changed here and written once for each
+transaction (`write_down`), and forgotten (`forget`) when it fails or another process wrote.
+Knows no operations.
+"""
+
+import sqlite3
+from typing import Final
+
+from node.bus.sqlite.numbers import first_at
+
+# So many streams, groups and consumers are remembered; then all are read anew.
+REMEMBERED: Final = 10_000
+# Seconds by which a consumer's last sign may be younger than what is written of it, if nothing
+# else is: a consumer that waits does not write each time that it asks.
+SIGN: Final = 1.0
+
+_ADD_EVENT: Final = "INSERT INTO events VALUES (?, ?, ?, ?, ?)"
+
+
+class Stream:
+    """A row of `streams`. `groups` is None until they are asked for; `added` is how many events
+    this transaction published."""
+
+    __slots__ = ("added", "groups", "keys", "length", "name", "number", "published", "size")
+
+    def __init__(
+        self, number: int, name: str, published: int, length: int, size: int, keys: int
+    ) -> None:
+        self.number = number
+        self.name = name
+        self.published = published
+        self.length = length
+        self.size = size
+        self.keys = keys
+        self.added = 0
+        self.groups: dict[str, Group] | None = None
+
+
+class Group:
+    """A row of `groups`. `held_since` is not above the time of any event that is held in it."""
+
+    __slots__ = (
+        "consumers",
+        "cursor",
+        "dead_lettered",
+        "held_since",
+        "name",
+        "number",
+        "passed",
+        "pending",
+        "redelivered",
+        "stream",
+    )
+
+    def __init__(
+        self,
+        number: int,
+        stream: Stream,
+        name: str,
+        cursor: int,
+        passed: int,
+        pending: int,
+        redelivered: int,
+        dead_lettered: int,
+    ) -> None:
+        self.number = number
+        self.stream = stream
+        self.name = name
+        self.cursor = cursor
+        self.passed = passed
+        self.pending = pending
+        self.redelivered = redelivered
+        self.dead_lettered = dead_lettered
+        self.held_since = 0.0
+        self.consumers: dict[str, Consumer] = {}
+
+    @property
+    def lag(self) -> int:
+        """How many events it was never handed."""
+        return max(0, self.stream.published - self.passed)
+
+
+class Consumer:
+    """A row of `consumers`. `written` is what the row has for `seen`."""
+
+    __slots__ = ("name", "number", "seen", "written")
+
+    def __init__(self, number: int, name: str, seen: float) -> None:
+        self.number = number
+        self.name = name
+        self.seen = seen
+        self.written = seen
+
+
+class Books:
+    """What all operations of a transaction share.
+
+    Attributes:
+        cursor: what they ask the database with.
+        now: the time of the transaction, seconds since 1970.
+        session: a number of this run alone.
+        last_id: the last id that was given.
+        rows: events that are published and not inserted yet.
+        grown: the streams that this transaction published on or has to wake readers of.
+        repeated: whether an event was found to be there already, which has to be on the disk.
+    """
+
+    __slots__ = (
+        "_remembered",
+        "_streams",
+        "changed",
+        "changed_groups",
+        "connection",
+        "cursor",
+        "grown",
+        "last_id",
+        "now",
+        "repeated",
+        "rows",
+        "session",
+    )
+
+    def __init__(self, connection: sqlite3.Connection, session: int) -> None:
+        self.connection = connection
+        self.cursor = connection.cursor()
+        self.session = session
+        self.now = 0.0
+        self._streams: dict[str, Stream] = {}
+        self.rows: list[tuple[int, int, int, str | None, str]] = []
+        self.grown: set[Stream] = set()
+        self.changed: set[Stream] = set()
+        self.changed_groups: set[Group] = set()
+        self.forget()
+
+    # A transaction.
+
+    def begin(self, now: float) -> None:
+        """A transaction has begun, at `now`."""
+        self.now = now
+        if self._remembered > REMEMBERED:
+            self.forget()
+        if self.last_id < 0:
+            self.last_id = max(
+                self._number("SELECT max(id) FROM events"),
+                self._number("SELECT value FROM meta WHERE name = 'floor'"),
+            )
+
+    def insert(self) -> None:
+        """Put into the database what was published: before anything reads events."""
+        if self.rows:
+            self.cursor.executemany(_ADD_EVENT, self.rows)
+            self.rows.clear()
+
+    def write_down(self) -> None:
+        """Write the counts that changed."""
+        if self.changed:
+            self.cursor.executemany(
+                "UPDATE streams SET published = ?, length = ?, size = ?, keys = ? WHERE number = ?",
+                [(s.published, s.length, s.size, s.keys, s.number) for s in self.changed],
+            )
+            self.changed.clear()
+        if self.changed_groups:
+            self.cursor.executemany(
+                "UPDATE groups SET cursor = ?, passed = ?, pending = ?, redelivered = ?, "
+                "dead_lettered = ? WHERE number = ?",
+                [
+                    (g.cursor, g.passed, g.pending, g.redelivered, g.dead_lettered, g.number)
+                    for g in self.changed_groups
+                ],
+            )
+            self.changed_groups.clear()
+
+    def end(self) -> None:
+        """The transaction is over, and was recorded."""
+        for stream in self.grown:
+            stream.added = 0
+        self.grown.clear()
+        self.repeated = False
+
+    def forget(self) -> None:
+        """What is known here may not be so any more."""
+        self._streams.clear()
+        self._remembered = 0
+        self.last_id = -1
+        self.rows.clear()
+        self.grown.clear()
+        self.changed.clear()
+        self.changed_groups.clear()
+        self.repeated = False
+
+    # What there is.
+
+    def next_id(self) -> int:
+        """The id of an event that is published now."""
+        self.last_id = number = max(self.last_id + 1, first_at(self.now))
+        return number
+
+    def stream(self, name: str) -> Stream | None:
+        """A stream, if it is there."""
+        found = self._streams.get(name)
+        if found is None:
+            row = self.cursor.execute("SELECT * FROM streams WHERE name = ?", (name,)).fetchone()
+            if row is not None:
+                self._remembered += 1
+                found = self._streams[name] = Stream(*row)
+        return found
+
+    def make_stream(self, name: str) -> Stream:
+        """A stream, made if it is not there."""
+        found = self._streams.get(name) or self.stream(name)
+        if found is None:
+            self.cursor.execute("INSERT INTO streams VALUES (NULL, ?, 0, 0, 0, 0)", (name,))
+            found = self._streams[name] = Stream(self.cursor.lastrowid or 0, name, 0, 0, 0, 0)
+            found.groups = {}
+            self._remembered += 1
+        return found
+
+    def groups(self, stream: Stream) -> "dict[str, Group]":
+        """The groups of a stream."""
+        if stream.groups is None:
+            rows = self.cursor.execute(
+                "SELECT number, name, cursor, passed, pending, redelivered, dead_lettered "
+                "FROM groups WHERE stream = ?",
+                (stream.number,),
+            ).fetchall()
+            stream.groups = {row[1]: Group(row[0], stream, *row[1:]) for row in rows}
+            self._remembered += len(rows)
+        return stream.groups
+
+    def group(self, stream: str, name: str) -> Group | None:
+        """A group, if it is there."""
+        found = self._streams.get(stream) or self.stream(stream)
+        return None if found is None else self.groups(found).get(name)
+
+    def make_group(self, stream: str, name: str, cursor: int, passed: int) -> Group:
+        """A group that is not there yet."""
+        owner = self.make_stream(stream)
+        self.cursor.execute(
+            "INSERT INTO groups VALUES (NULL, ?, ?, ?, ?, 0, 0, 0)",
+            (owner.number, name, cursor, passed),
+        )
+        group = Group(self.cursor.lastrowid or 0, owner, name, cursor, passed, 0, 0, 0)
+        self.groups(owner)[name] = group
+        self._remembered += 1
+        return group
+
+    def consumer(self, group: Group, name: str) -> Consumer | None:
+        """A consumer, if it is there."""
+        found = group.consumers.get(name)
+        if found is None:
+            row = self.cursor.execute(
+                "SELECT number, name, seen FROM consumers WHERE grp = ? AND name = ?",
+                (group.number, name),
+            ).fetchone()
+            if row is not None:
+                found = group.consumers[name] = Consumer(*row)
+                self._remembered += 1
+        return found
+
+    def sign(self, group: Group, name: str) -> Consumer:
+        """A consumer that asks for something now; made known if it is not."""
+        found = group.consumers.get(name) or self.consumer(group, name)
+        if found is None:
+            self.cursor.execute(
+                "INSERT INTO consumers VALUES (NULL, ?, ?, ?)", (group.number, name, self.now)
+            )
+            found = Consumer(self.cursor.lastrowid or 0, name, self.now)
+            group.consumers[name] = found
+            self._remembered += 1
+        found.seen = self.now
+        if abs(self.now - found.written) >= SIGN:
+            self.cursor.execute(
+                "UPDATE consumers SET seen = ? WHERE number = ?", (self.now, found.number)
+            )
+            found.written = self.now
+        return found
+
+    def _number(self, query: str) -> int:
+        value = self.cursor.execute(query).fetchone()[0]
+        return value if isinstance(value, int) else 0

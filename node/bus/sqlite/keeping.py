@@ -1,0 +1,202 @@
+"""Keeping order: what streams keep and for how long, and what groups have to read again.
+
+One rule: what is taken out of a stream is out of every group's pending events too, and no step
+takes out more than a piece. Knows the bounds of the settings only where it retains.
+"""
+
+import json
+from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Any, Final
+
+from node.bus.config import BusConfig
+from node.bus.model import Trim
+from node.bus.sqlite.books import Books, Consumer, Group, Stream
+from node.bus.sqlite.failures import NOT_ACKNOWLEDGED, with_failure
+from node.bus.sqlite.handing import begin
+from node.bus.sqlite.numbers import LARGEST, first_at, numbers_of, place_of, text_of
+from node.bus.sqlite.publishing import OVERHEAD
+
+# Events that one step of a trim takes out: about 10 ms, in which nothing else is done.
+PIECE: Final = 2_000
+# Retention takes out twice as many as came, and at least so many; a stream is let grow by a
+# sixteenth of its bound, and by no more than so many events, before it is looked at.
+RETAINED_PIECE: Final = 128
+SLACK: Final = 16
+
+_OLDEST: Final = """SELECT id, length(CAST(body AS BLOB)) FROM events INDEXED BY events_of_stream
+    WHERE stream = ? AND id <= ? ORDER BY id LIMIT ?"""
+_THESE: Final = """SELECT id, length(CAST(body AS BLOB)) FROM events
+    WHERE stream = ? AND id IN (SELECT value FROM json_each(?)) ORDER BY id"""
+_REMOVE: Final = "DELETE FROM events WHERE id IN (SELECT value FROM json_each(?))"
+_NOT_PENDING: Final = """DELETE FROM pending
+    WHERE grp = ? AND id IN (SELECT value FROM json_each(?))"""
+_REDELIVER: Final = """INSERT INTO pending VALUES (?, ?, 0, 0, 0, ?, 0, NULL)
+    ON CONFLICT DO UPDATE SET consumer = 0, attempt = 0, due = 0, history = NULL"""
+
+
+def retain(books: Books, config: BusConfig, stream: Stream) -> None:
+    """Take a piece of what is beyond the settings' bounds, now that events were added."""
+    bounds = Trim(config.max_length, None, config.max_bytes)
+    too_long = bounds.max_length is not None and stream.length > _slack(bounds.max_length)
+    too_big = bounds.max_bytes is not None and stream.size > _slack(bounds.max_bytes)
+    if config.max_age is not None:
+        bounds = bounds._replace(before=text_of(first_at(books.now - config.max_age)))
+    elif not too_long and not too_big:
+        return
+    last = _unneeded(books, stream) if config.keep_unread else LARGEST
+    _take_oldest(books, stream, bounds, max(RETAINED_PIECE, 2 * stream.added), last)
+
+
+def trim(books: Books, stream: Stream, bounds: Trim) -> tuple[int, bool]:
+    """Take a piece of what is beyond `bounds`; how many, and whether that is all."""
+    taken = _take_oldest(books, stream, bounds, PIECE, LARGEST)
+    return taken, taken < PIECE
+
+
+def drop(books: Books, stream: Stream, ids: Sequence[str]) -> int:
+    """Take events out of a stream."""
+    query = (stream.number, json.dumps(numbers_of(ids)))
+    rows = books.cursor.execute(_THESE, query).fetchall()
+    _remove(books, stream, rows)
+    return len(rows)
+
+
+def rewind(books: Books, stream: str, group: str, after: str) -> None:
+    """A group reads on after `after`; it is made if it is not there."""
+    found = begin(books, stream, group, after)
+    books.grown.add(found.stream)  # who waits for events may read now
+
+
+def redeliver(books: Books, group: Group, ids: Sequence[str]) -> list[str]:
+    """Make events pending and due, attempts counted anew; those that are there."""
+    query = (group.stream.number, json.dumps(numbers_of(ids)))
+    there = [row[0] for row in books.cursor.execute(_THESE, query)]
+    if not there:
+        return []
+    before = books.cursor.execute(
+        "SELECT count(*) FROM pending WHERE grp = ? AND id IN (SELECT value FROM json_each(?))",
+        (group.number, json.dumps(there)),
+    ).fetchone()[0]
+    books.cursor.executemany(_REDELIVER, [(group.number, id, books.now) for id in there])
+    group.pending += len(there) - before
+    books.changed_groups.add(group)
+    return [text_of(id) for id in there]
+
+
+def remove_consumers(books: Books, group: Group, idle: float) -> list[str]:
+    """Forget the consumers that were idle for so long; their names."""
+    rows = books.cursor.execute(
+        "SELECT number, name, seen FROM consumers WHERE grp = ? ORDER BY name", (group.number,)
+    ).fetchall()
+    gone = []
+    for number, name, written in rows:
+        known = group.consumers.get(name)
+        seen = written if known is None else known.seen
+        if books.now - seen >= idle:
+            _forget_consumer(books, group, Consumer(number, name, seen))
+            gone.append(name)
+    return gone
+
+
+def remove_idle(books: Books, ttl: float) -> None:
+    """Forget what consumers there are, of any group, that were idle for `ttl` seconds."""
+    rows = books.cursor.execute(
+        "SELECT DISTINCT streams.name, groups.name FROM consumers "
+        "JOIN groups ON groups.number = grp JOIN streams ON streams.number = groups.stream "
+        "WHERE seen <= ?",
+        (books.now - ttl,),
+    ).fetchall()
+    for stream, name in rows:
+        group = books.group(stream, name)
+        if group is not None:
+            remove_consumers(books, group, ttl)
+
+
+def remove_group(books: Books, group: Group) -> None:
+    """Forget a group with all that is pending in it."""
+    for query in (
+        "DELETE FROM pending WHERE grp = ?",
+        "DELETE FROM consumers WHERE grp = ?",
+        "DELETE FROM groups WHERE number = ?",
+    ):
+        books.cursor.execute(query, (group.number,))
+    books.groups(group.stream).pop(group.name)
+    books.changed_groups.discard(group)
+
+
+def _slack(bound: int) -> int:
+    return bound + min(bound // SLACK, RETAINED_PIECE)
+
+
+def _unneeded(books: Books, stream: Stream) -> int:
+    """The last id that every group has read, with all before it acknowledged."""
+    last = LARGEST
+    for group in books.groups(stream).values():
+        last = min(last, group.cursor)
+        if group.pending:
+            query = "SELECT min(id) FROM pending WHERE grp = ?"
+            oldest = books.cursor.execute(query, (group.number,)).fetchone()[0]
+            last = min(last, oldest - 1)
+    return last
+
+
+def _take_oldest(books: Books, stream: Stream, bounds: Trim, limit: int, last: int) -> int:
+    """Take out at most `limit` of the oldest events that are beyond `bounds`, none after `last`."""
+    before = place_of(bounds.before) if bounds.before is not None else 0
+    surplus = 0 if bounds.max_length is None else stream.length - bounds.max_length
+    excess = 0 if bounds.max_bytes is None else stream.size - bounds.max_bytes
+    if excess <= 0:
+        if surplus <= 0:
+            last = min(last, before - 1)
+        limit = min(limit, surplus) if surplus > 0 and not before else limit
+    rows: list[tuple[int, int]] = []
+    for id, size in books.cursor.execute(_OLDEST, (stream.number, last, limit)).fetchall():
+        if surplus <= 0 and excess <= 0 and id >= before:
+            break
+        rows.append((id, size))
+        surplus -= 1
+        excess -= size + OVERHEAD
+    _remove(books, stream, rows)
+    return len(rows)
+
+
+def _remove(books: Books, stream: Stream, rows: list[tuple[int, int]]) -> None:
+    """Take out events, (id, bytes of data) in the order of their ids."""
+    if not rows:
+        return
+    ids = [row[0] for row in rows]
+    listed = json.dumps(ids)
+    cursor = books.cursor
+    cursor.execute(_REMOVE, (listed,))
+    stream.length -= len(ids)
+    stream.size -= sum(row[1] for row in rows) + OVERHEAD * len(ids)
+    books.changed.add(stream)
+    for group in books.groups(stream).values():
+        group.passed += len(ids) - bisect_right(ids, group.cursor)
+        if group.pending:
+            group.pending -= cursor.execute(_NOT_PENDING, (group.number, listed)).rowcount
+        books.changed_groups.add(group)
+    if ids[-1] == books.last_id:
+        # No event says any more how far ids have come.
+        cursor.execute("UPDATE meta SET value = ? WHERE name = 'floor'", (ids[-1],))
+
+
+def _forget_consumer(books: Books, group: Group, who: Consumer) -> None:
+    rows: list[tuple[Any, ...]] = books.cursor.execute(
+        "SELECT id, attempt, history FROM pending WHERE grp = ? AND consumer = ? AND due IS NULL",
+        (group.number, who.number),
+    ).fetchall()
+    books.cursor.executemany(
+        "UPDATE pending SET due = 0, history = ? WHERE grp = ? AND id = ?",
+        [
+            (
+                with_failure(history, attempt, who.name, books.now, NOT_ACKNOWLEDGED),
+                group.number,
+                id,
+            )
+            for id, attempt, history in rows
+        ],
+    )
+    books.cursor.execute("DELETE FROM consumers WHERE number = ?", (who.number,))
+    group.consumers.pop(who.name, None)

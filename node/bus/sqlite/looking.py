@@ -1,0 +1,100 @@
+"""What there is: streams, groups, consumers, pending events, and events whatever any group does.
+
+One rule: nothing here changes anything. Knows only what to ask.
+"""
+
+from typing import Final
+
+from node.bus.model import ConsumerInfo, GroupInfo, PendingInfo, StoredEvent, StreamInfo
+from node.bus.sqlite.books import Books, Group, Stream
+from node.bus.sqlite.numbers import LARGEST, place_of, text_of
+
+_ENDS: Final = """SELECT
+    (SELECT min(id) FROM events INDEXED BY events_of_stream WHERE stream = ?1),
+    (SELECT max(id) FROM events INDEXED BY events_of_stream WHERE stream = ?1)"""
+_HISTORY: Final = """SELECT id, key, version, body FROM events INDEXED BY events_of_stream
+    WHERE stream = ? AND id > ? AND id <= ? ORDER BY id LIMIT ?"""
+_PENDING: Final = """SELECT id, coalesce(name, ''), attempt, at, due
+    FROM pending LEFT JOIN consumers ON consumers.number = consumer
+    WHERE pending.grp = ? AND id > ? ORDER BY id LIMIT ?"""
+_CONSUMERS: Final = """SELECT name, seen,
+    (SELECT count(*) FROM pending WHERE pending.grp = ?1 AND consumer = number)
+    FROM consumers WHERE grp = ?1 ORDER BY name"""
+
+
+def streams(books: Books) -> list[StreamInfo]:
+    """All streams, by name."""
+    names = books.cursor.execute("SELECT name FROM streams ORDER BY name").fetchall()
+    found = (books.stream(name) for (name,) in names)
+    return [_stream(books, stream) for stream in found if stream is not None]
+
+
+def groups(books: Books, stream: str) -> list[GroupInfo]:
+    """The groups of a stream, by name."""
+    found = books.stream(stream)
+    if found is None:
+        return []
+    number = "SELECT count(*) FROM consumers WHERE grp = ?"
+    return [
+        GroupInfo(
+            stream=stream,
+            name=group.name,
+            lag=group.lag,
+            pending=group.pending,
+            redelivered=group.redelivered,
+            dead_lettered=group.dead_lettered,
+            consumers=books.cursor.execute(number, (group.number,)).fetchone()[0],
+            last_id=text_of(group.cursor),
+        )
+        for _, group in sorted(books.groups(found).items())
+    ]
+
+
+def consumers(books: Books, group: Group) -> list[ConsumerInfo]:
+    """The consumers of a group, by name."""
+    found = []
+    for name, written, pending in books.cursor.execute(_CONSUMERS, (group.number,)).fetchall():
+        known = group.consumers.get(name)
+        seen = written if known is None else known.seen
+        found.append(ConsumerInfo(name, pending, max(0.0, books.now - seen)))
+    return found
+
+
+def pending(books: Books, group: Group, count: int, after: str) -> list[PendingInfo]:
+    """Events that are pending in a group, by id."""
+    now = books.now
+    return [
+        PendingInfo(
+            text_of(id),
+            consumer,
+            attempt,
+            max(0.0, now - at),
+            None if due is None else max(0.0, due - now),
+        )
+        for id, consumer, attempt, at, due in books.cursor.execute(
+            _PENDING, (group.number, place_of(after), count)
+        ).fetchall()
+    ]
+
+
+def history(
+    books: Books, stream: str, after: str, until: str | None, count: int
+) -> list[StoredEvent]:
+    """Events of a stream after one id and up to another, in order."""
+    found = books.stream(stream)
+    if found is None:
+        return []
+    last = LARGEST if until is None else place_of(until)
+    rows = books.cursor.execute(_HISTORY, (found.number, place_of(after), last, count)).fetchall()
+    return [StoredEvent(text_of(id), stream, body, key, version) for id, key, version, body in rows]
+
+
+def _stream(books: Books, stream: Stream) -> StreamInfo:
+    first, last = books.cursor.execute(_ENDS, (stream.number,)).fetchone()
+    return StreamInfo(
+        stream.name,
+        stream.length,
+        stream.size,
+        None if first is None else text_of(first),
+        None if last is None else text_of(last),
+    )

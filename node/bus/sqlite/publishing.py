@@ -1,0 +1,87 @@
+"""Publishing: ids, idempotency keys, and what is added to a stream.
+
+One rule: an event with a key that its stream remembers is not stored again. Knows no groups.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from node.bus.config import BusConfig
+from node.bus.model import NewEvent, Published
+from node.bus.sqlite.books import Books, Stream
+from node.bus.sqlite.numbers import first_at, text_of
+
+# Bytes of an event beside its data, about: with it, sizes are near what the file grows by.
+OVERHEAD: Final = 40
+# Keys that are forgotten at most as one is remembered: more than one, so that fewer keys than
+# there were are reached in time.
+FORGOTTEN: Final = 4
+
+
+def size_of(body: str) -> int:
+    """The bytes that an event counts for in its stream."""
+    return OVERHEAD + (len(body) if body.isascii() else len(body.encode()))
+
+
+def publish(books: Books, config: BusConfig, events: Sequence[NewEvent]) -> list[Published]:
+    """Store events in their order; their ids."""
+    results = []
+    for name, _, body, key, version in events:
+        stream = books.make_stream(name)
+        if key is not None:
+            known = _remembered(books, config, stream, key)
+            if known:
+                books.repeated = True
+                results.append(Published(text_of(known), duplicate=True))
+                continue
+        number = add(books, stream, body, key, version)
+        if key is not None:
+            _remember(books, config, stream, key, number)
+        results.append(Published(text_of(number)))
+    return results
+
+
+def add(books: Books, stream: Stream, body: str, key: str | None, version: int) -> int:
+    """Store one event; its id."""
+    size = size_of(body)  # raises UnicodeError before anything is changed
+    number = books.next_id()
+    books.rows.append((number, stream.number, version, key, body))
+    stream.published += 1
+    stream.length += 1
+    stream.size += size
+    stream.added += 1
+    books.changed.add(stream)
+    books.grown.add(stream)
+    return number
+
+
+def _remembered(books: Books, config: BusConfig, stream: Stream, key: str) -> int:
+    """The id under which a key was published within the window, 0 if it was not."""
+    if not stream.keys:
+        return 0
+    row = books.cursor.execute(
+        "SELECT id FROM keys WHERE stream = ? AND key = ?", (stream.number, key)
+    ).fetchone()
+    if row is None:
+        return 0
+    number: int = row[0]
+    if number >= first_at(books.now - config.idempotency_window):
+        return number
+    books.cursor.execute("DELETE FROM keys WHERE stream = ? AND id = ?", (stream.number, number))
+    stream.keys -= 1
+    return 0
+
+
+def _remember(books: Books, config: BusConfig, stream: Stream, key: str, number: int) -> None:
+    """Remember a key, and forget the oldest that are too old or too many."""
+    books.cursor.execute("INSERT INTO keys VALUES (?, ?, ?)", (stream.number, number, key))
+    stream.keys += 1
+    if stream.keys > config.idempotency_keys:
+        surplus, before = min(FORGOTTEN, stream.keys - config.idempotency_keys), number
+    else:
+        surplus, before = FORGOTTEN, first_at(books.now - config.idempotency_window)
+    stream.keys -= books.cursor.execute(
+        "DELETE FROM keys WHERE stream = ?1 AND id IN "
+        "(SELECT id FROM keys WHERE stream = ?1 AND id < ?2 ORDER BY id LIMIT ?3)",
+        (stream.number, before, surplus),
+    ).rowcount
