@@ -1,0 +1,21 @@
+"""Stores for tests: opened in a loop of their own, and closed whatever happens."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+from node.bus.store import Store
+from tests.node.network import ground
+
+AnyStore = TypeVar("AnyStore", bound=Store)
+
+
+@asynccontextmanager
+async def opened(store: AnyStore) -> AsyncIterator[AnyStore]:
+    """The store, ready."""
+    async with ground() as backend:
+        await store.open(backend)
+        try:
+            yield store
+        finally:
+            await store.aclose()
