@@ -51,7 +51,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=int,
         default=CRASH_ROUNDS,
         metavar="N",
-        help=f"how many nodes are killed in the journal's crash tests, instead of {CRASH_ROUNDS}",
+        help=f"how often each file of crash tests kills something, instead of {CRASH_ROUNDS}",
     )
     parser.addoption(
         "--require-servers",

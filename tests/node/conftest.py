@@ -15,6 +15,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture
 def rounds(request: pytest.FixtureRequest) -> int:
-    """How many nodes are killed, over all tests that kill."""
+    """How many processes are killed, over all tests of a file that kill."""
     rounds: int = request.config.getoption("--rounds")
     return rounds
