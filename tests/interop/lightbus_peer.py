@@ -202,8 +202,19 @@ class LightbusService:
 
         return (await to_thread.run_sync(self.take, of_the_key))[key]
 
+    async def began(self, id: str) -> Line:
+        """Wait until it handles the event with this id in its stream: what its handler was given,
+        `name`, `id` (of the message), `native_id` (in the stream), `version` and `data`."""
+        event: Line = await self.find("began", lambda event: bool(event["native_id"] == id))
+        return event
+
+    async def acknowledged(self, id: str) -> None:
+        """Wait until it has acknowledged the event with this id in its stream."""
+        await self.find("acknowledged", lambda acknowledged: bool(acknowledged == id))
+
     async def fire(self, event: str, *data: Line) -> list[Line]:
-        """Fire events of the API `auth`: for each its `id` and `native_id`, or `error`."""
+        """Fire events of the API `auth`: for each its `id` (of the message) and `native_id` (in the
+        stream), or `error`."""
         self._ask(fire=event, data=data)
         fired: list[Line] = await self.find("fired")
         return fired
