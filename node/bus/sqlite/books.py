@@ -104,6 +104,8 @@ class Books:
         last_id: the last id that was given.
         rows: events that are published and not inserted yet.
         grown: the streams that this transaction published on or has to wake readers of.
+        places: where groups of this run were when last read, (stream, group) to cursor.
+        staged: the same, of this transaction.
         repeated: whether an event was found to be there already, which has to be on the disk.
     """
 
@@ -117,9 +119,11 @@ class Books:
         "grown",
         "last_id",
         "now",
+        "places",
         "repeated",
         "rows",
         "session",
+        "staged",
     )
 
     def __init__(self, connection: sqlite3.Connection, session: int) -> None:
@@ -127,12 +131,16 @@ class Books:
         self.cursor = connection.cursor()
         self.session = session
         self.now = 0.0
+        self.last_id = -1
+        self.repeated = False
+        self.places: dict[tuple[str, str], int] = {}
+        self.staged: dict[tuple[str, str], int] = {}
+        self._remembered = 0
         self._streams: dict[str, Stream] = {}
         self.rows: list[tuple[int, int, int, str | None, str]] = []
         self.grown: set[Stream] = set()
         self.changed: set[Stream] = set()
         self.changed_groups: set[Group] = set()
-        self.forget()
 
     # A transaction.
 
@@ -178,6 +186,11 @@ class Books:
             stream.added = 0
         self.grown.clear()
         self.repeated = False
+        if self.staged:
+            self.places.update(self.staged)
+            self.staged.clear()
+            while len(self.places) > REMEMBERED:
+                self.places.pop(next(iter(self.places)))
 
     def forget(self) -> None:
         """What is known here may not be so any more."""
@@ -188,6 +201,7 @@ class Books:
         self.grown.clear()
         self.changed.clear()
         self.changed_groups.clear()
+        self.staged.clear()
         self.repeated = False
 
     # What there is.

@@ -14,11 +14,23 @@ from node.bus.errors import (
     BusUnavailableError,
     InvalidEventError,
 )
+from node.errors import ConfigError, ParleyError
 
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_DISK: Final = (sqlite3.SQLITE_IOERR,)
 _FULL: Final = (sqlite3.SQLITE_FULL,)
 _TOO_BIG: Final = (sqlite3.SQLITE_TOOBIG,)
+# What is no fault of one operation: every other one would meet it too.
+_COMMON: Final = (
+    *_BUSY,
+    *_DAMAGED,
+    *_DISK,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_PROTOCOL,
+    sqlite3.SQLITE_READONLY,
+)
 
 
 def code_of(error: BaseException) -> int:
@@ -27,9 +39,14 @@ def code_of(error: BaseException) -> int:
     return code & 0xFF if isinstance(code, int) else 0
 
 
-def is_fatal(error: BaseException) -> bool:
+def is_common(error: BaseException) -> bool:
     """Whether it is the whole transaction's: another try with fewer operations is no use."""
-    return isinstance(error, sqlite3.Error) and code_of(error) not in (0, *_FULL, *_TOO_BIG)
+    return code_of(error) in _COMMON or isinstance(error, (OSError, BusDamagedError, ConfigError))
+
+
+def is_of_disk(error: BaseException) -> bool:
+    """Whether the disk failed."""
+    return code_of(error) in _DISK
 
 
 def is_full(error: BaseException) -> bool:
@@ -37,9 +54,9 @@ def is_full(error: BaseException) -> bool:
     return code_of(error) in _FULL
 
 
-def bus_error(error: Exception) -> BusError:
-    """The bus's error for what was raised."""
-    if isinstance(error, BusError):
+def bus_error(error: Exception) -> ParleyError:
+    """The error for whoever asked: the bus's own, or a ConfigError."""
+    if isinstance(error, ParleyError):
         return error
     found = _found(error)
     found.__cause__ = error

@@ -6,12 +6,12 @@ here. Knows nothing of what becomes of it then (`settling.py`).
 
 from typing import Any, Final
 
+from node.bus.errors import BusDamagedError
+from node.bus.ids import AFTER_ALL
 from node.bus.model import Delivery, StoredEvent
 from node.bus.sqlite.books import Books, Consumer, Group
 from node.bus.sqlite.failures import NOT_ACKNOWLEDGED, with_failure
 from node.bus.sqlite.numbers import place_of, text_of
-
-AFTER_ALL: Final = "$"
 
 _NEW: Final = """SELECT id, key, version, body FROM events INDEXED BY events_of_stream
     WHERE stream = ? AND id > ? ORDER BY id LIMIT ?"""
@@ -36,24 +36,30 @@ def join(books: Books, stream: str, group: str, consumer: str, after: str) -> No
     found = books.group(stream, group)
     if found is None:
         found = begin(books, stream, group, after)
+    books.staged[stream, group] = found.cursor
     books.sign(found, consumer)
 
 
 def begin(books: Books, stream: str, group: str, after: str) -> Group:
-    """Make a group, or have it read on after `after`."""
+    """Have a group read on after `after`; it is made if it is not there."""
     owner = books.make_stream(stream)
-    if after == AFTER_ALL:
-        cursor, beyond = last_of(books, owner.number), 0
-    else:
-        cursor = place_of(after)
-        beyond = count_after(books, owner.number, cursor) if cursor else owner.length
+    cursor = last_of(books, owner.number) if after == AFTER_ALL else place_of(after)
+    beyond = count_after(books, owner.number, cursor) if cursor else owner.length
     found = books.group(stream, group)
-    passed = owner.published - beyond
     if found is None:
-        return books.make_group(stream, group, cursor, passed)
-    found.cursor, found.passed = cursor, passed
+        return books.make_group(stream, group, cursor, owner.published - beyond)
+    found.cursor, found.passed = cursor, owner.published - beyond
+    books.staged[stream, group] = cursor
     books.changed_groups.add(found)
     return found
+
+
+def rejoin(books: Books, stream: str, group: str) -> Group:
+    """The group; one that has vanished is made anew, where it was when this run last saw it."""
+    found = books.group(stream, group)
+    if found is not None:
+        return found
+    return begin(books, stream, group, text_of(books.places.get((stream, group), 0)))
 
 
 def last_of(books: Books, stream: int) -> int:
@@ -84,6 +90,7 @@ def read(books: Books, group: Group, consumer: str, count: int) -> list[Delivery
         _HAND_OUT, (group.number, who.number, books.session, books.now, stream.number, first, last)
     )
     group.cursor = last
+    books.staged[stream.name, group.name] = last
     group.passed += len(rows)
     group.pending += len(rows) - again
     group.held_since = min(group.held_since, books.now)
@@ -157,5 +164,8 @@ def name_of(books: Books, consumer: int) -> str:
 def event_of(books: Books, stream: str, id: int) -> StoredEvent:
     """An event that is there."""
     query = "SELECT key, version, body FROM events WHERE id = ?"
-    key, version, body = books.cursor.execute(query, (id,)).fetchone()
+    row = books.cursor.execute(query, (id,)).fetchone()
+    if row is None:
+        raise BusDamagedError(f"the event {text_of(id)} of {stream} is pending, and not there")
+    key, version, body = row
     return StoredEvent(text_of(id), stream, body, key, version)

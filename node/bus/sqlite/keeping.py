@@ -6,7 +6,7 @@ takes out more than a piece. Knows the bounds of the settings only where it reta
 
 import json
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from node.bus.config import BusConfig
@@ -37,21 +37,35 @@ _REDELIVER: Final = """INSERT INTO pending VALUES (?, ?, 0, 0, 0, ?, 0, NULL)
 
 def retain(books: Books, config: BusConfig, stream: Stream) -> None:
     """Take a piece of what is beyond the settings' bounds, now that events were added."""
-    bounds = Trim(config.max_length, None, config.max_bytes)
-    too_long = bounds.max_length is not None and stream.length > _slack(bounds.max_length)
-    too_big = bounds.max_bytes is not None and stream.size > _slack(bounds.max_bytes)
+    length, size = config.max_length, config.max_bytes
+    if length is not None and stream.length <= _slack(length):
+        length = None
+    if size is not None and stream.size <= _slack(size):
+        size = None
+    before = None
     if config.max_age is not None:
-        bounds = bounds._replace(before=text_of(first_at(books.now - config.max_age)))
-    elif not too_long and not too_big:
+        before = text_of(first_at(books.now - config.max_age))
+    if length is None and size is None and before is None:
         return
     last = _unneeded(books, stream) if config.keep_unread else LARGEST
-    _take_oldest(books, stream, bounds, max(RETAINED_PIECE, 2 * stream.added), last)
+    limit = max(RETAINED_PIECE, 2 * stream.added)
+    _take_oldest(books, stream, Trim(length, before, size), limit, last)
 
 
-def trim(books: Books, stream: Stream, bounds: Trim) -> tuple[int, bool]:
-    """Take a piece of what is beyond `bounds`; how many, and whether that is all."""
-    taken = _take_oldest(books, stream, bounds, PIECE, LARGEST)
-    return taken, taken < PIECE
+def trim(books: Books, stream: Stream, bounds: Trim) -> int:
+    """Take a piece of what is beyond `bounds`; how many: fewer than `PIECE` if that is all."""
+    return _take_oldest(books, stream, bounds, PIECE, LARGEST)
+
+
+def make_room(books: Books, config: BusConfig, names: Iterable[str]) -> None:
+    """Take a piece of what the settings do not keep, whatever slack they have."""
+    before = None
+    if config.max_age is not None:
+        before = text_of(first_at(books.now - config.max_age))
+    bounds = Trim(config.max_length, before, config.max_bytes)
+    for stream in filter(None, map(books.stream, names)):
+        last = _unneeded(books, stream) if config.keep_unread else LARGEST
+        _take_oldest(books, stream, bounds, PIECE, last)
 
 
 def drop(books: Books, stream: Stream, ids: Sequence[str]) -> int:
@@ -113,7 +127,7 @@ def remove_idle(books: Books, ttl: float) -> None:
             remove_consumers(books, group, ttl)
 
 
-def remove_group(books: Books, group: Group) -> None:
+def remove_group(books: Books, group: Group) -> bool:
     """Forget a group with all that is pending in it."""
     for query in (
         "DELETE FROM pending WHERE grp = ?",
@@ -123,6 +137,7 @@ def remove_group(books: Books, group: Group) -> None:
         books.cursor.execute(query, (group.number,))
     books.groups(group.stream).pop(group.name)
     books.changed_groups.discard(group)
+    return True
 
 
 def _slack(bound: int) -> int:

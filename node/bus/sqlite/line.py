@@ -7,12 +7,16 @@ cutting its head off are whole under the interpreter's own. Knows no database.
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from node.bus.errors import BusClosedError
 from node.transport.backend import Backend
 from node.transport.loop import Waiter
+
+Run: TypeAlias = Callable[..., Any]
+Undo: TypeAlias = "Callable[[Any], Operation | None] | None"
 
 
 class Kind(NamedTuple):
@@ -32,22 +36,25 @@ PUBLISH_SOON: Final = Kind(publishes=True)
 
 
 class Operation:
-    """Something to be done by the thread. `undo` makes, of its result, what is to be done if
-    nobody is there any more to take it."""
+    """Something to be done by the thread: `run` with its books. `waiter` waits for it, if anybody
+    does. `undo` makes of its result what is to be done if nobody is there any more to take it;
+    `rescue` may make room where there was none, for a second try."""
 
-    __slots__ = ("abandoned", "done", "error", "kind", "result", "run", "undo", "waiter")
+    __slots__ = ("abandoned", "done", "error", "kind", "rescue", "result", "run", "undo", "waiter")
 
     def __init__(
         self,
         kind: Kind,
-        run: Callable[..., Any],
-        waiter: Waiter | None,
-        undo: "Callable[[Any], Operation | None] | None" = None,
+        run: Run,
+        waiter: Waiter | None = None,
+        undo: Undo = None,
+        rescue: Run | None = None,
     ) -> None:
         self.kind = kind
         self.run = run
         self.waiter = waiter
         self.undo = undo
+        self.rescue = rescue
         self.result: Any = None
         self.error: Exception | None = None
         self.abandoned = False  # set by the loop; the thread skips it, if it did not take it yet
@@ -55,7 +62,7 @@ class Operation:
 
 
 class Line:
-    """Operations on their way. The thread calls `take` and `give_back`, the loop all else."""
+    """Operations on their way. The thread calls `take`, the loop all else."""
 
     def __init__(self, backend: Backend, limit: int) -> None:
         self._backend = backend
@@ -70,8 +77,9 @@ class Line:
     async def do(
         self,
         kind: Kind,
-        run: Callable[..., Any],
-        undo: Callable[[Any], Operation | None] | None = None,
+        run: Run,
+        undo: Undo = None,
+        rescue: Run | None = None,
     ) -> Any:
         """Have the thread run it; its result, or the error it raised."""
         if self._free <= 0 or self._outside:
@@ -82,7 +90,7 @@ class Line:
             self._leave(1)
             raise BusClosedError("the bus is closed")
         waiter = self._backend.waiter()
-        operation = Operation(kind, run, waiter, undo)
+        operation = Operation(kind, run, waiter, undo, rescue)
         self.put(operation)
         try:
             await waiter.wait()
@@ -100,6 +108,11 @@ class Line:
         self._waiting.append(operation)
         if self._idle:
             self.wake()
+
+    def close(self) -> None:
+        """Nothing comes any more; what is in line is still done."""
+        self.closed = True
+        self.put(None)
 
     def wake(self) -> None:
         """Have the thread look."""
@@ -128,10 +141,8 @@ class Line:
         if not waiting:
             self._idle = True
             if not waiting:
-                try:
+                with suppress(Empty):
                     self._wakes.get(timeout=timeout)
-                except Empty:
-                    pass
             self._idle = False
         taken = waiting[:]
         del waiting[: len(taken)]

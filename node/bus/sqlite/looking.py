@@ -7,6 +7,7 @@ from typing import Final
 
 from node.bus.model import ConsumerInfo, GroupInfo, PendingInfo, StoredEvent, StreamInfo
 from node.bus.sqlite.books import Books, Group, Stream
+from node.bus.sqlite.handing import last_of
 from node.bus.sqlite.numbers import LARGEST, place_of, text_of
 
 _ENDS: Final = """SELECT
@@ -75,6 +76,12 @@ def pending(books: Books, group: Group, count: int, after: str) -> list[PendingI
             _PENDING, (group.number, place_of(after), count)
         ).fetchall()
     ]
+
+
+def place(books: Books, stream: str) -> str:
+    """The last id of a stream: what comes after it is new."""
+    found = books.stream(stream)
+    return text_of(0 if found is None else last_of(books, found.number))
 
 
 def history(

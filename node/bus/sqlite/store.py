@@ -1,4 +1,4 @@
-"""A bus in one SQLite file: no server, many processes.
+"""A bus in one SQLite file: no server, several processes.
 
 One rule: what is asked here is done by one thread (`worker.py`), many requests in a transaction;
 this is where they wait. Knows no SQL.
@@ -6,13 +6,14 @@ this is where they wait. Knows no SQL.
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar, cast
 
 import anyio
 
 from crypto.randomness import random_bytes
 from node.bus.config import BusConfig
 from node.bus.errors import BusClosedError
+from node.bus.ids import AFTER_ALL
 from node.bus.model import (
     ConsumerInfo,
     Delivery,
@@ -26,22 +27,17 @@ from node.bus.model import (
 )
 from node.bus.sqlite import handing, keeping, looking, publishing, settling
 from node.bus.sqlite.books import Books
-from node.bus.sqlite.line import (
-    LOOK,
-    MARK,
-    PUBLISH,
-    PUBLISH_SOON,
-    RECORD,
-    Kind,
-    Line,
-    Operation,
-)
+from node.bus.sqlite.database import Database
+from node.bus.sqlite.line import LOOK, MARK, PUBLISH, PUBLISH_SOON, RECORD, Kind, Line, Operation
+from node.bus.sqlite.readers import Readers
 from node.bus.sqlite.worker import Worker
 from node.transport.backend import Backend
-from node.transport.loop import Waiter
 
-# Seconds beyond `busy_timeout` that closing gives the thread.
+# Seconds beyond `busy_timeout` that closing gives the thread, and bytes of a session's number.
 PATIENCE: Final = 10.0
+SESSION_SIZE: Final = 7
+
+Result = TypeVar("Result")
 
 
 class SqliteStore:
@@ -50,27 +46,17 @@ class SqliteStore:
     def __init__(self, path: str, config: BusConfig) -> None:
         self._path = path
         self._config = config
-        self._backend: Backend | None = None
-        self._line: Line | None = None
-        self._worker: Worker | None = None
-        self._ended: Waiter | None = None
-        self._readers: dict[str, set[Waiter]] = {}
-        self._places: dict[tuple[str, str], str] = {}
+        self._running: _Running | None = None
 
     async def open(self, loop: Backend) -> None:
-        """Make ready."""
-        self._backend = loop
-        self._line = Line(loop, self._config.waiting)
-        self._ended = loop.waiter()
-        self._worker = Worker(
-            self._path,
-            self._config,
-            int.from_bytes(random_bytes(7), "big"),
-            self._line,
-            lambda done, woken: loop.soon_from_thread(partial(self._finished, done, woken)),
-            lambda: loop.soon_from_thread(self._ended.wake),
-        )
-        self._worker.start()
+        """Make ready.
+
+        Raises:
+            BusDamagedError: the file is no bus, or a newer one. BusUnavailableError: it cannot be
+                opened. ConfigError: its directory is not there.
+        """
+        session = int.from_bytes(random_bytes(SESSION_SIZE), "big")
+        self._running = _Running(Database(self._path, self._config, session), self._config, loop)
         try:
             await self._do(LOOK, _nothing)
         except BaseException:
@@ -79,22 +65,19 @@ class SqliteStore:
 
     async def aclose(self) -> None:
         """Finish what is under way and let go."""
-        line, worker = self._line, self._worker
-        if line is None or worker is None or line.closed:
-            return
-        line.closed = True
-        line.put(None)
-        with anyio.move_on_after(self._config.busy_timeout + PATIENCE, shield=True):
-            await self._ended.wait()
-        worker.join(1.0)
+        if self._running is not None:
+            await self._running.end(self._config.busy_timeout + PATIENCE)
 
     # Publishing.
 
     async def publish(self, events: Sequence[NewEvent], *, durable: bool) -> list[Published]:
         """Store events."""
-        kind = PUBLISH if durable else PUBLISH_SOON
         config = self._config
-        return await self._do(kind, lambda books: publishing.publish(books, config, events))
+        return await self._do(
+            PUBLISH if durable else PUBLISH_SOON,
+            lambda books: publishing.publish(books, config, events),
+            rescue=lambda books: keeping.make_room(books, config, {e.name for e in events}),
+        )
 
     # Consuming.
 
@@ -105,25 +88,27 @@ class SqliteStore:
     async def read(
         self, stream: str, group: str, consumer: str, count: int, wait: float
     ) -> list[Delivery]:
-        """Events that the group was never handed."""
+        """Hand out what the group was never handed."""
 
         def run(books: Books) -> list[Delivery]:
-            found = books.group(stream, group) or handing.begin(books, stream, group, "0-0")
-            return handing.read(books, found, consumer, count)
+            return handing.read(books, handing.rejoin(books, stream, group), consumer, count)
 
-        return await self._waiting(stream, wait, lambda: self._hand(stream, group, consumer, run))
+        undo = _release(stream, group, consumer)
+        return await self._readers.first(stream, wait, lambda: self._do(MARK, run, undo))
 
     async def own(self, stream: str, group: str, consumer: str, count: int) -> list[Delivery]:
-        """Events that an earlier process of this name left."""
-        run = _in_group(stream, group, [], handing.own, consumer, count)
-        return await self._hand(stream, group, consumer, run)
+        """Hand out again what an earlier process of this name left."""
+        none: list[Delivery] = []
+        run = _in_group(stream, group, none, handing.own, consumer, count)
+        return await self._do(MARK, run, _release(stream, group, consumer))
 
     async def claim(
         self, stream: str, group: str, consumer: str, count: int, idle: float
     ) -> list[Delivery]:
-        """Events that are due, or were left."""
-        run = _in_group(stream, group, [], handing.claim, consumer, count, idle)
-        return await self._hand(stream, group, consumer, run)
+        """Hand out again what is due, or was left."""
+        none: list[Delivery] = []
+        run = _in_group(stream, group, none, handing.claim, consumer, count, idle)
+        return await self._do(MARK, run, _release(stream, group, consumer))
 
     async def touch(self, stream: str, group: str, consumer: str, ids: Sequence[str]) -> None:
         """They are being worked on."""
@@ -171,13 +156,13 @@ class SqliteStore:
         self, stream: str, after: str, until: str | None, count: int, wait: float
     ) -> list[StoredEvent]:
         """Events, whatever any group does."""
+        if after == AFTER_ALL:
+            after = await self._do(LOOK, lambda books: looking.place(books, stream))
 
-        async def ask() -> list[StoredEvent]:
-            return await self._do(
-                LOOK, lambda books: looking.history(books, stream, after, until, count)
-            )
+        def run(books: Books) -> list[StoredEvent]:
+            return looking.history(books, stream, after, until, count)
 
-        return await self._waiting(stream, wait, ask)
+        return await self._readers.first(stream, wait, lambda: self._do(LOOK, run))
 
     # Keeping order.
 
@@ -190,12 +175,11 @@ class SqliteStore:
         return await self._do(RECORD, _in_group(stream, group, [], keeping.redeliver, ids))
 
     async def trim(self, stream: str, bounds: Trim) -> int:
-        """Take away the oldest events."""
-        total, ended = 0, False
-        while not ended:
-            taken, ended = await self._do(
-                RECORD, _in_stream(stream, (0, True), keeping.trim, bounds)
-            )
+        """Take away the oldest events, a piece at a time: others go on between two."""
+        run = _in_stream(stream, 0, keeping.trim, bounds)
+        total = taken = await self._do(RECORD, run)
+        while taken == keeping.PIECE:
+            taken = await self._do(RECORD, run)
             total += taken
         return total
 
@@ -209,83 +193,81 @@ class SqliteStore:
 
     async def remove_group(self, stream: str, group: str) -> bool:
         """Forget a group."""
-
-        def run(books: Books) -> bool:
-            found = books.group(stream, group)
-            if found is not None:
-                keeping.remove_group(books, found)
-            return found is not None
-
-        return await self._do(RECORD, run)
+        return await self._do(RECORD, _in_group(stream, group, False, keeping.remove_group))
 
     # How it is asked.
+
+    @property
+    def _readers(self) -> Readers:
+        if self._running is None:
+            raise BusClosedError("the bus is not open")
+        return self._running.readers
 
     async def _do(
         self,
         kind: Kind,
-        run: Callable[[Books], Any],
+        run: Callable[[Books], Result],
         undo: Callable[[Any], Operation | None] | None = None,
-    ) -> Any:
-        line = self._line
-        if line is None or line.closed:
-            raise BusClosedError("the bus is closed")
-        return await line.do(kind, run, undo)
+        rescue: Callable[[Books], None] | None = None,
+    ) -> Result:
+        if self._running is None:
+            raise BusClosedError("the bus is not open")
+        return cast(Result, await self._running.line.do(kind, run, undo, rescue))
 
-    async def _hand(
-        self, stream: str, group: str, consumer: str, run: Callable[[Books], Any]
-    ) -> list[Delivery]:
-        def undo(result: list[Delivery]) -> Operation | None:
-            if not result:
-                return None
-            ids = [delivery.event.id for delivery in result]
-            again = _in_group(stream, group, None, settling.release, consumer, ids)
-            return Operation(MARK, again, None)
 
-        return await self._do(MARK, run, undo)
+class _Running:
+    """What there is of a store while it is open: the line, the thread at its end, who waits."""
 
-    async def _waiting(self, stream: str, wait: float, ask: Callable[[], Any]) -> Any:
-        """What `ask` gives, as soon as it gives something, within `wait` seconds."""
-        if wait <= 0 or self._backend is None or self._line is None:
-            return await ask()
-        loop, line = self._backend, self._line
-        end = loop.now() + wait
-        waiters = self._readers.setdefault(stream, set())
-        while True:
-            waiter = loop.waiter()
-            waiters.add(waiter)
-            line.watched = True
-            timer = None
-            try:
-                found = await ask()
-                if found or loop.now() >= end or line.closed:
-                    return found
-                timer = loop.at(end, waiter.wake)
-                await waiter.wait()
-            finally:
-                if timer is not None:
-                    timer.cancel()
-                waiters.discard(waiter)
-                if not waiters:
-                    self._readers.pop(stream, None)
-                    line.watched = bool(self._readers)
-                    waiters = self._readers.setdefault(stream, set())
+    def __init__(self, database: Database, config: BusConfig, loop: Backend) -> None:
+        self.line = Line(loop, config.waiting)
+        self.readers = Readers(loop, self.line)
+        self._loop = loop
+        self._ended = loop.waiter()
+        self._worker = Worker(database, config, self.line, self._on_done, self._on_ended)
+        self._worker.start()
 
-    def _finished(self, done: list[Operation], woken: set[str] | None) -> None:
-        if self._line is not None:
-            self._line.finished(done)
-        for stream in list(self._readers) if woken is None else woken:
-            waiters = self._readers.get(stream)
-            if waiters:
-                for waiter in list(waiters):
-                    waiter.wake()
+    async def end(self, patience: float) -> None:
+        """Let the thread finish what is in line, for at most `patience` seconds."""
+        if not self.line.closed:
+            self.line.close()
+            self.readers.wake(None)
+        with anyio.move_on_after(patience, shield=True):
+            await self._ended.wait()
+            self._worker.join(1.0)
+
+    # In the thread.
+
+    def _on_done(self, done: list[Operation], readable: set[str] | None) -> None:
+        self._loop.soon_from_thread(partial(self._finished, done, readable))
+
+    def _on_ended(self) -> None:
+        self._loop.soon_from_thread(self._ended.wake)
+
+    # In the loop.
+
+    def _finished(self, done: list[Operation], readable: set[str] | None) -> None:
+        self.line.finished(done)
+        self.readers.wake(readable)
+
+
+def _release(stream: str, group: str, consumer: str) -> Callable[[Any], Operation | None]:
+    """What gives back the deliveries of an operation that nobody waits for any more."""
+
+    def undo(deliveries: list[Delivery] | None) -> Operation | None:
+        if not deliveries:
+            return None
+        ids = [delivery.event.id for delivery in deliveries]
+        return Operation(MARK, _in_group(stream, group, None, settling.release, consumer, ids))
+
+    return undo
 
 
 def _in_group(
-    stream: str, name: str, missing: Any, function: Callable[..., Any], *arguments: Any
-) -> Callable[[Books], Any]:
+    stream: str, name: str, missing: Result, function: Callable[..., Result], *arguments: Any
+) -> Callable[[Books], Result]:
     """What runs `function` with a group; `missing` if there is none."""
 
-    def run(books: Books) -> Any:
+    def run(books: Books) -> Result:
         group = books.group(stream, name)
         return missing if group is None else function(books, group, *arguments)
 
@@ -293,11 +275,11 @@ def _in_group(
 
 
 def _in_stream(
-    name: str, missing: Any, function: Callable[..., Any], *arguments: Any
-) -> Callable[[Books], Any]:
+    name: str, missing: Result, function: Callable[..., Result], *arguments: Any
+) -> Callable[[Books], Result]:
     """What runs `function` with a stream; `missing` if there is none."""
 
-    def run(books: Books) -> Any:
+    def run(books: Books) -> Result:
         stream = books.stream(name)
         return missing if stream is None else function(books, stream, *arguments)
 

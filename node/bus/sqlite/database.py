@@ -1,0 +1,129 @@
+"""The connection: transactions begin and end here, and it is opened anew where it must be.
+
+One rule: between `begin` and `commit` or `rolled_back` there is one transaction; whether its
+commit waits for the disk, and how large the file may become, is set beforehand. Knows no
+operations.
+"""
+
+import logging
+import sqlite3
+
+from node.bus.config import BusConfig
+from node.bus.sqlite.books import Books
+from node.bus.sqlite.faults import is_of_disk
+from node.bus.sqlite.file import open_file, page_limits
+
+logger = logging.getLogger("parley.bus")
+
+
+class Database:
+    """One connection to the file at `path`, for one thread. `session` is a number that no other
+    run has."""
+
+    def __init__(self, path: str, config: BusConfig, session: int) -> None:
+        self._path = path
+        self._config = config
+        self._session = session
+        self._limits = page_limits(config)
+        self._connection: sqlite3.Connection | None = None
+        self._books: Books | None = None
+        self._limit = 0
+        self._durable = True
+        self._switches = 0
+        self._version = 0
+        self._changes = 0
+        self._others_wrote = False
+        self._mend = False
+
+    def begin(self, now: float, writes: bool, durable: bool) -> Books:
+        """Begin a transaction at `now`; raises sqlite3.Error, OSError, BusError, ConfigError."""
+        if self._connection is None or self._books is None:
+            connection, books = self._open()
+        else:
+            connection, books = self._connection, self._books
+        if writes and durable is not self._durable:
+            self._switch(connection, durable)
+        execute = books.cursor.execute
+        execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+        version = execute("PRAGMA data_version").fetchone()[0]
+        if version != self._version:
+            self._others_wrote = self._version != 0
+            self._version = version
+            books.forget()
+        self._changes = connection.total_changes
+        books.begin(now)
+        return books
+
+    def leave_room(self, publishes: bool) -> None:
+        """Whether what comes now leaves a part of the file to all else."""
+        limit = self._limits[0 if publishes else 1]
+        if limit != self._limit and self._books is not None:
+            self._books.cursor.execute(f"PRAGMA max_page_count = {limit}")
+            self._limit = limit
+
+    def commit(self, durable: bool) -> None:
+        """Record the transaction."""
+        connection, books = self._connection, self._books
+        if connection is None or books is None:
+            return
+        books.write_down()
+        if durable and books.repeated and connection.total_changes == self._changes:
+            # What is repeated may have been published without waiting for the disk; a commit
+            # of nothing would not wait for it either.
+            books.cursor.execute("UPDATE meta SET value = value + 1 WHERE name = 'touched'")
+        books.cursor.execute("COMMIT")
+
+    def rolled_back(self, error: Exception) -> None:
+        """The transaction failed: nothing of it stays."""
+        if self._connection is None or self._books is None:
+            return
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            logger.exception("a transaction could not be rolled back: the bus is opened anew")
+            self.close()
+            return
+        self._books.forget()
+        if is_of_disk(error):
+            # What a failed sync leaves in the log counts as written, and may not be: nothing is
+            # to be appended to it (`_open`).
+            self._mend = True
+            self.close()
+
+    def others_wrote(self) -> bool:
+        """Whether another process did, since this was asked last."""
+        found, self._others_wrote = self._others_wrote, False
+        return found
+
+    def close(self) -> None:
+        """Let go; the last process that does copies the log into the file and removes it."""
+        connection, self._connection, self._books = self._connection, None, None
+        if connection is not None:
+            try:
+                self._switch(connection, True)
+                connection.close()
+            except sqlite3.Error:
+                logger.exception("the bus was not closed in order")
+
+    def _open(self) -> tuple[sqlite3.Connection, Books]:
+        connection = open_file(self._path, self._config)
+        try:
+            if self._mend:
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                self._mend = False
+            books = Books(connection, self._session)
+        except BaseException:
+            connection.close()
+            raise
+        self._connection, self._books = connection, books
+        self._durable, self._limit, self._version = True, 0, 0
+        return connection, books
+
+    def _switch(self, connection: sqlite3.Connection, durable: bool) -> None:
+        """Whether commits wait for the disk."""
+        # It takes effect as it is compiled: it must never come out of the cache of statements.
+        self._switches += 1
+        mode = "FULL" if durable else "NORMAL"
+        connection.execute(f"PRAGMA synchronous = {mode} -- {self._switches}")
+        self._durable = durable
