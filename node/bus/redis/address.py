@@ -1,0 +1,105 @@
+"""Where a Redis is: `redis://`, `rediss://` (TLS) and `unix://`, as coredis wants it said.
+
+One rule: no password is ever shown. Connects nowhere.
+"""
+
+import ssl
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from coredis.connection import (
+    BaseConnection,
+    TCPConnection,
+    TCPLocation,
+    UnixDomainSocketConnection,
+    UnixDomainSocketLocation,
+)
+
+from node.errors import AddressError
+
+DEFAULT_PORT: Final = 6379
+DEFAULT_HOST: Final = "localhost"
+
+
+@dataclass(frozen=True, slots=True)
+class RedisAddress:
+    """One server and database, and as whom one speaks to it.
+
+    Attributes:
+        path: of a Unix socket; empty: TCP.
+        tls: with the system's authorities, and the host's name checked.
+    """
+
+    host: str = DEFAULT_HOST
+    port: int = DEFAULT_PORT
+    path: str = ""
+    database: int = 0
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    tls: bool = False
+
+    def connection(self, timeout: float) -> BaseConnection:
+        """A connection, not connected yet; it may take `timeout` seconds to be."""
+        if self.path:
+            return UnixDomainSocketConnection(
+                UnixDomainSocketLocation(self.path),
+                connect_timeout=timeout,
+                db=self.database,
+                username=self.username,
+                password=self.password,
+            )
+        return TCPConnection(
+            TCPLocation(self.host, self.port),
+            connect_timeout=timeout,
+            db=self.database,
+            username=self.username,
+            password=self.password,
+            socket_keepalive=True,
+            ssl_context=ssl.create_default_context() if self.tls else None,
+        )
+
+    def __str__(self) -> str:
+        return self.path or f"{self.host}:{self.port}"
+
+
+def parse_address(url: str) -> RedisAddress:
+    """The address that `url` is: `redis[s]://[USER[:PASSWORD]@]HOST[:PORT][/DATABASE]`, or
+    `unix://[USER[:PASSWORD]@]PATH[?db=DATABASE]`.
+
+    Raises:
+        AddressError: it is none.
+    """
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise AddressError(f"no address of a Redis: {error}") from error
+    if parts.scheme not in ("redis", "rediss", "unix"):
+        raise AddressError(f"{parts.scheme!r} is no address of a Redis")
+    username = unquote(parts.username) if parts.username else None
+    password = unquote(parts.password) if parts.password else None
+    if parts.scheme == "unix":
+        if parts.path in ("", "/"):
+            raise AddressError("a Unix socket needs a path: unix:///run/redis.sock")
+        database = parse_qs(parts.query).get("db", ["0"])[0]
+        return RedisAddress(
+            path=unquote(parts.path),
+            database=_database(database),
+            username=username,
+            password=password,
+        )
+    return RedisAddress(
+        host=parts.hostname or DEFAULT_HOST,
+        port=DEFAULT_PORT if port is None else port,
+        database=_database(parts.path.strip("/") or "0"),
+        username=username,
+        password=password,
+        tls=parts.scheme == "rediss",
+    )
+
+
+def _database(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()):
+        raise AddressError(f"{text!r} is no database of Redis: a number")
+    return int(text)

@@ -1,0 +1,262 @@
+"""Speaking to Redis: one connection that all commands share, and one for each read that blocks.
+
+One rule: whatever fails is one BusError, the next command connects anew, and nothing is sent
+twice. Commands of many tasks travel together, since nobody waits for another's answer; a read
+that blocks would make them, and has a connection of its own. Knows no streams.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final, TypeAlias
+
+import anyio
+from anyio import get_cancelled_exc_class
+from coredis.exceptions import BusyLoadingError, NoScriptError, RedisError
+from coredis.exceptions import ConnectionError as LostConnectionError
+
+from node.bus.errors import BusClosedError, BusError
+from node.bus.redis.address import RedisAddress
+from node.bus.redis.faults import bus_error
+from node.bus.redis.link import Link
+from node.bus.redis.scripts import Script
+from node.transport.loop import Loop
+from node.waiting import Changes
+
+Word: TypeAlias = str | bytes | int | float
+
+# Connections for blocking reads that are kept when nobody reads.
+IDLE_READERS: Final = 16
+# Seconds between two tries to end a read whose reader is gone, and how many there are.
+_UNBLOCK_PAUSE: Final = 0.05
+_UNBLOCK_TRIES: Final = 40
+
+
+class RedisClient:
+    """A server; `open` first. `timeout` is for each answer, in seconds, and at most `waiting`
+    commands are under way: further ones wait in line."""
+
+    def __init__(self, loop: Loop, address: RedisAddress, timeout: float, waiting: int) -> None:
+        self._loop = loop
+        self._address = address
+        self._timeout = timeout
+        self._waiting = waiting
+        self._changes = Changes(loop.waiter)
+        self._shared: Link | None = None
+        self._connecting = False
+        self._under_way = 0
+        self._finishing = 0
+        self._readers: list[Link] = []  # that nobody uses
+        self._links: set[Link] = set()
+        self._closed = False
+
+    async def open(self) -> None:
+        """Connect for the first time.
+
+        Raises:
+            BusError: it cannot be. ConfigError: the server is too old.
+        """
+        await self._link()
+
+    async def aclose(self) -> None:
+        """Wait for commands that are under way, end reads that wait, and disconnect."""
+        self._closed = True
+        for reader in self._links - {self._shared}:
+            reader.close()
+        with anyio.move_on_after(self._timeout):
+            await self._changes.until(lambda: not self._under_way and not self._finishing)
+        for link in list(self._links):
+            await link.aclose()
+        self._links.clear()
+
+    def check_open(self) -> None:
+        """Raise BusClosedError once it was closed."""
+        if self._closed:
+            raise BusClosedError("the bus is closed")
+
+    async def command(self, *words: Word) -> Any:
+        """The answer to one command.
+
+        Raises:
+            BusError: whatever became of it.
+        """
+        try:
+            return await self.raw(*words)
+        except RedisError as error:
+            raise bus_error(error) from error
+
+    async def raw(self, *words: Word) -> Any:
+        """The answer to one command, or the error that it was.
+
+        Raises:
+            coredis.exceptions.RedisError: the server's. BusError: everything else.
+        """
+        (answer,) = await self.commands([words])
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    async def commands(self, several: Sequence[tuple[Word, ...]]) -> list[Any]:
+        """The answers to commands that are sent together; errors of the server stand in place of
+        theirs. They are not done as one: others' may come between.
+
+        Raises:
+            BusError: the connection was lost.
+        """
+        await self._in_line()
+        try:
+            link = await self._link()
+            try:
+                requests = [link.send(words, self._timeout) for words in several]
+                return [await _answer(request) for request in requests]
+            except (RedisError, OSError) as error:
+                link.close()
+                self.check_open()
+                raise bus_error(error) from error
+        finally:
+            self._done()
+
+    async def script(self, script: Script, keys: Sequence[Word], *arguments: Word) -> Any:
+        """What a script answers.
+
+        Raises:
+            coredis.exceptions.RedisError: the script failed. BusError: everything else.
+        """
+        rest = (len(keys), *keys, *arguments)
+        try:
+            return await self.raw(b"EVALSHA", script.digest, *rest)
+        except NoScriptError:
+            return await self.raw(b"EVAL", script.text, *rest)
+
+    async def unless_it_fails(self, script: Script, keys: Sequence[Word], *arguments: Word) -> None:
+        """Run a script of which nothing depends."""
+        with suppress(RedisError, BusError):
+            await self.script(script, keys, *arguments)
+
+    async def blocking(
+        self, words: tuple[Word, ...], block: float, unwanted: Callable[[Any], Awaitable[object]]
+    ) -> Any:
+        """The answer to a command that may block for `block` seconds. If the caller is cancelled
+        meanwhile the read is ended, and `unwanted` gets what it may have brought.
+
+        Raises:
+            coredis.exceptions.RedisError: the server's error. BusError: everything else.
+        """
+        reader = await self._reader()
+        request = None
+        try:
+            request = reader.send(words, block + self._timeout)
+            answer = await _answer(request)
+        except get_cancelled_exc_class():
+            self._finishing += 1
+            self._loop.spawn(self._finish, reader, request, unwanted)
+            raise
+        except (RedisError, OSError) as error:
+            self._drop(reader)
+            self.check_open()
+            raise bus_error(error) from error
+        self._put_back(reader)
+        self.check_open()
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    # Connections.
+
+    async def _link(self) -> Link:
+        """The connection that commands share, made anew if it was lost; one at a time does so."""
+        while True:
+            self.check_open()
+            if self._shared is not None and self._shared.usable:
+                return self._shared
+            if not self._connecting:
+                break
+            await self._changes.until(lambda: not self._connecting)
+        self._connecting = True
+        try:
+            if self._shared is not None:
+                self._drop(self._shared)
+            self._shared = await self._connect()
+            return self._shared
+        finally:
+            self._connecting = False
+            self._changes.notify()
+
+    async def _reader(self) -> Link:
+        self.check_open()
+        while self._readers:
+            reader = self._readers.pop()
+            if reader.usable:
+                return reader
+            self._drop(reader)
+        return await self._connect()
+
+    async def _connect(self) -> Link:
+        link = Link(self._loop, self._address, self._timeout)
+        self._links.add(link)
+        try:
+            await link.connect(self._timeout)
+        except BaseException:
+            self._drop(link)
+            raise
+        return link
+
+    def _put_back(self, reader: Link) -> None:
+        if reader.usable and len(self._readers) < IDLE_READERS and not self._closed:
+            self._readers.append(reader)
+        else:
+            self._drop(reader)
+
+    def _drop(self, link: Link) -> None:
+        link.close()
+        self._links.discard(link)
+
+    async def _finish(
+        self, reader: Link, request: Any, unwanted: Callable[[Any], Awaitable[object]]
+    ) -> None:
+        """End a read whose reader is gone, give back what it brought, and keep its connection."""
+        try:
+            for _ in range(_UNBLOCK_TRIES):
+                # Again and again: it may not have begun when it is asked to end.
+                await self.command(b"CLIENT", b"UNBLOCK", reader.client_id)
+                with anyio.move_on_after(_UNBLOCK_PAUSE) as scope:
+                    answer = await _answer(request)
+                if not scope.cancelled_caught:
+                    break
+            else:
+                self._drop(reader)
+                return
+            self._put_back(reader)
+            await unwanted(answer)
+        except (BusError, RedisError, OSError):
+            self._drop(reader)  # what it had is pending, and comes again once it was idle
+        finally:
+            self._finishing -= 1
+            self._changes.notify()
+
+    # The line.
+
+    async def _in_line(self) -> None:
+        self.check_open()
+        if self._under_way >= self._waiting:
+            await self._changes.until(lambda: self._under_way < self._waiting)
+            self.check_open()
+        self._under_way += 1
+
+    def _done(self) -> None:
+        self._under_way -= 1
+        if self._closed or self._under_way == self._waiting - 1:
+            self._changes.notify()
+
+
+async def _answer(request: Any) -> Any:
+    """What the server said, be it an error.
+
+    Raises:
+        coredis.exceptions.ConnectionError, TimeoutError: it said nothing.
+    """
+    try:
+        return await request
+    except RedisError as error:
+        if isinstance(error, LostConnectionError) and not isinstance(error, BusyLoadingError):
+            raise
+        return error

@@ -1,0 +1,107 @@
+"""What Redis and coredis raise, as errors of the bus.
+
+One rule: whatever happened, the outcome is one BusError, and it says whether anything can have
+been done. Texts of Redis are passed on: they hold no secrets. Sends nothing.
+"""
+
+from typing import Final
+
+from coredis.exceptions import (
+    AuthenticationError,
+    AuthorizationError,
+    BusyLoadingError,
+    ProtocolError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+    StreamConsumerGroupError,
+    StreamDuplicateConsumerGroupError,
+    UnknownCommandError,
+    WrongTypeError,
+)
+from coredis.exceptions import ConnectionError as LostConnectionError
+
+from node.bus.errors import (
+    BusDamagedError,
+    BusError,
+    BusFullError,
+    BusRefusedError,
+    BusUnavailableError,
+)
+from node.errors import ConfigError
+
+# What is asked of a server; streams with MINID and exclusive ranges came with it.
+OLDEST: Final = (6, 2)
+
+# What begins an answer for which coredis has no type, or stands in what an old Redis says of a
+# script's end. The first that is found counts.
+_WORDS: Final[tuple[tuple[str, type[BusError]], ...]] = (
+    ("OOM ", BusFullError),
+    ("No space left", BusFullError),
+    ("MISCONF", BusUnavailableError),
+    ("LOADING", BusUnavailableError),
+    ("MASTERDOWN", BusUnavailableError),
+    ("READONLY", BusUnavailableError),
+    ("NOREPLICAS", BusUnavailableError),
+    ("BUSY ", BusUnavailableError),
+    ("max number of clients", BusUnavailableError),
+    ("WRONGTYPE", BusDamagedError),
+    ("NOAUTH", BusRefusedError),
+    ("WRONGPASS", BusRefusedError),
+    ("NOPERM", BusRefusedError),
+    ("invalid password", BusRefusedError),
+)
+_MISSING: Final = ("NOGROUP", "no longer exists", "no such key", "requires the key to exist")
+_TYPES: Final[tuple[tuple[type[RedisError], type[BusError]], ...]] = (
+    (AuthenticationError, BusRefusedError),
+    (AuthorizationError, BusRefusedError),
+    (WrongTypeError, BusDamagedError),
+    (BusyLoadingError, BusUnavailableError),
+    (ReadOnlyError, BusUnavailableError),
+    (LostConnectionError, BusUnavailableError),
+)
+
+
+def bus_error(error: BaseException) -> BusError:
+    """The bus's error for one of coredis; the caller raises it `from error`."""
+    if isinstance(error, BusError):
+        return error
+    text = str(error).removeprefix("-").partition(" script: ")[0]
+    if isinstance(error, ResponseError):
+        for word, kind in _WORDS:
+            if word in text:
+                return kind(f"Redis: {text}")
+    for raised, kind in _TYPES:
+        if isinstance(error, raised):
+            return kind(f"Redis: {text or type(error).__name__}")
+    if isinstance(error, (OSError, TimeoutError)):
+        return BusUnavailableError(f"Redis: {text or type(error).__name__}")
+    return BusDamagedError(f"Redis: {type(error).__name__}: {text}")
+
+
+def is_missing_group(error: BaseException) -> bool:
+    """Whether it says that a group, or its stream, is not there (any more)."""
+    text = str(error)
+    return (
+        isinstance(error, StreamConsumerGroupError)
+        and not isinstance(error, StreamDuplicateConsumerGroupError)
+    ) or (isinstance(error, ResponseError) and any(word in text for word in _MISSING))
+
+
+def is_too_old(error: BaseException) -> bool:
+    """Whether it is what a server older than Redis 6 says to the first greeting."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, (UnknownCommandError, ProtocolError)):
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False
+
+
+def check_version(version: str | None) -> None:
+    """Raise ConfigError for a server older than `OLDEST`."""
+    parts = (version or "").split(".")
+    numbers = tuple(int(part) for part in parts[:2] if part.isdecimal())
+    if numbers < OLDEST:
+        wanted = ".".join(map(str, OLDEST))
+        raise ConfigError(f"Redis is {version or 'too old'}; a bus needs {wanted} or newer")

@@ -1,0 +1,130 @@
+"""Keeping order: going back, delivering again, taking away.
+
+One rule: what is taken out of a stream is taken from what is pending in its groups, too. Times and
+ids are the server's.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from coredis.exceptions import RedisError
+
+from node.bus.config import BusConfig
+from node.bus.ids import AFTER_ALL, parse_id
+from node.bus.model import Trim
+from node.bus.names import split_name
+from node.bus.redis.books import books_of
+from node.bus.redis.client import RedisClient, Word
+from node.bus.redis.faults import bus_error, is_missing_group
+from node.bus.redis.looking import Looker
+from node.bus.redis.membership import Memberships
+from node.bus.redis.scripts import FORGET, NOBODY, REDELIVER, REMOVE_CONSUMER, SHRINK, Script
+
+_BEYOND_ALL: Final = f"{2**64 - 1}-{2**64 - 1}"
+
+
+class Keeper:
+    """What one store keeps in order."""
+
+    def __init__(
+        self, client: RedisClient, config: BusConfig, memberships: Memberships, looker: Looker
+    ) -> None:
+        self._client = client
+        self._config = config
+        self._memberships = memberships
+        self._looker = looker
+
+    async def rewind(self, stream: str, group: str, after: str) -> None:
+        """The group reads on after `after`."""
+        key = self._key(stream)
+        if after != AFTER_ALL:
+            after = str(parse_id(after))
+        try:
+            await self._client.raw(b"XGROUP", b"SETID", key, group, after)
+        except RedisError as error:
+            if not is_missing_group(error):
+                raise bus_error(error) from error
+            await self._client.command(b"XGROUP", b"CREATE", key, group, after, b"MKSTREAM")
+        places = self._memberships.of(stream, key, group).places
+        for info in await self._looker.infos(b"GROUPS", key):
+            if info[b"name"].decode() == group:
+                places.update(dict.fromkeys(places, info[b"last-delivered-id"].decode()))
+
+    async def redeliver(self, stream: str, group: str, ids: Sequence[str]) -> list[str]:
+        """Make events pending and due, as if they had never been handed out."""
+        checked = [str(parse_id(id)) for id in ids]
+        found = await self._script(REDELIVER, self._key(stream), group, "", *checked)
+        return [id.decode() for id in found or ()]
+
+    async def trim(self, stream: str, bounds: Trim) -> int:
+        """Take away the oldest events beyond the bounds."""
+        key = self._key(stream)
+        how = "~" if bounds.approximate else "="
+        taken = 0
+        if bounds.max_length is not None:
+            taken += await self._client.command(b"XTRIM", key, b"MAXLEN", how, bounds.max_length)
+        if bounds.before is not None:
+            before = str(parse_id(bounds.before))
+            taken += await self._client.command(b"XTRIM", key, b"MINID", how, before)
+        if bounds.max_bytes is not None:
+            try:
+                taken += await self._client.script(SHRINK, [key], "", bounds.max_bytes, how)
+            except RedisError as error:
+                raise bus_error(error) from error
+        if taken:
+            first = await self._client.command(b"XRANGE", key, b"-", b"+", b"COUNT", 1)
+            await self._forget(key, "before", first[0][0] if first else _BEYOND_ALL)
+        return taken
+
+    async def drop(self, stream: str, ids: Sequence[str]) -> int:
+        """Take events out of a stream."""
+        if not ids:
+            return 0
+        key = self._key(stream)
+        checked = [str(parse_id(id)) for id in ids]
+        taken: int = await self._client.command(b"XDEL", key, *checked)
+        if taken:
+            await self._forget(key, *checked)
+        return taken
+
+    async def remove_consumers(self, stream: str, group: str, idle: float) -> list[str]:
+        """Forget idle consumers; what they held is due."""
+        key = self._key(stream)
+        return [
+            consumer.name
+            for consumer in await self._looker.consumers(stream, group)
+            if consumer.idle >= idle
+            and await self._script(REMOVE_CONSUMER, key, group, consumer.name, int(idle * 1000))
+        ]
+
+    async def remove_group(self, stream: str, group: str) -> bool:
+        """Forget a group, and what we noted of it."""
+        key = self._key(stream)
+        try:
+            gone = await self._client.raw(b"XGROUP", b"DESTROY", key, group)
+        except RedisError as error:
+            if not is_missing_group(error):
+                raise bus_error(error) from error
+            gone = 0
+        await self._client.command(b"DEL", *books_of(key, group).own)
+        self._memberships.of(stream, key, group).held.clear()
+        return bool(gone)
+
+    async def _forget(self, key: str, *words: Word) -> None:
+        """What is gone is pending no more, in any group."""
+        for info in await self._looker.infos(b"GROUPS", key):
+            await self._script(FORGET, key, info[b"name"].decode(), NOBODY, *words)
+
+    async def _script(
+        self, script: Script, key: str, group: str, consumer: str, *words: Word
+    ) -> Any:
+        """What a script answers; None if there is no such group."""
+        try:
+            return await self._client.script(script, books_of(key, group), group, consumer, *words)
+        except RedisError as error:
+            if is_missing_group(error):
+                return None
+            raise bus_error(error) from error
+
+    def _key(self, stream: str) -> str:
+        return self._config.format_of(split_name(stream)[0]).key(stream)

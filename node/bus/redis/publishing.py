@@ -1,0 +1,122 @@
+"""Publishing: XADD as Lightbus has it, and what Lightbus has not: keys, and several as one.
+
+One rule: an event without a key is one plain XADD, which travels with those of all other tasks; a
+script is taken only where one step has to be more. What is beyond the bounds goes as one publishes.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from coredis.exceptions import RedisError
+
+from crypto.randomness import random_bytes
+from node.bus.config import BusConfig
+from node.bus.errors import InvalidEventError
+from node.bus.model import NewEvent, Published
+from node.bus.names import split_name
+from node.bus.redis.books import idempotency_key
+from node.bus.redis.client import RedisClient, Word
+from node.bus.redis.faults import bus_error
+from node.bus.redis.format import RedisFormat
+from node.bus.redis.scripts import PUBLISH, SHRINK
+
+# Words of one script; Redis itself takes a million.
+MOST_WORDS: Final = 500_000
+# A stream's size and age are looked at once for so many events, or bytes in parts of `max_bytes`.
+_LOOK_EVERY: Final = 64
+_LOOK_PART: Final = 32
+
+
+class Publisher:
+    """What one store publishes."""
+
+    def __init__(self, client: RedisClient, config: BusConfig) -> None:
+        self._client = client
+        self._config = config
+        self._window = int(config.idempotency_window * 1000)
+        # Of each stream, how many events and bytes until its bounds are looked at.
+        self._left: dict[str, list[int]] = {}
+
+    async def publish(self, events: Sequence[NewEvent]) -> list[Published]:
+        """Store events, all or none.
+
+        Raises:
+            InvalidEventError: the format has no room for one of them, or they are too many.
+            BusError: they are not stored, or nobody knows.
+        """
+        if not events:
+            return []
+        try:
+            if len(events) == 1 and (events[0].key is None or not self._window):
+                published = [await self._one(events[0])]
+            else:
+                published = await self._several(events)
+        except RedisError as error:
+            raise bus_error(error) from error
+        if self._config.max_age is not None or self._config.max_bytes is not None:
+            await self._keep_bounds(events)
+        return published
+
+    def words(self, event: NewEvent) -> tuple[str, list[Word]]:
+        """The key of an event's stream, and the words of its XADD after that."""
+        form = self._form(event)
+        words: list[Word] = [] if self._config.max_length is None else ["MAXLEN", "~"]
+        if self._config.max_length is not None:
+            words.append(self._config.max_length)
+        message_id = event.key if event.key is not None else new_id()
+        return form.key(event.name), [*words, "*", *form.fields(event, message_id)]
+
+    async def _one(self, event: NewEvent) -> Published:
+        key, words = self.words(event)
+        return Published((await self._client.raw(b"XADD", key, *words)).decode())
+
+    async def _several(self, events: Sequence[NewEvent]) -> list[Published]:
+        streams: dict[str, int] = {}
+        known: dict[str, int] = {}
+        several = []
+        for event in events:
+            key, words = self.words(event)
+            streams.setdefault(key, len(streams) + 1)
+            if event.key is not None and self._window:
+                known.setdefault(idempotency_key(event.name, event.key), len(known) + 1)
+            several.append((event, key, words))
+        arguments: list[Word] = [len(streams), max(self._window, 1)]
+        for event, key, words in several:
+            number = 0
+            if event.key is not None and self._window:
+                number = len(streams) + known[idempotency_key(event.name, event.key)]
+            arguments += (streams[key], number, len(words), *words)
+        if len(arguments) > MOST_WORDS:
+            raise InvalidEventError(f"{len(events):,} events are too many to be stored as one")
+        answers: list[Any] = await self._client.script(PUBLISH, [*streams, *known], *arguments)
+        return [Published(id.decode(), bool(duplicate)) for id, duplicate in answers]
+
+    async def _keep_bounds(self, events: Sequence[NewEvent]) -> None:
+        """Take away what is too old or too much, every now and then."""
+        age, size = self._config.max_age, self._config.max_bytes
+        part = size // _LOOK_PART if size is not None else 0
+        for event in events:
+            key = self._form(event).key(event.name)
+            left = self._left.setdefault(key, [0, 0])
+            left[0] -= 1
+            left[1] -= len(event.body)
+            if left[0] > 0 and (size is None or left[1] > 0):
+                continue
+            left[:] = [_LOOK_EVERY, part]
+            # What is stored is stored, whatever becomes of this; the next look comes soon.
+            await self._client.unless_it_fails(
+                SHRINK,
+                [key],
+                "" if age is None else int(age * 1000),
+                "" if size is None else size,
+                "~",
+            )
+
+    def _form(self, event: NewEvent) -> RedisFormat:
+        return self._config.format_of(split_name(event.name)[0])
+
+
+def new_id() -> str:
+    """A message id nobody else has: a random UUID (RFC 9562, version 4)."""
+    return str(UUID(bytes=random_bytes(16), version=4))

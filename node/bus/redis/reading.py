@@ -1,0 +1,215 @@
+"""Reading by groups: XREADGROUP for what is new, XPENDING and XCLAIM for what is not.
+
+One rule: what a group was handed is handed out here, given back, or acknowledged because it is no
+event for us: nothing stays in between. A group that has vanished is made anew. Settles nothing.
+"""
+
+import logging
+from collections.abc import Iterable
+from typing import Any, Final
+
+from coredis.exceptions import RedisError, StreamDuplicateConsumerGroupError
+
+from node.bus.config import BusConfig
+from node.bus.ids import BEFORE_ALL, parse_id
+from node.bus.model import Delivery, StoredEvent
+from node.bus.names import split_name
+from node.bus.redis.client import RedisClient
+from node.bus.redis.faults import bus_error, is_missing_group
+from node.bus.redis.format import Skipped
+from node.bus.redis.membership import Membership, Memberships
+from node.bus.redis.scripts import RELEASE, TAKE
+from node.log_ration import LogRation
+from node.transport.loop import Loop
+
+logger = logging.getLogger("parley.bus")
+
+# Seconds for which one XREADGROUP blocks: a connection that is dead unnoticed is noticed then.
+LONGEST_BLOCK: Final = 5.0
+# How often a group is made anew within one call, before its vanishing is an error.
+_MOST_CURES: Final = 3
+# In place of an idle time: only what this consumer was handed by an earlier process.
+_OWN: Final = -1
+_BURST: Final = 5
+_PER_SECOND: Final = 0.1
+
+
+class GroupReader:
+    """What one store reads for its groups.
+
+    Attributes:
+        foreign: entries that were no events, and were passed over.
+        lost: events that were trimmed away while they were pending.
+    """
+
+    def __init__(
+        self, client: RedisClient, config: BusConfig, loop: Loop, memberships: Memberships
+    ) -> None:
+        self._client = client
+        self._config = config
+        self._loop = loop
+        self._memberships = memberships
+        self._ration = LogRation(_BURST, _PER_SECOND)
+        self.foreign = 0
+        self.lost = 0
+
+    async def join(self, stream: str, group: str, consumer: str, after: str) -> None:
+        """Make the group and the consumer, where they are not there."""
+        member = self._memberships.joined(stream, self._key(stream), group)
+        await self._make(member, consumer, after)
+
+    async def read(
+        self, stream: str, group: str, consumer: str, count: int, wait: float
+    ) -> list[Delivery]:
+        """What is new, waiting for it up to `wait` seconds."""
+        member = self._memberships.of(stream, self._key(stream), group)
+        deadline = self._loop.now() + wait
+        cures = 0
+        while True:
+            left = deadline - self._loop.now()
+            try:
+                entries = await self._new(member, consumer, count, min(left, LONGEST_BLOCK))
+            except RedisError as error:
+                if not is_missing_group(error) or cures == _MOST_CURES:
+                    raise bus_error(error) from error
+                cures += 1
+                await self._cure(member, consumer)
+                continue
+            if entries:
+                found = await self._handed(member, consumer, [(*entry, 1) for entry in entries])
+                member.places[consumer] = entries[-1][0].decode()
+                if found:
+                    return found
+            elif left <= 0:
+                return []
+
+    async def own(self, stream: str, group: str, consumer: str, count: int) -> list[Delivery]:
+        """What an earlier process of this consumer's name left pending."""
+        return await self._take(stream, group, consumer, count, _OWN)
+
+    async def claim(
+        self, stream: str, group: str, consumer: str, count: int, idle: float
+    ) -> list[Delivery]:
+        """What is due, and what was held for too long, be it by this consumer: an answer that was
+        lost on its way comes again so."""
+        return await self._take(stream, group, consumer, count, int(idle * 1000))
+
+    # What it is made of.
+
+    async def _new(
+        self, member: Membership, consumer: str, count: int, block: float
+    ) -> list[tuple[bytes, list[bytes]]]:
+        milliseconds = int(block * 1000)
+        words: tuple[Any, ...] = (b"XREADGROUP", b"GROUP", member.group, consumer, b"COUNT", count)
+        if milliseconds > 0:  # 0 is for ever
+            words += (b"BLOCK", milliseconds)
+        words += (b"STREAMS", member.key, b">")
+
+        async def give_back(answer: Any) -> None:
+            ids = [id for id, _ in _entries(answer)]
+            if ids:
+                await self._client.script(RELEASE, member.books, member.group, consumer, *ids)
+
+        return _entries(await self._client.blocking(words, max(block, 0.0), give_back))
+
+    async def _take(
+        self, stream: str, group: str, consumer: str, count: int, idle: int
+    ) -> list[Delivery]:
+        member = self._memberships.of(stream, self._key(stream), group)
+        found: list[Delivery] = []
+        while not found:
+            held = member.held if idle == _OWN else ()
+            try:
+                lost, taken = await self._client.script(
+                    TAKE, member.books, group, consumer, count, idle, *held
+                )
+            except RedisError as error:
+                if not is_missing_group(error):
+                    raise bus_error(error) from error
+                await self._cure(member, consumer)
+                return []
+            if lost:
+                self.lost += lost
+                self._log("%d events of %s were trimmed away before they were done", lost, stream)
+            if not taken:
+                return []
+            entries = [(id, fields, attempt) for id, attempt, fields in taken]
+            found = await self._handed(member, consumer, entries)
+        return found
+
+    async def _handed(
+        self,
+        member: Membership,
+        consumer: str,
+        entries: Iterable[tuple[bytes, list[bytes], int]],
+    ) -> list[Delivery]:
+        """What of the entries is handed out; the rest is acknowledged."""
+        form = self._config.format_of(split_name(member.name)[0])
+        found = []
+        passed = []
+        for raw, fields, attempt in entries:
+            id = raw.decode()
+            event = form.read(member.name, id, fields)
+            if isinstance(event, StoredEvent):
+                found.append(Delivery(event, attempt))
+                continue
+            passed.append(id)
+            if event is Skipped.FOREIGN:
+                self.foreign += 1
+                self._log("entry %s of %s is no event: it is passed over", id, member.key)
+        if passed:
+            await self._client.command(b"XACK", member.key, member.group, *passed)
+        for event, attempt in found:
+            member.handed(event.id, attempt)
+        return found
+
+    async def _make(self, member: Membership, consumer: str, after: str) -> None:
+        """Make group and consumer, and note where the group is."""
+        key, group = member.key, member.group
+        made, joined, groups = await self._client.commands(
+            [
+                (b"XGROUP", b"CREATE", key, group, after, b"MKSTREAM"),
+                (b"XGROUP", b"CREATECONSUMER", key, group, consumer),
+                (b"XINFO", b"GROUPS", key),
+            ]
+        )
+        for answer in (made, joined, groups):
+            if isinstance(answer, StreamDuplicateConsumerGroupError):
+                continue
+            if isinstance(answer, BaseException):
+                raise bus_error(answer) from answer
+        for info in groups:
+            if info[b"name"].decode() == group:
+                member.places[consumer] = info[b"last-delivered-id"].decode()
+
+    async def _cure(self, member: Membership, consumer: str) -> None:
+        """Make a group anew that has vanished: it goes on where this consumer was, or begins
+        where its stream does, if that is another one since."""
+        after = member.place(consumer)
+        try:
+            info = await self._client.raw(b"XINFO", b"STREAM", member.key)
+            if parse_id(info[b"last-generated-id"].decode()) < parse_id(after):
+                after = BEFORE_ALL
+        except RedisError as error:
+            if not is_missing_group(error):
+                raise bus_error(error) from error
+            after = BEFORE_ALL
+        self._log(
+            "group %s of %s had vanished: it goes on after %s", member.group, member.key, after
+        )
+        await self._make(member, consumer, after)
+
+    def _key(self, stream: str) -> str:
+        return self._config.format_of(split_name(stream)[0]).key(stream)
+
+    def _log(self, text: str, *words: object) -> None:
+        if self._ration.has_room(self._loop.now()):
+            silent = self._ration.told()
+            logger.warning(text + (f" ({silent} more were not told)" if silent else ""), *words)
+
+
+def _entries(answer: Any) -> list[tuple[bytes, list[bytes]]]:
+    """The entries that XREADGROUP brought, of one stream."""
+    if not isinstance(answer, dict) or not answer:
+        return []
+    return [(id, fields or []) for id, fields in next(iter(answer.values()))]

@@ -1,0 +1,338 @@
+"""What has to be done in one step, in Lua, as Redis runs it.
+
+One rule: a pending event is either a consumer's, or due at a time: then it is `NOBODY`'s, and the
+set of what is due has it. Whoever takes it from there, Lightbus included, makes that entry void.
+Times are the server's, in milliseconds. Nothing here reads what an event holds.
+"""
+
+from hashlib import sha1
+from typing import Final, NamedTuple
+
+
+class Script(NamedTuple):
+    """A script, and the digest by which the server knows it."""
+
+    text: bytes
+    digest: bytes
+
+
+# The consumer that holds what nobody works on: what is due, now or later.
+NOBODY: Final = "parley-due"
+NOT_ACKNOWLEDGED: Final = "not acknowledged"
+# A history is its first entry and the last ones.
+LONGEST_HISTORY: Final = 32
+# Entries that are looked at in one go.
+PAGE: Final = 1_000
+
+_SHARED: Final = f"""
+local key, due, past, counts = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local group, consumer = ARGV[1], ARGV[2]
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+local function pending(id)  -- whose it is, for how long, and how often it was handed out
+  local found = redis.call('XPENDING', key, group, id, id, 1)[1]
+  if found then return found[2], found[3], found[4] end
+end
+
+local function held(id)  -- how often it was handed out, if it is the consumer's
+  local owner, _, times = pending(id)
+  if owner == consumer then return times end
+end
+
+local function is_there(id)
+  return redis.call('XRANGE', key, id, id, 'COUNT', 1)[1] ~= nil
+end
+
+local function forget(id)
+  redis.call('ZREM', due, id)
+  redis.call('HDEL', past, id)
+end
+
+local function make_due(id, times, at)
+  redis.call('XCLAIM', key, group, '{NOBODY}', 0, id, 'RETRYCOUNT', times, 'JUSTID')
+  redis.call('ZADD', due, at, id)
+end
+
+local function failed(id, times, who, text)
+  local old = times > 1 and redis.call('HGET', past, id)
+  local history = old and cjson.decode(old) or {{}}
+  history[#history + 1] = {{attempt = times, consumer = who, at = now / 1000, error = text}}
+  if #history > {LONGEST_HISTORY} then table.remove(history, 2) end
+  redis.call('HSET', past, id, cjson.encode(history))
+end
+
+local function sort(ids)
+  local places = {{}}
+  for _, id in ipairs(ids) do
+    local ms, number = string.match(id, '^(%d+)-(%d+)$')
+    places[id] = {{tonumber(ms), tonumber(number)}}
+  end
+  table.sort(ids, function(a, b)
+    local x, y = places[a], places[b]
+    if x[1] ~= y[1] then return x[1] < y[1] end
+    return x[2] < y[2]
+  end)
+end
+"""
+
+
+def _script(text: str, shared: bool = True) -> Script:
+    body = ((_SHARED if shared else "") + text).encode()
+    return Script(body, sha1(body, usedforsecurity=False).hexdigest().encode())
+
+
+# KEYS: streams, then idempotency keys. ARGV: how many streams, for how long keys are kept (ms), and
+# for each event: the number of its stream's key, that of its idempotency key (0: none), and how
+# many words of XADD follow, which do. Answers of each event its id and whether it is a duplicate.
+PUBLISH: Final = _script(
+    """
+local streams, window = tonumber(ARGV[1]), ARGV[2]
+for number = 1, streams do
+  local kind = redis.call('TYPE', KEYS[number]).ok
+  if kind ~= 'stream' and kind ~= 'none' then
+    return redis.error_reply('WRONGTYPE ' .. KEYS[number] .. ' is no stream')
+  end
+end
+local ids, at = {}, 3
+while ARGV[at] do
+  local stream = KEYS[tonumber(ARGV[at])]
+  local known, words = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
+  local id = known > 0 and redis.call('GET', KEYS[known])
+  if id then
+    ids[#ids + 1] = {id, 1}
+  else
+    id = redis.call('XADD', stream, unpack(ARGV, at + 3, at + 2 + words))
+    if known > 0 then redis.call('SET', KEYS[known], id, 'PX', window) end
+    ids[#ids + 1] = {id, 0}
+  end
+  at = at + 3 + words
+end
+return ids
+""",
+    shared=False,
+)
+
+# KEYS: a stream. ARGV: the least age to be taken away (ms; empty: none), the most bytes (empty:
+# any), `~` or `=`.
+SHRINK: Final = _script(
+    """
+local taken = 0
+if ARGV[1] ~= '' then
+  local time = redis.call('TIME')
+  local oldest = time[1] * 1000 + math.floor(time[2] / 1000) - tonumber(ARGV[1])
+  taken = redis.call('XTRIM', KEYS[1], 'MINID', ARGV[3], string.format('%d', math.max(oldest, 0)))
+end
+if ARGV[2] ~= '' then
+  local length = redis.call('XLEN', KEYS[1])
+  local size = length > 0 and redis.call('MEMORY', 'USAGE', KEYS[1]) or 0
+  local most = tonumber(ARGV[2])
+  if size > most then
+    local kept = string.format('%d', math.floor(length * most / size))
+    taken = taken + redis.call('XTRIM', KEYS[1], 'MAXLEN', ARGV[3], kept)
+  end
+end
+return taken
+""",
+    shared=False,
+)
+
+# ARGV from 3: how many, for how long idle (ms; -1: the consumer's own, and nothing that is due),
+# and the ids that are left alone. Answers how many had been trimmed away, and what was taken.
+TAKE: Final = _script(
+    f"""
+local count, idle = tonumber(ARGV[3]), tonumber(ARGV[4])
+local not_those, wanted, is_due = {{}}, {{}}, {{}}
+for number = 5, #ARGV do not_those[ARGV[number]] = true end
+if idle >= 0 then
+  for _, id in ipairs(redis.call('ZRANGEBYSCORE', due, '-inf', now, 'LIMIT', 0, {PAGE})) do
+    if pending(id) == '{NOBODY}' then
+      wanted[#wanted + 1], is_due[id] = id, true
+    else
+      redis.call('ZREM', due, id)
+    end
+  end
+end
+local from, found, more = '-', 0, true
+while more and found < count do
+  local words = {{'XPENDING', key, group, 'IDLE', math.max(idle, 0), from, '+', {PAGE}}}
+  if idle < 0 then words[#words + 1] = consumer end
+  local page = redis.call(unpack(words))
+  for _, one in ipairs(page) do
+    local id, owner = one[1], one[2]
+    from = '(' .. id
+    if owner ~= '{NOBODY}' and found < count and not not_those[id] then
+      wanted[#wanted + 1], found = id, found + 1
+    end
+  end
+  more = #page == {PAGE}
+end
+sort(wanted)
+local out, lost = {{}}, 0
+for number = 1, math.min(count, #wanted) do
+  local id = wanted[number]
+  local owner, _, times = pending(id)
+  local entry = redis.call('XCLAIM', key, group, consumer, 0, id)[1]
+  if entry then
+    if is_due[id] then
+      redis.call('ZREM', due, id)
+    else
+      failed(id, times, owner, '{NOT_ACKNOWLEDGED}')
+    end
+    if times > 0 then redis.call('HINCRBY', counts, 'redelivered', 1) end
+    out[#out + 1] = {{id, times + 1, entry[2]}}
+  else
+    redis.call('XACK', key, group, id)
+    forget(id)
+    lost = lost + 1
+  end
+end
+return {{lost, out}}
+"""
+)
+
+# ARGV from 3: ids.
+TOUCH: Final = _script(
+    """
+for number = 3, #ARGV do
+  if held(ARGV[number]) then
+    redis.call('XCLAIM', key, group, consumer, 0, ARGV[number], 'JUSTID')
+  end
+end
+"""
+)
+
+# ARGV from 3: ids.
+RELEASE: Final = _script(
+    """
+for number = 3, #ARGV do
+  local times = held(ARGV[number])
+  if times then make_due(ARGV[number], math.max(times - 1, 0), now) end
+end
+"""
+)
+
+# ARGV from 3: an id, the delay in ms, the error.
+NACK: Final = _script(
+    """
+local times = held(ARGV[3])
+if not times then return 0 end
+failed(ARGV[3], times, consumer, ARGV[5])
+make_due(ARGV[3], times, now + tonumber(ARGV[4]))
+return 1
+"""
+)
+
+# ARGV from 3: an id. Answers how often it was handed out, its fields, its history, and the time.
+LOOK: Final = _script(
+    """
+local times = held(ARGV[3])
+if not times then return nil end
+local entry = redis.call('XRANGE', key, ARGV[3], ARGV[3])[1]
+if not entry then
+  redis.call('XACK', key, group, ARGV[3])
+  forget(ARGV[3])
+  return {times}
+end
+return {times, entry[2], times > 1 and redis.call('HGET', past, ARGV[3]) or '', tostring(now)}
+"""
+)
+
+# KEYS from 5: the stream for dead letters. ARGV from 3: an id, how often it had been handed out,
+# and the words of XADD. Answers the dead letter's id; nothing if it is not the consumer's any more.
+BURY: Final = _script(
+    """
+local id = ARGV[3]
+if held(id) ~= tonumber(ARGV[4]) then return nil end
+local letter = redis.call('XADD', KEYS[5], unpack(ARGV, 5))
+redis.call('XACK', key, group, id)
+forget(id)
+redis.call('HINCRBY', counts, 'dead_lettered', 1)
+return letter
+"""
+)
+
+# ARGV from 3: how many, and the id after which.
+PENDING: Final = _script(
+    """
+local out = {}
+for _, one in ipairs(redis.call('XPENDING', key, group, '(' .. ARGV[4], '+', ARGV[3])) do
+  local at = redis.call('ZSCORE', due, one[1])
+  out[#out + 1] = {one[1], one[2], one[3], one[4], at and math.max(at - now, 0) or -1}
+end
+return out
+"""
+)
+
+# ARGV from 3: ids. Answers those that the stream has.
+REDELIVER: Final = _script(
+    f"""
+local out = {{}}
+for number = 3, #ARGV do
+  local id = ARGV[number]
+  if is_there(id) then
+    redis.call('XCLAIM', key, group, '{NOBODY}', 0, id, 'FORCE', 'RETRYCOUNT', 0, 'JUSTID')
+    redis.call('HDEL', past, id)
+    redis.call('ZADD', due, now, id)
+    out[#out + 1] = id
+  end
+end
+return out
+"""
+)
+
+# ARGV from 3: for how long the consumer has to be idle (ms). Answers whether it is no more.
+REMOVE_CONSUMER: Final = _script(
+    f"""
+local found = false
+for _, one in ipairs(redis.call('XINFO', 'CONSUMERS', key, group)) do
+  local info = {{}}
+  for number = 1, #one, 2 do info[one[number]] = one[number + 1] end
+  if info.name == consumer and info.idle >= tonumber(ARGV[3]) then found = true end
+end
+if not found then return 0 end
+local page
+repeat
+  page = redis.call('XPENDING', key, group, '-', '+', {PAGE}, consumer)
+  for _, one in ipairs(page) do
+    if is_there(one[1]) then
+      failed(one[1], one[4], consumer, '{NOT_ACKNOWLEDGED}')
+      make_due(one[1], one[4], now)
+    else
+      redis.call('XACK', key, group, one[1])
+      forget(one[1])
+    end
+  end
+until #page == 0
+redis.call('XGROUP', 'DELCONSUMER', key, group, consumer)
+return 1
+"""
+)
+
+# ARGV from 3: ids that are gone, or `before` and an id: all before it. For one group.
+FORGET: Final = _script(
+    f"""
+if ARGV[3] ~= 'before' then
+  for number = 3, #ARGV do
+    redis.call('XACK', key, group, ARGV[number])
+    forget(ARGV[number])
+  end
+  return
+end
+local page
+repeat
+  page = redis.call('XPENDING', key, group, '-', '(' .. ARGV[4], {PAGE})
+  for _, one in ipairs(page) do
+    redis.call('XACK', key, group, one[1])
+    forget(one[1])
+  end
+until #page == 0
+"""
+)
+
+# ARGV from 3: the id after which, and how many at most. Answers how many there are.
+COUNT: Final = _script(
+    """
+return #redis.call('XRANGE', key, '(' .. ARGV[3], '+', 'COUNT', ARGV[4])
+"""
+)

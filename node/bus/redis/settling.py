@@ -1,0 +1,149 @@
+"""What becomes of a pending event: done, not done, not begun, or set aside.
+
+One rule: each of them is one step for Redis, and only touches what the consumer holds (`ack` takes
+what anybody does, as XACK has it). Reads nothing new.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final
+
+from coredis.exceptions import RedisError
+
+from node.bus.body import decode_body, encode_value
+from node.bus.config import BusConfig
+from node.bus.errors import InvalidEventError
+from node.bus.ids import parse_id
+from node.bus.model import Failure, NewEvent, StoredEvent, dead_data
+from node.bus.names import dead_name, split_name
+from node.bus.redis.client import RedisClient, Word
+from node.bus.redis.faults import bus_error, is_missing_group
+from node.bus.redis.format import UNREADABLE
+from node.bus.redis.membership import Membership, Memberships
+from node.bus.redis.publishing import Publisher
+from node.bus.redis.scripts import BURY, LONGEST_HISTORY, LOOK, NACK, RELEASE, TOUCH, Script
+
+# Characters of an error in a history.
+LONGEST_ERROR: Final = 500
+
+
+class Settler:
+    """What one store settles. `lost` counts events that were trimmed away while pending."""
+
+    def __init__(
+        self,
+        client: RedisClient,
+        config: BusConfig,
+        memberships: Memberships,
+        publisher: Publisher,
+    ) -> None:
+        self._client = client
+        self._config = config
+        self._memberships = memberships
+        self._publisher = publisher
+        self.lost = 0
+
+    async def touch(self, stream: str, group: str, consumer: str, ids: Sequence[str]) -> None:
+        """Their idle time begins anew."""
+        await self._script(TOUCH, self._member(stream, group), consumer, *_checked(ids))
+
+    async def ack(self, stream: str, group: str, ids: Sequence[str]) -> int:
+        """They are done; how many were pending."""
+        if not ids:
+            return 0
+        member = self._member(stream, group)
+        commands: list[tuple[Word, ...]] = [(b"XACK", member.key, group, *_checked(ids))]
+        # What was handed out once only has neither a history nor a time when it is due.
+        known = [id for id in ids if member.held.get(id, 2) > 1]
+        if known:
+            commands += [
+                (b"HDEL", member.books.past, *known),
+                (b"ZREM", member.books.due, *known),
+            ]
+        for answer in (answers := await self._client.commands(commands)):
+            if isinstance(answer, BaseException):
+                raise bus_error(answer) from answer
+        member.settled(ids)
+        return int(answers[0])
+
+    async def nack(
+        self, stream: str, group: str, consumer: str, id: str, delay: float, error: str
+    ) -> bool:
+        """It failed, and is due in `delay` seconds."""
+        member = self._member(stream, group)
+        (id,) = _checked([id])
+        milliseconds = max(0, int(delay * 1000))
+        done = await self._script(NACK, member, consumer, id, milliseconds, _line(error))
+        member.settled([id])
+        return bool(done)
+
+    async def release(self, stream: str, group: str, consumer: str, ids: Sequence[str]) -> None:
+        """They were never begun, and are due now."""
+        member = self._member(stream, group)
+        await self._script(RELEASE, member, consumer, *_checked(ids))
+        member.settled(ids)
+
+    async def bury(self, stream: str, group: str, consumer: str, id: str, error: str) -> str | None:
+        """Set it aside. What is written is made here of what is looked up first, and is written
+        only if nobody else has had the event since."""
+        member = self._member(stream, group)
+        (id,) = _checked([id])
+        seen = await self._script(LOOK, member, consumer, id)
+        letter = None
+        if seen is not None and len(seen) == 1:
+            self.lost += 1
+        elif seen is not None:
+            key, words = self._letter(stream, group, consumer, id, error, seen)
+            books = (*member.books, key)
+            try:
+                letter = await self._client.script(
+                    BURY, books, group, consumer, id, int(seen[0]), *words
+                )
+            except RedisError as failure:
+                raise bus_error(failure) from failure
+        member.settled([id])
+        return None if letter is None else str(letter.decode())
+
+    def _letter(
+        self, stream: str, group: str, consumer: str, id: str, error: str, seen: list[Any]
+    ) -> tuple[str, list[Word]]:
+        times, fields, past, now = seen
+        event = self._config.format_of(split_name(stream)[0]).read(stream, id, fields)
+        if not isinstance(event, StoredEvent):
+            event = StoredEvent(id, stream, UNREADABLE + "this is no event")
+        history = [
+            Failure(one["attempt"], one["consumer"], one["at"], one["error"])
+            for one in (json.loads(past) if past else [])
+        ]
+        history.append(Failure(int(times), consumer, int(now) / 1000, _line(error)))
+        del history[1 : len(history) - LONGEST_HISTORY + 1]
+        try:
+            return self._dead(stream, dead_data(event, group, history, decode_body(event.body)))
+        except InvalidEventError:
+            # What cannot be read, or be written again (NaN, which Lightbus writes), stays text.
+            return self._dead(stream, dead_data(event, group, history, None))
+
+    def _dead(self, stream: str, data: dict[str, Any]) -> tuple[str, list[Word]]:
+        return self._publisher.words(NewEvent(dead_name(stream), data, encode_value(data)))
+
+    async def _script(self, script: Script, member: Membership, consumer: str, *words: Word) -> Any:
+        """What a script answers; None if there is no such group."""
+        try:
+            return await self._client.script(script, member.books, member.group, consumer, *words)
+        except RedisError as error:
+            if is_missing_group(error):
+                return None
+            raise bus_error(error) from error
+
+    def _member(self, stream: str, group: str) -> Membership:
+        key = self._config.format_of(split_name(stream)[0]).key(stream)
+        return self._memberships.of(stream, key, group)
+
+
+def _checked(ids: Sequence[str]) -> list[str]:
+    """The ids as Redis has them; InvalidEventError if one is none."""
+    return [str(parse_id(id)) for id in ids]
+
+
+def _line(error: str) -> str:
+    return " ".join(error.encode("utf-8", "replace").decode().split())[:LONGEST_ERROR]
