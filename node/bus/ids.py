@@ -12,7 +12,7 @@ from node.bus.errors import InvalidEventError
 
 # Where to begin: the first event that is stored, what is published from now on, an id (that
 # event included), or a time (an aware datetime).
-Position: TypeAlias = "str | datetime"
+Position: TypeAlias = str | datetime
 
 FIRST: Final = "first"
 NEW: Final = "new"
