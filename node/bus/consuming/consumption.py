@@ -1,0 +1,142 @@
+"""`Consumption`: the events of a group, as one loop of the application takes them.
+
+One rule: asking for the next event acknowledges the one before, and so does leaving normally or
+by `break`; leaving by an exception does not. Knows no store: what it holds is `Holding`'s.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Self
+
+import anyio
+
+from node.bus.consuming.holding import Holding
+from node.bus.consuming.leaving import describe, leave
+from node.bus.errors import BusClosedError, BusError
+from node.bus.event import BusEvent
+from node.errors import ParleyError
+from node.wording import one_line
+
+logger = logging.getLogger("parley.bus")
+
+
+class Consumption:
+    """The events of one name for one group, in their order: `async with bus.consume(...) as
+    events`, then `async for event in events`. One task reads at a time; `anext` may be cancelled,
+    and loses nothing."""
+
+    def __init__(
+        self,
+        begin: Callable[["Consumption"], Awaitable[Holding]],
+        ended: Callable[["Consumption", Holding], None],
+    ) -> None:
+        self._begin = begin
+        self._ended = ended
+        self._begun = False
+        self._left = False
+        self._closing = False
+        self._current: BusEvent | None = None
+        self._ready: list[BusEvent] = []
+        self._reading = anyio.ResourceGuard("reading from")
+        self.holding: Holding | None = None
+
+    async def __aenter__(self) -> Self:
+        """Join the group.
+
+        Raises:
+            BusError: the bus cannot be opened, or the group not be joined. ConfigError: the group
+                reads another event of an API whose events share one stream.
+        """
+        if self._begun:
+            raise ParleyError("a consumption is begun once")
+        self._begun = True
+        holding = self.holding = await self._begin(self)
+        holding.at_work = self._at_work
+        self._ready = holding.ready
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        """Acknowledge the last event, or refuse it if an exception comes by; give back what was
+        not begun, record all acknowledgements.
+
+        Raises:
+            BusError: they could not be recorded, in five seconds; not if an exception comes by.
+        """
+        holding = self.holding
+        if holding is None or self._left:
+            return
+        self._left = True
+        reason = None if exc_val is None else describe(exc_val)
+        try:
+            await self._settle(holding, reason, BusClosedError("the loop was left"))
+        except BusError as error:
+            if exc_val is None and not isinstance(error, BusClosedError):
+                raise
+            logger.warning("%s: %s", holding.terms.stream, one_line(str(error)))
+        finally:
+            self._ended(self, holding)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> BusEvent:
+        """Acknowledge the event before, unless something was said of it, and wait for the next.
+
+        Raises:
+            BusClosedError: the bus was closed. BusError: the store failed for good; what does not
+                answer is waited for. ClosedResourceError: it was left. BusyResourceError: two
+                tasks read.
+        """
+        if self._current is not None:
+            self._acknowledge(self._current)
+        if not self._ready:
+            await self._fill()
+        event = self._current = self._ready.pop()
+        return event
+
+    async def close(self) -> None:
+        """The bus closes: whoever asks for the next event meets BusClosedError, and the one that
+        is being processed goes to another."""
+        holding = self.holding
+        if holding is not None and not self._left:
+            self._left = self._closing = True
+            try:
+                await self._settle(
+                    holding, "the bus was closed", BusClosedError("the bus is closed")
+                )
+            except BusError as error:
+                logger.warning("%s: %s", holding.terms.stream, one_line(str(error)))
+            finally:
+                self._ended(self, holding)
+
+    def _at_work(self) -> tuple[BusEvent, ...]:
+        return () if self._current is None else (self._current,)
+
+    def _acknowledge(self, event: BusEvent) -> None:
+        self._current = None
+        if self.holding is not None and not self._left:
+            self.holding.outcomes.done(event)
+
+    async def _fill(self) -> None:
+        if self.holding is None:
+            raise ParleyError("a consumption is read within `async with`")
+        with self._reading:
+            if self._left and not self._closing:
+                raise anyio.ClosedResourceError
+            await self.holding.more()
+
+    async def _settle(self, holding: Holding, reason: str | None, error: BusClosedError) -> None:
+        event, self._current = self._current, None
+        if event is None:
+            await leave(holding, error)
+        elif reason is None:
+            holding.outcomes.done(event)
+            await leave(holding, error)
+        else:
+            await leave(holding, error, [(event, reason)])

@@ -1,0 +1,198 @@
+"""The workers of one handler: they take events, run it, and see to what fails.
+
+One rule: whatever a handler or a store does, the workers go on until the bus closes. What ends
+them is `close`, which lets handlers finish. Knows no store: what they hold is `Holding`'s.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+import anyio
+
+from node.bus.consuming.holding import Holding
+from node.bus.consuming.job import Job
+from node.bus.consuming.leaving import describe, leave
+from node.bus.consuming.patience import PASSING, Patience, as_bus_error, fraction
+from node.bus.consuming.terms import Terms
+from node.bus.errors import BusClosedError, BusError
+from node.bus.event import BusEvent
+from node.log_ration import LogRation
+from node.pauses import Pauses
+from node.transport.loop import Loop
+from node.waiting import Changes, pause, turn_of
+from node.wording import one_line
+
+logger = logging.getLogger("parley.bus")
+
+Handler = Callable[[BusEvent], Awaitable[Any]]
+
+# Failures of one handler that are logged: at once, and from then on for each second.
+FAILURES: Final = 100
+FAILURES_PER_SECOND: Final = 1.0
+# After what no waiting helps against (a full disk, a refusal): somebody may mend it.
+LONG_PAUSES: Final = Pauses(first=5.0, longest=300.0)
+# Seconds that a handler has to end once it is cancelled.
+CANCEL_PATIENCE: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Duty:
+    """A handler, and on what terms it runs; `group` as its consumers call it."""
+
+    handler: Handler
+    terms: Terms
+    group: str
+    concurrency: int
+    retries: Pauses
+
+
+class Crew:
+    """The workers of one handler; they begin at once. `begin` makes what they hold, `ended` is
+    told that it is over."""
+
+    def __init__(
+        self,
+        duty: Duty,
+        loop: Loop,
+        begin: Callable[[Terms, str], Awaitable[Holding]],
+        ended: Callable[[Holding], None],
+    ) -> None:
+        self._duty = duty
+        self._loop = loop
+        self._begin = begin
+        self._ended = ended
+        self._what = f"{duty.terms.stream} for {duty.terms.group}"
+        self._changes = Changes(loop.waiter)
+        self._closing = False
+        self._holding: Holding | None = None
+        self._failures = LogRation(FAILURES, FAILURES_PER_SECOND)
+        self._at_work: list[BusEvent | None] = [None] * duty.concurrency
+        self._workers = [Job(loop, self._changes) for _ in range(duty.concurrency)]
+        self._overseer = Job(loop, self._changes)
+        self._overseer.start(self._oversee)
+
+    async def close(self, timeout: float) -> None:
+        """Take no more events, and let the handlers that run finish for `timeout` seconds; then
+        cancel them: their events come again."""
+        self._closing = True
+        with anyio.move_on_after(timeout):
+            if self._holding is not None:
+                with suppress(BusError):  # `leave` meets it again, and says so
+                    await self._holding.stop(BusClosedError("the bus is closed"))
+            await self._changes.until(lambda: not any(job.running for job in self._workers))
+        await self._overseer.end()
+
+    # Overseeing.
+
+    async def _oversee(self) -> None:
+        """Hold events and have them worked on, anew after each failure of the store."""
+        soon, failures = Patience(self._loop, self._what), 0
+        while not self._closing:
+            began = self._loop.now()
+            try:
+                holding = await self._begin(self._duty.terms, self._duty.group)
+                soon.failures = 0
+                failure = await self._work_on(holding)
+            except PASSING as error:
+                await soon.wait(error)
+                continue
+            except Exception as error:
+                failure = as_bus_error(error)
+            if isinstance(failure, BusClosedError):
+                return
+            failures = 1 if self._loop.now() - began > LONG_PAUSES.steady else failures + 1
+            seconds = LONG_PAUSES.after(failures, fraction())
+            text = "the handler of %s rests for %.0f s: %s"
+            logger.error(text, self._what, seconds, one_line(str(failure)))
+            await pause(self._loop, seconds)
+
+    async def _work_on(self, holding: Holding) -> BusError:
+        """Have the workers work until the store fails them, or the bus closes; what it was."""
+        self._holding = holding
+        holding.at_work = lambda: [event for event in self._at_work if event is not None]
+        holding.free = lambda: self._at_work.count(None) or 1
+        workers = self._workers
+        try:
+            for number, worker in enumerate(workers):
+                worker.start(self._work, number, holding)
+            while any(worker.running for worker in workers):
+                await self._changes.until(
+                    lambda: not any(worker.running for worker in workers) or bool(self._fallen())
+                )
+                for number, event in self._fallen():
+                    # Its handler let a cancellation of its own out.
+                    self._at_work[number] = None
+                    await self._failed(holding, event, None)
+                    workers[number].start(self._work, number, holding)
+            return holding.failure or BusClosedError("the bus is closed")
+        finally:
+            self._holding = None
+            with anyio.CancelScope(shield=True):
+                await self._end(holding)
+
+    def _fallen(self) -> list[tuple[int, BusEvent]]:
+        """Workers that ended with an event in their hands."""
+        return [
+            (number, event)
+            for number, event in enumerate(self._at_work)
+            if event is not None and not self._workers[number].running
+        ]
+
+    async def _end(self, holding: Holding) -> None:
+        await turn_of(self._loop)
+        for worker in self._workers:
+            worker.cancel()
+        with anyio.move_on_after(CANCEL_PATIENCE):
+            await self._changes.until(lambda: not any(job.running for job in self._workers))
+        left = [(event, "cancelled") for event in self._at_work if event is not None]
+        self._at_work = [None] * len(self._workers)
+        try:
+            await leave(holding, BusClosedError("the bus is closed"), left)
+        except BusError as error:
+            logger.warning("%s: %s", self._what, one_line(str(error)))
+        finally:
+            self._ended(holding)
+
+    # Working.
+
+    async def _work(self, number: int, holding: Holding) -> None:
+        handler, at_work = self._duty.handler, self._at_work
+        ready, done = holding.ready, holding.outcomes.done
+        while True:
+            if not ready:
+                try:
+                    await holding.more()
+                except BusError:
+                    return
+                continue  # others may have been faster
+            event = at_work[number] = ready.pop()
+            try:
+                await handler(event)
+            except Exception as error:
+                if not await self._failed(holding, event, error):
+                    at_work[number] = None
+                    return
+            else:
+                done(event)
+            at_work[number] = None
+
+    async def _failed(self, holding: Holding, event: BusEvent, error: Exception | None) -> bool:
+        """See to an event whose handler failed; whether the store could be told."""
+        failures = self._failures
+        if failures.has_room(self._loop.now()):
+            if failures.silent:
+                text = "%d failures of the handler of %s were not logged"
+                logger.warning(text, failures.told(), self._what)
+            text = "the handler of %s failed (event %s, attempt %d)"
+            logger.error(text, self._what, event.id, event.attempt, exc_info=error)
+        delay = self._duty.retries.after(event.attempt, fraction())
+        reason = "cancelled" if error is None else describe(error)
+        try:
+            await holding.outcomes.fail(event, delay, reason)
+        except Exception as failure:
+            holding.error = holding.error or as_bus_error(failure)
+            return False
+        return True

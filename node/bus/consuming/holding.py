@@ -1,0 +1,274 @@
+"""What one consumer of a group holds: events that were fetched for it and are not done.
+
+One rule: each of them is said to be alive, and at the end is said what became of it: done, failed
+(`outcomes`), or given back. Its loop or its workers take what is `ready`; the rest is its own.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Final
+
+from node.bus.body import decode_body
+from node.bus.consuming.intake import Intake
+from node.bus.consuming.job import Job
+from node.bus.consuming.outcomes import Outcomes
+from node.bus.consuming.patience import PASSING, Patience, as_bus_error
+from node.bus.consuming.terms import Terms
+from node.bus.counters import Counters
+from node.bus.errors import BusClosedError, BusError, InvalidEventError
+from node.bus.event import BusEvent, Word
+from node.bus.model import Delivery
+from node.bus.schemas import Schemas
+from node.bus.store import Store
+from node.transport.loop import Loop, Timer
+from node.waiting import Changes, turn_of
+
+# Events fetched at first; twice as many each time that they were taken within `QUICK` seconds,
+# until `batch`; half as many if it took longer than `SLOW`, so that others get some.
+FIRST_FETCH: Final = 16
+QUICK: Final = 0.1
+SLOW: Final = 1.0
+# How often what is held is said to be alive, for each `reclaim_after`.
+BEATS: Final = 3
+
+
+class Holding:
+    """One consumer's events. `at_work` says which of them are being processed, `free` by how many
+    more could be: so many that were handed out before are fetched at once.
+
+    `ready` has what may be taken, the next one at the end; it stays the same list.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        loop: Loop,
+        terms: Terms,
+        intake: Intake,
+        outcomes: Outcomes,
+        counters: Counters,
+        schemas: Schemas,
+    ) -> None:
+        self.terms = terms
+        self.outcomes = outcomes
+        self.at_work: Callable[[], Iterable[BusEvent]] = tuple
+        self.free: Callable[[], int] = lambda: 1
+        self.ready: list[BusEvent] = []
+        self.error: BusError | None = None
+        self._store = store
+        self._loop = loop
+        self._intake = intake
+        self._counters = counters
+        self._schemas = schemas
+        self._patience = Patience(loop, f"{terms.stream} for {terms.group}")
+        self._changes = Changes(loop.waiter)
+        self._fetching = Job(loop, self._changes)
+        self._half: list[BusEvent] = []  # what follows `ready`, of the same batch
+        self._later: list[BusEvent] = []  # what follows that
+        self._unseen: list[Delivery] = []  # what follows that, not looked at yet
+        self._count = min(FIRST_FETCH, terms.batch)
+        self._taken_at = loop.now()  # the batch in `ready`
+        self._beat_timer: Timer | None = None
+        self._beating = Job(loop, self._changes)
+        self._seen: tuple[float, int, int] = (0.0, 0, 0)
+
+    @property
+    def consumer(self) -> str:
+        """Its name within the group."""
+        return self._intake.consumer
+
+    @property
+    def failure(self) -> BusError | None:
+        """Why nothing more comes, if so."""
+        return self.error or self.outcomes.ledger.error
+
+    # Taking.
+
+    async def more(self) -> None:
+        """Wait until something is `ready`; others run at least once meanwhile.
+
+        Raises:
+            BusError: nothing more comes.
+        """
+        ledger, most = self.outcomes.ledger, self.terms.batch
+        ledger.flush()
+        if not self._half:
+            self._judge_pace(self._loop.now() - self._taken_at)
+        await turn_of(self._loop)
+        while not self.ready:
+            if self.failure is not None:
+                raise self.failure
+            if len(ledger) > most:
+                await ledger.room(most)
+            elif self._half:
+                self._take_half()
+            elif self._later:
+                self._take_later()
+            else:
+                self._fetching.start(self._fetch, True)
+                await self._changes.until(self._has_news)
+
+    def _has_news(self) -> bool:
+        held = self.ready or self._half or self._later
+        return bool(held) or self.error is not None or not self._fetching.running
+
+    def _judge_pace(self, took: float) -> None:
+        if took < QUICK:
+            self._count = min(self._count * 2, self.terms.batch)
+        elif took > SLOW:
+            self._count = max(self._count // 2, 1)
+
+    def _take_half(self) -> None:
+        self.ready.extend(self._half)
+        self._half.clear()
+        if self._count == self.terms.batch and self._loop.now() - self._taken_at < QUICK:
+            # At this pace the other half is soon used up.
+            self._fetching.start(self._fetch, False)
+
+    def _take_later(self) -> None:
+        self._taken_at = self._loop.now()
+        later = self._later
+        middle = len(later) // 2
+        self._half.extend(later[:middle])
+        self.ready.extend(later[middle:])
+        later.clear()
+
+    # Fetching.
+
+    async def _fetch(self, wait: bool) -> None:
+        """Fetch once, with as many tries as that takes."""
+        try:
+            while True:
+                try:
+                    if not self._unseen:
+                        await self._fetch_unseen(wait)
+                    await self._look_at_unseen()
+                except PASSING as error:
+                    await self._patience.wait(error)
+                    continue
+                self._patience.failures = 0
+                if self._later or not wait:
+                    return
+        except Exception as error:
+            self.error = self.error or as_bus_error(error)
+        except BaseException:
+            self.error = self.error or BusClosedError("the bus is closed")
+            raise
+
+    async def _fetch_unseen(self, wait: bool) -> None:
+        free = min(self.free(), self.terms.batch)
+        fetched = await self._intake.fetch(max(self._count, free), free, wait=wait)
+        fetched.reverse()
+        self._unseen = fetched
+
+    async def _look_at_unseen(self) -> None:
+        """Set aside what nobody shall be handed; the rest may be taken."""
+        unseen, good = self._unseen, []
+        counters, outcomes = self._counters, self.outcomes
+        try:
+            while unseen:
+                stored, attempt = unseen[-1]
+                data = self._read(unseen[-1])
+                if isinstance(data, str):
+                    await outcomes.set_aside(stored.id, data)
+                    unseen.pop()
+                    continue
+                unseen.pop()
+                if attempt > 1:
+                    counters.retried += 1
+                good.append(BusEvent(stored, attempt, outcomes, data))
+        finally:
+            if good:
+                counters.delivered += len(good)
+                good.reverse()
+                self._later[:0] = good
+                self._arm_beat()
+                self._changes.notify()
+
+    def _read(self, delivery: Delivery) -> dict[str, Any] | str:
+        """The data of an event, or why nobody shall be handed it."""
+        stored, attempt = delivery
+        most = self.terms.max_attempts
+        if most is not None and attempt > most:
+            return f"not processed after {most} attempts"
+        try:
+            data = decode_body(stored.body)
+            if self._schemas:
+                self._schemas.check_consumed(stored.name, data)
+        except InvalidEventError as error:
+            return str(error)
+        return data
+
+    # Signs of life.
+
+    def _arm_beat(self) -> None:
+        if self._beat_timer is None and self.error is None:
+            when = self._loop.now() + self.terms.reclaim_after / BEATS
+            self._beat_timer = self._loop.at(when, self._beat)
+
+    def _beat(self) -> None:
+        self._beat_timer = None
+        working = [event.id for event in self.at_work() if event.word is Word.NONE]
+        waiting = self._waiting_ids()
+        if not working and not waiting:
+            return
+        seen = (self._taken_at, len(self.ready), len(self._half))
+        stuck, self._seen = seen == self._seen, seen
+        self._arm_beat()
+        if not stuck:
+            self._beating.start(self._say, working + waiting, [])
+        elif not self._beating.running:
+            # Nothing was taken for a whole beat: others shall have what is not begun.
+            for held in (self.ready, self._half, self._later):
+                held.clear()
+            self._intake.claim_at(self._loop.now())
+            self._beating.start(self._say, working, waiting)
+
+    async def _say(self, alive: list[str], given_back: list[str]) -> None:
+        try:
+            if alive:
+                terms = self.terms
+                await self._store.touch(terms.stream, terms.group, self.consumer, alive)
+        except Exception as error:
+            # The next one may be heard; if not, others take over what is held here.
+            self._patience.tell(as_bus_error(error))
+        try:
+            await self._give_back(given_back)
+        except Exception as error:
+            self.error = self.error or as_bus_error(error)
+
+    async def _give_back(self, ids: list[str]) -> None:
+        if ids:
+            terms = self.terms
+            await self._patience.insist(
+                partial(self._store.release, terms.stream, terms.group, self.consumer, ids)
+            )
+
+    def _waiting_ids(self) -> list[str]:
+        return [event.id for event in (*self.ready, *self._half, *self._later)]
+
+    # The end.
+
+    async def stop(self, error: BusError) -> None:
+        """Fetch nothing more, and give back what was not begun; `more` raises `error`.
+
+        Raises:
+            BusError: it could not be given back, and waiting does not help.
+        """
+        self.error = error
+        if self._beat_timer is not None:
+            self._beat_timer.cancel()
+            self._beat_timer = None
+        await self._fetching.end()
+        unbegun = self._waiting_ids() + [delivery.event.id for delivery in self._unseen]
+        for held in (self.ready, self._half, self._later, self._unseen):
+            held.clear()
+        self._changes.notify()
+        await self._changes.until(lambda: not self._beating.running)
+        await self._give_back(unbegun)
+
+    async def rest(self) -> None:
+        """After `stop`, whatever came of it, and once all was said: leave nothing running."""
+        await self._fetching.end()
+        await self._beating.end()
+        await self.outcomes.rest()

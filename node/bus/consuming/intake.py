@@ -1,0 +1,147 @@
+"""Where the events of one consumer come from: those it had in an earlier life, those that are due
+again, and new ones.
+
+One rule: what was handed out before comes first and few at a time, so that an event which kills
+its process does not use up the attempts of others that were only fetched with it. Keeps nothing
+of what it fetches.
+"""
+
+from heapq import heappop, heappush
+from typing import Final
+
+import anyio
+
+from node.bus.config import BusConfig
+from node.bus.consuming.terms import Terms
+from node.bus.model import Delivery
+from node.bus.store import Store
+from node.transport.loop import Loop, Timer
+
+# Seconds between two looks for what is due, at most; and that one wait for new events takes.
+CLAIM_INTERVAL: Final = 1.0
+# Seconds between two removals of consumers that were idle for `consumer_ttl`, at most.
+REMOVAL_INTERVAL: Final = 3_600.0
+# Seconds by which the store's clock may be behind the loop's, as it rounds.
+CLOCK_SLACK: Final = 0.002
+# Refused events whose time is remembered; others are found within `CLAIM_INTERVAL` of it.
+MOST_AWAITED: Final = 1_000
+
+
+class Intake:
+    """One consumer's. One task fetches at a time."""
+
+    __slots__ = (
+        "_awaited",
+        "_claim_due",
+        "_interval",
+        "_loop",
+        "_owning",
+        "_removal_due",
+        "_removal_interval",
+        "_store",
+        "_terms",
+        "_timer",
+        "_ttl",
+        "_waiting",
+        "consumer",
+    )
+
+    def __init__(
+        self, store: Store, loop: Loop, terms: Terms, consumer: str, config: BusConfig
+    ) -> None:
+        self._store = store
+        self._loop = loop
+        self._terms = terms
+        self.consumer = consumer
+        self._ttl = config.consumer_ttl
+        # Whoever asks for nothing for `consumer_ttl` is forgotten: we are to be seen before.
+        self._interval = min(CLAIM_INTERVAL, terms.reclaim_after, self._ttl / 3)
+        self._removal_interval = min(REMOVAL_INTERVAL, self._ttl)
+        self._claim_due = self._removal_due = loop.now()
+        self._awaited: list[float] = []  # a heap: when what was refused here is due
+        self._owning = True
+        self._waiting: anyio.CancelScope | None = None
+        self._timer: Timer | None = None
+
+    async def join(self) -> None:
+        """Make the group and this consumer known; raises as `Store.join`."""
+        await self._store.join(
+            self._terms.stream, self._terms.group, self.consumer, self._terms.after
+        )
+
+    def claim_at(self, when: float) -> None:
+        """Something will be due then: look for it, also if new events are waited for."""
+        when += CLOCK_SLACK
+        if len(self._awaited) < MOST_AWAITED:
+            heappush(self._awaited, when)
+        self._claim_due = min(self._claim_due, when)
+        if self._waiting is not None:
+            self._interrupt_at(self._claim_due)
+
+    async def fetch(self, fresh: int, again: int, *, wait: bool) -> list[Delivery]:
+        """Up to `again` events that were handed out before, else up to `fresh` new ones; with
+        `wait` at least one, however long that takes. Raises as the store does."""
+        while True:
+            found = await self._handed_out_before(again)
+            if found:
+                return found
+            if not wait:
+                return await self._read(fresh, 0.0)
+            await self._remove_the_idle()
+            found = await self._read_waiting(fresh)
+            if found:
+                return found
+
+    async def _handed_out_before(self, count: int) -> list[Delivery]:
+        store, terms, consumer = self._store, self._terms, self.consumer
+        if self._owning:
+            found = await store.own(terms.stream, terms.group, consumer, count)
+            if found:
+                return found
+            self._owning = False
+        now = self._loop.now()
+        if now < self._claim_due:
+            return []
+        # Set before it is asked: what is refused meanwhile may be due earlier.
+        while self._awaited and self._awaited[0] <= now:
+            heappop(self._awaited)
+        self._claim_due = min([now + self._interval, *self._awaited[:1]])
+        found = await store.claim(terms.stream, terms.group, consumer, count, terms.reclaim_after)
+        if found:
+            self._claim_due = now  # there may be more
+        return found
+
+    async def _read(self, count: int, wait: float) -> list[Delivery]:
+        terms = self._terms
+        return await self._store.read(terms.stream, terms.group, self.consumer, count, wait)
+
+    async def _read_waiting(self, count: int) -> list[Delivery]:
+        wait = self._claim_due - self._loop.now()
+        if wait <= 0:
+            return []
+        found: list[Delivery] = []
+        with anyio.CancelScope() as self._waiting:
+            try:
+                found = await self._read(count, wait)
+            finally:
+                self._waiting = None
+                if self._timer is not None:
+                    self._timer.cancel()
+                    self._timer = None
+        return found
+
+    def _interrupt_at(self, when: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.at(max(when, self._loop.now()), self._interrupt)
+
+    def _interrupt(self) -> None:
+        if self._waiting is not None:
+            # What the store hands out at this moment it takes back: see `Store`.
+            self._waiting.cancel()
+
+    async def _remove_the_idle(self) -> None:
+        now = self._loop.now()
+        if now >= self._removal_due:
+            self._removal_due = now + self._removal_interval
+            await self._store.remove_consumers(self._terms.stream, self._terms.group, self._ttl)

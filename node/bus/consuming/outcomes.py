@@ -1,0 +1,156 @@
+"""What became of the events of one consumer, as the store is told: done, failed, set aside.
+
+One rule: what was refused is never acknowledged, and what the store could not be told comes again
+once it was idle for long. Fetches nothing.
+"""
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Final
+
+from node.bus.consuming.ledger import Ledger
+from node.bus.consuming.patience import Patience
+from node.bus.consuming.terms import Terms, require_delay
+from node.bus.counters import Counters
+from node.bus.errors import BusClosedError, NotPendingError
+from node.bus.event import BusEvent, Word
+from node.bus.names import DEAD
+from node.bus.store import Store
+from node.transport.loop import Loop
+from node.wording import one_line
+
+logger = logging.getLogger("parley.bus")
+
+# Characters of a reason that the history keeps.
+LONGEST_REASON: Final = 500
+
+
+class Outcomes:
+    """The word on the events of one consumer. `due` hears when one that was refused comes
+    again, by the loop's clock; `closed` is the error once no word is taken any more."""
+
+    def __init__(
+        self,
+        store: Store,
+        loop: Loop,
+        terms: Terms,
+        consumer: str,
+        group: str,
+        counters: Counters,
+        due: Callable[[float], None],
+    ) -> None:
+        self.group = group
+        self.consumer = consumer
+        self.closed: BusClosedError | None = None
+        self._store = store
+        self._loop = loop
+        self._terms = terms
+        self._counters = counters
+        self._due = due
+        what = f"{terms.stream} for {terms.group}"
+        self._patience = Patience(loop, what)
+        self.ledger = Ledger(store, loop, terms, Patience(loop, what), self._recorded)
+
+    # From the loop or the worker.
+
+    def done(self, event: BusEvent) -> None:
+        """It is done, unless something was said of it already; recorded soon."""
+        if event.word is Word.NONE:
+            event.word = Word.ACK
+            self.ledger.add(event.stored.id)
+
+    async def fail(self, event: BusEvent, delay: float, reason: str) -> None:
+        """It failed, unless something was said of it already; returns once that is recorded, as
+        often as it has to be tried.
+
+        Raises:
+            BusError: what no waiting helps against; it comes again once it was idle for long.
+        """
+        if event.word is Word.NONE:
+            event.word = Word.NACK
+            with suppress(NotPendingError):  # it is another's by now
+                record = partial(self._record, event, delay, _bounded(reason))
+                await self._patience.insist(record)
+
+    # From the application.
+
+    async def acknowledge(self, event: BusEvent) -> None:
+        """`BusEvent.ack`."""
+        self._require_open()
+        count = await self._store.ack(self._terms.stream, self._terms.group, [event.stored.id])
+        event.word = Word.ACK
+        self._recorded(count)
+        if not count:
+            raise NotPendingError(f"{event.stored.id} is not pending any more")
+
+    async def refuse(self, event: BusEvent, delay: float, reason: str) -> None:
+        """`BusEvent.nack`."""
+        delay = require_delay(delay)
+        self._require_open()
+        # From here on it is not to be acknowledged, whatever becomes of this.
+        event.word = Word.NACK
+        await self._record(event, delay, _bounded(reason))
+
+    # From the fetching.
+
+    async def set_aside(self, id: str, fault: str) -> None:
+        """Nobody shall be handed it; raises as the store does."""
+        terms = self._terms
+        if terms.stream.endswith("." + DEAD):
+            # A dead letter that is none has nowhere to go; the stream keeps it.
+            await self._store.ack(terms.stream, terms.group, [id])
+        else:
+            await self._bury(id, _bounded(fault))
+        logger.error("%s %s is set aside: %s", terms.stream, id, one_line(fault))
+
+    # The end.
+
+    async def recorded(self) -> None:
+        """Wait until the store knows all that was said.
+
+        Raises:
+            BusError: it cannot be told.
+        """
+        await self.ledger.room(0)
+
+    async def rest(self) -> None:
+        """Tell the store nothing more."""
+        await self.ledger.end()
+
+    # Inside.
+
+    async def _record(self, event: BusEvent, delay: float, reason: str) -> None:
+        terms, id = self._terms, event.stored.id
+        if terms.max_attempts is not None and event.attempt >= terms.max_attempts:
+            was_pending = await self._bury(id, reason)
+            if was_pending:
+                text = "%s %s is set aside after %d attempts: %s"
+                logger.error(text, terms.stream, id, event.attempt, reason)
+        else:
+            was_pending = await self._store.nack(
+                terms.stream, terms.group, self.consumer, id, delay, reason
+            )
+            self._due(self._loop.now() + delay)
+        if not was_pending:
+            raise NotPendingError(f"{id} is not pending with this consumer any more")
+        self._counters.failed += 1
+
+    async def _bury(self, id: str, reason: str) -> bool:
+        terms = self._terms
+        letter = await self._store.bury(terms.stream, terms.group, self.consumer, id, reason)
+        if letter is not None:
+            self._counters.dead_lettered += 1
+        return letter is not None
+
+    def _recorded(self, count: int) -> None:
+        self._counters.acknowledged += count
+
+    def _require_open(self) -> None:
+        if self.closed is not None:
+            raise self.closed
+
+
+def _bounded(reason: str) -> str:
+    return one_line(reason)[:LONGEST_REASON]

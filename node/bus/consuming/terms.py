@@ -1,0 +1,77 @@
+"""On what terms a group is consumed: who reads what, how much at once, for how long, how often.
+
+One rule: what is wrong is said when it is asked for, not when the first event comes. Consumes
+nothing.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from node.bus.config import BusConfig
+from node.bus.errors import InvalidEventError
+from node.bus.ids import Position, after
+from node.bus.names import DEAD, check_word, split_name
+from node.config import Range, require_in_range
+from node.errors import ConfigError
+
+BATCH: Final = 100
+MOST_BATCH: Final = 10_000
+RECLAIM_AFTER: Final = 60.0
+MAX_ATTEMPTS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What `Bus.consume` and `Bus.handler` were asked for, checked. `group` is the store's name of
+    it; `after` the id after which a new group begins; `max_attempts` None is without end."""
+
+    stream: str
+    group: str
+    batch: int
+    reclaim_after: float
+    max_attempts: int | None
+    after: str
+
+
+def read_terms(
+    config: BusConfig,
+    name: str,
+    group: str,
+    *,
+    batch: int,
+    reclaim_after: float,
+    max_attempts: int | None,
+    start: Position,
+) -> Terms:
+    """The terms, checked.
+
+    Raises:
+        InvalidEventError: it is no such name, group or start. ConfigError: a number is wrong.
+    """
+    _, event = split_name(name)
+    check_word("group", group)
+    whole = config.group_name(group)
+    check_word("group", whole)
+    require_count("batch", batch)
+    if batch > MOST_BATCH:
+        raise ConfigError(f"batch is {batch:,}; it must be {MOST_BATCH:,} or less")
+    require_in_range("reclaim_after", reclaim_after, Range(0, above=True))
+    if max_attempts is not None:
+        require_count("max_attempts", max_attempts)
+    if event == DEAD:
+        # What fails there has nowhere to go.
+        max_attempts = None
+    return Terms(name, whole, batch, float(reclaim_after), max_attempts, after(start))
+
+
+def require_count(name: str, value: object) -> None:
+    """Raise ConfigError unless a setting is a whole number, 1 or more."""
+    if type(value) is not int or value < 1:
+        raise ConfigError(f"{name} is {value!r}; it must be a whole number, 1 or more")
+
+
+def require_delay(delay: float) -> float:
+    """The seconds of a delay; InvalidEventError if they are none."""
+    if not 0 <= delay < float("inf"):
+        raise InvalidEventError(f"a delay of {delay} seconds; it must be 0 or more")
+    return float(delay)

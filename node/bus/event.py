@@ -1,0 +1,136 @@
+"""`BusEvent`: an event as an application is handed it, and what it may say of it.
+
+One rule: of two words only the first counts, and an event that was refused is never taken for
+acknowledged, whatever became of the refusal. Knows nothing of stores.
+"""
+
+from datetime import datetime
+from enum import Enum
+from typing import Any, Protocol
+
+from node.bus.body import decode_body
+from node.bus.errors import NotPendingError
+from node.bus.ids import parse_id
+from node.bus.model import StoredEvent
+from node.errors import ParleyError
+
+
+class Word(Enum):
+    """What was said of an event that was handed out."""
+
+    NONE = "none"
+    ACK = "ack"
+    NACK = "nack"
+
+
+class Holder(Protocol):
+    """Who handed an event out, and takes the application's word on it."""
+
+    @property
+    def group(self) -> str:
+        """The group it was handed to, as its consumers call it."""
+
+    async def acknowledge(self, event: "BusEvent") -> None:
+        """Record that it is done."""
+
+    async def refuse(self, event: "BusEvent", delay: float, reason: str) -> None:
+        """Record that it failed."""
+
+
+class BusEvent:
+    """An event of a bus. `attempt` is how often the group was handed it, this time included: 1
+    at first; 0 of what `Bus.history` shows, which nobody has to acknowledge."""
+
+    __slots__ = ("_data", "_holder", "attempt", "stored", "word")
+
+    def __init__(
+        self,
+        stored: StoredEvent,
+        attempt: int = 0,
+        holder: Holder | None = None,
+        data: dict[str, Any] | None = None,
+    ) -> None:
+        self.stored = stored
+        self.attempt = attempt
+        self.word = Word.NONE
+        self._holder = holder
+        self._data = data
+
+    def __repr__(self) -> str:
+        return f"<BusEvent {self.stored.name} {self.stored.id}, attempt {self.attempt}>"
+
+    @property
+    def id(self) -> str:
+        """MILLISECONDS-NUMBER; later events of its stream have greater ones."""
+        return self.stored.id
+
+    @property
+    def name(self) -> str:
+        """API.EVENT."""
+        return self.stored.name
+
+    @property
+    def body(self) -> str:
+        """The data as it is stored: JSON."""
+        return self.stored.body
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """What was published.
+
+        Raises:
+            InvalidEventError: it is no JSON object; only of what `Bus.history` shows.
+        """
+        if self._data is None:
+            self._data = decode_body(self.stored.body)
+        return self._data
+
+    @property
+    def version(self) -> int:
+        """The version of the data, as its publisher said; 1 unless it did."""
+        return self.stored.version
+
+    @property
+    def idempotency_key(self) -> str | None:
+        """The key that it was published with; Redis has one of each event."""
+        return self.stored.key
+
+    @property
+    def published_at(self) -> datetime:
+        """When it was stored, by the store's clock, in milliseconds (UTC)."""
+        return parse_id(self.stored.id).published_at
+
+    @property
+    def group(self) -> str | None:
+        """The group that it was handed to; None of what `Bus.history` shows."""
+        return self._holder.group if self._holder is not None else None
+
+    async def ack(self) -> None:
+        """It is done: recorded when this returns. A second time is fine.
+
+        Raises:
+            NotPendingError: it was refused before, or it went to another consumer, which is done
+                with it. BusError: it could not be recorded.
+        """
+        if self.word is Word.ACK:
+            return
+        if self.word is Word.NACK:
+            raise NotPendingError(f"{self.stored.id} was refused before")
+        await self._held().acknowledge(self)
+
+    async def nack(self, delay: float = 0.0, reason: str = "") -> None:
+        """It failed: the group is handed it again in `delay` seconds, or, after the last of its
+        attempts, it goes to the dead letters, with `reason` in its history.
+
+        Raises:
+            NotPendingError: it was acknowledged before, or went to another consumer.
+            BusError: it could not be recorded; then it comes again once it was idle for long.
+        """
+        if self.word is Word.ACK:
+            raise NotPendingError(f"{self.stored.id} was acknowledged before")
+        await self._held().refuse(self, delay, reason)
+
+    def _held(self) -> Holder:
+        if self._holder is None:
+            raise ParleyError("nobody was handed this event: it is of the history")
+        return self._holder
