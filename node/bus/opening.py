@@ -56,7 +56,9 @@ def _redis(parts: SplitResult, config: BusConfig) -> Store:
         raise ConfigError("a bus on Redis needs the extra: parley-node[bus]") from error
 
     scheme = parts.scheme.removeprefix("redis+")
-    return RedisStore(parts._replace(scheme=scheme, query="", fragment="").geturl(), config)
+    database = dict(parse_qsl(parts.query)).get("db")
+    query = f"db={database}" if scheme == "unix" and database is not None else ""
+    return RedisStore(parts._replace(scheme=scheme, query=query, fragment="").geturl(), config)
 
 
 def _settings(parts: SplitResult, config: BusConfig) -> BusConfig:
@@ -64,6 +66,8 @@ def _settings(parts: SplitResult, config: BusConfig) -> BusConfig:
     for name, text in parse_qsl(parts.query, keep_blank_values=True):
         if name == "format":
             given["formats"] = {**config.formats, "*": _format(text)}
+        elif name == "db" and parts.scheme == "redis+unix":
+            continue  # it belongs to the address, as a path stands where the number would
         elif name in _READERS:
             given[name] = _READERS[name](name, text)
         else:

@@ -4,6 +4,7 @@ One rule: whatever happened, the outcome is one BusError, and it says whether an
 been done. Texts of Redis are passed on: they hold no secrets. Sends nothing.
 """
 
+import re
 from typing import Final
 
 from coredis.exceptions import (
@@ -51,6 +52,8 @@ _WORDS: Final[tuple[tuple[str, type[BusError]], ...]] = (
     ("NOPERM", BusRefusedError),
     ("invalid password", BusRefusedError),
 )
+# What Redis adds to an error in a script.
+_WHERE: Final = re.compile(r" script: [0-9a-f]{40}, on @.*", re.DOTALL)
 _MISSING: Final = ("NOGROUP", "no longer exists", "no such key", "requires the key to exist")
 _TYPES: Final[tuple[tuple[type[RedisError], type[BusError]], ...]] = (
     (AuthenticationError, BusRefusedError),
@@ -66,7 +69,7 @@ def bus_error(error: BaseException) -> BusError:
     """The bus's error for one of coredis; the caller raises it `from error`."""
     if isinstance(error, BusError):
         return error
-    text = str(error).removeprefix("-").partition(" script: ")[0]
+    text = _WHERE.sub("", str(error).removeprefix("-"))
     if isinstance(error, ResponseError):
         for word, kind in _WORDS:
             if word in text:

@@ -30,6 +30,22 @@ _KNOWN: Final = (("", ":"), (":", ""))
 _METADATA: Final = ("id", "api_name", "event_name", "version")
 
 
+# As Lightbus has it: spaces, sorted names, ASCII; but NaN and infinities are refused.
+_LIGHTBUS_JSON: Final = json.JSONEncoder(allow_nan=False, sort_keys=True)
+
+
+def lightbus_json(value: object) -> str:
+    """One value as JSON, with the very bytes that Lightbus writes.
+
+    Raises:
+        InvalidEventError: JSON has no such value.
+    """
+    try:
+        return _LIGHTBUS_JSON.encode(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidEventError(f"the data is not JSON: {error}") from error
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedisFormat:
     """The format of one API's streams.
@@ -39,15 +55,15 @@ class RedisFormat:
         suffix: what ends the name of a stream's key.
         metadata_prefix, field_prefix: what begins the names of the fields with metadata (id,
             api_name, event_name, version) and of those with an event's data; they differ.
-        encode, decode: a field's value to text, and back; None: JSON. What `encode` raises but
-            for InvalidEventError is passed on; whatever `decode` raises makes an event unreadable.
+        encode, decode: a field's value to text, and back; as they are: JSON. What `encode`
+            raises is passed on; whatever `decode` raises makes an event unreadable.
     """
 
     layout: Layout = "per_event"
     suffix: str = ":stream"
     metadata_prefix: str = ""
     field_prefix: str = ":"
-    encode: Callable[[Any], str] = encode_value
+    encode: Callable[[Any], str] = lightbus_json
     decode: Callable[[str], Any] | None = None
 
     def __post_init__(self) -> None:
@@ -86,9 +102,8 @@ class RedisFormat:
         words: list[str] = []
         for metadata, value in zip(_METADATA, values, strict=True):
             words += (self.metadata_prefix + metadata, value)
-        taken = frozenset(words[::2])
         for field, value in event.data.items():
-            if self.field_prefix + field in taken:
+            if not _is_data(self.field_prefix + field, self.metadata_prefix, self.field_prefix):
                 raise InvalidEventError(f"a field cannot be called {field!r} in this format")
             words += (self.field_prefix + field, self.encode(value))
         if len(words) > MOST_FIELDS:
@@ -128,7 +143,7 @@ class RedisFormat:
             [
                 (field.removeprefix(prefixes[1]), value)
                 for field, value in pairs
-                if field not in names and field.startswith(prefixes[1])
+                if _is_data(field, *prefixes)
             ]
         )
         return StoredEvent(id, name, body, found["id"], int(version))
@@ -154,6 +169,15 @@ class Skipped(Enum):
     EMPTY = "empty, as Lightbus makes streams"
     OTHER = "another event of the same API"
     FOREIGN = "no event in Lightbus's format"
+
+
+def _is_data(field: str, metadata_prefix: str, field_prefix: str) -> bool:
+    """Whether a field is of the event's data: it begins so, and not longer as metadata do."""
+    if len(metadata_prefix) > len(field_prefix) and field.startswith(metadata_prefix):
+        return False
+    bare = field.removeprefix(metadata_prefix)
+    is_metadata = field.startswith(metadata_prefix) and bare in _METADATA
+    return field.startswith(field_prefix) and not is_metadata
 
 
 def _text(value: bytes) -> str:

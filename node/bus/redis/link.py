@@ -7,6 +7,7 @@ whoever sends on it may be cancelled: the answer is then taken and dropped. Noth
 from typing import Any, Final
 
 import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from coredis.connection import BaseConnection
 
 from node.bus.redis.address import RedisAddress
@@ -22,7 +23,16 @@ _CLOSE_PATIENCE: Final = 2.0
 class Link:
     """A connection; `await connect()` first. It is used up when it is not `usable` any more."""
 
-    __slots__ = ("_address", "_changes", "_connection", "_ended", "_failed", "_loop", "_runner")
+    __slots__ = (
+        "_address",
+        "_began",
+        "_changes",
+        "_connection",
+        "_ended",
+        "_failed",
+        "_loop",
+        "_runner",
+    )
 
     def __init__(self, loop: Loop, address: RedisAddress, timeout: float) -> None:
         self._loop = loop
@@ -31,6 +41,7 @@ class Link:
         self._changes = Changes(loop.waiter)
         self._runner: Runner | None = None
         self._failed: Exception | None = None
+        self._began = False
         self._ended = False
 
     @property
@@ -89,6 +100,8 @@ class Link:
         self._connection.invalidate()
         if self._runner is not None and not self._connection.transport_healthy:
             self._runner.cancel()
+        if not self._began:
+            self._end()
 
     async def aclose(self) -> None:
         """Let go, and wait until all is gone."""
@@ -104,10 +117,22 @@ class Link:
         self._changes.notify()
 
     async def _run(self) -> None:
+        self._began = True
         try:
             await self._connection.run(task_status=self)
         except Exception as error:
             self._failed = error
         finally:
-            self._ended = True
-            self._changes.notify()
+            self._end()
+
+    def _end(self) -> None:
+        self._ended = True
+        close_buffers(self._connection)
+        self._changes.notify()
+
+
+def close_buffers(connection: BaseConnection) -> None:
+    """Close what a connection has opened for itself: it does so only where it was connected."""
+    for held in vars(connection).values():
+        if isinstance(held, (MemoryObjectSendStream, MemoryObjectReceiveStream)):
+            held.close()

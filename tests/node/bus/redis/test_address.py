@@ -1,0 +1,40 @@
+"""Addresses of a Redis."""
+
+import pytest
+from coredis.connection import TCPConnection, UnixDomainSocketConnection
+
+from node.bus.redis.address import RedisAddress, parse_address
+from node.bus.redis.link import close_buffers
+from node.errors import AddressError
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("redis://", RedisAddress()),
+        ("redis://h", RedisAddress(host="h")),
+        ("redis://[::1]:7/2", RedisAddress(host="::1", port=7, database=2)),
+        (
+            "rediss://me:p%40ss@h:7/",
+            RedisAddress(host="h", port=7, username="me", password="p@ss", tls=True),
+        ),
+        ("redis://:word@h", RedisAddress(host="h", password="word")),
+        ("unix:///a/b%20c.sock?db=3", RedisAddress(path="/a/b c.sock", database=3)),
+    ],
+)
+def test_addresses(url: str, expected: RedisAddress) -> None:
+    found = parse_address(url)
+    assert found == expected
+    assert found.password is None or found.password not in repr(found) + str(found)
+    kind = UnixDomainSocketConnection if found.path else TCPConnection
+    connection = found.connection(1)
+    close_buffers(connection)
+    assert isinstance(connection, kind)
+
+
+@pytest.mark.parametrize(
+    "url", ["http://h", "redis://h:x", "redis://h/a", "unix://", "unix:///a?db=-1", "redis://h/²"]
+)
+def test_what_is_no_address(url: str) -> None:
+    with pytest.raises(AddressError):
+        parse_address(url)

@@ -1,0 +1,180 @@
+"""Entries as Lightbus has them, both ways, and what is no event."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from node.bus.body import decode_body
+from node.bus.errors import InvalidEventError
+from node.bus.model import NewEvent, StoredEvent
+from node.bus.redis.format import (
+    DOCUMENTED,
+    LIGHTBUS,
+    MOST_FIELDS,
+    UNREADABLE,
+    RedisFormat,
+    Skipped,
+    lightbus_json,
+)
+from node.errors import ConfigError
+
+NAME = "auth.user_registered"
+BARE = [b"id", b"m1", b"api_name", b"auth", b"event_name", b"user_registered", b"version", b"1"]
+COLON = [b":" + word if index % 2 == 0 else word for index, word in enumerate(BARE)]
+
+texts = st.text(st.characters(codec="utf-8"))
+numbers = st.floats(allow_nan=False, allow_infinity=False)
+values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=8,
+)
+datas = st.dictionaries(texts, values, max_size=4)
+formats = st.sampled_from([RedisFormat(), LIGHTBUS, DOCUMENTED])
+
+
+def event(data: dict[str, Any], name: str = NAME, version: int = 1) -> NewEvent:
+    return NewEvent(name, data, json.dumps(data), version=version)
+
+
+@given(datas, formats, st.integers(0, 10**9 - 1))
+def test_what_is_written_is_read(data: dict[str, Any], form: RedisFormat, version: int) -> None:
+    if form is DOCUMENTED and any(name[:1] == ":" for name in data):
+        with pytest.raises(InvalidEventError, match="called"):
+            form.fields(event(data), "m1")
+        return
+    words = [word.encode() for word in form.fields(event(data, version=version), "m1")]
+    for reader in (form, RedisFormat()):
+        found = reader.read(NAME, "5-0", words)
+        assert isinstance(found, StoredEvent)
+        assert found[:2] + found[3:] == ("5-0", NAME, "m1", version)
+        assert decode_body(found.body) == data
+
+
+@given(st.lists(st.binary(max_size=12) | st.sampled_from(BARE + COLON), max_size=20), formats)
+def test_whatever_stands_there_is_read_or_passed_over(
+    fields: list[bytes], form: RedisFormat
+) -> None:
+    found = form.read(NAME, "5-0", fields)
+    assert isinstance(found, (StoredEvent, Skipped))
+    if isinstance(found, StoredEvent):
+        found.body.encode()
+        try:
+            decode_body(found.body)
+        except InvalidEventError:
+            assert found.body.startswith(UNREADABLE)
+
+
+def test_the_bytes_are_those_of_lightbus() -> None:
+    data = {"username": "admin", "b": {"z": [1, 2], "a": "ü"}, "none": None}
+    assert RedisFormat().fields(event(data), "m1") == [
+        *("id", "m1", "api_name", "auth", "event_name", "user_registered", "version", "1"),
+        *(":username", '"admin"'),
+        *(":b", '{"a": "\\u00fc", "z": [1, 2]}'),
+        *(":none", "null"),
+    ]
+    assert DOCUMENTED.fields(event({"a": 1}), "m1") == [
+        *(":id", "m1", ":api_name", "auth", ":event_name", "user_registered", ":version", "1"),
+        *("a", "1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("form", "name", "key"),
+    [
+        (RedisFormat(), NAME, "auth.user_registered:stream"),
+        (LIGHTBUS, NAME, "auth.*:stream"),
+        (LIGHTBUS, "my.auth.login", "my.auth.*:stream"),
+        (DOCUMENTED, NAME, NAME),
+        (LIGHTBUS, "auth.*", "auth.*:stream"),
+    ],
+)
+def test_keys(form: RedisFormat, name: str, key: str) -> None:
+    assert form.key(name) == key
+    found = form.name(key)
+    assert found == ("my.auth.*" if name == "my.auth.login" else name) or found == "auth.*"
+    for other in ("", ":stream", "a:stream", "a b.c:stream", "x.*.y:stream", "auth.other:set"):
+        assert form.name(other) is None
+    with pytest.raises(InvalidEventError):
+        form.key("a b.*")
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ([], Skipped.EMPTY),
+        ([b"", b""], Skipped.EMPTY),
+        ([b"a", b"1"], Skipped.FOREIGN),
+        (BARE[2:], Skipped.FOREIGN),
+        ([*BARE[:7], b""], Skipped.FOREIGN),
+        ([*BARE[:7], b"x"], Skipped.FOREIGN),
+        ([*BARE[:7], b"1" * 10], Skipped.FOREIGN),
+        ([*BARE[:7], "²".encode()], Skipped.FOREIGN),
+    ],
+)
+def test_what_is_no_event(fields: list[bytes], expected: Skipped) -> None:
+    assert RedisFormat().read(NAME, "5-0", fields) is expected
+
+
+def test_other_events_of_an_api() -> None:
+    assert LIGHTBUS.read("auth.other", "5-0", BARE) is Skipped.OTHER
+    whole = LIGHTBUS.read("auth.*", "5-0", BARE)
+    assert isinstance(whole, StoredEvent)
+    assert whole.name == NAME
+    own = RedisFormat().read("auth.other", "5-0", BARE)
+    assert isinstance(own, StoredEvent)
+    assert own.name == "auth.other"
+
+
+@pytest.mark.parametrize("fields", [COLON, BARE])
+@pytest.mark.parametrize("form", [RedisFormat(), LIGHTBUS, DOCUMENTED])
+def test_both_kinds_of_fields_are_read(form: RedisFormat, fields: list[bytes]) -> None:
+    data = b"a" if fields is COLON else b":a"
+    found = form.read(NAME, "5-0", [*fields, data, b"[1]", b"" if fields is BARE else b":", b"x"])
+    assert isinstance(found, StoredEvent)
+    assert decode_body(found.body) == {"a": [1]}
+
+
+@pytest.mark.parametrize("value", [b"", b"admin", b'1,":b":2', b'"\xff"', b"{", b"[" * 100_000])
+def test_a_value_that_is_no_json_is_an_unreadable_body(value: bytes) -> None:
+    found = RedisFormat().read(NAME, "5-0", [*BARE, b":a", value])
+    assert isinstance(found, StoredEvent)
+    assert found.body.startswith(f"{UNREADABLE}a=")
+    with pytest.raises(InvalidEventError):
+        decode_body(found.body)
+
+
+def test_encodings_of_ones_own() -> None:
+    form = RedisFormat(encode=lambda value: f"<{value}>", decode=lambda text: text[1:-1])
+    words = form.fields(event({"a": "b"}), "m1")
+    assert words[-2:] == [":a", "<b>"]
+    found = form.read(NAME, "5-0", [word.encode() for word in words])
+    assert isinstance(found, StoredEvent)
+    assert decode_body(found.body) == {"a": "b"}
+    broken = RedisFormat(decode=lambda text: int("x"))
+    unreadable = broken.read(NAME, "5-0", [*BARE, b":a", b"1"])
+    assert isinstance(unreadable, StoredEvent)
+    assert unreadable.body == f"{UNREADABLE}a=1"
+
+
+def test_limits_and_mistakes() -> None:
+    room = (MOST_FIELDS - 8) // 2
+    assert len(RedisFormat().fields(event({str(n): n for n in range(room)}), "m")) == MOST_FIELDS
+    with pytest.raises(InvalidEventError, match="too many"):
+        RedisFormat().fields(event({str(n): n for n in range(room + 1)}), "m")
+    with pytest.raises(InvalidEventError, match="':id'"):
+        DOCUMENTED.fields(event({":id": 1}), "m")
+    with pytest.raises(InvalidEventError, match="Unicode"):
+        RedisFormat(encode=str).fields(event({"a": "\ud800"}), "m")
+    with pytest.raises(ConfigError, match="differ"):
+        RedisFormat(metadata_prefix=":")
+    for value in (float("nan"), object(), {1: 2, "a": 3}):
+        with pytest.raises(InvalidEventError):
+            lightbus_json(value)
