@@ -6,7 +6,7 @@ decides, `Calls` and `Stream` keep what waits, this file joins them and the hand
 
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from lbm.codec import Encodable, Value
 from node.answer_stream import AnswerStream, answer_of
@@ -40,6 +40,10 @@ from node.topic import Topic
 from node.transport.backend import Backend
 from node.transport.driver import Driver
 from node.waiting import Changes, left_after
+
+if TYPE_CHECKING:
+    from node.bus.bus import Bus
+    from node.bus.config import BusConfig
 
 DEFAULT_TIMEOUT = 30.0
 
@@ -202,6 +206,20 @@ class Peer(PeerView):
             LocalProtocolError: as many streams are open as were agreed.
         """
         return self.streams.open(label, answers)
+
+    def bus(self, config: "BusConfig | None" = None) -> "Bus":
+        """The bus that the other side offers (docs/bus.md): for as long as this connection
+        lives, and as far as the other side allows. `config` has what is decided on this side:
+        `service`, `consumer`, `timeout`.
+
+        One on the next connection goes on as the same consumer if `config.consumer` is the same.
+        """
+        from node.bus.bus import Bus
+        from node.bus.config import BusConfig
+        from node.bus.wire.client import PeerStore
+
+        config = config or BusConfig()
+        return Bus(PeerStore(self, config), config, loop=self.backend)
 
     async def ping(self) -> float:
         """The round-trip time in seconds.

@@ -1,0 +1,335 @@
+"""`PeerStore`: the bus that another node offers, as a `Store`.
+
+One rule: what cannot be known is said to be unknown: without an answer, BusUnavailableError. It
+lives as long as its connection; a `PeerStore` on the next one goes on as the same consumer. Knows
+neither groups nor retries.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import anyio
+
+from lbm.errors import LbmDecodeError
+from node.bus.config import BusConfig
+from node.bus.errors import (
+    BusClosedError,
+    BusError,
+    BusUnavailableError,
+    InvalidEventError,
+)
+from node.bus.model import (
+    ConsumerInfo,
+    Delivery,
+    GroupInfo,
+    NewEvent,
+    PendingInfo,
+    Published,
+    StoredEvent,
+    StreamInfo,
+    Trim,
+)
+from node.bus.wire import answers, limits
+from node.bus.wire import requests as wire
+from node.bus.wire.answers import Answer, Row, decode_answer, read_rows
+from node.bus.wire.codec import encode_request
+from node.bus.wire.gathering import Gathering
+from node.bus.wire.refusals import error_of, reset_error
+from node.errors import CallTimeout, PeerClosedError, StreamResetError
+from node.log_ration import LogRation
+from node.protocol.codes import BUS, ResultCode
+from node.protocol.errors import LocalProtocolError, PayloadTooLargeError
+from node.streams.stream import Stream
+from node.transport.loop import Loop
+
+if TYPE_CHECKING:
+    from node.peer import Peer
+
+logger = logging.getLogger("parley.bus")
+
+T = TypeVar("T")
+
+# Requests under way at a time: the other side counts those that were given up until it has
+# answered them, so there are half as many as it takes.
+UNANSWERED: Final = limits.REQUESTS // 2
+# Reads and Historys that wait, on one connection, of as many as the other side takes.
+WAITING: Final = limits.WAITING_READS
+# Bytes of an id in an array, and of a request beside its names and ids.
+_ID_SIZE: Final = limits.LONGEST_ID + 2
+_HEAD_SIZE: Final = 64
+
+
+class PeerStore:
+    """The bus of `peer`: one stream, `bus`, opened at `open`, and again should it be reset.
+
+    It takes what section 16 allows: at most 1,000 events in a `publish`, which have to fit into
+    one payload of the connection; names of consumers of at most 203 characters.
+    """
+
+    def __init__(self, peer: "Peer", config: BusConfig) -> None:
+        self._peer = peer
+        self._config = config
+        self._stream: Stream | None = None
+        self._slots: anyio.Semaphore
+        self._waits: anyio.Semaphore
+        self._gathering: Gathering
+        self._closed = True
+        self._too_large = LogRation(10, 1.0)
+
+    def __repr__(self) -> str:
+        return f"<PeerStore of {self._peer!r}>"
+
+    async def open(self, loop: Loop) -> None:
+        """Open the stream; raises BusUnavailableError if the connection is over."""
+        self._slots = anyio.Semaphore(UNANSWERED, fast_acquire=True)
+        self._waits = anyio.Semaphore(WAITING, fast_acquire=True)
+        self._gathering = Gathering(self._publish, loop, self._peer.limits.max_payload)
+        self._closed = False
+        self._open_stream()
+
+    async def aclose(self) -> None:
+        """Finish the stream: what waits ends with BusClosedError."""
+        self._closed = True
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            await stream.aclose()
+
+    # Publishing.
+
+    async def publish(self, events: Sequence[NewEvent], *, durable: bool) -> list[Published]:
+        if not events:
+            return []
+        if len(events) > limits.LARGEST_COUNT:
+            raise InvalidEventError(
+                f"{len(events):,} events at a time; a node takes {limits.LARGEST_COUNT:,}"
+            )
+        if self._closed:
+            raise BusClosedError("the bus is closed")
+        return await self._gathering.publish(events, durable)
+
+    async def _publish(self, events: Sequence[NewEvent], durable: bool) -> list[Published]:
+        given = [wire.Given(one.name, one.body, one.key, one.version) for one in events]
+        answer = await self._ask(wire.Publish(given, durable))
+        published = self._rows(answer, answers.read_published)
+        if len(published) != len(events):
+            raise _unreadable()
+        return published
+
+    # Consuming.
+
+    async def join(self, stream: str, group: str, consumer: str, after: str) -> None:
+        await self._ask(wire.Join(stream, group, consumer, after))
+
+    async def read(
+        self, stream: str, group: str, consumer: str, count: int, wait: float
+    ) -> list[Delivery]:
+        request = wire.Read(stream, group, consumer, _few(count), _short(wait))
+        return await self._deliveries(request, request.wait)
+
+    async def own(self, stream: str, group: str, consumer: str, count: int) -> list[Delivery]:
+        return await self._deliveries(wire.Own(stream, group, consumer, _few(count)))
+
+    async def claim(
+        self, stream: str, group: str, consumer: str, count: int, idle: float
+    ) -> list[Delivery]:
+        return await self._deliveries(wire.Claim(stream, group, consumer, _few(count), idle))
+
+    async def touch(self, stream: str, group: str, consumer: str, ids: Sequence[str]) -> None:
+        for some in self._portions(ids, stream, group, consumer):
+            await self._ask(wire.Touch(stream, group, consumer, some))
+
+    async def ack(self, stream: str, group: str, ids: Sequence[str]) -> int:
+        portions = self._portions(ids, stream, group)
+        return sum([await self._count(wire.Ack(stream, group, some)) for some in portions])
+
+    async def nack(
+        self, stream: str, group: str, consumer: str, id: str, delay: float, error: str
+    ) -> bool:
+        error = error[: limits.LONGEST_ERROR]
+        return bool(await self._count(wire.Nack(stream, group, consumer, id, delay, error)))
+
+    async def release(self, stream: str, group: str, consumer: str, ids: Sequence[str]) -> None:
+        for some in self._portions(ids, stream, group, consumer):
+            await self._ask(wire.Release(stream, group, consumer, some))
+
+    async def bury(self, stream: str, group: str, consumer: str, id: str, error: str) -> str | None:
+        error = error[: limits.LONGEST_ERROR]
+        answer = await self._ask(wire.Bury(stream, group, consumer, id, error))
+        return next(iter(answer.ids or ()), None)
+
+    # Looking.
+
+    async def streams(self) -> list[StreamInfo]:
+        return await self._pages(wire.Streams, answers.read_stream, lambda one: one.name)
+
+    async def groups(self, stream: str) -> list[GroupInfo]:
+        return await self._pages(
+            lambda after: wire.Groups(stream, after), answers.read_group, lambda one: one.name
+        )
+
+    async def consumers(self, stream: str, group: str) -> list[ConsumerInfo]:
+        return await self._pages(
+            lambda after: wire.Consumers(stream, group, after),
+            answers.read_consumer,
+            lambda one: one.name,
+        )
+
+    async def pending(self, stream: str, group: str, count: int, after: str) -> list[PendingInfo]:
+        answer = await self._ask(wire.Pending(stream, group, _few(count), after))
+        return self._rows(answer, answers.read_pending)
+
+    async def history(
+        self, stream: str, after: str, until: str | None, count: int, wait: float
+    ) -> list[StoredEvent]:
+        request = wire.History(stream, _few(count), after, until, _short(wait))
+        answer = await self._ask(request, request.wait)
+        if answer.code == ResultCode.PAYLOAD_TOO_LARGE:
+            id = next(iter(answer.ids or ()), "of no id")
+            raise InvalidEventError(f"event {id} is too large for the connection's max_payload")
+        return self._rows(answer, answers.read_stored)
+
+    # Keeping order.
+
+    async def rewind(self, stream: str, group: str, after: str) -> None:
+        await self._ask(wire.Rewind(stream, group, after))
+
+    async def redeliver(self, stream: str, group: str, ids: Sequence[str]) -> list[str]:
+        found: list[str] = []
+        for some in self._portions(ids, stream, group):
+            found += (await self._ask(wire.Redeliver(stream, group, some))).ids or []
+        return found
+
+    async def trim(self, stream: str, bounds: Trim) -> int:
+        return await self._count(wire.TrimStream(stream, *bounds))
+
+    async def drop(self, stream: str, ids: Sequence[str]) -> int:
+        portions = self._portions(ids, stream)
+        return sum([await self._count(wire.Drop(stream, some)) for some in portions])
+
+    async def remove_consumers(self, stream: str, group: str, idle: float) -> list[str]:
+        answer = await self._ask(wire.RemoveConsumers(stream, group, idle))
+        return self._rows(answer, answers.read_name)
+
+    async def remove_group(self, stream: str, group: str) -> bool:
+        return bool(await self._count(wire.RemoveGroup(stream, group)))
+
+    # Asking.
+
+    async def _ask(self, request: wire.Request, wait: float = 0.0) -> Answer:
+        """The answer to a request, if its code is 0, or 21 for what is asked to be handed out."""
+        if self._closed:
+            raise BusClosedError("the bus is closed")
+        if wait:
+            async with self._waits:
+                answer = await self._send(request, wait)
+        else:
+            async with self._slots:
+                answer = await self._send(request, 0.0)
+        if answer.code == ResultCode.ACCEPTED:
+            return answer
+        handed_out = isinstance(request, wire.Read | wire.Own | wire.Claim | wire.History)
+        if answer.code == ResultCode.PAYLOAD_TOO_LARGE and handed_out:
+            return answer
+        raise error_of(answer)
+
+    async def _send(self, request: wire.Request, wait: float) -> Answer:
+        stream = self._open_stream()
+        number, payload = encode_request(request)
+        timeout = self._config.timeout + wait
+        try:
+            event = await stream.request(BUS, number, payload=payload, timeout=timeout)
+            return decode_answer(event.payload)
+        except CallTimeout as error:
+            raise BusUnavailableError(f"no answer in {timeout:g} s") from error
+        except StreamResetError as error:
+            self._forget(stream)
+            raise reset_error(error) from error
+        except PeerClosedError as error:
+            raise BusUnavailableError(str(error)) from error
+        except PayloadTooLargeError as error:
+            raise InvalidEventError(f"too much for the connection: {error}") from error
+        except (anyio.ClosedResourceError, anyio.EndOfStream, LocalProtocolError) as error:
+            if self._closed:
+                raise BusClosedError("the bus is closed") from error
+            self._forget(stream)
+            raise BusUnavailableError("the other side answers nothing any more") from error
+        except LbmDecodeError as error:
+            raise _unreadable() from error
+
+    def _open_stream(self) -> Stream:
+        if self._closed:
+            raise BusClosedError("the bus is closed")
+        if self._stream is None:
+            try:
+                self._stream = self._peer.streams.open_bus()
+            except (PeerClosedError, LocalProtocolError) as error:
+                raise BusUnavailableError(str(error)) from error
+        return self._stream
+
+    def _forget(self, stream: Stream) -> None:
+        """It is over: the next request opens another one."""
+        if self._stream is stream:
+            self._stream = None
+
+    async def _deliveries(
+        self, request: wire.Read | wire.Own | wire.Claim, wait: float = 0.0
+    ) -> list[Delivery]:
+        answer = await self._ask(request, wait)
+        if answer.code == ResultCode.PAYLOAD_TOO_LARGE:
+            if self._too_large.has_room(self._peer.backend.now()):
+                logger.warning(
+                    "an event of %s is too large for the connection: raise max_payload on both "
+                    "sides, or it becomes a dead letter",
+                    request.name,
+                )
+            return []
+        return self._rows(answer, answers.read_delivery)
+
+    async def _count(self, request: wire.Request) -> int:
+        number = (await self._ask(request)).number
+        if number is None:
+            raise _unreadable()
+        return number
+
+    async def _pages(
+        self,
+        page: Callable[[str], wire.Request],
+        read: Callable[[Row], T],
+        name: Callable[[T], str],
+    ) -> list[T]:
+        """All rows, a page at a time; `name` is what the next page comes after."""
+        found: list[T] = []
+        more = True
+        while more:
+            answer = await self._ask(page(name(found[-1]) if found else ""))
+            rows = self._rows(answer, read)
+            if found and rows and name(rows[0]) <= name(found[-1]):
+                raise _unreadable()
+            found += rows
+            more = answer.more and bool(rows)
+        return found
+
+    def _rows(self, answer: Answer, read: Callable[[Row], T]) -> list[T]:
+        try:
+            return read_rows(answer.rows, read)
+        except LbmDecodeError as error:
+            raise _unreadable() from error
+
+    def _portions(self, ids: Sequence[str], *names: str) -> list[list[str]]:
+        """The ids, as many at a time as a request may have and has room for."""
+        room = self._peer.limits.max_payload - _HEAD_SIZE - sum(map(len, names))
+        size = max(1, min(limits.LARGEST_COUNT, room // _ID_SIZE))
+        return [list(ids[start : start + size]) for start in range(0, len(ids), size)]
+
+
+def _few(count: int) -> int:
+    return max(1, min(count, limits.LARGEST_COUNT))
+
+
+def _short(wait: float) -> float:
+    return max(0.0, min(wait, limits.LONGEST_WAIT_MS / 1000))
+
+
+def _unreadable() -> BusError:
+    return BusUnavailableError("the other side's answer cannot be read")

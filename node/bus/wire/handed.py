@@ -1,0 +1,83 @@
+"""Which events a peer was handed: what it may acknowledge, and what it gets again.
+
+One rule: `Store.ack` asks for no consumer, so a stream acknowledges only what was handed out on
+it. Both tables are bounded; what they forget comes again once it was idle, as after any crash.
+"""
+
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+from node.bus.wire.limits import HANDED
+
+# The stream, the group and the consumer, as the store knows them.
+Place: TypeAlias = tuple[str, str, str]
+
+_MOST: Final = HANDED
+
+
+class Left:
+    """What was handed out on streams that have ended, until its consumer asks for its own."""
+
+    __slots__ = ("_ids", "_most")
+
+    def __init__(self, most: int = _MOST) -> None:
+        self._ids: dict[tuple[Place, str], None] = {}  # the oldest first
+        self._most = most
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def add(self, place: Place, id: str) -> None:
+        """The stream on which it was handed out has ended."""
+        self._ids[place, id] = None
+        if len(self._ids) > self._most:
+            del self._ids[next(iter(self._ids))]
+
+    def take(self, place: Place, count: int) -> list[str]:
+        """Up to `count` ids of this consumer, which are not remembered any more."""
+        found: list[str] = []
+        for key in self._ids:
+            if len(found) == count:
+                break
+            if key[0] == place:
+                found.append(key[1])
+        for id in found:
+            del self._ids[place, id]
+        return found
+
+
+class Handed:
+    """What was handed out on one stream and is not settled yet."""
+
+    __slots__ = ("_consumers", "_most")
+
+    def __init__(self, most: int = _MOST) -> None:
+        self._consumers: dict[tuple[str, str, str], str] = {}  # the oldest first
+        self._most = most
+
+    def __len__(self) -> int:
+        return len(self._consumers)
+
+    def add(self, place: Place, ids: Sequence[str]) -> None:
+        """They are being handed out to the consumer."""
+        stream, group, consumer = place
+        consumers = self._consumers
+        for id in ids:
+            consumers[stream, group, id] = consumer
+        while len(consumers) > self._most:
+            del consumers[next(iter(consumers))]
+
+    def known(self, stream: str, group: str, ids: Sequence[str]) -> list[str]:
+        """Those of `ids` that were handed out here."""
+        return [id for id in ids if (stream, group, id) in self._consumers]
+
+    def settle(self, stream: str, group: str, ids: Sequence[str]) -> None:
+        """They are done, or given back."""
+        for id in ids:
+            self._consumers.pop((stream, group, id), None)
+
+    def leave(self, left: Left) -> None:
+        """The stream has ended."""
+        for (stream, group, id), consumer in self._consumers.items():
+            left.add((stream, group, consumer), id)
+        self._consumers.clear()
