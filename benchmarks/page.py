@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import growth, report, store, tables, tuning
+from benchmarks.bus.tables import bus_machine, figures_table, stored_table, targets_table
 from benchmarks.cases import CASES
 from benchmarks.dialects.__main__ import show_cases, show_faults
 from benchmarks.dialects.cases import DIALECT_CASES, FAULTS
@@ -28,6 +29,7 @@ from benchmarks.rounds import rounds
 PAGE = store.DOCS / "performance.md"
 LOOPS = {"uvloop": "cases", "asyncio": "cases-asyncio", "trio": "cases-trio"}
 DIALECTS = ("dialects", "dialects-faults")
+BUS = ("bus", "bus-always", "bus-stored")
 
 _PART = re.compile(r"(<!-- measured: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -42,6 +44,7 @@ def render(text: str, directory: Path = store.DIRECTORY) -> str:
     measured = store.load("profile", directory)
     dialects, faults = (store.load(name, directory) for name in DIALECTS)
     dialects_on = store.machine_of("dialects", directory)
+    bus, always, stored = (store.load(name, directory) for name in BUS)
     parts = {
         "machine": tables.machine_text(store.machine_of("cases", directory), loops["uvloop"]),
         "cases": tables.cases_table(loops["uvloop"]),
@@ -53,6 +56,11 @@ def render(text: str, directory: Path = store.DIRECTORY) -> str:
         "dialects": throughput_table(dialects),
         "dialects-latency": latency_table(dialects),
         "dialects-faults": faults_table(faults),
+        "bus-machine": bus_machine(store.machine_of("bus", directory), bus),
+        "bus": figures_table(bus),
+        "bus-targets": targets_table(bus),
+        "bus-always": figures_table(always),
+        "bus-stored": stored_table(stored),
     }
     return _PART.sub(lambda part: f"{part[1]}\n{parts[part[2]]}\n\n{part[3]}", text)
 

@@ -86,4 +86,6 @@ TARGETS: Final = (
     Target("publish-10", "sqlite", 20_000, 0.4, "sqlite3", "publish-1"),
     Target("consume-1", "sqlite", 50_000),
     *(Target(case, "redis", None, 10, LIGHTBUS, case) for case in (*_PUBLISHING, *_CONSUMING)),
+    # Lightbus has no batches: its ten publishers are the most that it publishes.
+    Target("batches-100", "redis", None, 10, LIGHTBUS, "publish-10"),
 )

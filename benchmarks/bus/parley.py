@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import anyio
-from node.bus.bus import Bus, BusEvent, open_bus
 
 from benchmarks.bus.node_child import offering_node
 from benchmarks.bus.sides import (
@@ -21,6 +20,8 @@ from benchmarks.bus.sides import (
     repeat_for,
 )
 from node import Identity, Node
+from node.bus.bus import Bus, open_bus
+from node.bus.event import BusEvent
 
 NAME = "bench.measured"
 GROUP = "group"

@@ -1,4 +1,4 @@
-"""What was found as rows, lines and tables, with the aims and whether they are met.
+"""What was found as rows and lines, with the aims and whether they are met.
 
 One rule: medians over the rounds; a ratio is of two sides in the same round.
 """
@@ -6,9 +6,8 @@ One rule: medians over the rounds; a ratio is of two sides in the same round.
 from statistics import median
 from typing import Any
 
-from benchmarks.bus.cases import CASES, SIDES, TARGETS, Target
+from benchmarks.bus.cases import CASES, TARGETS, Target
 from benchmarks.bus.run import Findings, Found
-from benchmarks.tables import number, table
 
 Row = dict[str, Any]
 HEADINGS = f"{'case':12} {'side':12} {'median':>12} {'':9} {'least to most':>23}  others"
@@ -73,39 +72,15 @@ def line(row: Row) -> str:
 
 
 def _target_line(row: Row) -> str:
+    verdict = "met" if row["met"] else "MISSED"
+    return f"target {row['target']:12} {row['side']:8} {aim_text(row)}: {verdict}"
+
+
+def aim_text(row: Row) -> str:
+    """What a target found, and what it is."""
     aims = []
     if "at_least" in row:
         aims.append(f"{row['value']:,.0f} events/s, aim {row['at_least']:,.0f}")
     if "ratio" in row:
         aims.append(f"{row['ratio']:.2f} of {row['beside']}, aim {row['times']:g}")
-    text = "; or ".join(aims)
-    return f"target {row['target']:12} {row['side']:8} {text}: {'met' if row['met'] else 'MISSED'}"
-
-
-def figures_table(found: list[Row]) -> str:
-    """Sides as rows, cases as columns: events a second, or microseconds."""
-    cases = list(dict.fromkeys(row["case"] for row in found if "case" in row))
-    cells = {(row["side"], row["case"]): row for row in found if "case" in row}
-    body = []
-    for side, how in SIDES.items():
-        measured = [cells.get((side, case)) for case in cases]
-        if any(measured):
-            body.append([f"`{side}`: {how.title}", *(_cell(row) for row in measured)])
-    return table(["events/s, `latency` in us (p99)", *(f"`{case}`" for case in cases)], body)
-
-
-def _cell(row: Row | None) -> str:
-    if row is None:
-        return ""
-    return number(row["value"]) + (f" ({number(row['p99'])})" if "p99" in row else "")
-
-
-def targets_table(found: list[Row]) -> str:
-    """The aims, and what became of them."""
-    body = []
-    for row in found:
-        if "target" in row:
-            _, _, text = _target_line(row).partition(row["side"])
-            aim, _, end = text.strip().rpartition(": ")
-            body.append([f"`{row['target']}`, `{row['side']}`", aim, end.lower()])
-    return table(["case", "found, and aim", ""], body)
+    return "; or ".join(aims)

@@ -89,9 +89,7 @@ class Side(Protocol):
 Opening: TypeAlias = Callable[[Place], AbstractAsyncContextManager[Side]]
 
 
-async def repeat_for(
-    seconds: float, tasks: int, work: Callable[[], Coroutine[Any, Any, int]]
-) -> Done:
+async def repeat_for(seconds: float, tasks: int, work: Piece) -> Done:
     """Tasks that each do a piece of work after the other; it says how many events it was. What
     each does first does not count: it may make connections."""
     total = 0
