@@ -8,7 +8,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -78,12 +78,14 @@ class LightbusService:
         layout: Layout,
         *,
         process: str = "lightbus",
+        listeners: Mapping[str, str] = LISTENERS,
         validate: bool = True,
         **transport: object,
     ) -> None:
         """Start nothing yet; `transport` is of Lightbus's configuration of events."""
         self._server = server
         self._layout: Layout = layout
+        self._listeners = listeners
         redis = {"redis": {"url": server.url}}
         self._config = {
             "service_name": SERVICE,
@@ -118,7 +120,7 @@ class LightbusService:
                     *("--config", str(place / "lightbus.json"), "--only", "events,tasks"),
                 ],
                 cwd=PROGRAM,
-                env=environment() | {"LISTENERS": json.dumps(LISTENERS)},
+                env=environment() | {"LISTENERS": json.dumps(self._listeners)},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -127,7 +129,7 @@ class LightbusService:
         self._reader.start()
         try:
             self.pid = self.take(lambda line: "ready" in line)["ready"]
-            for event, listener in LISTENERS.items():
+            for event, listener in self._listeners.items():
                 self._await_group(key_of(f"auth.{event}", self._layout), f"{SERVICE}-{listener}")
         except BaseException:
             self.kill()
