@@ -193,6 +193,8 @@ class Node(Offering):
             except BaseException:
                 await self._ground.leave()
                 raise
+        if self._buses is not None:
+            self._buses.begin()
         return self
 
     async def __aexit__(
@@ -214,7 +216,8 @@ class Node(Offering):
                         await self.journal.end()
 
     async def aclose(self) -> None:
-        """Take no more connections, let the handlers of calls finish, say Close to each peer.
+        """Take no more connections, let the handlers of calls and of buses finish, say Close to
+        each peer, close the buses.
 
         Streams end with Close: their handlers meet PeerClosedError.
         """
@@ -222,24 +225,40 @@ class Node(Offering):
         for topic in self.topics.values():
             topic.flush()
         drained = len(self._peers)
-        with anyio.move_on_after(self.config.drain_timeout):
-            await self._drain()
+        async with anyio.create_task_group() as draining:
+            if self._buses is not None:
+                draining.start_soon(self._buses.drain, self.config.drain_timeout)
+            with anyio.move_on_after(self.config.drain_timeout):
+                await self._drain()
         with anyio.move_on_after(CLOSE_TIMEOUT):
             async with anyio.create_task_group() as closing:
                 for peer in list(self._peers):
                     closing.start_soon(peer.close, CloseCode.GOING_AWAY)
         logger.debug("closed %d peers", drained)
+        await self._close_buses()
 
     async def _shut_down(self, *, drain: bool) -> None:
-        if drain:
-            await self.aclose()
-        else:
-            await self._stop_listening()
-            for peer in list(self._peers):
-                peer.core.close(peer.backend.now(), CloseCode.GOING_AWAY)
-                peer.driver.settle()
-            with anyio.move_on_after(HASTY_TIMEOUT):
-                await self._changes.until(lambda: not self._peers)
+        try:
+            if drain:
+                await self.aclose()
+            else:
+                await self._hang_up()
+        finally:
+            await self._close_buses()
+
+    async def _hang_up(self) -> None:
+        await self._stop_listening()
+        for peer in list(self._peers):
+            peer.core.close(peer.backend.now(), CloseCode.GOING_AWAY)
+            peer.driver.settle()
+        with anyio.move_on_after(HASTY_TIMEOUT):
+            await self._changes.until(lambda: not self._peers)
+
+    async def _close_buses(self) -> None:
+        # After the peers: one of them may be using a bus to the last.
+        buses, self._buses = self._buses, None
+        if buses is not None:
+            await buses.aclose()
 
     async def _stop_listening(self) -> None:
         listeners, self._listeners = self._listeners, []

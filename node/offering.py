@@ -1,11 +1,11 @@
-"""What a node offers its peers: handlers of calls, events and streams, and topics.
+"""What a node offers its peers: handlers of calls, events and streams, topics, and a bus.
 
 One rule: all is registered here, by name or pattern, with who may use it; nothing is
 run and nobody is met. `Node` is one.
 """
 
 from collections.abc import Callable, Collection
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from node.config import NodeConfig
 from node.errors import ConfigError, ParleyError
@@ -18,7 +18,13 @@ from node.serving.authorisation import Allow, Roles
 from node.serving.handlers import WILDCARD, Handlers
 from node.serving.serving import CallHandler, StreamHandler
 from node.topic import BUFFER, PATIENCE, SubscribeHandler, Topic
-from node.transport.loop import Loop
+from node.transport.backend import Backend
+
+if TYPE_CHECKING:
+    from node.bus.bus import Bus
+    from node.bus.config import BusConfig
+    from node.bus.owned import Buses
+    from node.bus.wire.authorisation import Allow as AllowBus
 
 C = TypeVar("C", bound=CallHandler)
 S = TypeVar("S", bound=StreamHandler)
@@ -36,12 +42,13 @@ class Offering:
     roles between which it may be used (section 2), by default all.
     """
 
-    def __init__(self, config: NodeConfig, loop: Callable[[], Loop]) -> None:
+    def __init__(self, config: NodeConfig, loop: Callable[[], Backend]) -> None:
         """`loop` gives the loop that the node runs in."""
         self.config = config
         self.handlers = Handlers()
         self.topics: dict[str, Topic] = {}
         self._loop = loop
+        self._buses: Buses | None = None
 
     @property
     def roles(self) -> Roles:
@@ -220,3 +227,23 @@ class Offering:
             patience=patience,
         )
         return topic
+
+    def bus(
+        self, url: str, *, config: "BusConfig | None" = None, allow: "AllowBus | None" = None
+    ) -> "Bus":
+        """The durable bus at `sqlite:///FILE` or `redis://HOST:PORT/DATABASE`; the same one for
+        the same address. It is opened at its first use, its handlers run as long as the node.
+
+        With `allow` peers may use it (`Peer.bus`): a function, sync or async, of a request with
+        `peer`, `action`, `name` and `group`. Only what it answers True to is allowed.
+
+        Raises:
+            AddressError: it is no address of a bus. ConfigError: a setting is wrong, or is not
+                what it was for this address. ParleyError: a bus is offered already.
+        """
+        if self._buses is None:
+            # Here: most nodes have none, and would start later for it.
+            from node.bus.owned import Buses
+
+            self._buses = Buses(self._loop, self.handlers)
+        return self._buses.get(url, config, allow)
