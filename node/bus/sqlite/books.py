@@ -23,14 +23,15 @@ class Stream:
     """A row of `streams`. `groups` is None until they are asked for; `added` is how many events
     this transaction published."""
 
-    __slots__ = ("added", "groups", "keys", "length", "name", "number", "published", "size")
+    __slots__ = ("added", "groups", "keys", "last", "length", "name", "number", "published", "size")
 
     def __init__(
-        self, number: int, name: str, published: int, length: int, size: int, keys: int
+        self, number: int, name: str, published: int, last: int, length: int, size: int, keys: int
     ) -> None:
         self.number = number
         self.name = name
         self.published = published
+        self.last = last
         self.length = length
         self.size = size
         self.keys = keys
@@ -165,8 +166,9 @@ class Books:
         """Write the counts that changed."""
         if self.changed:
             self.cursor.executemany(
-                "UPDATE streams SET published = ?, length = ?, size = ?, keys = ? WHERE number = ?",
-                [(s.published, s.length, s.size, s.keys, s.number) for s in self.changed],
+                "UPDATE streams SET published = ?, last = ?, length = ?, size = ?, keys = ? "
+                "WHERE number = ?",
+                [(s.published, s.last, s.length, s.size, s.keys, s.number) for s in self.changed],
             )
             self.changed.clear()
         if self.changed_groups:
@@ -225,8 +227,8 @@ class Books:
         """A stream, made if it is not there."""
         found = self._streams.get(name) or self.stream(name)
         if found is None:
-            self.cursor.execute("INSERT INTO streams VALUES (NULL, ?, 0, 0, 0, 0)", (name,))
-            found = self._streams[name] = Stream(self.cursor.lastrowid or 0, name, 0, 0, 0, 0)
+            self.cursor.execute("INSERT INTO streams VALUES (NULL, ?, 0, 0, 0, 0, 0)", (name,))
+            found = self._streams[name] = Stream(self.cursor.lastrowid or 0, name, 0, 0, 0, 0, 0)
             found.groups = {}
             self._remembered += 1
         return found

@@ -43,7 +43,7 @@ def join(books: Books, stream: str, group: str, consumer: str, after: str) -> No
 def begin(books: Books, stream: str, group: str, after: str) -> Group:
     """Have a group read on after `after`; it is made if it is not there."""
     owner = books.make_stream(stream)
-    cursor = last_of(books, owner.number) if after == AFTER_ALL else place_of(after)
+    cursor = owner.last if after == AFTER_ALL else place_of(after)
     beyond = count_after(books, owner.number, cursor) if cursor else owner.length
     found = books.group(stream, group)
     if found is None:
@@ -60,12 +60,6 @@ def rejoin(books: Books, stream: str, group: str) -> Group:
     if found is not None:
         return found
     return begin(books, stream, group, text_of(books.places.get((stream, group), 0)))
-
-
-def last_of(books: Books, stream: int) -> int:
-    """The last id of a stream, 0 if it is empty."""
-    query = "SELECT max(id) FROM events INDEXED BY events_of_stream WHERE stream = ?"
-    return books.cursor.execute(query, (stream,)).fetchone()[0] or 0
 
 
 def count_after(books: Books, stream: int, number: int) -> int:

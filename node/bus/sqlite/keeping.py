@@ -213,5 +213,9 @@ def _forget_consumer(books: Books, group: Group, who: Consumer) -> None:
             for id, attempt, history in rows
         ],
     )
+    # Its number may be another one's next.
+    books.cursor.execute(
+        "UPDATE pending SET consumer = 0 WHERE grp = ? AND consumer = ?", (group.number, who.number)
+    )
     books.cursor.execute("DELETE FROM consumers WHERE number = ?", (who.number,))
     group.consumers.pop(who.name, None)

@@ -7,7 +7,6 @@ from typing import Final
 
 from node.bus.model import ConsumerInfo, GroupInfo, PendingInfo, StoredEvent, StreamInfo
 from node.bus.sqlite.books import Books, Group, Stream
-from node.bus.sqlite.handing import last_of
 from node.bus.sqlite.numbers import LARGEST, place_of, text_of
 
 _ENDS: Final = """SELECT
@@ -15,11 +14,13 @@ _ENDS: Final = """SELECT
     (SELECT max(id) FROM events INDEXED BY events_of_stream WHERE stream = ?1)"""
 _HISTORY: Final = """SELECT id, key, version, body FROM events INDEXED BY events_of_stream
     WHERE stream = ? AND id > ? AND id <= ? ORDER BY id LIMIT ?"""
-_PENDING: Final = """SELECT id, coalesce(name, ''), attempt, at, due
+# What was given back is nobody's.
+_PENDING: Final = """SELECT id, CASE WHEN due IS NULL THEN coalesce(name, '') ELSE '' END,
+    attempt, at, due
     FROM pending LEFT JOIN consumers ON consumers.number = consumer
     WHERE pending.grp = ? AND id > ? ORDER BY id LIMIT ?"""
 _CONSUMERS: Final = """SELECT name, seen,
-    (SELECT count(*) FROM pending WHERE pending.grp = ?1 AND consumer = number)
+    (SELECT count(*) FROM pending WHERE pending.grp = ?1 AND consumer = number AND due IS NULL)
     FROM consumers WHERE grp = ?1 ORDER BY name"""
 
 
@@ -79,9 +80,9 @@ def pending(books: Books, group: Group, count: int, after: str) -> list[PendingI
 
 
 def place(books: Books, stream: str) -> str:
-    """The last id of a stream: what comes after it is new."""
+    """The last id that a stream gave: what comes after it is new."""
     found = books.stream(stream)
-    return text_of(0 if found is None else last_of(books, found.number))
+    return text_of(0 if found is None else found.last)
 
 
 def history(

@@ -12,11 +12,11 @@ from node.bus.ids import parse_id
 
 # Bits of the count: 1,048,576 events in a millisecond (more go on in the next), until 2248.
 BITS: Final = 20
+COUNT: Final = 2**BITS - 1
 LARGEST: Final = 2**63 - 1
 # What no event has.
 NO_ID: Final = -1
 
-_COUNT: Final = 2**BITS - 1
 _LAST_MILLISECOND: Final = LARGEST >> BITS
 # A millisecond until the year 2286 and a count that fits.
 _USUAL: Final = re.compile(r"([1-9][0-9]{0,12})-(0|[1-9][0-9]{0,5})", re.ASCII).fullmatch
@@ -29,7 +29,7 @@ def first_at(seconds: float) -> int:
 
 def text_of(number: int) -> str:
     """The id as text."""
-    return f"{number >> BITS}-{number & _COUNT}"
+    return f"{number >> BITS}-{number & COUNT}"
 
 
 def number_of(text: str) -> int:
@@ -39,7 +39,7 @@ def number_of(text: str) -> int:
         InvalidEventError: it is no id.
     """
     milliseconds, number = parse_id(text)
-    if number > _COUNT or milliseconds > _LAST_MILLISECOND:
+    if number > COUNT or milliseconds > _LAST_MILLISECOND:
         return NO_ID
     return milliseconds << BITS | number
 
@@ -53,7 +53,7 @@ def place_of(text: str) -> int:
     milliseconds, number = parse_id(text)
     if milliseconds > _LAST_MILLISECOND:
         return LARGEST
-    return milliseconds << BITS | min(number, _COUNT)
+    return milliseconds << BITS | min(number, COUNT)
 
 
 def numbers_of(ids: Sequence[str]) -> list[int]:

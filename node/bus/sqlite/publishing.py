@@ -9,7 +9,7 @@ from typing import Final
 from node.bus.config import BusConfig
 from node.bus.model import NewEvent, Published
 from node.bus.sqlite.books import Books, Stream
-from node.bus.sqlite.numbers import first_at, text_of
+from node.bus.sqlite.numbers import COUNT, first_at, text_of
 
 # Bytes of an event beside its data, about: with it, sizes are near what the file grows by.
 OVERHEAD: Final = 40
@@ -47,6 +47,7 @@ def add(books: Books, stream: Stream, body: str, key: str | None, version: int) 
     number = books.next_id()
     books.rows.append((number, stream.number, version, key, body))
     stream.published += 1
+    stream.last = number
     stream.length += 1
     stream.size += size
     stream.added += 1
@@ -65,7 +66,7 @@ def _remembered(books: Books, config: BusConfig, stream: Stream, key: str) -> in
     if row is None:
         return 0
     number: int = row[0]
-    if number >= first_at(books.now - config.idempotency_window):
+    if number > _forgotten(books, config):
         return number
     books.cursor.execute("DELETE FROM keys WHERE stream = ? AND id = ?", (stream.number, number))
     stream.keys -= 1
@@ -77,11 +78,16 @@ def _remember(books: Books, config: BusConfig, stream: Stream, key: str, number:
     books.cursor.execute("INSERT INTO keys VALUES (?, ?, ?)", (stream.number, number, key))
     stream.keys += 1
     if stream.keys > config.idempotency_keys:
-        surplus, before = min(FORGOTTEN, stream.keys - config.idempotency_keys), number
+        surplus, before = min(FORGOTTEN, stream.keys - config.idempotency_keys), number - 1
     else:
-        surplus, before = FORGOTTEN, first_at(books.now - config.idempotency_window)
+        surplus, before = FORGOTTEN, _forgotten(books, config)
     stream.keys -= books.cursor.execute(
         "DELETE FROM keys WHERE stream = ?1 AND id IN "
-        "(SELECT id FROM keys WHERE stream = ?1 AND id < ?2 ORDER BY id LIMIT ?3)",
+        "(SELECT id FROM keys WHERE stream = ?1 AND id <= ?2 ORDER BY id LIMIT ?3)",
         (stream.number, before, surplus),
     ).rowcount
+
+
+def _forgotten(books: Books, config: BusConfig) -> int:
+    """The last id whose key is out of the window."""
+    return first_at(books.now - config.idempotency_window) | COUNT

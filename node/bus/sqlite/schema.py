@@ -12,7 +12,8 @@ VERSION: Final = 1
 
 # `events`: in the order in which they were published, whatever their stream; the index of a
 # stream has the rowid at its end, and so is in that order too.
-# `streams`: `published` counts all that ever were, `length` and `size` what is there now.
+# `streams`: `published` counts all that ever were and `last` is the last one's id, `length` and
+# `size` are what is there now.
 # `groups`: `passed` is how many of the stream's `published` it need not be handed any more, so
 # that what it lags behind is a difference.
 # `pending`: `due` NULL is held by its consumer, 0 is due now, else when it is due; `session` is
@@ -27,6 +28,7 @@ TABLES: Final = (
         number INTEGER PRIMARY KEY,
         name TEXT NOT NULL UNIQUE,
         published INTEGER NOT NULL,
+        last INTEGER NOT NULL,
         length INTEGER NOT NULL,
         size INTEGER NOT NULL,
         keys INTEGER NOT NULL
