@@ -6,7 +6,9 @@ One rule: whoever looks changes nothing, and nothing stays open when they stop. 
 from collections.abc import Awaitable, Callable
 from typing import Final, Self
 
+from node.bus.errors import BusRefusedError
 from node.bus.event import BusEvent
+from node.bus.ids import AFTER_ALL, BEFORE_ALL
 from node.bus.store import Store
 
 # Seconds that one wait for what is yet to come takes.
@@ -43,6 +45,8 @@ class History:
         """The next event; raises BusError if the store fails."""
         while not self._ready:
             store = await self._opened()
+            if self._place == AFTER_ALL:
+                self._place = await self._end(store)
             wait = WAIT if self._follow else 0.0
             found = await store.history(self._stream, self._place, self._until, self._page, wait)
             if not found and not self._follow:
@@ -51,3 +55,15 @@ class History:
         event = self._ready.pop()
         self._place = event.id
         return event
+
+    async def _end(self, store: Store) -> str:
+        """The id of the last event now: what comes between two waits is not to be missed. Where
+        that is not to be had, each wait begins at the end anew."""
+        try:
+            streams = await store.streams()
+        except BusRefusedError:
+            return AFTER_ALL
+        for stream in streams:
+            if stream.name == self._stream:
+                return stream.last_id or BEFORE_ALL
+        return AFTER_ALL
