@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.redis_server import PROGRAM, redis_program
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 # What each prints, as a pattern for all of it.
 PRINTS = {
@@ -119,7 +121,26 @@ PRINTS = {
         r"after one bit: \d calls of \['order'\]\n"
         r"  all events ok: False; findings: \['bad-chain at place \d+'\]\n"
     ),
+    "14_durable_bus.py": (
+        r"published twice, stored once: True\n"
+        r"audit: alice\naudit: bob\naudit: carol\n"
+        r"audit: left to read: 0\n"
+        r"set aside: {'username': 'carol'} after 2 attempts\n"
+        r"  because: LookupError: no mailbox for carol\n"
+        r"replayed: 1\n"
+        r"mailed to alice at attempt 2\n"
+        r"mailed to bob at attempt 1\n"
+        r"mailed to carol at attempt 1\n"
+    ),
+    "15_lightbus_interop.py": (
+        r"fired there, handled here: {'username': 'ada'}\n"
+        r"published here, read there: {'api_name': 'auth', 'event_name': 'user_registered', "
+        r"'version': '1', ':username': '\"admin\"'}\n"
+        r"left there, finished here: {'username': 'grace'}, attempt 2\n"
+    ),
 }
+# Those that start a redis-server.
+ON_REDIS = ("15_lightbus_interop.py",)
 # Seconds that an example may take, on a busy machine.
 PATIENCE = 30
 # Runs an example as its reader would, but for the event loop of `anyio.run`.
@@ -145,12 +166,20 @@ def _run(name: str, directory: Path, *args: str, backend: str = "asyncio") -> st
     return done.stdout
 
 
+def _runnable(name: str) -> object:
+    """An example, skipped where there is no redis-server and it needs one."""
+    if name not in ON_REDIS:
+        return name
+    missing = pytest.mark.skipif(redis_program() is None, reason=f"there is no {PROGRAM} here")
+    return pytest.param(name, marks=[pytest.mark.redis, missing])
+
+
 def test_every_example_is_run() -> None:
     assert sorted(path.name for path in EXAMPLES.glob("*.py")) == sorted(PRINTS)
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "trio"])
-@pytest.mark.parametrize("name", sorted(PRINTS))
+@pytest.mark.parametrize("name", [_runnable(name) for name in sorted(PRINTS)])
 def test_an_example_prints_what_it_promises(name: str, backend: str, tmp_path: Path) -> None:
     printed = _run(name, tmp_path, backend=backend)
     found = re.fullmatch(PRINTS[name], printed)

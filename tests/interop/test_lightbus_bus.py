@@ -27,6 +27,7 @@ from tests.interop.lightbus_peer import (
     LightbusBeside,
     LightbusService,
     config_beside,
+    key_of,
 )
 from tests.redis_server import RedisServer
 
@@ -224,8 +225,30 @@ async def test_each_takes_over_what_the_other_left(
             assert await pending(bus, name, f"{SERVICE}-mailer") == 0
 
 
-async def test_a_group_that_lightbus_cleaned_up_is_there_again_and_goes_on(
+@pytest.mark.parametrize("layout", ["per_event"], scope="function")
+async def test_a_consumer_by_the_name_of_a_worker_that_is_gone_has_what_that_left_at_once(
     anyio_backend: str, lightbus_is_there: None, layout: Layout
+) -> None:
+    with RedisServer() as server:
+        with LightbusService(server, layout, process="worker-1") as theirs:
+            await theirs.hold(True)
+            (fired,) = await theirs.fire("user_registered", {"username": "left"})
+            await theirs.began(fired["native_id"])
+            theirs.kill()
+        async with (
+            open_bus(server.url, config_beside(layout, consumer="worker-1")) as bus,
+            bus.consume("auth.user_registered", group="mailer", reclaim_after=600) as events,
+        ):
+            async for event in events:
+                assert (event.id, event.attempt) == (fired["native_id"], 2)
+                break
+
+
+async def test_a_group_that_lightbus_cleaned_up_is_there_again_and_goes_on(
+    anyio_backend: str,
+    lightbus_is_there: None,
+    layout: Layout,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     name = "auth.user_registered"
     with RedisServer() as server:
@@ -252,4 +275,5 @@ async def test_a_group_that_lightbus_cleaned_up_is_there_again_and_goes_on(
                 second = await bus.publish(name, {"username": "after"})
                 await service.acknowledged(second)
             await until(lambda: seen == [(first, 1), (second, 1)])
+            assert f"group ours-audit of {key_of(name, layout)} had vanished" in caplog.text
             tasks.cancel_scope.cancel()

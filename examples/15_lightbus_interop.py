@@ -1,0 +1,103 @@
+"""A node beside services of Lightbus: their events are handled here, ours read there, and what a
+worker of theirs leaves behind is taken over.
+
+Run it with `uv run python examples/15_lightbus_interop.py`: it starts a redis-server of its own and
+says to it, word for word, what Lightbus 1.1.2 says. With an address behind it, as in
+`redis://127.0.0.1:6379/0`, it uses that server; docs/howto/lightbus.md has a service of Lightbus
+to run beside it, which handles the same events.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import uuid4
+
+import anyio
+import coredis
+
+from node import Identity, Node
+from node.bus.config import BusConfig
+from node.bus.event import BusEvent
+from node.bus.redis.format import LIGHTBUS
+
+# `service_name` and `stream_use: per_api` in Lightbus's configuration.
+CONFIG = BusConfig(service="shop", formats={"*": LIGHTBUS})
+STREAM, GROUP, NAME = "auth.*:stream", "shop-audit", "auth.user_registered"
+
+
+async def fire(redis: "coredis.Redis[str]", username: str) -> None:
+    """What `bus.auth.user_registered.fire(username=...)` does in Lightbus."""
+    metadata = {"api_name": "auth", "event_name": "user_registered", "version": "1"}
+    fields = {"id": str(uuid4()), **metadata, ":username": json.dumps(username)}
+    await redis.xadd(STREAM, field_values=fields)
+
+
+async def die_while_handling(redis: "coredis.Redis[str]") -> None:
+    """What a worker of Lightbus does that is killed while its listener `audit` is at work."""
+    await redis.xgroup_create(STREAM, GROUP, identifier="$")
+    await fire(redis, "grace")
+    await redis.xreadgroup(GROUP, "lightbus-1", count=1, streams={STREAM: ">"})
+
+
+async def run(url: str) -> None:
+    handled = anyio.Event()
+    async with (
+        coredis.Redis.from_url(url.removeprefix("redis+"), decode_responses=True) as redis,
+        Node(Identity.create()) as node,
+    ):
+        bus = node.bus(url, config=CONFIG)
+
+        @bus.handler(NAME, group="mailer")
+        async def mail(event: BusEvent) -> None:
+            if not handled.is_set():
+                print(f"fired there, handled here: {event.data}")
+            handled.set()
+
+        await fire(redis, "ada")
+        await handled.wait()
+
+        id = await bus.publish(NAME, {"username": "admin"})
+        (entry,) = await redis.xrange(STREAM, start=id, end=id)
+        print(f"published here, read there: {dict(list(entry.field_values.items())[1:])}")
+
+        await die_while_handling(redis)
+        async with bus.consume(NAME, group="audit", reclaim_after=0.2) as events:
+            async for event in events:
+                print(f"left there, finished here: {event.data}, attempt {event.attempt}")
+                break
+        await redis.xgroup_destroy(STREAM, GROUP)  # on a server that stays: for the next time
+
+
+@contextmanager
+def private_redis() -> Iterator[str]:
+    """The address of a redis-server that ends with the block."""
+    with tempfile.TemporaryDirectory() as directory:
+        socket = Path(directory) / "redis.sock"
+        options = ["--port", "0", "--unixsocket", str(socket), "--appendonly", "yes"]
+        with subprocess.Popen(
+            ["redis-server", *options, "--dir", directory],  # noqa: S607 - wherever it is
+            stdout=subprocess.DEVNULL,
+        ) as server:
+            try:
+                while not socket.exists() and server.poll() is None:
+                    time.sleep(0.01)
+                yield f"redis+unix://{socket}"
+            finally:
+                server.terminate()
+
+
+def main() -> None:
+    if sys.argv[1:]:
+        anyio.run(run, sys.argv[1])
+        return
+    with private_redis() as url:
+        anyio.run(run, url)
+
+
+if __name__ == "__main__":
+    main()
