@@ -1,0 +1,82 @@
+"""Events that must not be lost: kept in one file, retried, set aside, and taken up again.
+
+Run it with `uv run python examples/14_durable_bus.py`.
+"""
+
+import logging
+import tempfile
+from pathlib import Path
+
+import anyio
+
+from node import Identity, Node
+from node.bus.bus import Bus
+from node.bus.event import BusEvent
+
+NAME = "auth.user_registered"
+# Each failure of a handler is an error of the log; here they are meant.
+logging.getLogger("parley.bus").setLevel(logging.CRITICAL)
+
+
+async def read_in_a_loop(bus: Bus) -> None:
+    """A group of its own: it reads everything, whoever else does. Leaving acknowledges."""
+    async with bus.consume(NAME, group="audit") as events:
+        async for event in events:
+            print("audit:", event.data["username"])
+            if event.data["username"] == "carol":
+                break
+    print("audit: left to read:", await bus.lag(NAME, "audit"))
+
+
+class Mailer:
+    """A handler whose mail server is slow to start, and does not know carol."""
+
+    def __init__(self) -> None:
+        self.knows = {"alice", "bob"}
+        self.sent: dict[str, int] = {}
+        self.all_sent = anyio.Event()
+
+    async def mail(self, event: BusEvent) -> None:
+        """Send one mail."""
+        username = event.data["username"]
+        if username == "alice" and event.attempt == 1:
+            raise ConnectionError("the mail server is not up yet")
+        if username not in self.knows:
+            raise LookupError(f"no mailbox for {username}")
+        self.sent[username] = event.attempt
+        if len(self.sent) == 3:
+            self.all_sent.set()
+
+
+async def main() -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        async with Node(Identity.create()) as node:
+            bus = node.bus(f"sqlite:///{Path(directory) / 'bus.db'}")
+
+            # Each returns once it is on the disk. The same key twice is one event.
+            await bus.publish(NAME, {"username": "alice"})
+            first = await bus.publish(NAME, {"username": "bob"}, idempotency_key="order-7")
+            again = await bus.publish(NAME, {"username": "bob"}, idempotency_key="order-7")
+            print("published twice, stored once:", first == again)
+            await bus.publish(NAME, {"username": "carol"})
+            await read_in_a_loop(bus)
+
+            mailer = Mailer()
+            bus.handler(NAME, group="mailer", max_attempts=2, retry_delay=0.01)(mailer.mail)
+            # A stream of dead letters is a stream like others: this waits for the first.
+            async with bus.consume(f"{NAME}.dead", group="operator") as dead:
+                await anext(dead)
+            for letter in await bus.dead_letters(NAME):
+                print("set aside:", letter.data, "after", letter.attempts, "attempts")
+                print("  because:", letter.history[-1].error)
+
+            mailer.knows.add("carol")
+            print("replayed:", len(await bus.replay_dead(NAME)))
+            with anyio.fail_after(10):
+                await mailer.all_sent.wait()
+            for username, attempt in sorted(mailer.sent.items()):
+                print(f"mailed to {username} at attempt {attempt}")
+
+
+if __name__ == "__main__":
+    anyio.run(main)
