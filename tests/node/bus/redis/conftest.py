@@ -1,0 +1,24 @@
+"""A store on the redis-server of this process, for the tests beside this file."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from node.bus.config import BusConfig
+from node.bus.redis.store import RedisStore
+from tests.node.bus.redis.streams import Redis
+from tests.node.bus.stores import opened
+from tests.redis_server import RedisServer
+
+
+@pytest.fixture
+async def store(redis_url: str, anyio_backend: str) -> AsyncIterator[RedisStore]:
+    """A store that is open, on an empty server."""
+    async with opened(RedisStore(redis_url, BusConfig(timeout=5))) as store:
+        yield store
+
+
+@pytest.fixture
+def redis(redis_url: str, redis_server: RedisServer) -> Redis:
+    """The same server, spoken to by other means."""
+    return Redis(redis_server)

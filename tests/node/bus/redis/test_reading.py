@@ -1,0 +1,248 @@
+"""Reading by groups on Redis: what is new, what is not, what is no event, and what vanishes."""
+
+import logging
+
+import anyio
+import pytest
+
+from node.bus.config import BusConfig
+from node.bus.errors import BusDamagedError, BusError
+from node.bus.ids import AFTER_ALL, BEFORE_ALL
+from node.bus.redis import membership, reading
+from node.bus.redis.format import LIGHTBUS
+from node.bus.redis.store import RedisStore
+from node.errors import ConfigError
+from tests.node.bus.redis.streams import ALL, KEY, C, G, Redis, S, event, ids, numbers
+from tests.node.bus.stores import opened
+from tests.node.network import started
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_group_is_handed_each_event_once(store: RedisStore, redis: Redis) -> None:
+    await store.publish([event(n) for n in range(3)], durable=True)
+    await store.join(S, G, C, BEFORE_ALL)
+    await store.join(S, "later", C, AFTER_ALL)
+    assert numbers(await store.read(S, G, C, 2, 0)) == [(0, 1), (1, 1)]
+    assert numbers(await store.read(S, G, "two", 2, 1)) == [(2, 1)]
+    assert await store.read(S, G, C, 2, 0.01) == []
+    assert await store.read(S, "later", C, 2, 0) == []
+    found = (await store.history(S, BEFORE_ALL, None, 1, 0))[0]
+    assert (found.name, found.version, found.body) == (S, 1, '{"number":0}')
+
+
+async def test_a_read_waits_and_is_not_in_the_way(store: RedisStore) -> None:
+    await store.join(S, G, C, BEFORE_ALL)
+    async with anyio.create_task_group() as tasks:
+        read = await started(tasks, lambda: store.read(S, G, C, 5, 5))
+        await store.publish([event(7)], durable=True)
+    assert numbers(read[0]) == [(7, 1)]  # type: ignore[arg-type]  # what `read` returned
+
+
+async def test_what_a_cancelled_read_was_handed_is_due_at_once(
+    store: RedisStore, redis: Redis
+) -> None:
+    await store.join(S, G, C, BEFORE_ALL)
+    for n in range(5):
+        with anyio.move_on_after(0.01):
+            async with anyio.create_task_group() as tasks:
+                await started(tasks, lambda: store.read(S, G, C, 5, 5))
+                # It is answered while its reader is being cancelled.
+                redis("XADD", KEY, "*", *entry(n))
+                tasks.cancel_scope.cancel()
+    got: list[tuple[int, int]] = []
+    with anyio.fail_after(5):
+        while len(got) < 5:
+            got += numbers(await store.claim(S, G, C, 5, 60))
+            got += numbers(await store.read(S, G, C, 5, 0.01))
+    assert sorted(got) == [(n, 1) for n in range(5)]
+    assert redis("CLIENT", "LIST").count("cmd=xreadgroup") <= 2
+
+
+def entry(number: int, name: str = "user_registered") -> list[str]:
+    """The fields of an entry as Lightbus writes it."""
+    return [
+        *("id", f"m{number}", "api_name", "auth", "event_name", name, "version", "1"),
+        *(":number", str(number)),
+    ]
+
+
+async def test_what_is_no_event_is_passed_over(
+    store: RedisStore, redis: Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    for fields in (["", ""], ["a", "b"], entry(1), [*entry(2)[:-1], "no json"], ["c", "d"]):
+        redis("XADD", KEY, "*", *fields)
+    await store.join(S, G, C, BEFORE_ALL)
+    found = await store.read(S, G, C, 1, 0)
+    assert numbers(found) == [(1, 1)]
+    (unreadable,) = await store.read(S, G, C, 5, 0)
+    assert "no json" in unreadable.event.body
+    assert store.foreign == 2
+    assert caplog.text.count("is no event") == 2
+    assert [one.id for one in await store.pending(S, G, ALL, BEFORE_ALL)] == [
+        found[0].event.id,
+        unreadable.event.id,
+    ]
+    assert len(await store.history(S, BEFORE_ALL, None, ALL, 0)) == 2
+    # One that was claimed by somebody else meanwhile.
+    redis("XADD", KEY, "*", "e", "f")
+    redis("XREADGROUP", "GROUP", G, "other", "STREAMS", KEY, ">")
+    assert len(await store.claim(S, G, C, 5, 0)) == 2
+    assert store.foreign == 3
+
+
+async def test_in_a_stream_of_an_api_other_events_are_acknowledged(
+    redis_url: str, redis: Redis, anyio_backend: str
+) -> None:
+    async with opened(RedisStore(redis_url, BusConfig(formats={"*": LIGHTBUS}))) as store:
+        for n in range(6):
+            redis("XADD", "auth.*:stream", "*", *entry(n, "user_registered" if n % 3 == 2 else "x"))
+        await store.join(S, G, C, BEFORE_ALL)
+        assert numbers(await store.read(S, G, C, 1, 0)) == [(2, 1)]
+        assert numbers(await store.read(S, G, C, 9, 0)) == [(5, 1)]
+        assert len(await store.pending(S, G, ALL, BEFORE_ALL)) == 2
+        with pytest.raises(ConfigError, match="another group"):
+            await store.join("auth.x", G, C, BEFORE_ALL)
+        await store.join("auth.x", "another", C, BEFORE_ALL)
+        assert len(await store.history(S, BEFORE_ALL, None, 2, 0)) == 2
+        assert len(await store.history("auth.*", BEFORE_ALL, None, ALL, 0)) == 6
+
+
+async def test_what_an_earlier_process_left_is_ones_own(
+    redis_url: str, redis: Redis, anyio_backend: str
+) -> None:
+    async with opened(RedisStore(redis_url, BusConfig())) as store:
+        await store.publish([event(n) for n in range(3)], durable=True)
+        await store.join(S, G, C, BEFORE_ALL)
+        first = await store.read(S, G, C, 3, 0)
+        assert await store.own(S, G, C, 5) == []
+        await store.nack(S, G, C, first[2].event.id, 60, "later")
+    async with opened(RedisStore(redis_url, BusConfig())) as store:
+        assert await store.own(S, G, "another", 5) == []
+        assert numbers(await store.own(S, G, C, 1)) == [(0, 2)]
+        assert numbers(await store.own(S, G, C, 5)) == [(1, 2)]
+        assert await store.own(S, G, C, 5) == []
+        assert await store.claim(S, G, C, 5, 60) == []
+        assert numbers(await store.claim(S, G, C, 1, 0)) == [(0, 3)]
+        assert numbers(await store.claim(S, G, C, 1, 0.0)) == [(0, 4)]
+
+
+async def test_claims_are_oldest_first_and_leave_what_is_not_due(store: RedisStore) -> None:
+    await store.publish([event(n) for n in range(4)], durable=True)
+    await store.join(S, G, C, BEFORE_ALL)
+    found = ids(await store.read(S, G, C, 4, 0))
+    await store.nack(S, G, C, found[3], 0, "a")
+    await store.nack(S, G, C, found[1], 60, "b")
+    await store.release(S, G, C, [found[0], "1-1"])
+    assert numbers(await store.claim(S, G, "two", 1, 60)) == [(0, 1)]
+    assert numbers(await store.claim(S, G, "two", 9, 60)) == [(3, 2)]
+    await anyio.sleep(0.02)
+    await store.touch(S, G, "two", [found[0], found[2]])
+    assert numbers(await store.claim(S, G, C, 9, 0.015)) == [(2, 2), (3, 3)]
+
+
+_VANISHING = {
+    "DESTROY": ("XGROUP", "DESTROY", KEY, G),
+    "DEL": ("DEL", KEY),
+    "FLUSHALL": ("FLUSHALL",),
+}
+
+
+@pytest.mark.parametrize("how", [*_VANISHING, "while waiting"])
+async def test_a_group_that_vanished_is_made_anew(
+    store: RedisStore, redis: Redis, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await store.publish([event(n) for n in range(3)], durable=True)
+    await store.join(S, G, C, BEFORE_ALL)
+    assert len(await store.read(S, G, C, 2, 0)) == 2
+    async with anyio.create_task_group() as tasks:
+        if how == "while waiting":
+            assert len(await store.read(S, G, C, 2, 0)) == 1
+            read = await started(tasks, lambda: store.read(S, G, C, 5, 5))
+            redis("DEL", KEY)
+            await store.publish([event(9)], durable=True)
+        else:
+            redis(
+                *(
+                    ["XGROUP", "DESTROY", KEY, G]
+                    if how == "DESTROY"
+                    else [how] + [KEY] * (how == "DEL")
+                )
+            )
+            if how != "DESTROY":
+                # A stream that is another one since, and the clock may have gone back.
+                redis("XADD", KEY, "5-0", *entry(9))
+            read = await started(tasks, lambda: store.read(S, G, C, 5, 0.01))
+    assert numbers(read[0]) == ([(2, 1)] if how == "DESTROY" else [(9, 1)])  # type: ignore[arg-type]  # as above
+    assert "had vanished" in caplog.text
+    redis("XGROUP", "DESTROY", KEY, G)
+    assert await store.claim(S, G, C, 5, 0) == []
+    redis("XGROUP", "DESTROY", KEY, G)
+    assert await store.ack(S, G, ["5-0"]) == 0
+    assert not await store.nack(S, G, C, "5-0", 0, "")
+    assert await store.bury(S, G, C, "5-0", "") is None
+    await store.touch(S, G, C, ["5-0"])
+    await store.release(S, G, C, ["5-0"])
+    assert await store.pending(S, G, 5, BEFORE_ALL) == []
+    assert await store.redeliver(S, G, ["5-0"]) == []
+    assert await store.read(S, G, C, 5, 0) == []
+
+
+async def test_a_group_that_vanishes_again_and_again_is_an_error(
+    store: RedisStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def make(*rest: object) -> None:
+        """Not at all."""
+
+    monkeypatch.setattr(reading.GroupReader, "_make", make)
+    with pytest.raises(BusError):
+        await store.read(S, G, C, 1, 0)
+
+
+async def test_what_was_trimmed_away_while_pending_is_lost_and_told(
+    store: RedisStore, redis: Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    await store.publish([event(n) for n in range(4)], durable=True)
+    await store.join(S, G, C, BEFORE_ALL)
+    found = ids(await store.read(S, G, C, 4, 0))
+    await store.nack(S, G, C, found[1], 0, "x")
+    redis("XTRIM", KEY, "MAXLEN", 1)
+    assert await store.bury(S, G, C, found[2], "x") is None
+    assert numbers(await store.claim(S, G, "two", 9, 0)) == [(3, 2)]
+    assert store.lost == 3
+    assert len(await store.pending(S, G, ALL, BEFORE_ALL)) == 1
+    assert "2 events of auth.user_registered were trimmed away" in caplog.text
+
+
+async def test_lines_in_the_log_are_rationed(
+    store: RedisStore, redis: Redis, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(20):
+        redis("XADD", KEY, "*", "a", "b")
+    await store.join(S, G, C, BEFORE_ALL)
+    with caplog.at_level(logging.WARNING):
+        assert await store.read(S, G, C, 100, 0) == []
+    assert store.foreign == 20
+    assert caplog.text.count("is no event") == 5
+
+
+async def test_what_is_in_hand_is_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(membership, "MOST_HELD", 3)
+    member = membership.Membership(S, KEY, G)
+    for n in (1, 2, 1, 3, 4):
+        member.handed(f"{n}-0", n)
+    assert list(member.held) == ["1-0", "3-0", "4-0"]
+
+
+async def test_a_key_that_is_no_stream(store: RedisStore, redis: Redis) -> None:
+    redis("SET", KEY, "text")
+    with pytest.raises(BusDamagedError):
+        await store.join(S, G, C, BEFORE_ALL)
+    with pytest.raises(BusDamagedError):
+        await store.read(S, G, C, 1, 0)
+    with pytest.raises(BusDamagedError):
+        await store.claim(S, G, C, 1, 0)
+    with pytest.raises(BusDamagedError):
+        await store.ack(S, G, ["1-0"])
+    with pytest.raises(BusDamagedError):
+        await store.nack(S, G, C, "1-0", 0, "")
