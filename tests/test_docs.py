@@ -40,6 +40,8 @@ from node.settings.sources import variables
 
 ROOT = Path(__file__).parent.parent
 HOWTOS = sorted((ROOT / "docs" / "howto").glob("*.md"))
+# What has programs that run.
+WITH_PROGRAMS = [ROOT / "README.md", ROOT / "docs" / "bus.md", *HOWTOS]
 DOCUMENTS = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -50,11 +52,11 @@ _HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 def programs() -> list[tuple[str, str]]:
     """Each Python block with its name; blank lines before it keep the document's numbers."""
     found = []
-    for path in [ROOT / "README.md", *HOWTOS]:
+    for path in WITH_PROGRAMS:
         text = path.read_text()
         for block in _BLOCK.finditer(text):
             line = text.count("\n", 0, block.start(1))
-            found.append((f"{path.name}:{line + 1}", "\n" * line + block[1]))
+            found.append((f"{name_of(path)}:{line + 1}", "\n" * line + block[1]))
     return found
 
 
@@ -86,7 +88,7 @@ def test_a_program_runs(program: str, tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_there_are_programs_in_every_howto() -> None:
     named = {name.split(":")[0] for name, _ in programs()}
-    assert named == {"README.md", *(path.name for path in HOWTOS)}
+    assert named == set(map(name_of, WITH_PROGRAMS))
 
 
 def test_the_readme_names_all_that_can_be_read() -> None:
