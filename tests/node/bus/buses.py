@@ -1,0 +1,84 @@
+"""A bus on a store in memory, for tests: what it asks of the store is seen, and may fail.
+
+One rule: the store beneath is real; a fault comes before the store is asked, or after.
+"""
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+from node.bus.bus import Bus
+from node.bus.config import BusConfig
+from node.bus.store import Store
+from tests.node.bus.model_store import ModelStore
+from tests.node.network import ground
+
+NAME, GROUP = "auth.user", "mailer"
+
+
+class FaultyStore:
+    """Raises what `faults` says, by the name of the method, before it asks the real one; or, from
+    `late_faults`, after. `calls` has what was asked: name and arguments."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.faults: defaultdict[str, list[Exception]] = defaultdict(list)
+        self.late_faults: defaultdict[str, list[Exception]] = defaultdict(list)
+        self.calls: list[tuple[str, tuple[Any, ...]]] = []
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
+        method = getattr(self._store, name)
+
+        async def ask(*arguments: Any, **options: Any) -> Any:
+            self.calls.append((name, arguments))
+            if self.faults[name]:
+                raise self.faults[name].pop(0)
+            answer = await method(*arguments, **options)
+            if self.late_faults[name]:
+                raise self.late_faults[name].pop(0)
+            return answer
+
+        return ask
+
+    def asked(self, name: str) -> list[tuple[Any, ...]]:
+        """The arguments of each call of a method."""
+        return [arguments for called, arguments in self.calls if called == name]
+
+
+@asynccontextmanager
+async def a_bus(
+    store: Store | None = None, **settings: Any
+) -> AsyncIterator[tuple[Bus, FaultyStore]]:
+    """A bus that is open, on a store of its own unless one is given, and what it asks of it."""
+    config = BusConfig(**{"consumer": "me", **settings})
+    faulty = FaultyStore(store or ModelStore(config))
+    async with (
+        ground() as backend,
+        Bus(cast(Store, faulty), config, loop=lambda: backend) as bus,
+    ):
+        yield bus, faulty
+
+
+async def publish(bus: Bus, count: int, name: str = NAME) -> list[str]:
+    """Events with `n` from 0."""
+    return await bus.publish_many(name, [{"n": number} for number in range(count)])
+
+
+async def fail(bus: Bus, error: BaseException, name: str = NAME, **options: Any) -> None:
+    """Have a loop fail with the next event; raises the error."""
+    async with bus.consume(name, GROUP, **options) as events:
+        await anext(events)
+        raise error
+
+
+async def attempts(bus: Bus) -> list[tuple[int, int]]:
+    """What the group is handed now: `n` and attempt of each event, acknowledged."""
+    found = []
+    async with bus.consume(NAME, GROUP, max_attempts=None) as events:
+        waiting = await bus.pending(NAME, GROUP)
+        total = len(waiting) + (await bus.lag(NAME, GROUP) or 0)
+        for _ in range(total):
+            event = await anext(events)
+            found.append((event.data["n"], event.attempt))
+    return found
