@@ -43,14 +43,16 @@ async def test_what_a_cancelled_read_was_handed_is_due_at_once(
     store: RedisStore, redis: Redis
 ) -> None:
     await store.join(S, G, C, BEFORE_ALL)
-    for n in range(5):
-        with anyio.move_on_after(0.01):
-            async with anyio.create_task_group() as tasks:
-                await started(tasks, lambda: store.read(S, G, C, 5, 5))
-                # It is answered while its reader is being cancelled.
-                redis("XADD", KEY, "*", *entry(n))
-                tasks.cancel_scope.cancel()
     got: list[tuple[int, int]] = []
+    for n in range(5):
+        async with anyio.create_task_group() as tasks:
+            read = await started(tasks, lambda: store.read(S, G, C, 5, 5))
+            # It is answered while its reader is being cancelled.
+            redis("XADD", KEY, "*", *entry(n))
+            tasks.cancel_scope.cancel()
+        for found in read:  # it may have come in time
+            assert isinstance(found, list)
+            got += numbers(found)
     with anyio.fail_after(5):
         while len(got) < 5:
             got += numbers(await store.claim(S, G, C, 5, 60))
