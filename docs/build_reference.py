@@ -26,7 +26,7 @@ DIRECTORY: Final = Path(__file__).parent / "reference" / "api"
 OURS: Final = ("node", "crypto", "lbm")
 _NOTE: Final = "<!-- Made by `python -m docs.build_reference`. Edit the docstrings instead. -->"
 LISTED: Final = {name.rpartition(".")[2] for page in PAGES.values() for name in page.names}
-_NO_NEWS: Final = ("object", "Protocol", "IntEnum", "bytes", "Exception")
+_NO_NEWS: Final = ("object", "tuple", "Protocol", "IntEnum", "bytes", "Exception")
 _SPECIAL: Final = {
     "__aenter__": "async with",
     "__anext__": "async for",
@@ -106,12 +106,12 @@ def _class(name: str, cls: type, shown: Shown) -> Iterator[str]:
     if shown.made:
         yield from _constructor(name, cls)
     yield from paragraphs(_documented(cls, name))
-    for base in _unlisted(cls):
+    for base in () if shown.alone else _unlisted(cls):
         yield from paragraphs(_documented(base, base.__name__))
     if issubclass(cls, IntEnum):
         yield "\n".join(f"- `{member.name}` = {member.value}" for member in cls)
         return
-    if dataclasses.is_dataclass(cls) and not shown.made:
+    if (dataclasses.is_dataclass(cls) and not shown.made) or hasattr(cls, "_fields"):
         yield _code("\n".join(f"{field}: {kind}" for field, kind, _ in fields(cls)))
     for member, value in _members(cls, shown):
         yield from _member(name, member, value)

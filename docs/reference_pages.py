@@ -20,9 +20,11 @@ class Page:
 @dataclass(frozen=True)
 class Shown:
     """How a class is shown: not at all what is in `hidden`; without its constructor if the
-    application is handed instances and makes none."""
+    application is handed instances and makes none; without what its bases say of themselves if
+    `alone`."""
 
     made: bool = True
+    alone: bool = False
     hidden: frozenset[str] = field(default_factory=frozenset)
 
 
@@ -156,6 +158,31 @@ PAGES: Final[dict[str, Page]] = {
         ),
         "identities-and-trust",
     ),
+    "bus": Page(
+        "The durable bus",
+        "Events that are kept until they are processed. A bus is made with "
+        "[Node.bus](node.md#nodebus), [Peer.bus](peer.md#peerbus), or without a node by "
+        "`open_bus`; what it promises is in [the durable bus](../../bus.md).",
+        (
+            "node.bus.bus.Bus",
+            "node.bus.bus.open_bus",
+            "node.bus.event.BusEvent",
+            "node.bus.consuming.consumption.Consumption",
+            "node.bus.history.History",
+            "node.bus.dead_letters.DeadLetter",
+            "node.bus.ids.Position",
+            "node.bus.model.StreamInfo",
+            "node.bus.model.GroupInfo",
+            "node.bus.model.ConsumerInfo",
+            "node.bus.model.PendingInfo",
+            "node.bus.model.Failure",
+            "node.bus.counters.Counters",
+            "node.bus.wire.authorisation.BusRequest",
+            "node.bus.config.BusConfig",
+            "node.bus.redis.format.RedisFormat",
+        ),
+        "bus",
+    ),
     "journal": Page(
         "Journals",
         "What a node keeps of its connections for an auditor, the auditor's keys, and reading it "
@@ -224,6 +251,16 @@ PAGES: Final[dict[str, Page]] = {
             "node.journal.errors.JournalBusyError",
             "node.journal.errors.JournalFailedError",
             "node.journal.errors.JournalFormatError",
+            "node.bus.errors.BusError",
+            "node.bus.errors.InvalidEventError",
+            "node.bus.errors.SchemaViolationError",
+            "node.bus.errors.BusClosedError",
+            "node.bus.errors.BusUnavailableError",
+            "node.bus.errors.BusBusyError",
+            "node.bus.errors.BusFullError",
+            "node.bus.errors.BusDamagedError",
+            "node.bus.errors.BusRefusedError",
+            "node.bus.errors.NotPendingError",
             "node.FormatError",
             "node.dialects.values.ConversionError",
             "node.protocol.errors.LocalProtocolError",
@@ -266,6 +303,15 @@ PAGES: Final[dict[str, Page]] = {
 
 SHOWN: Final[dict[str, Shown]] = {
     "AnswerStream": Shown(made=False),
+    "Bus": Shown(made=False, alone=True, hidden=frozenset({"begin", "drain", "loop", "opened"})),
+    "BusConfig": Shown(hidden=frozenset({"format_of", "group_name"})),
+    "BusEvent": Shown(made=False),
+    "BusRequest": Shown(made=False),
+    "Consumption": Shown(made=False, hidden=frozenset({"close"})),
+    "Counters": Shown(made=False),
+    "DeadLetter": Shown(made=False),
+    "History": Shown(made=False),
+    "SchemaViolationError": Shown(made=False),
     "Bridge": Shown(hidden=frozenset({"deliver"})),
     "Call": Shown(made=False),
     "Candidate": Shown(made=False),
@@ -279,6 +325,7 @@ SHOWN: Final[dict[str, Shown]] = {
         made=False, hidden=frozenset({"begin_close", "drained", "running", "stop_handlers"})
     ),
     "Payload": Shown(made=False, hidden=frozenset({"cells"})),
+    "RedisFormat": Shown(hidden=frozenset({"fields", "key", "name", "read"})),
     "Relay": Shown(hidden=frozenset({"join"})),
     "RelayFault": Shown(made=False),
     "RelayMessage": Shown(made=False),

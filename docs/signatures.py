@@ -16,13 +16,18 @@ _SIMPLE: Final = (int, float, bool, bytes, type(None))
 
 
 def fields(cls: type) -> Iterator[tuple[str, str, str]]:
-    """Name, type and default of a dataclass's fields."""
+    """Name, type and default of the fields of a dataclass, or of a NamedTuple."""
     tree = cast(ast.ClassDef, ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0])
     kinds = {
         ast.unparse(node.target): node.annotation
         for node in tree.body
         if isinstance(node, ast.AnnAssign)
     }
+    if not dataclasses.is_dataclass(cls):
+        usual = getattr(cls, "_field_defaults", {})
+        for name, kind in kinds.items():
+            yield name, type_text(kind), _value(usual[name], None) if name in usual else ""
+        return
     for field in dataclasses.fields(cls):
         default = ""
         if field.default is not dataclasses.MISSING:
@@ -91,6 +96,8 @@ def _value(value: object, source: ast.expr | None) -> str:
         return f"{value:_}"
     if type(value) is str:
         return f'"{value}"'
+    if source is None and callable(value):
+        return str(getattr(value, "__name__", value))
     if type(value) in _SIMPLE or source is None:
         return repr(value)
     return ast.unparse(source)
