@@ -303,7 +303,11 @@ PAGES: Final[dict[str, Page]] = {
 
 SHOWN: Final[dict[str, Shown]] = {
     "AnswerStream": Shown(made=False),
-    "Bus": Shown(made=False, alone=True, hidden=frozenset({"begin", "drain", "loop", "opened"})),
+    "Bus": Shown(
+        made=False,
+        alone=True,
+        hidden=frozenset({"begin", "close_store", "drain", "loop", "opened"}),
+    ),
     "BusConfig": Shown(hidden=frozenset({"format_of", "group_name"})),
     "BusEvent": Shown(made=False),
     "BusRequest": Shown(made=False),
