@@ -68,6 +68,11 @@ class RedisClient:
             await link.aclose()
         self._links.clear()
 
+    @property
+    def under_way(self) -> int:
+        """How many commands have been sent and are not answered."""
+        return self._under_way
+
     def check_open(self) -> None:
         """Raise BusClosedError once it was closed."""
         if self._closed:

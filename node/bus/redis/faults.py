@@ -51,6 +51,7 @@ _WORDS: Final[tuple[tuple[str, type[BusError]], ...]] = (
     ("WRONGPASS", BusRefusedError),
     ("NOPERM", BusRefusedError),
     ("invalid password", BusRefusedError),
+    ("The user executing the script", BusRefusedError),
 )
 # What Redis adds to an error in a script.
 _WHERE: Final = re.compile(r" script: [0-9a-f]{40}, on @.*", re.DOTALL)

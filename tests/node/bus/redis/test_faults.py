@@ -44,6 +44,7 @@ from node.errors import ConfigError
         (AuthenticationRequiredError("Authentication required."), BusRefusedError),
         (AuthenticationFailureError("invalid username-password pair"), BusRefusedError),
         (AuthorizationError("this user has no permissions"), BusRefusedError),
+        (ResponseError("The user executing the script can't run this command"), BusRefusedError),
         (LostConnectionError("Connection lost!"), BusUnavailableError),
         (LostConnectionError("max number of clients reached"), BusUnavailableError),
         (TimeoutError(), BusUnavailableError),

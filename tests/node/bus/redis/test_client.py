@@ -1,0 +1,231 @@
+"""Connections to Redis: shared, lost, restarted, refused, silent; and reads that block."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import anyio
+import pytest
+from anyio.abc import SocketAttribute, SocketStream
+
+from node.bus.config import BusConfig
+from node.bus.errors import BusClosedError, BusError, BusRefusedError, BusUnavailableError
+from node.bus.ids import BEFORE_ALL
+from node.bus.redis import client as module
+from node.bus.redis.address import parse_address
+from node.bus.redis.client import RedisClient
+from node.bus.redis.store import RedisStore
+from node.errors import ConfigError
+from tests.node.bus.redis.streams import ALL, C, G, Redis, S, event, numbers
+from tests.node.bus.stores import opened
+from tests.node.network import eventually, ground, nothing_left, started
+from tests.redis_server import RedisServer
+
+pytestmark = pytest.mark.anyio
+
+HELLO = b"%3\r\n+proto\r\n:3\r\n+version\r\n+7.0.15\r\n+id\r\n:1\r\n"
+
+
+@asynccontextmanager
+async def pretender(*answers: bytes) -> AsyncIterator[str]:
+    """The address of what answers to the first commands so, and then says nothing."""
+
+    async def serve(stream: SocketStream) -> None:
+        left = list(answers)
+        async with stream:
+            with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+                while await stream.receive():
+                    await stream.send(left.pop(0) if left else b"")
+
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
+        port = listener.extra_attributes[SocketAttribute.local_port]()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(listener.serve, serve)
+            yield f"redis://127.0.0.1:{port}"
+            tasks.cancel_scope.cancel()
+
+
+async def test_a_lost_connection_is_made_anew(store: RedisStore, redis: Redis) -> None:
+    await store.join(S, G, C, BEFORE_ALL)
+    async with anyio.create_task_group() as tasks:
+        read = await started(tasks, lambda: store.read(S, G, C, 5, 5))
+        redis("CLIENT", "KILL", "TYPE", "normal")
+    assert isinstance(read[0], BusUnavailableError)
+    await eventually(lambda: "cmd=xreadgroup" not in redis("CLIENT", "LIST"))
+    try:
+        await store.publish([event(1)], durable=True)
+    except BusUnavailableError:
+        await store.publish([event(2)], durable=True)
+    assert len(await store.read(S, G, C, 5, 1)) == 1
+
+
+async def test_a_redis_that_is_killed_and_started_again(
+    redis_server: RedisServer, store: RedisStore, redis: Redis
+) -> None:
+    with redis.setting("appendfsync", "always", "everysec"):
+        await store.publish([event(n) for n in range(3)], durable=True)
+        await store.join(S, G, C, BEFORE_ALL)
+        assert len(await store.read(S, G, C, 2, 0)) == 2
+        async with anyio.create_task_group() as tasks:
+            await store.read(S, G, "two", 5, 0)
+            read = await started(tasks, lambda: store.read(S, G, C, 5, 5))
+            redis_server.kill()
+        assert isinstance(read[0], BusUnavailableError)
+        for _ in range(2):
+            with pytest.raises(BusUnavailableError):
+                await store.publish([event(9)], durable=True)
+        redis_server.start()
+        await store.publish([event(3, key="k")], durable=True)
+        assert numbers(await store.read(S, G, C, 5, 1)) == [(3, 1)]
+        assert len(await store.pending(S, G, ALL, BEFORE_ALL)) == 4
+
+
+async def test_scripts_are_sent_again_when_they_were_forgotten(
+    store: RedisStore, redis: Redis
+) -> None:
+    for _ in range(2):
+        await store.publish([event(1), event(2)], durable=True)
+        redis("SCRIPT", "FLUSH")
+    assert len(await store.history(S, BEFORE_ALL, None, ALL, 0)) == 4
+
+
+async def test_a_server_that_says_nothing(redis_url: str, redis: Redis, anyio_backend: str) -> None:
+    async with opened(RedisStore(redis_url, BusConfig(timeout=0.1))) as store:
+        await store.join(S, G, C, BEFORE_ALL)
+        redis("CLIENT", "PAUSE", 250, "ALL")
+        with pytest.raises(BusUnavailableError, match="timed out"):
+            await store.publish([event(1)], durable=True)
+        with pytest.raises(BusUnavailableError):
+            await store.read(S, G, C, 1, 0)
+        await anyio.sleep(0.2)
+        await store.publish([event(1)], durable=True)
+
+
+@pytest.mark.parametrize(
+    ("answers", "kind", "text"),
+    [
+        ([], BusUnavailableError, "Redis"),
+        ([b"-ERR unknown command `HELLO`, with args\r\n"], ConfigError, "6.2 or newer"),
+        ([HELLO.replace(b"7.0.15", b"6.0.16")], ConfigError, "Redis is 6.0.16"),
+        ([b"-NOAUTH HELLO must be called\r\n"], BusRefusedError, "HELLO"),
+        ([b"-WRONGPASS invalid username\r\n"], BusRefusedError, "invalid"),
+        ([b"HTTP/1.1 400 Bad Request\r\n\r\n"], BusError, "Redis"),
+        ([HELLO], BusUnavailableError, "timed out"),
+    ],
+)
+async def test_servers_that_cannot_be_used(
+    answers: list[bytes], kind: type[Exception], text: str, anyio_backend: str
+) -> None:
+    with nothing_left():
+        async with pretender(*answers) as url, ground() as backend:
+            store = RedisStore(url, BusConfig(timeout=0.1))
+            with pytest.raises(kind) as caught:
+                await store.open(backend)
+        assert text in str(caught.value)
+
+
+async def test_nobody_there(anyio_backend: str) -> None:
+    with nothing_left():
+        async with ground() as backend:
+            store = RedisStore("redis://127.0.0.1:1", BusConfig(timeout=1))
+            with pytest.raises(BusUnavailableError, match=r"127\.0\.0\.1:1"):
+                await store.open(backend)
+            with pytest.raises(BusClosedError):
+                await store.streams()
+
+
+@pytest.mark.parametrize(
+    "error", ["LOADING Redis is loading", "MASTERDOWN Link with MASTER", "READONLY You can't"]
+)
+async def test_servers_that_are_not_ready(error: str, anyio_backend: str) -> None:
+    answer = f"-{error}\r\n".encode()
+    async with (
+        pretender(HELLO, *[answer] * 3) as url,
+        opened(RedisStore(url, BusConfig(timeout=1))) as store,
+    ):
+        for _ in range(2):
+            with pytest.raises(BusUnavailableError):
+                await store.publish([event(1)], durable=True)
+
+
+async def test_who_may_not(store: RedisStore, redis: Redis, redis_url: str) -> None:
+    redis("ACL", "SETUSER", "eve", "on", ">word", "~*", "+@all", "-xadd", "-config")
+    address = redis_url.replace("//", "//eve:word@")
+    try:
+        async with opened(RedisStore(address, BusConfig())) as eve:
+            for events in ([event(1)], [event(1), event(2)]):
+                with pytest.raises(BusRefusedError, match=r"no permissions|can't run"):
+                    await eve.publish(events, durable=True)
+        async with ground() as backend:
+            with pytest.raises(BusRefusedError):
+                await RedisStore(address.replace("word", "no"), BusConfig()).open(backend)
+    finally:
+        redis("ACL", "DELUSER", "eve")
+
+
+async def test_further_commands_wait_in_line(
+    redis_url: str, redis: Redis, anyio_backend: str
+) -> None:
+    async with ground() as backend:
+        client = RedisClient(backend, parse_address(redis_url), 5, 2)
+        await client.open()
+        redis("CLIENT", "PAUSE", 100, "ALL")
+        async with anyio.create_task_group() as tasks:
+            answers = [await started(tasks, lambda: client.command("PING")) for _ in range(4)]
+            assert client.under_way == 2
+        assert answers == [[b"PONG"]] * 4
+        assert client.under_way == 0
+        await client.aclose()
+
+
+async def test_few_connections_are_kept(
+    store: RedisStore, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "IDLE_READERS", 1)
+    await store.join(S, G, C, BEFORE_ALL)
+
+    def connections() -> int:
+        return int(
+            redis("CLIENT", "LIST").count("lib-name") or redis("CLIENT", "LIST").count("id=")
+        )
+
+    for _ in range(2):
+        async with anyio.create_task_group() as tasks:
+            for _ in range(4):
+                await started(tasks, lambda: store.read(S, G, C, 1, 5))
+            tasks.cancel_scope.cancel()
+        await eventually(lambda: connections() <= 3)  # shared, kept, and who asks
+
+
+async def test_who_is_too_long_in_ending_is_let_go(
+    store: RedisStore, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_UNBLOCK_TRIES", 0)
+    await store.join(S, G, C, BEFORE_ALL)
+    async with anyio.create_task_group() as tasks:
+        await started(tasks, lambda: store.read(S, G, C, 1, 5))
+        tasks.cancel_scope.cancel()
+    await eventually(lambda: "cmd=xreadgroup" not in redis("CLIENT", "LIST"))
+    await store.publish([event(1)], durable=True)
+    assert len(await store.read(S, G, C, 1, 1)) == 1
+
+
+async def test_closing_ends_reads_and_leaves_nothing(redis_url: str, anyio_backend: str) -> None:
+    with nothing_left():
+        async with ground() as backend:
+            store = RedisStore(redis_url, BusConfig(timeout=5))
+            await store.open(backend)
+            await store.join(S, G, C, BEFORE_ALL)
+            async with anyio.create_task_group() as tasks:
+                read = await started(tasks, lambda: store.read(S, G, C, 1, 5))
+                look = await started(tasks, lambda: store.history(S, "1-0", None, 1, 5))
+                await store.publish([event(1)], durable=True)
+                more = await started(tasks, lambda: store.read(S, "g2", C, 1, 0))
+                waits = await started(tasks, lambda: store.read(S, "g2", C, 1, 5))
+                await store.aclose()
+            await store.aclose()
+            assert isinstance(read[0], list)
+            assert isinstance(look[0], list)
+            assert isinstance(more[0], list)
+            assert isinstance(waits[0], BusClosedError)
+            with pytest.raises(BusClosedError):
+                await store.read(S, G, C, 1, 0)
