@@ -6,6 +6,7 @@ its process does not use up the attempts of others that were only fetched with i
 of what it fetches.
 """
 
+from contextlib import suppress
 from heapq import heappop, heappush
 from typing import Final
 
@@ -13,6 +14,7 @@ import anyio
 
 from node.bus.config import BusConfig
 from node.bus.consuming.terms import Terms
+from node.bus.errors import BusRefusedError
 from node.bus.model import Delivery
 from node.bus.store import Store
 from node.transport.loop import Loop, Timer
@@ -144,4 +146,6 @@ class Intake:
         now = self._loop.now()
         if now >= self._removal_due:
             self._removal_due = now + self._removal_interval
-            await self._store.remove_consumers(self._terms.stream, self._terms.group, self._ttl)
+            # Another node's bus may leave that to others than its consumers.
+            with suppress(BusRefusedError):
+                await self._store.remove_consumers(self._terms.stream, self._terms.group, self._ttl)
