@@ -34,7 +34,7 @@ class Range:
         return value > self.least if self.above else value >= self.least
 
     def __str__(self) -> str:
-        return f"above {self.least:g}" if self.above else f"{self.least:,g} or more"
+        return f"above {self.least:g}" if self.above else f"{self.least:,} or more"
 
 
 _ABOVE_0: Final = Range(0, above=True)

@@ -5,6 +5,7 @@ import runpy
 import tomllib
 from collections.abc import Iterator
 from dataclasses import fields, replace
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,6 +18,8 @@ import node.errors
 import node.journal.errors
 from crypto.auditor import AuditorPrivateKey
 from crypto.identity import Identity
+from node.bus.config import RANGES as BUS_RANGES
+from node.bus.config import BusConfig
 from node.cli.exits import Exit
 from node.cli.explanations import EXPLANATIONS
 from node.cli.main import app
@@ -285,6 +288,23 @@ def test_the_settings_of_a_bus() -> None:
     assert [(row[0], row[2]) for row in table] == [("url", "none"), ("allow", "none")]
     assert [field.name for field in fields(BusSettings)] == ["url", "allow"]
     assert BusSettings() == BusSettings(url=None, allow=())
+
+
+def test_the_settings_of_the_bus_itself() -> None:
+    table = {row[0]: row for row in rows("docs/bus.md", "Settings")}
+    assert list(table) == [field.name for field in fields(BusConfig)]
+    for name, allowed in BUS_RANGES.items():
+        value = getattr(BusConfig(), name)
+        assert table[name][1] == str(allowed), name
+        assert (None if table[name][2] == "none" else number(table[name][2])) == value, name
+
+
+def test_the_limits_of_the_bus() -> None:
+    table = rows("docs/bus.md", "Limits")
+    assert table
+    for limit, value, _ in table:
+        module, _, name = limit.rpartition(".")
+        assert number(value) == getattr(import_module(module), name), limit
 
 
 def test_every_setting_has_its_variable() -> None:
