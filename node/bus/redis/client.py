@@ -19,6 +19,7 @@ from node.bus.redis.address import RedisAddress
 from node.bus.redis.faults import bus_error
 from node.bus.redis.link import Link
 from node.bus.redis.scripts import Script
+from node.errors import ParleyError
 from node.transport.loop import Loop
 from node.waiting import Changes
 
@@ -43,6 +44,7 @@ class RedisClient:
         self._changes = Changes(loop.waiter)
         self._shared: Link | None = None
         self._connecting = False
+        self._failure: ParleyError | None = None
         self._under_way = 0
         self._finishing = 0
         self._readers: list[Link] = []  # that nobody uses
@@ -168,20 +170,28 @@ class RedisClient:
     # Connections.
 
     async def _link(self) -> Link:
-        """The connection that commands share, made anew if it was lost; one at a time does so."""
-        while True:
-            self.check_open()
-            if self._shared is not None and self._shared.usable:
-                return self._shared
+        """The connection that commands share, made anew if it was lost. One task does so, and all
+        that wait for it share the outcome: nobody waits for one attempt after another."""
+        self.check_open()
+        while self._shared is None or not self._shared.usable:
             if not self._connecting:
-                break
+                return await self._connect_shared()
             await self._changes.until(lambda: not self._connecting)
-        self._connecting = True
+            self.check_open()
+            if self._failure is not None:
+                raise type(self._failure)(str(self._failure)) from self._failure
+        return self._shared
+
+    async def _connect_shared(self) -> Link:
+        self._connecting, self._failure = True, None
         try:
             if self._shared is not None:
                 self._drop(self._shared)
             self._shared = await self._connect()
             return self._shared
+        except ParleyError as error:
+            self._failure = error
+            raise
         finally:
             self._connecting = False
             self._changes.notify()

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import anyio
 import pytest
@@ -13,6 +14,7 @@ from node.bus.ids import BEFORE_ALL
 from node.bus.redis import client as module
 from node.bus.redis.address import parse_address
 from node.bus.redis.client import RedisClient
+from node.bus.redis.link import Link
 from node.bus.redis.store import RedisStore
 from node.errors import ConfigError
 from tests.node.bus.redis.streams import ALL, C, G, Redis, S, event, numbers
@@ -174,6 +176,26 @@ async def test_further_commands_wait_in_line(
             assert client.under_way == 2
         assert answers == [[b"PONG"]] * 4
         assert client.under_way == 0
+        await client.aclose()
+
+
+async def test_all_who_wait_for_a_connection_share_its_failure(
+    monkeypatch: pytest.MonkeyPatch, anyio_backend: str
+) -> None:
+    made = []
+
+    class Counted(Link):
+        def __init__(self, *rest: Any) -> None:
+            super().__init__(*rest)
+            made.append(self)
+
+    monkeypatch.setattr(module, "Link", Counted)
+    async with pretender() as url, ground() as backend:
+        client = RedisClient(backend, parse_address(url), 0.1, 10)
+        async with anyio.create_task_group() as tasks:
+            outcomes = [await started(tasks, lambda: client.command("PING")) for _ in range(4)]
+        assert [type(outcome[0]) for outcome in outcomes] == [BusUnavailableError] * 4
+        assert len(made) == 1
         await client.aclose()
 
 

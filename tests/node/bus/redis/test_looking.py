@@ -20,6 +20,7 @@ async def test_streams_are_those_whose_keys_are_ours(
     redis_url: str, redis: Redis, anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(looking, "_STREAMS", 2)
+    monkeypatch.setattr(looking, "_KEYS", 3)
     formats = {"shop": LIGHTBUS, "docs": DOCUMENTED}
     async with opened(RedisStore(redis_url, BusConfig(formats=formats))) as store:
         first, last = await store.publish([event(1), event(2)], durable=True)

@@ -8,8 +8,10 @@ import pytest
 from node.bus.config import BusConfig
 from node.bus.errors import BusDamagedError, BusError
 from node.bus.ids import AFTER_ALL, BEFORE_ALL
+from node.bus.model import Trim
 from node.bus.redis import membership, reading
 from node.bus.redis.format import LIGHTBUS
+from node.bus.redis.scripts import PAGE
 from node.bus.redis.store import RedisStore
 from node.errors import ConfigError
 from tests.node.bus.redis.streams import ALL, KEY, C, G, Redis, S, event, ids, numbers
@@ -37,6 +39,21 @@ async def test_a_read_waits_and_is_not_in_the_way(store: RedisStore) -> None:
         read = await started(tasks, lambda: store.read(S, G, C, 5, 5))
         await store.publish([event(7)], durable=True)
     assert numbers(read[0]) == [(7, 1)]  # type: ignore[arg-type]  # what `read` returned
+
+
+async def test_a_long_wait_is_several_short_ones(
+    store: RedisStore, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "LONGEST_BLOCK", 0.01)
+    await store.join(S, G, C, BEFORE_ALL)
+    redis("CONFIG", "RESETSTAT")
+    async with anyio.create_task_group() as tasks:
+        read = await started(tasks, lambda: store.read(S, G, C, 5, 5))
+        await anyio.sleep(0.25)  # Redis looks at what blocks ten times a second
+        await store.publish([event(7)], durable=True)
+    assert numbers(read[0]) == [(7, 1)]  # type: ignore[arg-type]  # what `read` returned
+    (line,) = (line for line in redis("INFO", "commandstats").splitlines() if "xreadgroup" in line)
+    assert int(line.split("calls=")[1].split(",")[0]) > 1
 
 
 async def test_what_a_cancelled_read_was_handed_is_due_at_once(
@@ -148,6 +165,22 @@ _VANISHING = {
     "DEL": ("DEL", KEY),
     "FLUSHALL": ("FLUSHALL",),
 }
+
+
+async def test_what_is_pending_is_looked_at_in_pages(store: RedisStore) -> None:
+    count = PAGE + 100
+    await store.publish([event(n) for n in range(count)], durable=True)
+    await store.join(S, G, C, BEFORE_ALL)
+    found = ids(await store.read(S, G, C, count, 0))
+    await store.release(S, G, C, found[:PAGE])
+    # What is due fills a page, and what is idle stands behind it.
+    assert len(await store.claim(S, G, "two", 10 * count, 0)) == count
+    await store.release(S, G, "two", found)
+    assert len(await store.claim(S, G, "two", 10 * count, 60)) == PAGE
+    assert len(await store.claim(S, G, "two", 10 * count, 60)) == 100
+    assert await store.remove_consumers(S, G, 0) == [C, "two"]
+    assert await store.trim(S, Trim(max_length=10)) == count - 10
+    assert len(await store.pending(S, G, count, BEFORE_ALL)) == 10
 
 
 @pytest.mark.parametrize("how", [*_VANISHING, "while waiting"])
