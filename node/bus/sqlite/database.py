@@ -7,10 +7,11 @@ operations.
 
 import logging
 import sqlite3
+from contextlib import suppress
 
 from node.bus.config import BusConfig
 from node.bus.sqlite.books import Books
-from node.bus.sqlite.faults import is_of_disk
+from node.bus.sqlite.faults import is_full, is_of_disk
 from node.bus.sqlite.file import open_file, page_limits
 
 logger = logging.getLogger("parley.bus")
@@ -85,7 +86,11 @@ class Database:
             self.close()
             return
         self._books.forget()
-        if is_of_disk(error):
+        if is_full(error):
+            # The log can be written from its beginning again, once all of it is in the file.
+            with suppress(sqlite3.Error):
+                self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        elif is_of_disk(error):
             # What a failed sync leaves in the log counts as written, and may not be: nothing is
             # to be appended to it (`_open`).
             self._mend = True

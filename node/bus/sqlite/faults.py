@@ -17,41 +17,38 @@ from node.bus.errors import (
 from node.errors import ConfigError, ParleyError
 
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-_DAMAGED: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-_DISK: Final = (sqlite3.SQLITE_IOERR,)
 _FULL: Final = (sqlite3.SQLITE_FULL,)
+# SQLite knows a full disk, but takes a quota and a limit on files for a disk that fails.
+_NOT_WRITTEN: Final = (sqlite3.SQLITE_IOERR_WRITE,)
+_DISK: Final = (sqlite3.SQLITE_IOERR,)
 _TOO_BIG: Final = (sqlite3.SQLITE_TOOBIG,)
-# What is no fault of one operation: every other one would meet it too.
-_COMMON: Final = (
-    *_BUSY,
-    *_DAMAGED,
+_UNUSABLE: Final = (
     *_DISK,
     sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_NOMEM,
     sqlite3.SQLITE_PERM,
     sqlite3.SQLITE_PROTOCOL,
     sqlite3.SQLITE_READONLY,
 )
-
-
-def code_of(error: BaseException) -> int:
-    """SQLite's primary result code; 0 if it has none."""
-    code = getattr(error, "sqlite_errorcode", None)
-    return code & 0xFF if isinstance(code, int) else 0
+# What is no fault of one operation: every other one would meet it too.
+_COMMON: Final = (*_BUSY, *_UNUSABLE, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def is_common(error: BaseException) -> bool:
     """Whether it is the whole transaction's: another try with fewer operations is no use."""
-    return code_of(error) in _COMMON or isinstance(error, (OSError, BusDamagedError, ConfigError))
-
-
-def is_of_disk(error: BaseException) -> bool:
-    """Whether the disk failed."""
-    return code_of(error) in _DISK
+    if isinstance(error, sqlite3.Error):
+        return _code(error) in _COMMON and not is_full(error)
+    return isinstance(error, (OSError, BusDamagedError, ConfigError))
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether there is no room."""
-    return code_of(error) in _FULL
+    """Whether there is no room: nothing of it was written."""
+    return _code(error) in _FULL or getattr(error, "sqlite_errorcode", 0) in _NOT_WRITTEN
+
+
+def is_of_disk(error: BaseException) -> bool:
+    """Whether the disk failed, so that nobody knows what is on it."""
+    return _code(error) in _DISK and not is_full(error)
 
 
 def bus_error(error: Exception) -> ParleyError:
@@ -64,15 +61,20 @@ def bus_error(error: Exception) -> ParleyError:
 
 
 def _found(error: Exception) -> BusError:
-    code = code_of(error)
+    code = _code(error)
+    if is_full(error):
+        return BusFullError(f"there is no room for it: {error}")
     if code in _BUSY:
         return BusBusyError(f"another process holds the database: {error}")
-    if code in _FULL:
-        return BusFullError(f"there is no room for it: {error}")
-    if code in _DAMAGED:
-        return BusDamagedError(f"the database is damaged: {error}")
-    if code in _TOO_BIG or isinstance(error, (OverflowError, UnicodeError)):
+    if code in _TOO_BIG or isinstance(error, (OverflowError, UnicodeEncodeError)):
         return InvalidEventError(f"the database cannot keep it: {error}")
-    if isinstance(error, (sqlite3.Error, OSError)):
+    if code in _UNUSABLE or isinstance(error, (OSError, MemoryError)):
         return BusUnavailableError(f"the database cannot be used: {error}")
-    return BusError(f"internal error: {error!r}")
+    # All else that can be wrong is in the file: no table where one was, a number that is text.
+    return BusDamagedError(f"the database is damaged: {error!r}")
+
+
+def _code(error: BaseException) -> int:
+    """SQLite's primary result code; 0 if it has none."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return code & 0xFF if isinstance(code, int) else 0

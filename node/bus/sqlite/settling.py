@@ -51,7 +51,6 @@ def release(books: Books, group: Group, consumer: str, ids: Sequence[str]) -> No
     """They were never begun: due now, and not an attempt."""
     who = books.consumer(group, consumer)
     if who is not None:
-        books.sign(group, consumer)
         books.cursor.execute(_RELEASE, (group.number, who.number, json.dumps(numbers_of(ids))))
 
 
@@ -96,7 +95,6 @@ def _held(books: Books, group: Group, consumer: str, number: int) -> tuple[int, 
     who = books.consumer(group, consumer)
     if who is None or number == NO_ID:
         return None
-    books.sign(group, consumer)
     row: tuple[int, str | None] | None = books.cursor.execute(
         _HELD, (group.number, number, who.number)
     ).fetchone()

@@ -90,12 +90,12 @@ class Worker:
             self._transact(operations, woken)
         except Exception as error:
             self._database.rolled_back(error)
-            if len(operations) == 1 and not operations[0].rescue:
+            if len(operations) == 1 and not is_full(error):
                 operations[0].error = bus_error(error)
                 return
             common = is_common(error)
             for operation in operations:
-                # Who only looks needs no lock, and no room.
+                # Who only looks needs no lock.
                 if common and operation.kind is not LOOK:
                     operation.error = bus_error(error)
                 else:
@@ -105,14 +105,13 @@ class Worker:
         error = self._try(operation, woken)
         if error is not None and is_full(error) and operation.rescue is not None:
             # What the settings let be taken away may make the room.
-            if self._try(Operation(operation.kind._replace(publishes=False), operation.rescue)):
-                return
-            error = self._try(operation, woken)
+            room = Operation(operation.kind._replace(publishes=False), operation.rescue)
+            error = self._try(room, woken) or self._try(operation, woken)
         operation.error = None if error is None else bus_error(error)
 
-    def _try(self, operation: Operation, woken: set[str] | None = None) -> Exception | None:
+    def _try(self, operation: Operation, woken: set[str]) -> Exception | None:
         try:
-            self._transact([operation], set() if woken is None else woken)
+            self._transact([operation], woken)
         except Exception as error:
             self._database.rolled_back(error)
             return error
@@ -153,7 +152,7 @@ class Worker:
 
     def _poll(self) -> None:
         """See whether another process wrote: somebody waits for it."""
-        self._try(Operation(LOOK, _nothing))
+        self._try(Operation(LOOK, _nothing), set())
         if self._database.others_wrote():
             self._on_done([], None)
 
