@@ -1,5 +1,5 @@
-"""docs/threat-model.md names a test for each mistake, and for each promise of the dialects and
-of journals: every one it names is there, and every file of this folder's rows is named in its row.
+"""docs/threat-model.md names a test for each mistake, and for each promise of the dialects, of
+journals and of the bus: every one it names is there, and every file of this folder's rows is named in its row.
 """
 
 import re
@@ -69,7 +69,8 @@ def test_every_file_of_a_row_is_named_in_its_row() -> None:
 
 
 @pytest.mark.parametrize(
-    ("heading", "letter", "least"), [("The other dialects", "D", 11), ("Journals", "J", 9)]
+    ("heading", "letter", "least"),
+    [("The other dialects", "D", 11), ("Journals", "J", 9), ("The bus", "B", 9)],
 )
 def test_every_promise_names_what_keeps_it_and_tests(heading: str, letter: str, least: int) -> None:
     found = promises(heading)
