@@ -39,6 +39,7 @@ from node.subscription import Subscription
 from node.topic import Topic
 from node.transport.backend import Backend
 from node.transport.driver import Driver
+from node.transport.loop import Runner
 from node.waiting import Changes, left_after
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ class Peer(PeerView):
         self.streams = StreamTable(self, calls.stream_requests)
         self.dispatch = Dispatch(core, calls, self.topics, self.streams.receive)
         self._state = PeerState(self, endings)
+        self._buses: dict[Bus, Runner] = {}
         self._on_change = on_change
         self._changes = Changes(backend.waiter)
         self.driver = Driver(
@@ -218,8 +220,15 @@ class Peer(PeerView):
         from node.bus.config import BusConfig
         from node.bus.wire.client import PeerStore
 
+        for one, runner in list(self._buses.items()):
+            if one.is_closed:
+                runner.cancel()
+                del self._buses[one]
         config = config or BusConfig()
-        return Bus(PeerStore(self, config), config, loop=self.backend)
+        bus = Bus(PeerStore(self, config), config, loop=lambda: self.backend)
+        self._buses[bus] = self.backend.spawn(self._close_at_end, bus)
+        bus.begin()
+        return bus
 
     async def ping(self) -> float:
         """The round-trip time in seconds.
@@ -277,6 +286,8 @@ class Peer(PeerView):
         Raises:
             ValueError: `code` is not one that Close may carry.
         """
+        for bus in list(self._buses):
+            await bus.aclose()  # as long as events can be given back
         self.drain()
         self.topics.flush()
         self.core.close(self.backend.now(), code, text)
@@ -333,6 +344,11 @@ class Peer(PeerView):
         """The connection's state is another one."""
         self._on_change(self)
         self._changes.notify()
+
+    async def _close_at_end(self, bus: "Bus") -> None:
+        """A bus ends with the connection."""
+        await self.closed()
+        await bus.aclose()
 
     # Requests of the other side.
 

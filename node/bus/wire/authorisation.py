@@ -54,7 +54,8 @@ class BusRequest:
         action: `publish`; `consume` (all that a consumer of a group does); `inspect` (look at
             streams, groups, consumers, pending and stored events); `manage` (move a group, hand
             out again, trim, drop, remove, and publish to a dead-letter stream).
-        name: of the event, so of the stream; empty for the list of all streams.
+        name: of the event, so of the stream (or `API.*`, where a store has all events of an API
+            in one, for `inspect` and `manage`); empty for the list of all streams.
         group: as the store knows it, where it is about one.
     """
 
@@ -79,7 +80,8 @@ def wanted(peer: "Peer", request: Request) -> Iterator[BusRequest]:
         action = "inspect"
     elif isinstance(request, _MANAGING):
         action = "manage"
-    yield BusRequest(peer, action, getattr(request, "name", ""), getattr(request, "group", None))
+    stream: str = getattr(request, "name", "") or getattr(request, "stream", "")
+    yield BusRequest(peer, action, stream, getattr(request, "group", None))
 
 
 class Gate:

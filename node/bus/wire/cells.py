@@ -16,9 +16,11 @@ from lbm.keys import key_name
 from node.bus.errors import InvalidEventError
 from node.bus.ids import AFTER_ALL, parse_id
 from node.bus.names import LONGEST_NAME, check_key, check_word, split_name
+from node.bus.schemas import ALL_OF_API
 from node.bus.wire.limits import (
     LARGEST_COUNT,
     LARGEST_NUMBER,
+    LARGEST_VERSION,
     LONGEST_CONSUMER,
     LONGEST_ERROR,
     LONGEST_ID,
@@ -75,6 +77,12 @@ def _malformed(check: Callable[[Any], object], value: Any) -> None:
 def _read_name(cells: Cells, key: int) -> str:
     name = read_text(cells, key)
     _malformed(split_name, name)
+    return name
+
+
+def _read_stream(cells: Cells, key: int) -> str:
+    name = read_text(cells, key)
+    _malformed(split_name, f"{name[:-1]}_" if name.endswith(ALL_OF_API) else name)
     return name
 
 
@@ -150,7 +158,7 @@ def _read_event(row: object) -> Given:
         _malformed(check_key, event_key)
     if type(body) is not str:
         raise LbmDecodeError("the data of an event is text")
-    if type(version) is not int or not 0 <= version <= LARGEST_NUMBER:
+    if type(version) is not int or not 1 <= version <= LARGEST_VERSION:
         raise LbmDecodeError("no version of an event")
     return Given(name, body, event_key, version)
 
@@ -165,6 +173,7 @@ def _write_events(events: list[Given]) -> Encodable:
 
 FIELDS: Final[dict[str, Field]] = {
     "name": Field(keys.NAME, _read_name, _as_it_is),
+    "stream": Field(keys.NAME, _read_stream, _as_it_is),
     "group": Field(keys.GROUP, _word_reader(LONGEST_NAME), _as_it_is),
     "consumer": Field(keys.CONSUMER, _word_reader(LONGEST_CONSUMER), _as_it_is),
     "id": Field(keys.IDS, _read_one_id, _write_one),

@@ -1,8 +1,8 @@
 """`PeerStore`: the bus that another node offers, as a `Store`.
 
-One rule: what cannot be known is said to be unknown: without an answer, BusUnavailableError. It
-lives as long as its connection; a `PeerStore` on the next one goes on as the same consumer. Knows
-neither groups nor retries.
+One rule: what cannot be known is said to be unknown: what is under way when the connection ends
+raises BusUnavailableError, what is asked later BusClosedError. A `PeerStore` on the next
+connection goes on as the same consumer. Knows neither groups nor retries.
 """
 
 import logging
@@ -14,6 +14,7 @@ import anyio
 from lbm.errors import LbmDecodeError
 from node.bus.config import BusConfig
 from node.bus.errors import (
+    BusBusyError,
     BusClosedError,
     BusError,
     BusUnavailableError,
@@ -41,7 +42,7 @@ from node.log_ration import LogRation
 from node.protocol.codes import BUS, ResultCode
 from node.protocol.errors import LocalProtocolError, PayloadTooLargeError
 from node.streams.stream import Stream
-from node.transport.loop import Loop
+from node.transport.backend import Backend
 
 if TYPE_CHECKING:
     from node.peer import Peer
@@ -80,8 +81,9 @@ class PeerStore:
     def __repr__(self) -> str:
         return f"<PeerStore of {self._peer!r}>"
 
-    async def open(self, loop: Loop) -> None:
-        """Open the stream; raises BusUnavailableError if the connection is over."""
+    async def open(self, loop: Backend) -> None:
+        """Open the stream; raises BusClosedError if the connection is over, BusBusyError if it
+        has as many streams as may be."""
         self._slots = anyio.Semaphore(UNANSWERED, fast_acquire=True)
         self._waits = anyio.Semaphore(WAITING, fast_acquire=True)
         self._gathering = Gathering(self._publish, loop, self._peer.limits.max_payload)
@@ -246,6 +248,7 @@ class PeerStore:
             self._forget(stream)
             raise reset_error(error) from error
         except PeerClosedError as error:
+            self._forget(stream)
             raise BusUnavailableError(str(error)) from error
         except PayloadTooLargeError as error:
             raise InvalidEventError(f"too much for the connection: {error}") from error
@@ -263,8 +266,10 @@ class PeerStore:
         if self._stream is None:
             try:
                 self._stream = self._peer.streams.open_bus()
-            except (PeerClosedError, LocalProtocolError) as error:
-                raise BusUnavailableError(str(error)) from error
+            except PeerClosedError as error:
+                raise BusClosedError(str(error)) from error
+            except LocalProtocolError as error:
+                raise BusBusyError(str(error)) from error
         return self._stream
 
     def _forget(self, stream: Stream) -> None:

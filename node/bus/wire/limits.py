@@ -21,7 +21,8 @@ LONGEST_ERROR: Final = 500
 # Characters of a node id as text, and of what goes before a peer's name of a consumer.
 NODE_ID: Final = 52
 LONGEST_CONSUMER: Final = LONGEST_NAME - NODE_ID - 1
-# The version of an event, and a Trim's bounds.
+# The version of an event that is published; a Trim's bounds.
+LARGEST_VERSION: Final = 2**31 - 1
 LARGEST_NUMBER: Final = 2**63 - 1
 
 # Streams `bus` of one connection; one more is reset with `overloaded`.

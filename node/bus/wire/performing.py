@@ -184,11 +184,11 @@ class Performing:
         return self._page([[*one] for one in await self._store.streams()], asked.after_name)
 
     async def _groups(self, asked: wire.Groups) -> Answer:
-        found = await self._store.groups(asked.name)
+        found = await self._store.groups(asked.stream)
         return self._page([[*one] for one in found], asked.after_name, by=1)
 
     async def _consumers(self, asked: wire.Consumers) -> Answer:
-        found = await self._store.consumers(asked.name, asked.group)
+        found = await self._store.consumers(asked.stream, asked.group)
         return self._page([consumer_row(one) for one in found], asked.after_name)
 
     async def _pending(self, asked: wire.Pending) -> Answer:
@@ -197,8 +197,8 @@ class Performing:
         return Answer(rows=rows, more=more)
 
     async def _history(self, asked: wire.History) -> Answer:
-        name, count, after, until, wait = asked
-        found, too_large = await self.fetching.history(name, after, until, count, wait)
+        stream, count, after, until, wait = asked
+        found, too_large = await self.fetching.history(stream, after, until, count, wait)
         if too_large is not None:
             return Answer(ResultCode.PAYLOAD_TOO_LARGE, ids=[too_large.id])
         return Answer(rows=[[*one] for one in found])
@@ -219,9 +219,9 @@ class Performing:
         return Answer(ids=await self._store.redeliver(*asked))
 
     async def _trim(self, asked: wire.TrimStream) -> Answer:
-        name, max_length, before, max_bytes, approximate = asked
+        stream, max_length, before, max_bytes, approximate = asked
         bounds = Trim(max_length, before, max_bytes, approximate)
-        return Answer(number=await self._store.trim(name, bounds))
+        return Answer(number=await self._store.trim(stream, bounds))
 
     async def _drop(self, asked: wire.Drop) -> Answer:
         return Answer(number=await self._store.drop(*asked))

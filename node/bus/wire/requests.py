@@ -1,7 +1,8 @@
 """What a peer may ask of a bus: one record for each event of category 6 but its answer.
 
 One rule: a field's name says which cell it is (`cells.py`), its default that the cell may be
-absent. Durations are seconds, as in `Store`. Knows no bytes.
+absent. `name` is an event's, which names its stream; `stream` may be `API.*` too, as stores call
+one that has all events of an API. Durations are seconds, as in `Store`. Knows no bytes.
 """
 
 from typing import Final, NamedTuple, TypeAlias
@@ -95,25 +96,25 @@ class Streams(NamedTuple):
 
 
 class Groups(NamedTuple):
-    name: str
+    stream: str
     after_name: str = ""
 
 
 class Consumers(NamedTuple):
-    name: str
+    stream: str
     group: str
     after_name: str = ""
 
 
 class Pending(NamedTuple):
-    name: str
+    stream: str
     group: str
     number: int
     after_id: str
 
 
 class History(NamedTuple):
-    name: str
+    stream: str
     number: int
     after: str
     until: str | None = None
@@ -121,19 +122,19 @@ class History(NamedTuple):
 
 
 class Rewind(NamedTuple):
-    name: str
+    stream: str
     group: str
     after: str
 
 
 class Redeliver(NamedTuple):
-    name: str
+    stream: str
     group: str
     ids: list[str]
 
 
 class TrimStream(NamedTuple):
-    name: str
+    stream: str
     max_length: int | None = None
     before: str | None = None
     max_bytes: int | None = None
@@ -141,18 +142,18 @@ class TrimStream(NamedTuple):
 
 
 class Drop(NamedTuple):
-    name: str
+    stream: str
     ids: list[str]
 
 
 class RemoveConsumers(NamedTuple):
-    name: str
+    stream: str
     group: str
     idle: float
 
 
 class RemoveGroup(NamedTuple):
-    name: str
+    stream: str
     group: str
 
 
