@@ -81,7 +81,8 @@ class GroupInfo(NamedTuple):
 
 
 class ConsumerInfo(NamedTuple):
-    """A consumer of a group; `idle` is seconds since it last asked for anything."""
+    """A consumer of a group; `pending` is how many events it holds, `idle` seconds since it last
+    asked for anything."""
 
     name: str
     pending: int
@@ -90,7 +91,8 @@ class ConsumerInfo(NamedTuple):
 
 class PendingInfo(NamedTuple):
     """An event that was handed out and not acknowledged. `idle` is seconds since; `due_in` seconds
-    until it is handed out again, None for who holds it still."""
+    until it is handed out again, None while a consumer holds it. What is due is nobody's: then
+    `consumer` is empty."""
 
     id: str
     consumer: str

@@ -212,6 +212,9 @@ class ModelStore:
 
     async def touch(self, stream: str, group: str, consumer: str, ids: Sequence[str]) -> None:
         self._check_open()
+        found = self._find(stream, group)
+        if found is not None:
+            found.seen[consumer] = self._config.clock()
         for id in ids:
             held = self._held(stream, group, consumer, id)
             if held is not None:
@@ -317,7 +320,7 @@ class ModelStore:
         return [
             PendingInfo(
                 str(id),
-                one.consumer,
+                one.consumer if one.due is None else "",
                 one.attempt,
                 now - one.since,
                 None if one.due is None else max(0.0, one.due - now),
@@ -423,13 +426,9 @@ class ModelStore:
         return here.groups.setdefault(group, Group(here.position(after)))
 
     def _held(self, stream: str, group: str, consumer: str, id: str) -> Pending | None:
-        """What is pending with this consumer, who is seen by that."""
+        """What this consumer was handed, and did not give back."""
         found = self._find(stream, group)
-        if found is None:
-            return None
-        if consumer in found.seen:
-            found.seen[consumer] = self._config.clock()
-        one = found.pending.get(parse_id(id))
+        one = None if found is None else found.pending.get(parse_id(id))
         return one if one is not None and one.is_held_by(consumer) else None
 
     async def _until(self, look: Callable[[], list[Found]], wait: float) -> list[Found]:
