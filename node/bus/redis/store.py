@@ -6,9 +6,7 @@ is said in the log, once, what a power cut would take.
 
 import logging
 from collections.abc import Sequence
-from typing import NamedTuple
-
-from coredis.exceptions import RedisError
+from typing import Final, NamedTuple
 
 from node.bus.config import BusConfig
 from node.bus.errors import BusClosedError
@@ -34,6 +32,9 @@ from node.bus.redis.settling import Settler
 from node.transport.loop import Loop
 
 logger = logging.getLogger("parley.bus")
+
+# Settings of the server that say what it loses, and when.
+_TOLD: Final = (b"appendonly", b"appendfsync", b"maxmemory-policy")
 
 
 class _Parts(NamedTuple):
@@ -211,11 +212,19 @@ class RedisStore:
 
     async def _tell_what_it_keeps(self, client: RedisClient) -> None:
         """Say in the log what this server loses, and when; it need not tell."""
-        try:
-            found = await client.raw(b"CONFIG", b"GET", b"append*")
-        except RedisError:
-            logger.debug("the Redis at %s does not tell how it keeps what it has", self._address)
-            return
+        found: dict[bytes, bytes] = {}
+        for answer in await client.commands([(b"CONFIG", b"GET", name) for name in _TOLD]):
+            if not isinstance(answer, dict):
+                logger.debug("the Redis at %s does not tell how it keeps things", self._address)
+                return
+            found |= answer
+        if found.get(b"maxmemory-policy", b"").startswith(b"allkeys"):
+            logger.warning(
+                "the Redis at %s has maxmemory-policy %s: it throws away streams when it is full; "
+                "a bus needs noeviction",
+                self._address,
+                found[b"maxmemory-policy"].decode(),
+            )
         if found.get(b"appendonly") != b"yes":
             logger.warning(
                 "the Redis at %s has no append-only file (appendonly no): what is published is "

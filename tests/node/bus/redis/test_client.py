@@ -1,5 +1,6 @@
 """Connections to Redis: shared, lost, restarted, refused, silent; and reads that block."""
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -24,6 +25,7 @@ from tests.redis_server import RedisServer
 
 pytestmark = pytest.mark.anyio
 
+_COMMAND = re.compile(rb"(?:^|\r\n)\*\d")
 HELLO = b"%3\r\n+proto\r\n:3\r\n+version\r\n+7.0.15\r\n+id\r\n:1\r\n"
 
 
@@ -35,8 +37,9 @@ async def pretender(*answers: bytes) -> AsyncIterator[str]:
         left = list(answers)
         async with stream:
             with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
-                while await stream.receive():
-                    await stream.send(left.pop(0) if left else b"")
+                while True:
+                    for _ in _COMMAND.findall(await stream.receive()):
+                        await stream.send(left.pop(0) if left else b"")
 
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
         port = listener.extra_attributes[SocketAttribute.local_port]()
@@ -141,7 +144,7 @@ async def test_nobody_there(anyio_backend: str) -> None:
 async def test_servers_that_are_not_ready(error: str, anyio_backend: str) -> None:
     answer = f"-{error}\r\n".encode()
     async with (
-        pretender(HELLO, *[answer] * 3) as url,
+        pretender(HELLO, *[answer] * 5) as url,
         opened(RedisStore(url, BusConfig(timeout=1))) as store,
     ):
         for _ in range(2):

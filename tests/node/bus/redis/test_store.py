@@ -34,6 +34,7 @@ async def test_over_a_unix_socket_and_in_another_database(
         ("appendonly", "no", logging.WARNING, "no append-only file"),
         ("appendfsync", "everysec", logging.INFO, "appendfsync everysec"),
         ("appendfsync", "always", logging.INFO, ""),
+        ("maxmemory-policy", "allkeys-lru", logging.WARNING, "throws away streams"),
     ],
 )
 async def test_what_the_server_keeps_is_said(
@@ -46,8 +47,9 @@ async def test_what_the_server_keeps_is_said(
     caplog: pytest.LogCaptureFixture,
     anyio_backend: str,
 ) -> None:
-    before = {"appendonly": "yes", "appendfsync": "everysec"}[name]
-    with redis.setting(name, value, before), caplog.at_level(logging.INFO, "parley.bus"):
+    before = {"appendonly": "yes", "appendfsync": "everysec"}.get(name, "noeviction")
+    caplog.set_level(logging.INFO, "parley.bus")
+    with redis.setting("appendfsync", "always", "everysec"), redis.setting(name, value, before):
         async with opened(RedisStore(redis_url, BusConfig())):
             lines = [line for line in caplog.records if line.name == "parley.bus"]
     assert [line.levelno for line in lines] == [level] * bool(text)
