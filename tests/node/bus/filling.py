@@ -64,6 +64,7 @@ async def fill(directory: Path, how: str) -> dict[str, Any]:
             assert await store.ack(STREAM, GROUP, [one.event.id for one in deliveries])
 
         ids: list[str] = []
+        error = "done"
         await publish()
         make_room = make_full(directory, how)
         while len(ids) < MOST:
