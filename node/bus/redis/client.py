@@ -61,6 +61,9 @@ class RedisClient:
 
     async def aclose(self) -> None:
         """Wait for commands that are under way, end reads that wait, and disconnect."""
+        with anyio.move_on_after(self._timeout):
+            # What a read had brought when it was ended is given back: that takes commands.
+            await self._changes.until(lambda: not self._finishing)
         self._closed = True
         for reader in self._links - {self._shared}:
             reader.close()
