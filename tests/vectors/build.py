@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from tests.reference import (
     vectors_accept,
+    vectors_bus,
     vectors_connection,
     vectors_events,
     vectors_identity,
@@ -41,6 +42,7 @@ FILES: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "payloads.json": vectors_events.payload_vectors,
     "rules.json": vectors_rules.rule_vectors,
     "connections.json": vectors_connection.connection_vectors,
+    "bus.json": vectors_bus.bus_vectors,
     "journal.json": vectors_journal.journal_vectors,
     "recorded.json": RECORDS.document,  # last: it lists what the others used
 }
