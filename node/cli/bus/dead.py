@@ -3,15 +3,16 @@
 One rule: without ids, `--all` or `--group` nothing is replayed or dropped.
 """
 
-import json
-from collections.abc import AsyncIterator, Iterable
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import AsyncIterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from node.bus.ids import BEFORE_ALL, parse_id
 from node.cli.bus.arguments import AnyGroup, Bus, Name
 from node.cli.bus.opening import opened
-from node.cli.bus.showing import show_moment
+from node.cli.bus.showing import moment_of
 from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output
 from node.cli.run import run
@@ -20,7 +21,7 @@ from node.errors import ConfigError, ParleyError
 
 if TYPE_CHECKING:
     from node.bus import bus as buses
-    from node.bus.event import BusEvent
+    from node.bus.dead_letters import DeadLetter
 
 app = typer.Typer(help="Dead letters: list, replay or drop them.", no_args_is_help=True)
 
@@ -70,10 +71,10 @@ def replay_dead(
 
     async def replaying(options: NodeOptions, out: Output) -> None:
         async with opened(options, out, bus) as opened_bus:
-            chosen = await _chosen(opened_bus, name, ids, group)
-            done = await opened_bus.replay_dead(name, chosen)
-        out.say(f"{counted(done, 'dead letter')} replayed")
-        out.done(replayed=done)
+            done = await opened_bus.replay_dead(name, ids or None, group=group)
+        out.say(f"{counted(len(done), 'dead letter')} replayed")
+        _require_all(name, ids, set(done))
+        out.done(replayed=len(done))
 
     run(options, replaying, log_level="warning")
 
@@ -91,11 +92,14 @@ def drop_dead(
     _require_choice(ids, every, group)
 
     async def dropping(options: NodeOptions, out: Output) -> None:
+        done: set[str] = set()
         async with opened(options, out, bus) as opened_bus:
-            chosen = await _chosen(opened_bus, name, ids, group)
-            done = await opened_bus.drop_dead(name, chosen)
-        out.say(f"{counted(done, 'dead letter')} dropped")
-        out.done(dropped=done)
+            async for letter in _letters(opened_bus, name, group):
+                if (not ids or letter.id in ids) and await opened_bus.drop_dead(name, [letter.id]):
+                    done.add(letter.id)
+        out.say(f"{counted(len(done), 'dead letter')} dropped")
+        _require_all(name, ids, done)
+        out.done(dropped=len(done))
 
     run(options, dropping, log_level="warning")
 
@@ -108,49 +112,36 @@ app.command("drop")(drop_dead)
 def _require_choice(ids: list[str] | None, every: bool, group: str | None) -> None:
     if every and ids:
         raise ConfigError("name ids or --all, not both")
+    for id in ids or ():
+        parse_id(id)
     if not ids and not every and group is None:
         raise ConfigError("name ids of dead letters, --group or --all")
 
 
-async def _chosen(
-    bus: "buses.Bus", name: str, ids: Iterable[str] | None, group: str | None
-) -> list[str]:
-    """The ids that are meant, of those that are there.
-
-    Raises:
-        ParleyError: one that was named is not.
-    """
-    there = [letter.id async for letter in _letters(bus, name, group)]
-    if not ids:
-        return there
-    missing = sorted(set(ids) - set(there))
+def _require_all(name: str, ids: list[str] | None, done: set[str]) -> None:
+    missing = sorted(set(ids or ()) - done)
     if missing:
-        raise ParleyError(f"{name} has no dead letter {', '.join(missing)}; nothing was done")
-    return list(ids)
+        raise ParleyError(f"{name} has no such dead letter: {', '.join(missing)}")
 
 
-async def _letters(bus: "buses.Bus", name: str, group: str | None) -> "AsyncIterator[BusEvent]":
-    async for letter in bus.dead_letters(name):
-        if group is None or letter.data.get("group") in (group, bus.config.group_name(group)):
-            yield letter
+async def _letters(bus: "buses.Bus", name: str, group: str | None) -> "AsyncIterator[DeadLetter]":
+    """Those of a group, or all, the oldest first; those that come meanwhile as well."""
+    whole, place = group and bus.config.group_name(group), BEFORE_ALL
+    while page := await bus.dead_letters(name, after=place):
+        for letter in page:
+            if whole is None or letter.group == whole:
+                yield letter
+        place = page[-1].id
 
 
-def _show(out: Output, letter: "BusEvent") -> None:
-    facts = _facts(letter)
-    out.event("dead-letter", **facts)
-    out.say(f"{letter.id}  {facts['name']} {facts['event_id']}")
-    out.say(f"  group     {facts['group']}, after {counted(facts['attempts'], 'attempt')}")
-    out.say(f"  data      {json.dumps(facts['data'], ensure_ascii=False)}")
-    for failure in facts["history"]:
-        out.say(f"  attempt {failure['attempt']} by {failure['consumer']}: {failure['error']}")
-
-
-def _facts(letter: "BusEvent") -> dict[str, Any]:
-    """What `dead_data` of node.bus.model put there."""
-    data = dict(letter.data)
-    return {
-        "id": letter.id,
-        "died_at": show_moment(letter.published_at),
-        "event_id": data.pop("id", None),
-        **data,
-    }
+def _show(out: Output, letter: "DeadLetter") -> None:
+    failures = [failure._asdict() for failure in letter.history]
+    out.event(
+        "dead-letter",
+        **{"died_at": moment_of(letter.id), **asdict(letter), "history": failures},
+    )
+    out.say(f"{letter.id}  {letter.name} {letter.event_id}")
+    out.say(f"  group     {letter.group}, after {counted(letter.attempts, 'attempt')}")
+    out.say(f"  data      {letter.body}")
+    for failure in letter.history:
+        out.say(f"  attempt {failure.attempt} by {failure.consumer}: {failure.error}")

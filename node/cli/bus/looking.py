@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from node.cli.bus.arguments import AnyGroup, Bus, Name
 from node.cli.bus.opening import opened
-from node.cli.bus.showing import moment_of
+from node.cli.bus.showing import brief_moment, moment_of
 from node.cli.exits import Exit
 from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output
@@ -38,7 +38,9 @@ def groups(
         async with opened(options, out, bus) as opened_bus:
             streams = [] if name is not None else await opened_bus.streams()
             found = await opened_bus.groups(name)
-            who = [(g, await opened_bus.consumers(g.stream, g.name)) for g in found if consumers]
+            # Of the store, since the names of these groups are whole already.
+            store = await opened_bus.opened()
+            who = [(g, await store.consumers(g.stream, g.name)) for g in found if consumers]
         _streams(out, streams)
         _groups(out, found)
         if consumers:
@@ -87,9 +89,10 @@ async def _wanted(bus: "buses.Bus", name: str, group: str | None) -> "list[Group
     found = await bus.groups(name)
     if group is None:
         return found
-    found = [each for each in found if each.name == group]
+    whole = bus.config.group_name(group)
+    found = [each for each in found if each.name == whole]
     if not found:
-        raise ParleyError(f"there is no group {group} of {name}")
+        raise ParleyError(f"there is no group {whole} of {name}")
     return found
 
 
@@ -99,15 +102,14 @@ def _streams(out: Output, streams: "list[StreamInfo]") -> None:
     table = table_of("events", "event", "stored", "bytes", "first", "last")
     for each in streams:
         first, last = moment_of(each.first_id), moment_of(each.last_id)
+        shown = [brief_moment(id) for id in (each.first_id, each.last_id)]
         out.event("stream", **each._asdict(), first_time=first, last_time=last)
-        table.add_row(
-            escape(each.name), f"{each.length:,}", f"{each.size:,}", first or "", last or ""
-        )
+        table.add_row(escape(each.name), f"{each.length:,}", f"{each.size:,}", *shown)
     out.console.print(table)
 
 
 def _groups(out: Output, groups: "list[GroupInfo]") -> None:
-    head = ("event", "group", "lag", "pending", "redelivered", "dead", "consumers", "last id")
+    head = ("event", "group", "lag", "pending", "retried", "dead", "consumers", "read up to")
     table = table_of("groups", *head)
     for each in groups:
         out.event("group", **_lag(each), **_counts(each))
@@ -119,7 +121,7 @@ def _groups(out: Output, groups: "list[GroupInfo]") -> None:
             f"{each.redelivered:,}",
             f"{each.dead_lettered:,}",
             f"{each.consumers:,}",
-            each.last_id,
+            brief_moment(each.last_id),
         )
     out.console.print(table)
 

@@ -57,10 +57,8 @@ def file_of(address: str) -> Path | None:
 
 
 def without_password(address: str) -> str:
-    """An address as it may be shown."""
-    try:
-        parts = urlsplit(address)
-    except ValueError:
-        return address.partition(":")[0]
-    place = parts.netloc.rpartition("@")[2]
-    return parts._replace(netloc=place, query="", fragment="").geturl() if place else address
+    """An address as it may be shown: without its settings, and who logs in there with what."""
+    scheme, mark, rest = address.partition("://")
+    if scheme != _FILE:
+        rest = rest.rpartition("@")[2]
+    return f"{scheme}{mark}{rest.partition('?')[0]}"

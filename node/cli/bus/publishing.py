@@ -11,6 +11,7 @@ import typer
 
 from node.bus.config import BusConfig
 from node.bus.errors import InvalidEventError
+from node.bus.names import split_name
 from node.cli.bus.arguments import Bus, Name
 from node.cli.bus.opening import opened
 from node.cli.exits import FileProblem
@@ -59,6 +60,7 @@ def publish(
         raise ConfigError("give the data as JSON, by --field or by --json-lines, not two of them")
     if json_lines and key is not None:
         raise ConfigError("--key is for one event, and does not go with --json-lines")
+    split_name(name)
     event = _fields(field) if field else _object(data)
     descriptor = input_descriptor() if json_lines else None
 
@@ -84,33 +86,40 @@ async def _lines(
     pace, count, number = Pace(sys.stdout), 0, 0
     async with aclosing(read_batches(descriptor, BusConfig().max_event_bytes)) as batches:
         async for batch in batches:
-            events: list[dict[str, Any]] = []
+            events: list[tuple[int, dict[str, Any]]] = []
             problem = None
             try:
                 for line in batch:
                     number += 1
                     if line.strip():
-                        events.append(_line(line, number))
+                        events.append((number, _line(line, number)))
             except FileProblem as error:
                 problem = error  # what came before it is published all the same
-            if events:
-                ids = await _publish(bus, name, events, count, durable=durable)
-                await pace.print("".join(out.line(id, "published", id=id) for id in ids))
-                count += len(ids)
+            ids, refusal = await _publish(bus, name, events, durable=durable)
+            await pace.print("".join(out.line(id, "published", id=id) for id in ids))
+            count += len(ids)
+            problem = refusal or problem
             if problem is not None:
                 raise problem
     return count
 
 
 async def _publish(
-    bus: "buses.Bus", name: str, events: list[dict[str, Any]], before: int, *, durable: bool
-) -> list[str]:
+    bus: "buses.Bus", name: str, events: list[tuple[int, dict[str, Any]]], *, durable: bool
+) -> tuple[list[str], FileProblem | None]:
+    """Publish events, each with the number of its line: all, or those before one that may not be;
+    their ids, and what is wrong with that one."""
     try:
-        return await bus.publish_many(name, events, durable=durable)
-    except InvalidEventError as error:
-        raise FileProblem(f"after {before:,} events, none of the next is published: {error}") from (
-            error
-        )
+        return await bus.publish_many(name, [event for _, event in events], durable=durable), None
+    except InvalidEventError:
+        pass  # nothing was stored; which one it is shows when they go one by one
+    ids: list[str] = []
+    for number, event in events:
+        try:
+            ids.append(await bus.publish(name, event, durable=durable))
+        except InvalidEventError as error:
+            return ids, FileProblem(f"line {number:,}: {error}")
+    return ids, None
 
 
 def _line(line: bytes, number: int) -> dict[str, Any]:

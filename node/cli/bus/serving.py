@@ -16,7 +16,7 @@ from node.errors import ConfigError
 from node.settings.bus import BusSettings
 
 if TYPE_CHECKING:
-    from node.bus.wire.server import BusRequest
+    from node.bus.wire.authorisation import BusRequest
     from node.node import Node
 
 PANEL: Final = "Durable bus"

@@ -5,11 +5,11 @@ known stands in the JSON line.
 """
 
 import json
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from node.bus.errors import InvalidEventError
-from node.bus.ids import parse_id
+from node.bus.ids import BEFORE_ALL, parse_id
+from node.cli.showing import brief_time, show_time
 
 if TYPE_CHECKING:
     from node.bus.event import BusEvent
@@ -27,22 +27,26 @@ def described(event: "BusEvent") -> dict[str, Any]:
         "id": event.id,
         "name": event.name,
         **_data(event),
-        "published_at": show_moment(event.published_at),
+        "published_at": moment_of(event.id),
         "idempotency_key": event.idempotency_key,
         "version": event.version,
     }
 
 
-def show_moment(when: datetime) -> str:
-    """ISO 8601 to the millisecond, UTC."""
-    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 def moment_of(id: str | None) -> str | None:
     """When an event of this id was published; None where that is not known."""
+    return show_time(_nanoseconds(id))
+
+
+def brief_moment(id: str | None) -> str:
+    """The same to the second, for a table."""
+    return brief_time(_nanoseconds(id))
+
+
+def _nanoseconds(id: str | None) -> int | None:
     try:
-        return None if id is None else show_moment(parse_id(id).published_at)
-    except (InvalidEventError, ValueError, OverflowError, OSError):
+        return None if id in (None, BEFORE_ALL) else parse_id(id).milliseconds * 10**6
+    except InvalidEventError:
         return None
 
 

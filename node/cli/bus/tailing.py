@@ -4,7 +4,6 @@ One rule: looking changes nothing; no group is made, and nothing is acknowledged
 """
 
 import sys
-from contextlib import aclosing
 from typing import Annotated
 
 import typer
@@ -45,13 +44,10 @@ def tail(
 
     async def tailing(options: NodeOptions, out: Output) -> None:
         shown, pace = 0, Pace(sys.stdout)
-        async with (
-            opened(options, out, bus) as opened_bus,
-            aclosing(opened_bus.history(name, start=position, follow=follow)) as events,
-        ):
+        async with opened(options, out, bus) as opened_bus:
             if follow:
                 out.event("following", name=name)
-            async for event in events:
+            async for event in opened_bus.history(name, start=position, follow=follow):
                 await pace.print(out.line(show_event(event), "event", **described(event)))
                 shown += 1
                 if shown == count:

@@ -5,6 +5,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import pytest
 
@@ -53,9 +54,13 @@ def parley(
 
     def run(*args: str, data: bytes = b"") -> Finished:
         monkeypatch.setattr(sys, "argv", ["parley", *args])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
-        with pytest.raises(SystemExit) as ended:
-            main()
+        # Some commands read the file itself; of memory there is none.
+        with TemporaryFile() if data else io.BytesIO() as file:
+            file.write(data)
+            file.seek(0)
+            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(file))
+            with pytest.raises(SystemExit) as ended:
+                main()
         assert isinstance(ended.value.code, int)
         return Finished(int(ended.value.code), *capsys.readouterr())
 

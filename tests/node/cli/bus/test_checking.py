@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from crypto.identity import Identity
-from node.cli.bus import checking
 from node.cli.bus.checking import check_bus, check_store
 from tests.node.cli.conftest import Parley
 
@@ -70,7 +69,7 @@ def test_who_can_read_the_file(tmp_path: Path, mode: int, level: str) -> None:
 
 def test_a_file_of_somebody_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "bus.db").touch(0o600)
-    monkeypatch.setattr(checking.os, "geteuid", lambda: 1)
+    monkeypatch.setattr("os.geteuid", lambda: 1)
     (found,) = check_store(f"sqlite:///{tmp_path}/bus.db")
     assert str(found.level) == "problem"
 

@@ -1,0 +1,91 @@
+"""The bus that `parley serve` offers: used over the network, by those who may."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from crypto.identity import Identity
+from node.cli.bus.serving import allowing
+from node.settings import BusSettings
+from tests.node.cli.bus.conftest import NAME, Publish, said
+from tests.node.cli.conftest import Parley
+from tests.node.cli.processes import Processes
+
+ONE, OTHER = (Identity.create().node_id for _ in range(2))
+
+
+def request(**fields: Any) -> Any:
+    usual = {"peer": SimpleNamespace(node_id=ONE), "action": "publish", "name": NAME, "group": None}
+    return SimpleNamespace(**{**usual, **fields})
+
+
+def test_whatever_no_entry_allows_is_not_allowed() -> None:
+    assert not allowing(BusSettings())(request())
+    allow = allowing(BusSettings(allow=(f"{ONE}=publish:shop.*", "*=consume+inspect:*:audit")))
+    assert allow(request())
+    assert not allow(request(name="auth.user"))
+    assert not allow(request(peer=SimpleNamespace(node_id=OTHER)))
+    assert not allow(request(action="consume", group="mailer"))
+    assert allow(request(action="consume", group="audit"))
+    assert allow(request(action="inspect", group="audit", peer=SimpleNamespace(node_id=None)))
+    assert not allow(request(action="inspect"))
+    assert not allow(request(action="inspect", name=None))
+    assert not allow(request(action="manage", group="audit"))
+
+
+def test_over_the_network(processes: Processes, parley: Parley, bus: str, publish: Publish) -> None:
+    rights = ("*=publish+consume+inspect:shop.*", "*=manage:shop.ordered.*")
+    args = ("--bus", f"{bus}?service=shop", *(p for r in rights for p in ("--bus-allow", r)))
+    running = processes.start("serve", "--json", "--listen", "tcp://127.0.0.1:0", *args)
+    assert running.event("bus") == {"event": "bus", "url": bus, "rights": list(rights)}
+    (address,) = running.event("ready")["addresses"]
+    ids = publish(3, NAME, address)
+    tailed = parley("bus", "tail", address, NAME, "--json")
+    assert [line["event"] for line in tailed.lines] == ["connected", *["event"] * 3, "done"]
+    assert [line["id"] for line in said(tailed, "event")] == ids
+    consume = ("bus", "consume", address, NAME, "--group", "mailer")
+    assert parley(*consume, "--count", "2", "--batch", "2").out.splitlines()[1].startswith(ids[1])
+    (group,) = said(parley("bus", "groups", address, NAME, "--json"), "group")
+    assert group["lag"] + group["pending"] == 1
+    # The same file, while the node has it open.
+    assert parley("bus", "lag", bus, NAME, "--max", "0").code == 7
+    for command in (
+        ("publish", address, "auth.user"),
+        ("groups", address),
+        ("trim", address, NAME, "--max-length", "0"),
+        ("replay", address, NAME, "--group", "mailer", "--start", "first"),
+    ):
+        done = parley("bus", *command, "--json")
+        assert (done.code, done.last["name"], done.last["code"]) == (5, "not-authorised", 20)
+    assert parley("bus", "tail", bus, NAME, "--json").last["count"] == 3
+    done = running.stop()
+    assert (done.code, done.err) == (0, "")
+
+
+def test_a_node_without_a_bus(parley: Parley, server: str) -> None:
+    assert parley("bus", "tail", server, NAME).code == 5
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "sentence"),
+    [
+        (("--bus-allow", "*=publish:*"), 2, "rights, and no bus"),
+        (("--bus", "tcp://127.0.0.1:1"), 2, "another node offers its bus itself"),
+        (("--bus", "sqlite:///bus.db", "--bus-allow", "*"), 2, "is not NODEID="),
+        (("--bus", "sqlite:////dev/null/bus.db"), 2, "no directory"),
+    ],
+)
+def test_what_is_not_offered(
+    parley: Parley,
+    args: tuple[str, ...],
+    code: int,
+    sentence: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = parley("serve", "--listen", "tcp://127.0.0.1:0", *args)
+    assert (done.code, done.out) == (code, "")
+    assert sentence in done.err
