@@ -1,0 +1,114 @@
+"""A process that forks those that are killed, and ends them as it is told.
+
+One rule: a fork is of a process that has only imported what the actors take, so that a start
+costs milliseconds; when our end of its pipe closes, none of them is left.
+`python -m tests.node.bus.crash.stage`.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from importlib import import_module
+from types import TracebackType
+from typing import Any, Final, Self
+
+IMPORTS: Final = (
+    "anyio._backends._asyncio",
+    "anyio._backends._trio",
+    "coredis",
+    "node.bus.bus",
+    "node.bus.redis.store",
+    "node.bus.sqlite.store",
+    "node.bus.wire.client",
+    "node.bus.wire.server",
+    "node.transport.asyncio_backend",
+    "node.transport.trio_backend",
+    "tests.node.bus.crash.actors",
+    "trio",
+)
+
+
+class Stage:
+    """The other end: `with Stage() as stage`."""
+
+    def __enter__(self) -> Self:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.node.bus.crash.stage"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._said() == "ready"
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._process.communicate()
+
+    def start(self, role: dict[str, Any]) -> int:
+        """Fork an actor; its process id."""
+        return self._ask({"start": role})
+
+    def kill(self, pid: int) -> None:
+        """SIGKILL; it is gone when this returns.
+
+        Raises:
+            AssertionError: it had ended by itself.
+        """
+        assert self._ask({"kill": pid}) == -signal.SIGKILL
+
+    def _ask(self, words: dict[str, Any]) -> int:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(words) + "\n")
+        self._process.stdin.flush()
+        return int(self._said())
+
+    def _said(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
+
+
+def main() -> None:
+    """Fork or kill for each line, and say the id or how it ended."""
+    from tests.node.bus.crash.actors import act
+
+    for name in IMPORTS:
+        import_module(name)
+    children: set[int] = set()
+    print("ready", flush=True)
+    try:
+        for line in sys.stdin:
+            asked = json.loads(line)
+            if "kill" in asked:
+                answer = end(asked["kill"])
+                children.discard(asked["kill"])
+            else:
+                answer = os.fork()
+                if not answer:
+                    children.clear()
+                    try:
+                        act(asked["start"])
+                    finally:
+                        sys.stderr.flush()
+                        os._exit(1)
+                children.add(answer)
+            print(answer, flush=True)
+    finally:
+        for child in children:
+            end(child)
+
+
+def end(child: int) -> int:
+    """Kill a child; how it ended."""
+    os.kill(child, signal.SIGKILL)  # a child that ended by itself still has its id
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+if __name__ == "__main__":
+    main()

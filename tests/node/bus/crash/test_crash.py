@@ -1,0 +1,220 @@
+"""Publishers, consumers, a node that offers its bus and Redis, killed at random points.
+
+One rule: what is expected is what the processes wrote down themselves before they were killed.
+Nothing that was published is lost, nothing acknowledged that was not processed, and what is
+processed twice says so. `--rounds N` kills N times, shared out over the scenarios.
+"""
+
+import socket
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from random import Random  # noqa: TID251 - when to kill
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+import anyio
+import pytest
+
+from crypto.identity import Identity
+from node.bus.bus import open_bus
+from tests.node.bus.crash.actors import GROUP, RECLAIM_AFTER, STREAM, Line, read_lines
+from tests.node.bus.crash.stage import Stage
+from tests.redis_server import RedisServer
+
+# A kill comes when so many events more were published and so many processed, at most; in every
+# fourth round so many seconds after the start, at most: while all begins.
+MOST_EVENTS: Final = 200
+EARLIEST: Final = 0.1
+PATIENCE: Final = 25.0
+REDIS: Final = "redis"
+
+# Who is there, by name, and by whom or what a round may end.
+SCENARIOS: Final[dict[str, dict[str, str]]] = {
+    "sqlite in one process": {"all": "both"},
+    "sqlite in three processes": {"pub": "publish", "con1": "consume", "con2": "consume"},
+    "redis": {"pub": "publish", "con1": "consume", "con2": "consume", REDIS: REDIS},
+    "node over tcp": {"node": "offer", "pub": "publish", "con1": "consume"},
+    "node over unix": {"node": "offer", "pub": "publish", "con1": "consume"},
+}
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    with Stage() as stage:
+        yield stage
+
+
+class Scene:
+    """The processes of a scenario, and what they wrote down."""
+
+    def __init__(self, name: str, stage: Stage, directory: Path, redis: RedisServer | None) -> None:
+        self.cast = SCENARIOS[name]
+        self.stage, self.directory, self.redis = stage, directory, redis
+        self.random = Random(name)
+        self.pids: dict[str, int] = {}
+        self.kills: Counter[str] = Counter()
+        self.bus = redis.url if redis else f"sqlite:///{directory}/bus.db"
+        self.keys = {actor: new_key() for actor in self.cast}
+        self.listen = ""
+        if "node" in self.cast:
+            port = f"127.0.0.1:{free_port()}"
+            self.listen = f"unix://{directory}/socket" if "unix" in name else f"tcp://{port}"
+
+    def start(self, number: int) -> None:
+        """Whoever is not there."""
+        for actor, role in self.cast.items():
+            if role == REDIS:
+                assert self.redis is not None
+                if not self.redis.running:
+                    self.redis.start()
+            elif actor not in self.pids:
+                self.pids[actor] = self.stage.start(self.role(actor, role, number))
+
+    def role(self, actor: str, role: str, number: int) -> dict[str, Any]:
+        """What an actor is told. Every second time it has another name than before."""
+        return {
+            "role": role,
+            "backend": ("asyncio", "trio")[number // 2 % 2],
+            "bus": self.bus,
+            "directory": str(self.directory),
+            "key": self.keys[actor],
+            "consumer": actor if number % 2 else "",
+            "handler": number // 3 % 2 == 1,
+            "listen": self.listen,
+            **({"node": self.listen} if self.listen and role != "offer" else {}),
+        }
+
+    def play(self, number: int) -> None:
+        """Start who is missing; kill some when something has happened."""
+        published, processed = self.published, self.processed
+        self.start(number)
+        if number % 4 == 3:
+            time.sleep(self.random.uniform(0, EARLIEST))
+        else:
+            count = self.random.randrange(1, MOST_EVENTS)
+            self.until(
+                lambda: (
+                    len(self.published) >= len(published) + count
+                    and len(self.processed) >= len(processed) + count // 2
+                )
+            )
+        actors = list(self.cast)
+        for actor in self.random.sample(actors, self.random.randint(1, len(actors))):
+            self.kill(actor)
+
+    def kill(self, actor: str) -> None:
+        self.kills[actor] += 1
+        if actor == REDIS:
+            assert self.redis is not None
+            self.redis.kill()
+        else:
+            self.stage.kill(self.pids.pop(actor))
+
+    def end(self) -> None:
+        """Nobody publishes any more; who is there goes on until all is processed."""
+        for actor in [name for name in self.pids if name not in ("node", "con1", "all")]:
+            self.kill(actor)
+        if "all" in self.pids:
+            self.kill("all")
+        self.cast = {
+            actor: role.replace("both", "consume")
+            for actor, role in self.cast.items()
+            if role != "publish" and actor != "con2"
+        }
+        self.start(0)
+        anyio.run(self.all_processed)
+        for actor in list(self.pids):
+            self.kill(actor)
+
+    async def all_processed(self) -> None:
+        async with open_bus(self.bus) as bus:
+            with anyio.fail_after(PATIENCE):
+                while True:
+                    groups = {group.name: group for group in await bus.groups(STREAM)}
+                    if GROUP in groups and not (groups[GROUP].lag or groups[GROUP].pending):
+                        break
+                    await anyio.sleep(RECLAIM_AFTER / 20)
+            self.stored = [
+                Line(event.data["publisher"], event.data["number"], event.id, 0)
+                async for event in bus.history(STREAM)
+            ]
+            self.dead = [event async for event in bus.history(f"{STREAM}.dead")]
+
+    @property
+    def published(self) -> list[Line]:
+        return read_lines(self.directory / "published")
+
+    @property
+    def processed(self) -> list[Line]:
+        return read_lines(self.directory / "processed")
+
+    def until(self, condition: Any) -> None:
+        give_up = time.perf_counter() + PATIENCE
+        while not condition():
+            assert time.perf_counter() < give_up, "nothing happens"
+            time.sleep(0.002)
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, id=name) for name in SCENARIOS])
+def test_events_survive_kills(
+    name: str, stage: Stage, rounds: int, request: pytest.FixtureRequest
+) -> None:
+    with TemporaryDirectory(prefix="parley-") as directory:
+        redis = request.getfixturevalue("synced_redis") if REDIS in SCENARIOS[name] else None
+        scene = Scene(name, stage, Path(directory), redis)
+        for number in range(len(range(list(SCENARIOS).index(name), rounds, len(SCENARIOS)))):
+            scene.play(number)
+        scene.end()
+        assert_kept(scene)
+        if redis is None:
+            with closing(sqlite3.connect(f"{directory}/bus.db")) as database:
+                assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+def assert_kept(scene: Scene) -> None:
+    published, processed, stored = scene.published, scene.processed, scene.stored
+    again = len(processed) - len({line.id for line in processed})
+    print(f"{len(published)} published, {len(stored)} stored, {again} processed again; killed:")
+    print(", ".join(f"{actor} {times} times" for actor, times in scene.kills.items()))
+    # Nothing whose publish returned is lost; it is under the id that was returned.
+    assert {line.event: line.id for line in published}.items() <= {
+        line.event: line.id for line in stored
+    }.items()
+    # With its key it is there once, and each publisher's are in their order.
+    assert_counted_up(stored)
+    # All of it was acknowledged: none without being processed.
+    assert {line.id for line in stored} <= {line.id for line in processed}
+    # What is processed again says so: no two have the same attempt.
+    attempts = Counter((line.id, line.attempt) for line in processed)
+    assert [one for one, times in attempts.items() if times > 1] == []
+    assert scene.dead == []
+
+
+def assert_counted_up(stored: list[Line]) -> None:
+    numbers: dict[int, list[int]] = {}
+    for line in stored:
+        numbers.setdefault(line.publisher, []).append(line.number)
+    for given in numbers.values():
+        assert given == list(range(1, len(given) + 1))
+
+
+@pytest.fixture
+def synced_redis() -> Iterator[RedisServer]:
+    """A Redis that has on its disk what it said to have done."""
+    with RedisServer(appendfsync="always") as server:
+        yield server
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def new_key() -> str:
+    return Identity.create().keys[0].private_bytes().hex()
