@@ -11,8 +11,10 @@ from node.bus.errors import InvalidEventError
 
 LONGEST_NAME: Final = 256
 LONGEST_KEY: Final = 256
-# What is added to the name of a stream for the events of it that could not be processed.
+# What is added to the name of a stream for the events of it that could not be processed; others
+# leave room for it.
 DEAD: Final = "dead"
+LONGEST_EVENT: Final = LONGEST_NAME - len(f".{DEAD}")
 
 _EVENT: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_][A-Za-z0-9_-]*)+")
 _WORD: Final = re.compile(r"[!-~]+")
@@ -22,15 +24,17 @@ def split_name(name: object) -> tuple[str, str]:
     """The API and the event of `API.EVENT`; an API may have dots itself.
 
     Raises:
-        InvalidEventError: it is no such name, or longer than 256 characters.
+        InvalidEventError: it is no such name, or longer than 251 characters (256, where its event
+            is `dead`).
     """
-    if not isinstance(name, str) or len(name) > LONGEST_NAME or not _EVENT.fullmatch(name):
-        raise InvalidEventError(
-            f"{_shown(name)} is no name of an event: API.EVENT, of letters, digits, _ and -, "
-            f"at most {LONGEST_NAME} characters"
-        )
-    api, _, event = name.rpartition(".")
-    return api, event
+    if isinstance(name, str) and len(name) <= LONGEST_NAME and _EVENT.fullmatch(name):
+        api, _, event = name.rpartition(".")
+        if len(name) <= LONGEST_EVENT or event == DEAD:
+            return api, event
+    raise InvalidEventError(
+        f"{_shown(name)} is no name of an event: API.EVENT, of letters, digits, _ and -, "
+        f"at most {LONGEST_EVENT} characters"
+    )
 
 
 def dead_name(name: str) -> str:

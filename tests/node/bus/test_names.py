@@ -6,6 +6,7 @@ import pytest
 
 from node.bus.errors import InvalidEventError
 from node.bus.names import (
+    LONGEST_EVENT,
     LONGEST_KEY,
     LONGEST_NAME,
     check_key,
@@ -44,7 +45,8 @@ def check_group(word: object) -> None:
 @pytest.mark.parametrize(
     ("check", "longest"),
     [
-        (lambda text: split_name(f"a.{text[2:]}"), LONGEST_NAME),
+        (lambda text: split_name(f"a.{text[2:]}"), LONGEST_EVENT),
+        (lambda text: split_name(f"{text[5:]}.dead"), LONGEST_NAME),
         (check_group, LONGEST_NAME),
         (check_key, LONGEST_KEY),
     ],
@@ -66,3 +68,7 @@ def test_words_are_printable_and_of_one_piece(
     check("shop-mailer/1@host:2")
     with pytest.raises(InvalidEventError):
         check(word)
+
+
+def test_the_longest_name_has_room_for_its_dead_letters() -> None:
+    assert split_name(dead_name(f"a.{'x' * (LONGEST_EVENT - 2)}"))[1] == "dead"
