@@ -43,6 +43,10 @@ TYPES: Final = {
     (codes.NAMED, codes.REPLY_EVENT): "reply",
     (codes.NAMED, codes.ERROR): "error",
     (codes.NAMED, codes.END): "end",
+    **{
+        (codes.BUS, kind.value): f"bus-{kind.name.lower().replace('_', '-')}"
+        for kind in codes.BusType
+    },
 }
 _TYPES: Final = {category << 8 | sub: name for (category, sub), name in TYPES.items()}
 _OPEN: Final = codes.STREAM << 8 | codes.OPEN
