@@ -36,7 +36,7 @@ def test_whatever_no_entry_allows_is_not_allowed() -> None:
 
 
 def test_over_the_network(processes: Processes, parley: Parley, bus: str, publish: Publish) -> None:
-    rights = ("*=publish+consume+inspect:shop.*", "*=manage:shop.ordered.*")
+    rights = ("*=publish+consume+inspect:shop.*", "*=manage:shop.ordered*")
     args = ("--bus", f"{bus}?service=shop", *(p for r in rights for p in ("--bus-allow", r)))
     running = processes.start("serve", "--json", "--listen", "tcp://127.0.0.1:0", *args)
     assert running.event("bus") == {"event": "bus", "url": bus, "rights": list(rights)}
@@ -54,12 +54,18 @@ def test_over_the_network(processes: Processes, parley: Parley, bus: str, publis
     for command in (
         ("publish", address, "auth.user"),
         ("groups", address),
-        ("trim", address, NAME, "--max-length", "0"),
-        ("replay", address, NAME, "--group", "mailer", "--start", "first"),
+        ("trim", address, "shop.paid", "--max-length", "0"),
+        ("replay", address, "shop.paid", "--group", "mailer", "--start", "first"),
+        ("dlq", "replay", address, NAME, "--all"),  # which asks for all streams
     ):
         done = parley("bus", *command, "--json")
         assert (done.code, done.last["name"], done.last["code"]) == (5, "not-authorised", 20)
-    assert parley("bus", "tail", bus, NAME, "--json").last["count"] == 3
+    assert parley(*consume, "--count", "1", "--exec", "false", "--max-attempts", "1").code == 0
+    (letter,) = said(parley("bus", "dlq", "list", address, NAME, "--json"), "dead-letter")
+    replay = ("bus", "dlq", "replay", address, NAME, letter["id"], "--json")
+    assert parley(*replay).last == {"event": "done", "replayed": 1}
+    assert parley(*consume, "--count", "1").out.startswith(ids[2])
+    assert parley("bus", "trim", address, NAME, "--max-length", "1", "--json").last["removed"] == 2
     done = running.stop()
     assert (done.code, done.err) == (0, "")
 
