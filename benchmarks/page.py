@@ -7,11 +7,16 @@ alone, and nothing else of the page is touched.
 import argparse
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from benchmarks import growth, report, store, tables, tuning
+from benchmarks.bus import __main__ as bus
+from benchmarks.bus import run as bus_run
+from benchmarks.bus import stored as bus_stored
+from benchmarks.bus.cases import CASES as CASES_OF_BUS
+from benchmarks.bus.cases import SIDES as SIDES_OF_BUS
 from benchmarks.bus.tables import bus_machine, figures_table, stored_table, targets_table
 from benchmarks.cases import CASES
 from benchmarks.dialects.__main__ import show_cases, show_faults
@@ -44,7 +49,7 @@ def render(text: str, directory: Path = store.DIRECTORY) -> str:
     measured = store.load("profile", directory)
     dialects, faults = (store.load(name, directory) for name in DIALECTS)
     dialects_on = store.machine_of("dialects", directory)
-    bus, always, stored = (store.load(name, directory) for name in BUS)
+    usual, always, stored = (store.load(name, directory) for name in BUS)
     parts = {
         "machine": tables.machine_text(store.machine_of("cases", directory), loops["uvloop"]),
         "cases": tables.cases_table(loops["uvloop"]),
@@ -56,9 +61,9 @@ def render(text: str, directory: Path = store.DIRECTORY) -> str:
         "dialects": throughput_table(dialects),
         "dialects-latency": latency_table(dialects),
         "dialects-faults": faults_table(faults),
-        "bus-machine": bus_machine(store.machine_of("bus", directory), bus),
-        "bus": figures_table(bus),
-        "bus-targets": targets_table(bus),
+        "bus-machine": bus_machine(store.machine_of("bus", directory), usual),
+        "bus": figures_table(usual),
+        "bus-targets": targets_table(usual),
         "bus-always": figures_table(always),
         "bus-stored": stored_table(stored),
     }
@@ -119,6 +124,16 @@ def _dialects(effort: Effort) -> None:
     show_faults(list(FAULTS), how, as_json=False, save=True)
 
 
+def _bus(effort: Effort) -> None:
+    """With Redis as it comes, and with each event on its disk; then with many stored events."""
+    how = bus_run.Effort(seconds=effort.seconds / 2, rounds=effort.rounds, quiet=effort.quiet)
+    bus.show(CASES_OF_BUS, SIDES_OF_BUS, how, as_json=False, save=True)
+    on_redis = [name for name, side in SIDES_OF_BUS.items() if side.on_redis]
+    bus.show(CASES_OF_BUS, on_redis, replace(how, appendfsync="always"), as_json=False, save=True)
+    kept = bus_stored.Effort(effort.seconds / 2, quiet=effort.quiet)
+    bus_stored.show(bus_stored.SIDES, list(bus_stored.SIZES), kept, as_json=False, save=True)
+
+
 def _shown(row: dict[str, Any], line: Callable[[dict[str, Any]], str]) -> dict[str, Any]:
     print(line(row), flush=True)
     return row
@@ -132,6 +147,7 @@ MEASURES: dict[str, Callable[[Effort], None]] = {
     "growth": _growth,
     "tuning": _tuning,
     "dialects": _dialects,
+    "bus": _bus,
 }
 
 

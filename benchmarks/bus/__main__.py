@@ -7,6 +7,7 @@ docs/performance.md.
 import argparse
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from benchmarks import store
@@ -53,20 +54,43 @@ def main() -> None:
         appendfsync=given.appendfsync,
         directory=given.directory,
     )
-    cases = [name for name in CASES if name in (given.cases or CASES)]
-    sides = [name for name in SIDES if name in given.sides]
-    findings = run(cases, sides, effort, _seen)
+    show(given.cases or CASES, given.sides, effort, as_json=given.json, save=given.save)
+
+
+def show(
+    cases: Iterable[str], sides: Iterable[str], effort: Effort, *, as_json: bool, save: bool
+) -> None:
+    """Measure cases of sides, print what was found, and store it if asked to."""
+    findings = run(_in_order(CASES, cases), _in_order(SIDES, sides), effort, _seen)
     _seen("")
     for name, why in findings.left_out.items():
         row = {"left_out": name, "reason": why}
-        print(json.dumps(row) if given.json else f"{name} is left out: {why}")
+        print(json.dumps(row) if as_json else f"{name} is left out: {why}")
     rows = report.rows(findings)
-    if not given.json:
+    if not as_json:
         print(report.HEADINGS)
     for row in rows:
-        print(json.dumps(row) if given.json else report.line(row), flush=True)
-    if given.save:
-        store.save("bus" if given.appendfsync == "everysec" else f"bus-{given.appendfsync}", rows)
+        print(json.dumps(row) if as_json else report.line(row), flush=True)
+    if save:
+        keep("bus" if effort.appendfsync == APPENDFSYNC[0] else f"bus-{effort.appendfsync}", rows)
+
+
+def _in_order(all_of_them: Iterable[str], wanted: Iterable[str]) -> list[str]:
+    wanted = set(wanted)
+    return [name for name in all_of_them if name in wanted]
+
+
+def keep(name: str, rows: list[report.Row]) -> None:
+    """Put rows in the place of older ones of the same cases, in the order of the cases."""
+    measured = {_case_of(row) for row in rows}
+    kept = [row for row in store.load(name) if _case_of(row) not in measured]
+    order = list(CASES)
+    rows = sorted(kept + rows, key=lambda row: ("target" in row, order.index(_case_of(row))))
+    store.save(name, rows)
+
+
+def _case_of(row: report.Row) -> str:
+    return str(row.get("case", row.get("target")))
 
 
 def _seen(name: str) -> None:

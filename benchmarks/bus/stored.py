@@ -10,22 +10,23 @@ import argparse
 import json
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import anyio
 import psutil
-from node.bus.bus import Bus, open_bus
 
 from benchmarks import store
 from benchmarks.bus.run import APPENDFSYNC
 from benchmarks.bus.sides import TEXT, Arrivals, Done, repeat_for
 from benchmarks.cpu import process_seconds, wait_until_quiet
 from benchmarks.machine import machine
+from node.bus.bus import Bus, open_bus
 from tests.redis_server import RedisServer
 
 Row = dict[str, Any]
@@ -188,13 +189,18 @@ def main() -> None:
     if not given.json:
         print(", ".join(f"{name} {value}" for name, value in machine().items()), flush=True)
     effort = Effort(given.seconds, given.events, given.quiet, given.appendfsync, given.directory)
+    show(given.sides or SIDES, sorted(given.sizes), effort, as_json=given.json, save=given.save)
+
+
+def show(
+    sides: Iterable[str], sizes: list[int], effort: Effort, *, as_json: bool, save: bool
+) -> None:
+    """Measure sides, print what was found, and store it if asked to."""
     rows = []
-    for side in given.sides or SIDES:
-        rows += anyio.run(
-            lambda side=side: measure(side, sorted(given.sizes), effort, as_json=given.json),  # type: ignore[misc]  # the default binds the loop's value
-            backend_options={"use_uvloop": True},
-        )
-    if given.save:
+    for side in sides:
+        work = partial(measure, side, sizes, effort, as_json=as_json)
+        rows += anyio.run(work, backend_options={"use_uvloop": True})
+    if save:
         names = {row["side"] for row in rows}
         kept = [row for row in store.load("bus-stored") if row["side"] not in names]
         store.save("bus-stored", kept + rows)

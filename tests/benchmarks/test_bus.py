@@ -171,6 +171,23 @@ def test_rows_are_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     assert (row["case"], row["side"], row["unit"]) == ("publish-1", "fsync", "events/s")
 
 
+def test_rows_are_put_in_the_place_of_older_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    stored_rows: list[report.Row] = [
+        {"case": "publish-1", "value": 1},
+        {"case": "consume-1", "value": 1},
+        {"target": "publish-1", "value": 1},
+    ]
+    saved: list[report.Row] = []
+    monkeypatch.setattr(command.store, "load", lambda name: stored_rows)
+    monkeypatch.setattr(command.store, "save", lambda name, rows: saved.extend(rows))
+    command.keep("bus", [{"case": "publish-10", "value": 2}, {"case": "publish-1", "value": 2}])
+    assert [(row["case"], row["value"]) for row in saved] == [
+        ("publish-1", 2),
+        ("publish-10", 2),
+        ("consume-1", 1),
+    ]
+
+
 def test_without_figures_the_tables_say_so(tmp_path: Path) -> None:
     for part in ("bus-machine", "bus", "bus-targets", "bus-always", "bus-stored"):
         text = page.render(f"<!-- measured: {part} -->\n<!-- end -->", tmp_path)
