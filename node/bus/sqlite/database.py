@@ -27,7 +27,7 @@ class Database:
         self._session = session
         self._limits = page_limits(config)
         self._connection: sqlite3.Connection | None = None
-        self._books: Books | None = None
+        self.books: Books | None = None
         self._limit = 0
         self._durable = True
         self._switches = 0
@@ -38,10 +38,10 @@ class Database:
 
     def begin(self, now: float, writes: bool, durable: bool) -> Books:
         """Begin a transaction at `now`; raises sqlite3.Error, OSError, BusError, ConfigError."""
-        if self._connection is None or self._books is None:
+        if self._connection is None or self.books is None:
             connection, books = self._open()
         else:
-            connection, books = self._connection, self._books
+            connection, books = self._connection, self.books
         if writes and durable is not self._durable:
             self._switch(connection, durable)
         execute = books.cursor.execute
@@ -58,13 +58,13 @@ class Database:
     def leave_room(self, publishes: bool) -> None:
         """Whether what comes now leaves a part of the file to all else."""
         limit = self._limits[0 if publishes else 1]
-        if limit != self._limit and self._books is not None:
-            self._books.cursor.execute(f"PRAGMA max_page_count = {limit}")
+        if limit != self._limit and self.books is not None:
+            self.books.cursor.execute(f"PRAGMA max_page_count = {limit}")
             self._limit = limit
 
     def commit(self, durable: bool) -> None:
         """Record the transaction."""
-        connection, books = self._connection, self._books
+        connection, books = self._connection, self.books
         if connection is None or books is None:
             return
         books.write_down()
@@ -76,7 +76,7 @@ class Database:
 
     def rolled_back(self, error: Exception) -> None:
         """The transaction failed: nothing of it stays."""
-        if self._connection is None or self._books is None:
+        if self._connection is None or self.books is None:
             return
         try:
             if self._connection.in_transaction:
@@ -85,7 +85,7 @@ class Database:
             logger.exception("a transaction could not be rolled back: the bus is opened anew")
             self.close()
             return
-        self._books.forget()
+        self.books.forget()
         if is_full(error):
             # The log can be written from its beginning again, once all of it is in the file.
             with suppress(sqlite3.Error):
@@ -103,7 +103,7 @@ class Database:
 
     def close(self) -> None:
         """Let go; the last process that does copies the log into the file and removes it."""
-        connection, self._connection, self._books = self._connection, None, None
+        connection, self._connection, self.books = self._connection, None, None
         if connection is not None:
             try:
                 self._switch(connection, True)
@@ -121,7 +121,7 @@ class Database:
         except BaseException:
             connection.close()
             raise
-        self._connection, self._books = connection, books
+        self._connection, self.books = connection, books
         self._durable, self._limit, self._version = True, 0, 0
         return connection, books
 

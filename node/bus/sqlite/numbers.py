@@ -18,8 +18,10 @@ LARGEST: Final = 2**63 - 1
 NO_ID: Final = -1
 
 _LAST_MILLISECOND: Final = LARGEST >> BITS
-# A millisecond until the year 2286 and a count that fits.
-_USUAL: Final = re.compile(r"([1-9][0-9]{0,12})-(0|[1-9][0-9]{0,5})", re.ASCII).fullmatch
+# A millisecond before the year 2223, and a count that fits.
+_USUAL: Final = re.compile(
+    r"([1-7][0-9]{12}|[1-9][0-9]{0,11})-(0|[1-9][0-9]{0,5})", re.ASCII
+).fullmatch
 
 
 def first_at(seconds: float) -> int:

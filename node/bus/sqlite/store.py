@@ -223,8 +223,8 @@ class _Running:
         self.readers = Readers(loop, self.line)
         self._loop = loop
         self._ended = loop.waiter()
-        self._worker = Worker(database, config, self.line, self._on_done, self._on_ended)
-        self._worker.start()
+        self.worker = Worker(database, config, self.line, self._on_done, self._on_ended)
+        self.worker.start()
 
     async def end(self, patience: float) -> None:
         """Let the thread finish what is in line, for at most `patience` seconds."""
@@ -233,7 +233,7 @@ class _Running:
             self.readers.wake(None)
         with anyio.move_on_after(patience, shield=True):
             await self._ended.wait()
-            self._worker.join(1.0)
+            self.worker.join(1.0)
 
     # In the thread.
 

@@ -40,7 +40,7 @@ class Worker:
         on_done: Callable[[list[Operation], set[str] | None], None],
         on_ended: Callable[[], None],
     ) -> None:
-        self._database = database
+        self.database = database
         self._config = config
         self._line = line
         self._on_done = on_done
@@ -71,7 +71,7 @@ class Worker:
                 elif not ended:
                     self._poll()
         finally:
-            self._database.close()
+            self.database.close()
             self._on_ended()
 
     def _do(self, operations: list[Operation]) -> None:
@@ -83,13 +83,13 @@ class Worker:
             logger.exception("internal error of the bus")
             for operation in operations:
                 operation.error = bus_error(error)
-        self._on_done(operations, None if self._database.others_wrote() else woken)
+        self._on_done(operations, None if self.database.others_wrote() else woken)
 
     def _together(self, operations: list[Operation], woken: set[str]) -> None:
         try:
             self._transact(operations, woken)
         except Exception as error:
-            self._database.rolled_back(error)
+            self.database.rolled_back(error)
             if len(operations) == 1 and not is_full(error):
                 operations[0].error = bus_error(error)
                 return
@@ -113,7 +113,7 @@ class Worker:
         try:
             self._transact([operation], woken)
         except Exception as error:
-            self._database.rolled_back(error)
+            self.database.rolled_back(error)
             return error
         return None
 
@@ -121,7 +121,7 @@ class Worker:
         """One transaction for all of them; raises whatever went wrong, and has done nothing."""
         if not operations:
             return
-        database = self._database
+        database = self.database
         writes = any(operation.kind.writes for operation in operations)
         durable = any(operation.kind.durable for operation in operations)
         now = self._config.clock()
@@ -153,7 +153,7 @@ class Worker:
     def _poll(self) -> None:
         """See whether another process wrote: somebody waits for it."""
         self._try(Operation(LOOK, _nothing), set())
-        if self._database.others_wrote():
+        if self.database.others_wrote():
             self._on_done([], None)
 
 

@@ -1,0 +1,25 @@
+"""Histories: what is kept of each attempt, and how much."""
+
+from node.bus.model import Failure
+from node.bus.sqlite.failures import ENTRIES, LONGEST_ERROR, failures_of, with_failure
+
+
+def test_a_history_keeps_the_first_failure_and_the_last_ones() -> None:
+    text = None
+    for attempt in range(1, ENTRIES + 11):
+        text = with_failure(text, attempt, "c", 5.0, "no")
+    kept = [failure.attempt for failure in failures_of(text)]
+    assert len(kept) == ENTRIES
+    assert kept == [1, *range(12, ENTRIES + 11)]
+
+
+def test_an_error_is_one_bounded_line_of_text() -> None:
+    text = with_failure(None, 1, "c", 5.0, "two\nlines \ud800" + "x" * 2 * LONGEST_ERROR)
+    (failure,) = failures_of(text)
+    assert failure == Failure(1, "c", 5.0, failure.error)
+    assert failure.error.startswith("two lines ?x")
+    assert len(failure.error) == LONGEST_ERROR
+
+
+def test_what_never_failed_has_no_history() -> None:
+    assert failures_of(None) == []

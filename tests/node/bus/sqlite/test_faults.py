@@ -1,0 +1,63 @@
+"""What SQLite says, as the bus's errors."""
+
+import sqlite3
+
+import pytest
+
+from node.bus.errors import (
+    BusBusyError,
+    BusDamagedError,
+    BusFullError,
+    BusUnavailableError,
+    InvalidEventError,
+    NotPendingError,
+)
+from node.bus.sqlite.faults import bus_error, is_common, is_full, is_of_disk
+from node.errors import ConfigError
+
+
+def said(code: int) -> sqlite3.Error:
+    error = sqlite3.OperationalError("what SQLite says")
+    error.sqlite_errorcode = code
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "common"),
+    [
+        (said(sqlite3.SQLITE_BUSY), BusBusyError, True),
+        (said(sqlite3.SQLITE_BUSY_RECOVERY), BusBusyError, True),
+        (said(sqlite3.SQLITE_FULL), BusFullError, False),
+        (said(sqlite3.SQLITE_IOERR_WRITE), BusFullError, False),
+        (said(sqlite3.SQLITE_IOERR_FSYNC), BusUnavailableError, True),
+        (said(sqlite3.SQLITE_READONLY), BusUnavailableError, True),
+        (said(sqlite3.SQLITE_CORRUPT), BusDamagedError, True),
+        (said(sqlite3.SQLITE_NOTADB), BusDamagedError, True),
+        (said(sqlite3.SQLITE_ERROR), BusDamagedError, False),
+        (said(sqlite3.SQLITE_TOOBIG), InvalidEventError, False),
+        (sqlite3.OperationalError("no code"), BusDamagedError, False),
+        (OverflowError("int too large"), InvalidEventError, False),
+        (UnicodeEncodeError("utf-8", "x", 0, 1, "no"), InvalidEventError, False),
+        (UnicodeDecodeError("utf-8", b"x", 0, 1, "no"), BusDamagedError, False),
+        (PermissionError("no"), BusUnavailableError, True),
+        (TypeError("text where a number was"), BusDamagedError, False),
+    ],
+)
+def test_each_has_an_error_of_the_bus_with_it_as_cause(
+    error: Exception, kind: type[Exception], common: bool
+) -> None:
+    found = bus_error(error)
+    assert type(found) is kind
+    assert found.__cause__ is error
+    assert is_common(error) is common
+
+
+def test_errors_of_the_bus_and_of_settings_stay_what_they_are() -> None:
+    for error in (NotPendingError("no"), ConfigError("no")):
+        assert bus_error(error) is error
+
+
+def test_a_failed_write_left_nothing_and_a_failed_sync_nobody_knows_what() -> None:
+    assert is_full(said(sqlite3.SQLITE_IOERR_WRITE))
+    assert not is_of_disk(said(sqlite3.SQLITE_IOERR_WRITE))
+    assert is_of_disk(said(sqlite3.SQLITE_IOERR_FSYNC))

@@ -1,0 +1,83 @@
+"""The file: who may read it, what it has to be, and what is left alone."""
+
+import sqlite3
+import stat
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from node.bus.config import BusConfig
+from node.bus.errors import BusDamagedError
+from node.bus.sqlite.file import PAGE_SIZE, open_file, page_limits
+from node.bus.sqlite.schema import APPLICATION_ID, VERSION
+from node.errors import ConfigError
+
+CONFIG = BusConfig()
+
+
+def test_only_its_owner_may_read_it(tmp_path: Path) -> None:
+    with closing(open_file(str(tmp_path / "bus.db"), CONFIG)) as connection:
+        connection.execute("UPDATE meta SET value = 1")
+        modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
+    assert modes == dict.fromkeys(("bus.db", "bus.db-shm", "bus.db-wal"), 0o600)
+    assert [file.name for file in tmp_path.iterdir()] == ["bus.db"]
+
+
+def test_it_says_in_its_header_what_it_is_before_anything_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "bus.db"
+    with closing(open_file(str(path), CONFIG)):
+        header = path.read_bytes()[:100]
+    assert int.from_bytes(header[68:72], "big") == APPLICATION_ID
+    assert int.from_bytes(header[60:64], "big") == VERSION
+
+
+def test_an_empty_file_becomes_a_bus_and_an_old_one_is_opened_again(tmp_path: Path) -> None:
+    path = tmp_path / "bus.db"
+    path.touch()
+    for value in (0, 7):
+        with closing(open_file(str(path), CONFIG)) as connection:
+            assert connection.execute("SELECT max(value) FROM meta").fetchone() == (value,)
+            connection.execute("UPDATE meta SET value = 7")
+
+
+def foreign(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("CREATE TABLE notes (text)")
+
+
+def newer(path: Path) -> None:
+    with closing(open_file(str(path), CONFIG)) as connection:
+        connection.execute(f"PRAGMA user_version = {VERSION + 1}")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda path: path.write_bytes(b"notes\n" * 100),
+        lambda path: path.write_bytes(b"SQLite format 3\0"),
+        foreign,
+        newer,
+    ],
+    ids=["text", "short", "foreign", "newer"],
+)
+def test_what_is_no_bus_of_ours_is_not_touched(tmp_path: Path, make: object) -> None:
+    path = tmp_path / "bus.db"
+    assert callable(make)
+    make(path)
+    before = path.read_bytes(), path.stat().st_mtime_ns
+    with pytest.raises(BusDamagedError):
+        open_file(str(path), CONFIG)
+    assert (path.read_bytes(), path.stat().st_mtime_ns) == before
+    assert [file.name for file in tmp_path.iterdir()] == ["bus.db"]
+
+
+def test_its_directory_has_to_be_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no directory"):
+        open_file(str(tmp_path / "none" / "bus.db"), CONFIG)
+
+
+def test_publishing_leaves_a_part_of_it_to_all_else() -> None:
+    publishing, all_else = page_limits(BusConfig(max_store_bytes=2**20))
+    assert publishing < all_else == 2**20 // PAGE_SIZE

@@ -1,0 +1,104 @@
+"""Waiting for events: who is woken, by what, and for how long."""
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from node.bus.errors import BusClosedError
+from tests.node.bus.sqlite.stage import GROUP, STREAM, Clock, Stage, ids_of, stage
+from tests.node.network import PATIENCE, eventually
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_who_waits_is_woken_by_what_is_published_there(
+    anyio_backend: str, tmp_path: Path
+) -> None:
+    async with stage(tmp_path) as on, anyio.create_task_group() as tasks:
+        got: dict[str, Any] = {}
+        await on.join()
+
+        async def read() -> None:
+            got["read"] = ids_of(await on.store.read(STREAM, GROUP, "c", 9, PATIENCE))
+
+        async def follow() -> None:
+            events = await on.store.history(STREAM, "$", None, 9, PATIENCE)
+            got["history"] = [event.id for event in events]
+
+        tasks.start_soon(read)
+        tasks.start_soon(follow)
+        await eventually(lambda: waiting(on, STREAM) == 2)
+        await anyio.wait_all_tasks_blocked()
+        asked = on.clock.asked
+        await on.publish(1, name="auth.other")
+        await anyio.wait_all_tasks_blocked()
+        assert on.clock.asked <= asked + 1  # nobody else looked
+        ids = await on.publish(2)
+        await eventually(lambda: got == {"read": ids, "history": ids})
+        assert waiting(on, STREAM) == 0
+
+
+async def test_nothing_comes_in_time(anyio_backend: str, tmp_path: Path) -> None:
+    async with stage(tmp_path) as on:
+        await on.join()
+        assert await on.store.read(STREAM, GROUP, "c", 9, 0.01) == []
+        assert await on.store.history(STREAM, "0-0", None, 9, 0.01) == []
+        assert waiting(on, STREAM) == 0
+
+
+async def test_a_rewind_wakes_too(anyio_backend: str, tmp_path: Path) -> None:
+    async with stage(tmp_path) as on, anyio.create_task_group() as tasks:
+        ids = await on.publish(1)
+        await on.join(after="$")
+        got: list[str] = []
+
+        async def read() -> None:
+            got.extend(ids_of(await on.store.read(STREAM, GROUP, "c", 9, PATIENCE)))
+
+        tasks.start_soon(read)
+        await eventually(lambda: waiting(on, STREAM) == 1)
+        await on.store.rewind(STREAM, GROUP, "0-0")
+        await eventually(lambda: got == ids)
+
+
+async def test_another_process_that_publishes_is_noticed(
+    anyio_backend: str, tmp_path: Path
+) -> None:
+    clock = Clock()
+    async with (
+        stage(tmp_path, clock) as on,
+        stage(tmp_path, clock) as other,
+        anyio.create_task_group() as tasks,
+    ):
+        await on.join()
+        got: list[str] = []
+
+        async def read() -> None:
+            got.extend(ids_of(await on.store.read(STREAM, GROUP, "c", 9, PATIENCE)))
+
+        tasks.start_soon(read)
+        await eventually(lambda: waiting(on, STREAM) == 1)
+        ids = await other.publish(1)
+        await eventually(lambda: got == ids)
+
+
+async def test_the_end_of_the_store_is_the_end_of_waiting(
+    anyio_backend: str, tmp_path: Path
+) -> None:
+    async with stage(tmp_path) as on, anyio.create_task_group() as tasks:
+
+        async def read() -> None:
+            with pytest.raises(BusClosedError):
+                await on.store.read(STREAM, GROUP, "c", 9, PATIENCE)
+
+        tasks.start_soon(read)
+        await eventually(lambda: waiting(on, STREAM) == 1)
+        await on.store.aclose()
+
+
+def waiting(on: Stage, stream: str) -> int:
+    running = on.store._running
+    assert running is not None
+    return len(running.readers._waiters.get(stream, ()))
