@@ -178,8 +178,8 @@ def test_rows_are_put_in_the_place_of_older_ones(monkeypatch: pytest.MonkeyPatch
         {"target": "publish-1", "value": 1},
     ]
     saved: list[report.Row] = []
-    monkeypatch.setattr(command.store, "load", lambda name: stored_rows)
-    monkeypatch.setattr(command.store, "save", lambda name, rows: saved.extend(rows))
+    monkeypatch.setattr("benchmarks.store.load", lambda name: stored_rows)
+    monkeypatch.setattr("benchmarks.store.save", lambda name, rows: saved.extend(rows))
     command.keep("bus", [{"case": "publish-10", "value": 2}, {"case": "publish-1", "value": 2}])
     assert [(row["case"], row["value"]) for row in saved] == [
         ("publish-1", 2),
