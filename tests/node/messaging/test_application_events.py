@@ -6,7 +6,15 @@ import pytest
 
 from lbm.codec import decode
 from lbm.errors import LbmEncodeError
-from node.messaging.application_events import answering_types, check_type, encode_payload
+from node.messaging.application_events import (
+    APPLICATION,
+    BUS_ANSWERING,
+    BUS_ASKING,
+    Carries,
+    answering_types,
+    check_type,
+    encode_payload,
+)
 from node.protocol.errors import LocalProtocolError, PayloadTooLargeError
 
 
@@ -55,3 +63,17 @@ def test_what_is_refused() -> None:
         encode_payload(bytes(98), None, 100)
     with pytest.raises(LbmEncodeError):
         encode_payload(2**70, None, 100)
+
+
+@pytest.mark.parametrize("carries", [BUS_ASKING, BUS_ANSWERING])
+def test_a_stream_of_the_bus_carries_nothing_else(carries: Carries) -> None:
+    assert carries.encode(6, 1, None, b"\xa0", 100) == (b"\xa0", True)
+    for category, subcategory in ((64, 1), (5, 1), (7, 1), (6, 0), (6, 256)):
+        with pytest.raises(ValueError, match="no type"):
+            carries.encode(category, subcategory, None, None, 100)
+
+
+def test_the_bus_is_none_of_an_applications_categories() -> None:
+    assert APPLICATION.encode(64, 1, None, b"\xa0", 100) == (b"\xa0", False)
+    with pytest.raises(ValueError, match="no type"):
+        APPLICATION.encode(6, 1, None, None, 100)

@@ -274,6 +274,18 @@ async def test_more_reads_than_may_wait_take_turns(
         assert await peer.groups(NAME)  # what does not wait goes past them
 
 
+async def test_more_requests_than_may_be_unanswered_wait(
+    anyio_backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "UNANSWERED", 2)
+    monkeypatch.setattr(limits, "REQUESTS", 2)  # one more would be refused
+    async with between() as bus:
+        peer = await bus.asking()
+        async with anyio.create_task_group() as tasks:
+            for _ in range(20):
+                tasks.start_soon(peer.groups, NAME)
+
+
 async def test_small_windows_slow_and_lose_nothing(anyio_backend: str) -> None:
     small = Limits(stream_window=1_024, max_payload=1_024)
     async with between(limits=small) as bus:

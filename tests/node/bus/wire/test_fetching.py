@@ -50,6 +50,17 @@ async def test_what_does_not_fit_comes_with_the_next_in_order(anyio_backend: str
         assert [one.attempt for one in await store.pending("a.b", "g", 9, "0-0")] == [1] * 6
 
 
+async def test_an_answer_is_bounded_but_for_one_large_event(
+    anyio_backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "ANSWER_SIZE", 2_000)
+    async with ground() as backend:
+        store = await store_with(backend, 900, 900, 9_000, 10)
+        fetching = Fetching(store, backend, 10_000)
+        found = [sizes(await read(fetching)) for _ in range(3)]
+        assert found == [[900], [900], [9_000]]
+
+
 async def test_a_smaller_count_leaves_the_rest_for_later(anyio_backend: str) -> None:
     async with ground() as backend:
         store = await store_with(backend, 1, 2, 3, 900, 900)
