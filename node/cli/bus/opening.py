@@ -53,7 +53,9 @@ def file_of(address: str) -> Path | None:
         parts = urlsplit(address)
     except ValueError:
         return None
-    return Path(unquote(parts.path[1:])) if parts.scheme == _FILE and parts.path[1:] else None
+    if parts.scheme != _FILE or not parts.path.startswith("/") or parts.path == "/":
+        return None
+    return Path(unquote(parts.path[1:]))
 
 
 def without_password(address: str) -> str:

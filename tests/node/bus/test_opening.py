@@ -1,12 +1,12 @@
 """Addresses of buses."""
 
 import pytest
-from node.bus.redis.store import RedisStore
-from node.bus.sqlite.store import SqliteStore
 
 from node.bus.config import BusConfig
 from node.bus.opening import FORMATS, open_store
 from node.bus.redis.format import DOCUMENTED
+from node.bus.redis.store import RedisStore
+from node.bus.sqlite.store import SqliteStore
 from node.errors import AddressError, ConfigError
 
 
@@ -20,6 +20,22 @@ def test_a_file() -> None:
 def test_a_server(scheme: str) -> None:
     store, _ = open_store(f"{scheme}://user:word@127.0.0.1:1/3?format=documented")
     assert isinstance(store, RedisStore)
+
+
+def test_a_server_at_a_socket() -> None:
+    store, config = open_store("redis+unix:///run/redis.sock?db=3&service=shop")
+    assert isinstance(store, RedisStore)
+    assert config == BusConfig(service="shop")
+    with pytest.raises(ConfigError, match="no setting 'db'"):
+        open_store("redis://127.0.0.1:1/0?db=3")
+    with pytest.raises(AddressError, match="'unix' is no address of a bus"):
+        open_store("unix:///run/redis.sock")  # a node's
+
+
+def test_no_error_shows_a_password() -> None:
+    with pytest.raises(AddressError) as caught:
+        open_store("reddis://user:secret@127.0.0.1:1/0")
+    assert "secret" not in str(caught.value)
 
 
 def test_settings_stand_in_the_query() -> None:
@@ -45,7 +61,7 @@ def test_every_setting_of_a_simple_kind_can() -> None:
     config = BusConfig()
     for name in set(BusConfig.__slots__) - {"formats", "clock"}:
         value = getattr(config, name)
-        text = {True: "true", None: "none"}.get(value, str(value)) if value != 1 else "1"
+        text = {"True": "true", "None": "none"}.get(str(value), str(value))
         _, found = open_store(f"sqlite:///bus.db?{name}={text}")
         assert getattr(found, name) == value
 
