@@ -32,6 +32,7 @@ from node.bus.sqlite.line import LOOK, MARK, PUBLISH, PUBLISH_SOON, RECORD, Kind
 from node.bus.sqlite.readers import Readers
 from node.bus.sqlite.worker import Worker
 from node.transport.backend import Backend
+from node.waiting import Changes
 
 # Seconds beyond `busy_timeout` that closing gives the thread, and bytes of a session's number.
 PATIENCE: Final = 10.0
@@ -222,7 +223,8 @@ class _Running:
         self.line = Line(loop, config.waiting)
         self.readers = Readers(loop, self.line)
         self._loop = loop
-        self._ended = loop.waiter()
+        self._ended = False
+        self._changes = Changes(loop.waiter)
         self.worker = Worker(database, config, self.line, self._on_done, self._on_ended)
         self.worker.start()
 
@@ -232,7 +234,7 @@ class _Running:
             self.line.close()
             self.readers.wake(None)
         with anyio.move_on_after(patience, shield=True):
-            await self._ended.wait()
+            await self._changes.until(lambda: self._ended)
             self.worker.join(1.0)
 
     # In the thread.
@@ -241,9 +243,13 @@ class _Running:
         self._loop.soon_from_thread(partial(self._finished, done, readable))
 
     def _on_ended(self) -> None:
-        self._loop.soon_from_thread(self._ended.wake)
+        self._loop.soon_from_thread(self._end)
 
     # In the loop.
+
+    def _end(self) -> None:
+        self._ended = True
+        self._changes.notify()
 
     def _finished(self, done: list[Operation], readable: set[str] | None) -> None:
         self.line.finished(done)

@@ -9,6 +9,7 @@ import pytest
 
 from node.bus.config import BusConfig
 from node.bus.errors import BusDamagedError
+from node.bus.sqlite import file
 from node.bus.sqlite.file import PAGE_SIZE, open_file, page_limits
 from node.bus.sqlite.schema import APPLICATION_ID, VERSION
 from node.errors import ConfigError
@@ -81,3 +82,22 @@ def test_its_directory_has_to_be_there(tmp_path: Path) -> None:
 def test_publishing_leaves_a_part_of_it_to_all_else() -> None:
     publishing, all_else = page_limits(BusConfig(max_store_bytes=2**20))
     assert publishing < all_else == 2**20 // PAGE_SIZE
+
+
+def test_the_log_is_copied_into_the_file_now_and_then_and_does_not_stay_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file, "CHECKPOINT_PAGES", 10)
+    monkeypatch.setattr(file, "LOG_LEFT", 20 * PAGE_SIZE)
+    log = tmp_path / "bus.db-wal"
+    with closing(open_file(str(tmp_path / "bus.db"), CONFIG)) as connection:
+        for number in range(100):
+            connection.execute("INSERT INTO events VALUES (NULL, 1, 1, NULL, ?)", (str(number),))
+        assert log.stat().st_size < 20 * PAGE_SIZE
+        connection.execute(
+            "INSERT INTO events SELECT NULL, 1, 1, NULL, hex(zeroblob(3000)) FROM events"
+        )
+        assert log.stat().st_size > 100 * PAGE_SIZE
+        for _ in range(3):
+            connection.execute("UPDATE meta SET value = value + 1")
+        assert log.stat().st_size <= 20 * PAGE_SIZE

@@ -12,6 +12,7 @@ import pytest
 from node.bus.config import BusConfig
 from node.bus.errors import BusClosedError, BusDamagedError
 from node.bus.model import PendingInfo, Trim
+from node.bus.sqlite import store as store_module
 from node.bus.sqlite.store import SqliteStore
 from node.bus.store import Store
 from node.errors import ConfigError
@@ -90,6 +91,20 @@ async def test_closing_finishes_what_is_in_line(anyio_backend: str, tmp_path: Pa
             await anyio.wait_all_tasks_blocked()
     async with stage(tmp_path, clock) as on:
         assert len(await on.stored()) == 20
+
+
+async def test_closing_waits_so_long_for_a_disk_that_hangs(
+    anyio_backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "PATIENCE", 0.01)
+    async with stage(tmp_path, busy_timeout=0) as on, anyio.create_task_group() as tasks:
+        with on.clock.held():
+            tasks.start_soon(on.publish)
+            await anyio.wait_all_tasks_blocked()
+            with anyio.fail_after(PATIENCE / 2):
+                await on.store.aclose()
+            with pytest.raises(BusClosedError):
+                await on.store.streams()
 
 
 async def test_what_was_cancelled_in_line_is_not_done(anyio_backend: str, tmp_path: Path) -> None:
