@@ -5,6 +5,7 @@ it. Both tables are bounded; what they forget comes again once it was idle, as a
 """
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Final, TypeAlias
 
 from node.bus.wire.limits import HANDED
@@ -18,31 +19,33 @@ _MOST: Final = HANDED
 class Left:
     """What was handed out on streams that have ended, until its consumer asks for its own."""
 
-    __slots__ = ("_ids", "_most")
+    __slots__ = ("_count", "_most", "_places")
 
     def __init__(self, most: int = _MOST) -> None:
-        self._ids: dict[tuple[Place, str], None] = {}  # the oldest first
+        self._places: dict[Place, dict[str, None]] = {}  # the oldest first, and of each its ids
+        self._count = 0
         self._most = most
 
     def __len__(self) -> int:
-        return len(self._ids)
+        return self._count
 
     def add(self, place: Place, id: str) -> None:
         """The stream on which it was handed out has ended."""
-        self._ids[place, id] = None
-        if len(self._ids) > self._most:
-            del self._ids[next(iter(self._ids))]
+        ids = self._places.setdefault(place, {})
+        self._count += id not in ids
+        ids[id] = None
+        if self._count > self._most:
+            self.take(next(iter(self._places)), 1)
 
     def take(self, place: Place, count: int) -> list[str]:
         """Up to `count` ids of this consumer, which are not remembered any more."""
-        found: list[str] = []
-        for key in self._ids:
-            if len(found) == count:
-                break
-            if key[0] == place:
-                found.append(key[1])
+        ids = self._places.get(place, {})
+        found = list(islice(ids, count))
         for id in found:
-            del self._ids[place, id]
+            del ids[id]
+        self._count -= len(found)
+        if not ids:
+            self._places.pop(place, None)
         return found
 
 
