@@ -7,7 +7,7 @@ operations.
 
 import logging
 import sqlite3
-from contextlib import suppress
+from contextlib import closing, suppress
 
 from node.bus.config import BusConfig
 from node.bus.sqlite.books import Books
@@ -106,8 +106,8 @@ class Database:
         connection, self._connection, self.books = self._connection, None, None
         if connection is not None:
             try:
-                self._switch(connection, True)
-                connection.close()
+                with closing(connection):
+                    self._switch(connection, True)
             except sqlite3.Error:
                 logger.exception("the bus was not closed in order")
 
