@@ -6,6 +6,7 @@ acknowledged. Who starts again goes on from there, and publishes the last one ag
 """
 
 import os
+import signal
 import sys
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -137,9 +138,12 @@ async def publish(role: dict[str, Any]) -> None:
 async def consume(role: dict[str, Any]) -> None:
     """Process, by a loop or by a handler."""
     notes = Notes(Path(role["directory"], "processed"))
+    max_attempts = role.get("max_attempts", MAX_ATTEMPTS)
 
     async def process(event: BusEvent) -> None:
         data = event.data
+        if data["number"] == role.get("poison"):
+            os.kill(os.getpid(), signal.SIGKILL)
         notes.write(Line(data["publisher"], data["number"], event.id, event.attempt))
 
     async def use(bus: Bus, ended: Ended) -> None:
@@ -148,13 +152,13 @@ async def consume(role: dict[str, Any]) -> None:
                 STREAM,
                 group=GROUP,
                 concurrency=3,
-                max_attempts=MAX_ATTEMPTS,
+                max_attempts=max_attempts,
                 reclaim_after=RECLAIM_AFTER,
             )(process)
             await ended()
             return
         async with bus.consume(
-            STREAM, group=GROUP, max_attempts=MAX_ATTEMPTS, reclaim_after=RECLAIM_AFTER
+            STREAM, group=GROUP, max_attempts=max_attempts, reclaim_after=RECLAIM_AFTER
         ) as events:
             async for event in events:
                 await process(event)

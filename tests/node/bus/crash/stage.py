@@ -63,6 +63,10 @@ class Stage:
         """
         assert self._ask({"kill": pid}) == -signal.SIGKILL
 
+    def ended(self, pid: int) -> int:
+        """How an actor ended by itself; waits for it."""
+        return self._ask({"wait": pid})
+
     def _ask(self, words: dict[str, Any]) -> int:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(words) + "\n")
@@ -75,7 +79,7 @@ class Stage:
 
 
 def main() -> None:
-    """Fork or kill for each line, and say the id or how it ended."""
+    """Fork, kill or wait for each line, and say the id or how it ended."""
     from tests.node.bus.crash.actors import act
 
     for name in IMPORTS:
@@ -88,6 +92,9 @@ def main() -> None:
             if "kill" in asked:
                 answer = end(asked["kill"])
                 children.discard(asked["kill"])
+            elif "wait" in asked:
+                answer = ended(asked["wait"])
+                children.discard(asked["wait"])
             else:
                 answer = os.fork()
                 if not answer:
@@ -107,6 +114,11 @@ def main() -> None:
 def end(child: int) -> int:
     """Kill a child; how it ended."""
     os.kill(child, signal.SIGKILL)  # a child that ended by itself still has its id
+    return ended(child)
+
+
+def ended(child: int) -> int:
+    """How a child ended."""
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
