@@ -22,7 +22,7 @@ from node.bus.event import BusEvent
 from node.log_ration import LogRation
 from node.pauses import Pauses
 from node.transport.loop import Loop
-from node.waiting import Changes, pause, turn_of
+from node.waiting import Changes, pause
 from node.wording import one_line
 
 logger = logging.getLogger("parley.bus")
@@ -142,7 +142,6 @@ class Crew:
         ]
 
     async def _end(self, holding: Holding) -> None:
-        await turn_of(self._loop)
         for worker in self._workers:
             worker.cancel()
         with anyio.move_on_after(CANCEL_PATIENCE):

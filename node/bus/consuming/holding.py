@@ -71,6 +71,7 @@ class Holding:
         self._beat_timer: Timer | None = None
         self._beating = Job(loop, self._changes)
         self._seen: tuple[float, int, int] = (0.0, 0, 0)
+        self._returning: list[str] = []  # what `stop` is yet to give back
 
     @property
     def consumer(self) -> str:
@@ -250,7 +251,8 @@ class Holding:
     # The end.
 
     async def stop(self, error: BusError) -> None:
-        """Fetch nothing more, and give back what was not begun; `more` raises `error`.
+        """Fetch nothing more, and give back what was not begun; `more` raises `error`. Called
+        again, it goes on where it was cancelled.
 
         Raises:
             BusError: it could not be given back, and waiting does not help.
@@ -260,12 +262,14 @@ class Holding:
             self._beat_timer.cancel()
             self._beat_timer = None
         await self._fetching.end()
-        unbegun = self._waiting_ids() + [delivery.event.id for delivery in self._unseen]
+        returning = self._returning
+        returning += self._waiting_ids() + [delivery.event.id for delivery in self._unseen]
         for held in (self.ready, self._half, self._later, self._unseen):
             held.clear()
         self._changes.notify()
         await self._changes.until(lambda: not self._beating.running)
-        await self._give_back(unbegun)
+        await self._give_back(returning)
+        returning.clear()
 
     async def rest(self) -> None:
         """After `stop`, whatever came of it, and once all was said: leave nothing running."""
