@@ -1,0 +1,67 @@
+"""How much is fetched at once, and what a reason may be."""
+
+import anyio
+import pytest
+
+from node.bus.consuming import holding as holding_module
+from node.bus.consuming.holding import FIRST_FETCH
+from node.bus.consuming.job import Job
+from node.bus.consuming.outcomes import LONGEST_REASON
+from node.waiting import Changes
+from tests.node.bus.buses import GROUP, NAME, a_bus, publish
+from tests.node.network import ground
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_as_much_as_is_used_up_quickly(
+    anyio_backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with a_bus() as (bus, store):
+        await publish(bus, 500)
+        async with bus.consume(NAME, GROUP, batch=40) as events:
+            for _ in range(200):
+                await anext(events)
+            counts = [arguments[3] for arguments in store.asked("read")]
+            assert counts[0] <= 2 * FIRST_FETCH
+            assert max(counts) == 40
+            # Not so quickly: fewer each time, and nothing ahead.
+            monkeypatch.setattr(holding_module, "QUICK", 0.0)
+            monkeypatch.setattr(holding_module, "SLOW", 0.0)
+            store.calls.clear()
+            for _ in range(200):
+                await anext(events)
+            counts = [arguments[3] for arguments in store.asked("read")]
+            assert counts[-1] == 1
+            assert len(await bus.pending(NAME, GROUP, count=1000)) <= 40
+
+
+async def test_a_reason_is_bounded(anyio_backend: str) -> None:
+    async with a_bus() as (bus, store):
+        await publish(bus, 2)
+        async with bus.consume(NAME, GROUP) as events:
+            await (await anext(events)).nack(9.0, "x" * (LONGEST_REASON + 1))
+        assert store.asked("nack")[0][-1] == "x" * LONGEST_REASON
+
+
+async def test_a_job_ends_whenever_that_is_asked(anyio_backend: str) -> None:
+    async with ground() as loop:
+        job, told = Job(loop, Changes(loop.waiter)), []
+
+        async def work() -> None:
+            try:
+                await anyio.sleep_forever()
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await anyio.sleep(0.001)
+                    told.append("rest")
+
+        await job.end()
+        for turns in (0, 1, 3):
+            job.start(work)
+            job.start(work)  # it runs
+            for _ in range(turns):
+                await anyio.lowlevel.checkpoint()
+            await job.end()
+            assert not job.running
+        assert told == ["rest"] * 3

@@ -1,0 +1,119 @@
+"""Acknowledgements are recorded together, soon, and as often as it takes."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+
+from node.bus.consuming import ledger as ledger_module
+from node.bus.consuming import patience as patience_module
+from node.bus.consuming.ledger import MOST_AT_ONCE, Ledger
+from node.bus.consuming.patience import Patience, as_bus_error
+from node.bus.consuming.terms import Terms
+from node.bus.errors import BusError, BusFullError, BusUnavailableError
+from node.errors import ConfigError
+from node.pauses import Pauses
+from tests.node.network import eventually, ground, started
+
+pytestmark = pytest.mark.anyio
+
+TERMS = Terms("auth.user", "g", 100, 60.0, 5, "0-0")
+QUICK = Pauses(first=0.001, longest=0.002)
+
+
+class Acks:
+    """The one method of a store that a ledger asks."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+        self.errors: list[Exception] = []
+        self.gate = anyio.Event()
+        self.gate.set()
+
+    async def ack(self, stream: str, group: str, ids: list[str]) -> int:
+        self.batches.append(list(ids))
+        await self.gate.wait()
+        if self.errors:
+            raise self.errors.pop(0)
+        return len(ids)
+
+
+@asynccontextmanager
+async def a_ledger() -> AsyncIterator[tuple[Ledger, Acks, list[int]]]:
+    store: Any = Acks()
+    recorded: list[int] = []
+    async with ground() as loop:
+        ledger = Ledger(store, loop, TERMS, Patience(loop, "a test", QUICK), recorded.append)
+        yield ledger, store, recorded
+        await ledger.end()
+
+
+async def test_together_and_soon(anyio_backend: str) -> None:
+    async with a_ledger() as (ledger, store, recorded):
+        for number in range(5):
+            ledger.add(str(number))
+        assert store.batches == []
+        await eventually(lambda: recorded == [5])  # by the timer
+        assert store.batches == [["0", "1", "2", "3", "4"]]
+        for number in range(MOST_AT_ONCE + 1):
+            ledger.add(str(number))
+        await ledger.room(0)
+        assert recorded == [5, MOST_AT_ONCE, 1]
+        assert len(ledger) == 0
+
+
+async def test_room(anyio_backend: str) -> None:
+    """Whoever asks for more than the store records waits for it."""
+    async with a_ledger() as (ledger, store, _), anyio.create_task_group() as tasks:
+        store.gate = anyio.Event()
+        for number in range(3):
+            ledger.add(str(number))
+        await ledger.room(3)
+        waiting = await started(tasks, lambda: ledger.room(2))
+        assert not waiting
+        store.gate.set()
+        await eventually(lambda: waiting == [None])
+
+
+async def test_as_often_as_it_takes(anyio_backend: str) -> None:
+    async with a_ledger() as (ledger, store, recorded):
+        store.errors = [BusUnavailableError("gone"), BusUnavailableError("gone")]
+        ledger.add("1")
+        ledger.flush()
+        await eventually(lambda: recorded == [1])
+        assert store.batches == [["1"]] * 3
+        store.errors = [BusFullError("full")]
+        ledger.add("2")
+        with pytest.raises(BusFullError):
+            await ledger.room(0)
+        assert (len(ledger), ledger.error is not None) == (1, True)
+        ledger.flush()  # nothing more is tried
+        assert len(store.batches) == 4
+
+
+async def test_the_log_hears_of_it_once_in_a_while(
+    anyio_backend: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with ground() as loop:
+        patience = Patience(loop, "a test", QUICK)
+        for _ in range(patience_module.LINES + 5):
+            await patience.wait(BusUnavailableError("line\nbreak"))
+        assert caplog.text.count("a test: line\\nbreak") == patience_module.LINES
+        assert patience.failures == patience_module.LINES + 5
+
+
+def test_what_ends_a_consumer(caplog: pytest.LogCaptureFixture) -> None:
+    full = BusFullError("full")
+    assert as_bus_error(full) is full
+    assert str(as_bus_error(ConfigError("wrong"))) == "wrong"
+    assert not caplog.records
+    mistake = as_bus_error(KeyError("x"))
+    assert type(mistake) is BusError
+    assert isinstance(mistake.__cause__, KeyError)
+    assert caplog.records
+
+
+def test_gathering_is_short() -> None:
+    assert ledger_module.GATHER <= 0.01
