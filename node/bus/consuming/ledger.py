@@ -12,7 +12,7 @@ from typing import Final
 from node.bus.consuming.job import Job
 from node.bus.consuming.patience import Patience, as_bus_error
 from node.bus.consuming.terms import Terms
-from node.bus.errors import BusError
+from node.bus.errors import BusClosedError, BusError
 from node.bus.store import Store
 from node.transport.loop import Loop
 from node.waiting import Changes
@@ -90,6 +90,7 @@ class Ledger:
 
     async def end(self) -> None:
         """Record no more; what is being recorded may be or not."""
+        self.error = self.error or BusClosedError("its consumer has left")
         await self._job.end()
 
     def _ring(self) -> None:

@@ -93,6 +93,14 @@ async def test_as_often_as_it_takes(anyio_backend: str) -> None:
         assert len(store.batches) == 4
 
 
+async def test_nothing_is_recorded_after_the_end(anyio_backend: str) -> None:
+    async with a_ledger() as (ledger, store, _):
+        ledger.add("1")
+        await ledger.end()
+        await anyio.sleep(2 * ledger_module.GATHER)
+        assert store.batches == []
+
+
 async def test_the_log_hears_of_it_once_in_a_while(
     anyio_backend: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -113,7 +121,3 @@ def test_what_ends_a_consumer(caplog: pytest.LogCaptureFixture) -> None:
     assert type(mistake) is BusError
     assert isinstance(mistake.__cause__, KeyError)
     assert caplog.records
-
-
-def test_gathering_is_short() -> None:
-    assert ledger_module.GATHER <= 0.01
