@@ -1,12 +1,15 @@
 """The file of a bus: made, looked at, opened; nobody but its owner may read it.
 
-One rule: a file that is no bus, or a newer one, is not touched: its header is read before SQLite
-sees it. Knows the tables only as `schema.py` lists them.
+One rule: a file that is no bus, or a newer one, is not touched: its header is looked at before
+anything could write. Knows the tables only as `schema.py` lists them.
 """
 
 import os
 import sqlite3
+import stat
+from contextlib import closing
 from typing import Final
+from urllib.parse import quote
 
 from node.bus.config import BusConfig
 from node.bus.errors import BusDamagedError
@@ -23,8 +26,9 @@ CACHE_SIZE: Final = 32 * 2**20
 # acknowledged and trimmed.
 RESERVED: Final = 16
 
-_MAGIC: Final = b"SQLite format 3\0"
-_HEADER: Final = 100
+# What would run, or stand for a table, in our own statements.
+_FOREIGN: Final = """SELECT 1 FROM sqlite_schema
+    WHERE type IN ('trigger', 'view') OR sql LIKE 'CREATE VIRTUAL %'"""
 
 
 def open_file(path: str, config: BusConfig) -> sqlite3.Connection:
@@ -67,17 +71,34 @@ def _look(path: str) -> None:
         pass
     else:
         return
-    with open(path, "rb") as file:
-        header = file.read(_HEADER)
-    if not header:
+    found = os.stat(path)
+    if not stat.S_ISREG(found.st_mode):  # a pipe would be waited for
+        raise BusDamagedError(f"{path} is no file")
+    if not found.st_size:
         return
-    if len(header) < _HEADER or not header.startswith(_MAGIC):
-        raise BusDamagedError(f"{path} is no database")
-    if int.from_bytes(header[68:72], "big") != APPLICATION_ID:
+    application, version = _header(path)
+    if application != APPLICATION_ID:
         raise BusDamagedError(f"{path} is a database, but no bus")
-    version = int.from_bytes(header[60:64], "big")
     if not 1 <= version <= VERSION:
         raise BusDamagedError(f"{path} is a bus of version {version}; known is {VERSION}")
+
+
+def _header(path: str) -> tuple[int, int]:
+    """Whose the database is, and of which version.
+
+    SQLite reads it, as if nothing could change it: neither log nor locks are touched. A descriptor
+    of our own, once closed, would drop the locks of all that has the file open in this process
+    (POSIX), and another process could take the log away under it.
+    """
+    address = f"file:{quote(os.path.abspath(path))}?mode=ro&immutable=1"
+    with closing(sqlite3.connect(address, uri=True)) as connection:
+        try:
+            application = connection.execute("PRAGMA application_id").fetchone()[0]
+            return application, connection.execute("PRAGMA user_version").fetchone()[0]
+        except sqlite3.DatabaseError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_NOTADB:
+                raise
+            raise BusDamagedError(f"{path} is no database") from error
 
 
 def _prepare(connection: sqlite3.Connection) -> None:
@@ -87,6 +108,8 @@ def _prepare(connection: sqlite3.Connection) -> None:
     execute("PRAGMA checkpoint_fullfsync = ON")
     execute("PRAGMA synchronous = FULL")
     _create(connection)
+    if execute(_FOREIGN).fetchone() is not None:
+        raise BusDamagedError("the file has triggers, views or virtual tables: no bus has any")
     if execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
         raise BusDamagedError("the file system has no room for a write-ahead log")
     execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")

@@ -4,6 +4,7 @@ One rule: an event that is handed out is pending before its consumer sees it. At
 here. Knows nothing of what becomes of it then (`settling.py`).
 """
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from node.bus.errors import BusDamagedError
@@ -12,6 +13,10 @@ from node.bus.model import Delivery, StoredEvent
 from node.bus.sqlite.books import Books, Consumer, Group
 from node.bus.sqlite.failures import NOT_ACKNOWLEDGED, with_failure
 from node.bus.sqlite.numbers import place_of, text_of
+
+# Characters of data after which no more events are handed out, or shown, at once: a thousand may
+# be asked for, and each may be large.
+HANDFUL: Final = 2**20
 
 _NEW: Final = """SELECT id, key, version, body FROM events INDEXED BY events_of_stream
     WHERE stream = ? AND id > ? ORDER BY id LIMIT ?"""
@@ -74,7 +79,7 @@ def read(books: Books, group: Group, consumer: str, count: int) -> list[Delivery
     who = books.sign(group, consumer)
     stream = group.stream
     cursor = books.cursor
-    rows = cursor.execute(_NEW, (stream.number, group.cursor, count)).fetchall()
+    rows = handful(cursor.execute(_NEW, (stream.number, group.cursor, count)))
     if not rows:
         return []
     first, last = rows[0][0], rows[-1][0]
@@ -94,6 +99,17 @@ def read(books: Books, group: Group, consumer: str, count: int) -> list[Delivery
         Delivery(StoredEvent(text_of(id), name, body, key, version), 1)
         for id, key, version, body in rows
     ]
+
+
+def handful(rows: Iterable[tuple[int, str | None, int, str]]) -> list[tuple[Any, ...]]:
+    """The first of the rows (id, key, version, data), at least one, until there is enough."""
+    taken, size = [], 0
+    for row in rows:
+        taken.append(row)
+        size += len(row[3])
+        if size >= HANDFUL:
+            break
+    return taken
 
 
 def own(books: Books, group: Group, consumer: str, count: int) -> list[Delivery]:
@@ -129,9 +145,11 @@ def _hand_again(
     books: Books, group: Group, who: Consumer, rows: list[tuple[Any, ...]]
 ) -> list[Delivery]:
     """Hand out pending events: (id, attempt, history, by whom it is held, since when)."""
-    taken, deliveries = [], []
+    taken, deliveries, size = [], [], 0
     names: dict[int, str] = {}
     for id, attempt, history, holder, _ in rows:
+        if size >= HANDFUL:
+            break
         if holder is not None:
             if holder not in names:
                 names[holder] = name_of(books, holder)
@@ -140,7 +158,9 @@ def _hand_again(
         if attempt > 1:
             group.redelivered += 1
         taken.append((who.number, books.session, attempt, books.now, history, group.number, id))
-        deliveries.append(Delivery(event_of(books, group.stream.name, id), attempt))
+        event = event_of(books, group.stream.name, id)
+        size += len(event.body)
+        deliveries.append(Delivery(event, attempt))
     if taken:
         books.cursor.executemany(_TAKE, taken)
         group.held_since = min(group.held_since, books.now)

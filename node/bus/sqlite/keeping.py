@@ -103,12 +103,19 @@ def remove_consumers(books: Books, group: Group, idle: float) -> list[str]:
     rows = books.cursor.execute(
         "SELECT number, name, seen FROM consumers WHERE grp = ? ORDER BY name", (group.number,)
     ).fetchall()
+    named = books.cursor.execute(
+        "SELECT DISTINCT consumer FROM pending WHERE grp = ?", (group.number,)
+    )
+    holders = {row[0] for row in named}
     gone = []
     for number, name, written in rows:
         known = group.consumers.get(name)
         seen = written if known is None else known.seen
         if books.now - seen >= idle:
-            _forget_consumer(books, group, Consumer(number, name, seen))
+            if number in holders:  # each of them takes a look at all that is pending
+                _let_go(books, group, Consumer(number, name, seen))
+            books.cursor.execute("DELETE FROM consumers WHERE number = ?", (number,))
+            group.consumers.pop(name, None)
             gone.append(name)
     return gone
 
@@ -197,7 +204,8 @@ def _remove(books: Books, stream: Stream, rows: list[tuple[int, int]]) -> None:
         cursor.execute("UPDATE meta SET value = ? WHERE name = 'floor'", (ids[-1],))
 
 
-def _forget_consumer(books: Books, group: Group, who: Consumer) -> None:
+def _let_go(books: Books, group: Group, who: Consumer) -> None:
+    """What it holds is due now."""
     rows: list[tuple[Any, ...]] = books.cursor.execute(
         "SELECT id, attempt, history FROM pending WHERE grp = ? AND consumer = ? AND due IS NULL",
         (group.number, who.number),
@@ -217,5 +225,3 @@ def _forget_consumer(books: Books, group: Group, who: Consumer) -> None:
     books.cursor.execute(
         "UPDATE pending SET consumer = 0 WHERE grp = ? AND consumer = ?", (group.number, who.number)
     )
-    books.cursor.execute("DELETE FROM consumers WHERE number = ?", (who.number,))
-    group.consumers.pop(who.name, None)

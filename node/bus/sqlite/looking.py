@@ -7,6 +7,7 @@ from typing import Final
 
 from node.bus.model import ConsumerInfo, GroupInfo, PendingInfo, StoredEvent, StreamInfo
 from node.bus.sqlite.books import Books, Group, Stream
+from node.bus.sqlite.handing import handful
 from node.bus.sqlite.numbers import LARGEST, place_of, text_of
 
 _ENDS: Final = """SELECT
@@ -19,9 +20,11 @@ _PENDING: Final = """SELECT id, CASE WHEN due IS NULL THEN coalesce(name, '') EL
     attempt, at, due
     FROM pending LEFT JOIN consumers ON consumers.number = consumer
     WHERE pending.grp = ? AND id > ? ORDER BY id LIMIT ?"""
-_CONSUMERS: Final = """SELECT name, seen,
-    (SELECT count(*) FROM pending WHERE pending.grp = ?1 AND consumer = number AND due IS NULL)
-    FROM consumers WHERE grp = ?1 ORDER BY name"""
+# Counted once for all of them: there may be many, and much may be pending.
+_CONSUMERS: Final = """SELECT name, seen, coalesce(held, 0) FROM consumers LEFT JOIN
+    (SELECT consumer, count(*) AS held FROM pending WHERE grp = ?1 AND due IS NULL
+    GROUP BY consumer) ON consumer = number
+    WHERE grp = ?1 ORDER BY name"""
 
 
 def streams(books: Books) -> list[StreamInfo]:
@@ -93,7 +96,8 @@ def history(
     if found is None:
         return []
     last = LARGEST if until is None else place_of(until)
-    rows = books.cursor.execute(_HISTORY, (found.number, place_of(after), last, count)).fetchall()
+    found_rows = books.cursor.execute(_HISTORY, (found.number, place_of(after), last, count))
+    rows = handful(found_rows)
     return [StoredEvent(text_of(id), stream, body, key, version) for id, key, version, body in rows]
 
 

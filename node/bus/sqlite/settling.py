@@ -6,11 +6,11 @@ nothing of how it was handed out.
 
 import json
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from node.bus.body import decode_body, encode_value
 from node.bus.errors import InvalidEventError
-from node.bus.model import dead_data
+from node.bus.model import Failure, StoredEvent, dead_data
 from node.bus.names import dead_name
 from node.bus.sqlite.books import Books, Group
 from node.bus.sqlite.failures import failures_of, with_failure
@@ -76,18 +76,24 @@ def bury(books: Books, group: Group, consumer: str, id: str, error: str) -> str 
     attempt, history = held
     history = with_failure(history, attempt, consumer, books.now, error)
     event = event_of(books, group.stream.name, number)
-    data: dict[str, Any] | None
-    try:
-        data = decode_body(event.body)
-    except InvalidEventError:
-        data = None
-    body = encode_value(dead_data(event, group.name, failures_of(history), data))
+    body = _letter(event, group.name, failures_of(history))
     letter = add(books, books.make_stream(dead_name(group.stream.name)), body, None, 1)
     books.cursor.execute("DELETE FROM pending WHERE grp = ? AND id = ?", (group.number, number))
     group.pending -= 1
     group.dead_lettered += 1
     books.changed_groups.add(group)
     return text_of(letter)
+
+
+def _letter(event: StoredEvent, group: str, history: list[Failure]) -> str:
+    """The data of a dead letter. What cannot be read, or not be written again one level deeper,
+    stays text: an event that could not be set aside would come for ever."""
+    try:
+        body = encode_value(dead_data(event, group, history, decode_body(event.body)))
+        body.encode()
+    except (InvalidEventError, UnicodeEncodeError):
+        return encode_value(dead_data(event, group, history, None))
+    return body
 
 
 def _held(books: Books, group: Group, consumer: str, number: int) -> tuple[int, str | None] | None:

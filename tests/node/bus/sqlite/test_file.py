@@ -1,7 +1,10 @@
 """The file: who may read it, what it has to be, and what is left alone."""
 
+import os
 import sqlite3
 import stat
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -72,6 +75,44 @@ def test_what_is_no_bus_of_ours_is_not_touched(tmp_path: Path, make: object) -> 
         open_file(str(path), CONFIG)
     assert (path.read_bytes(), path.stat().st_mtime_ns) == before
     assert [file.name for file in tmp_path.iterdir()] == ["bus.db"]
+
+
+def test_who_opens_it_once_more_takes_no_lock_from_who_has_it_open(tmp_path: Path) -> None:
+    path = str(tmp_path / "bus.db")
+    reading = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('SELECT * FROM meta')"
+    with closing(open_file(path, CONFIG)) as first, closing(open_file(path, CONFIG)):
+        first.execute("UPDATE meta SET value = 7")
+        # It would be the last to have the file open, and take the log away.
+        subprocess.run([sys.executable, "-c", reading, path], check=True)
+        assert (tmp_path / "bus.db-wal").exists()
+        first.execute("UPDATE meta SET value = 8")
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT max(value) FROM meta").fetchone() == (8,)
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("/dev/full")])
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path, make: object) -> None:
+    path = tmp_path / "bus.db"
+    assert callable(make)
+    make(path)
+    with pytest.raises(BusDamagedError, match="is no file"):
+        open_file(str(path), CONFIG)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TRIGGER t AFTER INSERT ON events BEGIN DELETE FROM events; END",
+        "CREATE VIEW v AS SELECT * FROM events",
+        "CREATE VIRTUAL TABLE v USING fts5 (body)",
+    ],
+)
+def test_nothing_stands_in_it_that_would_run(tmp_path: Path, statement: str) -> None:
+    path = tmp_path / "bus.db"
+    with closing(open_file(str(path), CONFIG)) as connection:
+        connection.execute(statement)
+    with pytest.raises(BusDamagedError, match="no bus has any"):
+        open_file(str(path), CONFIG)
 
 
 def test_its_directory_has_to_be_there(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from node.bus.model import Trim
+from node.bus.sqlite.handing import HANDFUL
 from tests.node.bus.sqlite.stage import GROUP, STREAM, Clock, ids_of, stage
 
 pytestmark = pytest.mark.anyio
@@ -127,3 +128,20 @@ async def test_what_was_trimmed_is_not_handed_out_again(anyio_backend: str, tmp_
         await on.store.release(STREAM, GROUP, "c", ids[:2])
         assert await on.store.trim(STREAM, Trim(max_length=2)) == 1
         assert await on.claim() == {ids[1]: 1}
+
+
+async def test_no_more_than_a_handful_of_data_is_handed_out_at_once(
+    anyio_backend: str, tmp_path: Path
+) -> None:
+    large = HANDFUL // 4
+    async with stage(tmp_path) as on:
+        ids = await on.publish(9, size=large)
+        await on.join()
+        assert await on.read() == ids[:4]
+        assert [event.id for event in await on.stored()] == ids[:4]
+        assert await on.read(1) == ids[4:5]
+        await on.store.release(STREAM, GROUP, "c", ids[:5])
+        assert list(await on.claim()) == ids[:4]
+        assert list(await on.claim()) == ids[4:5]
+        (group,) = await on.store.groups(STREAM)
+        assert (group.lag, group.pending) == (4, 5)

@@ -7,6 +7,7 @@ import pytest
 
 from node.bus.errors import InvalidEventError
 from node.bus.model import NewEvent
+from node.bus.sqlite import settling
 from node.bus.sqlite.failures import ENTRIES
 from tests.node.bus.sqlite.stage import GROUP, START, STREAM, Clock, new, stage
 
@@ -85,16 +86,35 @@ async def test_a_dead_letter_tells_of_every_attempt(anyio_backend: str, tmp_path
         assert await on.store.bury(STREAM, GROUP, "e", id, "again") is None
 
 
+@pytest.mark.parametrize("body", ["{no", '{"a": NaN}', '{"a": "\\ud800"}'])
 async def test_a_body_that_is_no_json_is_buried_as_it_is(
-    anyio_backend: str, tmp_path: Path
+    anyio_backend: str, tmp_path: Path, body: str
 ) -> None:
     async with stage(tmp_path) as on:
-        (published,) = await on.store.publish([NewEvent(STREAM, {}, "{no")], durable=True)
+        (published,) = await on.store.publish([NewEvent(STREAM, {}, body)], durable=True)
         await on.join()
         await on.read()
         await on.store.bury(STREAM, GROUP, "c", published.id, "no JSON")
         (letter,) = await on.letters()
-        assert (letter["data"], letter["body"]) == (None, "{no")
+        assert (letter["data"], letter["body"]) == (None, body)
+
+
+async def test_an_event_as_deep_as_may_be_can_be_set_aside(
+    anyio_backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def one_level_too_many(value: dict[str, object]) -> str:
+        if value["data"] is not None:
+            raise InvalidEventError("the data is not JSON: maximum recursion depth exceeded")
+        return json.dumps(value)
+
+    monkeypatch.setattr(settling, "encode_value", one_level_too_many)
+    async with stage(tmp_path) as on:
+        (id,) = await on.publish()
+        await on.join()
+        await on.read()
+        assert await on.store.bury(STREAM, GROUP, "c", id, "no") is not None
+        (letter,) = await on.letters()
+        assert (letter["data"], letter["body"]) == (None, new(0).body)
 
 
 async def test_a_history_in_the_store_is_bounded(anyio_backend: str, tmp_path: Path) -> None:
