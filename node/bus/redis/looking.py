@@ -24,7 +24,7 @@ from node.transport.loop import Loop
 # Keys of one step of SCAN, and streams that are looked at together.
 _KEYS: Final = 1_000
 _STREAMS: Final = 200
-# A lag that Redis does not know itself is counted up to here; beyond it nobody does.
+# A lag is counted up to here; beyond it, it is what Redis thinks, if it has an idea.
 MOST_COUNTED: Final = 10_000
 
 
@@ -166,16 +166,18 @@ class Looker:
         return None
 
     async def _lag(self, key: str, group: str, last: str, lag: int | None) -> int | None:
-        if lag is not None:
-            # What was trimmed away unread still counts for Redis 7.0.
-            return min(lag, int(await self._client.command(b"XLEN", key)))
+        if lag == 0:
+            return lag
+        # Redis may say too much: what was trimmed away unread counts for it.
         try:
             counted: int = await self._client.script(
                 COUNT, books_of(key, group), group, "", last, MOST_COUNTED
             )
         except RedisError as error:
             raise bus_error(error) from error
-        return counted if counted < MOST_COUNTED else None
+        if counted < MOST_COUNTED:
+            return counted
+        return None if lag is None else min(lag, int(await self._client.command(b"XLEN", key)))
 
     async def _last(self, key: str) -> str:
         try:
