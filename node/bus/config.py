@@ -28,6 +28,8 @@ RANGES: Final[Mapping[str, Range]] = {
     "timeout": Range(0, above=True),
     "waiting": Range(1),
 }
+# How events look in Redis unless it is said.
+_USUAL: Final = RedisFormat()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +94,7 @@ class BusConfig:
 
     def format_of(self, api: str) -> RedisFormat:
         """How the events of an API look in Redis."""
-        return self.formats.get(api) or self.formats.get("*") or RedisFormat()
+        return self.formats.get(api) or self.formats.get("*") or _USUAL
 
     def group_name(self, group: str) -> str:
         """The name under which a store knows a group."""

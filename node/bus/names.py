@@ -5,6 +5,7 @@ without being escaped. Knows nothing of what is named.
 """
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from node.bus.errors import InvalidEventError
@@ -15,6 +16,8 @@ LONGEST_KEY: Final = 256
 # leave room for it.
 DEAD: Final = "dead"
 LONGEST_EVENT: Final = LONGEST_NAME - len(f".{DEAD}")
+# Names whose parts are remembered: they are asked for several times for each event.
+REMEMBERED: Final = 1_024
 
 _EVENT: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_][A-Za-z0-9_-]*)+")
 _WORD: Final = re.compile(r"[!-~]+")
@@ -27,14 +30,21 @@ def split_name(name: object) -> tuple[str, str]:
         InvalidEventError: it is no such name, or longer than 251 characters (256, where its event
             is `dead`).
     """
-    if isinstance(name, str) and len(name) <= LONGEST_NAME and _EVENT.fullmatch(name):
-        api, _, event = name.rpartition(".")
-        if len(name) <= LONGEST_EVENT or event == DEAD:
-            return api, event
+    if isinstance(name, str) and len(name) <= LONGEST_NAME and (parts := _parts(name)) is not None:
+        return parts
     raise InvalidEventError(
         f"{_shown(name)} is no name of an event: API.EVENT, of letters, digits, _ and -, "
         f"at most {LONGEST_EVENT} characters"
     )
+
+
+@lru_cache(REMEMBERED)
+def _parts(name: str) -> tuple[str, str] | None:
+    """The API and the event, if it is a name."""
+    if not _EVENT.fullmatch(name):
+        return None
+    api, _, event = name.rpartition(".")
+    return (api, event) if len(name) <= LONGEST_EVENT or event == DEAD else None
 
 
 def dead_name(name: str) -> str:

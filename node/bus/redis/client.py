@@ -7,16 +7,17 @@ that blocks would make them, and has a connection of its own. Knows no streams.
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import Any, Final, TypeAlias
 
 import anyio
 from anyio import get_cancelled_exc_class
-from coredis.exceptions import BusyLoadingError, NoScriptError, RedisError
-from coredis.exceptions import ConnectionError as LostConnectionError
+from coredis.exceptions import NoScriptError, RedisError
 
 from node.bus.errors import BusClosedError, BusError
+from node.bus.gathering import Bounds, Cost, Gathering
 from node.bus.redis.address import RedisAddress
-from node.bus.redis.faults import bus_error
+from node.bus.redis.faults import bus_error, is_no_answer
 from node.bus.redis.link import Link
 from node.bus.redis.scripts import Script
 from node.errors import ParleyError
@@ -24,6 +25,11 @@ from node.transport.loop import Loop
 from node.waiting import Changes
 
 Word: TypeAlias = str | bytes | int | float
+Commands: TypeAlias = Sequence[tuple[Word, ...]]
+
+# Of what is sent together: commands, and bytes of their words, about (a single caller's may be
+# more); and how often that is done before an answer came.
+TOGETHER: Final = Bounds(number=256, size=2**20, under_way=8)
 
 # Connections for blocking reads that are kept when nobody reads.
 IDLE_READERS: Final = 16
@@ -46,6 +52,7 @@ class RedisClient:
         self._connecting = False
         self._failure: ParleyError | None = None
         self._under_way = 0
+        self._gathering = Gathering(self._ask, _cost, loop, TOGETHER)
         self._finishing = 0
         self._readers: list[Link] = []  # that nobody uses
         self._links: set[Link] = set()
@@ -105,7 +112,7 @@ class RedisClient:
             raise answer
         return answer
 
-    async def commands(self, several: Sequence[tuple[Word, ...]]) -> list[Any]:
+    async def commands(self, several: Commands) -> list[Any]:
         """The answers to commands that are sent together; errors of the server stand in place of
         theirs. They are not done as one: others' may come between.
 
@@ -114,16 +121,37 @@ class RedisClient:
         """
         await self._in_line()
         try:
-            link = await self._link()
-            try:
-                requests = [link.send(words, self._timeout) for words in several]
-                return [await _answer(request) for request in requests]
-            except (RedisError, OSError) as error:
-                link.close()
-                self.check_open()
-                raise bus_error(error) from error
+            return await self._gathering.ask(several)
         finally:
             self._done()
+
+    async def _ask(self, callers: Sequence[Commands]) -> list[list[Any] | ParleyError]:
+        """For each caller the answers, or why there is none."""
+        try:
+            link = await self._link()
+        except ParleyError as error:
+            return [error for _ in callers]  # one attempt is enough for all
+        try:
+            if len(callers) == 1:  # who may be cancelled without the connection
+                requests = [link.send(words, self._timeout) for words in callers[0]]
+                return [[await _answer(request) for request in requests]]
+            together = [words for several in callers for words in several]
+            answers = iter(await link.answers(together, self._timeout))
+        except (RedisError, OSError) as error:
+            return [self._lost(link, error) for _ in callers]
+        outcomes: list[list[Any] | ParleyError] = []
+        for several in callers:
+            part = list(islice(answers, len(several)))
+            missing = next(filter(is_no_answer, part), None)
+            outcomes.append(part if missing is None else self._lost(link, missing))
+        return outcomes
+
+    def _lost(self, link: Link, error: BaseException) -> ParleyError:
+        """What to raise where no answer came on a connection, which is given up."""
+        link.close()
+        lost = BusClosedError("the bus is closed") if self._closed else bus_error(error)
+        lost.__cause__ = error
+        return lost
 
     async def script(self, script: Script, keys: Sequence[Word], *arguments: Word) -> Any:
         """What a script answers.
@@ -158,7 +186,11 @@ class RedisClient:
             answer = await _answer(request)
         except get_cancelled_exc_class():
             self._finishing += 1
-            self._loop.spawn(self._finish, reader, request, unwanted)
+            over = self._loop.waiter()
+            self._loop.spawn(self._finish, reader, request, unwanted, over.wake)
+            # Whoever asks next is to find what is given back; but not to wait for long.
+            with anyio.move_on_after(CANCEL_PATIENCE, shield=True):
+                await over.wait()
             raise
         except (RedisError, OSError) as error:
             self._drop(reader)
@@ -229,7 +261,11 @@ class RedisClient:
         self._links.discard(link)
 
     async def _finish(
-        self, reader: Link, request: Any, unwanted: Callable[[Any], Awaitable[object]]
+        self,
+        reader: Link,
+        request: Any,
+        unwanted: Callable[[Any], Awaitable[object]],
+        over: Callable[[], None],
     ) -> None:
         """End a read whose reader is gone, give back what it brought, and keep its connection."""
         try:
@@ -250,6 +286,7 @@ class RedisClient:
         finally:
             self._finishing -= 1
             self._changes.notify()
+            over()
 
     # The line.
 
@@ -275,6 +312,12 @@ async def _answer(request: Any) -> Any:
     try:
         return await request
     except RedisError as error:
-        if isinstance(error, LostConnectionError) and not isinstance(error, BusyLoadingError):
+        if is_no_answer(error):
             raise
         return error
+
+
+def _cost(several: Commands) -> Cost:
+    texts = (str, bytes)
+    size = sum([len(word) for words in several for word in words if isinstance(word, texts)])
+    return Cost(len(several), size)

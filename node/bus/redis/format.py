@@ -5,9 +5,10 @@ describes is `DOCUMENTED`. Both are understood when reading. Speaks to no server
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import Any, Final, Literal
 
 from node.bus.body import encode_value
@@ -18,6 +19,8 @@ from node.errors import ConfigError
 
 Layout = Literal["per_event", "per_api"]
 
+# Prefixes whose names of metadata are remembered.
+REMEMBERED: Final = 64
 # Words of one XADD in a script of ours: Lua hands over 8,000 values at most.
 MOST_FIELDS: Final = 3_500
 # The name of the stream of all events of an API ends so; our own methods take it as a name, too.
@@ -100,12 +103,13 @@ class RedisFormat:
         api, name = split_name(event.name)
         values = (message_id, api, name, str(event.version))
         words: list[str] = []
-        for metadata, value in zip(_METADATA, values, strict=True):
-            words += (self.metadata_prefix + metadata, value)
+        for metadata, value in zip(_metadata(self.metadata_prefix), values, strict=True):
+            words += (metadata, value)
         for field, value in event.data.items():
-            if not _is_data(self.field_prefix + field, self.metadata_prefix, self.field_prefix):
+            word = self.field_prefix + field
+            if not _is_data(word, self.metadata_prefix, self.field_prefix):
                 raise InvalidEventError(f"a field cannot be called {field!r} in this format")
-            words += (self.field_prefix + field, self.encode(value))
+            words += (word, self.encode(value))
         if len(words) > MOST_FIELDS:
             raise InvalidEventError(f"{len(event.data):,} fields are too many for this format")
         try:
@@ -125,7 +129,7 @@ class RedisFormat:
             (_text(fields[index]), fields[index + 1]) for index in range(0, len(fields) - 1, 2)
         ]
         for prefixes in ((self.metadata_prefix, self.field_prefix), *_KNOWN):
-            names = {prefixes[0] + metadata: metadata for metadata in _METADATA}
+            names = _metadata(prefixes[0])
             found = {names[field]: _text(value) for field, value in pairs if field in names}
             if len(found) == len(_METADATA) and all(found.values()):
                 break
@@ -173,11 +177,15 @@ class Skipped(Enum):
 
 def _is_data(field: str, metadata_prefix: str, field_prefix: str) -> bool:
     """Whether a field is of the event's data: it begins so, and not longer as metadata do."""
-    if len(metadata_prefix) > len(field_prefix) and field.startswith(metadata_prefix):
+    if not field.startswith(field_prefix) or field in _metadata(metadata_prefix):
         return False
-    bare = field.removeprefix(metadata_prefix)
-    is_metadata = field.startswith(metadata_prefix) and bare in _METADATA
-    return field.startswith(field_prefix) and not is_metadata
+    return len(metadata_prefix) <= len(field_prefix) or not field.startswith(metadata_prefix)
+
+
+@lru_cache(REMEMBERED)
+def _metadata(prefix: str) -> Mapping[str, str]:
+    """The fields with metadata, in Lightbus's order, and what each is."""
+    return {prefix + metadata: metadata for metadata in _METADATA}
 
 
 def _text(value: bytes) -> str:

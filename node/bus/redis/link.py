@@ -4,7 +4,8 @@ One rule: coredis's connection is entered and left in one task, which the loop w
 whoever sends on it may be cancelled: the answer is then taken and dropped. Nothing is sent twice.
 """
 
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -18,6 +19,14 @@ from node.waiting import Changes
 
 # Seconds that a connection may take to let go once it was told to.
 _CLOSE_PATIENCE: Final = 2.0
+
+
+class _Command(NamedTuple):
+    """A command as coredis takes it for a batch."""
+
+    name: bytes
+    serialized_arguments: tuple[Any, ...]
+    decode: bool = False
 
 
 class Link:
@@ -94,6 +103,16 @@ class Link:
             coredis.exceptions.ConnectionError: the connection is lost.
         """
         return self._connection.create_request(words[0], *words[1:], decode=False, timeout=timeout)
+
+    async def answers(self, several: Sequence[tuple[Any, ...]], timeout: float) -> list[Any]:
+        """The answers to commands that are sent in one go, or of each the error that it was, be
+        it that none came. Who is cancelled here gives up the connection.
+
+        Raises:
+            coredis.exceptions.ConnectionError: the connection is lost.
+        """
+        commands: Any = [_Command(words[0], words[1:]) for words in several]
+        return list(await self._connection.create_request_batch(commands, timeout=timeout))
 
     def close(self) -> None:
         """Let go now; what waits for an answer gets an error."""

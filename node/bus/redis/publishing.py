@@ -6,7 +6,6 @@ script is taken only where one step has to be more. What is beyond the bounds go
 
 from collections.abc import Sequence
 from typing import Any, Final
-from uuid import UUID
 
 from coredis.exceptions import RedisError
 
@@ -119,4 +118,7 @@ class Publisher:
 
 def new_id() -> str:
     """A message id nobody else has: a random UUID (RFC 9562, version 4)."""
-    return str(UUID(bytes=random_bytes(16), version=4))
+    # As UUID(bytes=..., version=4) writes it, which takes three times as long.
+    digits = random_bytes(16).hex()
+    variant = "89ab"[int(digits[16], 16) & 3]
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"

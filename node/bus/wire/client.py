@@ -20,6 +20,7 @@ from node.bus.errors import (
     BusUnavailableError,
     InvalidEventError,
 )
+from node.bus.gathering import Bounds, Cost, Gathering
 from node.bus.model import (
     ConsumerInfo,
     Delivery,
@@ -33,9 +34,8 @@ from node.bus.model import (
 )
 from node.bus.wire import answers, limits
 from node.bus.wire import requests as wire
-from node.bus.wire.answers import Answer, Row, decode_answer, read_rows
+from node.bus.wire.answers import Answer, Row, decode_answer, read_rows, row_cost
 from node.bus.wire.codec import encode_request
-from node.bus.wire.gathering import Gathering
 from node.bus.wire.refusals import error_of, reset_error
 from node.errors import CallTimeout, PeerClosedError, StreamResetError
 from node.log_ration import LogRation
@@ -56,6 +56,8 @@ T = TypeVar("T")
 UNANSWERED: Final = limits.REQUESTS // 2
 # Reads and Historys that wait, on one connection, of as many as the other side takes.
 WAITING: Final = limits.WAITING_READS
+# Publish requests under way at a time: one is answered while the next one is written.
+PUBLISHING: Final = 2
 # Bytes of an id in an array, and of a request beside its names and ids.
 _ID_SIZE: Final = limits.LONGEST_ID + 2
 _HEAD_SIZE: Final = 64
@@ -74,7 +76,7 @@ class PeerStore:
         self._stream: Stream | None = None
         self._slots: anyio.Semaphore
         self._waits: anyio.Semaphore
-        self._gathering: Gathering
+        self._gathering: Gathering[wire.Publish, list[Published]]
         self._closed = True
         self._too_large = LogRation(10, 1.0)
 
@@ -86,7 +88,9 @@ class PeerStore:
         has as many streams as may be."""
         self._slots = anyio.Semaphore(UNANSWERED, fast_acquire=True)
         self._waits = anyio.Semaphore(WAITING, fast_acquire=True)
-        self._gathering = Gathering(self._publish, loop, self._peer.limits.max_payload)
+        size = min(self._peer.limits.max_payload, limits.ANSWER_SIZE)
+        bounds = Bounds(limits.LARGEST_COUNT, size, PUBLISHING)
+        self._gathering = Gathering(self._publish, _cost, loop, bounds)
         self._closed = False
         self._open_stream()
 
@@ -108,15 +112,18 @@ class PeerStore:
             )
         if self._closed:
             raise BusClosedError("the bus is closed")
-        return await self._gathering.publish(events, durable)
-
-    async def _publish(self, events: Sequence[NewEvent], durable: bool) -> list[Published]:
         given = [wire.Given(one.name, one.body, one.key, one.version) for one in events]
-        answer = await self._ask(wire.Publish(given, durable))
+        return await self._gathering.ask(wire.Publish(given, durable))
+
+    async def _publish(self, several: Sequence[wire.Publish]) -> list[list[Published]]:
+        """Publish what several asked for as one: all of it is stored, or nothing."""
+        events = [event for one in several for event in one.events]
+        answer = await self._ask(wire.Publish(events, several[0].durable))
         published = self._rows(answer, answers.read_published)
         if len(published) != len(events):
             raise _unreadable()
-        return published
+        each = iter(published)
+        return [[next(each) for _ in one.events] for one in several]
 
     # Consuming.
 
@@ -326,6 +333,12 @@ class PeerStore:
         room = self._peer.limits.max_payload - _HEAD_SIZE - sum(map(len, names))
         size = max(1, min(limits.LARGEST_COUNT, room // _ID_SIZE))
         return [list(ids[start : start + size]) for start in range(0, len(ids), size)]
+
+
+def _cost(request: wire.Publish) -> Cost:
+    events = request.events
+    size = sum(row_cost([event.name, event.body, event.key]) for event in events)
+    return Cost(len(events), size, request.durable)
 
 
 def _few(count: int) -> int:

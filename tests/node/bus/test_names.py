@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from node.bus import names
 from node.bus.errors import InvalidEventError
 from node.bus.names import (
     LONGEST_EVENT,
@@ -72,3 +73,9 @@ def test_words_are_printable_and_of_one_piece(
 
 def test_the_longest_name_has_room_for_its_dead_letters() -> None:
     assert split_name(dead_name(f"a.{'x' * (LONGEST_EVENT - 2)}"))[1] == "dead"
+
+
+def test_only_so_many_names_are_remembered() -> None:
+    for number in range(names.REMEMBERED + 1):
+        assert split_name(f"a.b{number}") == ("a", f"b{number}")
+    assert names._parts.cache_info().currsize == names.REMEMBERED

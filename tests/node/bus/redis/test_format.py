@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from node.bus.body import decode_body
 from node.bus.errors import InvalidEventError
 from node.bus.model import NewEvent, StoredEvent
+from node.bus.redis import format
 from node.bus.redis.format import (
     DOCUMENTED,
     LIGHTBUS,
@@ -178,3 +179,10 @@ def test_limits_and_mistakes() -> None:
     for value in (float("nan"), object(), {1: 2, "a": 3}):
         with pytest.raises(InvalidEventError):
             lightbus_json(value)
+
+
+def test_only_so_many_prefixes_are_remembered() -> None:
+    for number in range(format.REMEMBERED + 1):
+        form = RedisFormat(metadata_prefix=f"{number}:", field_prefix="-")
+        assert form.fields(NewEvent(NAME, {}, "{}"), "id")[0] == f"{number}:id"
+    assert format._metadata.cache_info().currsize == format.REMEMBERED

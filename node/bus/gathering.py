@@ -1,0 +1,166 @@
+"""Asking many at a time: what is asked in one turn of the loop, or while enough is under way,
+goes together.
+
+One rule: nobody notices: each has an answer or an error of its own, and who gives up takes nobody
+along. Who asks alone asks at once. Knows neither what is asked nor whom.
+"""
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+from anyio import get_cancelled_exc_class
+
+from node.bus.errors import BusClosedError, BusUnavailableError
+from node.errors import ParleyError
+from node.transport.loop import Loop, Waiter
+from node.waiting import turn_of
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+
+class Cost(NamedTuple):
+    """How many an item counts for, and its bytes. Items of another `kind` go in another request."""
+
+    number: int
+    size: int
+    kind: Hashable = None
+
+
+class Bounds(NamedTuple):
+    """Of one request: the largest `number` and `size`, unless one item alone is more; and how many
+    requests are under way at a time."""
+
+    number: int
+    size: int
+    under_way: int
+
+
+class _Share(Generic[Item, Answer]):
+    """What one caller asks, and what became of it."""
+
+    __slots__ = ("answer", "cost", "error", "is_answered", "item", "waiter")
+
+    answer: Answer
+
+    def __init__(self, item: Item, cost: Cost, waiter: Waiter) -> None:
+        self.item = item
+        self.cost = cost
+        self.waiter = waiter
+        self.is_answered = False
+        self.error: Exception | None = None
+
+
+class Gathering(Generic[Item, Answer]):
+    """Asks by `send`, many items at a time, in the order in which they came.
+
+    `send` returns for each item its answer, or the error that is that one's alone. What it raises
+    is everybody's: if it is known that nothing was done, each is then asked alone.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[Sequence[Item]], Awaitable[Sequence[Answer | ParleyError]]],
+        measure: Callable[[Item], Cost],
+        loop: Loop,
+        bounds: Bounds,
+    ) -> None:
+        self._send = send
+        self._measure = measure
+        self._loop = loop
+        self._bounds = bounds
+        self._shares: deque[_Share[Item, Answer]] = deque()
+        self._under_way = 0
+        self._is_due = False  # what waits is taken in this turn or the next
+
+    async def ask(self, item: Item) -> Answer:
+        """The answer; raises what `send` does. Cancelled, it may have been asked.
+
+        Raises:
+            BusClosedError: the loop ends.
+        """
+        if not self._under_way and not self._shares:
+            return await self._alone(item)
+        share: _Share[Item, Answer] = _Share(item, self._measure(item), self._loop.waiter())
+        self._shares.append(share)
+        self._start()
+        try:
+            await share.waiter.wait()
+        finally:
+            if not share.is_answered and share in self._shares:
+                self._shares.remove(share)
+        if share.error is not None:
+            raise share.error
+        if not share.is_answered:
+            raise BusClosedError("the bus is closed")
+        return share.answer
+
+    async def _alone(self, item: Item) -> Answer:
+        self._under_way += 1
+        try:
+            (answer,) = await self._send([item])
+        finally:
+            self._under_way -= 1
+            self._start()
+        if isinstance(answer, ParleyError):
+            raise answer
+        return answer
+
+    def _start(self) -> None:
+        """See that what waits is asked, at the end of this turn if may be."""
+        if self._shares and not self._is_due and self._under_way < self._bounds.under_way:
+            self._under_way += 1
+            self._is_due = True
+            self._loop.spawn(self._run)
+
+    async def _run(self) -> None:
+        """Ask until nothing waits."""
+        try:
+            while self._shares:
+                taken = self._next()
+                self._is_due = False
+                self._start()  # for what there was no room for
+                await self._ask(taken)
+                self._is_due = True
+                await turn_of(self._loop)  # those who were answered go together again
+        except get_cancelled_exc_class():
+            while self._shares:
+                self._shares.popleft().waiter.wake()  # the loop ends
+            raise
+        finally:
+            self._under_way -= 1
+            self._is_due = False
+
+    def _next(self) -> list[_Share[Item, Answer]]:
+        """The first that wait, as many as one request takes; always one."""
+        taken = [self._shares.popleft()]
+        number, size, kind = taken[0].cost
+        while self._shares:
+            cost = self._shares[0].cost
+            number, size = number + cost.number, size + cost.size
+            if number > self._bounds.number or size > self._bounds.size or cost.kind != kind:
+                break
+            taken.append(self._shares.popleft())
+        return taken
+
+    async def _ask(self, shares: list[_Share[Item, Answer]]) -> None:
+        try:
+            answers = await self._send([share.item for share in shares])
+            for share, answer in zip(shares, answers, strict=True):
+                if isinstance(answer, ParleyError):
+                    share.error = answer
+                else:
+                    share.answer = answer
+                share.is_answered = True
+        except Exception as error:  # a mistake, too, is told to those who asked
+            unknown = not isinstance(error, ParleyError) or isinstance(error, BusUnavailableError)
+            if len(shares) > 1 and not unknown:
+                for share in shares:
+                    await self._ask([share])
+                return
+            for share in shares:
+                share.error, share.is_answered = error, True
+        finally:
+            for share in shares:
+                share.waiter.wake()

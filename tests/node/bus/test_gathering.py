@@ -1,0 +1,183 @@
+"""Asking many at a time: nobody notices who shared a request."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final
+
+import anyio
+import pytest
+
+from node.bus.errors import (
+    BusClosedError,
+    BusError,
+    BusFullError,
+    BusUnavailableError,
+    InvalidEventError,
+)
+from node.bus.gathering import Bounds, Cost, Gathering
+from node.transport.backend import Backend
+from tests.node.network import ground, settled, started
+
+pytestmark = pytest.mark.anyio
+
+BOUNDS: Final = Bounds(number=10, size=100, under_way=2)
+REFUSED: Final = -1
+ALONE: Final = -2
+MISTAKE: Final = -3
+
+
+class Requests:
+    """What was sent, each held until `gate`. `REFUSED` and `MISTAKE` fail for all, `ALONE` for
+    itself."""
+
+    def __init__(self, backend: Backend, bounds: Bounds = BOUNDS) -> None:
+        self.sent: list[list[int]] = []
+        self.gate = anyio.Event()
+        self.error: BusError | None = None
+        self.gathering = Gathering(self.send, self.measure, backend, bounds)
+
+    @staticmethod
+    def measure(item: int) -> Cost:
+        """An item from 1,000 on is of its own kind; it has a number of 1, or 6 from 100 on, and a
+        size of 1, or 40 from 10 on."""
+        return Cost(6 if item >= 100 else 1, 40 if 10 <= item < 100 else 1, item >= 1_000)
+
+    async def send(self, items: Sequence[int]) -> list[Any]:
+        self.sent.append(list(items))
+        await self.gate.wait()
+        if self.error is not None:
+            raise self.error
+        if REFUSED in items:
+            raise InvalidEventError("bad")
+        if MISTAKE in items:
+            raise KeyError("oh")
+        return [BusFullError("full") if item == ALONE else item * 2 for item in items]
+
+    def open(self) -> None:
+        """Answer from now on."""
+        self.gate.set()
+
+
+async def test_what_comes_in_one_turn_or_meanwhile_goes_together(anyio_backend: str) -> None:
+    async with ground() as backend, anyio.create_task_group() as tasks:
+        requests = Requests(backend)
+        for n in range(4):
+            tasks.start_soon(requests.gathering.ask, n)
+        await settled()
+        assert [len(sent) for sent in requests.sent] == [1, 3]  # who is alone goes at once
+        outcomes = [
+            await started(tasks, partial(requests.gathering.ask, n)) for n in (4, 5, 6, 1_000, 7)
+        ]
+        assert len(requests.sent) == BOUNDS.under_way
+        requests.open()
+        await settled()
+        assert requests.sent[2:] == [[4, 5, 6], [1_000], [7]]
+        assert outcomes == [[8], [10], [12], [2_000], [14]]
+
+
+async def test_who_was_answered_together_goes_together_again(anyio_backend: str) -> None:
+    async with ground() as backend, anyio.create_task_group() as tasks:
+        requests = Requests(backend)
+        requests.open()
+
+        async def ask(n: int) -> None:
+            for _ in range(20):
+                await requests.gathering.ask(n)
+
+        for n in range(8):
+            tasks.start_soon(ask, n)
+        await settled()
+        assert sum(map(len, requests.sent)) == 160
+        assert len(requests.sent) <= 50
+
+
+@pytest.mark.parametrize(
+    ("bad", "error"),
+    [(REFUSED, InvalidEventError), (ALONE, BusFullError)],
+)
+async def test_who_is_refused_is_refused_alone(
+    bad: int, error: type[BusError], anyio_backend: str
+) -> None:
+    async with ground() as backend, anyio.create_task_group() as tasks:
+        requests = Requests(backend)
+        outcomes = [
+            await started(tasks, partial(requests.gathering.ask, n)) for n in (bad, 2, 3, bad, 4)
+        ]
+        requests.open()
+        await settled()
+        assert [outcome[0] for outcome in outcomes[1:3]] == [4, 6]
+        assert outcomes[4] == [8]
+        assert {type(outcomes[n][0]) for n in (0, 3)} == {error}
+
+
+@pytest.mark.parametrize("error", [BusUnavailableError, KeyError])
+async def test_what_nobody_knows_is_not_asked_again(
+    error: type[Exception], anyio_backend: str
+) -> None:
+    async with ground() as backend, anyio.create_task_group() as tasks:
+        requests = Requests(backend)
+        numbers = [1, 2, 3, MISTAKE if error is KeyError else 4, 5]
+        outcomes = [await started(tasks, partial(requests.gathering.ask, n)) for n in numbers]
+        if error is BusUnavailableError:
+            requests.error = BusUnavailableError("gone")
+        requests.open()
+        await settled()
+        assert {type(outcome[0]) for outcome in outcomes[2:]} == {error}
+        assert requests.sent[2:] == [numbers[2:]]
+
+
+async def test_a_request_has_its_limits(anyio_backend: str) -> None:
+    async with ground() as backend, anyio.create_task_group() as tasks:
+        requests = Requests(backend)
+        many = [1, 2, *range(10, 15), *range(100, 103), *range(3, 10), *range(3, 10)]
+        for n in many:
+            await started(tasks, partial(requests.gathering.ask, n))
+        requests.open()
+        await settled()
+        assert [n for sent in requests.sent for n in sent] == many
+        assert requests.sent[2:6] == [[10, 11], [12, 13], [14, 100], [101]]
+        assert requests.sent[6] == [102, 3, 4, 5, 6]
+        assert requests.sent[7] == [7, 8, 9, *range(3, 10)]
+        none = Requests(backend, Bounds(0, 0, 1))
+        for n in (1, 2, 3):
+            tasks.start_soon(none.gathering.ask, n)
+        none.open()
+        await settled()
+        assert sorted(none.sent) == [[1], [2], [3]]  # one alone may be more
+
+
+async def test_who_gives_up_takes_nobody_along(anyio_backend: str) -> None:
+    async with ground() as backend, anyio.create_task_group() as tasks:
+        requests = Requests(backend, BOUNDS._replace(under_way=1))
+        scopes: dict[int, anyio.CancelScope] = {}
+        answers: dict[int, int] = {}
+
+        async def ask(n: int) -> None:
+            with anyio.CancelScope() as scopes[n]:
+                answers[n] = await requests.gathering.ask(n)
+
+        for n in range(4):
+            await started(tasks, partial(ask, n))
+        scopes[2].cancel()  # waits
+        await settled()
+        scopes[0].cancel()  # is under way, alone
+        await settled()
+        assert requests.sent == [[0], [1, 3]]
+        scopes[1].cancel()  # is under way, with another
+        await settled()
+        requests.open()
+        await settled()
+        assert answers == {3: 6}
+        assert await requests.gathering.ask(5) == 10
+        assert requests.sent == [[0], [1, 3], [5]]
+
+
+async def test_the_end_is_told(anyio_backend: str) -> None:
+    async with anyio.create_task_group() as tasks:
+        async with ground() as backend:
+            requests = Requests(backend)
+            outcomes = [await started(tasks, partial(requests.gathering.ask, n)) for n in (1, 2, 3)]
+            assert outcomes == [[], [], []]
+        await settled()
+        assert [type(outcome[0]) for outcome in outcomes[1:]] == [BusClosedError] * 2
+        tasks.cancel_scope.cancel()
