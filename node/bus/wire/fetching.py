@@ -42,9 +42,10 @@ class Batch:
 
 
 class _Kept(NamedTuple):
-    """What waits for the next Read until `deadline`, when `timer` gives it back."""
+    """What waits for the next Read until `deadline`, when `timer` gives it back; its bytes."""
 
     deliveries: list[Delivery]
+    size: int
     deadline: float
     timer: Timer
 
@@ -52,7 +53,7 @@ class _Kept(NamedTuple):
 class Fetching:
     """The events of one stream's answers, of which each has at most `largest` bytes of rows."""
 
-    __slots__ = ("_kept", "_largest", "_loop", "_row", "_store", "_wanted")
+    __slots__ = ("_kept", "_largest", "_loop", "_row", "_size", "_store", "_wanted")
 
     def __init__(self, store: Store, loop: Loop, largest: int) -> None:
         self._store = store
@@ -61,20 +62,20 @@ class Fetching:
         self._wanted = min(largest, limits.ANSWER_SIZE)
         self._row = self._wanted // _FIRST  # the longest row of the last answer
         self._kept: dict[Place, _Kept] = {}
+        self._size = 0  # of all that is kept
 
     async def read(self, batch: Batch, count: int, wait: float) -> None:
         """Fill a batch as `Store.read`; what was kept comes first."""
-        kept = self._kept.pop(batch.place, None)
+        kept = self._take_kept(batch.place)
         if kept is None:
             found = await self._store.read(*batch.place, self._count(count), wait)
             deadline = self._loop.now() + limits.KEPT_FOR
         else:
-            kept.timer.cancel()
             found, deadline = kept.deliveries, kept.deadline
         # Nothing waits from here on until all of them are accounted for.
         rest = [*self._fill(batch, found[:count]), *found[count:]]
-        if rest:
-            self._keep(batch.place, rest, deadline)
+        if rest and not self._keep(batch.place, rest, deadline):
+            await self._give_back(batch.place, rest)
         await self._set_aside(batch)
 
     async def own(self, batch: Batch, count: int, left: Sequence[str]) -> None:
@@ -115,10 +116,10 @@ class Fetching:
 
     async def aclose(self) -> None:
         """The stream is over: give back what is kept."""
-        kept, self._kept = self._kept, {}
-        for place, one in kept.items():
-            one.timer.cancel()
-            await self._give_back(place, one.deliveries)
+        for place in list(self._kept):
+            kept = self._take_kept(place)
+            if kept is not None:
+                await self._give_back(place, kept.deliveries)
 
     # Inside.
 
@@ -162,16 +163,31 @@ class Fetching:
                 delay = limits.TOO_LARGE_DELAY
                 await self._store.nack(stream, group, consumer, id, delay, error)
 
-    def _keep(self, place: Place, deliveries: list[Delivery], deadline: float) -> None:
-        before = self._kept.pop(place, None)
+    def _keep(self, place: Place, deliveries: list[Delivery], deadline: float) -> bool:
+        """Keep them for the next Read, if there is room."""
+        size = sum(map(_cost, deliveries))
+        if self._size + size > limits.KEPT_SIZE:
+            return False
+        before = self._take_kept(place)
         if before is not None:
-            before.timer.cancel()
             deliveries, deadline = [*before.deliveries, *deliveries], before.deadline
+            size += before.size
         timer = self._loop.at(deadline, lambda: self._expire(place))
-        self._kept[place] = _Kept(deliveries, deadline, timer)
+        self._kept[place] = _Kept(deliveries, size, deadline, timer)
+        self._size += size
+        return True
+
+    def _take_kept(self, place: Place) -> _Kept | None:
+        kept = self._kept.pop(place, None)
+        if kept is not None:
+            kept.timer.cancel()
+            self._size -= kept.size
+        return kept
 
     def _expire(self, place: Place) -> None:
-        self._loop.spawn(self._give_back, place, self._kept.pop(place).deliveries)
+        kept = self._take_kept(place)
+        if kept is not None:
+            self._loop.spawn(self._give_back, place, kept.deliveries)
 
     async def _give_back(self, place: Place, deliveries: Sequence[Delivery]) -> None:
         if not deliveries:

@@ -31,6 +31,14 @@ STREAMS: Final = 4
 # wait; one more is answered with code 19. A client keeps to half of the first.
 REQUESTS: Final = 256
 WAITING_READS: Final = 64
+# Requests without a wait whose answers may be long, that are worked on side by side on one stream:
+# others wait until such an answer was sent.
+LARGE_ANSWERS: Final = 8
+# Consumers of groups (name, group, consumer) that one stream may speak for; for one more it is
+# answered with code 19. A store remembers each that it ever saw for `consumer_ttl`.
+PLACES: Final = 1_024
+# Seconds that a Read or History may wait before it is asked again whether its peer may have it.
+ASKED_AGAIN_AFTER: Final = 1.0
 # Bytes of requests that are worked on, and of answers that are yet to be sent, on one stream:
 # above that no more is read from it, and its sender runs out of credit.
 IN_HAND: Final = 4 * 2**20
@@ -45,6 +53,8 @@ HANDED: Final = 65_536
 # Seconds for which what was taken from the store, but did not fit into an answer, is kept for
 # the next Read.
 KEPT_FOR: Final = 5.0
+# Bytes of that, of one stream; what is more is given back at once.
+KEPT_SIZE: Final = 4 * 2**20
 # An event that no answer of the connection has room for: seconds until it is handed out again
 # (to others, it may be), and how often before it is set aside.
 TOO_LARGE_DELAY: Final = 10.0

@@ -5,6 +5,7 @@ what the end of the stream finds unsent goes back to its group. Knows no store.
 """
 
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import anyio
@@ -35,6 +36,21 @@ _OVER = (StreamResetError, PeerClosedError, anyio.ClosedResourceError)
 _MALFORMED = Answer(ResultCode.MALFORMED)
 _OVERLOADED = Answer(ResultCode.OVERLOADED)
 _CANCELLED = Answer(ResultCode.CANCELLED)
+_NOT_ALLOWED = Answer(ResultCode.NOT_AUTHORISED)
+
+_HANDS_OUT = wire.Read | wire.Own | wire.Claim
+# What makes a consumer known, or a group.
+_CONSUMES = wire.Join | wire.Read | wire.Own | wire.Claim | wire.Touch
+# Whose answers may be long.
+_LARGE = (
+    _HANDS_OUT
+    | wire.History
+    | wire.Streams
+    | wire.Groups
+    | wire.Consumers
+    | wire.Pending
+    | wire.RemoveConsumers
+)
 
 
 class Session:
@@ -58,6 +74,8 @@ class Session:
         self._running = 0
         self._in_hand = 0  # bytes of requests worked on, and of answers not sent
         self._waits: set[anyio.CancelScope] = set()
+        self._large = anyio.Semaphore(limits.LARGE_ANSWERS, fast_acquire=True)
+        self._places: set[tuple[str, str, str]] = set()
 
     async def run(self, left: Left) -> None:
         """Serve the stream to its end; what was handed out on it is then in `left`."""
@@ -77,7 +95,7 @@ class Session:
         if not event.wants_answer:
             self._peer.dispatch.dropped += 1
         elif self._running >= limits.REQUESTS:
-            await self._answer(event, encode_answer(_OVERLOADED))
+            await self._answer(event, _OVERLOADED)
         else:
             self._running += 1
             self._in_hand += len(event.payload)
@@ -92,7 +110,9 @@ class Session:
         except _OVER:
             pass  # nobody is there to be answered
         except Exception:
-            logger.exception("a request of %s to the bus failed", self._peer)
+            self._log()
+            with suppress(*_OVER):
+                await self._answer(event, Answer(ResultCode.HANDLER_FAILED))
         finally:
             self._running -= 1
             self._in_hand -= len(event.payload)
@@ -102,16 +122,55 @@ class Session:
         try:
             request = decode_request(event.subcategory, event.payload)
         except LbmDecodeError:
-            await self._answer(event, encode_answer(_MALFORMED))
+            await self._answer(event, _MALFORMED)
             return
-        if not await self._gate.permits(self._peer, request, self._peer.backend):
-            await self._answer(event, encode_answer(Answer(ResultCode.NOT_AUTHORISED)))
-        elif isinstance(request, wire.Read | wire.Own | wire.Claim):
+        if getattr(request, "wait", 0.0) > 0:
+            await self._take_turn_waiting(event, request)
+        elif isinstance(request, _LARGE):
+            # What is fetched is held until there was room to send it.
+            async with self._large:
+                await self._do(event, request)
+        else:
+            await self._do(event, request)
+
+    async def _take_turn_waiting(self, event: StreamEvent, request: wire.Request) -> None:
+        if self._crowd.waiting >= limits.WAITING_READS:
+            await self._answer(event, _OVERLOADED)
+            return
+        self._crowd.waiting += 1
+        try:
+            await self._do(event, request)
+        finally:
+            self._crowd.waiting -= 1
+
+    async def _do(self, event: StreamEvent, request: wire.Request) -> None:
+        refusal = await self._refusal(event, request)
+        if refusal is not None:
+            await self._answer(event, refusal)
+        elif isinstance(request, _HANDS_OUT):
             await self._hand_out(event, request)
         elif isinstance(request, wire.History):
-            await self._answer(event, encode_answer(await self._wait(event, request, None)))
+            await self._answer(event, await self._wait(event, request, None))
         else:
-            await self._answer(event, encode_answer(await self._perform(request, None)))
+            await self._answer(event, await self._perform(request, None))
+
+    async def _refusal(self, event: StreamEvent, request: wire.Request) -> Answer | None:
+        """The answer to what is not to be done; a callback that never says is not waited for
+        longer than somebody waits for the answer."""
+        allowed = None
+        with anyio.CancelScope() as scope:
+            event.when_cancelled(scope.cancel)
+            allowed = await self._gate.permits(self._peer, request, self._peer.backend)
+        if allowed is None:
+            return _CANCELLED
+        if not allowed:
+            return _NOT_ALLOWED
+        if isinstance(request, _CONSUMES):
+            self._places.add((request.name, request.group, request.consumer))
+            if len(self._places) > limits.PLACES:
+                self._places.remove((request.name, request.group, request.consumer))
+                return _OVERLOADED
+        return None
 
     async def _hand_out(
         self, event: StreamEvent, request: wire.Read | wire.Own | wire.Claim
@@ -125,7 +184,7 @@ class Session:
                 answer = _CANCELLED
             # From here on they may be acknowledged: that can come before we run again.
             self._performing.handed.add(batch.place, batch.ids)
-            await self._answer(event, encode_answer(answer))
+            await self._answer(event, answer)
             sent = answer.code == ResultCode.ACCEPTED
         finally:
             if not sent:
@@ -133,35 +192,40 @@ class Session:
                 await self._performing.fetching.give_back(batch)
 
     async def _wait(self, event: StreamEvent, request: wire.Request, batch: Batch | None) -> Answer:
-        """Perform what may take long: until Cancel, or the end of the stream."""
-        waits = getattr(request, "wait", 0.0) > 0
-        if waits and self._crowd.waiting >= limits.WAITING_READS:
-            return _OVERLOADED
-        self._crowd.waiting += waits
+        """Perform what may take long: until Cancel, or the end of the stream. Who has waited for
+        long may have lost the right to it meanwhile."""
+        answer = _CANCELLED
+        now = self._peer.backend.now
+        began = now()
         with anyio.CancelScope() as scope:
             self._waits.add(scope)
             try:
                 event.when_cancelled(scope.cancel)
-                return await self._perform(request, batch)
+                answer = await self._perform(request, batch)
             finally:
                 self._waits.discard(scope)
-                self._crowd.waiting -= waits
-        return _CANCELLED
+        if answer.rows and now() - began >= limits.ASKED_AGAIN_AFTER:
+            return await self._refusal(event, request) or answer
+        return answer
 
     async def _perform(self, request: wire.Request, batch: Batch | None) -> Answer:
         try:
-            if batch is not None and isinstance(request, wire.Read | wire.Own | wire.Claim):
+            if batch is not None and isinstance(request, _HANDS_OUT):
                 return await self._performing.fetch(request, batch)
             return await self._performing.perform(request)
         except BusError as error:
             return refused(error)
         except Exception:
-            if self._failures.has_room(self._peer.backend.now()):
-                logger.exception("the bus failed at a request of %s", self._peer)
+            self._log()
             return Answer(ResultCode.HANDLER_FAILED)
 
-    async def _answer(self, event: StreamEvent, payload: bytes) -> None:
+    def _log(self) -> None:
+        if self._failures.has_room(self._peer.backend.now()):
+            logger.exception("the bus failed at a request of %s", self._peer)
+
+    async def _answer(self, event: StreamEvent, answer: Answer) -> None:
         """Send an answer, which counts until there was room for it."""
+        payload = encode_answer(answer)
         self._in_hand += len(payload)
         try:
             await event.answer(BusType.ANSWER, payload=payload)

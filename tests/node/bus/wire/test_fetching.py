@@ -143,3 +143,22 @@ async def test_history_is_as_much_as_fits(anyio_backend: str) -> None:
         assert large is not None
         with anyio.fail_after(1):
             await fetching.aclose()
+
+
+async def test_what_is_kept_has_a_bound(
+    anyio_backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is beyond it goes back to the group at once."""
+    monkeypatch.setattr(limits, "KEPT_SIZE", 1_500)
+    async with ground() as backend:
+        store = await store_with(backend, 900, 900, 900, 900)
+        fetching = Fetching(store, backend, 1_100)
+        assert sizes(await read(fetching)) == [900]
+        due = [one.due_in for one in await store.pending("a.b", "g", 9, "0-0")]
+        assert due == [None, 0, 0, 0]
+        fetching = Fetching(store, backend, 1_100)
+        await store.publish(of_size(900, 900), durable=True)
+        assert sizes(await read(fetching)) == [900]
+        assert fetching._size > 900
+        assert sizes(await read(fetching)) == [900]
+        assert fetching._size == 0
