@@ -36,9 +36,10 @@ _BASE_REQUESTS: Final = frozenset(
 
 class OutgoingRequest:
     """A request of ours. `on_done` is called once: `answer` is there, or it is `late`, or
-    the stream has ended so that no answer can come."""
+    the stream has ended so that no answer can come. `unwanted` gets the answer that comes
+    after it was given up."""
 
-    __slots__ = ("answer", "async_id", "done", "late", "on_done", "slot", "stream")
+    __slots__ = ("answer", "async_id", "done", "late", "on_done", "slot", "stream", "unwanted")
 
     def __init__(self, stream: int, on_done: Callable[[], None]) -> None:
         self.stream = stream
@@ -48,6 +49,7 @@ class OutgoingRequest:
         self.done = False
         self.late = False
         self.answer: EventReceived | None = None
+        self.unwanted: Callable[[bytes], None] | None = None
 
     def finish(self) -> None:
         """Let who waits look; a second time changes nothing."""
@@ -137,12 +139,18 @@ class StreamRequests:
             request.slot = self.deadlines.add(request, now + timeout)
         return request
 
-    def give_up(self, request: OutgoingRequest) -> None:
-        """Nobody waits for it any more: send Cancel; its id stays busy for now."""
+    def give_up(
+        self, request: OutgoingRequest, unwanted: Callable[[bytes], None] | None = None
+    ) -> None:
+        """Nobody waits for it any more: send Cancel; its id stays busy for now. `unwanted` gets
+        the payload of its answer, be it there already or to come."""
         if not request.done:
             request.done = True
+            request.unwanted = unwanted
             self.deadlines.discard(request, request.slot)
             self._send_cancel(request)
+        elif unwanted is not None and request.answer is not None:
+            unwanted(request.answer.payload)
 
     def answer_received(self, event: EventReceived) -> bool:
         """Take an event of an answering type; returns whether there was its request."""
@@ -153,6 +161,8 @@ class StreamRequests:
         if not request.done:
             request.answer = event
             request.finish()
+        elif request.unwanted is not None:
+            request.unwanted(event.payload)
         return True
 
     # Being asked.

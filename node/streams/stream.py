@@ -164,17 +164,17 @@ class Stream(ByteStream):
         *,
         payload: bytes | None = None,
         timeout: float | None = DEFAULT_TIMEOUT,
+        unwanted: Callable[[bytes], None] | None = None,
     ) -> StreamEvent:
         """Send an event and wait for the one that answers it, of a type in `answers`.
 
-        `timeout` is seconds for all of it; None waits as long as the stream lives. Who
-        is late or cancelled has sent Cancel.
+        `timeout` is seconds for all of it; None waits as long as the stream lives. Who is late or
+        cancelled has sent Cancel; `unwanted` gets the payload of an answer to who was cancelled.
 
         Raises:
-            CallTimeout: no answer in time. EndOfStream: the other side finished without
-                an answer. StreamResetError, PeerClosedError: the stream or connection
-                ended. LocalProtocolError: 65,535 requests wait, or the stream was opened
-                without `answers`. What `send_event` raises.
+            CallTimeout: no answer in time. EndOfStream: the other side finished without an answer.
+                StreamResetError, PeerClosedError: it ended. LocalProtocolError: 65,535 requests
+                wait, or the stream was opened without `answers`. What `send_event` raises.
         """
         largest = self.peer.limits.max_payload
         body, lbm = self.carries.encode(category, subcategory, data, payload, largest)
@@ -197,10 +197,10 @@ class Stream(ByteStream):
         self.peer.touch()
         try:
             await waiter.wait()
-        finally:
-            if not request.done:
-                requests.give_up(request)
-                self.peer.touch()
+        except BaseException:
+            requests.give_up(request, unwanted)
+            self.peer.touch()
+            raise
         if request.answer is None:
             if request.late:
                 raise received_refusal(ResultCode.DEADLINE_EXCEEDED, None)

@@ -8,7 +8,7 @@ that blocks would make them, and has a connection of its own. Knows no streams.
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 import anyio
 from anyio import get_cancelled_exc_class
@@ -17,6 +17,7 @@ from coredis.exceptions import NoScriptError, RedisError
 from node.bus.errors import BusClosedError, BusError
 from node.bus.gathering import Bounds, Cost, Gathering
 from node.bus.redis.address import RedisAddress
+from node.bus.redis.errand import CANCEL_PATIENCE
 from node.bus.redis.faults import bus_error, is_no_answer
 from node.bus.redis.link import Link
 from node.bus.redis.scripts import Script
@@ -318,6 +319,12 @@ async def _answer(request: Any) -> Any:
 
 
 def _cost(several: Commands) -> Cost:
-    texts = (str, bytes)
-    size = sum([len(word) for words in several for word in words if isinstance(word, texts)])
-    return Cost(len(several), size)
+    return Cost(len(several), sum([_size(words) for words in several]))
+
+
+def _size(words: tuple[Word, ...]) -> int:
+    """About how many bytes they have: numbers have few."""
+    try:
+        return sum(map(len, cast(tuple[str, ...], words)))  # mostly they are all texts
+    except TypeError:
+        return sum([len(word) for word in words if isinstance(word, str | bytes)])

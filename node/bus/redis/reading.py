@@ -6,6 +6,7 @@ event for us: nothing stays in between. A group that has vanished is made anew. 
 
 import logging
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, Final
 
 from coredis.exceptions import RedisError, StreamDuplicateConsumerGroupError
@@ -15,6 +16,7 @@ from node.bus.ids import BEFORE_ALL, parse_id
 from node.bus.model import Delivery, StoredEvent
 from node.bus.names import split_name
 from node.bus.redis.client import RedisClient
+from node.bus.redis.errand import handed_out
 from node.bus.redis.faults import bus_error, is_missing_group
 from node.bus.redis.format import Skipped
 from node.bus.redis.membership import Membership, Memberships
@@ -106,11 +108,13 @@ class GroupReader:
         words += (b"STREAMS", member.key, b">")
 
         async def give_back(answer: Any) -> None:
-            ids = [id for id, _ in _entries(answer)]
-            if ids:
-                await self._client.script(RELEASE, member.books, member.group, consumer, *ids)
+            await self._give_back(member, consumer, [id for id, _ in _entries(answer)])
 
         return _entries(await self._client.blocking(words, max(block, 0.0), give_back))
+
+    async def _give_back(self, member: Membership, consumer: str, ids: list[bytes]) -> None:
+        if ids:
+            await self._client.script(RELEASE, member.books, member.group, consumer, *ids)
 
     async def _take(
         self, stream: str, group: str, consumer: str, count: int, idle: int
@@ -120,8 +124,11 @@ class GroupReader:
         while not found:
             held = member.held if idle == _OWN else ()
             try:
-                lost, taken = await self._client.script(
-                    TAKE, member.books, group, consumer, count, idle, *held
+                take = partial(self._client.script, TAKE, member.books, group, consumer)
+                lost, taken = await handed_out(
+                    self._loop,
+                    partial(take, count, idle, *held),
+                    lambda answer: self._give_back(member, consumer, [one[0] for one in answer[1]]),
                 )
             except RedisError as error:
                 if not is_missing_group(error):

@@ -36,6 +36,7 @@ from node.bus.wire import answers, limits
 from node.bus.wire import requests as wire
 from node.bus.wire.answers import Answer, Row, decode_answer, read_rows, row_cost
 from node.bus.wire.codec import encode_request
+from node.bus.wire.late import Late
 from node.bus.wire.refusals import error_of, reset_error
 from node.errors import CallTimeout, PeerClosedError, StreamResetError
 from node.log_ration import LogRation
@@ -225,16 +226,19 @@ class PeerStore:
 
     # Asking.
 
-    async def _ask(self, request: wire.Request, wait: float = 0.0) -> Answer:
-        """The answer to a request, if its code is 0, or 21 for what is asked to be handed out."""
+    async def _ask(
+        self, request: wire.Request, wait: float = 0.0, late: Late | None = None
+    ) -> Answer:
+        """The answer to a request, if its code is 0, or 21 for what is asked to be handed out;
+        `late` gets the one that comes to who was cancelled."""
         if self._closed:
             raise BusClosedError("the bus is closed")
         if wait:
             async with self._waits:
-                answer = await self._send(request, wait)
+                answer = await self._send(request, wait, late)
         else:
             async with self._slots:
-                answer = await self._send(request, 0.0)
+                answer = await self._send(request, 0.0, late)
         if answer.code == ResultCode.ACCEPTED:
             return answer
         handed_out = isinstance(request, wire.Read | wire.Own | wire.Claim | wire.History)
@@ -242,12 +246,15 @@ class PeerStore:
             return answer
         raise error_of(answer)
 
-    async def _send(self, request: wire.Request, wait: float) -> Answer:
+    async def _send(self, request: wire.Request, wait: float, late: Late | None) -> Answer:
         stream = self._open_stream()
         number, payload = encode_request(request)
         timeout = self._config.timeout + wait
+        unwanted = None if late is None else late.expected()
         try:
-            event = await stream.request(BUS, number, payload=payload, timeout=timeout)
+            event = await stream.request(
+                BUS, number, payload=payload, timeout=timeout, unwanted=unwanted
+            )
             return decode_answer(event.payload)
         except CallTimeout as error:
             raise BusUnavailableError(f"no answer in {timeout:g} s") from error
@@ -287,7 +294,12 @@ class PeerStore:
     async def _deliveries(
         self, request: wire.Read | wire.Own | wire.Claim, wait: float = 0.0
     ) -> list[Delivery]:
-        answer = await self._ask(request, wait)
+        late = Late(self._peer.backend.waiter())
+        try:
+            answer = await self._ask(request, wait, late)
+        except anyio.get_cancelled_exc_class():
+            await late.give_back(self, request)
+            raise
         if answer.code == ResultCode.PAYLOAD_TOO_LARGE:
             if self._too_large.has_room(self._peer.backend.now()):
                 logger.warning(
