@@ -109,7 +109,8 @@ Loop = Annotated[
 LogLevel = Annotated[
     str | None,
     typer.Option(
-        help="debug, info, warning or error. Default: warning when listening or on a bus, else error.",
+        help="debug, info, warning or error. Default: warning when listening or on a bus, "
+        "else error.",
         autocompletion=words("debug", "info", "warning", "error"),
     ),
 ]

@@ -17,6 +17,7 @@ from node.bus.errors import (
     BusRefusedError,
     BusUnavailableError,
 )
+from node.bus.ids import parse_id
 from node.bus.model import NewEvent
 from node.bus.wire import limits
 from node.bus.wire.codec import encode_request
@@ -250,7 +251,7 @@ async def test_the_answer_is_as_long_as_the_connection_takes(anyio_backend: str)
             assert answer.rows
             assert len(answer.rows) <= 3
             seen += [row[0] for row in answer.rows]
-        assert seen == sorted(set(seen), key=lambda id: int(id.partition("-")[2]))
+        assert seen == sorted(set(seen), key=parse_id)
         assert (await ask(stream, Ack(NAME, GROUP, seen[:5]))).number == 5
 
 
