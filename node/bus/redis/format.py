@@ -101,10 +101,8 @@ class RedisFormat:
                 names and values.
         """
         api, name = split_name(event.name)
-        values = (message_id, api, name, str(event.version))
-        words: list[str] = []
-        for metadata, value in zip(_metadata(self.metadata_prefix), values, strict=True):
-            words += (metadata, value)
+        id, api_name, event_name, version = _metadata(self.metadata_prefix)
+        words = [id, message_id, api_name, api, event_name, name, version, str(event.version)]
         for field, value in event.data.items():
             word = self.field_prefix + field
             if not _is_data(word, self.metadata_prefix, self.field_prefix):
@@ -112,8 +110,9 @@ class RedisFormat:
             words += (word, self.encode(value))
         if len(words) > MOST_FIELDS:
             raise InvalidEventError(f"{len(event.data):,} fields are too many for this format")
+        text = "".join(words)
         try:
-            "".join(words).encode()
+            _ = text.isascii() or text.encode()
         except UnicodeEncodeError as error:
             raise InvalidEventError("the data has text that is no Unicode") from error
         return words

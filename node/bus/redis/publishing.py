@@ -25,6 +25,8 @@ MOST_WORDS: Final = 500_000
 # A stream's size and age are looked at once for so many events, or bytes in parts of `max_bytes`.
 _LOOK_EVERY: Final = 64
 _LOOK_PART: Final = 32
+# Streams of which that is remembered; then all are looked at anew.
+_MOST_LOOKED_AT: Final = 10_000
 
 
 class Publisher:
@@ -36,6 +38,9 @@ class Publisher:
         self._window = int(config.idempotency_window * 1000)
         # Of each stream, how many events and bytes until its bounds are looked at.
         self._left: dict[str, list[int]] = {}
+        # What comes before an entry in its XADD.
+        bound = () if config.max_length is None else ("MAXLEN", "~", str(config.max_length))
+        self._before: Final[tuple[str, ...]] = (*bound, "*")
 
     async def publish(self, events: Sequence[NewEvent]) -> list[Published]:
         """Store events, all or none.
@@ -60,11 +65,8 @@ class Publisher:
     def words(self, event: NewEvent) -> tuple[str, list[Word]]:
         """The key of an event's stream, and the words of its XADD after that."""
         form = self._form(event)
-        words: list[Word] = [] if self._config.max_length is None else ["MAXLEN", "~"]
-        if self._config.max_length is not None:
-            words.append(self._config.max_length)
         message_id = event.key if event.key is not None else new_id()
-        return form.key(event.name), [*words, "*", *form.fields(event, message_id)]
+        return form.key(event.name), [*self._before, *form.fields(event, message_id)]
 
     async def _one(self, event: NewEvent) -> Published:
         key, words = self.words(event)
@@ -97,6 +99,8 @@ class Publisher:
         part = size // _LOOK_PART if size is not None else 0
         for event in events:
             key = self._form(event).key(event.name)
+            if len(self._left) > _MOST_LOOKED_AT:
+                self._left.clear()
             left = self._left.setdefault(key, [0, 0])
             left[0] -= 1
             left[1] -= len(event.body)
