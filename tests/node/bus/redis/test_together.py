@@ -126,7 +126,7 @@ async def test_what_one_task_publishes_stays_in_order(store: RedisStore, redis: 
 
 
 async def test_who_gives_up_takes_nobody_along(
-    store: RedisStore, redis: Redis, requests: list[int]
+    requests: list[int], store: RedisStore, redis: Redis
 ) -> None:
     redis("CLIENT", "PAUSE", 100, "ALL")
     async with anyio.create_task_group() as others, anyio.create_task_group() as tasks:
