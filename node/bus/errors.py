@@ -36,7 +36,7 @@ class SchemaViolationError(InvalidEventError):
 
 
 class BusClosedError(BusError):
-    """The bus, or the node it belongs to, is closed."""
+    """The bus, or the node it belongs to, is closed. What was under way then may have been done."""
 
 
 class BusUnavailableError(BusError, OSError):

@@ -50,8 +50,9 @@ class Publishing(Opened):
         Raises:
             InvalidEventError: it has a name, data, key or version that no event may have; as
                 SchemaViolationError, data that its schema does not allow. BusUnavailableError:
-                no answer; it may have been stored. BusFullError, BusBusyError and other
-                BusErrors: it was not.
+                no answer; it may have been stored. BusClosedError: the bus is closed; if it was
+                closed meanwhile, the same. BusFullError, BusBusyError and other BusErrors: it
+                was not.
         """
         event = self._new_event(name, data, idempotency_key, version)
         store = self.store if self.is_open else await self.opened()

@@ -172,9 +172,9 @@ class Stream(ByteStream):
         cancelled has sent Cancel; `unwanted` gets the payload of an answer to who was cancelled.
 
         Raises:
-            CallTimeout: no answer in time. EndOfStream: the other side finished without an answer.
-                StreamResetError, PeerClosedError: it ended. LocalProtocolError: 65,535 requests
-                wait, or the stream was opened without `answers`. What `send_event` raises.
+            CallTimeout: no answer in time. EndOfStream: the other side finished without
+                one. StreamResetError, PeerClosedError: it ended. LocalProtocolError: 65,535
+                requests wait, or it was opened without `answers`. What `send_event` raises.
         """
         largest = self.peer.limits.max_payload
         body, lbm = self.carries.encode(category, subcategory, data, payload, largest)
