@@ -51,6 +51,12 @@ def read_letter(stored: StoredEvent) -> DeadLetter:
     except InvalidEventError:
         letter = {}
     data = letter.get("data")
+    body = _text(letter.get("body", stored.body))
+    try:
+        body = encode_value(data) if isinstance(data, dict) else body
+        body.encode()
+    except (InvalidEventError, UnicodeEncodeError):  # NaN, say, which Lightbus writes
+        data, body = None, stored.body
     if not isinstance(data, dict):
         data = None
     key = letter.get("idempotency_key")
@@ -61,7 +67,7 @@ def read_letter(stored: StoredEvent) -> DeadLetter:
         key if isinstance(key, str) else None,
         _count(letter.get("version"), 1),
         data,
-        encode_value(data) if data is not None else _text(letter.get("body", stored.body)),
+        body,
         _text(letter.get("group")),
         _count(letter.get("attempts"), 0),
         tuple(_failures(letter.get("history"))),
@@ -131,11 +137,10 @@ def _failures(history: object) -> list[Failure]:
     found = []
     for entry in history if isinstance(history, list) else []:
         if isinstance(entry, dict):
-            at = entry.get("at")
             failure = Failure(
                 _count(entry.get("attempt"), 0),
                 _text(entry.get("consumer")),
-                float(at) if isinstance(at, int | float) else 0.0,
+                _time(entry.get("at")),
                 _text(entry.get("error")),
             )
             found.append(failure)
@@ -151,6 +156,13 @@ def _id(value: object) -> str:
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
+
+
+def _time(value: object) -> float:
+    try:
+        return float(value) if isinstance(value, int | float) else 0.0
+    except OverflowError:
+        return 0.0
 
 
 def _count(value: object, otherwise: int) -> int:

@@ -35,8 +35,12 @@ class EventId(NamedTuple):
 
     @property
     def published_at(self) -> datetime:
-        """When it was given, by the clock of who stores it."""
-        return datetime.fromtimestamp(self.milliseconds / 1000, UTC)
+        """When it was given, by the clock of who stores it; the last moment that there is for a
+        time beyond it, which only another program's id can have."""
+        try:
+            return datetime.fromtimestamp(self.milliseconds / 1000, UTC)
+        except (ValueError, OverflowError, OSError):
+            return datetime.max.replace(tzinfo=UTC)
 
     @property
     def before(self) -> "EventId":

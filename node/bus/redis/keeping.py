@@ -16,7 +16,7 @@ from node.bus.names import split_name
 from node.bus.redis.books import books_of
 from node.bus.redis.client import RedisClient, Word
 from node.bus.redis.faults import bus_error, is_missing_group
-from node.bus.redis.looking import Looker
+from node.bus.redis.looking import Looker, readable
 from node.bus.redis.membership import Memberships
 from node.bus.redis.scripts import FORGET, NOBODY, REDELIVER, REMOVE_CONSUMER, SHRINK, Script
 
@@ -47,7 +47,7 @@ class Keeper:
             await self._client.command(b"XGROUP", b"CREATE", key, group, after, b"MKSTREAM")
         places = self._memberships.of(stream, key, group).places
         for info in await self._looker.infos(b"GROUPS", key):
-            if info[b"name"].decode() == group:
+            if info[b"name"] == group.encode():
                 places.update(dict.fromkeys(places, info[b"last-delivered-id"].decode()))
 
     async def redeliver(self, stream: str, group: str, ids: Sequence[str]) -> list[str]:
@@ -113,7 +113,13 @@ class Keeper:
     async def _forget(self, key: str, *words: Word) -> None:
         """What is gone is pending no more, in any group."""
         for info in await self._looker.infos(b"GROUPS", key):
-            await self._script(FORGET, key, info[b"name"].decode(), NOBODY, *words)
+            name = info[b"name"]
+            books = books_of(key, readable(name))
+            try:
+                await self._client.script(FORGET, books, name, NOBODY, *words)
+            except RedisError as error:
+                if not is_missing_group(error):
+                    raise bus_error(error) from error
 
     async def _script(
         self, script: Script, key: str, group: str, consumer: str, *words: Word

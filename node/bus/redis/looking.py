@@ -57,7 +57,7 @@ class Looker:
         key = self._form(stream).key(stream)
         found = []
         for info in await self.infos(b"GROUPS", key):
-            name, last = info[b"name"].decode(), info[b"last-delivered-id"].decode()
+            name, last = readable(info[b"name"]), info[b"last-delivered-id"].decode()
             counts = await self._client.command(
                 b"HMGET", books_of(key, name).counts, b"redelivered", b"dead_lettered"
             )
@@ -80,9 +80,9 @@ class Looker:
         """The consumers of a group, by name."""
         key = self._form(stream).key(stream)
         return sorted(
-            ConsumerInfo(info[b"name"].decode(), info[b"pending"], info[b"idle"] / 1000)
+            ConsumerInfo(readable(info[b"name"]), info[b"pending"], info[b"idle"] / 1000)
             for info in await self.infos(b"CONSUMERS", key, group)
-            if info[b"name"].decode() != NOBODY
+            if readable(info[b"name"]) != NOBODY
         )
 
     async def pending(self, stream: str, group: str, count: int, after: str) -> list[PendingInfo]:
@@ -100,7 +100,7 @@ class Looker:
         return [
             PendingInfo(
                 id.decode(),
-                "" if (name := consumer.decode()) == NOBODY else name,
+                "" if (name := readable(consumer)) == NOBODY else name,
                 times,
                 idle / 1000,
                 due / 1000 if name == NOBODY and due >= 0 else None,
@@ -200,6 +200,11 @@ class Looker:
 
     def _form(self, stream: str) -> RedisFormat:
         return self._config.format_of(split_name(stream.replace("*", "all"))[0])
+
+
+def readable(name: bytes) -> str:
+    """The name of a group or consumer, which others may have called anything."""
+    return name.decode(errors="backslashreplace")
 
 
 def _id(entry: Iterable[Any] | None) -> str | None:

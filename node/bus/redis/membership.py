@@ -14,6 +14,9 @@ from node.errors import ConfigError
 # Events in hand that are remembered for a group; then the oldest are forgotten. Only what was
 # taken away from us, and never settled, can be so many.
 MOST_HELD: Final = 100_000
+# Groups that are remembered, and consumers of each: a peer may call them anything.
+MOST_GROUPS: Final = 10_000
+MOST_PLACES: Final = 10_000
 
 
 class Membership:
@@ -43,6 +46,13 @@ class Membership:
         """After which id it goes on."""
         return self.places.get(consumer, BEFORE_ALL)
 
+    def came_to(self, consumer: str, id: str) -> None:
+        """The consumer goes on after an id."""
+        self.places.pop(consumer, None)
+        self.places[consumer] = id
+        if len(self.places) > MOST_PLACES:
+            del self.places[next(iter(self.places))]
+
     def handed(self, id: str, attempt: int) -> None:
         """An event is handed out."""
         self.held.pop(id, None)  # the newest stand last
@@ -66,9 +76,10 @@ class Memberships:
 
     def of(self, name: str, key: str, group: str) -> Membership:
         """That of a group, made at need."""
-        found = self._all.get((key, group))
-        if found is None:
-            found = self._all[key, group] = Membership(name, key, group)
+        found = self._all.pop((key, group), None) or Membership(name, key, group)
+        self._all[key, group] = found  # who was asked for last stands last
+        if len(self._all) > MOST_GROUPS:
+            del self._all[next(iter(self._all))]
         return found
 
     def joined(self, name: str, key: str, group: str) -> Membership:

@@ -64,7 +64,7 @@ class GroupReader:
         self, stream: str, group: str, consumer: str, count: int, wait: float
     ) -> list[Delivery]:
         """What is new, waiting for it up to `wait` seconds."""
-        member = self._memberships.of(stream, self._key(stream), group)
+        member = self._memberships.joined(stream, self._key(stream), group)
         deadline = self._loop.now() + wait
         cures = 0
         while True:
@@ -79,7 +79,7 @@ class GroupReader:
                 continue
             if entries:
                 found = await self._handed(member, consumer, [(*entry, 1) for entry in entries])
-                member.places[consumer] = entries[-1][0].decode()
+                member.came_to(consumer, entries[-1][0].decode())
                 if found:
                     return found
             elif left <= 0:
@@ -119,7 +119,7 @@ class GroupReader:
     async def _take(
         self, stream: str, group: str, consumer: str, count: int, idle: int
     ) -> list[Delivery]:
-        member = self._memberships.of(stream, self._key(stream), group)
+        member = self._memberships.joined(stream, self._key(stream), group)
         found: list[Delivery] = []
         while not found:
             held = member.held if idle == _OWN else ()
@@ -186,8 +186,8 @@ class GroupReader:
             if isinstance(answer, BaseException):
                 raise bus_error(answer) from answer
         for info in groups:
-            if info[b"name"].decode() == group:
-                member.places[consumer] = info[b"last-delivered-id"].decode()
+            if info[b"name"] == group.encode():
+                member.came_to(consumer, info[b"last-delivered-id"].decode())
 
     async def _cure(self, member: Membership, consumer: str) -> None:
         """Make a group anew that has vanished: it goes on where this consumer was, or begins

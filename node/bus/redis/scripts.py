@@ -94,16 +94,21 @@ for number = 1, streams do
     return redis.error_reply('WRONGTYPE ' .. KEYS[number] .. ' is no stream')
   end
 end
+local published = {}
+for number = streams + 1, #KEYS do published[number] = redis.call('GET', KEYS[number]) end
 local ids, at = {}, 3
 while ARGV[at] do
   local stream = KEYS[tonumber(ARGV[at])]
   local known, words = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
-  local id = known > 0 and redis.call('GET', KEYS[known])
+  local id = known > 0 and published[known]
   if id then
     ids[#ids + 1] = {id, 1}
   else
     id = redis.call('XADD', stream, unpack(ARGV, at + 3, at + 2 + words))
-    if known > 0 then redis.call('SET', KEYS[known], id, 'PX', window) end
+    if known > 0 then
+      redis.call('SET', KEYS[known], id, 'PX', window)
+      published[known] = id
+    end
     ids[#ids + 1] = {id, 0}
   end
   at = at + 3 + words

@@ -111,10 +111,7 @@ class Settler:
         event = self._config.format_of(split_name(stream)[0]).read(stream, id, fields)
         if not isinstance(event, StoredEvent):
             event = StoredEvent(id, stream, UNREADABLE + "this is no event")
-        history = [
-            Failure(one["attempt"], one["consumer"], one["at"], one["error"])
-            for one in (json.loads(past) if past else [])
-        ]
+        history = _failures(past)
         history.append(Failure(int(times), consumer, int(now) / 1000, _line(error)))
         del history[1 : len(history) - LONGEST_HISTORY + 1]
         try:
@@ -138,6 +135,18 @@ class Settler:
     def _member(self, stream: str, group: str) -> Membership:
         key = self._config.format_of(split_name(stream)[0]).key(stream)
         return self._memberships.of(stream, key, group)
+
+
+def _failures(past: bytes | None) -> list[Failure]:
+    """A history as the scripts keep it; what others made of it is no reason to keep an event."""
+    text = past.decode(errors="replace") if past else "[]"
+    try:
+        return [
+            Failure(one["attempt"], one["consumer"], one["at"], one["error"])
+            for one in json.loads(text)
+        ]
+    except (ValueError, RecursionError, TypeError, KeyError):
+        return []
 
 
 def _checked(ids: Sequence[str]) -> list[str]:

@@ -28,6 +28,11 @@ def test_nothing_lies_between_an_id_and_the_one_before_it(id: EventId) -> None:
         assert before == (id.milliseconds - 1, 2**64 - 1)
 
 
+def test_a_time_that_no_calendar_has_is_the_last_there_is() -> None:
+    last = datetime.max.replace(tzinfo=UTC)
+    assert {EventId(ms, 0).published_at for ms in (2**48, 2**63, 2**64 - 1)} == {last}
+
+
 def test_without_a_number_it_is_the_first_of_its_millisecond() -> None:
     assert parse_id("1700000000000") == (1_700_000_000_000, 0)
 

@@ -1,0 +1,120 @@
+"""What other programs do to the same Redis, and what a peer may name there: nothing of it stops
+a group, and nobody reads what is another group's (docs/threat-model.md, B2, B3 and B8).
+"""
+
+import pytest
+
+from node.bus.body import decode_body
+from node.bus.config import BusConfig
+from node.bus.errors import BusDamagedError
+from node.bus.ids import BEFORE_ALL
+from node.bus.redis import membership, publishing
+from node.bus.redis.books import books_of, idempotency_key
+from node.bus.redis.format import LIGHTBUS
+from node.bus.redis.membership import Memberships
+from node.bus.redis.store import RedisStore
+from node.errors import ConfigError
+from tests.node.bus.redis.streams import ALL, DEAD, KEY, C, G, Redis, S, event, ids, numbers
+from tests.node.bus.stores import opened
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_groups_and_consumers_may_be_called_anything(store: RedisStore, redis: Redis) -> None:
+    await store.publish([event(n) for n in range(3)], durable=True)
+    foreign = r"""
+    redis.call('XGROUP', 'CREATE', KEYS[1], '\255', '0')
+    redis.call('XGROUP', 'CREATE', KEYS[1], ARGV[1], '0')
+    redis.call('XREADGROUP', 'GROUP', ARGV[1], '\254', 'COUNT', 1, 'STREAMS', KEYS[1], '>')
+    """
+    redis("EVAL", foreign, 1, KEY, G)
+    await store.join(S, G, C, BEFORE_ALL)
+    assert numbers(await store.read(S, G, C, 1, 0)) == [(1, 1)]
+    assert [one.name for one in await store.groups(S)] == [r"\xff", G]
+    assert [one.name for one in await store.consumers(S, G)] == [r"\xfe", C]
+    first, _ = await store.pending(S, G, 5, BEFORE_ALL)
+    assert first.consumer == r"\xfe"
+    (taken,) = await store.claim(S, G, C, 1, 0)
+    assert await store.bury(S, G, C, taken.event.id, "no") is not None
+    (letter,) = await store.history(DEAD, BEFORE_ALL, None, ALL, 0)
+    assert [one["consumer"] for one in decode_body(letter.body)["history"]] == ["\ufffd", C]
+    await store.rewind(S, G, BEFORE_ALL)
+    assert await store.drop(S, [taken.event.id]) == 1
+
+
+@pytest.mark.parametrize("past", ["no JSON", "[1]", '[{"attempt": 1}]', "[" * 100_000])
+async def test_a_history_that_others_wrote_keeps_no_event_from_being_set_aside(
+    store: RedisStore, redis: Redis, past: str
+) -> None:
+    await store.publish([event()], durable=True)
+    await store.join(S, G, C, BEFORE_ALL)
+    await store.read(S, G, C, 1, 0)
+    ((id, *_),) = await store.pending(S, G, 1, BEFORE_ALL)
+    await store.nack(S, G, C, id, 0, "no")
+    await store.claim(S, G, C, 1, 60)
+    redis("HSET", books_of(KEY, G).past, id, past)
+    assert await store.bury(S, G, C, id, "last") is not None
+    (letter,) = await store.history(DEAD, BEFORE_ALL, None, ALL, 0)
+    assert [one["error"] for one in decode_body(letter.body)["history"]] == ["last"]
+
+
+async def test_a_key_that_is_another_thing_stores_none_of_them(
+    store: RedisStore, redis: Redis
+) -> None:
+    redis("RPUSH", idempotency_key(S, "k2"), "x")
+    with pytest.raises(BusDamagedError):
+        await store.publish([event(1, key="k1"), event(2, key="k2")], durable=True)
+    assert redis("EXISTS", KEY) == redis("EXISTS", idempotency_key(S, "k1")) == 0
+
+
+async def test_who_asks_for_one_event_of_an_api_is_handed_no_other(
+    redis_url: str, anyio_backend: str
+) -> None:
+    """Also who never joined, as a peer need not."""
+    async with opened(RedisStore(redis_url, BusConfig(formats={"*": LIGHTBUS}))) as store:
+        await store.join("auth.secret", G, "ours", BEFORE_ALL)
+        await store.publish([event(n, "auth.secret") for n in range(2)], durable=True)
+        taken = ids(await store.read("auth.secret", G, "ours", 1, 0))
+        await store.release("auth.secret", G, "ours", taken)
+        with pytest.raises(ConfigError, match="another group"):
+            await store.read("auth.public", G, "peer", 5, 0)
+        with pytest.raises(ConfigError, match="another group"):
+            await store.claim("auth.public", G, "peer", 5, 0)
+        with pytest.raises(ConfigError, match="another group"):
+            await store.own("auth.public", G, "peer", 5)
+        assert len(await store.read("auth.secret", G, "ours", 5, 0)) == 1
+        assert len(await store.claim("auth.secret", G, "ours", 5, 60)) == 1
+
+
+def test_what_is_remembered_of_groups_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(membership, "MOST_GROUPS", 2)
+    monkeypatch.setattr(membership, "MOST_PLACES", 2)
+    known = Memberships()
+    first = known.of("a.b", "a.b:stream", "1")
+    known.of("a.b", "a.b:stream", "2")
+    assert known.of("a.b", "a.b:stream", "1") is first
+    known.of("a.b", "a.b:stream", "3")
+    assert known.of("a.b", "a.b:stream", "1") is first
+    assert len(known._all) == 2
+    for consumer in ("c", "d", "c", "e"):
+        first.came_to(consumer, "1-1")
+    assert list(first.places) == ["c", "e"]
+
+
+async def test_what_is_remembered_of_streams_is_bounded(
+    redis_url: str, anyio_backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publishing, "_MOST_LOOKED_AT", 2)
+    async with opened(RedisStore(redis_url, BusConfig(max_age=60))) as store:
+        await store.publish([event(n, f"a.b{n}") for n in range(9)], durable=True)
+        assert len(store._parts.publisher._left) <= 3
+
+
+def test_two_groups_never_share_a_key() -> None:
+    words = ["g", "a.b:g", ":", "stream:g", "due:a.b:stream:g", "{g}", "*"]
+    names = ["a.b:stream", "a.b.c:stream", "a.*:stream", "stream.g:stream"]
+    keys = [key for name in names for word in words for key in books_of(name, word).own]
+    keys += [
+        idempotency_key(name.removesuffix(":stream"), word) for name in names for word in words
+    ]
+    assert len(set(keys)) == len(keys)
