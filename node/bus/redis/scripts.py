@@ -207,13 +207,18 @@ end
 """
 )
 
-# ARGV from 3: ids.
+# ARGV from 3: ids. Answers those that it held.
 RELEASE: Final = _script(
     """
+local released = {}
 for number = 3, #ARGV do
   local times = held(ARGV[number])
-  if times then make_due(ARGV[number], math.max(times - 1, 0), now) end
+  if times then
+    make_due(ARGV[number], math.max(times - 1, 0), now)
+    table.insert(released, ARGV[number])
+  end
 end
+return released
 """
 )
 

@@ -74,14 +74,15 @@ class Settler:
         (id,) = _checked([id])
         milliseconds = max(0, int(delay * 1000))
         done = await self._script(NACK, member, consumer, id, milliseconds, _line(error))
-        member.settled([id])
+        if done:  # else another of our consumers may hold it
+            member.settled([id])
         return bool(done)
 
     async def release(self, stream: str, group: str, consumer: str, ids: Sequence[str]) -> None:
         """They were never begun, and are due now."""
         member = self._member(stream, group)
-        await self._script(RELEASE, member, consumer, *_checked(ids))
-        member.settled(ids)
+        released = await self._script(RELEASE, member, consumer, *_checked(ids))
+        member.settled(id.decode() for id in released or ())
 
     async def bury(self, stream: str, group: str, consumer: str, id: str, error: str) -> str | None:
         """Set it aside. What is written is made here of what is looked up first, and is written
@@ -101,8 +102,10 @@ class Settler:
                 )
             except RedisError as failure:
                 raise bus_error(failure) from failure
+        if letter is None:
+            return None
         member.settled([id])
-        return None if letter is None else str(letter.decode())
+        return str(letter.decode())
 
     def _letter(
         self, stream: str, group: str, consumer: str, id: str, error: str, seen: list[Any]
