@@ -1,5 +1,5 @@
 """What a hostile peer can make a node hold, and for how long it may what it once might
-(docs/threat-model.md, B1 and B3); what is malformed or too much is in tests/node/bus/wire.
+(docs/threat-model.md, B1, B3 and B5); what is malformed or too much is in tests/node/bus/wire.
 """
 
 from typing import Any
@@ -16,6 +16,7 @@ from node.bus.wire.codec import encode_request
 from node.bus.wire.requests import Ack, Claim, History, Join, Own, Publish, Read, Touch
 from node.protocol.codes import BUS, CloseCode, ResultCode
 from node.protocol.limits import Limits
+from tests.node.bus.buses import a_bus
 from tests.node.bus.model_store import ModelStore
 from tests.node.bus.wire.offered import GROUP, NAME, Between, ask, between, given, new
 from tests.node.network import eventually, settled, started
@@ -159,3 +160,22 @@ async def test_whatever_goes_wrong_is_answered_and_goes_back(anyio_backend: str)
         assert (answer.code, answer.text) == (ResultCode.HANDLER_FAILED, "")
         (pending,) = await bus.store.pending(NAME, GROUP, 5, "0-0")
         assert pending.due_in == 0
+
+
+class Misnaming(ModelStore):
+    """A store, as another node may be one, that hands out events under another name."""
+
+    async def read(self, *arguments: Any) -> list[Delivery]:
+        found = await super().read(*arguments)
+        return [one._replace(event=one.event._replace(name="any.other")) for one in found]
+
+
+async def test_what_another_node_hands_out_has_to_be_as_its_schema_says(
+    anyio_backend: str,
+) -> None:
+    async with a_bus(Misnaming(BusConfig())) as (bus, _):
+        bus.schema(NAME, {"required": ["ok"]}, validate="consume")
+        await bus.publish_many(NAME, [{"n": 1}, {"ok": 1}])
+        async with bus.consume(NAME, GROUP) as events:
+            assert (await anext(events)).data == {"ok": 1}
+        assert len(await bus.dead_letters(NAME)) == 1

@@ -80,9 +80,10 @@ class Outcomes:
         """`BusEvent.ack`."""
         self._require_open()
         count = await self._store.ack(self._terms.stream, self._terms.group, [event.stored.id])
-        event.word = Word.ACK
+        # Another task may have said so meanwhile, or the loop, which has moved on.
+        was_said, event.word = event.word is Word.ACK, Word.ACK
         self._recorded(count)
-        if not count:
+        if not count and not was_said:
             raise NotPendingError(f"{event.stored.id} is not pending any more")
 
     async def refuse(self, event: BusEvent, delay: float, reason: str) -> None:

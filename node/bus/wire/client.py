@@ -332,6 +332,8 @@ class PeerStore:
                 raise _unreadable()
             found += rows
             more = answer.more and bool(rows)
+            if len(found) > limits.LONGEST_LISTING:
+                raise _unreadable()
         return found
 
     def _rows(self, answer: Answer, read: Callable[[Row], T]) -> list[T]:

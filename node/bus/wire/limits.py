@@ -11,6 +11,8 @@ from node.bus.names import LONGEST_NAME
 # Of one request: events in a Publish, ids, and what may be asked for; in a Streams, Groups or
 # Consumers answer, rows.
 LARGEST_COUNT: Final = 1_000
+# Rows of a whole listing, of many answers, that a client takes.
+LONGEST_LISTING: Final = 1_000_000
 # Milliseconds that a Read or History may wait, and that idle and delay may be (about 34 years).
 LONGEST_WAIT_MS: Final = 60_000
 LONGEST_TIME_MS: Final = 2**40 - 1

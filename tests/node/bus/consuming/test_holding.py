@@ -44,6 +44,18 @@ async def test_a_reason_is_bounded(anyio_backend: str) -> None:
         assert store.asked("nack")[0][-1] == "x" * LONGEST_REASON
 
 
+async def test_two_may_say_that_it_is_done(anyio_backend: str) -> None:
+    async with a_bus() as (bus, _):
+        await publish(bus, 1)
+        async with bus.consume(NAME, GROUP) as events:
+            event = await anext(events)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(event.ack)
+                tasks.start_soon(event.ack)
+        assert bus.counters.acknowledged == 1
+        assert await bus.pending(NAME, GROUP) == []
+
+
 async def test_a_job_ends_whenever_that_is_asked(anyio_backend: str) -> None:
     async with ground() as loop:
         job, told = Job(loop, Changes(loop.waiter)), []

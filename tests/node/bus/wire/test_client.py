@@ -183,6 +183,18 @@ async def test_pages_that_never_end_are_refused(anyio_backend: str) -> None:
             await store.streams()
 
 
+async def test_a_listing_has_an_end(anyio_backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one whose names rise for ever."""
+    monkeypatch.setattr(limits, "LONGEST_LISTING", 2)
+    async with between() as bus:
+        store = await bus.asking()
+        for number in range(3):
+            assert len(await store.streams()) == number
+            await store.publish([new(1, name=f"a.b{number}")], durable=True)
+        with pytest.raises(BusUnavailableError, match="cannot be read"):
+            await store.streams()
+
+
 async def test_no_answer_in_time_is_unknown(anyio_backend: str) -> None:
     async with meeting() as met:
 
