@@ -120,7 +120,10 @@ class RedisClient:
         Raises:
             BusError: the connection was lost.
         """
-        await self._in_line()
+        self.check_open()
+        if self._under_way >= self._waiting:
+            await self._in_line()
+        self._under_way += 1
         try:
             return await self._gathering.ask(several)
         finally:
@@ -292,11 +295,8 @@ class RedisClient:
     # The line.
 
     async def _in_line(self) -> None:
+        await self._changes.until(lambda: self._under_way < self._waiting)
         self.check_open()
-        if self._under_way >= self._waiting:
-            await self._changes.until(lambda: self._under_way < self._waiting)
-            self.check_open()
-        self._under_way += 1
 
     def _done(self) -> None:
         self._under_way -= 1
