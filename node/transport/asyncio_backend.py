@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from inspect import CORO_CREATED, getcoroutinestate
 from typing import Any, cast
 
 from node.errors import UnreachableError
@@ -270,11 +271,10 @@ class AsyncioBackend:
 
     async def aclose(self) -> None:
         """Cancel the tasks, close the sockets, wait until both are gone."""
-        # A task that is cancelled before it began would not clean up.
         await asyncio.sleep(0)
         deadline = self.now() + CLOSE_PATIENCE
         while self._tasks or self._outlets:
-            tasks = set(self._tasks)
+            tasks = set(filter(_has_begun, self._tasks))
             for task in tasks:
                 task.cancel()
             for outlet in list(self._outlets):
@@ -285,6 +285,11 @@ class AsyncioBackend:
                 logger.error("%d sockets were not closed by the loop", len(self._outlets))
                 break
             await asyncio.sleep(0)
+
+
+def _has_begun(task: asyncio.Task[Any]) -> bool:
+    """Whether it ran at all: one that is cancelled before that would not clean up."""
+    return getcoroutinestate(cast(Any, task.get_coro())) != CORO_CREATED
 
 
 def _port(server: asyncio.Server) -> int:
