@@ -4,6 +4,7 @@ One rule: what is asked here is done by one thread (`worker.py`), many requests 
 this is where they wait. Knows no SQL.
 """
 
+import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar, cast
@@ -45,7 +46,8 @@ class SqliteStore:
     """The `Store` in the file `path`."""
 
     def __init__(self, path: str, config: BusConfig) -> None:
-        self._path = path
+        # It is opened anew after some faults, wherever the process has gone since.
+        self._path = os.path.abspath(path)
         self._config = config
         self._running: _Running | None = None
 

@@ -17,6 +17,7 @@ from node.bus.sqlite.store import SqliteStore
 from node.bus.store import Store
 from node.errors import ConfigError
 from tests.node.bus.sqlite.stage import GROUP, STREAM, Clock, Stage, new, stage
+from tests.node.bus.stores import opened
 from tests.node.network import PATIENCE, eventually, ground
 
 pytestmark = pytest.mark.anyio
@@ -165,3 +166,18 @@ async def test_two_stores_on_one_file_see_the_same(anyio_backend: str, tmp_path:
         assert (await other.store.groups(STREAM))[0].pending == 0
         await other.store.aclose()
         assert len(await one.publish()) == 1
+
+
+@pytest.mark.parametrize("name", ["bus.db", ":memory:", "file:bus.db?mode=memory"])
+async def test_it_is_the_file_of_that_name_wherever_the_process_goes(
+    anyio_backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    for directory in ("there", "elsewhere"):
+        (tmp_path / directory).mkdir()
+    monkeypatch.chdir(tmp_path / "there")
+    store = SqliteStore(name, BusConfig())
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    async with opened(store):
+        await store.publish([new()], durable=True)
+    assert (tmp_path / "there" / name).stat().st_size
+    assert list((tmp_path / "elsewhere").iterdir()) == []
