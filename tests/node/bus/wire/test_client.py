@@ -18,7 +18,7 @@ from node.bus.errors import (
     InvalidEventError,
 )
 from node.bus.model import NewEvent, Trim
-from node.bus.wire import client, limits
+from node.bus.wire import asking, limits
 from node.bus.wire.answers import Answer, encode_answer
 from node.bus.wire.client import PeerStore
 from node.protocol.codes import BUS_LABEL, CloseCode, ResultCode
@@ -275,7 +275,7 @@ async def test_no_stream_is_free(anyio_backend: str) -> None:
 async def test_more_reads_than_may_wait_take_turns(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client, "WAITING", 2)
+    monkeypatch.setattr(asking, "WAITING", 2)
     async with between() as bus, anyio.create_task_group() as tasks:
         peer = await bus.asking()
         await peer.join(*PLACE, "0-0")
@@ -289,7 +289,7 @@ async def test_more_reads_than_may_wait_take_turns(
 async def test_more_requests_than_may_be_unanswered_wait(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client, "UNANSWERED", 2)
+    monkeypatch.setattr(asking, "UNANSWERED", 2)
     monkeypatch.setattr(limits, "REQUESTS", 2)  # one more would be refused
     async with between() as bus:
         peer = await bus.asking()
