@@ -30,7 +30,9 @@ Commands: TypeAlias = Sequence[tuple[Word, ...]]
 
 # Of what is sent together: commands, and bytes of their words, about (a single caller's may be
 # more); and how often that is done before an answer came.
-TOGETHER: Final = Bounds(number=256, size=2**20, under_way=8)
+MOST_TOGETHER: Final = 256
+LARGEST_TOGETHER: Final = 2**20
+REQUESTS: Final = 8
 
 # Connections for blocking reads that are kept when nobody reads.
 IDLE_READERS: Final = 16
@@ -53,7 +55,8 @@ class RedisClient:
         self._connecting = False
         self._failure: ParleyError | None = None
         self._under_way = 0
-        self._gathering = Gathering(self._ask, _cost, loop, TOGETHER)
+        bounds = Bounds(MOST_TOGETHER, LARGEST_TOGETHER, REQUESTS)
+        self._gathering = Gathering(self._ask, _cost, loop, bounds)
         self._finishing = 0
         self._readers: list[Link] = []  # that nobody uses
         self._links: set[Link] = set()
@@ -143,12 +146,13 @@ class RedisClient:
             answers = iter(await link.answers(together, self._timeout))
         except (RedisError, OSError) as error:
             return [self._lost(link, error) for _ in callers]
-        outcomes: list[list[Any] | ParleyError] = []
-        for several in callers:
-            part = list(islice(answers, len(several)))
-            missing = next(filter(is_no_answer, part), None)
-            outcomes.append(part if missing is None else self._lost(link, missing))
-        return outcomes
+        return [self._outcome(link, list(islice(answers, len(several)))) for several in callers]
+
+    def _outcome(self, link: Link, answers: list[Any]) -> list[Any] | ParleyError:
+        for answer in answers:
+            if isinstance(answer, BaseException) and is_no_answer(answer):
+                return self._lost(link, answer)
+        return answers
 
     def _lost(self, link: Link, error: BaseException) -> ParleyError:
         """What to raise where no answer came on a connection, which is given up."""

@@ -83,11 +83,11 @@ def bus_error(error: BaseException) -> BusError:
     return BusDamagedError(f"Redis: {type(error).__name__}: {text}")
 
 
-def is_no_answer(answer: object) -> bool:
+def is_no_answer(answer: BaseException) -> bool:
     """Whether it is nothing that the server said, but that it said nothing."""
     if isinstance(answer, RedisError):
         return isinstance(answer, LostConnectionError) and not isinstance(answer, BusyLoadingError)
-    return isinstance(answer, BaseException)
+    return True
 
 
 def is_missing_group(error: BaseException) -> bool:

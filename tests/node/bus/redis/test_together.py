@@ -80,7 +80,9 @@ async def test_requests_have_their_limits(
     redis: Redis,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "TOGETHER", bounds)
+    monkeypatch.setattr(module, "MOST_TOGETHER", bounds.number)
+    monkeypatch.setattr(module, "LARGEST_TOGETHER", bounds.size)
+    monkeypatch.setattr(module, "REQUESTS", bounds.under_way)
     async with opened(RedisStore(redis_url, BusConfig(timeout=5))) as store:
         await publish_all(store, *(event(n, text="x" * 300) for n in range(20)))
     assert max(requests, default=0) == most
