@@ -32,6 +32,12 @@ _DUE: Final = """SELECT id, attempt, history, NULL, at FROM pending INDEXED BY p
     WHERE grp = ? AND due = 0 ORDER BY id LIMIT ?"""
 _LEFT: Final = """SELECT id, attempt, history, consumer, at FROM pending
     WHERE grp = ? AND due IS NULL AND at <= ? ORDER BY id LIMIT ?"""
+# What was marked in a future that never came, before the clock was set right: held from now on,
+# or due.
+_HEAL: Final = """UPDATE pending SET at = ?1, due = CASE WHEN due IS NULL THEN NULL ELSE 0 END
+    WHERE grp = ?2 AND at > ?1 + ?3"""
+# Seconds by which a clock may be set back before that is done, once for each run of a group.
+CLOCK_SET_BACK: Final = 86_400.0
 _TAKE: Final = """UPDATE pending SET consumer = ?, session = ?, attempt = ?, at = ?, due = NULL,
     history = ? WHERE grp = ? AND id = ?"""
 
@@ -127,6 +133,8 @@ def claim(books: Books, group: Group, consumer: str, count: int, idle: float) ->
     if not group.pending:
         return []
     cursor = books.cursor
+    if not group.held_since:  # it was just read from the file
+        cursor.execute(_HEAL, (books.now, group.number, CLOCK_SET_BACK))
     cursor.execute(_RIPEN, (group.number, books.now))
     rows = cursor.execute(_DUE, (group.number, count)).fetchall()
     since = books.now - idle

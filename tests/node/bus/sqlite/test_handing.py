@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from node.bus.model import Trim
-from node.bus.sqlite.handing import HANDFUL
+from node.bus.sqlite.handing import CLOCK_SET_BACK, HANDFUL
 from tests.node.bus.sqlite.stage import GROUP, STREAM, Clock, ids_of, stage
 
 pytestmark = pytest.mark.anyio
@@ -118,6 +118,25 @@ async def test_a_clock_that_goes_back_keeps_nothing_from_being_claimed(
         assert await on.claim() == {ids[1]: 2}
         on.clock.now += 3_600
         assert await on.claim() == {ids[0]: 2, ids[1]: 3}
+
+
+async def test_what_was_marked_in_years_to_come_is_not_waited_for(
+    anyio_backend: str, tmp_path: Path
+) -> None:
+    """A machine that began with a wrong clock: after the next start all of it comes again."""
+    clock = Clock()
+    clock.now += 2 * CLOCK_SET_BACK
+    async with stage(tmp_path, clock) as on:
+        ids = await on.publish(3)
+        await on.join()
+        await on.read(2)
+        await on.store.nack(STREAM, GROUP, "c", ids[1], 5, "no")
+    clock.now -= 2 * CLOCK_SET_BACK
+    async with stage(tmp_path, clock) as on:
+        assert await on.claim() == {ids[1]: 2}
+        clock.now += 60
+        assert await on.claim("e") == {ids[0]: 2, ids[1]: 3}
+        assert await on.read() == ids[2:]
 
 
 async def test_what_was_trimmed_is_not_handed_out_again(anyio_backend: str, tmp_path: Path) -> None:
