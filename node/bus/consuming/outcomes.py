@@ -127,7 +127,7 @@ class Outcomes:
         if terms.max_attempts is not None and event.attempt >= terms.max_attempts:
             was_pending = await self._bury(id, reason)
             if was_pending:
-                text = "%s %s is set aside after %d attempts: %s"
+                text = "%s %s is set aside at attempt %d: %s"
                 logger.error(text, terms.stream, id, event.attempt, reason)
         else:
             was_pending = await self._store.nack(
