@@ -56,7 +56,8 @@ end
 
 local function failed(id, times, who, text)
   local old = times > 1 and redis.call('HGET', past, id)
-  local history = old and cjson.decode(old) or {{}}
+  local good, history = pcall(cjson.decode, old or '[]')
+  if not good or type(history) ~= 'table' then history = {{}} end  -- another's hand
   history[#history + 1] = {{attempt = times, consumer = who, at = now / 1000, error = text}}
   if #history > {LONGEST_HISTORY} then table.remove(history, 2) end
   redis.call('HSET', past, id, cjson.encode(history))

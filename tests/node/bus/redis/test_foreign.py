@@ -42,6 +42,22 @@ async def test_groups_and_consumers_may_be_called_anything(store: RedisStore, re
     assert await store.drop(S, [taken.event.id]) == 1
 
 
+@pytest.mark.parametrize("past", ["no JSON", "7", "[" * 100_000])
+async def test_a_history_that_others_wrote_begins_anew(
+    store: RedisStore, redis: Redis, past: str
+) -> None:
+    await store.publish([event()], durable=True)
+    await store.join(S, G, C, BEFORE_ALL)
+    (id,) = ids(await store.read(S, G, C, 1, 0))
+    await store.nack(S, G, C, id, 0, "no")
+    for consumer in ("two", "three"):  # one is handed what is due, one what was held
+        redis("HSET", books_of(KEY, G).past, id, past)
+        assert len(await store.claim(S, G, consumer, 1, 0)) == 1
+    redis("HSET", books_of(KEY, G).past, id, past)
+    assert await store.nack(S, G, "three", id, 0, "no")
+    assert len(await store.claim(S, G, C, 1, 60)) == 1
+
+
 @pytest.mark.parametrize("past", ["no JSON", "[1]", '[{"attempt": 1}]', "[" * 100_000])
 async def test_a_history_that_others_wrote_keeps_no_event_from_being_set_aside(
     store: RedisStore, redis: Redis, past: str
