@@ -1,5 +1,6 @@
 """docs/threat-model.md names a test for each mistake, and for each promise of the dialects, of
-journals and of the bus: every one it names is there, and every file of this folder's rows is named in its row.
+journals and of the bus: every one it names is there, and every file of this folder's rows is named
+in its row.
 """
 
 import re
