@@ -11,6 +11,7 @@ offsets of files (tests/node/cli/transfer/test_protocol.py).
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 from unittest.mock import patch
 
@@ -25,6 +26,7 @@ from tests.reference.handshake import LIMITS
 from tests.reference.peer import Closed, ReferencePeer
 from tests.reference.wire import (
     ARRAY_CELLS,
+    BOOLEAN_CELLS,
     BYTES_CELLS,
     CELLS,
     MAP_CELLS,
@@ -53,6 +55,8 @@ pytestmark = pytest.mark.anyio
 GREATEST_CREDIT: Final = 2**31 - 1
 WINDOW: Final = 20_000
 MALFORMED: Final = "result 23"
+EVENT: Final = "shop.ordered"
+LONGEST_TIME: Final = 2**40 - 1
 
 Send = Callable[[ReferencePeer, int], object]
 
@@ -96,6 +100,18 @@ def emitted(peer: ReferencePeer, number: int) -> None:
 
 class Refused(Exception):
     """A request was answered with a code other than 0."""
+
+
+def asked(what: str, cell: str, **others: object) -> Send:
+    """A request of the bus with the number in a cell; raises Refused by its Answer."""
+
+    def send(peer: ReferencePeer, number: int) -> None:
+        peer.send(f"Bus {what}", acts.open_stream(peer, "bus"), 9, **{cell: number}, **others)
+        answer = acts.wait_for(peer, lambda e: e.type == TYPES["Bus Answer"])
+        if answer.cells()[CELLS["code"]]:
+            raise Refused(answer.cells()[CELLS["code"]])
+
+    return send
 
 
 def rekeyed(peer: ReferencePeer, number: int) -> None:
@@ -190,6 +206,33 @@ FIELDS: Final[dict[str, Field]] = {
     "Error code": Field(
         lambda p, n: p.send("Error", 1, 9, code=n, text="x"), always(TAKEN), ("code",)
     ),
+    "bus: count": Field(
+        asked("History", "count", name=EVENT, after="0-0"), within(1, 1_000, MALFORMED), ("count",)
+    ),
+    "bus: wait": Field(
+        asked("History", "wait_ms", name=EVENT, after="0-0", count=1),
+        within(0, 60_000, MALFORMED),
+        ("wait_ms",),
+        (*NUMBERS, 60_000, 60_001),
+    ),
+    "bus: idle": Field(
+        asked("Claim", "idle_ms", name=EVENT, group="g", consumer="c", count=1),
+        within(0, LONGEST_TIME, MALFORMED),
+        ("idle_ms",),
+        (*NUMBERS, LONGEST_TIME, LONGEST_TIME + 1),
+    ),
+    "bus: delay": Field(
+        asked("Nack", "delay_ms", name=EVENT, group="g", consumer="c", ids=["1-0"], text="x"),
+        within(0, LONGEST_TIME, MALFORMED),
+        ("delay_ms",),
+        (*NUMBERS, LONGEST_TIME, LONGEST_TIME + 1),
+    ),
+    **{
+        f"bus: {cell}": Field(
+            asked("Trim", cell, name=EVENT), within(0, 2**63 - 1, MALFORMED), (cell,)
+        )
+        for cell in ("max_length", "max_bytes")
+    },
     # Fixed fields: of their own width, so that nothing is beyond them.
     "the length of a frame": Field(
         framed,
@@ -281,11 +324,14 @@ OUR_LIMITS: Final = {"max_payload": WINDOW, "stream_window": WINDOW}
 
 
 @pytest.mark.parametrize("name", FIELDS)
-async def test_a_number_on_an_open_connection(name: str) -> None:
+async def test_a_number_on_an_open_connection(name: str, tmp_path: Path) -> None:
     field = FIELDS[name]
     config = their_config(limits=OUR_LIMITS)
     async with with_bystander() as ours:
         ours.node.topic("news")
+        if name.startswith("bus"):
+            bus = ours.node.bus(f"sqlite:///{tmp_path}/bus.db", allow=lambda request: True)
+            await bus.publish(EVENT, {"of": "tea"})
         found = {
             number: await ours.meet(lambda p, n=number: outcome(p, field, n), config=config)  # type: ignore[misc]  # mypy infers no default
             for number in field.numbers
@@ -298,7 +344,7 @@ async def test_a_number_on_an_open_connection(name: str) -> None:
 def test_every_unsigned_cell_is_here() -> None:
     """A new cell that is a number gets its place in these tables."""
     others = {*TEXT_CELLS, *BYTES_CELLS, *ARRAY_CELLS, *MAP_CELLS}
-    others |= {CELLS["plaintext"], CELLS["data"]}
+    others |= {*BOOLEAN_CELLS, CELLS["data"]}
     unsigned = {name for name, number in CELLS.items() if number not in others}
     covered = {cell for field in FIELDS.values() for cell in field.cells} | set(LIMITS)
     assert unsigned == covered | {"version"}
