@@ -17,7 +17,15 @@ def test_the_page_shows_what_is_stored() -> None:
 
 
 def test_there_is_something_stored() -> None:
-    for name in (*page.LOOPS.values(), "growth", "tuning", "profile"):
+    for name in (
+        *page.LOOPS.values(),
+        "growth",
+        "tuning",
+        "profile",
+        "bus",
+        "bus-always",
+        "bus-stored",
+    ):
         assert store.load(name), name
         assert store.machine_of(name)["cpu"]
 
