@@ -27,10 +27,10 @@ class Job:
     def start(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> None:
         """Run a coroutine function that raises nothing, unless it runs."""
         if not self.running:
-            self.running = True
             # Not the runner's own `cancel`: on asyncio that goes through every shield.
-            self._scope = anyio.CancelScope()
-            self._loop.spawn(self._run, self._scope, function, *arguments)
+            scope = anyio.CancelScope()
+            self._loop.spawn(self._run, scope, function, *arguments)
+            self._scope, self.running = scope, True
 
     def cancel(self) -> None:
         """Cancel it."""

@@ -109,3 +109,7 @@ class Ledger:
                 self._changes.notify()
         except Exception as error:
             self.error = as_bus_error(error)
+        except BaseException:
+            # Its loop ends: nobody is to wait for what is not recorded any more.
+            self.error = self.error or BusClosedError("the bus is closed")
+            raise

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import anyio
@@ -12,7 +13,7 @@ from node.bus.consuming import patience as patience_module
 from node.bus.consuming.ledger import MOST_AT_ONCE, Ledger
 from node.bus.consuming.patience import Patience, as_bus_error
 from node.bus.consuming.terms import Terms
-from node.bus.errors import BusError, BusFullError, BusUnavailableError
+from node.bus.errors import BusClosedError, BusError, BusFullError, BusUnavailableError
 from node.errors import ConfigError
 from node.pauses import Pauses
 from tests.node.network import eventually, ground, started
@@ -121,3 +122,17 @@ def test_what_ends_a_consumer(caplog: pytest.LogCaptureFixture) -> None:
     assert type(mistake) is BusError
     assert isinstance(mistake.__cause__, KeyError)
     assert caplog.records
+
+
+async def test_who_waits_hears_that_its_loop_ended(anyio_backend: str) -> None:
+    store: Any = Acks()
+    store.gate = anyio.Event()
+    async with ground() as loop, anyio.create_task_group() as tasks:
+        ledger = Ledger(store, loop, TERMS, Patience(loop, "a test", QUICK), lambda count: None)
+        ledger.add("1-0")
+        outcome = await started(tasks, partial(ledger.room, 0))
+        await eventually(lambda: store.batches == [["1-0"]])
+        await loop.aclose()  # as a node does to all that runs in it
+        with anyio.fail_after(1):
+            await eventually(lambda: bool(outcome))
+    assert isinstance(outcome[0], BusClosedError)
