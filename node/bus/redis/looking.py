@@ -17,6 +17,7 @@ from node.bus.redis.books import books_of
 from node.bus.redis.client import RedisClient
 from node.bus.redis.faults import bus_error, is_missing_group
 from node.bus.redis.format import RedisFormat
+from node.bus.redis.portions import Portions
 from node.bus.redis.reading import LONGEST_BLOCK
 from node.bus.redis.scripts import COUNT, NOBODY, PENDING
 from node.transport.loop import Loop
@@ -31,10 +32,13 @@ MOST_COUNTED: Final = 10_000
 class Looker:
     """What one store looks at."""
 
-    def __init__(self, client: RedisClient, config: BusConfig, loop: Loop) -> None:
+    def __init__(
+        self, client: RedisClient, config: BusConfig, loop: Loop, portions: Portions
+    ) -> None:
         self._client = client
         self._config = config
         self._loop = loop
+        self._portions = portions
 
     async def streams(self) -> list[StreamInfo]:
         """All streams of the database whose keys are ours, by name."""
@@ -119,19 +123,23 @@ class Looker:
         after = await self._last(key) if after == AFTER_ALL else str(parse_id(after))
         found: list[StoredEvent] = []
         while True:
+            portion = self._portions.count(key, count)
             entries = await self._client.command(
-                b"XRANGE", key, f"({after}", until or "+", b"COUNT", count
+                b"XRANGE", key, f"({after}", until or "+", b"COUNT", portion
             )
+            self._portions.saw(key, (fields for _, fields in entries))
             for id, fields in entries:
                 after = id.decode()
                 event = form.read(stream, after, fields)
                 if isinstance(event, StoredEvent):
                     found.append(event)
-            if len(entries) == count and len(found) < count:
+            if found:
+                return found
+            if len(entries) == portion:
                 continue  # there is more, behind what was passed over
             left = deadline - self._loop.now()
-            if found or left <= 0 or (last is not None and parse_id(after) >= last):
-                return found[:count]
+            if left <= 0 or (last is not None and parse_id(after) >= last):
+                return []
             await self._wait(key, after, min(left, LONGEST_BLOCK))
 
     async def infos(self, kind: bytes, *words: str) -> list[dict[bytes, Any]]:

@@ -5,7 +5,7 @@ event for us: nothing stays in between. A group that has vanished is made anew. 
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from node.bus.redis.errand import handed_out
 from node.bus.redis.faults import bus_error, is_missing_group
 from node.bus.redis.format import Skipped
 from node.bus.redis.membership import Membership, Memberships
+from node.bus.redis.portions import Portions
 from node.bus.redis.scripts import RELEASE, TAKE
 from node.log_ration import LogRation
 from node.transport.loop import Loop
@@ -45,12 +46,18 @@ class GroupReader:
     """
 
     def __init__(
-        self, client: RedisClient, config: BusConfig, loop: Loop, memberships: Memberships
+        self,
+        client: RedisClient,
+        config: BusConfig,
+        loop: Loop,
+        memberships: Memberships,
+        portions: Portions,
     ) -> None:
         self._client = client
         self._config = config
         self._loop = loop
         self._memberships = memberships
+        self._portions = portions
         self._ration = LogRation(_BURST, _PER_SECOND)
         self.foreign = 0
         self.lost = 0
@@ -102,7 +109,9 @@ class GroupReader:
         self, member: Membership, consumer: str, count: int, block: float
     ) -> list[tuple[bytes, list[bytes]]]:
         milliseconds = int(block * 1000)
-        words: tuple[Any, ...] = (b"XREADGROUP", b"GROUP", member.group, consumer, b"COUNT", count)
+        portion = self._portions.count(member.key, count)
+        words: tuple[Any, ...] = (b"XREADGROUP", b"GROUP", member.group, consumer)
+        words += (b"COUNT", portion)
         if milliseconds > 0:  # 0 is for ever
             words += (b"BLOCK", milliseconds)
         words += (b"STREAMS", member.key, b">")
@@ -127,7 +136,7 @@ class GroupReader:
                 take = partial(self._client.script, TAKE, member.books, group, consumer)
                 lost, taken = await handed_out(
                     self._loop,
-                    partial(take, count, idle, *held),
+                    partial(take, self._portions.count(member.key, count), idle, *held),
                     lambda answer: self._give_back(member, consumer, [one[0] for one in answer[1]]),
                 )
             except RedisError as error:
@@ -148,10 +157,11 @@ class GroupReader:
         self,
         member: Membership,
         consumer: str,
-        entries: Iterable[tuple[bytes, list[bytes], int]],
+        entries: Sequence[tuple[bytes, list[bytes], int]],
     ) -> list[Delivery]:
         """What of the entries is handed out; the rest is acknowledged."""
         form = self._config.format_of(split_name(member.name)[0])
+        self._portions.saw(member.key, (fields for _, fields, _ in entries))
         found = []
         passed = []
         for raw, fields, attempt in entries:

@@ -26,6 +26,7 @@ from node.bus.redis.client import RedisClient
 from node.bus.redis.keeping import Keeper
 from node.bus.redis.looking import Looker
 from node.bus.redis.membership import Memberships
+from node.bus.redis.portions import Portions
 from node.bus.redis.publishing import Publisher
 from node.bus.redis.reading import GroupReader
 from node.bus.redis.settling import Settler
@@ -72,13 +73,13 @@ class RedisStore:
         except BaseException:
             await client.aclose()
             raise
-        memberships = Memberships()
+        memberships, portions = Memberships(), Portions()
         publisher = Publisher(client, config)
-        looker = Looker(client, config, loop)
+        looker = Looker(client, config, loop, portions)
         self._open = _Parts(
             client,
             publisher,
-            GroupReader(client, config, loop, memberships),
+            GroupReader(client, config, loop, memberships, portions),
             Settler(client, config, memberships, publisher),
             looker,
             Keeper(client, config, memberships, looker),

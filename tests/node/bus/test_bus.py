@@ -291,3 +291,13 @@ async def test_dead_letters(anyio_backend: str) -> None:
         for wrong in ("1-0", ["no id"]):
             with pytest.raises(InvalidEventError):
                 await bus.drop_dead(NAME, wrong)
+
+
+async def test_large_dead_letters_come_a_few_at_a_time(anyio_backend: str, tmp_path: Path) -> None:
+    config = BusConfig(max_length=None)
+    async with open_bus(f"sqlite:///{tmp_path}/bus.db", config) as bus:
+        for _ in range(3):
+            await bus.publish(f"{NAME}.dead", {"body": "x" * (2**20 - 100)})
+        assert len(await bus.dead_letters(NAME)) == 3
+        assert len(await bus.dead_letters(NAME, count=2)) == 2
+        assert [event async for event in bus.history(f"{NAME}.dead")][2:]
