@@ -1,15 +1,19 @@
 """How much is fetched at once, and what a reason may be."""
 
+from collections.abc import Sequence
+
 import anyio
 import pytest
 
+from node.bus.config import BusConfig
 from node.bus.consuming import holding as holding_module
 from node.bus.consuming.holding import FIRST_FETCH
 from node.bus.consuming.job import Job
 from node.bus.consuming.outcomes import LONGEST_REASON
 from node.waiting import Changes
 from tests.node.bus.buses import GROUP, NAME, a_bus, publish
-from tests.node.network import ground
+from tests.node.bus.model_store import ModelStore
+from tests.node.network import eventually, ground, settled
 
 pytestmark = pytest.mark.anyio
 
@@ -34,6 +38,39 @@ async def test_as_much_as_is_used_up_quickly(
             counts = [arguments[3] for arguments in store.asked("read")]
             assert counts[-1] == 1
             assert len(await bus.pending(NAME, GROUP, count=1000)) <= 40
+
+
+class Slow(ModelStore):
+    """A store that records acknowledgements when it is let."""
+
+    def __init__(self) -> None:
+        super().__init__(BusConfig())
+        self.gate = anyio.Event()
+
+    async def ack(self, stream: str, group: str, ids: Sequence[str]) -> int:
+        await self.gate.wait()
+        return await super().ack(stream, group, ids)
+
+
+async def test_no_more_is_handed_out_than_can_be_recorded(anyio_backend: str) -> None:
+    slow, taken = Slow(), []
+    async with a_bus(slow) as (bus, _):
+        await publish(bus, 100)
+
+        async def consume() -> None:
+            async with bus.consume(NAME, GROUP, batch=5) as events:
+                async for event in events:
+                    taken.append(event.data["n"])
+                    if len(taken) == 100:
+                        break
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(consume)
+            await eventually(lambda: len(taken) > 5)
+            await settled()
+            assert len(taken) <= 11  # as many unrecorded, what was ready, and the one at work
+            slow.gate.set()
+        assert taken == list(range(100))
 
 
 async def test_a_reason_is_bounded(anyio_backend: str) -> None:

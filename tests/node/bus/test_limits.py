@@ -1,0 +1,79 @@
+"""Times and names that a bus chooses by itself, at their ends: no pause, no end and no name is
+longer than it is said to be."""
+
+import socket
+from typing import cast
+
+import anyio
+import pytest
+
+from node.bus.bus import Bus
+from node.bus.config import BusConfig
+from node.bus.consuming import crew, patience
+from node.bus.event import BusEvent
+from node.bus.store import Store
+from node.pauses import Pauses
+from tests.node.bus.buses import GROUP, NAME, a_bus, publish
+from tests.node.bus.model_store import ModelStore
+from tests.node.network import PATIENCE, eventually, ground
+
+FOR_LONG = 1_000  # failures in a row
+
+
+@pytest.mark.parametrize(
+    ("pauses", "first", "longest"), [(patience.PAUSES, 0.1, 10.0), (crew.LONG_PAUSES, 5.0, 300.0)]
+)
+def test_pauses_grow_up_to_a_bound(pauses: Pauses, first: float, longest: float) -> None:
+    assert (pauses.after(1, 1.0), pauses.after(2, 1.0)) == (first, 2 * first)
+    assert pauses.after(FOR_LONG, 1.0) == longest
+
+
+@pytest.mark.anyio
+async def test_a_handler_that_fails_for_long_is_called_every_five_minutes(
+    anyio_backend: str,
+) -> None:
+    async with a_bus() as (bus, store):
+
+        @bus.handler(NAME, GROUP, max_attempts=None, retry_delay=299.0)
+        async def handle(event: BusEvent) -> None:
+            raise ValueError("bad")
+
+        await publish(bus, 1)
+        await eventually(lambda: bool(store.asked("nack")))
+        assert 299.0 / 2 <= store.asked("nack")[0][4] <= 299.0
+        (duty,) = bus._duties.values()
+        assert duty.retries.after(FOR_LONG, 1.0) == 300.0
+
+
+@pytest.mark.anyio
+async def test_a_handler_that_never_ends_keeps_no_bus_from_closing(
+    anyio_backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("node.bus.bus.DRAIN_TIMEOUT", 0.01)
+    begun = anyio.Event()
+    with anyio.fail_after(PATIENCE):
+        async with a_bus() as (bus, store):
+
+            @bus.handler(NAME, GROUP)
+            async def handle(event: BusEvent) -> None:
+                begun.set()
+                await anyio.sleep_forever()
+
+            await publish(bus, 1)
+            await begun.wait()
+    assert [arguments[-1] for arguments in store.asked("nack")] == ["cancelled"]
+
+
+@pytest.mark.anyio
+async def test_a_long_name_of_a_host_is_no_name_too_long(
+    anyio_backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "h" * 250)
+    config = BusConfig()
+    async with (
+        ground() as backend,
+        Bus(cast(Store, ModelStore(config)), config, loop=lambda: backend) as bus,
+        bus.consume(NAME, GROUP),
+    ):
+        (consumer,) = await bus.consumers(NAME, GROUP)
+        assert consumer.name.startswith("h" * 64 + "-")
