@@ -145,12 +145,21 @@ return taken
 
 # ARGV from 3: how many, for how long idle (ms; -1: the consumer's own, and nothing that is due),
 # and the ids that are left alone. Answers how many had been trimmed away, and what was taken.
+# Histories are no more than what is pending: those beyond it are looked for, a page at a time.
 TAKE: Final = _script(
     f"""
 local count, idle = tonumber(ARGV[3]), tonumber(ARGV[4])
 local not_those, wanted, is_due = {{}}, {{}}, {{}}
 for number = 5, #ARGV do not_those[ARGV[number]] = true end
 if idle >= 0 then
+  local noted = redis.call('HLEN', past)
+  if noted > 0 and noted > redis.call('XPENDING', key, group)[1] then
+    -- Others acknowledged what has a history here, as Lightbus does.
+    for _, id in ipairs(redis.call('HRANDFIELD', past, {PAGE})) do
+      local found = redis.pcall('XPENDING', key, group, id, id, 1)  -- it may be no id
+      if not found[1] then redis.call('HDEL', past, id) end
+    end
+  end
   for _, id in ipairs(redis.call('ZRANGEBYSCORE', due, '-inf', now, 'LIMIT', 0, {PAGE})) do
     if pending(id) == '{NOBODY}' then
       wanted[#wanted + 1], is_due[id] = id, true

@@ -74,6 +74,20 @@ async def test_a_history_that_others_wrote_keeps_no_event_from_being_set_aside(
     assert [one["error"] for one in decode_body(letter.body)["history"]] == ["last"]
 
 
+async def test_what_others_acknowledged_leaves_no_history(store: RedisStore, redis: Redis) -> None:
+    """Histories would be without end: no more of them stay than there is pending."""
+    await store.publish([event(n) for n in range(4)], durable=True)
+    await store.join(S, G, C, BEFORE_ALL)
+    found = ids(await store.read(S, G, C, 4, 0))
+    past = books_of(KEY, G).past
+    for id in found:
+        await store.nack(S, G, C, id, 0, "no")
+    assert redis("XACK", KEY, G, *found[:3]) == 3
+    redis("HSET", past, "no id", "[]", "1-99999999999999999999", "[]")
+    assert numbers(await store.claim(S, G, C, 9, 60)) == [(3, 2)]
+    assert redis("HKEYS", past) == found[3:]
+
+
 async def test_a_key_that_is_another_thing_stores_none_of_them(
     store: RedisStore, redis: Redis
 ) -> None:
