@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from node.bus.config import BusConfig
 from node.bus.model import Trim
 from node.bus.sqlite import keeping
 from node.bus.sqlite.publishing import OVERHEAD
@@ -193,6 +194,19 @@ async def test_consumers_that_are_idle_for_their_time_go_by_themselves(
         assert await on.claim("d", idle=1_000) == {}
         on.clock.now += 26  # they are looked for every quarter of it
         assert await on.claim("d", idle=1_000) == {id: 2}
+        assert [one.name for one in await on.store.consumers(STREAM, GROUP)] == ["d"]
+
+
+async def test_idle_consumers_are_looked_for_every_hour_at_least(
+    anyio_backend: str, tmp_path: Path
+) -> None:
+    async with stage(tmp_path) as on:
+        await on.join()
+        on.clock.now += BusConfig().consumer_ttl - 60
+        await on.join("d")
+        assert len(await on.store.consumers(STREAM, GROUP)) == 2
+        on.clock.now += 3_600
+        await on.join("d")
         assert [one.name for one in await on.store.consumers(STREAM, GROUP)] == ["d"]
 
 

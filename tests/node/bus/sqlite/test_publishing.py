@@ -1,5 +1,7 @@
 """Publishing: ids that rise, keys that are remembered for so long and so many."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -78,11 +80,27 @@ async def test_so_many_keys_are_remembered_and_then_the_oldest_is_forgotten(
             await on.store.publish([new(number, f"k{number}")], durable=False)
         again = await on.store.publish([new(0, f"k{number}") for number in (2, 3, 4)], durable=True)
         assert [one.duplicate for one in again] == [True, True, True]
-        assert not (await on.store.publish([new(0, "k0")], durable=True))[0].duplicate
+        for key in ("k1", "k0"):
+            assert not (await on.store.publish([new(0, key)], durable=True))[0].duplicate
     async with stage(tmp_path, idempotency_keys=1) as on:  # fewer than there were
         for number in range(3):
             await on.store.publish([new(0, f"new{number}")], durable=True)
         assert not (await on.store.publish([new(0, "k4")], durable=True))[0].duplicate
+
+
+async def test_fewer_keys_than_there_were_are_reached_a_few_at_a_time(
+    anyio_backend: str, tmp_path: Path
+) -> None:
+    clock = Clock()
+    async with stage(tmp_path, clock) as on:
+        await on.store.publish([new(0, f"k{number}") for number in range(10)], durable=True)
+    async with stage(tmp_path, clock, idempotency_keys=1) as on:
+        with closing(sqlite3.connect(on.path)) as connection:
+            counts = []
+            for number in range(4):
+                await on.store.publish([new(0, f"new{number}")], durable=True)
+                counts += connection.execute("SELECT count(*) FROM keys").fetchone()
+    assert counts == [7, 4, 1, 1]
 
 
 @pytest.mark.parametrize(

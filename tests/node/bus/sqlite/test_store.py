@@ -104,6 +104,9 @@ async def test_closing_waits_so_long_for_a_disk_that_hangs(
             await anyio.wait_all_tasks_blocked()
             with anyio.fail_after(PATIENCE / 2):
                 await on.store.aclose()
+            running = on.store._running
+            assert running is not None
+            assert not running._ended  # what hangs still does
             with pytest.raises(BusClosedError):
                 await on.store.streams()
 
