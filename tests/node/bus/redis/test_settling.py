@@ -8,6 +8,7 @@ import pytest
 from node.bus.body import decode_body
 from node.bus.errors import InvalidEventError
 from node.bus.ids import BEFORE_ALL
+from node.bus.redis.books import books_of
 from node.bus.redis.format import UNREADABLE
 from node.bus.redis.scripts import LONGEST_HISTORY, NOT_ACKNOWLEDGED
 from node.bus.redis.settling import LONGEST_ERROR
@@ -102,11 +103,13 @@ async def test_a_dead_letter_has_the_whole_history(store: RedisStore, redis: Red
     assert redis("KEYS", "parley:bus:*") == [f"parley:bus:counts:{KEY}:{G}"]
 
 
-async def test_a_history_is_bounded(store: RedisStore) -> None:
+async def test_a_history_is_bounded(store: RedisStore, redis: Redis) -> None:
     (id,) = await handed(store)
     for n in range(LONGEST_HISTORY + 5):
         await store.nack(S, G, C, id, 0, f"e{n}")
         await store.claim(S, G, C, 1, 60)
+        kept = json.loads(redis("HGET", books_of(KEY, G).past, id))  # also if it never dies
+        assert len(kept) == min(n + 1, LONGEST_HISTORY)
     await store.bury(S, G, C, id, "last")
     history = (await dead(store))["history"]
     assert isinstance(history, list)

@@ -2,6 +2,8 @@
 
 import json
 import shlex
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from signal import SIGKILL
 
@@ -89,6 +91,15 @@ def test_a_command_that_fails_is_tried_again_until_the_event_dies(
     (letter,) = said(parley("bus", "dlq", "list", bus, NAME, "--json"), "dead-letter")
     assert (letter["event_id"], letter["group"], letter["attempts"]) == (id, "mailer", 2)
     assert "the command ended with 3" in letter["history"][0]["error"]
+
+
+def test_no_delay_is_longer_than_five_minutes(parley: Parley, bus: str, publish: Publish) -> None:
+    publish(1)
+    consume = ("bus", "consume", bus, NAME, *GROUP, "--count", "1", "--retry-delay", "1h")
+    assert parley(*consume, "--exec", "exit 3").code == 0
+    with closing(sqlite3.connect(bus.removeprefix("sqlite:///"))) as file:
+        (delay,) = file.execute("SELECT due - at FROM pending").fetchone()
+    assert 299 < delay <= 300
 
 
 def test_people_are_told_of_failures(parley: Parley, bus: str, publish: Publish) -> None:
