@@ -221,6 +221,21 @@ async def test_few_connections_are_kept(
         await eventually(lambda: connections() <= 3)  # shared, kept, and who asks
 
 
+async def test_a_connection_that_does_not_end_is_not_waited_for_for_long(
+    redis_url: str, anyio_backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("node.bus.redis.link._CLOSE_PATIENCE", 0.01)
+    async with ground() as backend:
+        link = Link(backend, parse_address(redis_url), 5.0)
+        await link.connect(5.0)
+        with monkeypatch.context() as patch:
+            patch.setattr(Link, "close", lambda link: None)
+            await link.aclose()
+        assert link.usable
+        await link.aclose()
+        assert not link.usable
+
+
 async def test_who_is_too_long_in_ending_is_let_go(
     store: RedisStore, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
