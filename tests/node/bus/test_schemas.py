@@ -54,6 +54,7 @@ def test_for_an_api_and_for_one_side() -> None:
         schemas.check_consumed("auth.user", {"by": 1})
     for number in range(REMEMBERED + 1):  # more than are remembered
         schemas.check_consumed(f"auth.e{number}", {})
+    assert len(schemas._found) == REMEMBERED
     with pytest.raises(SchemaViolationError, match="by"):
         schemas.check_published("auth.late", {})
 

@@ -95,6 +95,9 @@ async def test_bounds_are_kept_as_one_publishes(
     async with opened(RedisStore(redis_url, BusConfig(max_length=None, max_bytes=8192))) as store:
         await store.publish([event(n, text="x" * 400) for n in range(100)], durable=True)
         assert redis("MEMORY", "USAGE", KEY) < 20_000
+        for n in range(60):  # fewer than what is looked at by number, and by bytes too many
+            await store.publish([event(n, text="x" * 800)], durable=True)
+        assert redis("MEMORY", "USAGE", KEY) < 20_000
     redis("DEL", KEY)
     monkeypatch.setattr(publishing, "_LOOK_EVERY", 1)
     async with opened(RedisStore(redis_url, BusConfig(max_age=0.02))) as store:

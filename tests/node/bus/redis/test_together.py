@@ -83,9 +83,22 @@ async def test_requests_have_their_limits(
     monkeypatch.setattr(module, "MOST_TOGETHER", bounds.number)
     monkeypatch.setattr(module, "LARGEST_TOGETHER", bounds.size)
     monkeypatch.setattr(module, "REQUESTS", bounds.under_way)
+    under_way = [0]
+
+    class Watched(Link):
+        async def answers(self, several: Any, timeout: float) -> list[Any]:
+            requests.append(len(several))
+            under_way.append(under_way[-1] + 1)
+            try:
+                return await super().answers(several, timeout)
+            finally:
+                under_way.append(under_way[-1] - 1)
+
+    monkeypatch.setattr(module, "Link", Watched)
     async with opened(RedisStore(redis_url, BusConfig(timeout=5))) as store:
         await publish_all(store, *(event(n, text="x" * 300) for n in range(20)))
     assert max(requests, default=0) == most
+    assert max(under_way) <= bounds.under_way
     assert redis("XLEN", KEY) == 20
 
 
