@@ -1,5 +1,8 @@
 """The loop: what asking for the next event, leaving it, and failing in it mean."""
 
+from collections.abc import Callable
+from functools import partial
+
 import anyio
 import pytest
 
@@ -38,17 +41,18 @@ async def test_asking_acknowledges_the_one_before(anyio_backend: str) -> None:
 @pytest.mark.parametrize(
     ("reason", "history"),
     [
-        (ValueError("no\nmatter"), "ValueError: no\\nmatter"),
-        (KeyboardInterrupt(), "KeyboardInterrupt"),
+        (partial(ValueError, "no\nmatter"), "ValueError: no\\nmatter"),
+        (KeyboardInterrupt, "KeyboardInterrupt"),
     ],
 )
 async def test_an_exception_refuses(
-    anyio_backend: str, reason: BaseException, history: str
+    anyio_backend: str, reason: Callable[[], BaseException], history: str
 ) -> None:
     async with a_bus() as (bus, store):
         await publish(bus, 5)
-        with pytest.raises(type(reason)):
-            await fail(bus, reason)
+        error = reason()  # a new one each time: it keeps where it was raised
+        with pytest.raises(type(error)):
+            await fail(bus, error)
         assert store.asked("nack")[0][-1] == history
         # The rest was never begun.
         assert await attempts(bus) == [(0, 2), (1, 1), (2, 1), (3, 1), (4, 1)]
@@ -204,27 +208,27 @@ async def test_attempts_end(anyio_backend: str) -> None:
         assert len(await bus.dead_letters(NAME)) == 2
 
 
-@pytest.mark.parametrize("error", [BusUnavailableError("gone"), BusBusyError("held")])
-async def test_what_may_pass_is_waited_for(anyio_backend: str, error: Exception) -> None:
+@pytest.mark.parametrize("error", [BusUnavailableError, BusBusyError])
+async def test_what_may_pass_is_waited_for(anyio_backend: str, error: type[Exception]) -> None:
     async with a_bus() as (bus, store):
         async with bus.consume(NAME, GROUP) as events:
             for method in ("own", "claim", "read", "ack"):
-                store.faults[method] = [error]
+                store.faults[method] = [error("not now")]
             await publish(bus, 1)
             assert (await anext(events)).attempt == 1
         assert await bus.pending(NAME, GROUP) == []
         assert not any(store.faults.values())
 
 
-@pytest.mark.parametrize("error", [BusDamagedError("torn"), RuntimeError("a mistake")])
-async def test_what_does_not_pass_ends_the_loop(anyio_backend: str, error: Exception) -> None:
+@pytest.mark.parametrize("error", [BusDamagedError, RuntimeError])
+async def test_what_does_not_pass_ends_the_loop(anyio_backend: str, error: type[Exception]) -> None:
     async with a_bus() as (bus, store):
-        store.faults["claim"] = [error]
+        store.faults["claim"] = [error("torn")]
         with pytest.raises(ParleyError, match=r"torn|RuntimeError"):
             async with bus.consume(NAME, GROUP) as events:
                 await anext(events)
         await publish(bus, 1)
-        store.faults["ack"] = [error]
+        store.faults["ack"] = [error("torn")]
         with pytest.raises(ParleyError, match=r"torn|RuntimeError"):
             async with bus.consume(NAME, GROUP) as events:
                 await anext(events)

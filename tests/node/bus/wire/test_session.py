@@ -398,21 +398,21 @@ class Failing(ModelStore):
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (BusUnavailableError("secret"), ResultCode.DEADLINE_EXCEEDED),
-        (BusClosedError("secret"), ResultCode.DEADLINE_EXCEEDED),
-        (BusBusyError("secret"), ResultCode.OVERLOADED),
-        (BusRefusedError("secret"), ResultCode.NOT_AUTHORISED),
-        (BusFullError("secret"), ResultCode.STORE_FULL),
-        (BusDamagedError("secret"), ResultCode.STORE_DAMAGED),
-        (BusError("secret"), ResultCode.HANDLER_FAILED),
-        (RuntimeError("secret"), ResultCode.HANDLER_FAILED),
+        (BusUnavailableError, ResultCode.DEADLINE_EXCEEDED),
+        (BusClosedError, ResultCode.DEADLINE_EXCEEDED),
+        (BusBusyError, ResultCode.OVERLOADED),
+        (BusRefusedError, ResultCode.NOT_AUTHORISED),
+        (BusFullError, ResultCode.STORE_FULL),
+        (BusDamagedError, ResultCode.STORE_DAMAGED),
+        (BusError, ResultCode.HANDLER_FAILED),
+        (RuntimeError, ResultCode.HANDLER_FAILED),
     ],
 )
 async def test_an_error_of_the_store_is_a_code_without_details(
-    anyio_backend: str, error: Exception, code: ResultCode
+    anyio_backend: str, error: type[Exception], code: ResultCode
 ) -> None:
     store = Failing()
-    store.error = error
+    store.error = error("secret")  # a new one each time: it keeps where it was raised
     async with between(store=store) as bus:
         stream = bus.stream()
         for request in (given(), Read(NAME, GROUP, "c", 1)):
