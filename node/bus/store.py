@@ -30,8 +30,8 @@ class Store(Protocol):
     """A store of streams and groups. Every method may raise BusClosedError, BusUnavailableError,
     BusBusyError, BusDamagedError and BusRefusedError; those that write BusFullError.
 
-    What hands out or shows up to `count` events may give fewer, if they are large: none is what says
-    that there are no more.
+    What hands out or shows up to `count` events may give fewer, if they are large: none is what
+    says that there are no more.
 
     All methods may be called by many tasks at once, and be cancelled: what was asked is then done
     or not, as after BusUnavailableError, but an event handed out to who was cancelled is
