@@ -36,6 +36,8 @@ REQUESTS: Final = 8
 
 # Connections for blocking reads that are kept when nobody reads.
 IDLE_READERS: Final = 16
+# Connections at a time; whoever would block another one waits for one of them.
+LINKS: Final = 1_000
 # Seconds between two tries to end a read whose reader is gone, and how many there are.
 _UNBLOCK_PAUSE: Final = 0.05
 _UNBLOCK_TRIES: Final = 40
@@ -76,6 +78,7 @@ class RedisClient:
             # What a read had brought when it was ended is given back: that takes commands.
             await self._changes.until(lambda: not self._finishing)
         self._closed = True
+        self._changes.notify()
         for reader in self._links - {self._shared}:
             reader.close()
         with anyio.move_on_after(self._timeout):
@@ -241,12 +244,18 @@ class RedisClient:
 
     async def _reader(self) -> Link:
         self.check_open()
-        while self._readers:
-            reader = self._readers.pop()
-            if reader.usable:
-                return reader
-            self._drop(reader)
-        return await self._connect()
+        while True:
+            while self._readers:
+                reader = self._readers.pop()
+                if reader.usable:
+                    return reader
+                self._drop(reader)
+            if len(self._links) < LINKS:
+                return await self._connect()
+            await self._changes.until(
+                lambda: self._closed or bool(self._readers) or len(self._links) < LINKS
+            )
+            self.check_open()
 
     async def _connect(self) -> Link:
         link = Link(self._loop, self._address, self._timeout)
@@ -261,12 +270,14 @@ class RedisClient:
     def _put_back(self, reader: Link) -> None:
         if reader.usable and len(self._readers) < IDLE_READERS and not self._closed:
             self._readers.append(reader)
+            self._changes.notify()
         else:
             self._drop(reader)
 
     def _drop(self, link: Link) -> None:
         link.close()
         self._links.discard(link)
+        self._changes.notify()
 
     async def _finish(
         self,

@@ -221,6 +221,38 @@ async def test_few_connections_are_kept(
         await eventually(lambda: connections() <= 3)  # shared, kept, and who asks
 
 
+async def test_more_reads_than_connections_wait_for_one(
+    store: RedisStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LINKS", 3)  # the shared one, and two for reads
+    await store.join(S, G, C, BEFORE_ALL)
+    async with anyio.create_task_group() as tasks:
+        waiting = [await started(tasks, lambda: store.read(S, G, C, 1, 5)) for _ in range(4)]
+        third = anyio.CancelScope()
+
+        async def cancelled() -> None:
+            with third:
+                await store.read(S, G, C, 1, 5)
+
+        await started(tasks, cancelled)
+        third.cancel()  # in line: it leaves it
+        await store.publish([event(n) for n in range(4)], durable=True)
+        await eventually(lambda: all(waiting))
+    assert sorted(len(each[0]) for each in waiting if isinstance(each[0], list)) == [1] * 4
+
+
+async def test_closing_ends_who_waits_for_a_connection(
+    store: RedisStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LINKS", 2)
+    await store.join(S, G, C, BEFORE_ALL)
+    async with anyio.create_task_group() as tasks:
+        waiting = [await started(tasks, lambda: store.read(S, G, C, 1, 5)) for _ in range(2)]
+        await store.aclose()
+        await eventually(lambda: all(waiting))
+    assert [type(each[0]) for each in waiting] == [BusClosedError] * 2
+
+
 async def test_a_connection_that_does_not_end_is_not_waited_for_for_long(
     redis_url: str, anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
