@@ -324,7 +324,7 @@ TLS_OUTSIDE: Final = {"node/bus/redis/address.py": {"ssl"}}
 # Hashes of files for people to compare, the names under which Redis knows scripts, and the one
 # comparison in constant time.
 HASHES_OUTSIDE: Final = {
-    "node/bus/redis/scripts.py": "hashlib",
+    "node/bus/redis/script.py": "hashlib",
     "node/cli/demo/file.py": "hashlib",
     "node/cli/demo/responder.py": "hashlib",
     "node/cli/transfer/hashing.py": "hashlib",

@@ -20,7 +20,7 @@ from node.bus.redis.address import RedisAddress
 from node.bus.redis.errand import CANCEL_PATIENCE
 from node.bus.redis.faults import bus_error, is_no_answer
 from node.bus.redis.link import Link
-from node.bus.redis.scripts import Script
+from node.bus.redis.script import Script
 from node.errors import ParleyError
 from node.transport.loop import Loop
 from node.waiting import Changes

@@ -16,9 +16,11 @@ from node.bus.names import split_name
 from node.bus.redis.books import books_of
 from node.bus.redis.client import RedisClient, Word
 from node.bus.redis.faults import bus_error, is_missing_group
+from node.bus.redis.group_scripts import FORGET, NOBODY, REDELIVER, REMOVE_CONSUMER
 from node.bus.redis.looking import Looker, readable
 from node.bus.redis.membership import Memberships
-from node.bus.redis.scripts import FORGET, NOBODY, REDELIVER, REMOVE_CONSUMER, SHRINK, Script
+from node.bus.redis.script import Script
+from node.bus.redis.stream_scripts import SHRINK
 
 _BEYOND_ALL: Final = f"{2**64 - 1}-{2**64 - 1}"
 

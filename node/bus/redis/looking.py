@@ -17,9 +17,9 @@ from node.bus.redis.books import books_of
 from node.bus.redis.client import RedisClient
 from node.bus.redis.faults import bus_error, is_missing_group
 from node.bus.redis.format import RedisFormat
+from node.bus.redis.group_scripts import COUNT, NOBODY, PENDING
 from node.bus.redis.portions import Portions
 from node.bus.redis.reading import LONGEST_BLOCK
-from node.bus.redis.scripts import COUNT, NOBODY, PENDING
 from node.transport.loop import Loop
 
 # Keys of one step of SCAN, and streams that are looked at together.

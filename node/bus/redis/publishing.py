@@ -18,7 +18,7 @@ from node.bus.redis.books import idempotency_key
 from node.bus.redis.client import RedisClient, Word
 from node.bus.redis.faults import bus_error
 from node.bus.redis.format import RedisFormat
-from node.bus.redis.scripts import PUBLISH, SHRINK
+from node.bus.redis.stream_scripts import PUBLISH, SHRINK
 
 # Words of one script; Redis itself takes a million.
 MOST_WORDS: Final = 500_000

@@ -19,9 +19,9 @@ from node.bus.redis.client import RedisClient
 from node.bus.redis.errand import handed_out
 from node.bus.redis.faults import bus_error, is_missing_group
 from node.bus.redis.format import Skipped
+from node.bus.redis.group_scripts import RELEASE, TAKE
 from node.bus.redis.membership import Membership, Memberships
 from node.bus.redis.portions import Portions
-from node.bus.redis.scripts import RELEASE, TAKE
 from node.log_ration import LogRation
 from node.transport.loop import Loop
 

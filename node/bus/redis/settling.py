@@ -19,9 +19,10 @@ from node.bus.names import dead_name, split_name
 from node.bus.redis.client import RedisClient, Word
 from node.bus.redis.faults import bus_error, is_missing_group
 from node.bus.redis.format import UNREADABLE
+from node.bus.redis.group_scripts import BURY, LONGEST_HISTORY, LOOK, NACK, RELEASE, TOUCH
 from node.bus.redis.membership import Membership, Memberships
 from node.bus.redis.publishing import Publisher
-from node.bus.redis.scripts import BURY, LONGEST_HISTORY, LOOK, NACK, RELEASE, TOUCH, Script
+from node.bus.redis.script import Script
 
 # Characters of an error in a history.
 LONGEST_ERROR: Final = 500

@@ -6,7 +6,7 @@ import pytest
 from node.bus.errors import BusDamagedError
 from node.bus.ids import AFTER_ALL, BEFORE_ALL
 from node.bus.model import Trim
-from node.bus.redis.scripts import NOBODY
+from node.bus.redis.group_scripts import NOBODY
 from node.bus.redis.store import RedisStore
 from tests.node.bus.redis.streams import ALL, KEY, C, G, Redis, S, event, ids, numbers
 

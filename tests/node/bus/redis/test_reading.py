@@ -11,7 +11,7 @@ from node.bus.ids import AFTER_ALL, BEFORE_ALL
 from node.bus.model import Trim
 from node.bus.redis import membership, portions, reading
 from node.bus.redis.format import LIGHTBUS
-from node.bus.redis.scripts import PAGE
+from node.bus.redis.group_scripts import PAGE
 from node.bus.redis.store import RedisStore
 from node.errors import ConfigError
 from tests.node.bus.redis.streams import ALL, KEY, C, G, Redis, S, event, ids, numbers

@@ -10,7 +10,7 @@ from node.bus.errors import InvalidEventError
 from node.bus.ids import BEFORE_ALL
 from node.bus.redis.books import books_of
 from node.bus.redis.format import UNREADABLE
-from node.bus.redis.scripts import LONGEST_HISTORY, NOT_ACKNOWLEDGED
+from node.bus.redis.group_scripts import LONGEST_HISTORY, NOT_ACKNOWLEDGED
 from node.bus.redis.settling import LONGEST_ERROR
 from node.bus.redis.store import RedisStore
 from tests.node.bus.redis.streams import ALL, DEAD, KEY, C, G, Redis, S, event, ids, numbers
