@@ -302,6 +302,7 @@ def test_the_settings_of_the_bus_itself() -> None:
 def test_the_limits_of_the_bus() -> None:
     table = rows("docs/bus.md", "Limits")
     assert table
+    assert len({row[0] for row in table}) == len(table)
     for limit, value, _ in table:
         module, _, name = limit.rpartition(".")
         assert number(value) == getattr(import_module(module), name), limit

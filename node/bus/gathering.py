@@ -7,14 +7,24 @@ along. Who asks alone asks at once. Knows neither what is asked nor whom.
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from anyio import get_cancelled_exc_class
 
-from node.bus.errors import BusClosedError, BusUnavailableError
+from node.bus.errors import (
+    BusClosedError,
+    BusDamagedError,
+    BusFullError,
+    BusRefusedError,
+    InvalidEventError,
+)
 from node.errors import ParleyError
 from node.transport.loop import Loop, Waiter
 from node.waiting import turn_of
+
+# What may be for one item's sake, and says that nothing was done; of whatever else nobody knows
+# that, or it would be so for each alone.
+_ONES_OWN: Final = (InvalidEventError, BusRefusedError, BusFullError, BusDamagedError)
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -56,7 +66,7 @@ class Gathering(Generic[Item, Answer]):
     """Asks by `send`, many items at a time, in the order in which they came.
 
     `send` returns for each item its answer, or the error that is that one's alone. What it raises
-    is everybody's: if it is known that nothing was done, each is then asked alone.
+    is everybody's; where it may be for one item's sake, and nothing was done, each is asked alone.
     """
 
     def __init__(
@@ -154,8 +164,7 @@ class Gathering(Generic[Item, Answer]):
                     share.answer = answer
                 share.is_answered = True
         except Exception as error:  # a mistake, too, is told to those who asked
-            unknown = not isinstance(error, ParleyError) or isinstance(error, BusUnavailableError)
-            if len(shares) > 1 and not unknown:
+            if len(shares) > 1 and isinstance(error, _ONES_OWN):
                 for share in shares:
                     await self._ask([share])
                 return

@@ -15,6 +15,8 @@ LONGEST_KEY: Final = 256
 # What is added to the name of a stream for the events of it that could not be processed; others
 # leave room for it.
 DEAD: Final = "dead"
+# The name of the stream of all events of an API ends so, where there is such a one.
+ALL: Final = ".*"
 LONGEST_EVENT: Final = LONGEST_NAME - len(f".{DEAD}")
 # Names whose parts are remembered: they are asked for several times for each event.
 REMEMBERED: Final = 1_024
@@ -45,6 +47,15 @@ def _parts(name: str) -> tuple[str, str] | None:
         return None
     api, _, event = name.rpartition(".")
     return (api, event) if len(name) <= LONGEST_EVENT or event == DEAD else None
+
+
+def api_of(name: str) -> str:
+    """The API of `API.EVENT`, or of `API.*`: all events of an API, where they are one stream.
+
+    Raises:
+        InvalidEventError: it is no such name.
+    """
+    return split_name(f"{name.removesuffix(ALL)}.all" if name.endswith(ALL) else name)[0]
 
 
 def dead_name(name: str) -> str:

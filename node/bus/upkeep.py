@@ -12,7 +12,7 @@ from node.bus.errors import BusError, InvalidEventError
 from node.bus.history import History
 from node.bus.ids import BEFORE_ALL, FIRST, Position, after, first_id_at, parse_id
 from node.bus.model import ConsumerInfo, GroupInfo, PendingInfo, StreamInfo, Trim
-from node.bus.names import dead_name, split_name
+from node.bus.names import api_of, dead_name, split_name
 from node.bus.opened import Opened
 from node.config import Range, require_in_range
 
@@ -171,7 +171,7 @@ class Upkeep(Opened):
 
 
 def _check_stream(name: str) -> None:
-    split_name(name[:-1] + "_" if name.endswith(".*") else name)
+    api_of(name)
 
 
 def _letters(ids: Sequence[str] | None) -> list[str] | None:

@@ -8,7 +8,6 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Final
 
 from node.bus.consuming.ledger import Ledger
 from node.bus.consuming.patience import Patience
@@ -16,15 +15,13 @@ from node.bus.consuming.terms import Terms, require_delay
 from node.bus.counters import Counters
 from node.bus.errors import BusClosedError, NotPendingError
 from node.bus.event import BusEvent, Word
+from node.bus.failures import LONGEST_ERROR
 from node.bus.names import DEAD
 from node.bus.store import Store
 from node.transport.loop import Loop
 from node.wording import one_line
 
 logger = logging.getLogger("parley.bus")
-
-# Characters of a reason that the history keeps.
-LONGEST_REASON: Final = 500
 
 
 class Outcomes:
@@ -154,4 +151,4 @@ class Outcomes:
 
 
 def _bounded(reason: str) -> str:
-    return one_line(reason)[:LONGEST_REASON]
+    return one_line(reason)[:LONGEST_ERROR]

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 from node.bus.body import encode_value
 from node.bus.errors import InvalidEventError
 from node.bus.model import NewEvent, StoredEvent
-from node.bus.names import split_name
+from node.bus.names import ALL, api_of, split_name
 from node.errors import ConfigError
 
 Layout = Literal["per_event", "per_api"]
@@ -23,8 +23,6 @@ Layout = Literal["per_event", "per_api"]
 REMEMBERED: Final = 64
 # Words of one XADD in a script of ours: Lua hands over 8,000 values at most.
 MOST_FIELDS: Final = 3_500
-# The name of the stream of all events of an API ends so; our own methods take it as a name, too.
-ALL: Final = ".*"
 # What a body begins with that cannot be read; no JSON begins so.
 UNREADABLE: Final = "unreadable fields: "
 
@@ -80,7 +78,7 @@ class RedisFormat:
             InvalidEventError: it is no such name.
         """
         if name.endswith(ALL):
-            split_name(f"{name.removesuffix(ALL)}.all")
+            api_of(name)
             return name + self.suffix
         api, _ = split_name(name)
         return (api + ALL if self.layout == "per_api" else name) + self.suffix

@@ -7,13 +7,11 @@ Times are the server's, in milliseconds. Nothing here reads what an event holds.
 
 from typing import Final
 
+from node.bus.failures import LONGEST_HISTORY, NOT_ACKNOWLEDGED
 from node.bus.redis.script import Script, script
 
 # The consumer that holds what nobody works on: what is due, now or later.
 NOBODY: Final = "parley-due"
-NOT_ACKNOWLEDGED: Final = "not acknowledged"
-# A history is its first entry and the last ones.
-LONGEST_HISTORY: Final = 32
 # Entries that are looked at in one go.
 PAGE: Final = 1_000
 
@@ -279,12 +277,5 @@ repeat
     forget(one[1])
   end
 until #page == 0
-"""
-)
-
-# ARGV from 3: the id after which, and how many at most. Answers how many there are.
-COUNT: Final = _script(
-    """
-return #redis.call('XRANGE', key, '(' .. ARGV[3], '+', 'COUNT', ARGV[4])
 """
 )

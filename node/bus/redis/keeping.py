@@ -12,7 +12,7 @@ from coredis.exceptions import RedisError
 from node.bus.config import BusConfig
 from node.bus.ids import AFTER_ALL, parse_id
 from node.bus.model import Trim
-from node.bus.names import split_name
+from node.bus.names import api_of
 from node.bus.redis.books import books_of
 from node.bus.redis.client import RedisClient, Word
 from node.bus.redis.faults import bus_error, is_missing_group
@@ -135,4 +135,4 @@ class Keeper:
             raise bus_error(error) from error
 
     def _key(self, stream: str) -> str:
-        return self._config.format_of(split_name(stream)[0]).key(stream)
+        return self._config.format_of(api_of(stream)).key(stream)

@@ -12,14 +12,15 @@ from coredis.exceptions import RedisError
 from node.bus.config import BusConfig
 from node.bus.ids import AFTER_ALL, BEFORE_ALL, parse_id
 from node.bus.model import ConsumerInfo, GroupInfo, PendingInfo, StoredEvent, StreamInfo
-from node.bus.names import split_name
+from node.bus.names import api_of
 from node.bus.redis.books import books_of
 from node.bus.redis.client import RedisClient
 from node.bus.redis.faults import bus_error, is_missing_group
 from node.bus.redis.format import RedisFormat
-from node.bus.redis.group_scripts import COUNT, NOBODY, PENDING
+from node.bus.redis.group_scripts import NOBODY, PENDING
 from node.bus.redis.portions import Portions
 from node.bus.redis.reading import LONGEST_BLOCK
+from node.bus.redis.stream_scripts import COUNT
 from node.transport.loop import Loop
 
 # Keys of one step of SCAN, and streams that are looked at together.
@@ -70,7 +71,7 @@ class Looker:
                 GroupInfo(
                     stream=stream,
                     name=name,
-                    lag=await self._lag(key, name, last, info.get(b"lag")),
+                    lag=await self._lag(key, last, info.get(b"lag")),
                     pending=info[b"pending"],
                     redelivered=int(counts[0] or 0),
                     dead_lettered=int(counts[1] or 0),
@@ -173,14 +174,12 @@ class Looker:
                 return name
         return None
 
-    async def _lag(self, key: str, group: str, last: str, lag: int | None) -> int | None:
+    async def _lag(self, key: str, last: str, lag: int | None) -> int | None:
         if lag == 0:
             return lag
         # Redis may say too much: what was trimmed away unread counts for it.
         try:
-            counted: int = await self._client.script(
-                COUNT, books_of(key, group), group, "", last, MOST_COUNTED
-            )
+            counted: int = await self._client.script(COUNT, [key], last, MOST_COUNTED)
         except RedisError as error:
             raise bus_error(error) from error
         if counted < MOST_COUNTED:
@@ -207,7 +206,7 @@ class Looker:
             raise bus_error(error) from error
 
     def _form(self, stream: str) -> RedisFormat:
-        return self._config.format_of(split_name(stream.replace("*", "all"))[0])
+        return self._config.format_of(api_of(stream))
 
 
 def readable(name: bytes) -> str:

@@ -6,26 +6,24 @@ what anybody does, as XACK has it). Reads nothing new.
 
 import json
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from coredis.exceptions import RedisError
 
 from node.bus.body import decode_body, encode_value
 from node.bus.config import BusConfig
 from node.bus.errors import InvalidEventError
+from node.bus.failures import error_line, shorten
 from node.bus.ids import parse_id
 from node.bus.model import Failure, NewEvent, StoredEvent, dead_data
 from node.bus.names import dead_name, split_name
 from node.bus.redis.client import RedisClient, Word
 from node.bus.redis.faults import bus_error, is_missing_group
 from node.bus.redis.format import UNREADABLE
-from node.bus.redis.group_scripts import BURY, LONGEST_HISTORY, LOOK, NACK, RELEASE, TOUCH
+from node.bus.redis.group_scripts import BURY, LOOK, NACK, RELEASE, TOUCH
 from node.bus.redis.membership import Membership, Memberships
 from node.bus.redis.publishing import Publisher
 from node.bus.redis.script import Script
-
-# Characters of an error in a history.
-LONGEST_ERROR: Final = 500
 
 
 class Settler:
@@ -52,8 +50,9 @@ class Settler:
         """They are done; how many were pending."""
         if not ids:
             return 0
+        ids = _checked(ids)
         member = self._member(stream, group)
-        commands: list[tuple[Word, ...]] = [(b"XACK", member.key, group, *_checked(ids))]
+        commands: list[tuple[Word, ...]] = [(b"XACK", member.key, group, *ids)]
         # What was handed out once only has neither a history nor a time when it is due.
         known = [id for id in ids if member.held.get(id, 2) > 1]
         if known:
@@ -74,7 +73,7 @@ class Settler:
         member = self._member(stream, group)
         (id,) = _checked([id])
         milliseconds = max(0, int(delay * 1000))
-        done = await self._script(NACK, member, consumer, id, milliseconds, _line(error))
+        done = await self._script(NACK, member, consumer, id, milliseconds, error_line(error))
         if done:  # else another of our consumers may hold it
             member.settled([id])
         return bool(done)
@@ -116,8 +115,8 @@ class Settler:
         if not isinstance(event, StoredEvent):
             event = StoredEvent(id, stream, UNREADABLE + "this is no event")
         history = _failures(past)
-        history.append(Failure(int(times), consumer, int(now) / 1000, _line(error)))
-        del history[1 : len(history) - LONGEST_HISTORY + 1]
+        history.append(Failure(int(times), consumer, int(now) / 1000, error_line(error)))
+        shorten(history)
         try:
             return self._dead(stream, dead_data(event, group, history, decode_body(event.body)))
         except InvalidEventError:
@@ -156,7 +155,3 @@ def _failures(past: bytes | None) -> list[Failure]:
 def _checked(ids: Sequence[str]) -> list[str]:
     """The ids as Redis has them; InvalidEventError if one is none."""
     return [str(parse_id(id)) for id in ids]
-
-
-def _line(error: str) -> str:
-    return " ".join(error.encode("utf-8", "replace").decode().split())[:LONGEST_ERROR]

@@ -64,3 +64,19 @@ end
 return taken
 """
 )
+
+# KEYS: a stream. ARGV: the id after which, and how many at most. Answers how many there are; a few
+# at a time, since each is read whole.
+COUNT: Final = script(
+    """
+local after, found, most = ARGV[1], 0, tonumber(ARGV[2])
+local page
+repeat
+  local wanted = math.min(100, most - found)
+  page = redis.call('XRANGE', KEYS[1], '(' .. after, '+', 'COUNT', wanted)
+  found = found + #page
+  if #page > 0 then after = page[#page][1] end
+until #page < wanted or found >= most
+return found
+"""
+)

@@ -8,10 +8,11 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from node.bus.errors import BusDamagedError
+from node.bus.failures import NOT_ACKNOWLEDGED
 from node.bus.ids import AFTER_ALL
 from node.bus.model import Delivery, StoredEvent
 from node.bus.sqlite.books import Books, Consumer, Group
-from node.bus.sqlite.failures import NOT_ACKNOWLEDGED, with_failure
+from node.bus.sqlite.failures import with_failure
 from node.bus.sqlite.numbers import place_of, text_of
 
 # Characters of data after which no more events are handed out, or shown, at once: a thousand may
@@ -90,7 +91,9 @@ def read(books: Books, group: Group, consumer: str, count: int) -> list[Delivery
         return []
     first, last = rows[0][0], rows[-1][0]
     # Some are pending already after a rewind or a redelivery: what is read is handed out anew.
-    again = cursor.execute(_PENDING, (group.number, first, last)).fetchone()[0]
+    again = 0
+    if group.pending:
+        again = cursor.execute(_PENDING, (group.number, first, last)).fetchone()[0]
     cursor.execute(
         _HAND_OUT, (group.number, who.number, books.session, books.now, stream.number, first, last)
     )

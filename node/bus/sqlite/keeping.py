@@ -10,9 +10,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from node.bus.config import BusConfig
+from node.bus.failures import NOT_ACKNOWLEDGED
 from node.bus.model import Trim
 from node.bus.sqlite.books import Books, Consumer, Group, Stream
-from node.bus.sqlite.failures import NOT_ACKNOWLEDGED, with_failure
+from node.bus.sqlite.failures import with_failure
 from node.bus.sqlite.handing import begin
 from node.bus.sqlite.numbers import LARGEST, first_at, numbers_of, place_of, text_of
 from node.bus.sqlite.publishing import OVERHEAD
@@ -38,9 +39,10 @@ _REDELIVER: Final = """INSERT INTO pending VALUES (?, ?, 0, 0, 0, ?, 0, NULL)
 def retain(books: Books, config: BusConfig, stream: Stream) -> None:
     """Take a piece of what is beyond the settings' bounds, now that events were added."""
     length, size = config.max_length, config.max_bytes
-    if length is not None and stream.length <= _slack(length):
+    if length is not None and stream.length <= _slack(length, RETAINED_PIECE):
         length = None
-    if size is not None and stream.size <= _slack(size):
+    piece = RETAINED_PIECE * stream.size // max(stream.length, 1)
+    if size is not None and stream.size <= _slack(size, piece):
         size = None
     before = None
     if config.max_age is not None:
@@ -147,8 +149,8 @@ def remove_group(books: Books, group: Group) -> bool:
     return True
 
 
-def _slack(bound: int) -> int:
-    return bound + min(bound // SLACK, RETAINED_PIECE)
+def _slack(bound: int, most: int) -> int:
+    return bound + min(bound // SLACK, most)
 
 
 def _unneeded(books: Books, stream: Stream) -> int:

@@ -9,7 +9,7 @@ from node.bus.config import BusConfig
 from node.bus.consuming import holding as holding_module
 from node.bus.consuming.holding import FIRST_FETCH
 from node.bus.consuming.job import Job
-from node.bus.consuming.outcomes import LONGEST_REASON
+from node.bus.failures import LONGEST_ERROR
 from node.waiting import Changes
 from tests.node.bus.buses import GROUP, NAME, a_bus, publish
 from tests.node.bus.model_store import ModelStore
@@ -77,8 +77,8 @@ async def test_a_reason_is_bounded(anyio_backend: str) -> None:
     async with a_bus() as (bus, store):
         await publish(bus, 2)
         async with bus.consume(NAME, GROUP) as events:
-            await (await anext(events)).nack(9.0, "x" * (LONGEST_REASON + 1))
-        assert store.asked("nack")[0][-1] == "x" * LONGEST_REASON
+            await (await anext(events)).nack(9.0, "x" * (LONGEST_ERROR + 1))
+        assert store.asked("nack")[0][-1] == "x" * LONGEST_ERROR
 
 
 async def test_two_may_say_that_it_is_done(anyio_backend: str) -> None:

@@ -3,12 +3,15 @@
 import anyio
 import pytest
 
+from node.bus.config import BusConfig
 from node.bus.errors import BusDamagedError
 from node.bus.ids import AFTER_ALL, BEFORE_ALL
 from node.bus.model import Trim
+from node.bus.redis.format import LIGHTBUS
 from node.bus.redis.group_scripts import NOBODY
 from node.bus.redis.store import RedisStore
 from tests.node.bus.redis.streams import ALL, KEY, C, G, Redis, S, event, ids, numbers
+from tests.node.bus.stores import opened
 
 pytestmark = pytest.mark.anyio
 
@@ -126,3 +129,17 @@ async def test_what_is_no_stream_is_said_so(store: RedisStore, redis: Redis) -> 
     ):
         with pytest.raises(BusDamagedError):
             await ask()
+
+
+async def test_the_stream_of_an_api_is_kept_in_order_by_its_name(
+    redis_url: str, anyio_backend: str
+) -> None:
+    async with opened(RedisStore(redis_url, BusConfig(formats={"*": LIGHTBUS}))) as store:
+        await store.publish([event(n) for n in range(5)], durable=True)
+        whole = "auth.*"
+        await store.rewind(whole, G, BEFORE_ALL)
+        assert [group.lag for group in await store.groups(whole)] == [5]
+        assert await store.trim(whole, Trim(max_length=2)) == 3
+        assert await store.remove_consumers(whole, G, 0) == []
+        assert await store.remove_group(whole, G)
+        assert await store.groups(whole) == []

@@ -7,11 +7,10 @@ import pytest
 
 from node.bus.body import decode_body
 from node.bus.errors import InvalidEventError
+from node.bus.failures import LONGEST_ERROR, LONGEST_HISTORY, NOT_ACKNOWLEDGED
 from node.bus.ids import BEFORE_ALL
 from node.bus.redis.books import books_of
 from node.bus.redis.format import UNREADABLE
-from node.bus.redis.group_scripts import LONGEST_HISTORY, NOT_ACKNOWLEDGED
-from node.bus.redis.settling import LONGEST_ERROR
 from node.bus.redis.store import RedisStore
 from tests.node.bus.redis.streams import ALL, DEAD, KEY, C, G, Redis, S, event, ids, numbers
 
@@ -143,3 +142,14 @@ async def test_what_cannot_be_written_again_is_buried_as_text(
     assert found["data"] is None
     assert found["body"] == (f"{UNREADABLE}a=no json" if value == "no json" else f'{{"a":{value}}}')
     assert json.dumps(found)
+
+
+async def test_ids_may_be_written_shorter(store: RedisStore, redis: Redis) -> None:
+    metadata = ("id", "m", "api_name", "auth", "event_name", "user_registered", "version", "1")
+    redis("XADD", KEY, "5-0", *metadata, ":number", "0")
+    await store.join(S, G, C, BEFORE_ALL)
+    (first,) = await store.read(S, G, C, 1, 0)
+    await store.nack(S, G, C, first.event.id, 0, "no")
+    await store.claim(S, G, C, 1, 60)
+    assert await store.ack(S, G, ["5"]) == 1
+    assert redis("KEYS", f"parley:bus:*:{KEY}:{G}") == [f"parley:bus:counts:{KEY}:{G}"]

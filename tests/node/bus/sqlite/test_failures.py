@@ -1,16 +1,17 @@
 """Histories: what is kept of each attempt, and how much."""
 
+from node.bus.failures import LONGEST_ERROR, LONGEST_HISTORY
 from node.bus.model import Failure
-from node.bus.sqlite.failures import ENTRIES, LONGEST_ERROR, failures_of, with_failure
+from node.bus.sqlite.failures import failures_of, with_failure
 
 
 def test_a_history_keeps_the_first_failure_and_the_last_ones() -> None:
     text = None
-    for attempt in range(1, ENTRIES + 11):
+    for attempt in range(1, LONGEST_HISTORY + 11):
         text = with_failure(text, attempt, "c", 5.0, "no")
-        assert len(failures_of(text)) == min(attempt, ENTRIES)
+        assert len(failures_of(text)) == min(attempt, LONGEST_HISTORY)
     kept = [failure.attempt for failure in failures_of(text)]
-    assert kept == [1, *range(12, ENTRIES + 11)]
+    assert kept == [1, *range(12, LONGEST_HISTORY + 11)]
 
 
 def test_an_error_is_one_bounded_line_of_text() -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from node.bus.errors import InvalidEventError
+from node.bus.failures import LONGEST_HISTORY
 from node.bus.model import NewEvent
 from node.bus.sqlite import settling
-from node.bus.sqlite.failures import ENTRIES
 from tests.node.bus.sqlite.stage import GROUP, START, STREAM, Clock, new, stage
 
 pytestmark = pytest.mark.anyio
@@ -122,11 +122,11 @@ async def test_a_history_in_the_store_is_bounded(anyio_backend: str, tmp_path: P
         (id,) = await on.publish()
         await on.join()
         await on.read()
-        for attempt in range(1, ENTRIES + 5):
+        for attempt in range(1, LONGEST_HISTORY + 5):
             await on.store.nack(STREAM, GROUP, "c", id, 0, f"{attempt} " + "x" * 1_000)
             assert await on.claim("c") == {id: attempt + 1}
         await on.store.bury(STREAM, GROUP, "c", id, "no")
         (letter,) = await on.letters()
-        assert letter["attempts"] == ENTRIES + 5
-        assert len(letter["history"]) == ENTRIES
+        assert letter["attempts"] == LONGEST_HISTORY + 5
+        assert len(letter["history"]) == LONGEST_HISTORY
         assert max(len(entry["error"]) for entry in letter["history"]) == 500
