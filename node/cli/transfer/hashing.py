@@ -4,7 +4,8 @@ One rule: the event loop never waits for a disk, nor for more than one piece's h
 """
 
 import hashlib
-from typing import Protocol
+from collections.abc import Awaitable, Callable
+from typing import Protocol, Self
 
 from anyio.to_thread import run_sync
 
@@ -24,9 +25,16 @@ class Digest(Protocol):
     def digest(self) -> bytes:
         """The 32 bytes for all that was taken."""
 
+    def copy(self) -> Self:
+        """Another that has taken the same."""
 
-async def hash_prefix(file: OpenFile, size: int) -> tuple[Digest, int]:
+
+async def hash_prefix(
+    file: OpenFile, size: int, ration: Callable[[int], Awaitable[None]] | None = None
+) -> tuple[Digest, int]:
     """The running hash of the first `size` bytes, and how many there were of them.
+
+    `ration` is awaited before each piece, with its size in bytes.
 
     Raises:
         OSError: it cannot be read.
@@ -34,6 +42,8 @@ async def hash_prefix(file: OpenFile, size: int) -> tuple[Digest, int]:
     digest, done = hashlib.sha256(), 0
     while done < size:
         step = min(HASH_PIECE, size - done)
+        if ration is not None:
+            await ration(step)
         hashed = await run_sync(_hash, digest, file, done, step)
         done += hashed
         if hashed < step:

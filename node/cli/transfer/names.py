@@ -17,9 +17,8 @@ _LONGEST_HINT = 96  # bytes of a name that its partial file shows
 _SEPARATORS = frozenset("/\\:")  # of Unix; of Windows and its drives and streams
 _JOINERS = "\u200c\u200d"  # written inside of words and emoji
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})  # controls, directions, line ends
-_DEVICES = frozenset(
-    {"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in "123456789")}
-)
+_PORTS = frozenset(f"{port}{n}" for port in ("com", "lpt") for n in "123456789¹²³")
+_DEVICES = frozenset({"con", "conin$", "conout$", "clock$", "prn", "aux", "nul"}) | _PORTS
 
 
 class UnsafeNameError(ConfigError):
@@ -58,6 +57,11 @@ def require_safe(name: str) -> str:
 def same_file_key(name: str) -> str:
     """Equal for names that some disk takes for the same: case and composition do not count."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
+
+
+def is_partial(name: str) -> bool:
+    """Whether `partial_name` makes such names: no file that arrived whole has one."""
+    return name[:1] == "." and name.endswith(PARTIAL_ENDING)
 
 
 def partial_name(name: str, size: int, sha256: bytes) -> str:

@@ -11,7 +11,8 @@ import stat
 import threading
 
 from node.cli.transfer.files import OpenFile
-from node.cli.transfer.hashing import Digest, hash_prefix
+from node.cli.transfer.hashes import Hashes
+from node.cli.transfer.hashing import Digest
 from node.cli.transfer.protocol import RefusalCode
 from node.cli.transfer.refusal import Refusal
 
@@ -46,10 +47,17 @@ class Partial:
             raise
         self.size = found.st_size
 
-    async def hash(self) -> bytes:
+    async def hash(self, hashes: Hashes, who: str) -> bytes:
         """The SHA-256 of what is there, from which writing goes on; raises OSError."""
-        self._digest, self.size = await hash_prefix(self._file, self.size)
+        self._digest, self.size = await hashes.of(self._file, who)
         return self._digest.digest()
+
+    def keep_hash(self, hashes: Hashes) -> None:
+        """Have it remembered for who goes on, or offers the file again; raises OSError."""
+        with self._lock:
+            found = self._file.status()
+            if found.st_size == self.size:
+                hashes.keep(found, self._digest)
 
     def restart(self) -> None:
         """Drop what is there; raises OSError."""

@@ -12,7 +12,7 @@ import anyio
 from anyio.to_thread import run_sync
 
 from node.cli.transfer.framing import read_message
-from node.cli.transfer.hashing import hash_prefix
+from node.cli.transfer.hashes import Hashes
 from node.cli.transfer.names import UnsafeNameError, require_safe, same_file_key
 from node.cli.transfer.partial import Partial
 from node.cli.transfer.protocol import (
@@ -62,6 +62,7 @@ class Receiver:
         self._arrived = 0
         self._of_peer: Counter[Peer] = Counter()
         self._names: set[str] = set()
+        self._hashes = Hashes()
         self.finished = anyio.Event()
 
     @property
@@ -126,7 +127,7 @@ class Receiver:
 
     async def _take(self, stream: Stream, offer: Offer) -> None:
         transfer = Transfer(offer, _who(stream))
-        new = not await self._is_there(offer)
+        new = not await self._is_there(offer, transfer.peer)
         if new:
             await self._receive(stream, transfer)
         else:
@@ -139,12 +140,12 @@ class Receiver:
         await stream.send(Receipt(offer.sha256, new).encode())
         await stream.send_eof()
 
-    async def _is_there(self, offer: Offer) -> bool:
+    async def _is_there(self, offer: Offer, who: str) -> bool:
         file = await run_sync(self._store.open_existing, offer)
         if file is None:
             return False
         try:
-            digest, size = await hash_prefix(file, offer.size)
+            digest, size = await self._hashes.of(file, who)
         finally:
             file.close()
         if size == offer.size and digest.digest() == offer.sha256:
@@ -157,7 +158,8 @@ class Receiver:
         partial = await run_sync(self._store.open_partial, offer)
         began = False
         try:
-            await stream.send(Resume(partial.size, await partial.hash()).encode())
+            found = await partial.hash(self._hashes, transfer.peer)
+            await stream.send(Resume(partial.size, found).encode())
             with anyio.fail_after(BEGIN_TIMEOUT):
                 begin = await _read_begin(stream, partial.size)
             if begin.offset != partial.size:
@@ -178,6 +180,9 @@ class Receiver:
                     self._store.discard(partial)
             raise
         finally:
+            if began:  # else nobody knows what is in it
+                with suppress(OSError):
+                    partial.keep_hash(self._hashes)
             partial.close()
 
     async def _fill(self, stream: Stream, partial: Partial, transfer: Transfer) -> None:

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from node.cli.transfer.files import OpenFile
-from node.cli.transfer.names import PARTIAL_ENDING, partial_name
+from node.cli.transfer.names import is_partial, partial_name
 from node.cli.transfer.partial import Partial
 from node.cli.transfer.protocol import Offer, RefusalCode
 from node.cli.transfer.refusal import Refusal
@@ -169,6 +169,6 @@ class Store:
             return None
 
     def _require_few_partials(self, name: str) -> None:
-        there = [entry for entry in os.listdir(self._fd) if entry.endswith(PARTIAL_ENDING)]
+        there = list(filter(is_partial, os.listdir(self._fd)))
         if name not in there and len(there) >= MOST_PARTIALS:
             raise Refusal(RefusalCode.NO_SPACE, "too many transfers were begun and not finished")

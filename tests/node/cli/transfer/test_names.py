@@ -29,6 +29,8 @@ from node.cli.transfer.names import (
         "👨\u200d👩\u200d👧.png",
         "console.log",
         "com10",
+        "com⁴",
+        "clock",
         "x" * LONGEST_NAME,
     ],
 )
@@ -61,6 +63,11 @@ def test_usual_names_are_taken(name: str) -> None:
         ("CON", "device"),
         ("nul.txt", "device"),
         ("com1 .tar.gz", "device"),
+        ("com¹", "device"),
+        ("LPT³.txt", "device"),
+        ("conin$", "device"),
+        ("CONOUT$.log", "device"),
+        ("CLOCK$", "device"),
     ],
 )
 def test_others_are_refused_with_the_reason(name: str, why: str) -> None:

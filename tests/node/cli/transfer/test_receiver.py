@@ -8,6 +8,7 @@ import anyio
 import pytest
 
 import node.cli.transfer.receiver as receiver_module
+from node.cli.transfer.files import OpenFile
 from node.cli.transfer.framing import read_message
 from node.cli.transfer.names import PARTIAL_ENDING, partial_name
 from node.cli.transfer.protocol import LABEL, Begin, Offer, Receipt, RefusalCode, Resume
@@ -92,6 +93,44 @@ async def test_other_content_of_the_name_is_not_overwritten(
             assert (code, text) == (RefusalCode.EXISTS, "another file has that name")
             assert (place.directory / "a").read_bytes() == mine
         assert place.names() == ["a"]
+
+
+async def test_offers_do_not_have_a_file_hashed_again(
+    anyio_backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+    really = OpenFile.read
+
+    def counted(self: OpenFile, offset: int, size: int) -> bytes:
+        read.append(len(piece := really(self, offset, size)))
+        return piece
+
+    monkeypatch.setattr(OpenFile, "read", counted)
+    async with receiving(tmp_path) as place:
+        mine = written(place.directory / "a")
+        os.utime(mine, (0, 0))
+        wrong = Offer("a", len(PATTERN), bytes(32))
+        for _ in range(3):
+            assert (await refused(place, wrong))[0] == RefusalCode.EXISTS
+        assert sum(read) == len(PATTERN)
+        stream, _ = await ask(place, offered(PATTERN))  # nor for who has the same
+        stream.reset()
+        assert sum(read) == len(PATTERN)
+
+        # Nor what was received, in part or whole.
+        half = len(PATTERN) // 2
+        stream, _ = await ask(place, offered(PATTERN, "b"))
+        await stream.send(Begin(0).encode() + PATTERN[:half])
+        await eventually(lambda: place.told.at == half)
+        stream.reset()
+        await eventually(lambda: len(place.told.stops) == 1)
+        stream, resume = await ask(place, offered(PATTERN, "b"))
+        assert resume == Resume(half, offered(PATTERN[:half]).sha256)
+        await stream.send(Begin(half).encode() + PATTERN[half:])
+        await stream.send_eof()
+        assert (await read_message(stream, Receipt.decode)).new
+        assert (await refused(place, Offer("b", len(PATTERN), bytes(32))))[0] == RefusalCode.EXISTS
+        assert sum(read) == len(PATTERN)
 
 
 async def test_force_replaces_it_only_when_all_is_there(anyio_backend: str, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 import node.cli.transfer.store as store_module
-from node.cli.transfer.names import partial_name
+from node.cli.transfer.names import PARTIAL_ENDING, partial_name
 from node.cli.transfer.partial import Partial
 from node.cli.transfer.protocol import Offer, RefusalCode
 from node.cli.transfer.refusal import Refusal, storage_refusal
@@ -195,6 +195,15 @@ def test_limits(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with refused(RefusalCode.NO_SPACE):
             store.open_partial(offer(name="b"))
         store.open_partial(offer()).close()  # that one is there already
+
+
+def test_files_that_are_named_like_partial_ones_do_not_count(
+    store: Store, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "MOST_PARTIALS", 2)
+    for number in range(3):
+        put(store, name=f"f{number}{PARTIAL_ENDING}")
+    store.open_partial(offer()).close()
 
 
 def test_disks_without_hard_links(
