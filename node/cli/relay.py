@@ -129,7 +129,7 @@ def relay(
         except BrokenPipeError:
             abandon_stdout()  # whoever read the address and left wanted no more
 
-    run(options.over(settings), serve, log_level="warning", takes_signals=True)
+    run(options.over(settings), serve, log_level="warning", serves=True)
 
 
 @dataclass(frozen=True, slots=True)

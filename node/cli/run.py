@@ -3,6 +3,7 @@
 One rule: a command either returns, or raises what `exits.failure` knows.
 """
 
+import logging
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -22,19 +23,21 @@ from node.peer import Peer
 from node.protocol.codes import CloseCode
 from node.trust import TrustPolicy
 
+logger = logging.getLogger("parley")
+
 
 def run(
     options: NodeOptions,
     command: Callable[[NodeOptions, Output], Awaitable[None]],
     *,
     log_level: str = "error",
-    takes_signals: bool = False,
+    serves: bool = False,
     waits_on_files: bool = False,
 ) -> None:
     """Run `command` on the event loop that the options name.
 
-    `log_level` holds where the options name none; `takes_signals` leaves SIGINT and
-    SIGTERM to the command; `waits_on_files` says that it waits for its standard files,
+    `log_level` holds where the options name none; `serves` leaves SIGINT and SIGTERM
+    to the command, and has SIGHUP ignored; `waits_on_files` says that it waits for its standard files,
     which uvloop would make non-blocking for everybody who shares them, as a shell does.
 
     Raises:
@@ -50,8 +53,7 @@ def run(
             raise ConfigError("--uvloop does not go with what reads or paces standard files")
         uvloop = False
     start: Callable[[], Awaitable[None]] = partial(command, options, Output(options.as_json))
-    if not takes_signals:
-        start = partial(until_interrupted, start)
+    start = partial(ignoring_hangups if serves else until_interrupted, start)
     anyio.run(start, **event_loop(options.loop, uvloop))
 
 
@@ -133,6 +135,20 @@ async def until_interrupted(command: Callable[..., Awaitable[None]], *args: Any)
             tasks.cancel_scope.cancel()
     if caught:
         raise Interrupted(caught[0])
+
+
+async def ignoring_hangups(command: Callable[[], Awaitable[None]]) -> None:
+    """Run `command`, which SIGHUP does not end: not while it closes either."""
+
+    async def watch() -> None:
+        async for _ in signals:
+            logger.warning("SIGHUP is ignored: restart this process to have its settings read anew")
+
+    with anyio.open_signal_receiver(signal.SIGHUP) as signals:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(watch)
+            await command()
+            tasks.cancel_scope.cancel()
 
 
 @contextmanager

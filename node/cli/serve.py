@@ -139,7 +139,7 @@ def serve(
         except BrokenPipeError:
             abandon_stdout()  # whoever read the address and left wanted no more
 
-    run(options.over(settings), serving, log_level="warning", takes_signals=True)
+    run(options.over(settings), serving, log_level="warning", serves=True)
 
 
 def _told(settings: Settings, **tables: dict[str, Any]) -> Settings:

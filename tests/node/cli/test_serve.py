@@ -3,7 +3,7 @@
 import socket
 import stat
 from pathlib import Path
-from signal import SIGCONT, SIGINT, SIGKILL, SIGSTOP, SIGTERM, Signals
+from signal import SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGSTOP, SIGTERM, Signals
 
 import anyio
 import pytest
@@ -60,6 +60,22 @@ def test_a_signal_ends_it_with_close(processes: Processes, number: Signals) -> N
     left = visitor.finish()
     assert (left.code, left.err) == (1, "")
     assert (left.last["event"], left.last["name"]) == ("error", "going-away")
+
+
+def test_a_hangup_is_logged_and_ignored(processes: Processes, parley: Parley) -> None:
+    running, (address,) = processes.serve(topics=True)
+    running.send(SIGHUP)
+    assert parley("call", address, "parley.echo", "hello").out == "hello\n"
+    # Nor does it cut short how the node closes.
+    caller = processes.start("call", address, "test.wait", "0.6")
+    running.event("waiting")
+    running.send(SIGTERM)
+    running.send(SIGHUP)
+    done = running.finish()
+    assert (done.code, done.last["event"]) == (0, "done")
+    assert caller.finish() == (0, "late\n", "")
+    first, *_ = done.err.splitlines()
+    assert first.endswith("SIGHUP is ignored: restart this process to have its settings read anew")
 
 
 def test_a_running_call_is_answered_before_the_end(processes: Processes) -> None:
