@@ -1,12 +1,12 @@
-"""Checks the top level of a built wheel: our four packages, and nothing else.
+"""Checks the top level of a built wheel: our five packages, and nothing else.
 
-The names are general, so anything else at the top level would be an accident.
+Most of the names are general, so anything else at the top level would be an accident.
 """
 
 import sys
 import zipfile
 
-PACKAGES = {"node", "crypto", "lbm", "pipeline"}
+PACKAGES = {"node", "crypto", "lbm", "parley_node", "pipeline"}
 
 
 def main(path: str) -> None:

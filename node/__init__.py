@@ -7,7 +7,7 @@
 try:
     from crypto.identity import Identity, NodeId
 except ImportError as error:
-    from node.shadows import explained
+    from parley_node.shadows import explained
 
     raise explained(error) from None
 from node.answer_stream import AnswerStream

@@ -36,9 +36,9 @@ def run(
 ) -> None:
     """Run `command` on the event loop that the options name.
 
-    `log_level` holds where the options name none; `serves` leaves SIGINT and SIGTERM
-    to the command, and has SIGHUP ignored; `waits_on_files` says that it waits for its standard files,
-    which uvloop would make non-blocking for everybody who shares them, as a shell does.
+    `log_level` holds where the options name none; `serves` leaves SIGINT and SIGTERM to
+    the command, and has SIGHUP ignored; `waits_on_files` says that it waits for its standard
+    files, which uvloop would make non-blocking for everybody who shares them, as a shell does.
 
     Raises:
         ConfigError: a loop or log level that is not there. Interrupted: by a signal.

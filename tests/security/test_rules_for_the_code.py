@@ -36,7 +36,7 @@ from tests.node.protocol.pair import ALICE, BOB, Pair, events_of, make_config, o
 from tests.security.key_search import Witnesses, kept_keys
 
 ROOT: Final = Path(__file__).parents[2]
-PACKAGES: Final = ("crypto", "lbm", "node", "pipeline")
+PACKAGES: Final = ("crypto", "lbm", "node", "parley_node", "pipeline")
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:

@@ -25,7 +25,7 @@ def home(tmp_path: Path) -> Path:
     for name in (PLACE, ELSEWHERE, "alice"):
         known.add(ALICE, name, datetime(2026, 3, 4, tzinfo=UTC))
     script = tmp_path / "parley"
-    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m node.cli "$@"\n')
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m parley_node "$@"\n')
     script.chmod(0o700)
     return tmp_path
 

@@ -1,10 +1,10 @@
 """Whether another package stands where one of ours should: `crypto`, `node` and the like.
 
-The four names are general, so somebody else's package may have one of them. One rule:
-the standard library only, and nothing of ours is imported, since that may be what fails.
-As a file of its own it also runs where `node` itself is somebody else's:
+Four of our five names are general, so somebody else's package may have one of them, or a file
+of your own beside your program. One rule: the standard library only, and nothing of ours is
+imported, since that may be what fails. Run where the program lies, it says what is found there:
 
-    python -P .../node/shadows.py
+    python -m parley_node.shadows
 """
 
 import os
@@ -19,9 +19,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-OURS: Final = ("crypto", "lbm", "node", "pipeline")
+OURS: Final = ("crypto", "lbm", "node", "parley_node", "pipeline")
 DISTRIBUTION: Final = "parley-node"
-ROOT: Final = Path(__file__).resolve().parent.parent  # where all four lie, and this file
+ROOT: Final = Path(__file__).resolve().parent.parent  # where all five lie
 
 FoldsCase = Callable[[Path], bool]
 
@@ -31,8 +31,8 @@ class Kind(Enum):
 
     INSTEAD = (
         "is another package's, and found in place of Parley's own",
-        "take it off PYTHONPATH and out of the working directory, or install Parley into a "
-        "virtual environment of its own",
+        "if it is yours, call it something else; or take it off PYTHONPATH and out of the "
+        "working directory, or install Parley into a virtual environment of its own",
     )
     MIXED = (
         "is another package's, in one directory with Parley's own, files of both mixed",
@@ -125,7 +125,7 @@ def explained(error: ImportError) -> ImportError:
     if not shadows:
         return error
     lines = [f"{shadow}; {shadow.mend}" for shadow in shadows]
-    return ImportError("; ".join(lines) + f" (python -P {__file__} says more)")
+    return ImportError("; ".join(lines) + " (python -m parley_node.shadows says more)")
 
 
 def _instead(find: Callable[[str], ModuleSpec | None], root: Path) -> Iterator[Shadow]:

@@ -1,7 +1,6 @@
 """Other packages with our names: found wherever they are, and told apart by what they do."""
 
 import os
-import shutil
 import subprocess
 import sys
 from importlib import invalidate_caches
@@ -9,15 +8,24 @@ from pathlib import Path
 
 import pytest
 
-import node.shadows
-from node.shadows import OURS, ROOT, Kind, Shadow, explained, find_shadows, folds_case, main
+from parley_node import shadows
+from parley_node.shadows import (
+    OURS,
+    ROOT,
+    Kind,
+    Shadow,
+    explained,
+    find_shadows,
+    folds_case,
+    main,
+)
 
 NOBODY: dict[str, list[str]] = {"typer": ["typer"]}
 
 
 @pytest.fixture
 def ours(tmp_path: Path) -> Path:
-    """A directory with the four packages, as an installation has them."""
+    """A directory with all our packages, as an installation has them."""
     return made(tmp_path / "ours", *OURS)
 
 
@@ -30,10 +38,10 @@ def made(directory: Path, *packages: str) -> Path:
 
 
 def found(*path: Path, root: Path, folds: bool = False) -> list[tuple[Kind, str, str]]:
-    shadows = find_shadows(
+    others = find_shadows(
         [str(entry) for entry in path], root=root, folds=lambda _: folds, owners=NOBODY
     )
-    return [(s.kind, s.name, s.path) for s in shadows]
+    return [(s.kind, s.name, s.path) for s in others]
 
 
 def test_nobody_else_has_a_name_here() -> None:
@@ -91,7 +99,7 @@ def test_what_was_installed_over_ours(ours: Path, monkeypatch: pytest.MonkeyPatc
     def place_of(distribution: str) -> Path:
         return places[distribution]
 
-    monkeypatch.setattr(node.shadows, "_place_of", place_of)
+    monkeypatch.setattr(shadows, "_place_of", place_of)
     owners = {
         "Crypto": ["pycryptodome"],
         "crypto": ["parley-node", "crypto", "elsewhere"],
@@ -99,16 +107,16 @@ def test_what_was_installed_over_ours(ours: Path, monkeypatch: pytest.MonkeyPatc
     }
 
     def claimed(folds: bool) -> list[tuple[Kind, str]]:
-        shadows = find_shadows([str(ours)], root=ours, folds=lambda _: folds, owners=owners)
-        return [(s.kind, s.name) for s in shadows]
+        others = find_shadows([str(ours)], root=ours, folds=lambda _: folds, owners=owners)
+        return [(s.kind, s.name) for s in others]
 
     assert claimed(folds=False) == [(Kind.MIXED, "crypto")]
     assert claimed(folds=True) == [(Kind.MIXED, "Crypto"), (Kind.MIXED, "crypto")]
 
 
 def test_where_a_distribution_lies() -> None:
-    assert (node.shadows._place_of("typer") / "typer" / "__init__.py").exists()
-    assert node.shadows._place_of("no-such-distribution-here") == Path()
+    assert (shadows._place_of("typer") / "typer" / "__init__.py").exists()
+    assert shadows._place_of("no-such-distribution-here") == Path()
 
 
 def test_whether_a_disk_folds_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,14 +149,14 @@ def test_an_import_error_of_another_reason_stays() -> None:
 
 
 def test_as_a_program(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node.shadows, "find_shadows", list)
+    monkeypatch.setattr(shadows, "find_shadows", list)
     assert main() == 0
     assert "no other package has a name of Parley's" in capsys.readouterr().out
     harm = Shadow(Kind.INSTEAD, "crypto", "/x")
-    monkeypatch.setattr(node.shadows, "find_shadows", lambda: [harm])
+    monkeypatch.setattr(shadows, "find_shadows", lambda: [harm])
     assert main() == 1
     assert capsys.readouterr().out == f"{harm}; {harm.mend}\n"
-    monkeypatch.setattr(node.shadows, "find_shadows", lambda: [Shadow(Kind.CASE, "Crypto", "/x")])
+    monkeypatch.setattr(shadows, "find_shadows", lambda: [Shadow(Kind.CASE, "Crypto", "/x")])
     assert main() == 0
 
 
@@ -167,19 +175,27 @@ def run(*command: str, path: Path) -> subprocess.CompletedProcess[str]:
 
 def test_a_process_that_finds_another_crypto_says_so(tmp_path: Path) -> None:
     init = made(tmp_path / "other", "crypto") / "crypto" / "__init__.py"
-    for command in (["-c", "import node"], ["-m", "node.cli", "doctor"]):
-        done = run(*command, path=tmp_path / "other")
-        assert done.returncode == 1
-        last = done.stderr.splitlines()[-1]
-        assert last.startswith(f"ImportError: crypto at {init} is another package's, and found in")
-        assert f"python -P {ROOT / 'node' / 'shadows.py'} says more" in last
+    said = f"crypto at {init} is another package's, and found in place of"
+    program = run("-c", "import node", path=tmp_path / "other")
+    assert program.returncode == 1
+    last = program.stderr.splitlines()[-1]
+    assert last.startswith(f"ImportError: {said}")
+    assert "python -m parley_node.shadows says more" in last
+    command = run("-m", "parley_node", "doctor", path=tmp_path / "other")
+    assert command.returncode == 1
+    assert command.stderr.startswith(f"parley: {said}")
+    assert command.stderr.count("\n") == 1
 
 
-def test_a_process_that_finds_another_node_is_told_by_the_file(tmp_path: Path) -> None:
-    init = made(tmp_path / "other", "node") / "node" / "__init__.py"
-    assert run("-c", "import node.cli", path=tmp_path / "other").returncode == 1
-    done = run("-P", str(ROOT / "node" / "shadows.py"), path=tmp_path / "other")
+def test_a_node_of_the_users_own_is_told_by_the_command(tmp_path: Path) -> None:
+    own = tmp_path / "node.py"
+    own.write_text("print('mine')")
+    done = run("-m", "parley_node", "--version", path=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "mine\n")
+    assert done.stderr.startswith(f"parley: node at {own} is another package's, and found in place")
+    assert done.stderr.count("\n") == 1
+    done = run("-m", "parley_node.shadows", path=tmp_path)
     assert (done.returncode, done.stderr) == (1, "")
-    assert f"node at {init} is another package's, and found in place of" in done.stdout
-    shutil.rmtree(tmp_path / "other" / "node")
-    assert run("-P", str(ROOT / "node" / "shadows.py"), path=tmp_path / "other").returncode == 0
+    assert f"node at {own} is another package's" in done.stdout
+    own.unlink()
+    assert run("-m", "parley_node.shadows", path=tmp_path).returncode == 0
