@@ -10,14 +10,14 @@ from contextlib import suppress
 from typing import Final
 
 from lbm import keys
-from lbm.cells import read_text, read_text_map, read_uint
-from lbm.codec import Encodable, Value, decode
+from lbm.codec import Encodable, Value
 from lbm.errors import LbmDecodeError
 from node.messaging.backlog import AnswerBacklog
 from node.messaging.chunk_room import ChunkRoom
 from node.messaging.deadlines import LONGEST_DEADLINE_MS, Deadlines
 from node.messaging.finals import FinalAnswer, named_final, sim_final
 from node.messaging.pending import IncomingCall
+from node.protocol import event_types
 from node.protocol.codes import CALL, CHUNK, NAMED, SIM, SUBSCRIBE, CloseCode, ResultCode
 from node.protocol.connection import Connection
 from node.protocol.errors import (
@@ -26,7 +26,7 @@ from node.protocol.errors import (
     RemoteProtocolError,
     violation,
 )
-from node.protocol.limits import EVENT_COST, LARGEST_CREDIT, UNANSWERED_REQUESTS, WAITING_BYTES
+from node.protocol.limits import EVENT_COST, UNANSWERED_REQUESTS, WAITING_BYTES
 from node.protocol.reports import EventReceived, WindowReceived
 from node.protocol.requests import LAST_ASYNC_ID, IncomingRequests
 from node.protocol.window import SendCredit
@@ -156,21 +156,17 @@ class Answering:
         """
         stream, async_id, _, subcategory, payload, cost = event
         try:
-            cells = decode(payload)
-            topic = read_text(cells, keys.TOPIC)
-            headers = read_text_map(cells, keys.HEADERS) if keys.HEADERS in cells else {}
-            deadline = read_uint(cells, keys.DEADLINE_MS, default=None)
-            window = None
-            if keys.WINDOW in cells:
-                window = read_uint(cells, keys.WINDOW, minimum=1, maximum=LARGEST_CREDIT)
+            own = event_types.CALL if subcategory == CALL else event_types.SUBSCRIBE
+            cells = own.read(payload)
         except LbmDecodeError:
             self.refuse(stream, async_id, ResultCode.MALFORMED)
             return False
+        get, topic = cells.get, cells[keys.TOPIC]
         code = self._find(subcategory, topic)
         if code:
             self.refuse(stream, async_id, code)
             return False
-        data, size = cells.get(keys.DATA), len(payload)
+        data, headers, size = get(keys.DATA), get(keys.HEADERS) or {}, len(payload)
         if headers or type(data) is list or type(data) is dict:
             size = held_size(cells, size)
         if not self.has_room(size):
@@ -180,9 +176,10 @@ class Answering:
             self.dropped += 1  # its answer would have named the stream
             return False
         call = IncomingCall(subcategory, topic, data, headers, stream, async_id, size, cost)
-        call.window = window
+        call.window = get(keys.WINDOW)
         self.admit(call)
-        if deadline is not None and subcategory == CALL:
+        deadline = get(keys.DEADLINE_MS)
+        if deadline is not None:
             call.deadline = now + min(deadline, LONGEST_DEADLINE_MS) / 1000
             call.slot = self.deadlines.add(call, call.deadline)
         self._run(call)
@@ -204,7 +201,7 @@ class Answering:
     def cancel_received(self, event: EventReceived, now: float) -> bool:
         """Take a Cancel: the handler of the request is stopped."""
         try:
-            request = read_uint(decode(event.payload), keys.REQUEST)
+            request = event_types.CANCEL.read(event.payload)[keys.REQUEST]
         except LbmDecodeError:
             self.dropped += 1
             return False

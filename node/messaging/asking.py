@@ -8,16 +8,14 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from lbm import keys
-from lbm.cells import read_uint
-from lbm.codec import Encodable, decode, encode
+from lbm.codec import Encodable, encode
 from lbm.errors import LbmDecodeError
 from node.messaging.deadlines import Deadlines, within_reason
 from node.messaging.pending import LOST, STREAMED, OutgoingCall
+from node.protocol import event_types
 from node.protocol.codes import (
     CALL,
     CANCEL,
-    LAST_CODE,
-    LAST_STREAM,
     MAIN_STREAM,
     SIM,
     SUBSCRIBE,
@@ -175,15 +173,12 @@ class Asking:
         if call is None:
             return False
         try:
-            cells = decode(event.payload)
-            code = read_uint(cells, keys.CODE, maximum=LAST_CODE)
-            named = 0
-            if keys.STREAM in cells:
-                named = read_uint(cells, keys.STREAM, maximum=LAST_STREAM)
+            cells = event_types.RESULT.read(event.payload)
         except LbmDecodeError:
-            cells, code, named = {}, ResultCode.MALFORMED, 0
+            cells = {keys.CODE: ResultCode.MALFORMED}
+        code = cells[keys.CODE]
         if call.on_final is not None:
-            call.on_final(code, named)
+            call.on_final(code, cells.get(keys.STREAM, 0))
         call.finish(code, cells.get(keys.DATA))
         return False
 

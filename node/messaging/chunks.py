@@ -8,7 +8,8 @@ from collections import deque
 from collections.abc import Callable
 
 from lbm import keys
-from lbm.codec import Value, decode
+from lbm.codec import Value
+from node.protocol import event_types
 from node.protocol.limits import EVENT_COST
 from node.protocol.window import ReceiveWindow
 
@@ -56,4 +57,5 @@ class ChunkInbox:
         credit = self._window.consume(len(payload) + EVENT_COST)
         if credit:
             self._grant(credit)
-        return decode(payload).get(keys.DATA)
+        item: Value = event_types.CHUNK.read(payload).get(keys.DATA)
+        return item

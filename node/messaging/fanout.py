@@ -9,8 +9,8 @@ from typing import Literal
 
 from node.messaging.batch import Batch
 from node.messaging.feed import Feed
-from node.messaging.notes import BATCH_ROOM, NOTES_COUNT, Headers
-from node.protocol.limits import EVENT_COST
+from node.messaging.notes import BATCH_ROOM, Headers
+from node.protocol.limits import EVENT_COST, NOTES_COUNT
 
 Slow = Literal["unsubscribe", "drop-oldest"]
 

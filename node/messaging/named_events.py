@@ -6,11 +6,10 @@ reply gets it; natively a reply that nobody waits for is ignored, since it has n
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from lbm import keys
-from lbm.cells import read_text, read_uint
-from lbm.codec import Value, decode, encode
+from lbm.codec import Value, encode
 from lbm.errors import LbmDecodeError
 from node.messaging.answering import Answering, held_size
 from node.messaging.asking import Asking
@@ -19,7 +18,8 @@ from node.messaging.emits import UNREAD, IncomingEmit, OutgoingEmit, Reply
 from node.messaging.finals import named_final
 from node.messaging.payloads import Payload, read_cells
 from node.messaging.pending import IncomingCall
-from node.protocol.codes import EMIT, LAST_CODE, MAIN_STREAM, NAMED, REPLY_EVENT, ResultCode
+from node.protocol import event_types
+from node.protocol.codes import EMIT, MAIN_STREAM, NAMED, REPLY_EVENT, ResultCode
 from node.protocol.connection import Connection
 from node.protocol.errors import LocalProtocolError
 from node.protocol.reports import EventReceived
@@ -106,13 +106,12 @@ class NamedEvents:
         """
         stream, async_id, _, _, body, cost = event
         try:
-            cells = decode(body)
-            name = read_text(cells, keys.NAME)
-            namespace = read_text(cells, keys.NAMESPACE) if keys.NAMESPACE in cells else ""
-            payload = Payload(*read_cells(cells))
+            cells = event_types.EMIT.read(body)
         except LbmDecodeError:
             self._refuse(stream, async_id, ResultCode.MALFORMED)
             return False
+        name = cells[keys.NAME]
+        namespace = cells.get(keys.NAMESPACE, "")
         code = self._find(namespace, name)
         if code:
             if code == NO_HANDLER:
@@ -126,6 +125,7 @@ class NamedEvents:
         if not self._answering.has_room(size):
             self._refuse(stream, async_id, ResultCode.OVERLOADED)
             return False
+        payload = Payload(*read_cells(cells))
         emit = IncomingEmit(name, namespace, payload, stream, async_id, size, cost)
         self._answering.admit(emit)
         self._run(emit)
@@ -138,11 +138,11 @@ class NamedEvents:
             self._asking.dropped += 1
             return False
         try:
-            cells = decode(event.payload)
-            reply = read_reply(cells)
+            cells = event_types.REPLY.read(event.payload)
         except LbmDecodeError:
             self._asking.dropped += 1
             return False
+        reply = read_reply(cells)
         data, size = cells.get(keys.DATA), len(event.payload)
         if type(data) is list or type(data) is dict:
             size = held_size(cells, size)
@@ -159,7 +159,7 @@ class NamedEvents:
             return False
         code, reply = ACCEPTED, None
         try:
-            cells = decode(event.payload) if event.payload else {}
+            cells = event_types.END.read(event.payload)
             if keys.DATA in cells or keys.FORMAT in cells:
                 reply = read_reply(cells, last=True)
         except LbmDecodeError:
@@ -174,9 +174,8 @@ class NamedEvents:
             return False
         text: Value = None
         try:
-            cells = decode(event.payload)
-            code = read_uint(cells, keys.CODE, minimum=1, maximum=LAST_CODE)
-            text = read_text(cells, keys.TEXT, default="")
+            cells = event_types.ERROR.read(event.payload)
+            code, text = cells[keys.CODE], cells.get(keys.TEXT, "")
         except LbmDecodeError:
             code = ResultCode.MALFORMED
         emit.finish(code, text)
@@ -211,12 +210,6 @@ def encode_event(payload: Payload, name: str | None, namespace: str = "") -> byt
     return encode(cells)
 
 
-def read_reply(cells: dict[int, Value], *, last: bool = False) -> Reply:
-    """What the cells of a Reply or End say.
-
-    Raises:
-        LbmDecodeError: they are not as they must be.
-    """
-    raw, format_id, data = read_cells(cells)
-    name = read_text(cells, keys.NAME) if keys.NAME in cells else ""
-    return Reply(raw, format_id, data, name, last)
+def read_reply(cells: dict[int, Any], *, last: bool = False) -> Reply:
+    """What the cells of a Reply or End say."""
+    return Reply(*read_cells(cells), cells.get(keys.NAME, ""), last)

@@ -8,14 +8,15 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from lbm import keys
-from lbm.cells import read_array, read_text_map
+from lbm.cells import read_text_map
 from lbm.codec import Encodable, Value, decode, encode, encode_value
 from lbm.errors import LbmDecodeError, LbmEncodeError
 from lbm.heads import ARRAY, MAP, UINT, encode_head
+from node.protocol import event_types
 from node.protocol.codes import NOTES, NOTIFY
+from node.protocol.limits import NOTES_COUNT
 
-# The most that one Notes event holds (section 9).
-NOTES_COUNT: Final = 4_096
+# The bytes of the most that one Notes event holds (section 9).
 NOTES_SIZE: Final = 64 * 1024
 
 # The header under which a publisher says how many notes a subscriber has lost, in all.
@@ -30,10 +31,12 @@ BATCH_ROOM: Final = NOTES_SIZE - NOTES_OVERHEAD
 
 
 class Note(NamedTuple):
-    """What a reader gets: data, and the headers that came with it (mostly none)."""
+    """What a reader gets: data, and the headers that came with it (mostly none). `topic` is the
+    one that it names itself."""
 
     data: Value
     headers: Mapping[str, Value]
+    topic: str | None = None
 
 
 class Headers(NamedTuple):
@@ -103,13 +106,13 @@ def notes_payload(notes: Sequence[bytes]) -> tuple[int, bytes]:
 
 
 def decode_notify(payload: bytes) -> Note:
-    """Read a Notify's data and headers.
+    """Read a Notify.
 
     Raises:
         LbmDecodeError: it is malformed.
     """
-    cells = decode(payload)
-    return Note(cells.get(keys.DATA), read_text_map(cells, keys.HEADERS, default=NO_HEADERS))
+    cells = event_types.NOTIFY.read(payload)
+    return Note(cells.get(keys.DATA), cells.get(keys.HEADERS, NO_HEADERS), cells.get(keys.TOPIC))
 
 
 def decode_notes(payload: bytes) -> list[Value]:
@@ -118,7 +121,5 @@ def decode_notes(payload: bytes) -> list[Value]:
     Raises:
         LbmDecodeError: it is malformed, or more than 4,096.
     """
-    notes = read_array(decode(payload), keys.NOTES)
-    if len(notes) > NOTES_COUNT:
-        raise LbmDecodeError(f"{len(notes)} notes in one event")
+    notes: list[Value] = event_types.NOTES.read(payload)[keys.NOTES]
     return notes

@@ -4,17 +4,16 @@ One rule: it stays as it came until somebody reads it, and who reads says as wha
 no events.
 """
 
+from collections.abc import Mapping
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from lbm import keys
-from lbm.cells import read_bytes, read_uint
 from lbm.codec import Encodable, Value
-from node.messaging.formats import NAMES, Format, FormatError, FormatName, decode_as, encode_as
+from node.messaging.formats import NAMES, FormatError, FormatName, decode_as, encode_as
+from node.protocol.event_types import FORMAT_LBM
 
 _LENGTH: Final = Struct(">Q")
-_LBM: Final = int(Format.LBM)  # members of enumerations take longer
-LAST_FORMAT: Final = 255  # an id is one byte in the byte-exact dialect
 
 
 class Tandem(NamedTuple):
@@ -112,8 +111,11 @@ class Payload:
         """
         if self.format is None:
             return {keys.DATA: self.raw}
-        if self.format == _LBM:
-            return {keys.DATA: self._data if self._raw is None else self.data, keys.FORMAT: _LBM}
+        if self.format == FORMAT_LBM:
+            return {
+                keys.DATA: self._data if self._raw is None else self.data,
+                keys.FORMAT: FORMAT_LBM,
+            }
         return {keys.DATA: self.raw, keys.FORMAT: int(self.format)}
 
 
@@ -168,20 +170,13 @@ def make_payload(value: Encodable | Tandem | Payload, name: FormatName) -> Paylo
     return Payload(None, NAMES[name], value)
 
 
-def read_cells(cells: dict[int, Value]) -> tuple[bytes | None, int | None, Value]:
-    """What the cells of a native event say, as `Payload` takes it.
-
-    Raises:
-        LbmDecodeError: the format is none, or the data is no bytes where it must be.
-    """
-    given = cells.get(keys.FORMAT)
-    if type(given) is int and given == _LBM:
-        return None, _LBM, cells.get(keys.DATA)
-    if keys.FORMAT not in cells:
-        raw = read_bytes(cells, keys.DATA, default=b"")
-        return (raw, None, None) if keys.DATA in cells else (None, Format.LBM, None)
-    format_id = read_uint(cells, keys.FORMAT, maximum=LAST_FORMAT)
-    return read_bytes(cells, keys.DATA), format_id, None
+def read_cells(cells: Mapping[int, Any]) -> tuple[bytes | None, int | None, Value]:
+    """What the cells of a native event (as `event_types` reads them) say, as `Payload` takes it."""
+    if keys.DATA not in cells:
+        return None, FORMAT_LBM, None
+    data = cells[keys.DATA]
+    format_id = cells.get(keys.FORMAT)
+    return (None, FORMAT_LBM, data) if format_id == FORMAT_LBM else (data, format_id, None)
 
 
 def _bytes(value: Encodable | Tandem) -> bytes:

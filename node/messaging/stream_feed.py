@@ -13,13 +13,13 @@ from node.messaging.feed import Feed
 from node.messaging.notes import (
     BATCH_ROOM,
     DROPPED_HEADER,
-    NOTES_COUNT,
     NOTES_OVERHEAD,
     slow_text,
 )
 from node.protocol.codes import SIM, CloseCode
 from node.protocol.connection import Connection
 from node.protocol.errors import LocalProtocolError
+from node.protocol.limits import NOTES_COUNT
 
 if TYPE_CHECKING:
     from node.messaging.fanout import Fanout

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import Final
 
 from lbm import keys
-from lbm.cells import read_uint
-from lbm.codec import decode, encode
+from lbm.codec import encode
 from lbm.errors import LbmDecodeError
 from node.messaging.deadlines import Deadlines, within_reason
+from node.protocol import event_types
 from node.protocol.codes import (
     CALL,
     CANCEL,
@@ -247,7 +247,7 @@ class StreamRequests:
 
     def _cancelled(self, stream: int, payload: bytes) -> bool:
         try:
-            async_id = read_uint(decode(payload), keys.REQUEST)
+            async_id = event_types.CANCEL.read(payload)[keys.REQUEST]
         except LbmDecodeError:
             return False
         request = self._incoming.get(stream, async_id)

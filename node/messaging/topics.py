@@ -10,8 +10,7 @@ from contextlib import suppress
 from typing import Final, Protocol
 
 from lbm import keys
-from lbm.cells import read_text
-from lbm.codec import Encodable, decode, encode_value
+from lbm.codec import Encodable, encode_value
 from lbm.errors import LbmDecodeError
 from node.messaging.answering import Answering
 from node.messaging.finals import sim_final
@@ -19,6 +18,7 @@ from node.messaging.inbox import NoteInbox
 from node.messaging.notes import decode_notes, decode_notify
 from node.messaging.pending import IncomingCall
 from node.messaging.stream_feed import StreamFeed
+from node.protocol import event_types
 from node.protocol.codes import NOTES, CloseCode, ResultCode
 from node.protocol.connection import Connection
 from node.protocol.errors import LocalProtocolError
@@ -117,7 +117,7 @@ class Topics:
         """
         stream, async_id, _, _, payload, _ = event
         try:
-            topic = read_text(decode(payload), keys.TOPIC)
+            topic = event_types.UNSUBSCRIBE.read(payload)[keys.TOPIC]
         except LbmDecodeError:
             self._answering.refuse(stream, async_id, ResultCode.MALFORMED)
             return False
@@ -290,21 +290,23 @@ class Topics:
         self, event: EventReceived, reader: Reader | None
     ) -> tuple[ResultCode, Reader | None]:
         """Read a note that has to be answered, or that names its topic itself."""
+        topic = None
         try:
-            cells = decode(event.payload)
             if event.subcategory == NOTES:
                 decode_notes(event.payload)
-                topic = None
             else:
-                decode_notify(event.payload)
-                topic = read_text(cells, keys.TOPIC, default=None)
+                topic = decode_notify(event.payload).topic
         except LbmDecodeError:
             return ResultCode.MALFORMED, None
-        if reader is None and topic is not None:
+        if reader is None and topic is not None and not self._carries_notes(event.stream):
             reader = self._readers_by_topic.get(topic)
         if reader is None or reader.inbox.closed:
             return ResultCode.NOT_SUBSCRIBED, None
         return ResultCode.ACCEPTED, reader
+
+    def _carries_notes(self, stream: int) -> bool:
+        """Whether a stream has the label of a topic: notes on it are of no other."""
+        return stream in self._offered or stream in self._feeds or stream in self._finished
 
     def _end_reading(self, stream: int) -> None:
         self.leave(stream)

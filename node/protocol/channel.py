@@ -6,13 +6,12 @@ streams. `PlainChannel` is the same seam on an unencrypted connection.
 """
 
 from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from crypto.errors import KeyExchangeError
 from crypto.schedule import chain_rekey, next_secret
 from lbm import keys
-from lbm.cells import read_bytes, read_uint
-from lbm.codec import Value, encode
+from lbm.codec import encode
 from node.protocol.codes import (
     CLOSE,
     CONNECTION,
@@ -61,7 +60,7 @@ class Channel(Protocol):
     def open(self, data: bytes | memoryview) -> tuple[Event, bool]:
         """One event from the wire, and whether all events up to it are vouched for."""
 
-    def control(self, subcategory: int, cells: Mapping[int, Value], now: float) -> bytes:
+    def control(self, subcategory: int, cells: Mapping[int, Any], now: float) -> bytes:
         """Act on a key update, rekey or seal event; returns the frames that answer it."""
 
     def flush_seal(self, now: float) -> bytes:
@@ -101,7 +100,7 @@ class PlainChannel:
     def open(self, data: bytes | memoryview) -> tuple[Event, bool]:
         return parse_raw(data), True
 
-    def control(self, subcategory: int, cells: Mapping[int, Value], now: float) -> bytes:
+    def control(self, subcategory: int, cells: Mapping[int, Any], now: float) -> bytes:
         raise violation("an event of encryption on an unencrypted connection")
 
     def flush_seal(self, now: float) -> bytes:
@@ -244,7 +243,7 @@ class SecureChannel:
             self._used = True
         return opened
 
-    def control(self, subcategory: int, cells: Mapping[int, Value], now: float) -> bytes:
+    def control(self, subcategory: int, cells: Mapping[int, Any], now: float) -> bytes:
         """Act on 1/8 to 1/11; returns the frames that answer it."""
         try:
             if subcategory == SEAL:
@@ -253,9 +252,9 @@ class SecureChannel:
                 self._key_update(cells)
                 return b""
             if subcategory == REKEY_OFFER:
-                return self._rekey_offer(read_bytes(cells, keys.SHARE), now)
+                return self._rekey_offer(cells[keys.SHARE], now)
             if subcategory == REKEY_ANSWER:
-                return self._rekey_answer(read_bytes(cells, keys.SHARE), now)
+                return self._rekey_answer(cells[keys.SHARE], now)
         except KeyExchangeError as error:
             raise violation(f"a malformed share: {error}") from error
         raise violation(f"event 1/{subcategory} after the handshake")
@@ -348,11 +347,11 @@ class SecureChannel:
         if self._observer is not None:
             self._observer.epoch_began(True, self._sender.epoch, secret, rekey)
 
-    def _key_update(self, cells: Mapping[int, Value]) -> None:
+    def _key_update(self, cells: Mapping[int, Any]) -> None:
         receiver = self._receiver
-        if read_uint(cells, keys.EPOCH) != receiver.epoch + 1:
+        if cells[keys.EPOCH] != receiver.epoch + 1:
             raise violation("a KeyUpdate with a wrong epoch")
-        number = read_uint(cells, keys.REKEY_NUMBER, default=None)
+        number = cells.get(keys.REKEY_NUMBER)
         hash = receiver.suite.hash_algorithm
         if number is None and self._rekeying.update_due:
             raise violation("a plain KeyUpdate in place of a rekey's")

@@ -44,6 +44,9 @@ EVENT_COST: Final = 64
 LARGEST_CREDIT: Final = 2**31 - 1
 CONNECTION_BUFFER: Final = 16 * 2**20
 
+# Notes in one Notes event (section 9).
+NOTES_COUNT: Final = 4_096
+
 # Stream 1 (section 8) and keep-alive (section 9).
 UNANSWERED_REQUESTS: Final = 1_024
 WAITING_BYTES: Final = 16 * 2**20

@@ -6,12 +6,12 @@ all others wait in the outbox for their turn.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from lbm import keys
-from lbm.cells import read_text, read_uint
-from lbm.codec import Value, decode, encode
+from lbm.codec import Value, encode
 from lbm.noise import pad
+from node.protocol import event_types
 from node.protocol.codes import (
     CHUNK,
     DATA,
@@ -33,7 +33,6 @@ from node.protocol.errors import (
     violation,
 )
 from node.protocol.event import NO_PAYLOAD, Event
-from node.protocol.hello import parse_code_and_text
 from node.protocol.limits import EVENT_COST, LARGEST_CREDIT, Limits
 from node.protocol.outbox import Outbox, Outgoing
 from node.protocol.reports import (
@@ -115,7 +114,7 @@ class Multiplexer:
             self._streams.admit(stream)
             if (category, subcategory) != (STREAM, OPEN):
                 raise violation(f"event {category}/{subcategory} opens stream {stream}")
-            self._opened(stream, decode(payload))
+            self._opened(stream, event_types.OPEN.read(payload))
             return
         if not known.remote_open:
             raise violation(f"an event on the ended direction of stream {stream}")
@@ -145,13 +144,10 @@ class Multiplexer:
         report = (stream, async_id, category, subcategory, payload, cost)
         self._received.append(_tuple(EventReceived, report))
 
-    def window_received(self, cells: Mapping[int, Value]) -> None:
+    def window_received(self, cells: Mapping[int, Any]) -> None:
         """2/2 Window on stream 0."""
-        stream = read_uint(cells, keys.STREAM)
-        credit = read_uint(cells, keys.CREDIT)
-        request = read_uint(cells, keys.REQUEST, default=None, minimum=1, maximum=0xFFFF)
-        if credit > LARGEST_CREDIT:
-            raise violation("more credit than 2^31 - 1")
+        stream, credit = cells[keys.STREAM], cells[keys.CREDIT]
+        request = cells.get(keys.REQUEST)
         if request is not None:
             if stream == MAIN_STREAM or self._streams.get_live(stream) is not None:
                 self._received.append(WindowReceived(stream, request, credit))
@@ -166,10 +162,10 @@ class Multiplexer:
                 self._starved.discard(stream)
                 self._reports.append(StreamWritable(stream))
 
-    def reset_received(self, cells: Mapping[int, Value]) -> None:
+    def reset_received(self, cells: Mapping[int, Any]) -> None:
         """2/4 Reset on stream 0: both directions end, ours with a Reset if it is open."""
-        stream = read_uint(cells, keys.STREAM)
-        code, text = parse_code_and_text(cells)
+        stream, code = cells[keys.STREAM], cells[keys.CODE]
+        text = cells.get(keys.TEXT, "")
         known = self._streams.get_live(stream)
         if known is None:
             return
@@ -319,13 +315,10 @@ class Multiplexer:
 
     # Steps of the above.
 
-    def _opened(self, stream: int, cells: Mapping[int, Value]) -> None:
-        label = read_text(cells, keys.LABEL)
-        limits = self.limits
-        credit = read_uint(
-            cells, keys.WINDOW, default=limits.stream_window, minimum=1, maximum=LARGEST_CREDIT
-        )
-        window = self.windows.get(label, limits.stream_window)
+    def _opened(self, stream: int, cells: Mapping[int, Any]) -> None:
+        label, window = cells[keys.LABEL], self.limits.stream_window
+        credit = cells.get(keys.WINDOW, window)
+        window = self.windows.get(label, window)
         self._streams.open_remote(stream, credit, window)
         if self.unconsumed > self._config.connection_buffer:
             self.reset(stream, CloseCode.OVERLOADED, "")

@@ -6,9 +6,10 @@ at once into `Wire`, all others when `flush` gives them their turn.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 from lbm import keys
-from lbm.codec import Value, decode, encode
+from lbm.codec import Value, encode
 from node.protocol.channel import Channel, PlainChannel, SecureChannel
 from node.protocol.codes import (
     CLOSE,
@@ -24,8 +25,8 @@ from node.protocol.codes import (
 from node.protocol.config import CoreConfig
 from node.protocol.errors import LocalProtocolError, RemoteProtocolError, too_large, violation
 from node.protocol.event import NO_PAYLOAD, Event
+from node.protocol.event_types import EVENT_TYPES
 from node.protocol.handshake import Agreed
-from node.protocol.hello import parse_code_and_text
 from node.protocol.keepalive import KeepAlive
 from node.protocol.limits import (
     CONNECTION_STREAM_PAYLOAD,
@@ -240,15 +241,16 @@ class Session:
                 raise violation("a payload where there is none")
             self._without_payload(subcategory, async_id)
             return None
-        cells = decode(payload)
-        if category == CONNECTION and subcategory == CLOSE:
-            return parse_code_and_text(cells)
-        if category == CONNECTION:
-            self._wire.write(self._channel.control(subcategory, cells, self._now))
-        elif category == STREAM:
-            self._stream_control(subcategory, cells)
-        else:
+        kind = EVENT_TYPES.get(category << 8 | subcategory)
+        if category > STREAM or kind is None or kind.cells is None:
             raise violation(f"event {category}/{subcategory} on stream 0")
+        cells = kind.cells.read(payload)
+        if category == STREAM:
+            self._stream_control(subcategory, cells)
+        elif subcategory == CLOSE:
+            return cells[keys.CODE], cells.get(keys.TEXT, "")
+        else:
+            self._wire.write(self._channel.control(subcategory, cells, self._now))
         return None
 
     def _without_payload(self, subcategory: int, async_id: int) -> None:
@@ -265,7 +267,7 @@ class Session:
             if keepalive.pongs_waiting > WAITING_PONGS:
                 raise RemoteProtocolError(CloseCode.OVERLOADED, "too many Pongs wait")
 
-    def _stream_control(self, subcategory: int, cells: Mapping[int, Value]) -> None:
+    def _stream_control(self, subcategory: int, cells: Mapping[int, Any]) -> None:
         if subcategory == WINDOW:
             self.mux.window_received(cells)
         elif subcategory == RESET:

@@ -8,11 +8,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from lbm.codec import Value, decode, encode
+from lbm.codec import Value, encode
 from node.dialects.named.codec import decode_error, encode_error
 from node.dialects.values import RESTS, from_bytes, to_bytes
 from node.messaging.formats import Format, decode_as, encode_as
 from node.messaging.payloads import FormattedPayload, Payload, Tandem, formatted, read_cells
+from node.protocol.event_types import REPLY
 from tests.fuzz.allowed import ALLOWED
 from tests.reference.dialects import named
 from tests.reference.dialects.reading import Wrong
@@ -89,9 +90,9 @@ def _read_error(data: bytes) -> None:
 
 def _read_cells(data: bytes) -> None:
     """What a native event carries is what would be sent on."""
-    payload = Payload(*read_cells(decode(data)))
+    payload = Payload(*read_cells(REPLY.read(data)))
     cells = payload.cells()
-    again = Payload(*read_cells(decode(encode(cells))))
+    again = Payload(*read_cells(REPLY.read(encode(cells))))
     assert again.format == payload.format
     assert again.raw == payload.raw
     assert _same(again.data, payload.data)

@@ -13,9 +13,9 @@ from lbm.heads import BYTES, encode_head
 from lbm.keys import KEYS
 from node.journal.audit.rows import MALFORMED, OK
 from node.journal.parsing import LARGEST
-from node.messaging.notes import NOTES_COUNT
 from node.protocol import codes
 from node.protocol.event import NO_PAYLOAD
+from node.protocol.limits import NOTES_COUNT
 
 TYPES: Final = {
     (codes.CONNECTION, codes.PROOF): "proof",

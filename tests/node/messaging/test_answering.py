@@ -438,3 +438,12 @@ def test_an_answer_that_cannot_be_sent_still_releases_its_stream() -> None:
     shell.connection.gone.add(6)
     shell.answering.answer(shell.started[0], 0, stream=4)
     assert shell.connection.streams.held == set()
+
+
+def test_what_a_subscribe_says_in_a_calls_cells_is_not_looked_at() -> None:
+    """Headers and deadlines are a call's: elsewhere they are as good as absent."""
+    shell = Shell()
+    strange: dict[int, Encodable] = {keys.TOPIC: "x", keys.DEADLINE_MS: "soon", keys.HEADERS: 5}
+    shell.receive(event(SUBSCRIBE, strange, async_id=5))
+    (call,) = shell.started
+    assert (call.topic, call.headers, call.deadline) == ("x", {}, None)

@@ -401,7 +401,6 @@ def test_an_end_without_a_reply(payload: bytes) -> None:
         (END, b"junk", 23, None),
         (END, cells_payload(data=1), 23, None),
         (END, cells_payload(format=3), 23, None),
-        (END, cells_payload(data=1, format=16, name=5), 23, None),
     ],
 )
 def test_ends_that_are_no_success(subcategory: int, payload: bytes, code: int, data: Any) -> None:

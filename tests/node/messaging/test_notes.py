@@ -11,7 +11,6 @@ from lbm.codec import Encodable, Value, encode
 from lbm.errors import LbmDecodeError, LbmEncodeError
 from node.messaging.notes import (
     NO_HEADERS,
-    NOTES_COUNT,
     NOTES_OVERHEAD,
     Note,
     decode_notes,
@@ -24,6 +23,7 @@ from node.messaging.notes import (
     slow_text,
 )
 from node.protocol.codes import NOTES, NOTIFY
+from node.protocol.limits import NOTES_COUNT
 from tests.lbm.strategies import values
 
 HEADERS = st.dictionaries(st.text(max_size=8), values, min_size=1, max_size=4)
@@ -66,7 +66,7 @@ def test_every_length_of_notes(count: int) -> None:
 
 def test_notes_in_the_greatest_number_and_one_more() -> None:
     assert len(decode_notes(encode({keys.NOTES: [0] * 4_096}))) == 4_096
-    with pytest.raises(LbmDecodeError, match="4097 notes"):
+    with pytest.raises(LbmDecodeError, match="4096 elements"):
         decode_notes(encode({keys.NOTES: [0] * 4_097}))
 
 

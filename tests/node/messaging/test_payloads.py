@@ -18,6 +18,7 @@ from node.messaging.payloads import (
     make_payload,
     read_cells,
 )
+from node.protocol import event_types
 
 BINARY = st.binary(max_size=40)
 
@@ -129,8 +130,9 @@ def test_neither_data_nor_format_is_none() -> None:
     ],
 )
 def test_malformed_cells(cells: dict[int, Value]) -> None:
-    with pytest.raises(LbmDecodeError):
-        read_cells(cells)
+    for own in (event_types.EMIT, event_types.REPLY, event_types.END):
+        with pytest.raises(LbmDecodeError):
+            own.read(encode({**cells, keys.NAME: "x"}))
 
 
 def test_what_is_not_of_its_format_stays_bytes_until_it_is_read() -> None:

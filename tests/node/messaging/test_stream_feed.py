@@ -14,13 +14,13 @@ from lbm.codec import Value
 from node.messaging.fanout import Fanout, Slow
 from node.messaging.notes import (
     DROPPED_HEADER,
-    NOTES_COUNT,
     NOTES_SIZE,
     encode_note,
     read_headers,
 )
 from node.messaging.stream_feed import WAITING_EVENTS, StreamFeed
 from node.protocol.codes import NOTES, NOTIFY, CloseCode
+from node.protocol.limits import NOTES_COUNT
 from tests.node.messaging.line import (
     Line,
     Written,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from lbm import keys
-from lbm.codec import Value
+from lbm.codec import Encodable, Value
 from node.messaging.calls import Calls
 from node.messaging.dispatch import Dispatch
 from node.messaging.fanout import Fanout, Slow
@@ -289,6 +289,19 @@ def test_a_note_for_who_left_is_not_accepted() -> None:
         asked = event(NOTIFY, {keys.TOPIC: TOPIC}, async_id=9, stream=stream, cost=100)
         assert not two.a.topics.notes_received(asked, two.a.now)
     assert two.a.topics.dropped == 2
+
+
+def test_a_note_on_a_topics_own_stream_is_of_no_other_topic() -> None:
+    """Whatever it says itself: also before that stream's Subscribe was answered."""
+    two = Two()
+    sub = subscribed(two)
+    two.a.topics.expect("y")
+    assert two.a.topics.stream_opened(6, LABEL + "y")
+    note: dict[int, Encodable] = {keys.DATA: 1, keys.TOPIC: TOPIC}
+    for stream, kept in ((6, 0), (1, 1), (3, 2)):
+        two.a.topics.notes_received(event(NOTIFY, note, stream=stream), two.a.now)
+        assert len(sub.inbox) == kept
+    assert two.a.topics.dropped == 1
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])

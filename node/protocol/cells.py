@@ -1,0 +1,91 @@
+"""How a payload is read: by the cells of its event's own type, and no others (section 3).
+
+One rule: of what a type has nothing may be missing that must be there, or be of a wrong type
+or out of range; everything else is as good as absent. Which type has what is in `event_types`.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from lbm.cells import MAX_UINT
+from lbm.codec import decode
+from lbm.errors import LbmDecodeError
+from lbm.keys import key_name
+
+
+class Kind(NamedTuple):
+    """What a cell's value may be: `of` a type (None: any), and what `holds` says of it then."""
+
+    wanted: str
+    of: type | None = None
+    holds: Callable[[Any], bool] | None = None
+
+
+ANY: Final = Kind("a value")
+BYTES: Final = Kind("a byte string", bytes)
+TEXT: Final = Kind("a text string", str)
+# A decoded map has keys of one kind, so the first speaks for all.
+TEXT_MAP: Final = Kind(
+    "a map with text keys", dict, lambda value: type(next(iter(value), "")) is str
+)
+
+
+def uint(least: int = 0, most: int = MAX_UINT) -> Kind:
+    """An integer of `least` to `most`."""
+    return Kind(f"an integer of {least}..{most}", int, range(least, most + 1).__contains__)
+
+
+def array(most: int) -> Kind:
+    """An array of at most so many elements, whatever they are."""
+    return Kind(f"an array of up to {most} elements", list, lambda value: len(value) <= most)
+
+
+class Cells:
+    """What one type of event has: the cells that must be there, and those that may.
+
+    `check` raises LbmDecodeError for cells that do not go together. With `may_be_empty` no
+    payload means no cells.
+    """
+
+    __slots__ = ("_check", "_may_be_empty", "kinds", "required")
+
+    def __init__(
+        self,
+        required: Mapping[int, Kind],
+        optional: Mapping[int, Kind] | None = None,
+        *,
+        check: Callable[[Mapping[int, Any]], object] | None = None,
+        may_be_empty: bool = False,
+    ) -> None:
+        self.required = tuple(required)
+        self._check = check
+        self._may_be_empty = may_be_empty
+        self.kinds: Mapping[int, Kind] = {**required, **(optional or {})}
+
+    def read(self, payload: bytes) -> dict[int, Any]:
+        """The cells of this type that a payload has; empty bytes are no payload.
+
+        Raises:
+            LbmDecodeError: it is malformed.
+        """
+        if not payload and self._may_be_empty:
+            return {}
+        cells = decode(payload)
+        kinds, foreign = self.kinds, False
+        for key, value in cells.items():
+            if key not in kinds:
+                foreign = True
+                continue
+            wanted, of, holds = kinds[key]
+            if (of is not None and type(value) is not of) or (
+                holds is not None and not holds(value)
+            ):
+                raise LbmDecodeError(f"cell {key_name(key)} is not {wanted}")
+        for key in self.required:
+            if key not in cells:
+                raise LbmDecodeError(f"cell {key_name(key)} is missing")
+        if foreign:
+            cells = {key: value for key, value in cells.items() if key in kinds}
+        if self._check is not None:
+            self._check(cells)
+        return cells

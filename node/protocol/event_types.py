@@ -1,0 +1,102 @@
+"""The types of events that there are after the handshake: their names, and what they carry.
+
+One rule: what a type has stands here once (docs/protocol.md sections 6 to 11); whoever reads an
+event, a node or an auditor, reads it by this table. Knows neither streams nor ids.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from lbm import keys
+from lbm.errors import LbmDecodeError
+from node.protocol import codes
+from node.protocol.cells import ANY, BYTES, TEXT, TEXT_MAP, Cells, array, uint
+from node.protocol.codes import CONNECTION, LAST_CODE, LAST_STREAM, NAMED, SIM, STREAM
+from node.protocol.limits import LARGEST_CREDIT, NOTES_COUNT
+from node.protocol.requests import LAST_ASYNC_ID
+
+# In this format of a named event's data it is the value itself, in all others bytes (section 10).
+FORMAT_LBM: Final = 16
+LAST_FORMAT: Final = 255  # an id is one byte in the byte-exact dialect
+
+
+class EventType(NamedTuple):
+    """`cells` is None for what is no LBM: 'no payload', and the bytes of Data."""
+
+    name: str
+    cells: Cells | None = None
+
+
+def _check_data(cells: Mapping[int, Any]) -> None:
+    """The data of a named event is bytes but for format 16, and there where a format is."""
+    formatted = keys.FORMAT in cells
+    if formatted and cells[keys.FORMAT] == FORMAT_LBM:
+        return
+    if keys.DATA in cells:
+        if type(cells[keys.DATA]) is not bytes:
+            raise LbmDecodeError("data is a byte string in all formats but 16")
+    elif formatted:
+        raise LbmDecodeError("a format without data")
+
+
+_CODE: Final = uint(0, LAST_CODE)
+_STREAM: Final = uint(0, LAST_STREAM)
+_REQUEST: Final = uint(1, LAST_ASYNC_ID)
+_WINDOW: Final = uint(1, LARGEST_CREDIT)
+_DATA: Final = {keys.DATA: ANY}
+_FORMATTED: Final = {keys.DATA: ANY, keys.FORMAT: uint(0, LAST_FORMAT)}
+
+KEY_UPDATE: Final = Cells({keys.EPOCH: uint()}, {keys.REKEY_NUMBER: uint()})
+REKEY: Final = Cells({keys.SHARE: BYTES})
+CLOSE: Final = Cells({keys.CODE: _CODE}, {keys.TEXT: TEXT})
+
+OPEN: Final = Cells({keys.LABEL: TEXT}, {keys.WINDOW: _WINDOW})
+WINDOW: Final = Cells(
+    {keys.STREAM: _STREAM, keys.CREDIT: uint(0, LARGEST_CREDIT)}, {keys.REQUEST: _REQUEST}
+)
+RESET: Final = Cells({keys.STREAM: _STREAM, keys.CODE: _CODE}, {keys.TEXT: TEXT})
+
+CALL: Final = Cells(
+    {keys.TOPIC: TEXT},
+    {**_DATA, keys.DEADLINE_MS: uint(), keys.HEADERS: TEXT_MAP, keys.WINDOW: _WINDOW},
+)
+SUBSCRIBE: Final = Cells({keys.TOPIC: TEXT}, {**_DATA, keys.WINDOW: _WINDOW})
+UNSUBSCRIBE: Final = Cells({keys.TOPIC: TEXT})
+NOTIFY: Final = Cells({}, {**_DATA, keys.HEADERS: TEXT_MAP, keys.TOPIC: TEXT})
+RESULT: Final = Cells({keys.CODE: _CODE}, {**_DATA, keys.STREAM: _STREAM})
+CANCEL: Final = Cells({keys.REQUEST: _REQUEST})
+CHUNK: Final = Cells({}, _DATA)
+NOTES: Final = Cells({keys.NOTES: array(NOTES_COUNT)})
+
+EMIT: Final = Cells({keys.NAME: TEXT}, {keys.NAMESPACE: TEXT, **_FORMATTED}, check=_check_data)
+REPLY: Final = Cells({}, {keys.NAME: TEXT, **_FORMATTED}, check=_check_data)
+ERROR: Final = Cells({keys.CODE: uint(1, LAST_CODE)}, {keys.TEXT: TEXT})
+END: Final = Cells({}, _FORMATTED, check=_check_data, may_be_empty=True)
+
+# By type: category << 8 | subcategory.
+EVENT_TYPES: Final[Mapping[int, EventType]] = {
+    CONNECTION << 8 | codes.PING: EventType("ping"),
+    CONNECTION << 8 | codes.PONG: EventType("pong"),
+    CONNECTION << 8 | codes.SEAL: EventType("seal"),
+    CONNECTION << 8 | codes.KEY_UPDATE: EventType("key-update", KEY_UPDATE),
+    CONNECTION << 8 | codes.REKEY_OFFER: EventType("rekey-offer", REKEY),
+    CONNECTION << 8 | codes.REKEY_ANSWER: EventType("rekey-answer", REKEY),
+    CONNECTION << 8 | codes.CLOSE: EventType("close", CLOSE),
+    STREAM << 8 | codes.OPEN: EventType("open", OPEN),
+    STREAM << 8 | codes.WINDOW: EventType("window", WINDOW),
+    STREAM << 8 | codes.FINISH: EventType("finish"),
+    STREAM << 8 | codes.RESET: EventType("reset", RESET),
+    STREAM << 8 | codes.DATA: EventType("data"),
+    SIM << 8 | codes.CALL: EventType("call", CALL),
+    SIM << 8 | codes.SUBSCRIBE: EventType("subscribe", SUBSCRIBE),
+    SIM << 8 | codes.UNSUBSCRIBE: EventType("unsubscribe", UNSUBSCRIBE),
+    SIM << 8 | codes.NOTIFY: EventType("notify", NOTIFY),
+    SIM << 8 | codes.RESULT: EventType("result", RESULT),
+    SIM << 8 | codes.CANCEL: EventType("cancel", CANCEL),
+    SIM << 8 | codes.CHUNK: EventType("chunk", CHUNK),
+    SIM << 8 | codes.NOTES: EventType("notes", NOTES),
+    NAMED << 8 | codes.EMIT: EventType("emit", EMIT),
+    NAMED << 8 | codes.REPLY_EVENT: EventType("reply", REPLY),
+    NAMED << 8 | codes.ERROR: EventType("error", ERROR),
+    NAMED << 8 | codes.END: EventType("end", END),
+}
