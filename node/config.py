@@ -12,11 +12,12 @@ from typing import Final
 from crypto.identity import Identity
 from crypto.registry import NAMES
 from lbm.codec import Value
-from lbm.noise import NO_PADDING, Padding
+from lbm.noise import NO_PADDING, Padding, parse_padding
 from node.errors import ConfigError
 from node.protocol import limits as fixed
 from node.protocol.config import CoreConfig, Deliver, Plaintext
 from node.protocol.limits import Limits
+from node.protocol.typed import check_types
 
 # Twice the protocol's own default (docs/protocol.md section 5): with less,
 # too few pieces of bulk data are on their way, which is a third slower.
@@ -78,7 +79,7 @@ class NodeConfig:
         network_key: 32 bytes that all nodes of a private network share, or None.
         plaintext: "never", "only" or "both" (section 5).
         deliver: hand events up once "opened", or only once "sealed".
-        padding: how payloads are padded (section 7).
+        padding: how payloads are padded (section 7): "off", "padme", "bucket:N", or a `Padding`.
         info: node information for the other side's eyes, at most 1,024 bytes encoded.
         handshake_timeout: seconds for a whole handshake, above 0.
         idle_before_ping, ping_timeout: seconds, above 0 (section 9).
@@ -96,6 +97,10 @@ class NodeConfig:
             too, at least 1,024.
         accept_timeout: seconds that an accept hook has to answer, above 0; then it is a no.
         drain_timeout: seconds that a closing node waits for running handlers, 0 or more.
+
+    Raises:
+        ConfigError: a value is of another type, or out of its range. What settings have to do
+            with each other and with an identity is checked when a node is made.
     """
 
     role: str = "peer"
@@ -105,7 +110,7 @@ class NodeConfig:
     network_key: bytes | None = field(default=None, repr=False)
     plaintext: Plaintext = "never"
     deliver: Deliver = "opened"
-    padding: Padding = NO_PADDING
+    padding: Padding | str = NO_PADDING
     info: Mapping[str, Value] = field(default_factory=dict)
     handshake_timeout: float = fixed.HANDSHAKE_TIMEOUT
     idle_before_ping: float = fixed.IDLE_BEFORE_PING
@@ -122,6 +127,7 @@ class NodeConfig:
     drain_timeout: float = 5.0
 
     def __post_init__(self) -> None:
+        check_types(self, ConfigError)
         for setting, names in (("algorithms", self.algorithms), ("require", self.require)):
             unknown = names.keys() - NAMES.keys()
             if unknown:
@@ -146,7 +152,7 @@ class NodeConfig:
                 network_key=self.network_key,
                 plaintext=self.plaintext,
                 deliver=self.deliver,
-                padding=self.padding,
+                padding=parse_padding(str(self.padding)),
                 node_info=self.info,
                 handshake_timeout=self.handshake_timeout,
                 idle_before_ping=self.idle_before_ping,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from node.config import Range, require_in_range
 from node.errors import ConfigError
+from node.protocol.typed import check_types
 
 # More doublings than this change nothing, and would overflow at last.
 _MOST_DOUBLINGS = 64
@@ -29,6 +30,7 @@ class Pauses:
     steady: float = 10.0
 
     def __post_init__(self) -> None:
+        check_types(self, ConfigError)
         for name in ("first", "longest", "steady"):
             require_in_range(name, getattr(self, name), Range(0, above=True))
         if self.longest < self.first:

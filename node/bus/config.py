@@ -12,6 +12,7 @@ from node.bus.names import check_word
 from node.bus.redis.format import RedisFormat
 from node.config import Range, require_in_range
 from node.errors import ConfigError
+from node.protocol.typed import check_types
 
 # Every setting of `BusConfig` that is a number; none may be infinite or NaN. None, where the
 # type allows it, is no bound.
@@ -81,6 +82,7 @@ class BusConfig:
     clock: Callable[[], float] = time.time  # noqa: TID251 - ids are times that people read
 
     def __post_init__(self) -> None:
+        check_types(self, ConfigError)
         for name, allowed in RANGES.items():
             value = getattr(self, name)
             if value is not None:

@@ -7,7 +7,7 @@ Sizes are bytes, times seconds unless the name says otherwise. Knows no files.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal, get_args
+from typing import Literal
 
 from crypto.identity import Identity
 from crypto.registry import NAMES, PARAMETERS, require_name
@@ -17,6 +17,7 @@ from lbm.noise import Padding, parse_padding
 from node.protocol import limits as fixed
 from node.protocol.codes import ROLES
 from node.protocol.limits import Limits
+from node.protocol.typed import check_types
 
 Plaintext = Literal["never", "only", "both"]
 Deliver = Literal["opened", "sealed"]
@@ -77,12 +78,9 @@ class CoreConfig:
     proof_payload: bytes = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        check_types(self)
         if self.role not in ROLES:
             raise ValueError(f"role is {self.role!r}; it must be one of {', '.join(ROLES)}")
-        if self.plaintext not in get_args(Plaintext):
-            raise ValueError(f"plaintext is {self.plaintext!r}; it must be never, only or both")
-        if self.deliver not in get_args(Deliver):
-            raise ValueError(f"deliver is {self.deliver!r}; it must be opened or sealed")
         for named in (self.algorithms, self.require):
             for parameter, names in named.items():
                 if parameter not in PARAMETERS:
@@ -110,10 +108,10 @@ class CoreConfig:
                 raise ValueError(f"no {parameter} algorithm is left that this node may use")
         for name in _TIMES:
             if not getattr(self, name) > 0:
-                raise ValueError(f"{name} must be above 0 seconds")
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0 seconds")
         for name in _COUNTS:
             if not getattr(self, name) >= 1:
-                raise ValueError(f"{name} must be at least 1")
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
 
     def names(self, parameter: str) -> tuple[str, ...]:
         """The names this node offers or takes for `parameter`, best first."""

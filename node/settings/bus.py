@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from crypto.errors import IdentityError
 from crypto.identity import NodeId
 from node.errors import ConfigError
+from node.protocol.typed import check_types
 
 ACTIONS: Final = ("publish", "consume", "inspect", "manage")
 ANYBODY: Final = "*"
@@ -75,6 +76,7 @@ class BusSettings:
     allow: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        check_types(self, ConfigError)
         for each in self.allow:
             parse_right(each)
 

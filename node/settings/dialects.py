@@ -7,16 +7,19 @@ that is done (`node.transport.gateway`).
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from node.dialects.limits import NamedLimits, RelayLimits, SimProtoLimits
-from node.dialects.values import RESTS, Rest
+from node.dialects.values import Rest
 from node.errors import ConfigError
+from node.protocol.typed import check_types
 from node.transport.address import Address
 
-FLAVOURS: Final = ("plain", "typed")
+Flavour = Literal["plain", "typed"]
+FLAVOURS: Final[tuple[Flavour, ...]] = get_args(Flavour)
 # Of the formats that we know, those that the crate has as well.
-FORMATS: Final = ("msgpack", "json", "raw")
+Format = Literal["msgpack", "json", "raw"]
+FORMATS: Final[tuple[Format, ...]] = get_args(Format)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +43,8 @@ class SimProtoSettings:
     limits: SimProtoLimits = field(default_factory=SimProtoLimits)
 
     def __post_init__(self) -> None:
+        check_types(self, ConfigError)
         _require_addresses(self.listen)
-        _require_one_of("values", self.values, RESTS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,14 +65,13 @@ class NamedSettings:
 
     listen: tuple[str, ...] = ()
     allow_insecure: bool = False
-    flavour: Literal["plain", "typed"] = "plain"
-    format: Literal["msgpack", "json", "raw"] = "msgpack"
+    flavour: Flavour = "plain"
+    format: Format = "msgpack"
     limits: NamedLimits = field(default_factory=NamedLimits)
 
     def __post_init__(self) -> None:
+        check_types(self, ConfigError)
         _require_addresses(self.listen)
-        _require_one_of("flavour", self.flavour, FLAVOURS)
-        _require_one_of("format", self.format, FORMATS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,15 +98,10 @@ class RelaySettings:
     limits: RelayLimits = field(default_factory=RelayLimits)
 
     def __post_init__(self) -> None:
+        check_types(self, ConfigError)
         _require_addresses(self.listen)
-        _require_one_of("values", self.values, RESTS)
 
 
 def _require_addresses(addresses: Collection[str]) -> None:
     for address in addresses:
         Address.parse(address)
-
-
-def _require_one_of(name: str, value: str, allowed: Collection[str]) -> None:
-    if value not in allowed:
-        raise ConfigError(f"{name} is {value!r}; it must be one of {', '.join(allowed)}")

@@ -14,6 +14,7 @@ from node.config import Range, require_in_range
 from node.errors import ConfigError
 from node.journal.journal import Journal
 from node.journal.settings import BUFFER_SIZE, SEGMENT_AGE, SEGMENT_SIZE, Fsync, OnFailure
+from node.protocol.typed import check_types
 
 FSYNC: Final[tuple[str, ...]] = get_args(Fsync)
 ON_FAILURE: Final[tuple[str, ...]] = get_args(OnFailure)
@@ -60,11 +61,9 @@ class JournalSettings:
     on_failure: OnFailure = "alarm"
 
     def __post_init__(self) -> None:
+        check_types(self, ConfigError)
         for name, allowed in JOURNAL_RANGES.items():
             require_in_range(name, getattr(self, name), allowed)
-        for name, words in (("fsync", FSYNC), ("on_failure", ON_FAILURE)):
-            if getattr(self, name) not in words:
-                raise ConfigError(f"{name} is {getattr(self, name)!r}; it is {_either(words)}")
         _parse(self.auditors)
 
     @property
@@ -102,7 +101,3 @@ def _parse(texts: tuple[str, ...]) -> tuple[AuditorKey, ...]:
         return tuple(map(AuditorKey.parse, texts))
     except InvalidKeyError as error:
         raise ConfigError(str(error)) from error
-
-
-def _either(words: tuple[str, ...]) -> str:
-    return f"{', '.join(words[:-1])} or {words[-1]}"

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from node.config import Range, require_in_range
 from node.errors import ConfigError
+from node.protocol.typed import check_types
 from node.transport.address import Address
 from node.trust import parse_trust
 
@@ -61,6 +62,7 @@ class ServeSettings:
     forward: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        check_types(self, ConfigError)
         if not self.listen:
             raise ConfigError("listen names no address")
         for address in self.listen:

@@ -7,7 +7,7 @@ import pytest
 
 from crypto.identity import Identity
 from crypto.registry import NAMES, PARAMETERS
-from lbm.noise import parse_padding
+from lbm.noise import PADME, parse_padding
 from node import Node, NodeConfig
 from node.config import RANGES, STREAM_WINDOW
 from node.errors import ConfigError
@@ -44,6 +44,7 @@ def test_every_setting_reaches_the_core() -> None:
     for name, value in settings.items():
         assert getattr(core, name) == value
     assert NodeConfig(plaintext="both").core(IDENTITY).plaintext == "both"
+    assert NodeConfig(padding="padme").core(IDENTITY).padding == PADME
 
 
 @pytest.mark.parametrize(
@@ -83,6 +84,9 @@ def test_a_node_is_not_made_with_a_wrong_setting(settings: dict[str, Any]) -> No
         ({"write_buffer": 0}, "write_buffer"),
         ({"accept_timeout": 0.0}, "accept_timeout"),
         ({"accept_timeout": float("nan")}, "accept_timeout"),
+        ({"padding": "much"}, "'off', 'padme' or 'bucket:N'"),
+        ({"network_key": "x" * 32}, "network_key is of another type; it must be bytes or None"),
+        ({"algorithms": {"kex": "x25519"}}, "it must be a mapping of text to a list of text"),
         ({"algorithms": {"ciphers": ("aes-256-gcm",)}}, "algorithms has no parameter ciphers"),
         ({"require": {"kem": frozenset()}}, "require has no parameter kem"),
     ],

@@ -16,6 +16,7 @@ from node.bus.errors import InvalidEventError
 from node.bus.model import NewEvent, StoredEvent
 from node.bus.names import ALL, api_of, split_name
 from node.errors import ConfigError
+from node.protocol.typed import check_types
 
 Layout = Literal["per_event", "per_api"]
 
@@ -68,6 +69,7 @@ class RedisFormat:
     decode: Callable[[str], Any] | None = None
 
     def __post_init__(self) -> None:
+        check_types(self, ConfigError)
         if self.metadata_prefix == self.field_prefix:
             raise ConfigError("metadata_prefix and field_prefix must differ")
 

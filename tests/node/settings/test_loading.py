@@ -265,8 +265,8 @@ WRONG: list[tuple[str, object, str]] = [
     ("node.role", "boss", "role is 'boss'; it must be one of client, server, peer"),
     ("node.role", 1, "1 is not text"),
     ("node.role", "", "'' is not text"),
-    ("node.plaintext", "yes", "it must be never, only or both"),
-    ("node.deliver", "late", "it must be opened or sealed"),
+    ("node.plaintext", "yes", "it must be one of never, only, both"),
+    ("node.deliver", "late", "it must be one of opened, sealed"),
     ("node.padding", "much", "'bucket:N' with N in 1..67108864"),
     ("node.half_open", 0, "half_open is 0; it must be 1 or more"),
     ("node.half_open", 1.5, "1.5 is not a whole number, 1 or more"),
@@ -309,9 +309,9 @@ WRONG: list[tuple[str, object, str]] = [
     ("journal.segment_age", 0.5, "segment_age is 0.5; it must be 1 or more"),
     ("journal.buffer_size", "all", "'all' is not a whole number, 65,536 or more"),
     ("journal.buffer_size", 65_535, "buffer_size is 65,535"),
-    ("journal.fsync", "often", "fsync is 'often'; it is always, interval or never"),
+    ("journal.fsync", "often", "fsync is 'often'; it must be one of always, interval, never"),
     ("journal.fsync_interval", 0, "it must be 0.01 or more"),
-    ("journal.on_failure", "cry", "on_failure is 'cry'; it is alarm or stop"),
+    ("journal.on_failure", "cry", "on_failure is 'cry'; it must be one of alarm, stop"),
     ("node.role", "x" * 1000, "xxx"),
 ]
 

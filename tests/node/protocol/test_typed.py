@@ -1,0 +1,121 @@
+"""Tests of node/protocol/typed.py: every setting of every class is what its annotation says."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from crypto.identity import Identity
+from lbm.noise import NO_PADDING, PADME, Padding
+from node.bus.config import BusConfig
+from node.bus.redis.format import RedisFormat
+from node.config import NodeConfig
+from node.dialects.limits import NamedLimits, RelayLimits, SimProtoLimits
+from node.errors import ConfigError
+from node.pauses import Pauses
+from node.protocol.config import CoreConfig
+from node.protocol.limits import Limits
+from node.protocol.typed import check_types
+from node.settings import Settings
+from node.settings.bus import BusSettings
+from node.settings.dialects import NamedSettings, RelaySettings, SimProtoSettings
+from node.settings.journal import JournalSettings
+from node.settings.serve import ServeSettings
+
+# All that applications set: `Settings` holds what files can.
+CLASSES: tuple[Any, ...] = (
+    *(NodeConfig, CoreConfig, Limits, BusConfig, RedisFormat, Pauses),
+    *(SimProtoLimits, NamedLimits, RelayLimits),
+    *(ServeSettings, SimProtoSettings, NamedSettings, RelaySettings, JournalSettings, BusSettings),
+)
+IDENTITY = Identity.create()
+
+
+def test_no_class_is_missing() -> None:
+    assert {type(getattr(Settings(), each.name)) for each in fields(Settings)} <= set(CLASSES)
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [(settings, each.name) for settings in CLASSES for each in fields(settings) if each.init],
+)
+def test_no_setting_takes_just_anything(settings: Any, name: str) -> None:
+    identity = {"identity": IDENTITY} if settings is CoreConfig else {}
+    for wrong in (object(), {1: 2}, -0.5):
+        with pytest.raises(ValueError, match=f"^{name} is "):
+            settings(**{**identity, name: wrong})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    count: int = 1
+    seconds: float | None = None
+    flag: bool = False
+    word: Literal["a", "b"] = "a"
+    padding: Padding | str = NO_PADDING
+    path: Path | None = None
+    texts: tuple[str, ...] = ()
+    table: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    secret: bytes | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        check_types(self, ConfigError)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "found"),
+    [
+        ("seconds", 2, 2),
+        ("padding", "padme", PADME),
+        ("padding", "bucket:512", Padding("bucket", 512)),
+        ("padding", PADME, PADME),
+        ("path", "a/b", Path("a/b")),
+        ("texts", ["a", "b"], ("a", "b")),
+        ("table", {"x": ["a"]}, {"x": frozenset({"a"})}),
+        ("table", {"x": {"a"}}, {"x": frozenset({"a"})}),
+        ("secret", None, None),
+    ],
+)
+def test_what_is_natural_becomes_what_it_should_be(name: str, value: object, found: object) -> None:
+    example = Example(**{name: value})  # type: ignore[arg-type]  # mypy does not know which
+    assert getattr(example, name) == found
+    assert type(getattr(example, name)) is type(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("count", True, "count is True; it must be a whole number"),
+        ("count", "5", "count is '5'; it must be a whole number"),
+        ("count", 1.0, "count is 1.0; it must be a whole number"),
+        ("seconds", "soon", "seconds is 'soon'; it must be a number or None"),
+        ("flag", 1, "flag is 1; it must be True or False"),
+        ("word", "c", "word is 'c'; it must be one of a, b"),
+        ("word", ["a"], "word is ['a']; it must be one of a, b"),
+        ("padding", "padmé", "padding is 'off', 'padme' or 'bucket:N' with N in 1..67108864"),
+        ("padding", 1, "padding is 1; it must be a Padding or text"),
+        ("path", "", "path is ''; it must be a path or None"),
+        ("texts", "tcp://x", "texts is 'tcp://x'; it must be a list of text"),
+        ("texts", [1], "texts is [1]; it must be a list of text"),
+        (
+            "table",
+            {"x": "abc"},
+            "table is {'x': 'abc'}; it must be a mapping of text to a set of text",
+        ),
+        ("secret", "hunter2", "secret is of another type; it must be bytes or None"),
+        ("texts", "x" * 200, "texts is '" + "x" * 79 + "...; it must be a list of text"),
+    ],
+)
+def test_what_is_not_is_refused_with_a_sentence(name: str, value: object, text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Example(**{name: value})  # type: ignore[arg-type]  # that is the test
+    assert str(caught.value) == text
+
+
+def test_what_is_as_it_should_be_stays_the_same() -> None:
+    texts, table = ("a",), {"x": frozenset({"a"})}
+    example = Example(texts=texts, table=table)
+    assert example.texts is texts
+    assert example.table is table
