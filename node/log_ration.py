@@ -4,18 +4,17 @@ One rule: what a stranger can cause without end is rationed, and how much was le
 said with the next line. Writes nothing itself.
 """
 
+from node.allowance import Allowance, Rate
+
 
 class LogRation:
     """`burst` lines at once, `per_second` for each second; `silent` were left out since the
     last that had room."""
 
-    __slots__ = ("_burst", "_left", "_per_second", "_since", "silent")
+    __slots__ = ("_allowance", "silent")
 
     def __init__(self, burst: int, per_second: float) -> None:
-        self._burst = burst
-        self._per_second = per_second
-        self._since = 0.0
-        self._left = float(burst)
+        self._allowance = Allowance(Rate(burst, 1 / per_second))
         self.silent = 0
 
     def has_room(self, now: float) -> bool:
@@ -23,13 +22,10 @@ class LogRation:
 
         `now` is seconds of a clock that never goes back, the same for all calls.
         """
-        self._left = min(self._burst, self._left + (now - self._since) * self._per_second)
-        self._since = now
-        if self._left < 1:
-            self.silent += 1
-            return False
-        self._left -= 1
-        return True
+        if self._allowance.take(now):
+            return True
+        self.silent += 1
+        return False
 
     def told(self) -> int:
         """How many were left out; they are told now."""

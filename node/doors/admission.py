@@ -10,6 +10,7 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 
+from node.allowance import Allowance, Rate
 from node.config import NodeConfig
 
 # Handshakes that an address which was quiet may begin at once, in seconds of its rate.
@@ -27,15 +28,16 @@ class Admission:
     `refused` counts the connections that were turned away, by reason.
     """
 
-    __slots__ = ("_buckets", "_burst", "_config", "_counts", "_inside", "refused")
+    __slots__ = ("_config", "_counts", "_inside", "_left", "_rate", "refused")
 
     def __init__(self, config: NodeConfig) -> None:
         self._config = config
-        self._burst = max(1.0, BURST_SECONDS * config.handshakes_per_second)
+        per_second = config.handshakes_per_second
+        self._rate = Rate(max(1.0, BURST_SECONDS * per_second), 1 / per_second)
         self._inside: dict[Hashable, str | None] = {}
         self._counts: Counter[str] = Counter()
-        # Tokens and when they were counted; who came last stands last.
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        # Who came last stands last.
+        self._left: OrderedDict[str, Allowance] = OrderedDict()
         self.refused: Counter[str] = Counter()
 
     def refusal(self, name: str, now: float) -> str | None:
@@ -79,26 +81,24 @@ class Admission:
             return None
         if self._counts[key] >= self._config.connections_per_address:
             return "too many connections of one address"
-        if not self._take_token(key, now):
+        if not self._take_handshake(key, now):
             return "too many handshakes of one address"
         return None
 
-    def _take_token(self, key: str, now: float) -> bool:
+    def _take_handshake(self, key: str, now: float) -> bool:
         self._forget_the_quiet(now)
-        tokens, since = self._buckets.pop(key, (self._burst, now))
-        tokens = min(self._burst, tokens + (now - since) * self._config.handshakes_per_second)
-        taken = tokens >= 1.0
-        self._buckets[key] = (tokens - taken, now)
-        return taken
+        allowance = self._left.pop(key, None) or Allowance(self._rate)
+        self._left[key] = allowance
+        return allowance.take(now)
 
     def _forget_the_quiet(self, now: float) -> None:
-        """Drop who has been quiet for so long that its bucket is full again."""
-        buckets, full_after = self._buckets, self._burst / self._config.handshakes_per_second
-        while buckets:
-            _, since = next(iter(buckets.values()))
-            if len(buckets) < REMEMBERED and now - since < full_after:
+        """Drop those that have been quiet for so long that all of their allowance is back."""
+        left = self._left
+        while left:
+            allowance = next(iter(left.values()))
+            if len(left) < REMEMBERED and not allowance.is_full(now):
                 return
-            buckets.popitem(last=False)
+            left.popitem(last=False)
 
 
 @lru_cache(maxsize=1024)

@@ -96,12 +96,12 @@ def test_what_is_remembered_of_addresses_is_bounded() -> None:
     door = admission(handshakes_per_second=1)
     for number in range(REMEMBERED + 500):
         door.refusal(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", 0.0)
-    assert len(door._buckets) == REMEMBERED
-    # Whoever is quiet for as long as its bucket takes to fill is forgotten.
-    door.refusal("192.0.2.1", BURST_SECONDS - 0.1)
-    assert len(door._buckets) == REMEMBERED
-    door.refusal("192.0.2.1", BURST_SECONDS)
-    assert len(door._buckets) == 1
+    assert len(door._left) == REMEMBERED
+    # Whoever is quiet for as long as its allowance takes to be whole again is forgotten.
+    door.refusal("192.0.2.1", 0.9)
+    assert len(door._left) == REMEMBERED
+    door.refusal("192.0.2.1", 1.0)
+    assert len(door._left) == 1
 
 
 visits = st.lists(
