@@ -165,7 +165,7 @@ class NamedPeer(Guest):
     def _answer(self, event: Received, code: int, data: Any) -> None:
         """Say what a handler returned or how it failed, if that must be without what has no
         form."""
-        core, now = self._named, self.backend.now()
+        core, now, unsent = self._named, self.backend.now(), self._handlers.unsent
         try:
             if code == ResultCode.ACCEPTED:
                 try:
@@ -173,10 +173,12 @@ class NamedPeer(Guest):
                     core.finish(event, returned, now)
                     return
                 except FormatError:
-                    logger.exception("what %r returned has no form", event.name)
+                    text = "what %r returned has no form"
+                    unsent.log(logger, logging.ERROR, now, text, event.name, exc_info=True)
                     code, data = FAILED
                 except PayloadTooLargeError:
-                    logger.warning("what %r returned is too large", event.name)
+                    text = "what %r returned is too large"
+                    unsent.log(logger, logging.WARNING, now, text, event.name)
                     code, data = ResultCode.PAYLOAD_TOO_LARGE, None
             text = data if isinstance(data, str) else error_text(code)
             core.fail(event, event_code(code), cut(text), now)

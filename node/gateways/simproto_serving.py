@@ -106,7 +106,8 @@ class SimProtoServing:
 
     def cut_off(self, feed: SimProtoFeed) -> None:
         """A subscriber is too slow: nobody can tell it, so the log does."""
-        logger.warning("%s lost its subscription of %r: too slow", self._peer, feed.topic)
+        text, ended = "%s lost its subscription of %r: too slow", self._handlers.ended
+        ended.log(logger, logging.WARNING, self.now(), text, self._peer, feed.topic)
 
     # Inside.
 
@@ -156,17 +157,21 @@ class SimProtoServing:
 
     def _answer(self, call: IncomingCall, code: int, data: Any) -> bool:
         """Answer a request; returns whether it is answered by this outcome."""
-        peer = self._peer
+        peer, unsent = self._peer, self._handlers.unsent
+        now = peer.backend.now()
         right = True
         try:
             sent = data if type(data) is bytes else to_bytes(data, self._values)
         except ConversionError:
-            logger.exception("the answer to %r has no form in SimProto", call.topic)
+            text = "the answer to %r has no form in SimProto"
+            unsent.log(logger, logging.ERROR, now, text, call.topic, exc_info=True)
             (code, _), sent, right = FAILED, b"", False
         if code and not call.answered:
-            logger.info("%r of %s: refused with %d", call.topic, peer, code)
-        if not peer.sim.answering.answer(call, code, sent, peer.backend.now()):
-            logger.error("the answer to %r is too long: %d bytes", call.topic, len(sent))
+            text, refused = "%r of %s: refused with %d", self._handlers.refused
+            refused.log(logger, logging.INFO, now, text, call.topic, peer, code)
+        if not peer.sim.answering.answer(call, code, sent, now):
+            text = "the answer to %r is too long: %d bytes"
+            unsent.log(logger, logging.ERROR, now, text, call.topic, len(sent))
             right = False
         peer.answered()
         return right
@@ -175,5 +180,6 @@ class SimProtoServing:
         try:
             return to_bytes(decode_value(note), self._values)
         except ConversionError as error:
-            logger.error("a note is not sent: %s", error)
+            unsent = self._handlers.unsent
+            unsent.log(logger, logging.ERROR, self.now(), "a note is not sent: %s", error)
             return None

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from crypto.errors import IdentityError
 from crypto.identity import NodeId
 from node.errors import ConfigError
+from node.log_ration import LogRation
 
 if TYPE_CHECKING:
     from node.guest import Guest
@@ -69,9 +70,11 @@ class Rule:
         ConfigError: it holds something else than node ids and roles.
     """
 
-    __slots__ = ("_function", "_node_ids", "_roles")
+    __slots__ = ("_failures", "_function", "_node_ids", "_refusals", "_roles")
 
     def __init__(self, allow: Allow) -> None:
+        self._failures = LogRation()
+        self._refusals = LogRation()
         self._function: AllowFunction | None = None
         node_ids: set[NodeId] = set()
         roles: set[str] = set()
@@ -103,16 +106,22 @@ class Rule:
             if inspect.isawaitable(answer):
                 answer = await answer
         except Exception:
-            logger.exception("allow= of %r failed, so %s is not allowed", name, peer)
+            text, now = "allow= of %r failed, so %s is not allowed", peer.backend.now()
+            self._failures.log(logger, logging.ERROR, now, text, name, peer, exc_info=True)
             return False
         return answer is True
+
+    def log_refusal(self, peer: "Peer | Guest", name: str) -> None:
+        """Say that it did not permit `peer` to use `name`."""
+        text, now = "%s is not allowed to use %r", peer.backend.now()
+        self._refusals.log(logger, logging.INFO, now, text, peer, name)
 
 
 async def permitted(rules: Iterable[Rule], peer: "Peer | Guest", name: str, roles: Roles) -> bool:
     """Whether every rule permits it; there may be none."""
     for rule in rules:
         if not await rule.permits(peer, name, roles):
-            logger.info("%s is not allowed to use %r", peer, name)
+            rule.log_refusal(peer, name)
             return False
     return True
 

@@ -22,9 +22,6 @@ WILDCARD = "*"
 # Characters that a name may have to fall under a pattern: each open stream keeps its
 # label, whose length nothing else bounds, and refusals put names into the log.
 LONGEST_NAME = 1_024
-# Failures of one handler that are logged: at once, and from then on for each second.
-FAILURES = 100
-FAILURES_PER_SECOND = 1.0
 
 
 class Slots:
@@ -84,7 +81,7 @@ class Entry(Generic[H]):
     slots: Slots | None = None
     answers: frozenset[tuple[int, int]] = frozenset()
     rules: tuple[Rule, ...] = ()
-    failures: LogRation = field(default_factory=lambda: LogRation(FAILURES, FAILURES_PER_SECOND))
+    failures: LogRation = field(default_factory=LogRation)
 
     def takes(self, supercategory: Supercategory | None) -> bool:
         """Whether what travels between these roles may come here; None: roles that nobody
@@ -175,6 +172,10 @@ class Handlers:
     events: dict[str, Registry[Any]] = field(default_factory=dict)  # by namespace, "" for none
     roles: Roles = field(default_factory=Roles)
     bus: Entry[Any] | None = None
+    # For the log, of what peers cause apart from failures of one handler.
+    unsent: LogRation = field(default_factory=LogRation)
+    refused: LogRation = field(default_factory=LogRation)
+    ended: LogRation = field(default_factory=LogRation)
 
     def find_stream(self, label: str) -> Entry[Any] | None:
         """The handler of streams of this label."""

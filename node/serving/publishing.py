@@ -6,7 +6,6 @@ peer; how notes flow is `Topics`' and `Feed`'s.
 """
 
 import inspect
-import logging
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +16,11 @@ from node.messaging.stream_feed import StreamFeed
 from node.protocol.codes import ResultCode, Supercategory
 from node.serving.authorisation import permitted
 from node.serving.handlers import Handlers
-from node.serving.running import FAILED, Outcome
+from node.serving.running import FAILED, Outcome, log_failure
 from node.topic import SubscribeRequest, Topic
 
 if TYPE_CHECKING:
     from node.peer import Peer
-
-logger = logging.getLogger("parley.peer")
 
 
 class Publishing:
@@ -65,7 +62,7 @@ class Publishing:
                 self._accept(topic, call, data)
                 return
         except LbmEncodeError:
-            logger.exception("the answer to a subscription of %r has no encoding", topic.name)
+            self._peer.serving.log_unsent("the answer to a subscription of %r", topic.name)
             code, data = FAILED
         finally:
             # Also when it was cancelled: each request gets its one answer.
@@ -109,9 +106,9 @@ async def decide(
     except CallRefused as refused:
         if not refused.received:
             return refused.code, refused.data
-        logger.exception("the subscription handler of %r failed", topic.name)
+        log_failure(entry, topic.name, peer, "the subscription handler of %r")
     except Exception:
-        logger.exception("the subscription handler of %r failed", topic.name)
+        log_failure(entry, topic.name, peer, "the subscription handler of %r")
     else:
         return ResultCode.ACCEPTED, data
     return FAILED

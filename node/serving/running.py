@@ -67,15 +67,13 @@ async def run_handler(
     return ResultCode.ACCEPTED, result
 
 
-def log_failure(entry: Entry[Any], name: str, peer: "Peer | Guest") -> None:
-    """Log the exception that is being handled, unless there were many of this handler: who
-    sends what makes it fail shall not fill the log."""
-    failures = entry.failures
-    if not failures.has_room(peer.backend.now()):
-        return
-    if failures.silent:
-        logger.warning("%d failures of the handler of %r were not logged", failures.told(), name)
-    logger.exception("the handler of %r failed", name)
+def log_failure(
+    entry: Entry[Any], name: str, peer: "Peer | Guest", what: str = "the handler of %r"
+) -> None:
+    """Log the exception that is being handled, unless there were many of this handler: a peer
+    that sends what makes it fail shall not fill the log."""
+    now, failed = peer.backend.now(), what + " failed"
+    entry.failures.log(logger, logging.ERROR, now, failed, name, exc_info=True)
 
 
 async def _slot_and_room(slots: Slots, peer: "Peer | Guest") -> None:

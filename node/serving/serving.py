@@ -26,7 +26,7 @@ from node.protocol.limits import UNANSWERED_REQUESTS
 from node.serving.authorisation import permitted
 from node.serving.handlers import Entry, Handlers
 from node.serving.items import send_items
-from node.serving.running import FAILED, Outcome, run_handler
+from node.serving.running import FAILED, Outcome, log_failure, run_handler
 from node.streams.stream import Stream
 from node.wording import one_line
 
@@ -104,9 +104,14 @@ class Serving:
         try:
             answering.answer(call, code, data)
         except (LbmEncodeError, FormatError):
-            logger.exception("the answer to %r has no encoding", call.topic)
+            self.log_unsent("the answer to %r", call.topic)
             answering.answer(call, *FAILED)
         self._peer.call_ended()
+
+    def log_unsent(self, what: str, name: str) -> None:
+        """Log the exception that is being handled: an answer has no encoding."""
+        now, text = self._peer.backend.now(), what + " has no encoding"
+        self._handlers.unsent.log(logger, logging.ERROR, now, text, name, exc_info=True)
 
     # Streams.
 
@@ -149,9 +154,11 @@ class Serving:
             code = None
         except (StreamResetError, PeerClosedError) as error:
             # Mostly this stream's own end; a handler may have met that of another one.
-            logger.info("stream %r ended: %s", stream.label, one_line(str(error)))
+            now, why = self._peer.backend.now(), one_line(str(error))
+            ended = self._handlers.ended
+            ended.log(logger, logging.INFO, now, "stream %r ended: %s", stream.label, why)
         except Exception:
-            logger.exception("the handler of stream %r failed", stream.label)
+            log_failure(entry, stream.label, self._peer, "the handler of stream %r")
             code = CloseCode.INTERNAL_ERROR
         finally:
             self._stream_handlers -= 1

@@ -28,7 +28,7 @@ def test_never_more_than_burst_and_rate_in_any_span_of_time(
         if allowance.take(now):
             taken.append(now)
             for count, since in enumerate(reversed(taken), 1):
-                        assert count <= rate.burst + (now - since) / rate.seconds + 2e-3
+                assert count <= rate.burst + (now - since) / rate.seconds + 2e-3
 
 
 def test_a_use_that_was_none_can_be_used_again() -> None:

@@ -12,6 +12,7 @@ from node import Call, CallRefused, Peer, Stream
 from node.errors import ConfigError, StreamResetError
 from node.protocol.codes import CloseCode, ResultCode
 from node.serving.authorisation import Allow, Roles, Rule, permitted
+from node.testing import FakeClock
 from tests.node.network import Meeting, config, eventually, meeting
 
 pytestmark = pytest.mark.anyio
@@ -61,6 +62,7 @@ class Somebody:
 
     def __init__(self, node_id: NodeId | None) -> None:
         self.node_id = node_id
+        self.backend = FakeClock()
 
 
 async def permits(allow: Allow, node_id: NodeId | None, roles: Roles | None = None) -> bool:
