@@ -168,7 +168,8 @@ def _taken(values: list[Any], where: Any, type_: pa.DataType) -> pa.Array:
 def _delays(times: Any, sealed: Sequence[int | None]) -> pa.Array:
     """Microseconds from each event to its seal; null where there is none."""
     seals = pa.array(sealed, pa.int64())
-    delays = (seals.fill_null(0).to_numpy(zero_copy_only=False) - times) // 1000
+    # Between the times as rows have them: stitching knows no others.
+    delays = seals.fill_null(0).to_numpy(zero_copy_only=False) // 1000 - times // 1000
     return pa.array(delays, mask=seals.is_null().to_numpy(zero_copy_only=False))
 
 

@@ -28,6 +28,7 @@ sys.dont_write_bytecode = False
 FIXED_EXAMPLES = 60
 SOAK_SECONDS = 4.0
 CRASH_ROUNDS = 20
+CUT_SEEDS = 3
 # The marks of what `--require-servers` does not let be skipped.
 SERVERS: Final = ("redis", "lightbus")
 
@@ -52,6 +53,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=CRASH_ROUNDS,
         metavar="N",
         help=f"how often each file of crash tests kills something, instead of {CRASH_ROUNDS}",
+    )
+    parser.addoption(
+        "--seeds",
+        type=int,
+        default=CUT_SEEDS,
+        metavar="N",
+        help=f"how many simulated journals are cut at each record, instead of {CUT_SEEDS}",
     )
     parser.addoption(
         "--require-servers",

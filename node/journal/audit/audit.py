@@ -58,9 +58,6 @@ class Audit:
         self._may_resume = True  # sessions that began before what is read
         self._from_beginning = False  # of a run: none can have
         self._started: set[str] = set()
-        self._silent = False
-        # What was found before records came that are only followed.
-        self._told: tuple[list[Finding], list[SessionRow]] = [], []
 
     def usual_events(
         self,
@@ -78,7 +75,8 @@ class Audit:
         Returns the index of the first one that is not: it has to be given to `record`. Saves
         half the time.
         """
-        if offsets[first] != self._next or self._silent or segment != self._output.segment:
+        output = self._output
+        if offsets[first] != self._next or output.silent or segment != output.segment:
             return first
         track_of = self._usual.get
         at = first
@@ -138,7 +136,7 @@ class Audit:
         elif name is None:
             return
         self._next = record.offset + record.size
-        if silent is not self._silent:
+        if silent is not output.silent:
             self._change_silence(record.offset, silent=silent)
         if record.status != OK:
             self._damaged(record)
@@ -221,13 +219,7 @@ class Audit:
         self._output.segment = ""
 
     def _change_silence(self, offset: int, *, silent: bool) -> None:
-        self._silent = silent
-        output = self._output
-        if silent:
-            self._told = output.findings, output.sessions
-            output.findings, output.sessions = [], []
-        else:
-            output.findings, output.sessions = self._told
+        self._output.silent = silent
         for session in self._live.values():
             if silent:
                 session.silence()
@@ -249,7 +241,7 @@ class Audit:
             return
         session = self._live.get(number)
         if session is None:
-            self._unknown.event(record, number, direction, silent=self._silent)
+            self._unknown.event(record, number, direction)
             return
         track = session.tracks[direction]
         if session.is_whole(direction) and track.take_usual(record.offset, record.time, body):
@@ -294,9 +286,7 @@ class Audit:
 
     def _start(self, record: Record) -> None:
         start = SessionStart.parse(record.body)
-        session = start_session(
-            self._output, start, record.time, record.offset, silent=self._silent
-        )
+        session = start_session(self._output, start, record.time, record.offset)
         session_id = session.out.id
         if session_id in self._started:
             session.out.finding("session-twice", None, None, record.time, record.offset, _TWICE)
@@ -319,8 +309,6 @@ class Audit:
                 self._look_at(checkpoint.session, session, direction)
 
     def _enter(self, number: int, session: AuditedSession, record: Record) -> None:
-        if self._silent:
-            session.silence()
         if self._name is not None and session.out.local != self._name.node:
             session.out.finding(
                 "wrong-node",

@@ -16,10 +16,8 @@ from node.journal.sessions import Checkpoint, Direction, SessionStart
 _BEFORE_PROOF: Final = -1  # the place before that of the Proof
 
 
-def start_session(
-    output: Output, start: SessionStart, time: int, offset: int, *, silent: bool
-) -> AuditedSession:
-    """A session from its first record; `silent` leaves out the rows of the Proofs.
+def start_session(output: Output, start: SessionStart, time: int, offset: int) -> AuditedSession:
+    """A session from its first record.
 
     JournalFormatError if the record's values fit no session at all.
     """
@@ -36,8 +34,6 @@ def start_session(
         proofs, chains = proofs[::-1], chains[::-1]
     received, sent = (Direction(chain, _BEFORE_PROOF, 0, 0, 0, 0, {}) for chain in chains)
     session = AuditedSession(output, Known(facts, time, offset, th1, th2, (received, sent)))
-    if silent:
-        session.silence()
     for track, proof in zip(session.tracks, proofs, strict=True):
         blob = _verify_proof(session, track, proof, time, offset)
         session.proofs += (blob,)

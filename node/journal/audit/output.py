@@ -29,7 +29,7 @@ class Output:
     """The rows of one audit, and how it is done: `journal` and `segment` are being read.
 
     `stitched`: whoever takes the spans compares them with each other, and finds what is
-    wrong between them.
+    wrong between them. While it is `silent` nothing is put out: an earlier reading told it.
     """
 
     __slots__ = (
@@ -39,6 +39,7 @@ class Output:
         "journal",
         "segment",
         "sessions",
+        "silent",
         "spans",
         "stitched",
     )
@@ -46,6 +47,7 @@ class Output:
     def __init__(self, boxes: Boxes, *, stitched: bool) -> None:
         self.boxes = boxes
         self.stitched = stitched
+        self.silent = False
         self.journal = ""
         self.segment = ""
         # Rows that are final, with the time of their seal.
@@ -54,9 +56,23 @@ class Output:
         self.sessions: list[SessionRow] = []
         self.spans: list[tuple[Span, list[CompactRow]]] = []
 
+    def tell(self, what: Finding | SessionRow) -> None:
+        """Put out a finding, or a session's row."""
+        if self.silent:
+            return
+        if isinstance(what, Finding):
+            self.findings.append(what)
+        else:
+            self.sessions.append(what)
+
+    def end_span(self, span: Span, pending: list[CompactRow]) -> None:
+        """Put out a span, and the rows that still wait for a seal in a later one."""
+        if not self.silent:
+            self.spans.append((span, pending))
+
     def finding(self, kind: str, record: Record, evidence: str) -> None:
         """Something is wrong with a record, whoever's session it is of."""
-        self.findings.append(
+        self.tell(
             Finding(
                 kind,
                 self.journal,
@@ -73,6 +89,8 @@ class Output:
 
     def unknown_event(self, record: Record, direction: int) -> None:
         """The row of an event of which no session is known."""
+        if self.silent:
+            return
         wire = record.body[EVENT_HEAD:]
         stream = int.from_bytes(wire[:4], "big")
         head = (self.journal, self.segment, None, DIRECTIONS[direction], None, None)
@@ -132,7 +150,7 @@ class SessionOutput:
         """Something is wrong with this session."""
         output = self.output
         way = None if direction is None else DIRECTIONS[direction]
-        output.findings.append(
+        output.tell(
             Finding(
                 kind,
                 output.journal,
@@ -175,4 +193,4 @@ class SessionOutput:
 
     def tell(self, row: SessionRow) -> None:
         """Give out a session's row."""
-        self.output.sessions.append(row)
+        self.output.tell(row)

@@ -67,6 +67,8 @@ class AuditedSession:
             )
             for direction in (RECEIVED, SENT)
         )
+        if output.silent:
+            self.silence()
         # The encrypted parts of both Proofs, until there is a key to open them.
         self.proofs: tuple[bytes, ...] = ()
         self._searches: list[Search | None] = [None, None]
@@ -280,7 +282,7 @@ class AuditedSession:
                 started,
                 ended,
             )
-            output.spans.append((span, pending))
+            output.end_span(span, pending)
 
     # Inside.
 

@@ -22,20 +22,21 @@ class UnknownSessions:
         self._output = output
         self._counts: dict[int, int] = {}
 
-    def event(self, record: Record, number: int, direction: int, *, silent: bool) -> None:
-        """An event's record; of a `silent` one the row exists."""
+    def event(self, record: Record, number: int, direction: int) -> None:
+        """An event's record."""
+        if self._output.silent:
+            return  # an earlier reading counted it
         if len(self._counts) >= MOST_UNKNOWN and number not in self._counts:
             number = _OTHERS
         self._counts[number] = self._counts.get(number, 0) + 1
-        if not silent:
-            self._output.unknown_event(record, direction)
+        self._output.unknown_event(record, direction)
 
     def tell(self, offset: int) -> None:
         """The findings, at the offset where reading ended."""
         output = self._output
         for number, count in self._counts.items():
             which = "other numbers" if number == _OTHERS else f"number {number}"
-            output.findings.append(
+            output.tell(
                 Finding(
                     "no-session",
                     output.journal,

@@ -1,0 +1,147 @@
+"""Batches of a journal through the pipeline's steps in this process: no Spark, no tables.
+
+One rule: planning, reading, verifying and stitching are the pipeline's own; what is done here
+is what Spark does between them: it keeps rows, unites them and puts them in order.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from node.journal.audit.rows import EVENT_COLUMNS
+from node.journal.names import CLOSED, LIVE
+from node.journal.segments import RANGE_SIZE, list_segments, read_range
+from pipeline.batches import SegmentRange, read_batches
+from pipeline.bronze_rows import NEEDED
+from pipeline.planning import Budget, Listing, ranges_between, read_on
+from pipeline.progress import Progress
+from pipeline.silver_schema import (
+    EVENT,
+    FINDING,
+    PENDING,
+    SEGMENT,
+    SESSION,
+    SPAN,
+    TIP,
+    WALKED_ARROW,
+)
+from pipeline.stitch.rows import stitch_rows
+from pipeline.walk import walker
+
+_COLUMNS: Final = [name for name in WALKED_ARROW.names if name in EVENT_COLUMNS or name == "time"]
+_TEXTS: Final = ("journal", "session", "direction", "segment")
+_ORDER: Final = ("journal", "session", "last", "direction", "segment", "offset")
+
+
+class Told(NamedTuple):
+    """What the tables hold in the end: the events in order, findings, what sessions' rows say."""
+
+    events: pa.Table
+    findings: list[str]
+    sessions: list[str]
+
+    def statuses(self) -> list[str]:
+        """Of all events."""
+        told: list[str] = self.events.column("status").to_pylist()
+        return told
+
+
+class Walks:
+    """Ranges verified, each by a task of its own, and once: the same bytes have the same rows."""
+
+    def __init__(self, keys: Sequence[bytes], *, range_size: int = RANGE_SIZE) -> None:
+        self._walk = walker(keys, payloads=True)
+        self._range_size = range_size
+        self._known: dict[object, list[pa.RecordBatch]] = {}
+
+    def told_by(self, places: Iterable[Path]) -> Told:
+        """Read the directory of a journal as it is at several times: a batch at each."""
+        progress, stitched = Progress(), Rows()
+        walked_all, stitched_all = Rows(), Rows()
+        for place in places:
+            listing, after = Listing.of(str(place)), Progress(progress.as_offset())
+            for file in listing.segments:
+                read_on(file, after, Budget(), self._range_size)
+            parts = ranges_between(progress, after, listing, self._range_size)
+            progress = after
+            walked = Rows(batch for part in parts for batch in self._walked(part))
+            stitched = _stitched(walked, stitched)
+            walked_all.add(walked)
+            stitched_all.add(stitched)
+        return _told(walked_all, stitched_all, stitched.of(PENDING))
+
+    def _walked(self, part: SegmentRange) -> list[pa.RecordBatch]:
+        key = part.name.stem, part.range
+        batches = self._known.get(key)
+        if batches is None:
+            rows = (batch.select(list(NEEDED)) for batch in read_batches(part))
+            batches = self._known[key] = list(self._walk(rows))
+        return batches
+
+
+class Rows:
+    """Rows with the columns of `WALKED`, by their part."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch] = ()) -> None:
+        self._batches: defaultdict[str, list[pa.RecordBatch]] = defaultdict(list)
+        for batch in batches:
+            if batch.num_rows:
+                self._batches[batch.column("part")[0].as_py()].append(batch)
+
+    def add(self, more: "Rows") -> None:
+        """Have those as well."""
+        for part, batches in more._batches.items():
+            self._batches[part] += batches
+
+    def of(self, *parts: str) -> list[pa.RecordBatch]:
+        """The rows of some parts."""
+        return [batch for part in parts for batch in self._batches[part]]
+
+    def others(self, part: str) -> list[str]:
+        """What rows that are no events are."""
+        return [text for batch in self.of(part) for text in batch.column("other").to_pylist()]
+
+
+def growing(journal: Path, place: Path) -> Iterator[Path]:
+    """A directory in which a journal's segments are written, as it is behind each record."""
+    place.mkdir()
+    for file in list_segments(journal):
+        data = file.path.read_bytes()
+        live = place / (file.name.stem + LIVE)
+        for record in read_range(file.path, 0, file.size):
+            with live.open("ab") as written:
+                written.write(data[record.offset : record.offset + record.size])
+            yield place
+        live.rename(place / (file.name.stem + CLOSED))
+
+
+def _stitched(walked: Rows, before: Rows) -> Rows:
+    """As `pipeline.stitch.stitch` does it."""
+    batches = walked.of(SEGMENT, SPAN, PENDING) + before.of(SEGMENT, TIP, PENDING)
+    (rows,) = pa.Table.from_batches(batches, WALKED_ARROW).combine_chunks().to_batches() or (None,)
+    if rows is None:
+        return Rows()
+    keys = {name: pc.fill_null(rows.column(name), "") for name in _TEXTS}
+    keys |= {"last": pc.equal(rows.column("part"), PENDING), "offset": rows.column("offset")}
+    order = pc.sort_indices(pa.table(keys), [(name, "ascending") for name in _ORDER])
+    return Rows(stitch_rows([rows.take(order)]))
+
+
+def _told(walked: Rows, stitched: Rows, waiting: list[pa.RecordBatch]) -> Told:
+    status = WALKED_ARROW.get_field_index("status")
+    unsealed = [
+        batch.set_column(status, "status", pa.repeat("unsealed", batch.num_rows))
+        for batch in waiting
+    ]
+    batches = [batch.select(_COLUMNS) for batch in walked.of(EVENT) + stitched.of(EVENT) + unsealed]
+    events = pa.Table.from_batches(batches).combine_chunks()
+    keys = [(name, "ascending") for name in ("journal", "segment", "offset", "place", "item")]
+    findings = walked.others(FINDING) + stitched.others(FINDING)
+    # Where reading began says nothing of the journal.
+    sessions = [row for row in walked.others(SESSION) if json.loads(row)["what"] != "live"]
+    return Told(events.take(pc.sort_indices(events, keys)), sorted(findings), sorted(sessions))
