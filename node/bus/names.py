@@ -4,25 +4,20 @@ One rule: what passes here can be a key of Redis, a label on a terminal and a ce
 without being escaped. Knows nothing of what is named.
 """
 
-import re
 from functools import lru_cache
 from typing import Final
 
 from node.bus.errors import InvalidEventError
+from node.protocol.bus_types import DEAD as DEAD
+from node.protocol.bus_types import LONGEST_EVENT as LONGEST_EVENT
+from node.protocol.bus_types import LONGEST_NAME as LONGEST_NAME
+from node.protocol.bus_types import is_name, is_word
 
-LONGEST_NAME: Final = 256
-LONGEST_KEY: Final = 256
-# What is added to the name of a stream for the events of it that could not be processed; others
-# leave room for it.
-DEAD: Final = "dead"
+LONGEST_KEY: Final = LONGEST_NAME
 # The name of the stream of all events of an API ends so, where there is such a one.
 ALL: Final = ".*"
-LONGEST_EVENT: Final = LONGEST_NAME - len(f".{DEAD}")
 # Names whose parts are remembered: they are asked for several times for each event.
 REMEMBERED: Final = 1_024
-
-_EVENT: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(?:\.[A-Za-z0-9_][A-Za-z0-9_-]*)+")
-_WORD: Final = re.compile(r"[!-~]+")
 
 
 def split_name(name: object) -> tuple[str, str]:
@@ -43,10 +38,10 @@ def split_name(name: object) -> tuple[str, str]:
 @lru_cache(REMEMBERED)
 def _parts(name: str) -> tuple[str, str] | None:
     """The API and the event, if it is a name."""
-    if not _EVENT.fullmatch(name):
+    if not is_name(name):
         return None
     api, _, event = name.rpartition(".")
-    return (api, event) if len(name) <= LONGEST_EVENT or event == DEAD else None
+    return api, event
 
 
 def api_of(name: str) -> str:
@@ -65,7 +60,7 @@ def dead_name(name: str) -> str:
 
 def check_word(kind: str, word: object) -> None:
     """Raise InvalidEventError unless `word` may name a `kind`: a group or a consumer."""
-    if not isinstance(word, str) or len(word) > LONGEST_NAME or not _WORD.fullmatch(word):
+    if not is_word(word):
         raise InvalidEventError(
             f"{_shown(word)} is no name of a {kind}: 1 to {LONGEST_NAME} printable ASCII "
             "characters, no spaces"
@@ -74,7 +69,7 @@ def check_word(kind: str, word: object) -> None:
 
 def check_key(key: object) -> None:
     """Raise InvalidEventError unless `key` may be an idempotency key."""
-    if not isinstance(key, str) or len(key) > LONGEST_KEY or not _WORD.fullmatch(key):
+    if not is_word(key, LONGEST_KEY):
         raise InvalidEventError(
             f"{_shown(key)} is no idempotency key: 1 to {LONGEST_KEY} printable ASCII characters, "
             "no spaces"

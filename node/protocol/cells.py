@@ -24,6 +24,7 @@ class Kind(NamedTuple):
 ANY: Final = Kind("a value")
 BYTES: Final = Kind("a byte string", bytes)
 TEXT: Final = Kind("a text string", str)
+BOOL: Final = Kind("a boolean", bool)
 # A decoded map has keys of one kind, so the first speaks for all.
 TEXT_MAP: Final = Kind(
     "a map with text keys", dict, lambda value: type(next(iter(value), "")) is str
@@ -33,6 +34,11 @@ TEXT_MAP: Final = Kind(
 def uint(least: int = 0, most: int = MAX_UINT) -> Kind:
     """An integer of `least` to `most`."""
     return Kind(f"an integer of {least}..{most}", int, range(least, most + 1).__contains__)
+
+
+def text(longest: int) -> Kind:
+    """Text of at most so many characters."""
+    return Kind(f"text of up to {longest} characters", str, lambda value: len(value) <= longest)
 
 
 def array(most: int) -> Kind:
@@ -68,9 +74,7 @@ class Cells:
         Raises:
             LbmDecodeError: it is malformed.
         """
-        if not payload and self._may_be_empty:
-            return {}
-        cells = decode(payload)
+        cells = decode(payload) if payload or not self._may_be_empty else {}
         kinds, foreign = self.kinds, False
         for key, value in cells.items():
             if key not in kinds:

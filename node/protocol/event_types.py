@@ -1,7 +1,8 @@
 """The types of events that there are after the handshake: their names, and what they carry.
 
-One rule: what a type has stands here once (docs/protocol.md sections 6 to 11); whoever reads an
-event, a node or an auditor, reads it by this table. Knows neither streams nor ids.
+One rule: what a type has stands here once (docs/protocol.md sections 6 to 11; of the bus, in
+`bus_types`); whoever reads an event, a node or an auditor, reads it by this table. Knows neither
+streams nor ids.
 """
 
 from collections.abc import Mapping
@@ -10,8 +11,9 @@ from typing import Any, Final, NamedTuple
 from lbm import keys
 from lbm.errors import LbmDecodeError
 from node.protocol import codes
+from node.protocol.bus_types import BUS_CELLS
 from node.protocol.cells import ANY, BYTES, TEXT, TEXT_MAP, Cells, array, uint
-from node.protocol.codes import CONNECTION, LAST_CODE, LAST_STREAM, NAMED, SIM, STREAM
+from node.protocol.codes import BUS, CONNECTION, LAST_CODE, LAST_STREAM, NAMED, SIM, STREAM
 from node.protocol.limits import LARGEST_CREDIT, NOTES_COUNT
 from node.protocol.requests import LAST_ASYNC_ID
 
@@ -99,4 +101,8 @@ EVENT_TYPES: Final[Mapping[int, EventType]] = {
     NAMED << 8 | codes.REPLY_EVENT: EventType("reply", REPLY),
     NAMED << 8 | codes.ERROR: EventType("error", ERROR),
     NAMED << 8 | codes.END: EventType("end", END),
+    **{
+        BUS << 8 | kind: EventType(f"bus-{kind.name.lower().replace('_', '-')}", cells)
+        for kind, cells in BUS_CELLS.items()
+    },
 }

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, TypeVar
 
 from lbm import keys
-from lbm.cells import read_array, read_bool, read_text, read_uint
-from lbm.codec import Encodable, decode, encode
+from lbm.codec import Encodable, encode
 from lbm.errors import LbmDecodeError
 from node.bus.model import (
     ConsumerInfo,
@@ -21,7 +20,8 @@ from node.bus.model import (
     StreamInfo,
 )
 from node.bus.wire.cells import checked_id, milliseconds
-from node.protocol.codes import LAST_CODE, ResultCode
+from node.protocol.bus_types import BUS_CELLS
+from node.protocol.codes import BusType, ResultCode
 
 Row = list[Any]
 T = TypeVar("T")
@@ -60,15 +60,14 @@ def encode_answer(answer: Answer) -> bytes:
 
 def decode_answer(payload: bytes) -> Answer:
     """The answer that a payload is; raises LbmDecodeError. Its rows are yet to be read."""
-    cells = decode(payload)
-    ids = read_array(cells, keys.IDS, default=None)
+    cells = BUS_CELLS[BusType.ANSWER].read(payload)
     return Answer(
-        read_uint(cells, keys.CODE, maximum=LAST_CODE),
-        read_text(cells, keys.TEXT, default=""),
-        read_array(cells, keys.ROWS, default=None),
-        None if ids is None else [checked_id(id) for id in ids],
-        read_uint(cells, keys.COUNT, default=None),
-        read_bool(cells, keys.MORE, default=False),
+        cells[keys.CODE],
+        cells.get(keys.TEXT, ""),
+        cells.get(keys.ROWS),
+        cells.get(keys.IDS),
+        cells.get(keys.COUNT),
+        cells.get(keys.MORE, False),
     )
 
 

@@ -7,10 +7,12 @@ answered is in `answers.py`.
 
 from typing import Final
 
-from lbm.codec import Encodable, decode, encode
+from lbm.codec import Encodable, encode
 from lbm.errors import LbmDecodeError
 from node.bus.wire.cells import FIELDS
 from node.bus.wire.requests import REQUESTS, TYPES, Request
+from node.protocol.bus_types import BUS_CELLS
+from node.protocol.codes import BusType
 
 # Of each type its fields, with their cells and what stands for an absent one.
 _FIELDS: Final = {
@@ -39,12 +41,10 @@ def decode_request(subcategory: int, payload: bytes) -> Request:
     kind = REQUESTS.get(subcategory)
     if kind is None:
         raise LbmDecodeError(f"6/{subcategory} asks for nothing")
-    cells = decode(payload) if payload else {}
+    cells = BUS_CELLS[BusType(subcategory)].read(payload)
     defaults = kind._field_defaults
     values = [
-        defaults[name]
-        if name in defaults and field.key not in cells
-        else field.read(cells, field.key)
+        field.read(cells[field.key]) if field.key in cells else defaults[name]
         for name, field in _FIELDS[kind]
     ]
     return kind._make(values)

@@ -6,26 +6,17 @@ unit. What happens beyond each is the codec's and the server's.
 
 from typing import Final
 
-from node.bus.names import LONGEST_NAME
+# What a request's cells may hold is fixed with its types.
+from node.protocol.bus_types import LARGEST_COUNT as LARGEST_COUNT
+from node.protocol.bus_types import LARGEST_NUMBER as LARGEST_NUMBER
+from node.protocol.bus_types import LONGEST_CONSUMER as LONGEST_CONSUMER
+from node.protocol.bus_types import LONGEST_ERROR as LONGEST_ERROR
+from node.protocol.bus_types import LONGEST_ID as LONGEST_ID
+from node.protocol.bus_types import LONGEST_TIME_MS as LONGEST_TIME_MS
+from node.protocol.bus_types import LONGEST_WAIT_MS as LONGEST_WAIT_MS
 
-# Of one request: events in a Publish, ids, and what may be asked for; in a Streams, Groups or
-# Consumers answer, rows.
-LARGEST_COUNT: Final = 1_000
 # Rows of a whole listing, of many answers, that a client takes.
 LONGEST_LISTING: Final = 1_000_000
-# Milliseconds that a Read or History may wait, and that idle and delay may be (about 34 years).
-LONGEST_WAIT_MS: Final = 60_000
-LONGEST_TIME_MS: Final = 2**40 - 1
-# Characters of an id: two u64 and a hyphen.
-LONGEST_ID: Final = 41
-# Characters of what Nack and Bury say.
-LONGEST_ERROR: Final = 500
-# Characters of a node id as text, and of what goes before a peer's name of a consumer.
-NODE_ID: Final = 52
-LONGEST_CONSUMER: Final = LONGEST_NAME - NODE_ID - 1
-# The version of an event that is published; a Trim's bounds.
-LARGEST_VERSION: Final = 2**31 - 1
-LARGEST_NUMBER: Final = 2**63 - 1
 
 # Streams `bus` of one connection; one more is reset with `overloaded`.
 STREAMS: Final = 4

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lbm import keys
-from lbm.codec import decode, encode
+from lbm.codec import Value, decode, encode
 from lbm.errors import LbmDecodeError
 from node.bus.model import (
     ConsumerInfo,
@@ -140,10 +140,13 @@ WRONG: dict[str, list[Any]] = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_what_no_cell_may_be(name: str) -> None:
-    field = FIELDS[name]
-    for value in WRONG[name]:
-        with pytest.raises(LbmDecodeError):
-            field.read({field.key: value}, field.key)
+    key = FIELDS[name].key
+    kinds = [kind for kind, request in REQUESTS.items() if name in request._fields]
+    for kind in kinds:
+        cells = whole_cells(kind)
+        for value in WRONG[name]:
+            with pytest.raises(LbmDecodeError):
+                decode_request(kind, encode({**cells, key: value}))
 
 
 @pytest.mark.parametrize("kind", REQUESTS)
@@ -151,16 +154,7 @@ def test_what_is_required(kind: int) -> None:
     """Without any one cell: malformed, or what stands for it when it is absent."""
     request = REQUESTS[kind]
     optional = set(request._field_defaults)
-    whole = {"ids": ["1-0"], "events": [Given("a.b", "{}", None, 1)], "number": 5, "durable": False}
-    values = [
-        whole.get(field, 1.0 if field in ("wait", "idle", "delay") else "a.b")
-        if field not in ("after", "after_id", "id", "until", "before")
-        else "1-0"
-        for field in request._fields
-    ]
-    fixed = {"max_length": 1, "max_bytes": 1, "approximate": True}
-    values = [fixed.get(name, value) for name, value in zip(request._fields, values, strict=True)]
-    cells = decode(encode_request(request._make(values))[1])
+    cells = whole_cells(kind)
     assert len(cells) == len(request._fields)
     for field in request._fields:
         payload = encode({key: v for key, v in cells.items() if key != FIELDS[field].key})
@@ -172,10 +166,25 @@ def test_what_is_required(kind: int) -> None:
                 decode_request(kind, payload)
 
 
+def whole_cells(kind: int) -> dict[int, Value]:
+    """The cells of a request that has all that it may have."""
+    request = REQUESTS[kind]
+    whole = {"ids": ["1-0"], "events": [Given("a.b", "{}", None, 1)], "number": 5, "durable": False}
+    values = [
+        whole.get(field, 1.0 if field in ("wait", "idle", "delay") else "a.b")
+        if field not in ("after", "after_id", "id", "until", "before")
+        else "1-0"
+        for field in request._fields
+    ]
+    fixed = {"max_length": 1, "max_bytes": 1, "approximate": True}
+    values = [fixed.get(name, value) for name, value in zip(request._fields, values, strict=True)]
+    return decode(encode_request(request._make(values))[1])
+
+
 def test_unknown_cells_are_ignored_and_no_payload_is_no_cells() -> None:
     request = Touch("a.b", "g", "c", ["1-0"])
     number, payload = encode_request(request)
-    more = encode({**decode(payload), 200: [1], 300: "x"})
+    more = encode({**decode(payload), keys.TOPIC: [1], keys.COUNT: -1, 200: [1], 300: "x"})
     assert decode_request(number, more) == request
     with pytest.raises(LbmDecodeError):
         decode_request(number, b"")
