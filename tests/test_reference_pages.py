@@ -1,6 +1,8 @@
 """The reference pages: made from the docstrings, of all that is public."""
 
+import ast
 import inspect
+import re
 from types import ModuleType
 
 import pytest
@@ -11,7 +13,7 @@ import node.testing
 import node.trust
 from docs.build_reference import DIRECTORY, build, find, main
 from docs.docstring_markdown import paragraphs, summary
-from docs.reference_pages import PAGES, SHOWN
+from docs.reference_pages import PAGES, SHOWN, Shown
 
 LISTED = [name for page in PAGES.values() for name in page.names]
 NAMES = {name.rpartition(".")[2] for name in LISTED}
@@ -68,6 +70,26 @@ def test_every_public_member_has_a_docstring(name: str) -> None:
         and not value.__doc__
     ]
     assert silent == []
+
+
+def test_what_is_given_by_name_only_is_shown_so() -> None:
+    pages = "".join(build().values())
+    seen = 0
+    for name in LISTED:
+        found, short = find(name), name.rpartition(".")[2]
+        if not (inspect.isclass(found) or inspect.isfunction(found)):
+            continue
+        entry = pages.partition(f"\n## {short}\n")[2].partition("\n##")[0]
+        shown = re.search(rf"^(?:\w+ )*({short}\(.*?\))(?: ->.*?)?\n```", entry, re.S | re.M)
+        if shown is None or not SHOWN.get(short, Shown()).made:
+            continue  # it is not called
+        (tree,) = ast.parse(f"def {shown[1]}: ...").body
+        assert isinstance(tree, ast.FunctionDef)
+        real = inspect.signature(found).parameters.values()
+        by_name = [one.name for one in real if one.kind is inspect.Parameter.KEYWORD_ONLY]
+        assert (name, [one.arg for one in tree.args.kwonlyargs]) == (name, by_name)
+        seen += bool(by_name)
+    assert seen > 10
 
 
 def test_sections_become_lists() -> None:

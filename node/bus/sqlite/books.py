@@ -104,6 +104,7 @@ class Books:
         session: a number of this run alone.
         last_id: the last id that was given.
         rows: events that are published and not inserted yet.
+        added: how many bytes of events this transaction stores.
         grown: the streams that this transaction published on or has to wake readers of.
         places: where groups of this run were when last read, (stream, group) to cursor.
         staged: the same, of this transaction.
@@ -113,6 +114,7 @@ class Books:
     __slots__ = (
         "_remembered",
         "_streams",
+        "added",
         "changed",
         "changed_groups",
         "connection",
@@ -133,6 +135,7 @@ class Books:
         self.session = session
         self.now = 0.0
         self.last_id = -1
+        self.added = 0
         self.repeated = False
         self.places: dict[tuple[str, str], int] = {}
         self.staged: dict[tuple[str, str], int] = {}
@@ -187,6 +190,7 @@ class Books:
         for stream in self.grown:
             stream.added = 0
         self.grown.clear()
+        self.added = 0
         self.repeated = False
         if self.staged:
             self.places.update(self.staged)
@@ -204,6 +208,7 @@ class Books:
         self.changed.clear()
         self.changed_groups.clear()
         self.staged.clear()
+        self.added = 0
         self.repeated = False
 
     # What there is.

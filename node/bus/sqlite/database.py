@@ -6,15 +6,21 @@ operations.
 """
 
 import logging
+import os
 import sqlite3
 from contextlib import closing, suppress
+from typing import Final
 
 from node.bus.config import BusConfig
+from node.bus.errors import BusFullError
 from node.bus.sqlite.books import Books
 from node.bus.sqlite.faults import is_full, is_of_disk
-from node.bus.sqlite.file import open_file, page_limits
+from node.bus.sqlite.file import PAGE_SIZE, has_room, open_file, page_limits, refusal
 
 logger = logging.getLogger("parley.bus")
+
+# Bytes of the log for each byte of events, at most: an event may fill little of its last page.
+LOGGED: Final = 2
 
 
 class Database:
@@ -22,11 +28,12 @@ class Database:
     run has."""
 
     def __init__(self, path: str, config: BusConfig, session: int) -> None:
-        self._path = path
+        self.path = path
         self._config = config
         self._session = session
         self._limits = page_limits(config)
         self._connection: sqlite3.Connection | None = None
+        self._read_only = False
         self.books: Books | None = None
         self._limit = 0
         self._durable = True
@@ -38,6 +45,11 @@ class Database:
 
     def begin(self, now: float, writes: bool, durable: bool) -> Books:
         """Begin a transaction at `now`; raises sqlite3.Error, OSError, BusError, ConfigError."""
+        if writes and self._read_only:
+            refused = refusal(self.path)
+            if refused is not None:
+                raise refused
+            self.close()  # it can be written by now
         if self._connection is None or self.books is None:
             connection, books = self._open()
         else:
@@ -61,6 +73,20 @@ class Database:
         if limit != self._limit and self.books is not None:
             self.books.cursor.execute(f"PRAGMA max_page_count = {limit}")
             self._limit = limit
+
+    def require_room(self) -> None:
+        """Raise BusFullError if the disk has no room for what this transaction published: in the
+        log, and in the file, once all of the log is there."""
+        books = self.books
+        if books is None or not books.added:
+            return
+        pages = books.cursor.execute("PRAGMA page_count").fetchone()[0]
+        growth = max(0, pages * PAGE_SIZE - os.stat(self.path).st_size)
+        if not has_room(self.path, growth, LOGGED * books.added):
+            raise BusFullError(
+                f"there is no room for it on the disk of {self.path}: "
+                "the rest is left for consuming and for trimming"
+            )
 
     def commit(self, durable: bool) -> None:
         """Record the transaction."""
@@ -87,9 +113,9 @@ class Database:
             return
         self.books.forget()
         if is_full(error):
-            # The log can be written from its beginning again, once all of it is in the file.
+            # Once all of it is in the file, the log needs no room.
             with suppress(sqlite3.Error):
-                self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+                self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         elif is_of_disk(error):
             # What a failed sync leaves in the log counts as written, and may not be: nothing is
             # to be appended to it (`_open`).
@@ -112,9 +138,10 @@ class Database:
                 logger.exception("the bus was not closed in order")
 
     def _open(self) -> tuple[sqlite3.Connection, Books]:
-        connection = open_file(self._path, self._config)
+        connection = open_file(self.path, self._config)
         try:
-            if self._mend:
+            self._read_only = refusal(self.path) is not None
+            if self._mend and not self._read_only:
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
                 self._mend = False
             books = Books(connection, self._session)

@@ -14,12 +14,14 @@ from node.bus.errors import (
     BusUnavailableError,
     InvalidEventError,
 )
+from node.bus.sqlite.file import refusal
 from node.errors import ConfigError, ParleyError
 
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _FULL: Final = (sqlite3.SQLITE_FULL,)
-# SQLite knows a full disk, but takes a quota and a limit on files for a disk that fails.
-_NOT_WRITTEN: Final = (sqlite3.SQLITE_IOERR_WRITE,)
+# SQLite knows a full disk, but takes a quota and a limit on files for a disk that fails, and so it
+# does where there is no room for the index of its log.
+_NOT_WRITTEN: Final = (sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE)
 _DISK: Final = (sqlite3.SQLITE_IOERR,)
 _TOO_BIG: Final = (sqlite3.SQLITE_TOOBIG,)
 _UNUSABLE: Final = (
@@ -43,7 +45,11 @@ def is_common(error: BaseException) -> bool:
 
 def is_full(error: BaseException) -> bool:
     """Whether there is no room: nothing of it was written."""
-    return _code(error) in _FULL or getattr(error, "sqlite_errorcode", 0) in _NOT_WRITTEN
+    return (
+        isinstance(error, BusFullError)
+        or _code(error) in _FULL
+        or getattr(error, "sqlite_errorcode", 0) in _NOT_WRITTEN
+    )
 
 
 def is_of_disk(error: BaseException) -> bool:
@@ -51,27 +57,32 @@ def is_of_disk(error: BaseException) -> bool:
     return _code(error) in _DISK and not is_full(error)
 
 
-def bus_error(error: Exception) -> ParleyError:
-    """The error for whoever asked: the bus's own, or a ConfigError."""
+def bus_error(error: Exception, path: str) -> ParleyError:
+    """The error for whoever asked of the bus at `path`: the bus's own, or a ConfigError."""
     if isinstance(error, ParleyError):
         return error
-    found = _found(error)
+    found = _found(error, path)
     found.__cause__ = error
     return found
 
 
-def _found(error: Exception) -> BusError:
+def _found(error: Exception, path: str) -> BusError:
     code = _code(error)
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    if code in _UNUSABLE or isinstance(error, OSError):
+        refused = refusal(path)
+        if refused is not None:
+            return refused
     if is_full(error):
-        return BusFullError(f"there is no room for it: {error}")
+        return BusFullError(f"there is no room in {path}: {text}")
     if code in _BUSY:
-        return BusBusyError(f"another process holds the database: {error}")
+        return BusBusyError(f"another process holds {path}: {text}")
     if code in _TOO_BIG or isinstance(error, (OverflowError, UnicodeEncodeError)):
-        return InvalidEventError(f"the database cannot keep it: {error}")
+        return InvalidEventError(f"the database cannot keep it: {text}")
     if code in _UNUSABLE or isinstance(error, (OSError, MemoryError)):
-        return BusUnavailableError(f"the database cannot be used: {error}")
+        return BusUnavailableError(f"{path} cannot be used: {text}")
     # All else that can be wrong is in the file: no table where one was, a number that is text.
-    return BusDamagedError(f"the database is damaged: {error!r}")
+    return BusDamagedError(f"{path} is damaged: {text}")
 
 
 def _code(error: BaseException) -> int:

@@ -1,30 +1,34 @@
 """The file of a bus: made, looked at, opened; nobody but its owner may read it.
 
-One rule: a file that is no bus, or a newer one, is not touched: its header is looked at before
-anything could write. Knows the tables only as `schema.py` lists them.
+One rule: SQLite alone reads and writes it, with its own locks and its log, and says what it is
+before anything is changed. A descriptor of our own, once closed, would drop the locks of all that
+has the file open in this process (POSIX), and another process could take the log away under it;
+without the log, a file in the middle of a checkpoint looks damaged. Knows the tables only as
+`schema.py` lists them.
 """
 
 import os
 import sqlite3
 import stat
-from contextlib import closing
 from typing import Final
 from urllib.parse import quote
 
 from node.bus.config import BusConfig
-from node.bus.errors import BusDamagedError
+from node.bus.errors import BusDamagedError, BusUnavailableError
 from node.bus.sqlite.schema import APPLICATION_ID, TABLES, VERSION
 from node.errors import ConfigError
 
 PAGE_SIZE: Final = 4096
-# Pages of the write-ahead log after which it is copied into the file.
+# Pages of the write-ahead log after which it is copied into the file; fewer if they would take
+# more than a quarter of what is left free on the disk: nothing frees them if the file cannot grow.
 CHECKPOINT_PAGES: Final = 2_000
 # Bytes of it that stay on the disk for the next use, and of pages that are kept in memory.
 LOG_LEFT: Final = 64 * 2**20
 CACHE_SIZE: Final = 32 * 2**20
-# A part of the file's size that publishing leaves to all else: what is full can be read,
-# acknowledged and trimmed.
+# A part of the file's size, and of the disk, that publishing leaves to all else: what is full can
+# be read, acknowledged and trimmed. Of the disk it is at most so many bytes.
 RESERVED: Final = 16
+DISK_RESERVED: Final = 32 * 2**20
 
 # What would run, or stand for a table, in our own statements.
 _FOREIGN: Final = """SELECT 1 FROM sqlite_schema
@@ -38,20 +42,32 @@ def open_file(path: str, config: BusConfig) -> sqlite3.Connection:
         ConfigError: its directory is not there. BusDamagedError: the file is no bus.
         sqlite3.Error, OSError: it cannot be opened.
     """
-    _look(path)
+    _make(path)
     connection = sqlite3.connect(
-        path,
+        _address(path),
+        uri=True,
         timeout=config.busy_timeout,
         isolation_level=None,
         check_same_thread=False,
         cached_statements=256,
     )
     try:
-        _prepare(connection)
+        _prepare(connection, path)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def refusal(path: str) -> BusUnavailableError | None:
+    """What somebody meets who is to write to a file that is there and cannot be written."""
+    if not os.path.exists(path):
+        return None
+    if _is_fixed(path):
+        return BusUnavailableError(f"{path} cannot be written: its file system is read-only")
+    if not os.access(path, os.W_OK):
+        return BusUnavailableError(f"{path} cannot be written: permission denied")
+    return None
 
 
 def page_limits(config: BusConfig) -> tuple[int, int]:
@@ -60,74 +76,106 @@ def page_limits(config: BusConfig) -> tuple[int, int]:
     return pages - pages // RESERVED, pages
 
 
-def _look(path: str) -> None:
-    """See whether there is a bus; make an empty file, its owner's alone, if there is nothing."""
+def has_room(path: str, growth: int, logged: int) -> bool:
+    """Whether its disk has room for publishing: `growth` bytes for the file and `logged` for the
+    log; so it does if it says nothing of it.
+
+    The log's are free again once it is in the file; so only what grows the file leaves a part.
+    """
+    disk = os.statvfs(path)
+    needed = growth + max(logged, _reserved(disk) if growth else 0)
+    return not disk.f_blocks or disk.f_bavail * disk.f_frsize >= needed
+
+
+def _reserved(disk: os.statvfs_result) -> int:
+    return min(DISK_RESERVED, disk.f_blocks * disk.f_frsize // RESERVED)
+
+
+def _make(path: str) -> None:
+    """Make an empty file, its owner's alone, if there is nothing."""
     directory = os.path.dirname(path) or "."
     if not os.path.isdir(directory):
         raise ConfigError(f"there is no directory {directory!r} for the bus")
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
-        pass
-    else:
-        return
-    found = os.stat(path)
-    if not stat.S_ISREG(found.st_mode):  # a pipe would be waited for
-        raise BusDamagedError(f"{path} is no file")
-    if not found.st_size:
-        return
-    application, version = _header(path)
-    if application != APPLICATION_ID:
-        raise BusDamagedError(f"{path} is a database, but no bus")
-    if not 1 <= version <= VERSION:
-        raise BusDamagedError(f"{path} is a bus of version {version}; known is {VERSION}")
+        if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would be waited for
+            raise BusDamagedError(f"{path} is no file") from None
 
 
-def _header(path: str) -> tuple[int, int]:
-    """Whose the database is, and of which version.
+def _is_fixed(path: str) -> bool:
+    """Whether nothing on its file system can change."""
+    return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
 
-    SQLite reads it, as if nothing could change it: neither log nor locks are touched. A descriptor
-    of our own, once closed, would drop the locks of all that has the file open in this process
-    (POSIX), and another process could take the log away under it.
+
+def _address(path: str) -> str:
+    """What SQLite is to open, and how.
+
+    Where nothing can be written, SQLite reads a log by the index beside it (-shm). Without the
+    index nobody has the bus open: it is then read without locks, the log by an index in memory.
     """
-    address = f"file:{quote(os.path.abspath(path))}?mode=ro&immutable=1"
-    with closing(sqlite3.connect(address, uri=True)) as connection:
-        try:
-            application = connection.execute("PRAGMA application_id").fetchone()[0]
-            return application, connection.execute("PRAGMA user_version").fetchone()[0]
-        except sqlite3.DatabaseError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_NOTADB:
-                raise
-            raise BusDamagedError(f"{path} is no database") from error
+    address = f"file:{quote(os.fsencode(os.path.abspath(path)))}"
+    if not _is_fixed(path):
+        return f"{address}?mode=rw"
+    if not os.path.exists(f"{path}-wal"):
+        return f"{address}?mode=ro&immutable=1"
+    if not os.path.exists(f"{path}-shm"):
+        return f"{address}?mode=ro&vfs=unix-none"
+    return f"{address}?mode=ro"
 
 
-def _prepare(connection: sqlite3.Connection) -> None:
+def _prepare(connection: sqlite3.Connection, path: str) -> None:
+    refused = refusal(path)
     execute = connection.execute
     execute("PRAGMA trusted_schema = OFF")
     execute("PRAGMA fullfsync = ON")  # macOS: its fsync alone does not reach the disk
     execute("PRAGMA checkpoint_fullfsync = ON")
-    execute("PRAGMA synchronous = FULL")
-    _create(connection)
+    if refused is not None and not os.path.exists(f"{path}-shm"):
+        execute("PRAGMA locking_mode = EXCLUSIVE")  # without it, no index is made in memory
+    if not _is_bus(connection, path):
+        if refused is not None:
+            raise refused
+        _create(connection, path)
     if execute(_FOREIGN).fetchone() is not None:
-        raise BusDamagedError("the file has triggers, views or virtual tables: no bus has any")
-    if execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
-        raise BusDamagedError("the file system has no room for a write-ahead log")
-    execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+        raise BusDamagedError(f"{path} has triggers, views or virtual tables: no bus has any")
+    if refused is None and execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
+        raise BusUnavailableError(f"the file system of {path} cannot have a write-ahead log")
+    execute("PRAGMA synchronous = FULL")
+    # Some builds of SQLite write zeros over each page that is freed: trimming would take as much
+    # room in the log as there is to be.
+    execute("PRAGMA secure_delete = FAST")
+    pages = _reserved(os.statvfs(path)) // (4 * PAGE_SIZE) or CHECKPOINT_PAGES
+    execute(f"PRAGMA wal_autocheckpoint = {min(pages, CHECKPOINT_PAGES)}")
     execute(f"PRAGMA journal_size_limit = {LOG_LEFT}")
     execute(f"PRAGMA cache_size = -{CACHE_SIZE // 1024}")
     execute("PRAGMA temp_store = MEMORY")
 
 
-def _create(connection: sqlite3.Connection) -> None:
-    """Make the tables, unless they are there; before the log is: the header is in the file."""
-    if connection.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID:
-        return
+def _is_bus(connection: sqlite3.Connection, path: str) -> bool:
+    """Whether it is a bus that we know; False if nothing was ever made in it."""
+    execute = connection.execute
+    try:
+        application = execute("PRAGMA application_id").fetchone()[0]
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_NOTADB:
+            raise
+        raise BusDamagedError(f"{path} is no database") from error
+    if application != APPLICATION_ID:
+        if application or execute("PRAGMA schema_version").fetchone()[0]:
+            raise BusDamagedError(f"{path} is a database, but no bus")
+        return False
+    version = execute("PRAGMA user_version").fetchone()[0]
+    if not 1 <= version <= VERSION:
+        raise BusDamagedError(f"{path} is a bus of version {version}; known is {VERSION}")
+    return True
+
+
+def _create(connection: sqlite3.Connection, path: str) -> None:
+    """Make the tables; before the log is, so that the header of the file says what it is."""
     connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
     connection.execute("BEGIN EXCLUSIVE")
     try:
-        # Another process may have done it meanwhile.
-        found = connection.execute("PRAGMA application_id").fetchone()[0]
-        if found != APPLICATION_ID:
+        if not _is_bus(connection, path):  # another process may have done it meanwhile
             for statement in TABLES:
                 connection.execute(statement)
         connection.execute("COMMIT")

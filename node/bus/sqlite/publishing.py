@@ -51,6 +51,7 @@ def add(books: Books, stream: Stream, body: str, key: str | None, version: int) 
     stream.length += 1
     stream.size += size
     stream.added += 1
+    books.added += size
     books.changed.add(stream)
     books.grown.add(stream)
     return number

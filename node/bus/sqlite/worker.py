@@ -82,7 +82,7 @@ class Worker:
             # Whoever waits is told, whatever it is; and the thread goes on.
             logger.exception("internal error of the bus")
             for operation in operations:
-                operation.error = bus_error(error)
+                operation.error = bus_error(error, self.database.path)
         self._on_done(operations, None if self.database.others_wrote() else woken)
 
     def _together(self, operations: list[Operation], woken: set[str]) -> None:
@@ -91,13 +91,13 @@ class Worker:
         except Exception as error:
             self.database.rolled_back(error)
             if len(operations) == 1 and not is_full(error):
-                operations[0].error = bus_error(error)
+                operations[0].error = bus_error(error, self.database.path)
                 return
             common = is_common(error)
             for operation in operations:
                 # Who only looks needs no lock.
                 if common and operation.kind is not LOOK:
-                    operation.error = bus_error(error)
+                    operation.error = bus_error(error, self.database.path)
                 else:
                     self._alone(operation, woken)
 
@@ -107,7 +107,7 @@ class Worker:
             # What the settings let be taken away may make the room.
             room = Operation(operation.kind._replace(publishes=False), operation.rescue)
             error = self._try(room, woken) or self._try(operation, woken)
-        operation.error = None if error is None else bus_error(error)
+        operation.error = None if error is None else bus_error(error, self.database.path)
 
     def _try(self, operation: Operation, woken: set[str]) -> Exception | None:
         try:
@@ -140,6 +140,8 @@ class Worker:
                 retain(books, self._config, stream)
         if writes:
             database.leave_room(False)
+        if any(operation.kind.publishes for operation in operations):
+            database.require_room()
         database.commit(durable)
         woken.update(stream.name for stream in books.grown)
         books.end()
