@@ -182,7 +182,8 @@ def _write(path: PathLike, data: bytes) -> None:
         # O_EXCL follows no symbolic link and makes the file ours; 0600 from its first byte.
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except FileExistsError as error:
-        raise KeyFileExistsError(f"there is a file at {os.fspath(path)} already") from error
+        what = "directory" if os.path.isdir(path) else "file"
+        raise KeyFileExistsError(f"there is a {what} at {os.fspath(path)} already") from error
     except OSError as error:
         raise KeyFileUnreadableError(f"cannot create the key file {os.fspath(path)}") from error
     try:

@@ -112,7 +112,8 @@ class PeerState:
     def _connection_ended(self, ended: ConnectionEnded) -> None:
         peer, code, text = self._peer, ended.code, ended.text
         self.ended = ended
-        self._endings.ended(peer, ended, peer.backend.now(), stranger=self.agreed is None)
+        if peer.driver.was_connected:  # else nobody answered, and who dialled is told that
+            self._endings.ended(peer, ended, peer.backend.now(), stranger=self.agreed is None)
         peer.deciding.stop()
         peer.calls.connection_ended(code, text)
         peer.topics.connection_ended(code, text)

@@ -38,7 +38,8 @@ def open_store(address: str, config: BusConfig | None = None) -> tuple[Store, Bu
     if parts.scheme in REDIS_SCHEMES:
         return _redis(parts, config), config
     # The rest of it is not shown: a password may stand there.
-    raise AddressError(f"{parts.scheme or 'this'!r} is no address of a bus: {_EXPECTED}")
+    what = repr(parts.scheme) if parts.scheme else "what has no scheme"
+    raise AddressError(f"{what} is no address of a bus: {_EXPECTED}")
 
 
 def _sqlite(parts: SplitResult, config: BusConfig) -> Store:

@@ -24,6 +24,7 @@ from node.bus.errors import (
     BusUnavailableError,
     InvalidEventError,
 )
+from node.cli.output import show_value
 from node.errors import (
     AddressError,
     CallRefused,
@@ -188,7 +189,9 @@ def _closed_exit(error: BaseException) -> Exit:
 
 
 def _with_data(text: str, data: object) -> str:
-    if not isinstance(data, str) or not data or data in text:
+    shown = "" if data is None else show_value(data)
+    if not shown or shown in text:
         return text
-    shown = data if len(data) <= _LONGEST_QUOTE else data[:_LONGEST_QUOTE] + "..."
+    if len(shown) > _LONGEST_QUOTE:
+        shown = shown[:_LONGEST_QUOTE] + "..."
     return f"{text}: {one_line(shown)}"

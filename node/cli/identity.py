@@ -8,12 +8,12 @@ import typer
 from crypto.identity import Identity
 from crypto.keyfile import describe_keyfile, load_identity, save_identity
 from node.cli.completing import algorithms
-from node.cli.options import Json, PassphraseFile, parse_names, read_passphrase
+from node.cli.options import Json, PassphraseFile, file_path, parse_names, read_passphrase
 from node.cli.output import Output
 
 app = typer.Typer(help="Make and show identities.", no_args_is_help=True)
 
-KeyPath = Annotated[Path, typer.Argument(metavar="PATH", help="The key file.")]
+KeyPath = Annotated[Path, typer.Argument(metavar="PATH", help="The key file.", parser=file_path)]
 
 
 @app.command()

@@ -269,6 +269,13 @@ def parse_names(parameter: str, text: str | None) -> tuple[str, ...]:
     return tuple(require_name(parameter, name) for name in _listed(parameter, text))
 
 
+def file_path(text: str) -> Path:
+    """The path that an argument names; raises BadParameter for an empty one, which would be `.`."""
+    if not text:
+        raise typer.BadParameter("it is empty")
+    return Path(text)
+
+
 def read_passphrase(path: Path | None) -> bytes | None:
     """The passphrase in a file, without the line's end.
 

@@ -11,12 +11,15 @@ import math
 import os
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.progress import Progress, ProgressColumn
 
-from node.cli.exits import Failure
 from node.wording import one_line
+
+if TYPE_CHECKING:
+    from node.cli.exits import Failure
 
 
 class Output:
@@ -25,6 +28,17 @@ class Output:
     def __init__(self, as_json: bool) -> None:
         self.as_json = as_json
         self.console = _Console(stderr=as_json, quiet=as_json, highlight=False, soft_wrap=True)
+
+    def bar(self, *columns: ProgressColumn, kept: bool = False) -> Progress:
+        """A bar that moves for people at a terminal; one that is `kept` shows its end to others
+        too. Log lines to the same terminal stand above it."""
+        return Progress(
+            *columns,
+            console=self.console,
+            transient=not kept,
+            disable=self.as_json or not (kept or self.console.is_terminal),
+            redirect_stderr=sys.stderr is not None and sys.stderr.isatty(),
+        )
 
     def event(self, kind: str, /, **fields: Any) -> None:
         """A JSON line, if JSON is wanted."""
@@ -49,7 +63,7 @@ class Output:
         """The last JSON line of a command that did what it should."""
         self.event("done", **fields)
 
-    def fail(self, failure: Failure) -> None:
+    def fail(self, failure: "Failure") -> None:
         """The last line of a command that did not."""
         self.event(
             "error",
@@ -99,7 +113,7 @@ def show_value(value: Any) -> str:
 
 def set_up_logging(level: str) -> None:
     """Logs go to standard error, from `level` up, one line for each message."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _ToStderr()
     handler.setFormatter(_OneLine("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
     logging.basicConfig(level=level.upper(), handlers=[handler])
 
@@ -132,6 +146,18 @@ class _Console(Console):
     def on_broken_pipe(self) -> None:
         # Rich would leave by SystemExit, which passes by whatever has to be closed.
         raise BrokenPipeError
+
+
+class _ToStderr(logging.Handler):
+    """Writes to what standard error is by then: a bar puts itself in its place while it moves,
+    and is torn by what passes it by."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            sys.stderr.write(self.format(record) + "\n")
+            sys.stderr.flush()
+        except Exception:
+            self.handleError(record)
 
 
 class _OneLine(logging.Formatter):

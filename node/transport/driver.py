@@ -156,6 +156,11 @@ class Driver:
             self._flush()
 
     @property
+    def was_connected(self) -> bool:
+        """Whether there ever was a transport."""
+        return self._outlet is not None
+
+    @property
     def has_room(self) -> bool:
         """Whether callers need not wait: a transport that takes bytes takes all that may
         be sent, and what lacks credit is no concern of others."""

@@ -200,7 +200,10 @@ async def test_only_our_own_socket_file_is_removed(anyio_backend: str, tmp_path:
     assert not path.exists()
 
 
-async def test_nobody_listens(anyio_backend: str, tmp_path: Path) -> None:
+async def test_nobody_listens(
+    anyio_backend: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "parley")
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
@@ -219,6 +222,7 @@ async def test_nobody_listens(anyio_backend: str, tmp_path: Path) -> None:
             assert node.peers == []
             assert not node._peers
             del node
+    assert caplog.text == ""  # what never was does not end; who dialled tells what is to be told
 
 
 async def test_what_is_no_address(anyio_backend: str) -> None:

@@ -4,7 +4,7 @@ One rule: an argument that several of them take is declared and read here once.
 """
 
 from datetime import UTC, datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -13,11 +13,27 @@ from node.bus.ids import FIRST, NEW, Position, parse_id
 from node.cli.amounts import parse_duration
 from node.cli.completing import bus_addresses, words
 from node.errors import ConfigError
+from node.wording import one_line
+
+BUSES: Final = ("sqlite:", "redis:", "rediss:", "redis+unix:", "tcp:", "unix:")
+
+
+def _bus(text: str) -> str:
+    """What begins like the address of a bus: so that no other argument is blamed if none does."""
+    if not text.startswith(BUSES):
+        shown = text.partition("://")[0].rpartition("@")[2]  # without a password
+        raise ConfigError(
+            f"BUS: {one_line(shown)!r} is no address of a bus: sqlite:///FILE, "
+            "redis://HOST:PORT/DB or tcp://HOST:PORT#NODEID, before all other arguments"
+        )
+    return text
+
 
 Bus = Annotated[
     str,
     typer.Argument(
         metavar="BUS",
+        callback=_bus,
         help="sqlite:///FILE, redis://HOST:PORT/DB, or the address of a node that offers one.",
         autocompletion=bus_addresses,
     ),

@@ -14,7 +14,7 @@ from typing import Any
 
 import anyio
 from rich.markup import escape
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
 
 from node.cli.demo.responder import FILE_LABEL
 from node.cli.exits import FileProblem
@@ -36,7 +36,7 @@ async def send_file(out: Output, peer: Peer, name: str, content: Path | bytes) -
         DownloadColumn(),
         TransferSpeedColumn(),
     )
-    with Progress(*columns, console=out.console) as progress:
+    with out.bar(*columns, kept=True) as progress:
         bar = progress.add_task(shown(name), total=size)
         async with anyio.create_task_group() as tasks, peer.open_stream(FILE_LABEL) as stream:
             async for piece in _pieces(content, max(1, min(PIECE, size // 16))):

@@ -10,7 +10,7 @@ import typer
 
 from crypto.auditor import AuditorPrivateKey
 from crypto.auditor_file import load_auditor_key, save_auditor_key
-from node.cli.options import Json, PassphraseFile, read_passphrase
+from node.cli.options import Json, PassphraseFile, file_path, read_passphrase
 from node.cli.output import Output
 
 DEFAULT_PATH: Final = Path("auditor.key")
@@ -18,7 +18,8 @@ DEFAULT_PATH: Final = Path("auditor.key")
 
 def keygen(
     out: Annotated[
-        Path, typer.Option("--out", metavar="FILE", help="Where the private key goes.")
+        Path,
+        typer.Option("--out", metavar="FILE", help="Where the private key goes.", parser=file_path),
     ] = DEFAULT_PATH,
     passphrase_file: PassphraseFile = None,
     as_json: Json = False,
@@ -31,7 +32,9 @@ def keygen(
 
 
 def key(
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="An auditor's key file.")],
+    path: Annotated[
+        Path, typer.Argument(metavar="FILE", help="An auditor's key file.", parser=file_path)
+    ],
     passphrase_file: PassphraseFile = None,
     as_json: Json = False,
 ) -> None:

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import anyio
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from crypto.auditor import AuditorKey, AuditorPrivateKey
@@ -195,14 +195,11 @@ def _auditor(text: str | None, path: Path) -> tuple[AuditorKey, Path | None]:
 @contextmanager
 def _progress(out: Output, plan: Plan) -> Iterator[Callable[[float], None]]:
     """A bar over simulated time, for people at a terminal."""
-    progress = Progress(
+    progress = out.bar(
         TextColumn("simulating"),
         BarColumn(),
         TextColumn("{task.completed:,.0f} of {task.total:,.0f} s"),
         TimeRemainingColumn(),
-        console=out.console,
-        transient=True,
-        disable=not out.console.is_terminal,
     )
     with progress:
         task = progress.add_task("", total=plan.seconds)

@@ -13,7 +13,6 @@ from rich.markup import escape
 from rich.progress import (
     BarColumn,
     DownloadColumn,
-    Progress,
     TaskID,
     TextColumn,
     TimeRemainingColumn,
@@ -38,15 +37,12 @@ class Display(Watcher):
         self._started: dict[Transfer, float] = {}
         self._told: dict[Transfer, float] = {}
         self._bars: dict[Transfer, TaskID] = {}
-        self._progress = Progress(
+        self._progress = out.bar(
             TextColumn("{task.description}"),
             BarColumn(),
             DownloadColumn(),
             TransferSpeedColumn(),
             TimeRemainingColumn(),
-            console=out.console,
-            transient=True,
-            disable=not out.console.is_terminal,
         )
 
     @contextmanager

@@ -92,6 +92,8 @@ def test_a_hostile_answer_is_printed_as_it_is_to_a_file(parley: Parley, server: 
 def test_an_answer_with_another_code(parley: Parley, server: str) -> None:
     done = parley("call", server, "test.refuse", "not\ttoday\n\x1b[2J")
     assert done == (5, "", "parley: refused (code 64): not\\ttoday\\n\\x1b[2J\n")
+    done = parley("call", server, "test.refuse", "--data-json", '{"why": 7}')
+    assert done == (5, "", 'parley: refused (code 64): {"why": 7}\n')
     last = parley("call", server, "test.refuse", "--data-json", '{"why": 7}', "--json").last
     assert (last["event"], last["code"], last["exit"]) == ("error", 64, 5)
     assert last["data"] == {"why": 7}

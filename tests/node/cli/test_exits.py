@@ -130,7 +130,10 @@ def test_a_refusal_says_and_carries_what_came_with_it() -> None:
     found = _found(CallRefused(64, "not\x1b today"))
     assert found.text == "refused (code 64): not\\x1b today"
     assert found.data == "not\x1b today"
-    assert _found(CallRefused(64, {"why": 1})).data == {"why": 1}
+    found = _found(CallRefused(64, {"why": [1, b"\xff"]}))
+    assert found.text == 'refused (code 64): {"why": [1, "ff"]}'
+    assert found.data == {"why": [1, b"\xff"]}
+    assert _found(CallRefused(64)).text == "refused (code 64)"
 
 
 def test_a_refusal_that_is_very_long_is_cut() -> None:

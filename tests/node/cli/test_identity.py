@@ -102,6 +102,17 @@ def test_a_key_file_is_never_overwritten(parley: Parley, tmp_path: Path) -> None
     done = parley("id", "new", str(path))
     assert done == (6, "", f"parley: there is a file at {path} already\n")
     assert path.read_bytes() == b"dear"
+    done = parley("id", "new", str(tmp_path))
+    assert done == (6, "", f"parley: there is a directory at {tmp_path} already\n")
+
+
+@pytest.mark.parametrize(
+    "command", [["id", "new", ""], ["id", "show", ""], ["journal", "keygen", "--out", ""]]
+)
+def test_an_empty_path_is_none(parley: Parley, command: list[str]) -> None:
+    done = parley(*command)
+    assert (done.code, done.out) == (2, "")
+    assert "it is empty" in done.err
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o610])

@@ -3,9 +3,11 @@
 import io
 import json
 import logging
+import re
 import sys
 
 import pytest
+from rich.progress import TextColumn
 
 from node.cli.exits import Exit, Failure
 from node.cli.output import Output, as_text, plain, set_up_logging, show_value
@@ -96,6 +98,33 @@ def test_a_terminal_is_not_steered_by_an_answer(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(sys, "stdout", stream)
         Output(as_json=False).say(text)
         assert stream.getvalue() == shown
+
+
+def test_a_line_of_the_log_does_not_tear_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    root, terminal = logging.getLogger(), Terminal()
+    monkeypatch.setattr(root, "handlers", [])
+    monkeypatch.setattr(root, "level", root.level)
+    monkeypatch.setenv("TERM", "xterm")
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, terminal)
+    set_up_logging("info")
+    with Output(as_json=False).bar(TextColumn("{task.description}")) as bar:
+        bar.add_task("moving")
+        bar.refresh()
+        root.info("a line")
+    before, line, after = terminal.getvalue().partition(" INFO    root: a line\n")
+    assert line
+    # The bar was taken away, the line stands at a line's beginning, and then the bar again.
+    assert re.search(r"moving.*\x1b\[2K[\d: ,-]+$", before, re.S)
+    assert "moving" in after
+
+    # A log that goes elsewhere stays there, and with JSON there is no bar.
+    for as_json, stdout in ((False, terminal), (True, io.StringIO())):
+        monkeypatch.setattr(sys, "stdout", stdout)
+        monkeypatch.setattr(sys, "stderr", log := io.StringIO())
+        with Output(as_json).bar(TextColumn("{task.description}")):
+            root.info("elsewhere")
+        assert log.getvalue().endswith(" INFO    root: elsewhere\n")
 
 
 def test_a_message_is_one_line_of_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
