@@ -139,8 +139,6 @@ class SimProtoServing:
         try:
             request = SubscribeRequest(peer, call)
             outcome = await decide(topic, request, self._handlers, self._supercategory)
-            if sim.is_subscribed(topic.name):  # meanwhile
-                outcome = (ResultCode.ALREADY_SUBSCRIBED, None)
         finally:
             over = call.answered
             if self._answer(call, *outcome) and not over and not outcome[0]:
@@ -150,6 +148,8 @@ class SimProtoServing:
                         self._feed_closed,
                     )
                 )
+            sim.answering.decided(call, peer.backend.now())
+            peer.answered()  # perhaps with more than one
 
     def _feed_closed(self, feed: SimProtoFeed) -> None:
         self._peer.sim.remove_feed(feed)

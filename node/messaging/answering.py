@@ -17,8 +17,18 @@ from node.messaging.chunk_room import ChunkRoom
 from node.messaging.deadlines import LONGEST_DEADLINE_MS, Deadlines
 from node.messaging.finals import FinalAnswer, named_final, sim_final
 from node.messaging.pending import IncomingCall
+from node.messaging.subscription_turns import SubscriptionTurns
 from node.protocol import event_types
-from node.protocol.codes import CALL, CHUNK, NAMED, SIM, SUBSCRIBE, CloseCode, ResultCode
+from node.protocol.codes import (
+    CALL,
+    CHUNK,
+    NAMED,
+    SIM,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+    CloseCode,
+    ResultCode,
+)
 from node.protocol.connection import Connection
 from node.protocol.errors import (
     LocalProtocolError,
@@ -40,7 +50,8 @@ class Answering:
 
     `find` tells whether a request of this subcategory (Call, Subscribe) may run for a
     topic, or the code that refuses it; `run` starts its handler and `stop` ends it
-    because nobody waits for it any more. `dropped` counts requests that nobody took.
+    because nobody waits for it any more. `unsubscribe` answers an Unsubscribe whose turn
+    has come. `dropped` counts requests that nobody took.
     """
 
     __slots__ = (
@@ -55,6 +66,8 @@ class Answering:
         "_unanswered",
         "deadlines",
         "dropped",
+        "turns",
+        "unsubscribe",
     )
 
     def __init__(
@@ -77,6 +90,8 @@ class Answering:
         self._silent_bytes = 0
         self._backlog = AnswerBacklog(connection.waiting_events)
         self._chunk_room = ChunkRoom(connection)
+        self.turns = SubscriptionTurns(self._begin)
+        self.unsubscribe: Callable[[IncomingCall], None] = lambda call: None
         self.dropped = 0
 
     def __len__(self) -> int:
@@ -88,7 +103,7 @@ class Answering:
         self, call: IncomingCall, code: int, data: Encodable = None, stream: int = 0
     ) -> None:
         """Answer a request; a second answer changes nothing. With `stream` the answer
-        names it, and what is held there goes after it.
+        names it if it accepts a Subscribe, and what is held there goes after it.
 
         Raises:
             LbmEncodeError: `data` has no encoding; the request is still unanswered.
@@ -162,7 +177,8 @@ class Answering:
             self.refuse(stream, async_id, ResultCode.MALFORMED)
             return False
         get, topic = cells.get, cells[keys.TOPIC]
-        code = self._find(subcategory, topic)
+        # Whether a Subscribe may run is asked when its turn has come.
+        code = self._find(CALL, topic) if subcategory == CALL else ResultCode.ACCEPTED
         if code:
             self.refuse(stream, async_id, code)
             return False
@@ -182,7 +198,10 @@ class Answering:
         if deadline is not None:
             call.deadline = now + min(deadline, LONGEST_DEADLINE_MS) / 1000
             call.slot = self.deadlines.add(call, call.deadline)
-        self._run(call)
+        if subcategory == CALL:
+            self._run(call)
+        else:
+            self.turns.take(call)
         return True
 
     def admit(self, call: IncomingCall) -> None:
@@ -242,11 +261,13 @@ class Answering:
     def stream_reset(self, stream: int) -> None:
         """Nobody can be answered on `stream` any more: its handlers are stopped."""
         silent = [call for call in self._silent if call.stream == stream]
-        for call in [*self._unanswered.end_stream(stream), *silent]:
+        # The newest first: what waits for its turn ends before that comes.
+        for call in [*silent, *reversed(self._unanswered.end_stream(stream))]:
             self._abandon(call, ResultCode.CANCELLED)
 
     def connection_ended(self) -> None:
         """Whoever asked cannot be answered: handlers are stopped."""
+        self.turns.clear()
         for call in [*self._unanswered.end_all(), *self._silent]:
             call.answered = True
             self._stop(call)
@@ -269,6 +290,14 @@ class Answering:
 
     # Inside.
 
+    def _begin(self, call: IncomingCall) -> None:
+        if call.subcategory == UNSUBSCRIBE:
+            self.unsubscribe(call)
+        elif code := self._find(SUBSCRIBE, call.topic):
+            self.answer(call, code)
+        else:
+            self._run(call)
+
     def _credit(self, call: IncomingCall) -> SendCredit:
         if call.credit is None:
             call.credit = SendCredit(call.window or self._connection.limits.stream_window)
@@ -289,6 +318,8 @@ class Answering:
             self._silent_bytes -= call.size
         elif self._unanswered.pop(call.stream, call.async_id) is not None:
             self._send_final(call.stream, call.async_id, answer, release)
+        if call.subcategory == SUBSCRIBE or call.subcategory == UNSUBSCRIBE:
+            self.turns.end(call)
 
     def _send_final(
         self, stream: int, async_id: int, answer: FinalAnswer, release: int = 0

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final
 from lbm.codec import Value
 from node.messaging.chunks import ChunkInbox
 from node.messaging.finals import FinalAnswer, sim_final
-from node.protocol.codes import SIM
+from node.protocol.codes import SIM, SUBSCRIBE
 from node.protocol.window import SendCredit
 
 # Codes of our own, which cannot come from the wire. The connection ended:
@@ -121,4 +121,4 @@ class IncomingCall:
 
     def final(self, code: int, data: Any = None, stream: int = 0) -> FinalAnswer:
         """Its final answer; raises LbmEncodeError for data without an encoding."""
-        return sim_final(code, data, stream)
+        return sim_final(code, data, stream if self.subcategory == SUBSCRIBE else 0)

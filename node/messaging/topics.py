@@ -15,7 +15,7 @@ from lbm.errors import LbmDecodeError
 from node.messaging.answering import Answering
 from node.messaging.finals import sim_final
 from node.messaging.inbox import NoteInbox
-from node.messaging.notes import decode_notes, decode_notify
+from node.messaging.notes import NO_HEADERS, decode_notes, decode_notify
 from node.messaging.pending import IncomingCall
 from node.messaging.stream_feed import StreamFeed
 from node.protocol import event_types
@@ -69,6 +69,7 @@ class Topics:
         self._connection = connection
         self._answering = answering
         self._knows = knows
+        answering.unsubscribe = self._unsubscribe
         self._feeds: dict[int, StreamFeed] = {}
         self._feeds_by_topic: dict[str, StreamFeed] = {}
         self._finished: dict[int, StreamFeed] = {}  # until the subscriber answers Finish
@@ -110,36 +111,26 @@ class Topics:
         return feed
 
     def unsubscribe_received(self, event: EventReceived, now: float) -> bool:
-        """Take an Unsubscribe: Result, then Finish.
+        """Take an Unsubscribe, whose turn may come later; returns whether its cost is kept.
 
         Raises:
             RemoteProtocolError: as `Answering.require_free`.
         """
-        stream, async_id, _, _, payload, _ = event
+        stream, async_id, _, subcategory, payload, cost = event
+        answering = self._answering
         try:
             topic = event_types.UNSUBSCRIBE.read(payload)[keys.TOPIC]
         except LbmDecodeError:
-            self._answering.refuse(stream, async_id, ResultCode.MALFORMED)
+            answering.refuse(stream, async_id, ResultCode.MALFORMED)
             return False
-        feed = self._feeds_by_topic.get(topic)
-        if feed is None:
-            code = ResultCode.NOT_SUBSCRIBED if self._knows(topic) else ResultCode.TOPIC_NOT_FOUND
-            self._answering.refuse(stream, async_id, code)
+        size = len(payload)
+        if not answering.turns.is_free(topic) and not answering.has_room(size):
+            answering.refuse(stream, async_id, ResultCode.OVERLOADED)
             return False
-        if async_id:
-            self._answering.require_free(stream, async_id)
-        feed.close()
-        held = 0
-        # It may be gone already: what came with this may have reset it.
-        with suppress(LocalProtocolError):
-            self._connection.streams.drop_waiting(feed.stream)
-            self._connection.finish_stream(feed.stream)
-            if async_id:
-                self._connection.streams.hold(feed.stream)
-                held = feed.stream
-        if async_id:
-            self._answering.answer_at_once(stream, async_id, sim_final(ResultCode.ACCEPTED), held)
-        return False
+        call = IncomingCall(subcategory, topic, None, NO_HEADERS, stream, async_id, size, cost)
+        answering.admit(call)
+        answering.turns.take(call)
+        return True
 
     def flush(self) -> None:
         """Hand on all that waits for the other side: the connection is to be closed."""
@@ -272,6 +263,27 @@ class Topics:
         self._offered.clear()
 
     # Inside.
+
+    def _unsubscribe(self, call: IncomingCall) -> None:
+        """Answer an Unsubscribe whose turn has come: Result, then Finish."""
+        answer = self._answering.answer
+        feed = self._feeds_by_topic.get(call.topic)
+        if feed is None:
+            knows = self._knows(call.topic)
+            answer(call, ResultCode.NOT_SUBSCRIBED if knows else ResultCode.TOPIC_NOT_FOUND)
+            if not call.async_id:
+                self.dropped += 1
+            return
+        feed.close()
+        held = 0
+        # It may be gone already: what came with this may have reset it.
+        with suppress(LocalProtocolError):
+            self._connection.streams.drop_waiting(feed.stream)
+            self._connection.finish_stream(feed.stream)
+            if call.async_id:
+                self._connection.streams.hold(feed.stream)
+                held = feed.stream
+        answer(call, ResultCode.ACCEPTED, None, held)
 
     def _reader_changed(self, report: StreamFinished | StreamReset | StreamWritable) -> bool:
         stream = report.stream

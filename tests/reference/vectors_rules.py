@@ -131,6 +131,38 @@ RULES: dict[str, tuple[str, list[Step], str]] = {
         [remote("Unsubscribe", 1, 7, topic="t")],
         "answers 3/5 with code 2",
     ),
+    "Subscribe, Subscribe, Unsubscribe, Unsubscribe while the first is being decided": (
+        "9",
+        [
+            remote("Subscribe", 1, 7, topic="news"),
+            remote("Subscribe", 1, 8, topic="news"),
+            remote("Unsubscribe", 1, 9, topic="news"),
+            remote("Unsubscribe", 1, 10, topic="news"),
+        ],
+        "answers 3/5 to 7, 8, 9 and 10, in this order, with the codes 0, 2, 0, 2",
+    ),
+    "Unsubscribe while a Subscribe is being decided that will be rejected": (
+        "9",
+        [
+            remote("Subscribe", 1, 7, topic="rejected"),
+            remote("Unsubscribe", 1, 8, topic="rejected"),
+        ],
+        "answers 3/5 to 7 and 8, in this order, with the codes 3, 2",
+    ),
+    "Unsubscribe under the id of the Subscribe that is being decided": (
+        "9",
+        [remote("Subscribe", 1, 7, topic="news"), remote("Unsubscribe", 1, 7, topic="news")],
+        "fails: protocol-error",
+    ),
+    "Subscribe under the id of an Unsubscribe that waits while one is being decided": (
+        "9",
+        [
+            remote("Subscribe", 1, 7, topic="news"),
+            remote("Unsubscribe", 1, 8, topic="news"),
+            remote("Subscribe", 1, 8, topic="news"),
+        ],
+        "fails: protocol-error",
+    ),
     "an application category without a handler": ("2", [raw(1, 7, 99, 1, b"x")], "ignored"),
     "a reserved category": ("2", [raw(1, 7, 9, 1, b"x")], "ignored"),
     "an unknown subcategory of category 3": ("2", [raw(1, 0, 3, 9, b"\xa0")], "ignored"),

@@ -16,7 +16,6 @@ from node.dialects.simproto.packets import (
     NOT_FOUND,
     NOT_SUBSCRIBED,
     NOTIFY,
-    UNSUBSCRIBE,
 )
 from node.dialects.simproto.readings import Left, Readings
 from node.messaging.pending import IncomingCall
@@ -41,7 +40,7 @@ class Sim:
         self._knows = knows
         self._feeds: dict[str, SimProtoFeed] = {}
         self.asking = Asking(core)
-        self.answering = Answering(core, find, run, stop)
+        self.answering = Answering(core, find, run, stop, self._unsubscribe)
         self.readings = Readings(core, self.asking)
         self.room = DialogRoom(core)
 
@@ -51,8 +50,6 @@ class Sim:
             self.readings.left(report)
         elif report.kind == NOTIFY:
             self.readings.note_received(report, now)
-        elif report.kind == UNSUBSCRIBE:
-            self._core.answer(report.dialog, self._unsubscribe(report.topic), b"", now)
         else:
             self.answering.request_received(report, now)
 
@@ -110,9 +107,7 @@ class Sim:
 
     # Inside.
 
-    def _unsubscribe(self, topic: str | None) -> int:
-        if topic is None:
-            return NOT_FOUND
+    def _unsubscribe(self, topic: str) -> int:
         feed = self._feeds.get(topic)
         if feed is None:
             return NOT_SUBSCRIBED if self._knows(topic) else NOT_FOUND

@@ -75,7 +75,7 @@ async def test_what_yields_is_logged_once(
     assert sum("yields" in record.message for record in caplog.records) == 1
 
 
-async def test_two_subscribe_while_it_is_decided(anyio_backend: str) -> None:
+async def test_requests_about_a_topic_take_effect_in_their_order(anyio_backend: str) -> None:
     async with served() as sides, raw(sides.address) as client:
         news, go = sides.node.topic("news"), anyio.Event()
 
@@ -83,11 +83,14 @@ async def test_two_subscribe_while_it_is_decided(anyio_backend: str) -> None:
         async def decide(request: SubscribeRequest) -> None:
             await go.wait()
 
-        asked = {await client.send("subscribe", "news"), await client.send("subscribe", "news")}
-        assert await client.ask("unsubscribe", "news") == ("not subscribed", b"")
+        kinds = ("subscribe", "subscribe", "unsubscribe", "unsubscribe", "subscribe")
+        asked = [await client.send(kind, "news") for kind in kinds]
+        assert await client.ask("unsubscribe", "nobody") == ("topic not found", b"")
         go.set()
-        codes = {message.id: message.payload for message in [await client.read() for _ in "12"]}
-        assert (set(codes), sorted(codes.values())) == (asked, [b"\0", b"\2"])
+        answers = [await client.read() for _ in kinds]
+        assert [(message.id, message.payload) for message in answers] == list(
+            zip(asked, (b"\0", b"\2", b"\0", b"\2", b"\0"), strict=True)
+        )
         assert len(news.subscribers) == 1
 
 

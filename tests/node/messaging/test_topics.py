@@ -4,6 +4,7 @@ What each request is answered with is in tests/node/serving/test_publishing.py a
 here is that no order of events loses a note, or leaves anything behind.
 """
 
+import re
 from collections import deque
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from lbm import keys
-from lbm.codec import Encodable, Value
+from lbm.codec import Encodable, Value, decode, encode
 from node.messaging.calls import Calls
 from node.messaging.dispatch import Dispatch
 from node.messaging.fanout import Fanout, Slow
@@ -21,7 +22,19 @@ from node.messaging.notes import encode_note
 from node.messaging.pending import IncomingCall, OutgoingCall
 from node.messaging.stream_feed import StreamFeed
 from node.messaging.topics import LABEL, Topics
-from node.protocol.codes import NOTIFY, RESULT, CloseCode, ResultCode
+from node.protocol.codes import (
+    CANCEL,
+    NOTIFY,
+    RESULT,
+    SIM,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+    CloseCode,
+    ResultCode,
+)
+from node.protocol.errors import RemoteProtocolError
+from node.protocol.event import parse_raw
+from node.protocol.limits import UNANSWERED_REQUESTS
 from node.protocol.reports import (
     EventReceived,
     Report,
@@ -32,6 +45,8 @@ from node.protocol.reports import (
 )
 from tests.node.messaging.fake import event
 from tests.node.protocol.pair import ALIVE, Pair, Side, open_pair
+from tests.vectors.load import Vector, unhex, vectors
+from tests.vectors.load import codes as close_codes
 
 TOPIC = "x"
 
@@ -304,34 +319,37 @@ def test_a_note_on_a_topics_own_stream_is_of_no_other_topic() -> None:
     assert two.a.topics.dropped == 1
 
 
-@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_two_subscribes_of_which_the_later_named_a_smaller_window(order: tuple[int, int]) -> None:
+@pytest.mark.parametrize("accepted", [0, 1])
+def test_two_subscribes_of_which_the_later_named_a_smaller_window(accepted: int) -> None:
     two = Two()
     subs = [Sub(two.a, 9_000), Sub(two.a, 1_000)]
     two.run()
-    calls = list(two.b.undecided)
     assert two.a.core.streams.windows == {"topic:x": 9_000}
-    for which in order:
-        two.b.accept(calls[which])
+    if accepted:
+        two.b.answering.answer(two.b.undecided.pop(), ResultCode.REJECTED)
+    two.b.accept(two.b.undecided.pop())
     two.run()
-    first, second = subs[order[0]], subs[order[1]]
-    assert (first.refused, second.refused) == (0, ResultCode.ALREADY_SUBSCRIBED)
-    stream = two.a.core.streams._streams.open[first.stream]
-    assert stream.window.size == stream.window.left == first.window
-    assert two.b.core.streams._streams.open[first.stream].credit.left == first.window
+    sub, other = subs[accepted], subs[1 - accepted]
+    refusal = ResultCode.REJECTED if accepted else ResultCode.ALREADY_SUBSCRIBED
+    assert (sub.refused, other.refused) == (0, refusal)
+    stream = two.a.core.streams._streams.open[sub.stream]
+    assert stream.window.size == stream.window.left == sub.window
+    assert two.b.core.streams._streams.open[sub.stream].credit.left == sub.window
     assert two.a.core.streams.windows == {}
 
 
 def test_a_subscribe_that_named_a_small_window_is_none_of_the_next_ones_concern() -> None:
     """Both streams are opened before the first Result arrives."""
     two = Two()
-    small, agreed = Sub(two.a, 1), Sub(two.a)
+    small = Sub(two.a, 1)
     two.run()
-    first, second = two.b.undecided
-    feed = two.b.accept(first)
+    feed = two.b.accept(two.b.undecided.pop())
     assert feed is not None
     feed.finish()
-    two.b.accept(second)
+    agreed = Sub(two.a)
+    two.send(two.a)
+    two.deliver(two.a)
+    two.b.accept(two.b.undecided.pop())
     for note in range(3):
         publish(two.b, note)
     two.run()
@@ -339,6 +357,121 @@ def test_a_subscribe_that_named_a_small_window_is_none_of_the_next_ones_concern(
     assert small.over == [None]
     assert agreed.got == [0, 1, 2]
     assert two.alive()
+
+
+def results(two: Two) -> list[tuple[int, int]]:
+    """Async id and code of each Result that `a` gets."""
+    found = []
+    take = two.a.asking.result_received
+
+    def note(event: EventReceived, now: float) -> bool:
+        found.append((event.async_id, int(decode(event.payload)[keys.CODE])))  # type: ignore[arg-type]
+        return take(event, now)
+
+    two.a.dispatch._sim[RESULT] = note
+    return found
+
+
+def ask(two: Two, kind: int) -> int:
+    """A Subscribe or Unsubscribe of `a`, sent without a thought of what went before."""
+    if kind == SUBSCRIBE:
+        call = Sub(two.a).call
+    else:
+        call = two.a.asking.unsubscribe(TOPIC, two.a.now, None, lambda: None)
+    return call.async_id
+
+
+def test_requests_about_a_topic_take_effect_in_their_order() -> None:
+    two = Two()
+    got = results(two)
+    asked = [ask(two, kind) for kind in (SUBSCRIBE, SUBSCRIBE, UNSUBSCRIBE, UNSUBSCRIBE)]
+    two.run()
+    assert got == []
+    assert len(two.b.answering) == 4
+    two.b.accept(two.b.undecided.pop())
+    two.run()
+    assert got == list(zip(asked, (0, 2, 0, 2), strict=True))
+    assert not two.b.undecided
+    assert not two.b.fanout.feeds
+    assert not two.b.answering.turns._requests
+
+
+@vectors("rules", lambda vector: "being decided" in vector["name"])
+def test_vectors_of_what_is_being_decided(vector: Vector) -> None:
+    two = Two()
+    end = two.b
+    end.fanout.topic = "news"
+    end.answering._find = lambda kind, topic: ResultCode(2 * end.topics.is_subscribed(topic))
+    end.topics._knows = lambda topic: True
+    received = [parse_raw(unhex(step["raw_event"])) for step in vector["steps"]]
+
+    def receive() -> None:
+        for one in received:
+            end.dispatch.receive(EventReceived(*one[:4], bytes(one.payload), 0), end.now)
+
+    if "fails" in vector:
+        with pytest.raises(RemoteProtocolError) as raised:
+            receive()
+        assert raised.value.code in close_codes(vector)
+        return
+    receive()
+    first = end.undecided.pop()
+    assert not end.core.streams.outbox
+    if first.topic == "rejected":
+        end.answering.answer(first, ResultCode.REJECTED)
+    else:
+        end.accept(first)
+    sent = []
+    while (outgoing := end.core.streams.outbox.take()) is not None:
+        if outgoing.subcategory == RESULT:
+            sent.append((outgoing.async_id, decode(bytes(outgoing.payload))[keys.CODE]))
+    codes = [int(code) for code in re.findall(r"\d+", vector["expected"].partition("codes")[2])]
+    assert sent == list(zip([one.async_id for one in received], codes, strict=True))
+
+
+def test_what_waits_for_its_turn_may_be_cancelled_and_is_bounded() -> None:
+    two = Two()
+    got = results(two)
+    asked = [ask(two, kind) for kind in (SUBSCRIBE, UNSUBSCRIBE, SUBSCRIBE)]
+    two.run()
+    for request in asked[1:]:
+        two.a.core.send(1, 0, SIM, CANCEL, encode({keys.REQUEST: request}))
+    two.run()
+    assert got == [(request, ResultCode.CANCELLED) for request in asked[1:]]
+    more = [ask(two, UNSUBSCRIBE) for _ in range(UNANSWERED_REQUESTS)]
+    two.run()
+    assert got[2:] == [(more[-1], ResultCode.OVERLOADED)]
+    two.b.accept(two.b.undecided.pop())
+    two.run()
+    codes = [ResultCode.ACCEPTED, ResultCode.ACCEPTED] + [2] * (UNANSWERED_REQUESTS - 2)
+    assert got[3:] == list(zip([asked[0], *more[:-1]], codes, strict=True))
+    assert not any(two.b.tables()[name] for name in ("_feeds", "answering", "held"))
+
+
+def test_a_subscribe_that_is_cancelled_lets_the_next_one_begin() -> None:
+    two = Two()
+    got = results(two)
+    first, second = ask(two, SUBSCRIBE), ask(two, SUBSCRIBE)
+    two.run()
+    two.a.core.send(1, 0, SIM, CANCEL, encode({keys.REQUEST: first}))
+    two.run()
+    assert got == [(first, ResultCode.CANCELLED)]
+    two.b.accept(two.b.undecided[1])
+    two.run()
+    assert got[1:] == [(second, 0)]
+
+
+def test_a_stream_that_is_reset_takes_with_it_what_waits_for_its_turn() -> None:
+    two = Two()
+    stream = two.a.core.open_stream("app")
+    for async_id, kind in ((1, SUBSCRIBE), (2, UNSUBSCRIBE), (3, SUBSCRIBE), (0, UNSUBSCRIBE)):
+        asked = event(kind, {keys.TOPIC: TOPIC}, async_id=async_id, stream=stream)
+        two.b.dispatch.receive(asked, two.b.now)
+    assert len(two.b.answering) == 4
+    two.b.answering.stream_reset(stream)
+    assert [call.async_id for call in two.b.undecided] == [1]
+    assert not two.b.answering.turns._requests
+    assert not len(two.b.answering)
 
 
 class Orders(RuleBasedStateMachine):

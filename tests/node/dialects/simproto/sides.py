@@ -150,7 +150,13 @@ class Side:
                 answer(call, ResultCode.HANDLER_FAILED, b"details", self.now)
             else:
                 answer(call, ResultCode.ACCEPTED, data, self.now)
-        elif call.topic == "secret":
+        else:
+            self._decide(call, data)
+            self.sim.answering.decided(call, self.now)
+
+    def _decide(self, call: IncomingCall, data: bytes) -> None:
+        answer = self.sim.answering.answer
+        if call.topic == "secret":
             answer(call, ResultCode.REJECTED, b"no", self.now)
         elif call.topic == "odd":
             answer(call, ResultCode.OVERLOADED, b"details", self.now)

@@ -1,0 +1,66 @@
+"""Subscribe and Unsubscribe of one peer: for each topic one at a time, in the order they came.
+
+A Subscribe may take its time to be decided. What the same peer asks about the same topic
+meanwhile waits for it, so that the last word of the peer is the one that holds
+(docs/protocol.md appendix C, point 40). What waits is unanswered, and bounded as such.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+from node.messaging.pending import IncomingCall
+
+
+class SubscriptionTurns:
+    """The unanswered requests about each topic; the first of them is the one being decided.
+
+    `begin` is called with a request whose turn has come. `end` is to be called with each
+    request that was taken, once it is answered, also from within `begin`.
+    """
+
+    __slots__ = ("_begin", "_beginning", "_requests")
+
+    def __init__(self, begin: Callable[[IncomingCall], None]) -> None:
+        self._begin = begin
+        self._beginning: set[str] = set()
+        self._requests: dict[str, deque[IncomingCall]] = {}
+
+    def is_free(self, topic: str) -> bool:
+        """Whether a request about this topic would begin at once."""
+        return topic not in self._requests
+
+    def take(self, request: IncomingCall) -> None:
+        """Begin a request, or let it wait for its turn."""
+        requests = self._requests.get(request.topic)
+        if requests is not None:
+            requests.append(request)
+            return
+        self._requests[request.topic] = deque((request,))
+        self._advance(request.topic)
+
+    def end(self, request: IncomingCall) -> None:
+        """A request was answered, in its turn or while it waited."""
+        requests = self._requests.get(request.topic)
+        if requests is None:
+            return
+        had_its_turn = requests[0] is request
+        requests.remove(request)
+        if had_its_turn and request.topic not in self._beginning:
+            self._advance(request.topic)
+
+    def clear(self) -> None:
+        """The connection is over: nothing that waits will begin."""
+        self._requests.clear()
+
+    def _advance(self, topic: str) -> None:
+        # A loop, since a peer can have a thousand wait that are answered as soon as they begin.
+        requests = self._requests[topic]
+        self._beginning.add(topic)
+        while requests:
+            request = requests[0]
+            self._begin(request)
+            if requests and requests[0] is request:
+                break
+        self._beginning.discard(topic)
+        if not requests:
+            self._requests.pop(topic, None)
