@@ -7,7 +7,18 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal, Self
 
-Work = Literal["calls", "notes", "bulk", "handshakes", "idle", "streams", "pump", "turns", "flood"]
+Work = Literal[
+    "calls",
+    "answers",
+    "notes",
+    "bulk",
+    "handshakes",
+    "idle",
+    "streams",
+    "pump",
+    "turns",
+    "flood",
+]
 # Those that need no client of ours: they write to the server's sockets themselves.
 RAW_WORKS: Final[frozenset[Work]] = frozenset({"pump", "turns", "flood"})
 

@@ -10,8 +10,9 @@ from typing import Any
 
 from benchmarks.cases import FANOUT, IN_FLIGHT
 from benchmarks.dialects.flood import FLOODS
+from benchmarks.dialects.native_flood import NATIVE_FLOODS
 from benchmarks.order import SideName
-from benchmarks.task import Task
+from benchmarks.task import Task, Work
 
 RELAY_CLIENTS = 16
 
@@ -47,6 +48,17 @@ class Fault:
     def name(self) -> str:
         """As the command line has it."""
         return f"{self.side}-{self.how or 'calm'}"
+
+    @property
+    def title(self) -> str:
+        """What the hostile client does."""
+        floods = NATIVE_FLOODS if self.side == "ours" else FLOODS
+        return floods.get(self.how, "nobody floods")
+
+    @property
+    def work(self) -> Work:
+        """What the well-behaved client does."""
+        return "answers" if self.side == "ours" else "turns"
 
 
 def _task(work: str, **how: Any) -> Task:
@@ -134,5 +146,9 @@ DIALECT_CASES: dict[str, DialectCase] = {
 
 _FLOODED: tuple[SideName, ...] = ("simproto", "named", "relay")
 FAULTS: dict[str, Fault] = {
-    fault.name: fault for fault in (Fault(*pair) for pair in product(_FLOODED, ("", *FLOODS)))
+    fault.name: fault
+    for fault in (
+        *(Fault("ours", how) for how in ("", *NATIVE_FLOODS)),
+        *(Fault(*pair) for pair in product(_FLOODED, ("", *FLOODS))),
+    )
 }

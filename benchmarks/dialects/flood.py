@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from time import perf_counter, sleep
 from typing import Any, Final
 
+from benchmarks.dialects.native_flood import NativeHostile
 from benchmarks.dialects.pump import WRITE_SIZE, Pump, Source, connect, read_answer
 from benchmarks.dialects.wires import HOSTILE, NOBODY, WIRES, Wire, message
 from benchmarks.task import Task
@@ -28,9 +29,14 @@ PAUSE: Final = 0.001  # before it comes back
 
 def flood(side: str, task: Task, info: dict[str, Any]) -> Callable[[], Awaitable[dict[str, Any]]]:
     """Flood as `how` says for some seconds; the value is megabytes (10^6) a second."""
-    wire = WIRES[side.partition("-")[0]]
-    hostile = Hostile(wire, info["address"], _requests(side, wire, task))
-    attack = hostile.ask if task.how in ("requests", "maximal") else hostile.write
+    hostile: Hostile | NativeHostile
+    if side == "ours":
+        hostile = NativeHostile(info["address"], task.how)
+        attack = hostile.flood
+    else:
+        wire = WIRES[side.partition("-")[0]]
+        hostile = Hostile(wire, info["address"], _requests(side, wire, task))
+        attack = hostile.ask if task.how in ("requests", "maximal") else hostile.write
 
     async def measure() -> dict[str, Any]:
         _repeat(attack, task.seconds)

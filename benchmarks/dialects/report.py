@@ -9,7 +9,6 @@ from statistics import median
 from typing import Any
 
 from benchmarks.dialects.cases import DIALECT_CASES, FAULTS
-from benchmarks.dialects.flood import FLOODS
 from benchmarks.dialects.run import Flooded
 from benchmarks.rounds import Measurement
 
@@ -62,7 +61,7 @@ def fault_rows(found: dict[str, list[Flooded]]) -> list[Row]:
         row: Row = {
             "fault": name,
             "server": fault.side,
-            "title": FLOODS.get(fault.how, "nobody floods"),
+            "title": fault.title,
             "p50": round(median(one.p50 for one in measured), 1),
             "p99": round(median(one.p99 for one in measured), 1),
             "p99_least": round(min(one.p99 for one in measured), 1),

@@ -74,7 +74,7 @@ def flooded(fault: Fault, seconds: float, quiet: float) -> Flooded:
         ChildError: a process failed.
     """
     side = fault.side
-    turns = Task(work="turns", seconds=seconds, apart=True)
+    turns = Task(work=fault.work, seconds=seconds, apart=True)
     with Child(Order(side, "uvloop", turns)) as server:
         info = server.hear()
         with Child(Order(side, "uvloop", turns, info)) as client:

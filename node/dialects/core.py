@@ -50,6 +50,8 @@ class ForeignCore(ABC):
 
     # For the driver.
 
+    unread = False  # it takes all that it is given
+
     @property
     def wants_data(self) -> bool:
         """Whether bytes should be read now: who does not read answers may not ask more."""
@@ -84,6 +86,10 @@ class ForeignCore(ABC):
             self._receive(data, now)
         except RemoteProtocolError as error:
             self._fail(CloseCode(error.code), error.reason, now)
+
+    def receive_some(self, data: bytes, now: float) -> None:
+        """Bytes came, no more than the driver gives in one go."""
+        self.receive_data(data, now)
 
     def receive_eof(self, now: float) -> None:
         """The transport ended, or broke."""

@@ -33,6 +33,10 @@ from node.protocol.states import HANDSHAKE, LIVE, READING, Signal, State, next_s
 from node.protocol.streams import Streams
 
 FLUSH_SIZE = 256 * 1024
+# What is taken before control is given back: so many short events of some 10 us each, one
+# that takes many times that, or fewer longer ones: a KiB counts as one more.
+STEP_COST = 8
+LONG_EVENT_BITS = 10
 NEVER = float("inf")
 
 
@@ -103,6 +107,18 @@ class Connection(OpenConnection):
 
     def receive_data(self, data: bytes, now: float) -> None:
         """Take bytes from the transport; look at `reports` and `data_to_send` afterwards."""
+        self.receive_some(data, now)
+        while self.unread:
+            self.receive_some(b"", now)
+
+    @property
+    def unread(self) -> bool:
+        """Whether `receive_some(b"")` has something to go on with."""
+        return self._reading and self._frames.unread
+
+    def receive_some(self, data: bytes, now: float) -> None:
+        """As `receive_data`, but give back control after a few events, or after one of the
+        costly kind: of the handshake, under a seal, or long. The others stay `unread`."""
         if not self._reading:
             if self._state is State.DECIDING:
                 self._frames.hold(data)  # what was under way when `wants_data` fell
@@ -110,25 +126,28 @@ class Connection(OpenConnection):
         try:
             if self._session is not None:
                 self._session.reading_began(now)
+            left = STEP_COST
             for event in self._frames.feed(data):
-                if not self._receive(event, now):
+                left -= self._receive(event, now)
+                if left <= 0 or not self._reading:
                     break
-            if self._session is not None:
+            if self._session is not None and not self._frames.unread:
                 self._session.reading_ended(now)
         except RemoteProtocolError as error:
             self._fail(error, now)
         except LbmDecodeError as error:
             self._fail(violation(f"a malformed payload: {error}"), now)
 
-    def _receive(self, event: bytes | memoryview, now: float) -> bool:
-        """Take one event; returns whether the next may be looked at."""
-        if self._session is None:
+    def _receive(self, event: bytes | memoryview, now: float) -> int:
+        """Take one event; returns its part of `STEP_COST`."""
+        session = self._session
+        if session is None:
             self._handshake_event(bytes(event), now)
-        else:
-            farewell = self._session.receive(event)
-            if farewell is not None:
-                self._end(*farewell, remote=True, reason="the other side closed")
-        return self._reading
+            return STEP_COST
+        farewell = session.receive(event)
+        if farewell is not None:
+            self._end(*farewell, remote=True, reason="the other side closed")
+        return STEP_COST if session.verified else 1 + (len(event) >> LONG_EVENT_BITS)
 
     def receive_eof(self, now: float) -> None:
         """The transport ended: without Close that is never a clean end."""
@@ -184,13 +203,13 @@ class Connection(OpenConnection):
     # The handshake's question.
 
     def accept_peer(self, now: float) -> None:
-        """The answer to PeerIdentified: the peer is trusted; the connection opens."""
+        """The answer to PeerIdentified: the peer is trusted; the connection opens. What came
+        with its Proof is `unread`."""
         if self._state is not State.DECIDING or self._opening is None:
             raise LocalProtocolError("nobody waits to be accepted")
         proof, agreed = self._opening.accept()
         self._wire.write(proof)
         self._opened(self._opening, agreed, Signal.ACCEPT, now)
-        self.receive_data(b"", now)  # what came with the Proof
 
     def refuse_peer(self, reason: str, now: float) -> None:
         """The answer to PeerIdentified: the peer is not trusted. `reason` stays here."""

@@ -26,17 +26,23 @@ def frame(event: bytes) -> bytes:
 class FrameReader:
     """Cuts events from a byte stream. Holds at most one frame and one received piece."""
 
-    __slots__ = ("_have", "_need", "_pieces", "limit")
+    __slots__ = ("_at", "_have", "_need", "_pieces", "limit")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit  # the longest event, bytes; may be raised between events
         self._pieces: list[bytes | bytearray] = []
+        self._at = 0  # of the first piece, what was handed out
         self._have = 0
         self._need = FRAME_HEADER_SIZE
 
     def __len__(self) -> int:
         """Bytes received that belong to no event handed out yet."""
         return self._have
+
+    @property
+    def unread(self) -> bool:
+        """Whether `feed(b"")` has something to look at: a caller stopped in the middle."""
+        return self._have >= self._need
 
     def feed(self, data: bytes) -> Iterator[bytes | memoryview]:
         """Take `data` and yield the events that are complete, one at a time; long ones as
@@ -48,14 +54,19 @@ class FrameReader:
         Raises:
             RemoteProtocolError: `frame-too-large`.
         """
+        position = 0
         if self._have:
             self.hold(data)
             if self._have < self._need:
                 return
             # A long frame arrives in many pieces. They are joined once, when it is whole.
-            pieces = self._pieces
-            data = bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces)
-        position, end, need = 0, len(data), FRAME_HEADER_SIZE
+            pieces, position = self._pieces, self._at
+            if len(pieces) == 1:
+                data = bytes(pieces[0])
+            else:
+                pieces[0], position = pieces[0][position:], 0
+                data = b"".join(pieces)
+        end, need = len(data), FRAME_HEADER_SIZE
         try:
             while end - position >= FRAME_HEADER_SIZE:
                 (size,) = _unpack_length(data, position)
@@ -71,11 +82,17 @@ class FrameReader:
                     yield data[start:stop]
                 else:
                     yield memoryview(data)[start:stop]
+            if position:  # what is left waits for more: without what was handed out
+                data, position, end = data[position:], 0, end - position
         finally:
             # Also when the caller stops asking or an event makes it raise.
+            if need == FRAME_HEADER_SIZE <= end - position:
+                (size,) = _unpack_length(data, position)
+                if size <= self.limit:  # if not, the next `feed` says so
+                    need += size
             self._need = need
             self._have = end - position
-            self._pieces = [data[position:]] if position < end else []
+            self._pieces, self._at = ([data], position) if position < end else ([], 0)
 
     def hold(self, data: bytes) -> None:
         """Take `data` and look at it only when `feed` is called next."""
@@ -94,4 +111,4 @@ class FrameReader:
     def clear(self) -> None:
         """Forget what is buffered."""
         self._pieces = []
-        self._have = 0
+        self._at = self._have = 0

@@ -66,7 +66,8 @@ class Wire:
 
 
 class Session:
-    """What is done between the handshake and the farewell."""
+    """What is done between the handshake and the farewell. `verified` says that the last
+    event was sealed, so that a signature was verified."""
 
     def __init__(
         self,
@@ -82,6 +83,7 @@ class Session:
         now: float,
     ) -> None:
         self._now = now
+        self.verified = False
         self._wire = wire
         self._outbox = outbox
         self._unread = 0  # bytes of Windows and Resets that the transport has not taken
@@ -119,6 +121,7 @@ class Session:
             RemoteProtocolError, LbmDecodeError: the connection is over.
         """
         event, vouched = self._channel.open(data)
+        self.verified = vouched and self.secure is not None
         farewell = None
         wire = self._wire
         waiting = wire.size

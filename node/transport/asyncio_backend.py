@@ -23,6 +23,7 @@ from node.transport.endpoints import (
     listen_error,
     remote_name,
 )
+from node.transport.turns import Line
 
 logger = logging.getLogger("parley.transport")
 
@@ -192,6 +193,7 @@ class AsyncioBackend:
         self._outlets: set[AsyncioOutlet] = set()
         # Not the loop's clock, which uvloop reads once a turn and in milliseconds.
         self.now = time.monotonic  # noqa: TID251 - this is where `now` comes from
+        self.line = Line(self.now, self.soon)
 
     def waiter(self) -> AsyncioWaiter:
         """A new wait."""

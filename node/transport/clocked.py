@@ -11,6 +11,7 @@ from node.transport.address import Address
 from node.transport.backend import Backend, Listener
 from node.transport.driver import Driver
 from node.transport.loop import Runner, Timer
+from node.transport.turns import Line
 
 
 class Clock(Protocol):
@@ -30,6 +31,7 @@ class ClockedBackend:
         self._backend = backend
         self._clock = clock
         self.now = clock.now
+        self.line = Line(self.now, self.soon)  # no turn is too long while the clock stands
         self.waiter = backend.waiter
 
     def soon(self, callback: Callable[[], None]) -> None:

@@ -48,8 +48,15 @@ class Core(Protocol):
     def reports(self) -> list[Any]:
         """What happened since the last call, in order."""
 
+    @property
+    def unread(self) -> bool:
+        """Whether it has bytes that it was given and has not looked at, though it could."""
+
+    def receive_some(self, data: bytes, now: float) -> None:
+        """Bytes came, or none: do a small part of what there is to do with what came."""
+
     def receive_data(self, data: bytes, now: float) -> None:
-        """Bytes came."""
+        """Bytes came: do all of it."""
 
     def receive_eof(self, now: float) -> None:
         """The transport ended, or broke."""

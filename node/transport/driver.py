@@ -13,7 +13,7 @@ from node.protocol.connection import FLUSH_SIZE
 from node.transport.core import Core
 from node.transport.gate import OPEN, Gate, Outlet
 from node.transport.loop import Loop, Timer, Waiter
-from node.transport.turns import WHOLE, Turns
+from node.transport.turns import TURN_TIME, WHOLE, Turns
 
 logger = logging.getLogger("parley.transport")
 
@@ -25,9 +25,6 @@ LOW_WATER_PART = 4
 # Events that are written at once: a whole turn's batch would have both sides work by
 # turns (64 calls in flight: 22,000 calls/s against 40,000).
 FLUSH_EVENTS = 16
-# Seconds that the core may take for what one connection brought, before others have their
-# turn; what its reports set off takes two or three times that.
-TURN_TIME = 0.0001
 # Seconds between two looks at the deadlines.
 LEAST_PAUSE = 0.001
 # Seconds after a gate opened in which what has come meanwhile is read before the time counts.
@@ -37,17 +34,19 @@ GATE_GRACE = 0.1
 class Driver:
     """The shell of one connection.
 
-    `on_reports` is called with what happened, in order; `next_deadline` and
-    `handle_deadline` are those of the layer above, which shares the timer. More than
-    `high_water` bytes that wait to be written have callers wait in `room`. What comes
-    at once the core gets in pieces of `turns.size` bytes, for 0.1 ms a turn of the loop.
-    While `gate`, which is set before the transport is there, is shut, the core gets nothing
-    and gives nothing, and its time stands still.
+    `on_reports` is called with what happened, in order; `next_deadline` and `handle_deadline`
+    are those of the layer above, which shares the timer. More than `high_water` bytes that wait
+    to be written have callers wait in `room`. What came is taken in turns
+    (node/transport/turns.py): the core does some of it, its reports are handed on, and on it
+    goes until the time is up. Nothing is read while anything waits for that. While `gate`,
+    which is set before the transport is there, is shut, the core gets nothing and gives
+    nothing, and its time stands still.
     """
 
     __slots__ = (
         "_busy",
         "_closed",
+        "_eof_came",
         "_eof_written",
         "_flush_due",
         "_grace_until",
@@ -90,6 +89,7 @@ class Driver:
         self._paused = False
         self._flush_due = False
         self._busy = False  # reports are being handed on, and none may overtake another
+        self._eof_came = False
         self._eof_written = False
         self._closed = False
         self._timer: Timer | None = None
@@ -112,28 +112,26 @@ class Driver:
 
     def received(self, data: bytes) -> None:
         """The transport brought bytes."""
-        turns = self.turns
-        if len(data) > turns.size or turns.waiting or not self.gate.open:
-            turns.put(data)
-            if not turns.due:
-                self._take_turn()
+        turns, line = self.turns, self._loop.line
+        turns.put(data)
+        if turns.due:
             return
-        try:
-            self.core.receive_data(data, self._loop.now())
-        except Exception:
-            self._bug("receiving")
-        self._after()
+        if not line.lets_pass(turns):
+            self._follow()
+            return
+        self._work(self._loop.now() + TURN_TIME)
 
     def ended(self) -> None:
-        """The transport ended, or broke."""
+        """The transport ended, or broke: so does the connection, when all that came before
+        that had its turn."""
         self._writable = False
-        try:
-            if self.turns.waiting:
-                self.core.receive_data(self.turns.take(WHOLE), self._loop.now())
-            self.core.receive_eof(self._loop.now())
-        except Exception:
-            self._bug("the end of the transport")
-        self._after()
+        self._eof_came = True
+        if not self._has_work:
+            self._end()
+
+    def take_turn(self, end: float) -> None:
+        """It is this connection's turn in the line, until `end`."""
+        self._work(end)
 
     def may_write(self) -> None:
         """The transport takes bytes again."""
@@ -193,24 +191,49 @@ class Driver:
 
     # Inside.
 
-    def _take_turn(self) -> None:
-        """Give the core what it takes in one turn; others have theirs before the next."""
-        core, turns, gate, now = self.core, self.turns, self.gate, self._loop.now
-        turns.due = False
-        time = now()
-        end = time + TURN_TIME
+    @property
+    def _has_work(self) -> bool:
+        """Whether something came with which the core can go on."""
+        core = self.core
+        return (self.turns.waiting or core.unread) and core.wants_data and self.gate.open
+
+    def _work(self, end: float) -> None:
+        """Have the core take what came, step by step until `end`, one step at least."""
+        core, turns, now = self.core, self.turns, self._loop.now
+        start = time = now()
+        while self._has_work and not self._closed:
+            try:
+                core.receive_some(turns.take(), time)
+            except Exception:
+                self._bug("receiving")
+            if core.happened:
+                self._hand_on("handling what came")
+            time = now()
+            if time >= end:
+                break
+        self._loop.line.charge(turns, time - start)
+        if self._eof_came and not self._has_work:
+            self._end()
+        else:
+            self._after()
+
+    def _end(self) -> None:
+        """Nothing comes any more, and what the core could take it has taken."""
+        turns, core, now = self.turns, self.core, self._loop.now()
+        turns.size = WHOLE
         try:
-            while time < end and turns.waiting and gate.open and core.wants_data:
-                core.receive_data(turns.take(turns.size), time)
-                time = now()
+            if turns.waiting or core.unread:  # it cannot wait for a gate, or for room to answer
+                core.receive_data(turns.take(), now)
+            core.receive_eof(now)
         except Exception:
-            self._bug("receiving")
+            self._bug("the end of the transport")
         self._after()
 
     def _after(self) -> None:
-        if self.core.happened:
+        core = self.core
+        if core.happened:
             self._hand_on("handling what came")
-        if self.core.ended or self.core.wants_data is self._paused or self.turns.waiting:
+        if core.ended or core.wants_data is self._paused or self.turns.waiting or core.unread:
             self._follow()  # at once: what comes before the next turn would have to be held
         self.touch()  # the flush that follows sets the timer
 
@@ -263,12 +286,11 @@ class Driver:
             self._close()
             return
         wants_data, turns = core.wants_data, self.turns
-        if turns.waiting:
+        if turns.waiting or core.unread:
             if not self.gate.open:
                 self.gate.wait(self._gate_opened)
             elif wants_data and not turns.due:
-                turns.due = True
-                self._loop.soon(self._take_turn)
+                self._loop.line.join(self)
             wants_data = False  # what is kept comes first
         if wants_data is self._paused and outlet is not None:
             self._paused = not wants_data
@@ -321,6 +343,7 @@ class Driver:
         if self._closed:
             return
         self._closed = True
+        self._eof_came = False
         self.gate.leave(self._gate_opened)
         self.turns.clear()
         if self._timer is not None:

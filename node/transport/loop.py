@@ -7,6 +7,8 @@ general forms cost three to thirteen; all else is anyio's. Knows no sockets.
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
+from node.transport.turns import Line
+
 
 class Waiter(Protocol):
     """One wait for one wake-up."""
@@ -33,7 +35,12 @@ class Runner(Protocol):
 
 
 class Loop(Protocol):
-    """An event loop as the shell uses it for every connection."""
+    """An event loop as the shell uses it for every connection. In its `line` stand those of
+    which more came than one turn takes."""
+
+    @property
+    def line(self) -> Line:
+        """The line of all connections on this loop."""
 
     def now(self) -> float:
         """Seconds of the loop's clock, which never goes back."""

@@ -24,6 +24,7 @@ from node.transport.endpoints import (
     remote_name,
 )
 from node.transport.stream_outlet import StreamOutlet
+from node.transport.turns import Line
 
 logger = logging.getLogger("parley.transport")
 
@@ -75,6 +76,7 @@ class TrioBackend:
         self._scopes: set[anyio.CancelScope] = set()
         self._empty: trio.Event | None = None
         self.now = trio.current_time
+        self.line = Line(self.now, self.soon)
 
     def waiter(self) -> TrioWaiter:
         """A new wait."""

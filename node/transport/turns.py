@@ -1,22 +1,33 @@
-"""What came over one connection and waits for its turn, so that no peer delays others.
+"""What came over connections and waits for its turn, so that no peer delays others.
 
-One rule: bytes stay in their order, and no more than `size` of them are given at a time.
-Knows no loop: when the next turn is, is the driver's to say.
+One rule: the bytes of one connection stay in their order, nobody's turn is longer than a
+moment or one step of its core, and whoever had the least of the loop's time is next.
+Knows neither protocols nor sockets.
 """
 
-from typing import Final
+from collections.abc import Callable
+from heapq import heappop, heappush
+from itertools import count
+from typing import Final, Protocol
 
 WHOLE: Final = 1 << 62  # whatever came, at once
+# Seconds of one connection's turn before others have theirs. What its reports set off is
+# counted, the tasks that they start are not.
+TURN_TIME: Final = 0.00025
+# Seconds of all turns of those who wait, before the loop looks at its sockets and timers.
+ROUND_TIME: Final = 2 * TURN_TIME
 
 
 class Turns:
-    """`due` says that a turn is on its way; `waiting` that bytes are kept for one."""
+    """The bytes of one connection. `due` says that it stands in the line, `size` how many
+    of its bytes are given at a time; `had` is the line's own measure of what it took."""
 
-    __slots__ = ("_at", "_kept", "due", "size")
+    __slots__ = ("_at", "_kept", "due", "had", "size")
 
     def __init__(self) -> None:
         self.size = WHOLE
         self.due = False
+        self.had = 0.0
         self._kept = b""
         self._at = 0
 
@@ -30,9 +41,9 @@ class Turns:
         self._kept = self._kept[self._at :] + data if self.waiting else data
         self._at = 0
 
-    def take(self, size: int) -> bytes:
+    def take(self) -> bytes:
         """The next bytes, at most `size`; empty for none."""
-        at, self._at = self._at, min(self._at + size, len(self._kept))
+        at, self._at = self._at, min(self._at + self.size, len(self._kept))
         data = self._kept[at : self._at]
         if not self.waiting:
             self.clear()
@@ -41,3 +52,74 @@ class Turns:
     def clear(self) -> None:
         """Forget what is kept."""
         self._kept, self._at = b"", 0
+
+
+class Waiting(Protocol):
+    """A connection that may stand in a line."""
+
+    @property
+    def turns(self) -> Turns:
+        """What it has had."""
+
+    def take_turn(self, end: float) -> None:
+        """Go on until `end` of the clock, and one step at least; `charge` it for that, and
+        join again if there is more."""
+
+
+class Line:
+    """The connections of one loop of which more came than one turn takes. In each turn of
+    the loop they share `ROUND_TIME`, however many they are.
+
+    This is start-time fair queueing: its `_time` is how much of the loop's time those have
+    had who wait and had the least. Whoever was silent for long has no more to claim.
+    """
+
+    __slots__ = ("_due", "_full", "_now", "_numbers", "_soon", "_time", "_waiting")
+
+    def __init__(self, now: Callable[[], float], soon: Callable[[Callable[[], None]], None]):
+        self._now = now
+        self._soon = soon
+        self._waiting: list[tuple[float, int, Waiting]] = []
+        self._numbers = count()  # of two who had as much, the one that came first
+        self._time = 0.0
+        self._due = False
+        self._full = False  # somebody took long in this turn of the loop, out of the line
+
+    def lets_pass(self, turns: Turns) -> bool:
+        """Whether one that does not stand here may take a turn at once."""
+        return not self._full and (not self._waiting or turns.had <= self._time)
+
+    def charge(self, turns: Turns, took: float) -> None:
+        """One took a turn of so many seconds."""
+        self._time = max(turns.had, self._time)
+        turns.had = self._time + took
+        if took > TURN_TIME:
+            self._full = True
+            self._call_soon()
+
+    def join(self, one: Waiting) -> None:
+        """Have `one` take a turn, once."""
+        turns = one.turns
+        turns.due = True
+        heappush(self._waiting, (max(turns.had, self._time), next(self._numbers), one))
+        self._call_soon()
+
+    def _round(self) -> None:
+        waiting, now = self._waiting, self._now
+        start = time = now()
+        try:
+            while waiting and time < start + ROUND_TIME:
+                one = heappop(waiting)[-1]
+                one.turns.due = False
+                # Who waits alone need not stop for others.
+                one.take_turn(time + TURN_TIME if waiting else start + ROUND_TIME)
+                time = now()
+        finally:
+            self._due = self._full = False
+            if waiting:
+                self._call_soon()
+
+    def _call_soon(self) -> None:
+        if not self._due:
+            self._due = True
+            self._soon(self._round)

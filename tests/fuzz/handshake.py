@@ -172,6 +172,7 @@ class Encounter:
                     self._say_honest()
                 case Action.ACCEPT:
                     core.accept_peer(self._now)
+                    core.receive_data(b"", self._now)  # what came with the Proof
                     self._accepted = True
                 case Action.REFUSE:
                     core.refuse_peer("a script said so", self._now)

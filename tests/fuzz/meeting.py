@@ -148,6 +148,7 @@ def opened(setting: Setting) -> tuple[Connection, Flights]:
     if flights.keys is not None:
         core.receive_data(flights.proof, START)
         core.accept_peer(START)
+        core.receive_data(b"", START)  # what came with the Proof
     core.reports()
     core.data_to_send(START)
     return core, flights
@@ -232,6 +233,7 @@ def _respond(core: Connection, config: Config) -> Flights:
     ours = outgoing.write(0, proof_inner(config), SIGNER, sealed=True)
     core.receive_data(frame(reply) + frame(ours), START)
     core.accept_peer(START)
+    core.receive_data(b"", START)  # what came with the Proof
     (theirs,) = frames_of(core.data_to_send(START))
     start = schedule.chain_start_initiator(keys, ours)
     incoming = Direction(suite, keys.hs_initiator, start, keys.commit)

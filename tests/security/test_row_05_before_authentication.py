@@ -173,6 +173,7 @@ class Waiting:
             return
         # Trusted, it is told apart all the same from what the peer sends from now on.
         self.side.core.accept_peer(START)
+        self.side.core.receive_data(b"", START)  # what came with the Proof
         self.side.collect(START)
         assert self.side.opened
         assert self.side.code != ALIVE, what
@@ -277,6 +278,7 @@ def test_data_right_behind_the_proof_waits_for_the_decision(who: str, trusted: b
         assert side.code != ALIVE
         return
     side.core.accept_peer(START)
+    side.core.receive_data(b"", START)  # what came with the Proof
     side.collect(START)
     assert side.payloads == ([b"early"] if who == "responder" else [])
 

@@ -194,6 +194,7 @@ def test_data_that_came_with_the_proof_waits_for_the_decision(trusted: bool) -> 
     assert [type(report) for report in pair.b.reports] == [PeerIdentified]
     if trusted:
         pair.b.core.accept_peer(pair.now)
+        pair.b.core.receive_data(b"", pair.now)  # what came with the Proof
         pair.b.collect(pair.now)
         came = [event.payload for event in pair.b.all(EventReceived) if event.stream == 1]
         assert came == [b"early 0", b"early 1", b"early 2", *[b"later"] * 3]

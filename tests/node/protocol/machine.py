@@ -231,6 +231,7 @@ class Link:
                 assert side.end is None, f"{report} after the end"
                 if isinstance(report, PeerIdentified):
                     side.connection.accept_peer(self.now)
+                    side.connection.receive_data(b"", self.now)  # what came with the Proof
                 elif isinstance(report, HandshakeCompleted):
                     side.completed = report
                 else:

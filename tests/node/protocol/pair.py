@@ -86,6 +86,7 @@ class Side:
         if any(isinstance(report, PeerIdentified) for report in reports):
             if self.answer is True:
                 self.core.accept_peer(now)
+                self.core.receive_data(b"", now)  # what came with the Proof
             elif self.answer is False:
                 self.core.refuse_peer("this test trusts nobody", now)
         return bool(reports)

@@ -1,6 +1,10 @@
 """Frames: cut rightly from any pieces, and refused by their length alone."""
 
+from itertools import islice
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from node.protocol.codes import CloseCode
 from node.protocol.errors import RemoteProtocolError
@@ -79,3 +83,34 @@ def test_clear_forgets() -> None:
     assert list(reader.feed(frame(b"abc")[:-1])) == []
     reader.clear()
     assert len(reader) == 0
+
+
+def test_who_stops_in_the_middle_goes_on_without_a_copy() -> None:
+    reader = FrameReader(8_000)
+    reader.feed(b"")
+    assert not reader.unread
+    data = (frame(b"abc") + frame(b"x" * 5_000)) * 2 + frame(b"rest")[:-1]
+    views: list[bytes | memoryview] = []
+    for wanted in (b"abc", b"x" * 5_000, b"abc", b"x" * 5_000):
+        for event in reader.feed(b"" if views else data):
+            views.append(event)
+            break
+        assert bytes(views[-1]) == wanted
+        assert reader.unread
+    assert all(view.obj is data for view in views if isinstance(view, memoryview))
+    assert list(reader.feed(b"")) == []
+    assert (reader.unread, len(reader)) == (False, 7)
+    assert list(reader.feed(b"t")) == [b"rest"]
+
+
+@given(st.lists(st.integers(0, 30), max_size=20), st.integers(1, 40), st.integers(1, 3))
+def test_pieces_and_stops_change_nothing(sizes: list[int], piece: int, most: int) -> None:
+    events = [bytes([number]) * size for number, size in enumerate(sizes)]
+    wire = b"".join(map(frame, events))
+    reader, found = FrameReader(100), []
+    for at in range(0, len(wire), piece):
+        data = wire[at : at + piece]
+        found += [bytes(event) for event in islice(reader.feed(data), most)]
+    while reader.unread:
+        found += [bytes(event) for event in islice(reader.feed(b""), most)]
+    assert found == events

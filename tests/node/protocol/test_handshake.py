@@ -129,6 +129,7 @@ def test_nothing_is_read_while_a_peer_is_decided_on() -> None:
     pair.carry(pair.a)
     assert not pair.b.events
     pair.b.core.accept_peer(pair.now)
+    pair.b.core.receive_data(b"", pair.now)  # what came with the Proof
     pair.pump()
     assert pair.b.payloads == [b"one", b"two"]
 

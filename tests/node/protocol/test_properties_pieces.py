@@ -60,6 +60,7 @@ def collect(core: Connection) -> list[Report]:
         got += reports
         if any(isinstance(report, PeerIdentified) for report in reports):
             core.accept_peer(START)
+            core.receive_data(b"", START)  # what came with the Proof
     return got
 
 

@@ -211,6 +211,7 @@ class Replay:
             self.reports[side] += reports
             if any(isinstance(report, PeerIdentified) for report in reports):
                 core.accept_peer(START)
+                core.receive_data(b"", START)  # what came with the Proof
 
     def act(self, event: Opened) -> bool:
         """Have the side's application do what the event says; False if the core does it."""

@@ -17,9 +17,9 @@ from node.transport.driver import (
     HIGH_WATER,
     LEAST_PAUSE,
     LOW_WATER_PART,
-    TURN_TIME,
     Driver,
 )
+from node.transport.turns import ROUND_TIME, Line
 from tests.node.network import started
 
 NEVER = float("inf")
@@ -41,6 +41,7 @@ class FakeLoop:
     def __init__(self) -> None:
         self.time = 100.0
         self.due: list[Callable[[], None]] = []
+        self.line = Line(self.now, self.soon)
         self.timers: list[FakeTimer] = []
 
     def now(self) -> float:
@@ -81,6 +82,7 @@ class FakeCore:
         self.queued_bytes = 0
         self.outbox = Outbox()
         self.wants_data = True
+        self.unread = False
         self.wants_eof = False
         self.ended = False
         self.deadline = NEVER
@@ -92,6 +94,9 @@ class FakeCore:
             self.fail_in = ""
             raise ZeroDivisionError(what)
         self.told.append((what, *arguments))
+
+    def receive_some(self, data: bytes, now: float) -> None:
+        self.receive_data(data, now)
 
     def receive_data(self, data: bytes, now: float) -> None:
         self.on_data()
@@ -326,7 +331,7 @@ def received(scene: Scene) -> list[bytes]:
 
 
 class SlowScene(Scene):
-    """A scene whose core needs a turn's time for each piece of three bytes."""
+    """A scene whose core needs as long as a round may last for each piece of three bytes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -335,7 +340,7 @@ class SlowScene(Scene):
         self.core.on_data = self.take_time
 
     def take_time(self) -> None:
-        self.loop.time += TURN_TIME
+        self.loop.time += ROUND_TIME
 
     def one_turn(self) -> None:
         """Run what is due now, and not what follows from it."""
@@ -384,11 +389,15 @@ def test_what_came_before_the_end_is_taken_before_it() -> None:
     scene = SlowScene()
     scene.driver.received(b"abcdefgh")
     scene.driver.ended()
-    assert received(scene) == [b"abc", b"defgh"]
-    assert scene.core.told[-1] == ("receive_eof",)
-    told = list(scene.core.told)
+    assert received(scene) == [b"abc"]
     scene.loop.turn()
-    assert scene.core.told == told
+    assert received(scene) == [b"abc", b"def", b"gh"]
+    assert scene.core.told[-1] == ("receive_eof",)
+    assert scene.outlet.done == ["pause", "close"]
+    told = list(scene.core.told)
+    scene.driver.ended()
+    scene.loop.turn()
+    assert [what for what in scene.core.told[len(told) :] if what[0] == "receive_data"] == []
 
 
 def test_what_waits_when_the_core_ends_is_forgotten() -> None:

@@ -1,0 +1,139 @@
+"""What a native peer sends at once is taken in turns: in order, with others between."""
+
+from typing import cast
+
+import pytest
+
+from node.protocol.connection import STEP_COST, Connection
+from node.protocol.reports import ConnectionEnded, EventReceived, PeerIdentified, Report
+from node.transport.backend import Backend
+from node.transport.driver import Driver
+from node.transport.turns import ROUND_TIME, TURN_TIME
+from tests.node.protocol.pair import Pair, Side, open_pair
+from tests.node.transport.test_driver import FakeLoop, FakeOutlet
+
+EVENTS = 500
+NEVER = float("inf")
+
+
+class TickingLoop(FakeLoop):
+    """Each look at the clock finds it a quarter of a turn later."""
+
+    def now(self) -> float:
+        self.time += TURN_TIME / 4
+        return self.time
+
+    def one_turn(self) -> None:
+        """Run what is due now, and not what follows from it."""
+        due, self.due = self.due, []
+        for callback in due:
+            callback()
+
+
+class Served:
+    """A core with a driver; `numbers` are those of the events that were handed on."""
+
+    def __init__(self, side: Side, loop: TickingLoop) -> None:
+        self.numbers: list[int] = []
+        self.ended: list[int] = []
+        self.outlet = FakeOutlet()
+        self.core: Connection = side.core
+        self.identified = False
+        self.driver = Driver(
+            side.core, cast(Backend, loop), self._take, lambda: NEVER, lambda now: None
+        )
+        self.driver.connected(self.outlet)
+
+    def _take(self, reports: list[Report]) -> None:
+        for report in reports:
+            if isinstance(report, EventReceived):
+                self.numbers.append(int.from_bytes(report.payload))
+            elif isinstance(report, ConnectionEnded):
+                self.ended.append(len(self.numbers))
+            elif isinstance(report, PeerIdentified):
+                self.identified = True
+
+
+def flood(pair: Pair, *, sealed: bool, count: int = EVENTS) -> bytes:
+    """Events that are numbered from 1, as `pair.a` sends them."""
+    for number in range(1, count + 1):
+        pair.a.core.send(1, 0, 10, 1, number.to_bytes(2), lbm=False, seal=sealed)
+    return pair.a.take(pair.now)
+
+
+@pytest.mark.parametrize("sealed", [True, False])
+def test_a_flood_is_taken_step_by_step_and_others_come_between(sealed: bool) -> None:
+    loop, pair, other = TickingLoop(), open_pair(), open_pair()
+    hostile, good = Served(pair.b, loop), Served(other.b, loop)
+    hostile.driver.received(flood(pair, sealed=sealed))
+    step = 1 if sealed else STEP_COST
+    assert hostile.numbers == list(range(1, len(hostile.numbers) + 1))
+    assert step <= len(hostile.numbers) <= 4 * step
+    assert hostile.outlet.done[-1:] == ["pause"]
+    good.driver.received(flood(other, sealed=True, count=1))
+    assert good.numbers == [1]  # it had less, and waits for nobody
+    before = loop.time
+    loop.one_turn()
+    assert loop.time - before <= 2 * ROUND_TIME
+    assert len(hostile.numbers) <= 16 * step
+    loop.turn()  # and no byte more has to come
+    assert hostile.numbers == list(range(1, EVENTS + 1))
+    assert hostile.outlet.done.count("pause") == hostile.outlet.done.count("resume") == 1
+
+
+def test_twenty_floods_share_the_loop() -> None:
+    loop, pairs = TickingLoop(), [open_pair() for _ in range(20)]
+    served = [Served(pair.b, loop) for pair in pairs]
+    for pair, one in zip(pairs, served, strict=True):
+        one.driver.received(flood(pair, sealed=True, count=50))
+    for _ in range(40):
+        before = loop.time
+        loop.one_turn()
+        # Flushes look at the clock too: twice for each driver that took a turn.
+        assert loop.time - before <= 4 * ROUND_TIME
+        counts = [len(one.numbers) for one in served]
+        assert max(counts) - min(counts) <= 8
+    loop.turn()
+    assert all(one.numbers == list(range(1, 51)) for one in served)
+
+
+def test_what_comes_with_the_proof_is_taken_in_turns_too() -> None:
+    loop, pair = TickingLoop(), Pair()
+    pair.b.answer = None
+    for sender in (pair.a, pair.b):
+        pair.carry(sender)
+    served = Served(pair.b, loop)
+    served.driver.received(pair.a.take(pair.now) + flood(pair, sealed=True, count=100))
+    assert served.identified
+    assert served.outlet.done == ["pause"]
+    loop.turn()
+    assert served.numbers == []
+    served.core.accept_peer(pair.now)
+    served.driver.settle()
+    loop.one_turn()
+    assert 1 <= len(served.numbers) < 20
+    loop.turn()
+    assert served.numbers == list(range(1, 101))
+
+
+def test_the_end_comes_after_all_that_came_before_it() -> None:
+    loop, pair = TickingLoop(), open_pair()
+    served = Served(pair.b, loop)
+    served.driver.received(flood(pair, sealed=True))
+    served.driver.ended()
+    assert (served.ended, len(served.numbers) < 10) == ([], True)
+    loop.turn()
+    assert served.ended == [EVENTS]
+    assert served.outlet.done[-1] == "close"
+
+
+def test_who_is_closed_in_the_line_takes_no_turn() -> None:
+    loop, pair = TickingLoop(), open_pair()
+    served = Served(pair.b, loop)
+    served.driver.received(flood(pair, sealed=True))
+    pair.b.core.receive_eof(pair.now)
+    served.driver.settle()
+    taken = len(served.numbers)
+    loop.turn()
+    assert (len(served.numbers), served.ended) == (taken, [taken])
+    assert served.outlet.done == ["pause", "close"]
