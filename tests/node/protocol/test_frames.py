@@ -96,7 +96,7 @@ def test_who_stops_in_the_middle_goes_on_without_a_copy() -> None:
             views.append(event)
             break
         assert bytes(views[-1]) == wanted
-        assert reader.unread
+        assert reader.unread == (len(views) < 4)
     assert all(view.obj is data for view in views if isinstance(view, memoryview))
     assert list(reader.feed(b"")) == []
     assert (reader.unread, len(reader)) == (False, 7)
