@@ -12,7 +12,7 @@ from typing import Any, Final
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from node.bus.config import BusConfig
-from node.bus.redis.format import DOCUMENTED, LIGHTBUS, RedisFormat
+from node.bus.redis.format import DOCUMENTED, DOCUMENTED_PER_API, LIGHTBUS, RedisFormat
 from node.bus.store import Store
 from node.errors import AddressError, ConfigError
 
@@ -112,11 +112,12 @@ def _or_none(reader: Callable[[str, str], Any]) -> Callable[[str, str], Any]:
 
 _TRUTHS: Final = {"true": True, "false": False}
 # By what `?format=` says: as Lightbus 1.1.2 writes, with a stream for each event or for each API,
-# or as its documentation has it.
+# or as its documentation has it, for each event or API too.
 FORMATS: Final[Mapping[str, RedisFormat]] = {
     "per-event": RedisFormat(),
     "per-api": LIGHTBUS,
     "documented": DOCUMENTED,
+    "documented-per-api": DOCUMENTED_PER_API,
 }
 _READERS: Final[Mapping[str, Callable[[str, str], Any]]] = {
     "service": _word,

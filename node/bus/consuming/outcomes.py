@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from typing import Final
 
 from node.bus.consuming.ledger import Ledger
 from node.bus.consuming.patience import Patience
@@ -18,10 +19,15 @@ from node.bus.event import BusEvent, Word
 from node.bus.failures import LONGEST_ERROR
 from node.bus.names import DEAD
 from node.bus.store import Store
+from node.log_ration import LogRation
 from node.transport.loop import Loop
 from node.wording import one_line
 
 logger = logging.getLogger("parley.bus")
+
+# Lines on events that are set aside, of one consumer: at once, and from then on for each second.
+LINES: Final = 100
+LINES_PER_SECOND: Final = 1.0
 
 
 class Outcomes:
@@ -46,6 +52,7 @@ class Outcomes:
         self._terms = terms
         self._counters = counters
         self._due = due
+        self._told = LogRation(LINES, LINES_PER_SECOND)
         what = f"{terms.stream} for {terms.group}"
         self._patience = Patience(loop, what)
         self.ledger = Ledger(store, loop, terms, Patience(loop, what), self._recorded)
@@ -101,7 +108,7 @@ class Outcomes:
             await self._store.ack(terms.stream, terms.group, [id])
         else:
             await self._bury(id, _bounded(fault))
-        logger.error("%s %s is set aside: %s", terms.stream, id, one_line(fault))
+        self._tell(id, fault)
 
     # The end.
 
@@ -124,8 +131,7 @@ class Outcomes:
         if terms.max_attempts is not None and event.attempt >= terms.max_attempts:
             was_pending = await self._bury(id, reason)
             if was_pending:
-                text = "%s %s is set aside at attempt %d: %s"
-                logger.error(text, terms.stream, id, event.attempt, reason)
+                self._tell(id, f"attempt {event.attempt}: {reason}")
         else:
             was_pending = await self._store.nack(
                 terms.stream, terms.group, self.consumer, id, delay, reason
@@ -141,6 +147,14 @@ class Outcomes:
         if letter is not None:
             self._counters.dead_lettered += 1
         return letter is not None
+
+    def _tell(self, id: str, fault: str) -> None:
+        """Log that an event is set aside, if there is room for it."""
+        if self._told.has_room(self._loop.now()):
+            silent = self._told.told()
+            more = f" ({silent} more were, in silence)" if silent else ""
+            text = "%s %s is set aside: %s%s"
+            logger.error(text, self._terms.stream, id, one_line(fault), more)
 
     def _recorded(self, count: int) -> None:
         self._counters.acknowledged += count

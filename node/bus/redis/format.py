@@ -1,12 +1,13 @@
 """How events look in Redis: names of streams, fields, and encodings, for each API.
 
 One rule: what Lightbus 1.1.2 writes is what `RedisFormat()` writes; the format its documentation
-describes is `DOCUMENTED`. Both are understood when reading. Speaks to no server.
+describes is `DOCUMENTED`. Both are understood when reading, and what is neither is an event that
+cannot be read: never nothing. Speaks to no server.
 """
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
 from typing import Any, Final, Literal
@@ -26,6 +27,8 @@ REMEMBERED: Final = 64
 MOST_FIELDS: Final = 3_500
 # What a body begins with that cannot be read; no JSON begins so.
 UNREADABLE: Final = "unreadable fields: "
+# What the reason begins with why an entry is no event at all; its fields follow.
+NO_EVENT: Final = "no event in Lightbus's format, "
 
 # How metadata and data begin as Lightbus writes them, and as its documentation has it.
 _KNOWN: Final = (("", ":"), (":", ""))
@@ -57,14 +60,17 @@ class RedisFormat:
         suffix: what ends the name of a stream's key.
         metadata_prefix, field_prefix: what begins the names of the fields with metadata (id,
             api_name, event_name, version) and of those with an event's data; they differ.
-        encode, decode: a field's value to text, and back; as they are: JSON. What `encode`
-            raises is passed on; whatever `decode` raises makes an event unreadable.
+        json_metadata: whether metadata are written as JSON, as Lightbus's documentation has it;
+            either is read.
+        encode, decode: the value of a field with data to text, and back; as they are: JSON. What
+            `encode` raises is passed on; whatever `decode` raises makes an event unreadable.
     """
 
     layout: Layout = "per_event"
     suffix: str = ":stream"
     metadata_prefix: str = ""
     field_prefix: str = ":"
+    json_metadata: bool = False
     encode: Callable[[Any], str] = lightbus_json
     decode: Callable[[str], Any] | None = None
 
@@ -103,6 +109,8 @@ class RedisFormat:
         api, name = split_name(event.name)
         id, api_name, event_name, version = _metadata(self.metadata_prefix)
         words = [id, message_id, api_name, api, event_name, name, version, str(event.version)]
+        if self.json_metadata:
+            words[1:6:2] = map(lightbus_json, words[1:6:2])
         for field, value in event.data.items():
             word = self.field_prefix + field
             if not _is_data(word, self.metadata_prefix, self.field_prefix):
@@ -118,9 +126,10 @@ class RedisFormat:
         return words
 
     def read(self, name: str, id: str, fields: Sequence[bytes]) -> "StoredEvent | Skipped":
-        """The event that an entry of the stream of `name` is, or why it is none.
+        """The event that an entry of the stream of `name` is, or why it is none for its readers.
 
-        In a stream of one event, that event is what each entry is, whatever its metadata say.
+        In a stream of one event, that event is what each entry is, whatever its metadata say. What
+        cannot be read is an event whose body is no JSON.
         """
         if not any(fields):
             return Skipped.EMPTY
@@ -133,15 +142,21 @@ class RedisFormat:
             if len(found) == len(_METADATA) and all(found.values()):
                 break
         else:
-            return Skipped.FOREIGN
-        version = found["version"]
+            return _no_event(name, id, "without its metadata", pairs)
+        plain = _plain(found)
+        if plain is None:
+            return _no_event(name, id, "with metadata that are not JSON", pairs)
+        version = plain["version"]
         if not (version.isascii() and version.isdecimal() and len(version) < 10):
-            return Skipped.FOREIGN
-        stored = f"{found['api_name']}.{found['event_name']}"
-        if name.endswith(ALL):
+            return _no_event(name, id, "with a version that is no number", pairs)
+        stored = f"{plain['api_name']}.{plain['event_name']}"
+        if name.endswith(ALL) or (self.layout == "per_api" and stored != name):
+            # Who reads one event of an API is not concerned by the others that it has.
+            if not _is_of(api_of(name), stored):
+                return _no_event(name, id, "and of no such API", pairs)
+            if not name.endswith(ALL):
+                return Skipped.OTHER
             name = stored
-        elif self.layout == "per_api" and stored != name:
-            return Skipped.OTHER
         body = self._body(
             [
                 (field.removeprefix(prefixes[1]), value)
@@ -149,7 +164,7 @@ class RedisFormat:
                 if _is_data(field, *prefixes)
             ]
         )
-        return StoredEvent(id, name, body, found["id"], int(version))
+        return StoredEvent(id, name, body, plain["id"], int(version))
 
     def _body(self, pairs: list[tuple[str, bytes]]) -> str:
         members = []
@@ -162,16 +177,48 @@ class RedisFormat:
                     text = encode_value(self.decode(text))
                 members.append(f"{encode_value(field)}:{text}")
         except Exception:  # `decode` is somebody else's
-            return UNREADABLE + ", ".join(f"{field}={_text(value)}" for field, value in pairs)
+            return UNREADABLE + _shown(pairs)
         return "{" + ",".join(members) + "}"
 
 
 class Skipped(Enum):
-    """Why an entry is no event to be handed out: it is acknowledged and passed over."""
+    """Why an entry is not for who reads it: it is acknowledged and passed over."""
 
     EMPTY = "empty, as Lightbus makes streams"
     OTHER = "another event of the same API"
-    FOREIGN = "no event in Lightbus's format"
+
+
+def _no_event(name: str, id: str, why: str, pairs: Sequence[tuple[str, bytes]]) -> StoredEvent:
+    return StoredEvent(id, name, f"{NO_EVENT}{why}: {_shown(pairs)}")
+
+
+def _shown(pairs: Sequence[tuple[str, bytes]]) -> str:
+    return ", ".join(f"{field}={_text(value)}" for field, value in pairs)
+
+
+def _plain(metadata: dict[str, str]) -> dict[str, str] | None:
+    """Metadata as text; None: they cannot be read. All of them are JSON where the API's name begins
+    as a JSON string: no name has a quotation mark."""
+    if not metadata["api_name"].startswith('"'):
+        return metadata
+    try:
+        values = {name: json.loads(value) for name, value in metadata.items()}
+    except (ValueError, RecursionError):
+        return None
+    if not all(type(value) is int or (type(value) is str and value) for value in values.values()):
+        return None
+    return {
+        name: str(value).encode(errors="backslashreplace").decode()
+        for name, value in values.items()
+    }
+
+
+def _is_of(api: str, name: str) -> bool:
+    """Whether it is the name of an event of the API."""
+    try:
+        return split_name(name)[0] == api
+    except InvalidEventError:
+        return False
 
 
 def _is_data(field: str, metadata_prefix: str, field_prefix: str) -> bool:
@@ -192,4 +239,5 @@ def _text(value: bytes) -> str:
 
 
 LIGHTBUS: Final = RedisFormat(layout="per_api")
-DOCUMENTED: Final = RedisFormat(suffix="", metadata_prefix=":", field_prefix="")
+DOCUMENTED: Final = RedisFormat(suffix="", metadata_prefix=":", field_prefix="", json_metadata=True)
+DOCUMENTED_PER_API: Final = replace(DOCUMENTED, layout="per_api")

@@ -1,7 +1,6 @@
 """Looking at streams, groups, consumers and what is stored; nothing is changed by it.
 
-One rule: what is not there is empty, not an error. What others write that is no event is passed
-over.
+One rule: what is not there is empty, not an error. What cannot be read is shown as it is.
 """
 
 from collections.abc import AsyncIterator, Iterable

@@ -1,7 +1,7 @@
 """Reading by groups: XREADGROUP for what is new, XPENDING and XCLAIM for what is not.
 
-One rule: what a group was handed is handed out here, given back, or acknowledged because it is no
-event for us: nothing stays in between. A group that has vanished is made anew. Settles nothing.
+One rule: what a group was handed is handed out here, given back, or acknowledged because it is
+another event of an API: nothing stays in between. A group that has vanished is made anew. Settles nothing.
 """
 
 import logging
@@ -18,7 +18,6 @@ from node.bus.names import split_name
 from node.bus.redis.client import RedisClient
 from node.bus.redis.errand import handed_out
 from node.bus.redis.faults import bus_error, is_missing_group
-from node.bus.redis.format import Skipped
 from node.bus.redis.group_scripts import RELEASE, TAKE
 from node.bus.redis.membership import Membership, Memberships
 from node.bus.redis.portions import Portions
@@ -41,7 +40,6 @@ class GroupReader:
     """What one store reads for its groups.
 
     Attributes:
-        foreign: entries that were no events, and were passed over.
         lost: events that were trimmed away while they were pending.
     """
 
@@ -59,7 +57,6 @@ class GroupReader:
         self._memberships = memberships
         self._portions = portions
         self._ration = LogRation(_BURST, _PER_SECOND)
-        self.foreign = 0
         self.lost = 0
 
     async def join(self, stream: str, group: str, consumer: str, after: str) -> None:
@@ -171,9 +168,6 @@ class GroupReader:
                 found.append(Delivery(event, attempt))
                 continue
             passed.append(id)
-            if event is Skipped.FOREIGN:
-                self.foreign += 1
-                self._log("entry %s of %s is no event: it is passed over", id, member.key)
         if passed:
             await self._client.command(b"XACK", member.key, member.group, *passed)
         for event, attempt in found:

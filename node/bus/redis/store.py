@@ -92,11 +92,6 @@ class RedisStore:
             await parts.client.aclose()
 
     @property
-    def foreign(self) -> int:
-        """How many entries were no events, and were passed over, since it was opened."""
-        return self._parts.reader.foreign
-
-    @property
     def lost(self) -> int:
         """How many events were trimmed away while they were pending, as far as was noticed."""
         return self._parts.reader.lost + self._parts.settler.lost

@@ -9,7 +9,7 @@ import pytest
 
 from node.bus.bus import Bus
 from node.bus.config import BusConfig
-from node.bus.consuming import crew, patience
+from node.bus.consuming import crew, outcomes, patience
 from node.bus.event import BusEvent
 from node.bus.store import Store
 from node.pauses import Pauses
@@ -77,3 +77,17 @@ async def test_a_long_name_of_a_host_is_no_name_too_long(
     ):
         (consumer,) = await bus.consumers(NAME, GROUP)
         assert consumer.name.startswith("h" * 64 + "-")
+
+
+@pytest.mark.anyio
+async def test_lines_on_what_is_set_aside_are_rationed(
+    anyio_backend: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outcomes, "LINES_PER_SECOND", 0.001)
+    async with a_bus() as (bus, _):
+        bus.schema(NAME, {"properties": {"n": {"minimum": outcomes.LINES + 5}}}, validate="consume")
+        await publish(bus, outcomes.LINES + 6)
+        async with bus.consume(NAME, GROUP) as events:
+            await anext(events)
+        assert caplog.text.count("is set aside") == outcomes.LINES
+        assert bus.counters.dead_lettered == outcomes.LINES + 5

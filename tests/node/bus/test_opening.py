@@ -109,4 +109,4 @@ def test_settings_that_are_wrong(query: str) -> None:
 
 
 def test_formats_have_names() -> None:
-    assert len(set(map(repr, FORMATS.values()))) == len(FORMATS) == 3
+    assert len(set(map(repr, FORMATS.values()))) == len(FORMATS) == 4

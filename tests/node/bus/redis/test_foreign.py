@@ -2,9 +2,11 @@
 a group, and nobody reads what is another group's (docs/threat-model.md, B2, B3 and B8).
 """
 
+import anyio
 import pytest
 
 from node.bus.body import decode_body
+from node.bus.bus import open_bus
 from node.bus.config import BusConfig
 from node.bus.errors import BusDamagedError
 from node.bus.ids import BEFORE_ALL
@@ -16,6 +18,7 @@ from node.bus.redis.store import RedisStore
 from node.errors import ConfigError
 from tests.node.bus.redis.streams import ALL, DEAD, KEY, C, G, Redis, S, event, ids, numbers
 from tests.node.bus.stores import opened
+from tests.redis_server import PATIENCE
 
 pytestmark = pytest.mark.anyio
 
@@ -86,6 +89,63 @@ async def test_what_others_acknowledged_leaves_no_history(store: RedisStore, red
     redis("HSET", past, "no id", "[]", "1-99999999999999999999", "[]")
     assert numbers(await store.claim(S, G, C, 9, 60)) == [(3, 2)]
     assert redis("HKEYS", past) == found[3:]
+
+
+# As Lightbus's documentation has it: all values are JSON, those of the metadata too.
+DOCUMENTED_ENTRY = (
+    *(":id", '"q"', ":api_name", '"auth"', ":event_name", '"user_registered"', ":version", "1"),
+    *("username", '"ada"'),
+)
+
+
+@pytest.mark.parametrize(
+    ("form", "key"),
+    [("documented", S), ("documented-per-api", "auth.*"), ("per-api", "auth.*:stream")],
+)
+async def test_events_in_the_documented_form_are_consumed(
+    redis_url: str, redis: Redis, anyio_backend: str, form: str, key: str
+) -> None:
+    with anyio.fail_after(PATIENCE):
+        async with open_bus(f"{redis_url}?format={form}") as bus:
+            redis("XADD", key, "*", *DOCUMENTED_ENTRY)
+            await bus.publish(S, {"username": "zoë"})
+            async with bus.consume(S, group=G) as events:
+                first, second = await anext(events), await anext(events)
+            assert (first.data, first.idempotency_key, first.version) == (
+                {"username": "ada"},
+                "q",
+                1,
+            )
+            assert second.data == {"username": "zoë"}
+            if form != "per-api":
+                (_, (_, written)) = redis("XRANGE", key, "-", "+")
+                assert written[2:] == [*DOCUMENTED_ENTRY[2:-1], '"zo\\u00eb"']
+
+
+@pytest.mark.parametrize(("form", "key"), [("per-event", KEY), ("per-api", "auth.*:stream")])
+async def test_what_cannot_be_read_goes_to_the_dead_letters_and_the_log(
+    redis_url: str,
+    redis: Redis,
+    anyio_backend: str,
+    form: str,
+    key: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with anyio.fail_after(PATIENCE):
+        async with open_bus(f"{redis_url}?format={form}") as bus:
+            for fields in (["", ""], ["some", "thing"], [*DOCUMENTED_ENTRY[2:]]):
+                id = redis("XADD", key, "*", *fields)
+            await bus.publish(S, {"n": 1})
+            async with bus.consume(S, group=G) as events:
+                assert (await anext(events)).data == {"n": 1}
+            letters = await bus.dead_letters(S)
+            assert [letter.body.partition(", ")[2] for letter in letters] == [
+                "without its metadata: some=thing",
+                'without its metadata: :api_name="auth", :event_name="user_registered", '
+                ':version=1, username="ada"',
+            ]
+            assert letters[1].event_id == id
+            assert f"{S} {id} is set aside" in caplog.text
 
 
 async def test_a_key_that_is_another_thing_stores_none_of_them(

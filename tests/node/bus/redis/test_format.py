@@ -13,8 +13,10 @@ from node.bus.model import NewEvent, StoredEvent
 from node.bus.redis import format
 from node.bus.redis.format import (
     DOCUMENTED,
+    DOCUMENTED_PER_API,
     LIGHTBUS,
     MOST_FIELDS,
+    NO_EVENT,
     UNREADABLE,
     RedisFormat,
     Skipped,
@@ -25,6 +27,8 @@ from node.errors import ConfigError
 NAME = "auth.user_registered"
 BARE = [b"id", b"m1", b"api_name", b"auth", b"event_name", b"user_registered", b"version", b"1"]
 COLON = [b":" + word if index % 2 == 0 else word for index, word in enumerate(BARE)]
+JSON = [word if index % 2 == 0 else b'"' + word + b'"' for index, word in enumerate(COLON)]
+JSON[-1] = b"1"
 
 texts = st.text(st.characters(codec="utf-8"))
 numbers = st.floats(allow_nan=False, allow_infinity=False)
@@ -38,28 +42,33 @@ values = st.recursive(
     max_leaves=8,
 )
 datas = st.dictionaries(texts, values, max_size=4)
-formats = st.sampled_from([RedisFormat(), LIGHTBUS, DOCUMENTED])
+ALL_FORMATS = [RedisFormat(), LIGHTBUS, DOCUMENTED, DOCUMENTED_PER_API]
+formats = st.sampled_from(ALL_FORMATS)
 
 
 def event(data: dict[str, Any], name: str = NAME, version: int = 1) -> NewEvent:
     return NewEvent(name, data, json.dumps(data), version=version)
 
 
-@given(datas, formats, st.integers(0, 10**9 - 1))
-def test_what_is_written_is_read(data: dict[str, Any], form: RedisFormat, version: int) -> None:
-    if form is DOCUMENTED and any(name[:1] == ":" for name in data):
+@given(datas, formats, st.integers(0, 10**9 - 1), st.text(st.characters(codec="utf-8"), min_size=1))
+def test_what_is_written_is_read(
+    data: dict[str, Any], form: RedisFormat, version: int, key: str
+) -> None:
+    if form.metadata_prefix and any(name[:1] == ":" for name in data):
         with pytest.raises(InvalidEventError, match="called"):
-            form.fields(event(data), "m1")
+            form.fields(event(data), key)
         return
-    words = [word.encode() for word in form.fields(event(data, version=version), "m1")]
-    for reader in (form, RedisFormat()):
+    words = [word.encode() for word in form.fields(event(data, version=version), key)]
+    for reader in ALL_FORMATS:
         found = reader.read(NAME, "5-0", words)
         assert isinstance(found, StoredEvent)
-        assert found[:2] + found[3:] == ("5-0", NAME, "m1", version)
+        assert found[:2] + found[3:] == ("5-0", NAME, key, version)
         assert decode_body(found.body) == data
 
 
-@given(st.lists(st.binary(max_size=12) | st.sampled_from(BARE + COLON), max_size=20), formats)
+@given(
+    st.lists(st.binary(max_size=12) | st.sampled_from(BARE + COLON + JSON), max_size=20), formats
+)
 def test_whatever_stands_there_is_read_or_passed_over(
     fields: list[bytes], form: RedisFormat
 ) -> None:
@@ -70,7 +79,7 @@ def test_whatever_stands_there_is_read_or_passed_over(
         try:
             decode_body(found.body)
         except InvalidEventError:
-            assert found.body.startswith(UNREADABLE)
+            assert found.body.startswith((UNREADABLE, NO_EVENT))
 
 
 def test_the_bytes_are_those_of_lightbus() -> None:
@@ -82,8 +91,8 @@ def test_the_bytes_are_those_of_lightbus() -> None:
         *(":none", "null"),
     ]
     assert DOCUMENTED.fields(event({"a": 1}), "m1") == [
-        *(":id", "m1", ":api_name", "auth", ":event_name", "user_registered", ":version", "1"),
-        *("a", "1"),
+        *(":id", '"m1"', ":api_name", '"auth"', ":event_name", '"user_registered"'),
+        *(":version", "1", "a", "1"),
     ]
 
 
@@ -94,6 +103,7 @@ def test_the_bytes_are_those_of_lightbus() -> None:
         (LIGHTBUS, NAME, "auth.*:stream"),
         (LIGHTBUS, "my.auth.login", "my.auth.*:stream"),
         (DOCUMENTED, NAME, NAME),
+        (DOCUMENTED_PER_API, NAME, "auth.*"),
         (LIGHTBUS, "auth.*", "auth.*:stream"),
     ],
 )
@@ -107,25 +117,58 @@ def test_keys(form: RedisFormat, name: str, key: str) -> None:
         form.key("a b.*")
 
 
+@pytest.mark.parametrize("fields", [[], [b"", b""]])
+def test_a_stream_begins_with_nothing(fields: list[bytes]) -> None:
+    assert RedisFormat().read(NAME, "5-0", fields) is Skipped.EMPTY
+
+
 @pytest.mark.parametrize(
-    ("fields", "expected"),
+    ("fields", "why"),
     [
-        ([], Skipped.EMPTY),
-        ([b"", b""], Skipped.EMPTY),
-        ([b"a", b"1"], Skipped.FOREIGN),
-        (BARE[2:], Skipped.FOREIGN),
-        ([*BARE[:7], b""], Skipped.FOREIGN),
-        ([*BARE[:7], b"x"], Skipped.FOREIGN),
-        ([*BARE[:7], b"1" * 10], Skipped.FOREIGN),
-        ([*BARE[:7], "²".encode()], Skipped.FOREIGN),
+        ([b"a", b"1"], "without its metadata: a=1"),
+        (BARE[2:], "without its metadata: "),
+        ([*BARE[:7], b""], "without its metadata: "),
+        ([*BARE[:7], b"x"], "with a version that is no number: "),
+        ([*BARE[:7], b"1" * 10], "with a version that is no number: "),
+        ([*BARE[:7], "²".encode()], "with a version that is no number: "),
+        ([*JSON[:7], b"1.0"], "with metadata that are not JSON: "),
+        ([b":id", b"null", *JSON[2:]], "with metadata that are not JSON: "),
+        ([b":id", b'""', *JSON[2:]], "with metadata that are not JSON: "),
+        ([b":id", b"m1", *JSON[2:]], "with metadata that are not JSON: "),
+        ([*JSON[:3], b'"auth', *JSON[4:]], "with metadata that are not JSON: "),
+        ([*JSON[:3], b"[" * 100_000, *JSON[4:]], ""),
     ],
 )
-def test_what_is_no_event(fields: list[bytes], expected: Skipped) -> None:
-    assert RedisFormat().read(NAME, "5-0", fields) is expected
+@pytest.mark.parametrize("form", ALL_FORMATS)
+def test_what_is_no_event_is_one_that_cannot_be_read(
+    form: RedisFormat, fields: list[bytes], why: str
+) -> None:
+    """It goes the way of all that cannot be read: to the dead letters, and the log."""
+    found = form.read(NAME, "5-0", fields)
+    assert isinstance(found, StoredEvent)
+    if why:
+        assert found[:2] + found[3:] == ("5-0", NAME, None, 1)
+        assert found.body.startswith(NO_EVENT + why)
+
+
+def test_metadata_that_are_no_unicode() -> None:
+    found = DOCUMENTED.read(NAME, "5-0", [b":id", b'"\\ud800"', *JSON[2:]])
+    assert isinstance(found, StoredEvent)
+    assert found.key == "\\ud800"
+
+
+@pytest.mark.parametrize("fields", [COLON, BARE, JSON])
+def test_an_event_of_another_api_is_not_lost(fields: list[bytes]) -> None:
+    """Nobody who reads this stream would ever ask for it."""
+    for name in ("shop.sold", "shop.*"):
+        found = DOCUMENTED_PER_API.read(name, "5-0", fields)
+        assert isinstance(found, StoredEvent)
+        assert found.body.startswith(NO_EVENT + "and of no such API: ")
 
 
 def test_other_events_of_an_api() -> None:
-    assert LIGHTBUS.read("auth.other", "5-0", BARE) is Skipped.OTHER
+    for fields in (BARE, COLON, JSON):
+        assert LIGHTBUS.read("auth.other", "5-0", fields) is Skipped.OTHER
     whole = LIGHTBUS.read("auth.*", "5-0", BARE)
     assert isinstance(whole, StoredEvent)
     assert whole.name == NAME
@@ -134,13 +177,14 @@ def test_other_events_of_an_api() -> None:
     assert own.name == "auth.other"
 
 
-@pytest.mark.parametrize("fields", [COLON, BARE])
-@pytest.mark.parametrize("form", [RedisFormat(), LIGHTBUS, DOCUMENTED])
-def test_both_kinds_of_fields_are_read(form: RedisFormat, fields: list[bytes]) -> None:
-    data = b"a" if fields is COLON else b":a"
+@pytest.mark.parametrize("fields", [COLON, BARE, JSON])
+@pytest.mark.parametrize("form", ALL_FORMATS)
+def test_all_kinds_of_fields_are_read(form: RedisFormat, fields: list[bytes]) -> None:
+    data = b":a" if fields is BARE else b"a"
     found = form.read(NAME, "5-0", [*fields, data, b"[1]", b"" if fields is BARE else b":", b"x"])
     assert isinstance(found, StoredEvent)
     assert decode_body(found.body) == {"a": [1]}
+    assert (found.name, found.key, found.version) == (NAME, "m1", 1)
 
 
 @pytest.mark.parametrize("value", [b"", b"admin", b'1,":b":2', b'"\xff"', b"{", b"[" * 100_000])
