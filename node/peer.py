@@ -348,7 +348,7 @@ class Peer(PeerView):
     async def _close_at_end(self, bus: "Bus") -> None:
         """A bus ends with the connection."""
         await self.closed()
-        await bus.aclose()
+        await bus.aclose(because=f"the connection ended: {self.closed_error()}")
 
     # Requests of the other side.
 

@@ -5,8 +5,6 @@ again until it is acknowledged or set aside. Knows no SQL, no Redis and no wire:
 """
 
 import logging
-import os
-import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from inspect import iscoroutinefunction
@@ -15,14 +13,13 @@ from typing import Final, Self, TypeVar
 
 import anyio
 
-from crypto.randomness import random_bytes
 from node.bus.config import BusConfig
 from node.bus.consuming.consumption import Consumption
 from node.bus.consuming.crew import Crew, Duty, Handler
 from node.bus.consuming.holding import Holding
 from node.bus.consuming.intake import Intake
 from node.bus.consuming.outcomes import Outcomes
-from node.bus.consuming.seats import Seats
+from node.bus.consuming.seats import Seats, process_name
 from node.bus.consuming.terms import (
     BATCH,
     MAX_ATTEMPTS,
@@ -31,7 +28,6 @@ from node.bus.consuming.terms import (
     read_terms,
     require_count,
 )
-from node.bus.errors import BusClosedError
 from node.bus.ids import FIRST, Position
 from node.bus.opening import open_store
 from node.bus.publishing import Publishing
@@ -50,8 +46,6 @@ H = TypeVar("H", bound=Handler)
 DRAIN_TIMEOUT: Final = 5.0
 RETRY_DELAY: Final = 1.0
 MAX_RETRY_DELAY: Final = 300.0
-# Of the host's name, in a consumer's.
-_HOST_LENGTH: Final = 64
 
 
 class Bus(Publishing, Upkeep):
@@ -63,7 +57,7 @@ class Bus(Publishing, Upkeep):
 
     def __init__(self, store: Store, config: BusConfig, *, loop: Callable[[], Backend]) -> None:
         super().__init__(store, config, loop)
-        self._seats = Seats(config.consumer or _process_name())
+        self._seats = Seats(config.consumer or process_name())
         self._duties: dict[tuple[str, str], Duty] = {}
         self._crews: list[Crew] = []
         self._crewed: set[tuple[str, str]] = set()
@@ -164,7 +158,7 @@ class Bus(Publishing, Upkeep):
             if (name, group) in self._duties:
                 raise ParleyError(f"{name} has a handler for {group} already")
             if self.is_closed:
-                raise BusClosedError("the bus is closed")
+                raise self.closed_error()
             self._duties[name, group] = Duty(handler, terms, group, concurrency, retries)
             if self._running:
                 self._begin_crews()
@@ -207,14 +201,16 @@ class Bus(Publishing, Upkeep):
             for crew in crews:
                 tasks.start_soon(crew.close, timeout)
 
-    async def aclose(self, timeout: float = 0.0) -> None:
+    async def aclose(self, timeout: float = 0.0, *, because: str = "") -> None:
         """Drain, record what is done, give back what was not begun, and close the store. Whoever
-        waits for events meets BusClosedError. A second time is fine."""
+        waits for events meets BusClosedError, which says `because`. A second time is fine."""
+        if because and not self.is_closed:
+            self.closed_because = because
         # Also when we are being cancelled: what is done is to be recorded.
         with anyio.CancelScope(shield=True):
             await self.drain(timeout)
             for consumption in list(self._consumptions):
-                await consumption.close()
+                await consumption.close(self.closed_error())
             await self.close_store()
 
     # Inside.
@@ -227,7 +223,7 @@ class Bus(Publishing, Upkeep):
         try:
             await intake.join()
             if self.is_closed:
-                raise BusClosedError("the bus is closed")
+                raise self.closed_error()
         except BaseException:
             self._seats.leave(terms, consumer)
             raise
@@ -271,9 +267,3 @@ async def open_bus(
             await bus.aclose(timeout)
     finally:
         await ground.leave()
-
-
-def _process_name() -> str:
-    """What this process is called among the consumers: its host, its id, and by chance."""
-    host = "".join(letter for letter in socket.gethostname() if "!" <= letter <= "~")
-    return f"{host[:_HOST_LENGTH] or 'host'}-{os.getpid()}-{random_bytes(2).hex()}"

@@ -106,11 +106,13 @@ class BusEvent:
         return self._holder.group if self._holder is not None else None
 
     async def ack(self) -> None:
-        """It is done: recorded when this returns. A second time is fine.
+        """It is done: recorded when this returns, however long the store gives no answer. A second
+        time is fine.
 
         Raises:
             NotPendingError: it was refused before, or it went to another consumer, which is done
-                with it. BusError: it could not be recorded.
+                with it. BusClosedError: the bus, or its consumer, was closed; it may have been
+                recorded. BusError: it could not be, and waiting does not help.
         """
         if self.word is Word.ACK:
             return
@@ -120,7 +122,7 @@ class BusEvent:
 
     async def nack(self, delay: float = 0.0, reason: str = "") -> None:
         """It failed: the group is handed it again in `delay` seconds, or, after the last of its
-        attempts, it goes to the dead letters, with `reason` in its history.
+        attempts, it goes to the dead letters, with `reason` in its history. Waits as `ack` does.
 
         Raises:
             NotPendingError: it was acknowledged before, or went to another consumer.

@@ -29,6 +29,7 @@ class Opened:
         self.schemas = Schemas()
         self.is_open = False
         self.is_closed = False
+        self.closed_because = "the bus is closed"
         self._loop = loop
         self._changes = Changes(lambda: loop().waiter())
         self._opening: Job | None = None
@@ -48,7 +49,7 @@ class Opened:
         """
         if not self.is_open:
             if self.is_closed:
-                raise BusClosedError("the bus is closed")
+                raise self.closed_error()
             opening = self._opening
             if opening is None:
                 opening = self._opening = Job(self.loop, self._changes)
@@ -57,6 +58,10 @@ class Opened:
             await self._changes.until(lambda: not opening.running)
             self._require_open()
         return self.store
+
+    def closed_error(self) -> BusClosedError:
+        """What to raise once it is closed."""
+        return BusClosedError(self.closed_because)
 
     async def close_store(self) -> None:
         """Close the store, if it was opened; for good."""
@@ -81,4 +86,4 @@ class Opened:
         if self._error is not None:
             raise self._error
         if not self.is_open or self.is_closed:
-            raise BusClosedError("the bus is closed")
+            raise self.closed_error()

@@ -31,7 +31,7 @@ def open_store(address: str, config: BusConfig | None = None) -> tuple[Store, Bu
     try:
         parts = urlsplit(address)
     except ValueError as error:
-        raise AddressError(f"no address of a bus: {error}") from error
+        raise AddressError(f"no address of a bus: {_EXPECTED}") from error
     config = _settings(parts, config or BusConfig())
     if parts.scheme == "sqlite":
         return _sqlite(parts, config), config

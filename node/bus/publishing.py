@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from node.bus.body import Data, encode_body
 from node.bus.consuming.patience import PAUSES, fraction
-from node.bus.errors import BusUnavailableError, InvalidEventError
+from node.bus.errors import BusError, BusUnavailableError, InvalidEventError
 from node.bus.model import NewEvent, Published
 from node.bus.names import check_key, split_name
 from node.bus.opened import Opened
@@ -106,16 +106,22 @@ class Publishing(Opened):
         require_in_range("timeout", timeout, Range(0))
         loop, failures = self.loop, 0
         deadline = loop.now() + timeout
+        unknown: BusUnavailableError | None = None
         while True:
             try:
                 store = await self.opened()
                 (published,) = await store.publish((event,), durable=durable)
             except BusUnavailableError as error:
-                failures += 1
+                failures, unknown = failures + 1, error
                 seconds = PAUSES.after(failures, fraction())
                 if loop.now() + seconds > deadline:
                     raise
                 logger.info("publishing %s again: %s", event.name, one_line(str(error)))
                 await pause(loop, seconds)
+            except BusError as error:
+                if unknown is None:
+                    raise
+                # This try stored nothing; of the one before nobody knows.
+                raise BusUnavailableError(f"{unknown}; and when tried again: {error}") from error
             else:
                 return published

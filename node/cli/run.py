@@ -87,11 +87,19 @@ def make_node(
 @asynccontextmanager
 async def dialled(options: NodeOptions, out: Output, address: str) -> AsyncIterator[Peer]:
     """A peer at `address`; leaving closes it and the node."""
-    async with make_node(options) as node:
-        peer = await meet(node, address, options.dialling_trust(address))
-        out.event("connected", **described(peer))
+    async with make_node(options) as node, linked(node, options, out, address) as peer:
         yield peer
-        await peer.close()
+
+
+@asynccontextmanager
+async def linked(
+    node: Node, options: NodeOptions, out: Output, address: str
+) -> AsyncIterator[Peer]:
+    """A peer of `node` at `address`; leaving closes it."""
+    peer = await meet(node, address, options.dialling_trust(address))
+    out.event("connected", **described(peer))
+    yield peer
+    await peer.close()
 
 
 async def meet(node: Node, address: str, trust: TrustPolicy) -> Peer:

@@ -100,18 +100,16 @@ class Consumption:
         event = self._current = self._ready.pop()
         return event
 
-    async def close(self) -> None:
-        """The bus closes: whoever asks for the next event meets BusClosedError, and the one that
-        is being processed goes to another."""
+    async def close(self, error: BusClosedError) -> None:
+        """The bus closes: whoever asks for the next event meets `error`, and the one that is being
+        processed goes to another."""
         holding = self.holding
         if holding is not None and not self._left:
             self._left = self._closing = True
             try:
-                await self._settle(
-                    holding, "the bus was closed", BusClosedError("the bus is closed")
-                )
-            except BusError as error:
-                logger.warning("%s: %s", holding.terms.stream, one_line(str(error)))
+                await self._settle(holding, "the bus was closed", error)
+            except BusError as met:
+                logger.warning("%s: %s", holding.terms.stream, one_line(str(met)))
             finally:
                 self._ended(self, holding)
 

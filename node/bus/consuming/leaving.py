@@ -40,7 +40,7 @@ async def leave(
                 except BusError as met:
                     errors.append(met)
     finally:
-        outcomes.closed = error
+        outcomes.close(error)
         with anyio.CancelScope(shield=True):
             await holding.rest()
     if errors:

@@ -5,10 +5,11 @@ once it was idle for long. Fetches nothing.
 """
 
 import logging
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
+
+import anyio
 
 from node.bus.consuming.ledger import Ledger
 from node.bus.consuming.patience import Patience
@@ -24,6 +25,8 @@ from node.transport.loop import Loop
 from node.wording import one_line
 
 logger = logging.getLogger("parley.bus")
+
+T = TypeVar("T")
 
 # Lines on events that are set aside, of one consumer: at once, and from then on for each second.
 LINES: Final = 100
@@ -52,6 +55,7 @@ class Outcomes:
         self._terms = terms
         self._counters = counters
         self._due = due
+        self._insisting: set[anyio.CancelScope] = set()
         self._told = LogRation(LINES, LINES_PER_SECOND)
         what = f"{terms.stream} for {terms.group}"
         self._patience = Patience(loop, what)
@@ -74,29 +78,32 @@ class Outcomes:
         """
         if event.word is Word.NONE:
             event.word = Word.NACK
-            with suppress(NotPendingError):  # it is another's by now
-                record = partial(self._record, event, delay, _bounded(reason))
-                await self._patience.insist(record)
+            # If it is not pending here any more, it is another's by now.
+            await self._patience.insist(partial(self._record, event, delay, _bounded(reason)))
 
     # From the application.
 
     async def acknowledge(self, event: BusEvent) -> None:
         """`BusEvent.ack`."""
-        self._require_open()
-        count = await self._store.ack(self._terms.stream, self._terms.group, [event.stored.id])
+        terms, ids = self._terms, [event.stored.id]
+        count, again = await self._insist(partial(self._store.ack, terms.stream, terms.group, ids))
         # Another task may have said so meanwhile, or the loop, which has moved on.
         was_said, event.word = event.word is Word.ACK, Word.ACK
         self._recorded(count)
-        if not count and not was_said:
+        if not count and not was_said and not again:
             raise NotPendingError(f"{event.stored.id} is not pending any more")
 
     async def refuse(self, event: BusEvent, delay: float, reason: str) -> None:
         """`BusEvent.nack`."""
         delay = require_delay(delay)
-        self._require_open()
+        if self.closed is not None:
+            raise self.closed
         # From here on it is not to be acknowledged, whatever becomes of this.
         event.word = Word.NACK
-        await self._record(event, delay, _bounded(reason))
+        record = partial(self._record, event, delay, _bounded(reason))
+        was_pending, again = await self._insist(record)
+        if not was_pending and not again:
+            raise NotPendingError(f"{event.stored.id} is not pending with this consumer any more")
 
     # From the fetching.
 
@@ -112,6 +119,12 @@ class Outcomes:
 
     # The end.
 
+    def close(self, error: BusClosedError) -> None:
+        """Take no word any more; who waits for theirs to be recorded is told `error`."""
+        self.closed = error
+        for scope in self._insisting:
+            scope.cancel()
+
     async def recorded(self) -> None:
         """Wait until the store knows all that was said.
 
@@ -126,7 +139,8 @@ class Outcomes:
 
     # Inside.
 
-    async def _record(self, event: BusEvent, delay: float, reason: str) -> None:
+    async def _record(self, event: BusEvent, delay: float, reason: str) -> bool:
+        """Whether it was pending with this consumer; if not, nothing is changed."""
         terms, id = self._terms, event.stored.id
         if terms.max_attempts is not None and event.attempt >= terms.max_attempts:
             was_pending = await self._bury(id, reason)
@@ -137,9 +151,8 @@ class Outcomes:
                 terms.stream, terms.group, self.consumer, id, delay, reason
             )
             self._due(self._loop.now() + delay)
-        if not was_pending:
-            raise NotPendingError(f"{id} is not pending with this consumer any more")
-        self._counters.failed += 1
+        self._counters.failed += was_pending
+        return was_pending
 
     async def _bury(self, id: str, reason: str) -> bool:
         terms = self._terms
@@ -159,9 +172,24 @@ class Outcomes:
     def _recorded(self, count: int) -> None:
         self._counters.acknowledged += count
 
-    def _require_open(self) -> None:
-        if self.closed is not None:
-            raise self.closed
+    async def _insist(self, ask: Callable[[], Awaitable[T]]) -> tuple[T, bool]:
+        """What `ask` answers, and whether it had to be asked again: then what was asked before may
+        have been done. Raises `closed` once no word is taken any more."""
+        tries = 0
+
+        async def count() -> T:
+            nonlocal tries
+            tries += 1
+            return await ask()
+
+        with anyio.CancelScope() as scope:
+            if self.closed is None:
+                self._insisting.add(scope)
+                try:
+                    return await self._patience.insist(count), tries > 1
+                finally:
+                    self._insisting.discard(scope)
+        raise self.closed or BusClosedError("the bus is closed")
 
 
 def _bounded(reason: str) -> str:

@@ -4,14 +4,19 @@ One rule: two of one group never share a name, or one would take what is the oth
 are the lowest that are free, so that after a restart they are the same again.
 """
 
+import os
+import socket
 from collections import defaultdict
 from typing import Final
 
+from crypto.randomness import random_bytes
 from node.bus.consuming.terms import Terms
 from node.errors import ConfigError
 
 # So that with `-NUMBER` behind it, and a node's id before it, a store still takes the name.
 LONGEST_CONSUMER: Final = 190
+# Of the host's name, in a consumer's.
+_HOST_LENGTH: Final = 64
 
 
 class Seats:
@@ -45,3 +50,8 @@ class Seats:
         self._taken[key].discard(int(rest) if rest else 1)
         if not self._taken[key]:
             del self._taken[key]
+
+def process_name() -> str:
+    """What this process is called among the consumers: its host, its id, and by chance."""
+    host = "".join(letter for letter in socket.gethostname() if "!" <= letter <= "~")
+    return f"{host[:_HOST_LENGTH] or 'host'}-{os.getpid()}-{random_bytes(2).hex()}"

@@ -74,7 +74,8 @@ def parse_address(url: str) -> RedisAddress:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise AddressError(f"no address of a Redis: {error}") from error
+        # What it says may be a part of a password.
+        raise AddressError("no address of a Redis: redis://HOST:PORT/DATABASE") from error
     if parts.scheme not in ("redis", "rediss", "unix"):
         raise AddressError(f"{parts.scheme!r} is no address of a Redis")
     username = unquote(parts.username) if parts.username else None

@@ -107,7 +107,7 @@ class Asking:
             raise reset_error(error) from error
         except PeerClosedError as error:
             self._forget(stream)
-            raise BusUnavailableError(str(error)) from error
+            raise BusUnavailableError(f"the connection ended: {error}") from error
         except PayloadTooLargeError as error:
             raise InvalidEventError(f"too much for the connection: {error}") from error
         except (anyio.ClosedResourceError, anyio.EndOfStream, LocalProtocolError) as error:
@@ -125,7 +125,7 @@ class Asking:
             try:
                 self._stream = self._peer.streams.open_bus()
             except PeerClosedError as error:
-                raise BusClosedError(str(error)) from error
+                raise BusClosedError(f"the connection ended: {error}") from error
             except LocalProtocolError as error:
                 raise BusBusyError(str(error)) from error
         return self._stream

@@ -17,9 +17,8 @@ from node.bus.wire.answers import Answer
 from node.errors import StreamResetError
 from node.protocol.codes import RESULT_SENTENCES, CloseCode, ResultCode
 
+# Whatever else is answered, nobody knows whether it was done: BusUnavailableError.
 _ERRORS: dict[int, type[BusError]] = {
-    ResultCode.DEADLINE_EXCEEDED: BusUnavailableError,
-    ResultCode.CANCELLED: BusUnavailableError,
     ResultCode.OVERLOADED: BusBusyError,
     ResultCode.NOT_AUTHORISED: BusRefusedError,
     ResultCode.PAYLOAD_TOO_LARGE: InvalidEventError,
@@ -31,6 +30,7 @@ _ERRORS: dict[int, type[BusError]] = {
 _TEXTS: dict[int, str] = {
     ResultCode.NOT_AUTHORISED: "the node does not allow it",
     ResultCode.OVERLOADED: "the node has too much to do",
+    ResultCode.HANDLER_FAILED: "the node failed at it; why is in its log",
     ResultCode.DEADLINE_EXCEEDED: "the node's store gave no answer",
 }
 _RESETS: dict[int, tuple[type[BusError], str]] = {
@@ -46,7 +46,7 @@ def error_of(answer: Answer) -> BusError:
     """The error that an answer with a code other than 0 is."""
     code = answer.code
     text = answer.text or _TEXTS.get(code) or RESULT_SENTENCES.get(code, "refused")
-    return _ERRORS.get(code, BusError)(f"{text} (code {code})")
+    return _ERRORS.get(code, BusUnavailableError)(f"{text} (code {code})")
 
 
 def reset_error(error: StreamResetError) -> BusError:

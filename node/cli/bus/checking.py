@@ -12,6 +12,7 @@ from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 from node.cli.bus.opening import file_of, without_password
+from node.cli.bus.serving import require_own
 from node.cli.findings import Finding, Level
 from node.errors import AddressError, ParleyError
 from node.settings import Settings, load_settings
@@ -42,25 +43,22 @@ def check_bus(path: Path | None) -> Iterator[Finding]:
 
 def check_store(url: str) -> Iterator[Finding]:
     """Who else can reach what the bus at an address keeps."""
+    subject = f"bus {without_password(url)}"
     try:
-        parts = urlsplit(url)
-        subject = f"bus {without_password(url)}"
-        port = parts.port or _REDIS_PORT
-    except ValueError as error:
-        yield Finding(Level.PROBLEM, "bus", f"no address: {error}", "mend it")
+        require_own(url)
+    except ParleyError as error:
+        text = f"{error}: parley serve will not start"
+        yield Finding(Level.PROBLEM, subject, text, "sqlite:///FILE or redis://HOST:PORT/DB")
         return
-    file = file_of(url)
+    file, parts = file_of(url), urlsplit(url)
     if file is not None:
         yield from _check_file(subject, file)
-    elif parts.scheme in ("redis", "rediss"):
-        yield from _check_redis(subject, parts, port)
     elif parts.scheme == "redis+unix":
         text = f"whoever may open {parts.path} reads and changes all events"
         mend = "keep the socket in a directory of your own: chmod 700"
         yield Finding(Level.NOTE, subject, text, mend)
     else:
-        text = "no address of a bus: parley serve will not start"
-        yield Finding(Level.PROBLEM, subject, text, "sqlite:///FILE or redis://HOST:PORT/DB")
+        yield from _check_redis(subject, parts)
 
 
 def check_rights(settings: Settings) -> Iterator[Finding]:
@@ -114,11 +112,11 @@ def _check_file(subject: str, file: Path) -> Iterator[Finding]:
         yield Finding(Level.OK, subject, "it is not there yet; it is made when it is needed")
 
 
-def _check_redis(subject: str, parts: SplitResult, port: int) -> Iterator[Finding]:
+def _check_redis(subject: str, parts: SplitResult) -> Iterator[Finding]:
     try:
         host = parts.hostname or "127.0.0.1"
         place = f"[{host}]" if ":" in host else host
-        local = is_local(Address.parse(f"tcp://{place}:{port}"))
+        local = is_local(Address.parse(f"tcp://{place}:{parts.port or _REDIS_PORT}"))
     except AddressError as error:
         yield Finding(Level.PROBLEM, subject, str(error), "redis://HOST:PORT/DB")
         return

@@ -11,9 +11,10 @@ import anyio
 import typer
 
 from node.cli.amounts import parse_duration
-from node.cli.bus.arguments import Bus, Group, Name, Start, parse_position
+from node.cli.bus.arguments import Bus as Address
+from node.cli.bus.arguments import Group, Name, Start, parse_position
 from node.cli.bus.executing import execute
-from node.cli.bus.opening import opened
+from node.cli.bus.opening import kept_open
 from node.cli.bus.showing import described, show_event
 from node.cli.lines import Pace
 from node.cli.options import NodeOptions, takes_node_options
@@ -22,6 +23,7 @@ from node.cli.run import run
 from node.errors import ConfigError
 
 if TYPE_CHECKING:
+    from node.bus.bus import Bus
     from node.bus.event import BusEvent
 
 BATCH: Final = 100  # events that are fetched at once, to be printed
@@ -31,7 +33,7 @@ LONGEST_DELAY: Final = 300.0  # seconds until what a command failed at is handed
 @takes_node_options
 def consume(
     options: NodeOptions,
-    bus: Bus,
+    bus: Address,
     name: Name,
     group: Group,
     count: Annotated[
@@ -84,27 +86,26 @@ def consume(
 
     async def consuming(options: NodeOptions, out: Output) -> None:
         task = _Printing(out) if command is None else _Executing(out, command, delay)
-        reason = "count"
-        async with (
-            opened(options, out, bus, consumer=consumer) as opened_bus,
-            opened_bus.consume(
+
+        async def consume_from(opened_bus: "Bus") -> str:
+            async with opened_bus.consume(
                 name,
                 group=group,
                 batch=batch or (BATCH if command is None else 1),
                 reclaim_after=reclaim,
                 max_attempts=max_attempts,
                 start=position,
-            ) as events,
-        ):
-            coming = aiter(events)
-            while count is None or task.done + task.failed < count:
-                # Asking for the next one acknowledges the one before.
-                with anyio.move_on_after(patience) as waiting:
-                    event = await anext(coming)
-                if waiting.cancelled_caught:
-                    reason = "idle"
-                    break
-                await task.take(event)
+            ) as events:
+                while count is None or task.done + task.failed < count:
+                    # Asking for the next one acknowledges the one before.
+                    with anyio.move_on_after(patience) as waiting:
+                        event = await anext(events)
+                    if waiting.cancelled_caught:
+                        return "idle"
+                    await task.take(event)
+            return "count"
+
+        reason = await kept_open(options, out, bus, consume_from, consumer=consumer)
         out.done(acknowledged=task.done, failed=task.failed, reason=reason)
 
     run(options, consuming, log_level="warning", waits_on_files=True)

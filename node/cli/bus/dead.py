@@ -92,14 +92,17 @@ def drop_dead(
     _require_choice(ids, every, group)
 
     async def dropping(options: NodeOptions, out: Output) -> None:
-        done: set[str] = set()
+        wanted = set(ids or ())
         async with opened(options, out, bus) as opened_bus:
-            async for letter in _letters(opened_bus, name, group):
-                if (not ids or letter.id in ids) and await opened_bus.drop_dead(name, [letter.id]):
-                    done.add(letter.id)
-        out.say(f"{counted(len(done), 'dead letter')} dropped")
-        _require_all(name, ids, done)
-        out.done(dropped=len(done))
+            if every and group is None:
+                found, dropped = wanted, await opened_bus.drop_dead(name)
+            else:
+                letters = _letters(opened_bus, name, group)
+                found = {one.id async for one in letters if not wanted or one.id in wanted}
+                dropped = await opened_bus.drop_dead(name, sorted(found))
+        out.say(f"{counted(dropped, 'dead letter')} dropped")
+        _require_all(name, ids, found)
+        out.done(dropped=dropped)
 
     run(options, dropping, log_level="warning")
 

@@ -3,14 +3,17 @@
 One rule: what is thrown away is bounded by what was typed; without a bound nothing is.
 """
 
+from contextlib import suppress
 from typing import Annotated
 
 import typer
 
+from node.bus.errors import BusRefusedError
 from node.bus.ids import FIRST, NEW
 from node.cli.amounts import parse_duration, parse_size
 from node.cli.bus.arguments import Bus, Group, Name, parse_position
 from node.cli.bus.opening import opened
+from node.cli.bus.looking import wanted_groups
 from node.cli.completing import words
 from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output
@@ -41,6 +44,8 @@ def replay(
 
     async def replaying(options: NodeOptions, out: Output) -> None:
         async with opened(options, out, bus) as opened_bus:
+            with suppress(BusRefusedError):  # who may not look is not told
+                await wanted_groups(opened_bus, name, group)
             await opened_bus.replay(name, group, position)
         out.say(f"{group} reads {name} from {start} on")
         out.done(name=name, group=group, start=start)

@@ -68,7 +68,7 @@ def lag(
 
     async def looking(options: NodeOptions, out: Output) -> None:
         async with opened(options, out, bus) as opened_bus:
-            found = await _wanted(opened_bus, name, group)
+            found = await wanted_groups(opened_bus, name, group)
         for each in found:
             # What the store cannot count may be any number.
             late = most is not None and (each.lag is None or each.lag + each.pending > most)
@@ -85,14 +85,16 @@ def lag(
         raise typer.Exit(Exit.FINDINGS)
 
 
-async def _wanted(bus: "buses.Bus", name: str, group: str | None) -> "list[GroupInfo]":
+async def wanted_groups(bus: "buses.Bus", name: str, group: str | None) -> "list[GroupInfo]":
+    """The groups of an event, or the one; ParleyError if there is none, as of a mistyped name."""
     found = await bus.groups(name)
-    if group is None:
-        return found
-    whole = bus.config.group_name(group)
-    found = [each for each in found if each.name == whole]
+    if group is not None:
+        whole = bus.config.group_name(group)
+        found = [each for each in found if each.name == whole]
+        if not found:
+            raise ParleyError(f"there is no group {whole} of {name}")
     if not found:
-        raise ParleyError(f"there is no group {whole} of {name}")
+        raise ParleyError(f"no group reads {name}")
     return found
 
 

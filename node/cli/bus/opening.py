@@ -3,23 +3,37 @@
 One rule: looking for a file makes none; only what publishes makes a bus that is not there.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import unquote, urlsplit
 
+import anyio
+
 from node.bus.config import BusConfig
+from node.bus.consuming.patience import PASSING, fraction
+from node.bus.consuming.seats import process_name
+from node.bus.errors import BusClosedError
 from node.cli.exits import FileProblem
 from node.cli.options import NodeOptions
 from node.cli.output import Output
-from node.cli.run import dialled
+from node.cli.run import dialled, linked, make_node
+from node.errors import HandshakeError, NotTrustedError, PeerClosedError, UnreachableError
+from node.pauses import Pauses
+from node.wording import one_line
 
 if TYPE_CHECKING:
     from node.bus.bus import Bus
 
 NODES: Final = ("tcp://", "unix://")
 _FILE: Final = "sqlite"
+# What is over when the connection can be made again.
+_LOST: Final = (BusClosedError, *PASSING, PeerClosedError, HandshakeError, UnreachableError)
+_PAUSES: Final = Pauses()
+
+T = TypeVar("T")
 
 
 @asynccontextmanager
@@ -45,6 +59,45 @@ async def opened(
         raise FileProblem(f"there is no bus at {file}")
     async with open_bus(address, config) as bus:
         yield bus
+
+
+async def kept_open(
+    options: NodeOptions,
+    out: Output,
+    address: str,
+    use: "Callable[[Bus], Awaitable[T]]",
+    *,
+    consumer: str = "",
+) -> T:
+    """What `use` makes of the bus at an address. A connection to another node that is lost is made
+    again, by the same node, however long that takes, and the bus used anew under the same name of
+    a consumer; the first one has to be made. Raises as `opened`, and as `use`.
+    """
+    if not address.startswith(NODES):
+        async with opened(options, out, address, consumer=consumer) as bus:
+            return await use(bus)
+    config = BusConfig(consumer=consumer or process_name())
+    failures, known = 0, False
+    async with make_node(options) as node:
+        while True:
+            began = inf
+            try:
+                async with (
+                    linked(node, options, out, address) as peer,
+                    peer.bus(config) as bus,
+                ):
+                    began, known = anyio.current_time(), True
+                    return await use(bus)
+            except _LOST as error:
+                if not known or isinstance(error, NotTrustedError):
+                    raise
+                held = anyio.current_time() - began
+                failures = 1 if held >= _PAUSES.steady else failures + 1
+                seconds = _PAUSES.after(failures, fraction())
+                why = one_line(str(error))
+                out.event("disconnected", text=why, again_in=seconds)
+                out.remark(f"{why}; connecting again in {seconds:.1f} s")
+                await anyio.sleep(seconds)
 
 
 def file_of(address: str) -> Path | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from node.bus.config import BusConfig
-from node.bus.errors import InvalidEventError
+from node.bus.errors import BusClosedError, BusUnavailableError, InvalidEventError
 from node.bus.names import split_name
 from node.cli.bus.arguments import Bus, Name
 from node.cli.bus.opening import opened
@@ -68,7 +68,7 @@ def publish(
         count = 0
         async with opened(options, out, bus, new=True) as opened_bus:
             if descriptor is None:
-                id = await opened_bus.publish(name, event, idempotency_key=key, durable=durable)
+                id = await _one(opened_bus, name, event, key, durable=durable)
                 out.say(id)
                 out.event("published", id=id)
                 count = 1
@@ -77,6 +77,17 @@ def publish(
         out.done(count=count)
 
     run(options, publishing, log_level="warning", waits_on_files=json_lines)
+
+
+async def _one(
+    bus: "buses.Bus", name: str, event: dict[str, Any], key: str | None, *, durable: bool
+) -> str:
+    try:
+        return await bus.publish(name, event, idempotency_key=key, durable=durable)
+    except BusUnavailableError as error:
+        again = "safe to publish again with the same --key" if key else "--key makes it safe to try"
+        text = f"it may have been stored, or not ({again}): {error}"
+        raise BusUnavailableError(text) from error
 
 
 async def _lines(
@@ -113,6 +124,11 @@ async def _publish(
         return await bus.publish_many(name, [event for _, event in events], durable=durable), None
     except InvalidEventError:
         pass  # nothing was stored; which one it is shows when they go one by one
+    except BusUnavailableError as error:
+        text = f"{_place(events)} may have been stored, or not: {error}"
+        raise BusUnavailableError(text) from error
+    except BusClosedError as error:
+        raise BusUnavailableError(f"{_place(events)} was not stored: {error}") from error
     ids: list[str] = []
     for number, event in events:
         try:
@@ -120,6 +136,11 @@ async def _publish(
         except InvalidEventError as error:
             return ids, FileProblem(f"line {number:,}: {error}")
     return ids, None
+
+
+def _place(events: list[tuple[int, dict[str, Any]]]) -> str:
+    first, last = events[0][0], events[-1][0]
+    return f"line {first:,}" if first == last else f"what stands in lines {first:,} to {last:,}"
 
 
 def _line(line: bytes, number: int) -> dict[str, Any]:

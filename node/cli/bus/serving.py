@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from node.cli.bus.opening import NODES, without_password
+from node.cli.bus.opening import NODES, file_of, without_password
 from node.cli.completing import bus_files
 from node.cli.output import Output
 from node.errors import ConfigError
@@ -54,10 +54,22 @@ async def offered(node: "Node", settings: BusSettings) -> AsyncIterator[None]:
             raise ConfigError("there are rights, and no bus to offer: name --bus")
         yield
         return
-    if settings.url.startswith(NODES):
-        raise ConfigError("--bus is a file or a Redis: another node offers its bus itself")
+    require_own(settings.url)
     async with node.bus(settings.url, allow=allowing(settings)):
         yield
+
+
+def require_own(url: str) -> None:
+    """Raise ConfigError or AddressError unless it is the address of a bus that a node may offer;
+    nothing is opened."""
+    from node.bus.opening import open_store
+
+    if url.startswith(NODES):
+        raise ConfigError("--bus is a file or a Redis: another node offers its bus itself")
+    open_store(url)
+    file = file_of(url)
+    if file is not None and not file.parent.is_dir():
+        raise ConfigError(f"there is no directory {file.parent} for the bus")
 
 
 def allowing(settings: BusSettings) -> "Callable[[BusRequest], bool]":

@@ -17,7 +17,7 @@ from node.bus.errors import (
 from node.bus.event import BusEvent
 from node.errors import ParleyError
 from tests.node.bus.buses import GROUP, NAME, a_bus, attempts, fail, publish
-from tests.node.network import eventually, started
+from tests.node.network import PATIENCE, eventually, started
 
 pytestmark = pytest.mark.anyio
 
@@ -110,28 +110,41 @@ async def test_what_was_said_counts(anyio_backend: str) -> None:
         assert store.asked("nack")[0][-2:] == (0.05, "later")
 
 
-async def test_a_refusal_that_was_not_heard_is_no_acknowledgement(anyio_backend: str) -> None:
+@pytest.mark.parametrize("fault", [BusUnavailableError("gone"), BusBusyError("held")])
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("word", ["ack", "nack"])
+async def test_a_word_waits_until_the_store_answers(
+    anyio_backend: str, word: str, fault: Exception, late: bool
+) -> None:
     async with a_bus() as (bus, store):
         await publish(bus, 2)
         async with bus.consume(NAME, GROUP) as events:
             first = await anext(events)
-            store.faults["nack"] = [BusUnavailableError("gone")]
-            with pytest.raises(BusUnavailableError):
-                await first.nack()
-            await anext(events)
-        assert [one.id for one in await bus.pending(NAME, GROUP)] == [first.id]
+            # If it was late, the store has heard it, and says so the second time.
+            (store.late_faults if late else store.faults)[word] = [fault]
+            with anyio.fail_after(PATIENCE):
+                await (first.ack() if word == "ack" else first.nack(60.0))
+            assert len(store.asked(word)) == 2
+            left = [one.id for one in await bus.pending(NAME, GROUP)]
+            assert (first.id in left) == (word == "nack")
+            with pytest.raises(NotPendingError):
+                await (first.nack() if word == "ack" else first.ack())
 
 
-async def test_an_acknowledgement_that_was_not_heard_is_made_by_asking(anyio_backend: str) -> None:
-    async with a_bus() as (bus, store):
-        await publish(bus, 2)
-        async with bus.consume(NAME, GROUP) as events:
-            first = await anext(events)
-            store.faults["ack"] = [BusUnavailableError("gone")]
-            with pytest.raises(BusUnavailableError):
-                await first.ack()
-            await anext(events)
-        assert await bus.pending(NAME, GROUP) == []
+@pytest.mark.parametrize("word", ["ack", "nack"])
+async def test_a_word_that_is_never_heard_ends_with_the_bus(anyio_backend: str, word: str) -> None:
+    async with anyio.create_task_group() as tasks, a_bus() as (bus, store):
+        await publish(bus, 1)
+        events = bus.consume(NAME, GROUP)
+        await events.__aenter__()
+        first = await anext(events)
+        store.faults[word] = [BusUnavailableError("gone") for _ in range(1_000)]
+        said = await started(tasks, lambda: first.ack() if word == "ack" else first.nack())
+        await eventually(lambda: bool(store.asked(word)))
+        with anyio.fail_after(PATIENCE):
+            await bus.aclose()
+            await eventually(lambda: bool(said))
+        assert [type(one) for one in said] == [BusClosedError]
 
 
 async def test_one_task_reads(anyio_backend: str) -> None:

@@ -140,7 +140,7 @@ async def answering(met: Meeting, answer: bytes) -> PeerStore:
 @pytest.mark.parametrize(
     ("answer", "error"),
     [
-        (Answer(ResultCode.HANDLER_FAILED), BusError),
+        (Answer(ResultCode.HANDLER_FAILED), BusUnavailableError),
         (Answer(ResultCode.DEADLINE_EXCEEDED), BusUnavailableError),
         (Answer(ResultCode.CANCELLED), BusUnavailableError),
         (Answer(ResultCode.OVERLOADED), BusBusyError),
@@ -150,7 +150,7 @@ async def answering(met: Meeting, answer: bytes) -> PeerStore:
         (Answer(ResultCode.INVALID_EVENT, "why"), InvalidEventError),
         (Answer(ResultCode.STORE_FULL), BusFullError),
         (Answer(ResultCode.STORE_DAMAGED), BusDamagedError),
-        (Answer(12_345), BusError),
+        (Answer(12_345), BusUnavailableError),
         (Answer(), BusUnavailableError),  # without its rows
         (Answer(rows=[]), BusUnavailableError),  # not one for each event
         (Answer(rows=[["x", True]]), BusUnavailableError),
@@ -348,6 +348,39 @@ async def test_a_consumer_that_was_cut_off_goes_on(anyio_backend: str) -> None:
         assert seen == [(1, 2), (2, 2), (3, 1), (4, 1), (5, 1)]
         assert (await bus.store.groups(NAME))[0].pending == 0
         await peer.close()
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+async def test_who_publishes_as_the_connection_ends_knows_nothing(
+    anyio_backend: str, key: str | None
+) -> None:
+    """With a key it is tried again, which says nothing of the first try."""
+    async with between() as bus:
+        publish = bus.store.publish
+
+        async def cut(*arguments: Any, **options: Any) -> Any:
+            answer = await publish(*arguments, **options)
+            bus.nodes.back.drop(CloseCode.NORMAL)
+            return answer
+
+        bus.store.publish = cut
+        lent = bus.nodes.peer.bus()
+        with pytest.raises(BusUnavailableError, match="the connection ended: closed"):
+            await lent.publish(NAME, {"n": 1}, idempotency_key=key)
+        assert (await bus.store.streams())[0].length == 1
+        with pytest.raises(BusClosedError, match="the connection ended: closed"):
+            await lent.publish(NAME, {"n": 2}, idempotency_key=key)
+
+
+async def test_a_consumer_is_told_that_the_connection_ended(anyio_backend: str) -> None:
+    async with between() as bus, anyio.create_task_group() as tasks:
+        lent = bus.nodes.peer.bus()
+        async with lent.consume(NAME, group=GROUP) as events:
+            waiting = await started(tasks, lambda: anext(events))
+            bus.nodes.back.drop(CloseCode.NORMAL)
+            await eventually(lambda: bool(waiting))
+        assert isinstance(waiting[0], BusClosedError)
+        assert str(waiting[0]) == "the connection ended: closed (normal)"
 
 
 async def test_a_publisher_that_reconnects_publishes_once(anyio_backend: str) -> None:

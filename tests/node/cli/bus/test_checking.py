@@ -99,6 +99,30 @@ def test_other_stores(url: str, expected: list[str]) -> None:
     assert all(finding.mend for finding in found if str(finding.level) != "ok")
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "sqlite://bus.db",
+        "sqlite:///bus.db?colour=red",
+        "sqlite:///bus.db?max_age=x",
+        "sqlite:////dev/null/bus.db",
+        "redis://127.0.0.1/x",
+        "redis://user:se/cret@127.0.0.1/0",
+        "redis://127.0.0.1/0?format=other",
+        "unix:///run/node.sock",
+        "tcp://127.0.0.1:1",
+        "http://[",
+    ],
+)
+def test_what_serve_refuses_is_a_problem(parley: Parley, url: str) -> None:
+    refused = parley("serve", "--listen", "tcp://127.0.0.1:0", "--bus", url, "--json")
+    assert (refused.code, refused.out[:1]) == (2, "{")
+    (found,) = check_store(url)
+    assert str(found.level) == "problem"
+    assert found.text == f"{refused.last['text']}: parley serve will not start"
+    assert "se" not in refused.last["text"].split(":")[0].split()
+
+
 def test_the_doctor_says_it(parley: Parley, tmp_path: Path) -> None:
     done = parley("doctor", "--json", "--bus", f"sqlite:///{tmp_path}/bus.db")
     found = {line["subject"]: line["level"] for line in done.lines if line["event"] == "finding"}

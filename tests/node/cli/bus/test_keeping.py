@@ -2,6 +2,7 @@
 
 import pytest
 
+from node.bus.bus import Bus
 from tests.node.cli.bus.conftest import NAME, Publish, said
 from tests.node.cli.conftest import Parley
 
@@ -44,6 +45,37 @@ def test_a_group_reads_again(parley: Parley, bus: str, publish: Publish) -> None
         "start": "1h",
     }
     assert consumed(parley, bus) == [1, 2, 3]
+
+
+@pytest.mark.parametrize(("name", "group"), [("shop.orderd", "mailer"), (NAME, "mailr")])
+def test_a_mistyped_name_makes_no_group(
+    parley: Parley, bus: str, publish: Publish, name: str, group: str
+) -> None:
+    publish(1)
+    assert consumed(parley, bus) == [1]
+    done = parley("bus", "replay", bus, name, "--group", group, "--start", "first")
+    assert (done.code, done.err) == (1, f"parley: there is no group {group} of {name}\n")
+    streams = said(parley("bus", "groups", bus, "--json"), "stream")
+    assert [one["name"] for one in streams] == [NAME]
+    assert parley("bus", "groups", bus, "--json").last["groups"] == 1
+
+
+@pytest.mark.parametrize("how", ["--all", "--group", "ids"])
+def test_dead_letters_are_dropped_together(
+    parley: Parley, bus: str, dead: list[str], monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    asked: list[object] = []
+
+    async def drop_dead(bus: Bus, name: str, ids: list[str] | None = None) -> int:
+        asked.append(ids)
+        return await real(bus, name, ids)
+
+    real = Bus.drop_dead
+    monkeypatch.setattr(Bus, "drop_dead", drop_dead)
+    args = {"--all": ["--all"], "--group": GROUP, "ids": dead}[how]
+    assert parley("bus", "dlq", "drop", bus, NAME, *args, "--json").last["dropped"] == 3
+    assert asked == [None if how == "--all" else dead]
+    assert letters(parley, bus) == []
 
 
 def test_trim(parley: Parley, bus: str, publish: Publish) -> None:

@@ -79,3 +79,5 @@ def test_lag(parley: Parley, bus: str, publish: Publish) -> None:
     assert (done.code, done.last) == (7, {"event": "done", "groups": 2, "behind": 1})
     done = parley("bus", "lag", bus, NAME, "--group", "nobody")
     assert (done.code, done.err) == (1, f"parley: there is no group nobody of {NAME}\n")
+    done = parley("bus", "lag", bus, "shop.orderd", "--max", "0")
+    assert (done.code, done.err) == (1, "parley: no group reads shop.orderd\n")

@@ -1,6 +1,7 @@
 """The bus that `parley serve` offers: used over the network, by those who may."""
 
 from pathlib import Path
+from signal import SIGKILL
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +12,7 @@ from node.cli.bus.serving import allowing
 from node.settings import BusSettings
 from tests.node.cli.bus.conftest import NAME, Publish, said
 from tests.node.cli.conftest import Parley
-from tests.node.cli.processes import Processes
+from tests.node.cli.processes import Processes, Running
 
 ONE, OTHER = (Identity.create().node_id for _ in range(2))
 
@@ -55,7 +56,7 @@ def test_over_the_network(processes: Processes, parley: Parley, bus: str, publis
         ("publish", address, "auth.user"),
         ("groups", address),
         ("trim", address, "shop.paid", "--max-length", "0"),
-        ("replay", address, "shop.paid", "--group", "mailer", "--start", "first"),
+        ("replay", address, "auth.user", "--group", "mailer", "--start", "first"),
         ("dlq", "replay", address, NAME, "--all"),  # which asks for all streams
     ):
         done = parley("bus", *command, "--json")
@@ -68,6 +69,47 @@ def test_over_the_network(processes: Processes, parley: Parley, bus: str, publis
     assert parley("bus", "trim", address, NAME, "--max-length", "1", "--json").last["removed"] == 2
     done = running.stop()
     assert (done.code, done.err) == (0, "")
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+def test_a_node_that_dies_and_comes_again(
+    processes: Processes, parley: Parley, bus: str, publish: Publish, tmp_path: Path, loop: str
+) -> None:
+    """Its consumer waits and goes on; its publisher ends, and says of which lines nobody knows."""
+    key = str(tmp_path / "key")
+    assert parley("id", "new", key).code == 0
+
+    def serve() -> tuple[Running, str]:
+        args = ("--identity", key, "--bus", bus, "--bus-allow", "*=publish+consume:*")
+        node, (address,) = processes.serve(*args, listen=(f"unix://{tmp_path}/s",))
+        return node, address
+
+    node, address = serve()
+    publish(1)
+    consumer = processes.start(
+        *("bus", "consume", address, NAME, "--group", "mailer", "--json", "--loop", loop)
+    )
+    assert consumer.event("event")["data"] == {"n": 1}
+    publisher = processes.start(
+        *("bus", "publish", address, NAME, "--json-lines", "--json", "--loop", loop), typing=True
+    )
+    publisher.type('{"n": 2}\n')
+    publisher.event("published")
+    assert consumer.event("event")["data"] == {"n": 2}
+    node.stop(SIGKILL)
+    assert consumer.event("disconnected")["text"].startswith("the connection ended: ")
+    publisher.type('{"n": 3}\n')
+    done = publisher.finish()
+    assert (done.code, done.last["name"]) == (3, "unreachable")
+    sentences = ("was not stored", "may have been stored, or not")  # as soon as it was noticed
+    assert done.last["text"].startswith(tuple(f"line 2 {one}: the connection " for one in sentences))
+    serve()
+    consumer.event("connected")
+    assert parley("bus", "publish", bus, NAME, '{"n": 4}').code == 0
+    while (event := consumer.event("event"))["data"] != {"n": 4}:
+        assert event["attempt"] == 2  # it was printed, and not acknowledged yet
+    done = consumer.stop()
+    assert (done.code, done.last["name"]) == (143, "interrupted")
 
 
 def test_a_node_without_a_bus(parley: Parley, server: str) -> None:
