@@ -3,7 +3,7 @@
     BusError                     (a ParleyError)
       InvalidEventError          a name, key or data that no event may have  (also ValueError)
         SchemaViolationError     the data is not what the event's schema says
-      BusClosedError             the bus, or its node, is closed
+      BusClosedError             the bus, its node or its connection is closed
       BusUnavailableError        nothing is known of the outcome: no answer  (also OSError)
       BusBusyError               another process holds the database for too long
       BusFullError               no room: the disk, or a limit; nothing was stored
@@ -36,7 +36,8 @@ class SchemaViolationError(InvalidEventError):
 
 
 class BusClosedError(BusError):
-    """The bus, or the node it belongs to, is closed. What was under way then may have been done."""
+    """The bus, or the node or connection it belongs to, is closed. What was asked later was not
+    done; what was under way may have been."""
 
 
 class BusUnavailableError(BusError, OSError):

@@ -116,6 +116,9 @@ def set_up_logging(level: str) -> None:
     handler = _ToStderr()
     handler.setFormatter(_OneLine("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
     logging.basicConfig(level=level.upper(), handlers=[handler])
+    if level.lower() != "debug":
+        # Of a connection that fails it logs a traceback; the bus says it in a sentence.
+        logging.getLogger("coredis").setLevel(logging.CRITICAL)
 
 
 def set_up_streams() -> None:

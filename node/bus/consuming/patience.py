@@ -41,7 +41,7 @@ def as_bus_error(error: Exception) -> BusError:
     if isinstance(error, ParleyError):  # a setting is wrong
         return BusError(str(error))
     logger.error("a store failed", exc_info=error)
-    wrapped = BusError(f"the store failed: {type(error).__name__}")
+    wrapped = BusError("the store failed; the log has where")
     wrapped.__cause__ = error
     return wrapped
 

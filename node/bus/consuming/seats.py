@@ -51,6 +51,7 @@ class Seats:
         if not self._taken[key]:
             del self._taken[key]
 
+
 def process_name() -> str:
     """What this process is called among the consumers: its host, its id, and by chance."""
     host = "".join(letter for letter in socket.gethostname() if "!" <= letter <= "~")

@@ -70,17 +70,17 @@ def bus_error(error: BaseException) -> BusError:
     """The bus's error for one of coredis; the caller raises it `from error`."""
     if isinstance(error, BusError):
         return error
-    text = _WHERE.sub("", str(error).removeprefix("-"))
+    text = _WHERE.sub("", str(error).removeprefix("-")) or "no answer"
     if isinstance(error, ResponseError):
         for word, kind in _WORDS:
             if word in text:
                 return kind(f"Redis: {text}")
     for raised, kind in _TYPES:
         if isinstance(error, raised):
-            return kind(f"Redis: {text or type(error).__name__}")
+            return kind(f"Redis: {text}")
     if isinstance(error, (OSError, TimeoutError)):
-        return BusUnavailableError(f"Redis: {text or type(error).__name__}")
-    return BusDamagedError(f"Redis: {type(error).__name__}: {text}")
+        return BusUnavailableError(f"Redis: {text}")
+    return BusDamagedError(f"Redis: {text}")
 
 
 def is_no_answer(answer: BaseException) -> bool:

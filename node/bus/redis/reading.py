@@ -1,7 +1,8 @@
 """Reading by groups: XREADGROUP for what is new, XPENDING and XCLAIM for what is not.
 
 One rule: what a group was handed is handed out here, given back, or acknowledged because it is
-another event of an API: nothing stays in between. A group that has vanished is made anew. Settles nothing.
+another event of an API: nothing stays in between. A group that has vanished is made anew. Settles
+nothing.
 """
 
 import logging

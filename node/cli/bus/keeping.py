@@ -12,8 +12,8 @@ from node.bus.errors import BusRefusedError
 from node.bus.ids import FIRST, NEW
 from node.cli.amounts import parse_duration, parse_size
 from node.cli.bus.arguments import Bus, Group, Name, parse_position
-from node.cli.bus.opening import opened
 from node.cli.bus.looking import wanted_groups
+from node.cli.bus.opening import opened
 from node.cli.completing import words
 from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output

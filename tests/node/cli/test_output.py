@@ -135,6 +135,7 @@ def test_a_message_is_one_line_of_the_log(monkeypatch: pytest.MonkeyPatch) -> No
     set_up_logging("info")
     logging.getLogger("parley.peer").info("ended: %s", "bye\n2026 ERROR forged")
     logging.getLogger("parley.peer").debug("not shown")
+    logging.getLogger("coredis").error("nor this")  # the bus says it
     assert isinstance(sys.stderr, io.StringIO)
     line = sys.stderr.getvalue()
     assert line.endswith("INFO    parley.peer: ended: bye\\n2026 ERROR forged\n")

@@ -59,6 +59,11 @@ def test_each_error_has_its_kind(error: Exception, kind: type[Exception]) -> Non
     assert str(found).startswith("Redis: ")
 
 
+@pytest.mark.parametrize("error", [TimeoutError(), LostConnectionError(), ResponseError()])
+def test_no_error_is_the_name_of_a_class(error: Exception) -> None:
+    assert str(bus_error(error)) == "Redis: no answer"
+
+
 def test_what_is_ours_stays() -> None:
     ours = NotPendingError("no")
     assert bus_error(ours) is ours

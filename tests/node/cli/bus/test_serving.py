@@ -102,7 +102,9 @@ def test_a_node_that_dies_and_comes_again(
     done = publisher.finish()
     assert (done.code, done.last["name"]) == (3, "unreachable")
     sentences = ("was not stored", "may have been stored, or not")  # as soon as it was noticed
-    assert done.last["text"].startswith(tuple(f"line 2 {one}: the connection " for one in sentences))
+    assert done.last["text"].startswith(
+        tuple(f"line 2 {one}: the connection " for one in sentences)
+    )
     serve()
     consumer.event("connected")
     assert parley("bus", "publish", bus, NAME, '{"n": 4}').code == 0
