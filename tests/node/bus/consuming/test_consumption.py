@@ -237,12 +237,12 @@ async def test_what_may_pass_is_waited_for(anyio_backend: str, error: type[Excep
 async def test_what_does_not_pass_ends_the_loop(anyio_backend: str, error: type[Exception]) -> None:
     async with a_bus() as (bus, store):
         store.faults["claim"] = [error("torn")]
-        with pytest.raises(ParleyError, match="torn|the store failed; the log has where"):
+        with pytest.raises(ParleyError, match=r"torn|the store failed"):
             async with bus.consume(NAME, GROUP) as events:
                 await anext(events)
         await publish(bus, 1)
         store.faults["ack"] = [error("torn")]
-        with pytest.raises(ParleyError, match="torn|the store failed; the log has where"):
+        with pytest.raises(ParleyError, match=r"torn|the store failed"):
             async with bus.consume(NAME, GROUP) as events:
                 await anext(events)
 
