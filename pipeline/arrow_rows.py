@@ -35,6 +35,7 @@ _PLAIN: Final = (
     "digest",
     "async_id",
     "topic",
+    "label",
     "payload",
     "status",
 )
@@ -86,10 +87,10 @@ def _pieces(rows: Sequence[CompactRow]) -> Iterator[tuple[int, int]]:
     first = size = count = 0
     for at, row in enumerate(rows):
         notes = row.content.notes
-        if notes is None:
-            more, bytes_ = 1, len(row.payload or b"")
-        else:
+        if notes:
             more, bytes_ = len(notes), sum(map(len, notes))
+        else:
+            more, bytes_ = 1, len(row.payload or b"")
         if at > first and (count + more > BATCH_ROWS or size + bytes_ > BATCH_SIZE):
             yield first, at
             first, size, count = at, 0, 0
@@ -110,7 +111,7 @@ def _event_batch(
     columns = dict(zip(CompactRow._fields, zip(*rows, strict=True), strict=True))
     arrays = _head_columns(columns["head"])
     contents, where = _distinct(columns["content"])
-    for name in ("type", "code", "opens", "request"):
+    for name in ("type", "namespace", "code", "opens", "request"):
         arrays[name] = _taken([getattr(one, name) for one in contents], where, _type(name))
     for name in _PLAIN:
         arrays[name] = pa.array(columns[name], _type(name))
@@ -122,14 +123,13 @@ def _event_batch(
     items = [1 if one.notes is None else len(one.notes) for one in contents]
     counts = np.array(items, dtype=np.int32)[where]
     if any(one.notes is not None for one in contents):
-        event = np.repeat(np.arange(len(rows)), counts)  # that a row is of
+        lengths = np.maximum(counts, 1)  # an event without notes has a row as well
+        event = np.repeat(np.arange(len(rows)), lengths)  # that a row is of
         arrays = {name: array.take(pa.array(event)) for name, array in arrays.items()}
         times = times[event]
-        payload = chain.from_iterable(
-            (row.payload,) if row.content.notes is None else row.content.notes for row in rows
-        )
+        payload = chain.from_iterable(row.content.notes or (row.payload,) for row in rows)
         arrays["payload"] = pa.array(payload, pa.binary())
-        firsts = np.cumsum(counts) - counts
+        firsts = np.cumsum(lengths) - lengths
         arrays["item"] = pa.array(np.arange(len(event)) - firsts[event], pa.int32())
         arrays["items"] = pa.array(counts[event])
     else:

@@ -30,6 +30,8 @@ _REPEATED: Final = [
     "receiver",
     "type",
     "topic",
+    "namespace",
+    "label",
     "status",
 ]
 # Dates of one task's rows that get a directory: times are not proven, and a forger has many.

@@ -58,6 +58,8 @@ _EVENT_TYPES: Final[dict[str, tuple[DataType, pa.DataType]]] = {
     "subcategory": _INT,
     "type": _STRING,
     "topic": _STRING,
+    "namespace": _STRING,
+    "label": _STRING,
     "code": _LONG,
     "opens": _LONG,
     "request": _LONG,

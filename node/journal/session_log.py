@@ -23,14 +23,14 @@ from crypto.schedule import (
     rekey_secrets,
 )
 from lbm import keys as cells
-from lbm.cells import read_text
-from lbm.codec import decode, encode
+from lbm.codec import encode
 from lbm.errors import LbmDecodeError
 from node.journal import keys
 from node.journal.bodies import KeyUpdate, Secret, SessionEnd
 from node.journal.feed import Feed
 from node.journal.log import Log
 from node.journal.sessions import Checkpoint, Direction, Generation, SessionFacts, SessionStart
+from node.protocol import event_types
 from node.protocol.codes import CloseCode
 from node.protocol.handshake import Agreed, known
 from node.protocol.observer import Checkpoint as AskState
@@ -197,7 +197,7 @@ class SessionLog:
     def stream_opened(self, stream: int, payload: bytes | memoryview) -> None:
         """Keep the label, which checkpoints repeat, unless it is too long or one too many."""
         try:
-            text = read_text(decode(bytes(payload)), cells.LABEL)
+            text = event_types.OPEN.read(bytes(payload))[cells.LABEL]
         except LbmDecodeError:
             return  # the other side's, and the end of the connection
         if len(self._labels) < MOST_LABELS and len(text.encode()) <= LONGEST_LABEL:

@@ -13,20 +13,35 @@ from lbm.errors import LbmDecodeError
 from node.protocol import codes
 from node.protocol.bus_types import BUS_CELLS
 from node.protocol.cells import ANY, BYTES, TEXT, TEXT_MAP, Cells, array, uint
-from node.protocol.codes import BUS, CONNECTION, LAST_CODE, LAST_STREAM, NAMED, SIM, STREAM
+from node.protocol.codes import (
+    BUS,
+    CONNECTION,
+    LAST_CODE,
+    LAST_STREAM,
+    MAIN_STREAM,
+    NAMED,
+    SIM,
+    STREAM,
+)
 from node.protocol.limits import LARGEST_CREDIT, NOTES_COUNT
 from node.protocol.requests import LAST_ASYNC_ID
 
 # In this format of a named event's data it is the value itself, in all others bytes (section 10).
 FORMAT_LBM: Final = 16
 LAST_FORMAT: Final = 255  # an id is one byte in the byte-exact dialect
+# Where an event may stand (section 8).
+_CONTROL: Final = range(1)
+_FROM_MAIN: Final = range(MAIN_STREAM, LAST_STREAM + 1)
+_OPENED: Final = range(MAIN_STREAM + 1, LAST_STREAM + 1)
 
 
 class EventType(NamedTuple):
-    """`cells` is None for what is no LBM: 'no payload', and the bytes of Data."""
+    """`cells` is None for what is no LBM: 'no payload', and the bytes of Data. On other streams
+    than `streams` an event of categories 1 and 2, or any on stream 0, is a violation."""
 
     name: str
     cells: Cells | None = None
+    streams: range = _FROM_MAIN
 
 
 def _check_data(cells: Mapping[int, Any]) -> None:
@@ -77,17 +92,17 @@ END: Final = Cells({}, _FORMATTED, check=_check_data, may_be_empty=True)
 
 # By type: category << 8 | subcategory.
 EVENT_TYPES: Final[Mapping[int, EventType]] = {
-    CONNECTION << 8 | codes.PING: EventType("ping"),
-    CONNECTION << 8 | codes.PONG: EventType("pong"),
-    CONNECTION << 8 | codes.SEAL: EventType("seal"),
-    CONNECTION << 8 | codes.KEY_UPDATE: EventType("key-update", KEY_UPDATE),
-    CONNECTION << 8 | codes.REKEY_OFFER: EventType("rekey-offer", REKEY),
-    CONNECTION << 8 | codes.REKEY_ANSWER: EventType("rekey-answer", REKEY),
-    CONNECTION << 8 | codes.CLOSE: EventType("close", CLOSE),
-    STREAM << 8 | codes.OPEN: EventType("open", OPEN),
-    STREAM << 8 | codes.WINDOW: EventType("window", WINDOW),
-    STREAM << 8 | codes.FINISH: EventType("finish"),
-    STREAM << 8 | codes.RESET: EventType("reset", RESET),
+    CONNECTION << 8 | codes.PING: EventType("ping", None, _CONTROL),
+    CONNECTION << 8 | codes.PONG: EventType("pong", None, _CONTROL),
+    CONNECTION << 8 | codes.SEAL: EventType("seal", None, _CONTROL),
+    CONNECTION << 8 | codes.KEY_UPDATE: EventType("key-update", KEY_UPDATE, _CONTROL),
+    CONNECTION << 8 | codes.REKEY_OFFER: EventType("rekey-offer", REKEY, _CONTROL),
+    CONNECTION << 8 | codes.REKEY_ANSWER: EventType("rekey-answer", REKEY, _CONTROL),
+    CONNECTION << 8 | codes.CLOSE: EventType("close", CLOSE, _CONTROL),
+    STREAM << 8 | codes.OPEN: EventType("open", OPEN, _OPENED),
+    STREAM << 8 | codes.WINDOW: EventType("window", WINDOW, _CONTROL),
+    STREAM << 8 | codes.FINISH: EventType("finish", None, _OPENED),
+    STREAM << 8 | codes.RESET: EventType("reset", RESET, _CONTROL),
     STREAM << 8 | codes.DATA: EventType("data"),
     SIM << 8 | codes.CALL: EventType("call", CALL),
     SIM << 8 | codes.SUBSCRIBE: EventType("subscribe", SUBSCRIBE),

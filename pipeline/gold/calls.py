@@ -17,13 +17,13 @@ QUANTILES: Final = {"p50_us": 0.5, "p95_us": 0.95, "p99_us": 0.99}
 # A peer chooses its codes: all from here on are counted as one.
 LAST_CODE: Final = 65_536
 
-_KEY: Final = ("scope", "kind", "topic", "caller", "callee", "seen_by")
+_KEY: Final = ("scope", "kind", "topic", "namespace", "caller", "callee", "seen_by")
 _COUNTS: Final = ("calls", "answered", "unanswered", "errors")
 
 
 def calls(events: DataFrame) -> DataFrame:
-    """Columns: scope, kind, topic, caller, callee, seen_by, calls, answered, unanswered,
-    errors, parts, p50_us, p95_us, p99_us, max_us, first, last, error_codes.
+    """Columns: scope, kind, topic, namespace, caller, callee, seen_by, calls, answered,
+    unanswered, errors, parts, p50_us, p95_us, p99_us, max_us, first, last, error_codes.
 
     `scope` is `pair`, or `topic` for the sum over all pairs (caller and callee null). Empty
     without an auditor's key.
@@ -77,7 +77,7 @@ def _in_scopes(events: DataFrame) -> DataFrame:
             for scope in (pair, whole)
         )
     )
-    kept = ("topic", "time", "code", "parts", "latency_us")
+    kept = ("topic", "namespace", "time", "code", "parts", "latency_us")
     asked = paired_requests(events).where(f.col("type").isin("call", "emit"))
     return asked.select(
         f.inline(scopes),

@@ -11,7 +11,7 @@ from pyspark.sql import functions as f
 from pipeline.gold.kinds import FAULT, KINDS
 from pipeline.reconcile import FINDING_COLUMNS, reconcile, wire_events
 
-_STATUSES: Final = ("undecryptable", "malformed", "unsealed")
+_STATUSES: Final = ("malformed", "unsealed")
 
 
 def findings(

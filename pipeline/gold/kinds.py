@@ -140,12 +140,12 @@ KINDS: Final = {
         "No box of a session's secret opens with the auditor's keys given.",
         "Anything about its events, which are verified all the same.",
     ),
-    # Of events' statuses: one finding for each direction of a session.
     "undecryptable": Kind(
         UNCHECKED,
-        "Events in their places do not open: there is no secret for them, or no counter.",
-        "That they were altered: the chain has them.",
+        "Events in their places do not open, though the auditor's key opens their session.",
+        "What they said, or that they were altered: the chain has them.",
     ),
+    # Of events' statuses: one finding for each direction of a session.
     "malformed": Kind(
         NOTICE,
         "The sender sealed payloads that a node refuses.",

@@ -26,8 +26,8 @@ def paired_requests(events: DataFrame) -> DataFrame:
     """One row for each request that wants an answer, in each journal that has it.
 
     Columns: journal, session, asked ('sent': the journal is the asking node's), type, topic,
-    asker, answerer, time, code and answered (null without a final answer), parts (chunks and
-    replies before it), latency_us.
+    namespace, asker, answerer, time, code and answered (null without a final answer), parts
+    (chunks and replies before it), latency_us.
     """
     own = f.col("type").isin(*REQUESTS)
     wanted = f.col("type").isin(*REQUESTS, *PARTS, *FINALS) & (f.col("async_id") > 0)
@@ -49,6 +49,7 @@ def paired_requests(events: DataFrame) -> DataFrame:
             f.col("type").isin(*PARTS).alias("is_part"),
             "type",
             "topic",
+            "namespace",
             "sender",
             "receiver",
             "time",
@@ -64,7 +65,7 @@ def paired_requests(events: DataFrame) -> DataFrame:
         .agg(
             *(
                 f.max(f.when(request, f.col(name))).alias(name)
-                for name in ("type", "topic", "sender", "receiver", "time")
+                for name in ("type", "topic", "namespace", "sender", "receiver", "time")
             ),
             f.min(f.when(f.col("final").isNotNull(), answer)).alias("answer"),
             f.count_if("is_part").alias("parts"),
@@ -77,6 +78,7 @@ def paired_requests(events: DataFrame) -> DataFrame:
         "asked",
         "type",
         "topic",
+        "namespace",
         f.col("sender").alias("asker"),
         f.col("receiver").alias("answerer"),
         "time",

@@ -80,7 +80,7 @@ def _notes(events: DataFrame) -> DataFrame:
     """How many notes of each topic each publisher sent; the fuller of two journals counts."""
     kept = (
         known_events(events)
-        .where(f.col("type").isin("notify", "notes"))
+        .where(f.col("type").isin("notify", "notes") & (f.col("items") > 0))
         .groupBy("session", "topic", f.col("sender").alias("publisher"), "direction")
         .agg(
             f.count("*").alias("notes"),

@@ -55,6 +55,7 @@ class CallRow(NamedTuple):
     scope: str
     kind: str
     topic: str | None
+    namespace: str | None
     caller: str | None
     callee: str | None
     seen_by: str

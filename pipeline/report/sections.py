@@ -69,12 +69,15 @@ def calls_section(figures: Figures, nodes: Nodes) -> list[Markup]:
         Number("Calls"), Number("Unanswered"), Number("Errors"), Number("p50"), Number("p95"),
         Number("p99"), Number("Longest"), "Codes of errors",
     )  # fmt: skip
-    rows = [(name_cell(row.topic), row.kind, *_call(row)) for row in figures.by_topic]
+    rows = [
+        (name_cell(row.topic), _namespace(row), row.kind, *_call(row)) for row in figures.by_topic
+    ]
     caption = first_of(f"Calls by topic, from the {seen} journals", len(rows), None, TOP_ROWS)
-    parts.append(table(caption, ("Topic", "Kind", *columns), rows))
+    parts.append(table(caption, ("Topic", "Namespace", "Kind", *columns), rows))
     pairs = [
         (
             name_cell(row.topic),
+            _namespace(row),
             node_cell(row.caller, nodes),
             node_cell(row.callee, nodes),
             *_call(row),
@@ -84,8 +87,12 @@ def calls_section(figures: Figures, nodes: Nodes) -> list[Markup]:
     caption = first_of(
         f"Calls by topic and pair, from the {seen} journals", len(pairs), None, TOP_ROWS
     )
-    parts.append(table(caption, ("Topic", "Caller", "Callee", *columns), pairs))
+    parts.append(table(caption, ("Topic", "Namespace", "Caller", "Callee", *columns), pairs))
     return parts
+
+
+def _namespace(row: CallRow) -> Child:
+    return units.NOTHING if row.namespace is None else name_cell(row.namespace)
 
 
 def topics_section(figures: Figures, nodes: Nodes) -> list[Markup]:

@@ -17,7 +17,8 @@ EVENTS = (
     "journal string, segment string, session string, direction string, sender string, "
     "receiver string, offset long, place long, time timestamp, stream long, wire_size int, "
     "blob_size int, digest binary, async_id int, category int, subcategory int, type string, "
-    "topic string, code int, opens long, request int, payload_size int, payload binary, "
+    "topic string, namespace string, label string, code int, opens long, request int, "
+    "payload_size int, payload binary, "
     "item int, items int, status string, seal_delay_us long, date date"
 )
 SESSIONS = (

@@ -16,9 +16,11 @@ NOW = 1_795_000_000_000_000_123
 HEADS = ("a" * 52, "s", "01", "sent", "a" * 52, "b" * 52), ("a" * 52, "s", None, "sent", None, None)
 CONTENTS = (
     UNREAD,
-    Content("call", "prices", None, None, None),
-    Content("reset", None, 3, 2**40, 7),
+    Content("call", "prices", None, None, None, None),
+    Content("reset", None, None, 3, 2**40, 7),
     Content("notes", "news", notes=[b"one", b"", b"three"]),
+    Content("emit", "c", "a.b"),
+    Content("notes", notes=[]),
 )
 
 
@@ -37,7 +39,8 @@ def a_row(number: int, head: tuple[str | None, ...], content: Content) -> Compac
         None if unread else 0x0310,
         content,
         content.topic,
-        None if unread or content.notes is not None else b"payload",
+        None if unread else f"topic:{content.topic}",
+        None if unread or content.notes else b"payload",
         "gap" if unread else "ok",
     )
 

@@ -109,6 +109,30 @@ def test_calls(gold: dict[str, DataFrame]) -> None:
     assert row["error_codes"] == {16: 1}
 
 
+def test_a_name_and_its_namespace_are_two_things(spark: SparkSession) -> None:
+    talk = Talk("named")
+    for number, (namespace, name) in enumerate([("a.b", "c"), ("a", "b.c"), (None, "a.b.c")]):
+        talk.say("a", "emit", number, topic=name, namespace=namespace, async_id=1, category=4)
+        talk.say("b", "end", number + 1, async_id=1, category=4)
+    talk.say("b", "data", 9, stream=2, label="news")
+    talk.say("b", "notify", 9, stream=4, label="topic:news", topic="news")
+    talk.say("b", "notes", 9, stream=4, label="topic:news", topic="news", items=0)
+    events, sessions = frames(spark, talk)
+    made = gold_tables(events.cache(), sessions, frame(spark, FINDINGS, []))
+    asked = made["calls"].where("scope = 'topic' and seen_by = 'callee'")
+    assert rows(asked, "topic", "namespace", "calls", "answered") == [
+        ("a.b.c", None, 1, 1),
+        ("b.c", "a", 1, 1),
+        ("c", "a.b", 1, 1),
+    ]
+    carried = made["traffic"].where("node = 'b' and label is not null")
+    assert rows(carried, "label", "topic", "events", "notes") == [
+        ("news", None, 1, 0),
+        ("topic:news", "news", 2, 1),
+    ]
+    assert rows(made["topics"], "topic", "notes") == [("news", 1)]
+
+
 def test_an_answer_in_a_later_block_and_one_that_is_not_there(spark: SparkSession) -> None:
     talk = Talk("far")
     for number in range(4):

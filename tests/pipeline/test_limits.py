@@ -36,7 +36,7 @@ def of_days(*days: int) -> pa.RecordBatch:
     rows = [
         CompactRow(
             *(head, day, day, NOW + day * DAY, 1, 99, 80, b"d", 0, 0x0301),
-            *(Content("call"), "t", b"x", "ok"),
+            *(Content("call"), "t", None, b"x", "ok"),
         )
         for day in days
     ]
@@ -98,7 +98,7 @@ def test_many_notes_are_given_out_before_there_are_many_events(
     monkeypatch.setattr(walk_module, "MANY_NOTES", 20)
     notes = Content("notes", notes=[b"x"] * 8)
     head = (NODE, STEM, "01" * 16, "sent", NODE, "b" * 52)
-    row = CompactRow(head, 0, 1, NOW, 1, 99, 80, b"d", 0, 0x0310, notes, "t", None, "ok")
+    row = CompactRow(head, 0, 1, NOW, 1, 99, 80, b"d", 0, 0x0310, notes, "t", None, None, "ok")
     audit = Audit()
     task = walk_module._Task(audit, payloads=True)
     given = 0

@@ -141,7 +141,21 @@ def test_missing_segments_are_told_and_the_last_is_kept() -> None:
 def pending(number: int, where: str, payload: bytes = b"x") -> list[pa.RecordBatch]:
     head = (NODE, stem(), "01" * 16, "sent", NODE, "b" * 52)
     row = CompactRow(
-        head, number, number, NOW, 1, 99, 80, b"d", 0, 0x0301, Content("call"), "t", payload, "ok"
+        head,
+        number,
+        number,
+        NOW,
+        1,
+        99,
+        80,
+        b"d",
+        0,
+        0x0301,
+        Content("call"),
+        "t",
+        None,
+        payload,
+        "ok",
     )
     return list(event_batches([row], [None], PENDING, where, payloads=True))
 

@@ -161,7 +161,7 @@ def test_every_byte_of_an_event_counts() -> None:
 def test_numbers_that_no_table_holds_are_malformed(number: int) -> None:
     """A peer may say them in an event, an operator in a checkpoint."""
     for key in (cells.CODE, cells.STREAM, cells.REQUEST):
-        content = read_content(codes.SIM << 8 | codes.RESULT, encode({key: number}))
+        content = read_content(1, codes.SIM << 8 | codes.RESULT, encode({key: number}))
         assert content.status == MALFORMED
         assert {content.code, content.opens, content.request} == {None}
 

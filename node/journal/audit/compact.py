@@ -14,7 +14,8 @@ from node.journal.audit.rows import EventRow
 class CompactRow(NamedTuple):
     """One event. `head` are the values of `HEAD_COLUMNS`, `number` is category << 8 |
     subcategory; of what could not be decrypted `async_id`, `number` and `payload` are None.
-    Where `content` has notes, they stand for `payload`, which is None."""
+    `topic` is the event's own or that of its stream, `label` the stream's. Where `content` has
+    notes, they stand for `payload`, which is None."""
 
     head: tuple[str | None, ...]
     offset: int
@@ -28,6 +29,7 @@ class CompactRow(NamedTuple):
     number: int | None
     content: Content
     topic: str | None
+    label: str | None
     payload: bytes | None
     status: str
 
@@ -53,14 +55,16 @@ def event_rows(
             None if number is None else number & 255,
             content.type,
             row.topic,
+            content.namespace,
+            row.label,
             content.code,
             content.opens,
             content.request,
         )
         # Between the times as rows have them, so that it is the same whoever reckons it.
         delay = None if sealed_ns is None else sealed_ns // 1000 - row.time_ns // 1000
-        pieces = [row.payload] if content.notes is None else content.notes
-        for item, piece in enumerate(pieces):
+        count = 1 if content.notes is None else len(content.notes)
+        for item, piece in enumerate(content.notes or [row.payload]):
             size = None if piece is None else len(piece)
             kept = piece if payloads else None
-            yield (*fixed, size, kept, item, len(pieces), row.status, delay)
+            yield (*fixed, size, kept, item, count, row.status, delay)

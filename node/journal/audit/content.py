@@ -1,95 +1,52 @@
 """What a decrypted event is about: its type's name, topic, code, notes.
 
-One rule: the payload is read exactly as a node reads it, so what a node would refuse is
-malformed here. Knows no sessions: which topic a stream belongs to is told by its caller.
+One rule: an event is read by the one table that nodes read by (`node.protocol.event_types`), so
+what a node takes for absent is absent here, and what it refuses is malformed. Knows no sessions:
+what a stream's label is is told by its caller.
 """
 
 from typing import Any, Final, NamedTuple
 
 from lbm import keys
-from lbm.codec import decode, encode_value
-from lbm.errors import LbmDecodeError, LbmError
+from lbm.codec import encode_value
+from lbm.errors import LbmError
 from lbm.heads import BYTES, encode_head
-from lbm.keys import KEYS
 from node.journal.audit.rows import MALFORMED, OK
-from node.journal.parsing import LARGEST
 from node.protocol import codes
 from node.protocol.event import NO_PAYLOAD
-from node.protocol.limits import NOTES_COUNT
+from node.protocol.event_types import EVENT_TYPES
+from node.protocol.limits import CONNECTION_STREAM_PAYLOAD
 
-TYPES: Final = {
-    (codes.CONNECTION, codes.PROOF): "proof",
-    (codes.CONNECTION, codes.PING): "ping",
-    (codes.CONNECTION, codes.PONG): "pong",
-    (codes.CONNECTION, codes.SEAL): "seal",
-    (codes.CONNECTION, codes.KEY_UPDATE): "key-update",
-    (codes.CONNECTION, codes.REKEY_OFFER): "rekey-offer",
-    (codes.CONNECTION, codes.REKEY_ANSWER): "rekey-answer",
-    (codes.CONNECTION, codes.CLOSE): "close",
-    (codes.STREAM, codes.OPEN): "open",
-    (codes.STREAM, codes.WINDOW): "window",
-    (codes.STREAM, codes.FINISH): "finish",
-    (codes.STREAM, codes.RESET): "reset",
-    (codes.STREAM, codes.DATA): "data",
-    (codes.SIM, codes.CALL): "call",
-    (codes.SIM, codes.SUBSCRIBE): "subscribe",
-    (codes.SIM, codes.UNSUBSCRIBE): "unsubscribe",
-    (codes.SIM, codes.NOTIFY): "notify",
-    (codes.SIM, codes.RESULT): "result",
-    (codes.SIM, codes.CANCEL): "cancel",
-    (codes.SIM, codes.CHUNK): "chunk",
-    (codes.SIM, codes.NOTES): "notes",
-    (codes.NAMED, codes.EMIT): "emit",
-    (codes.NAMED, codes.REPLY_EVENT): "reply",
-    (codes.NAMED, codes.ERROR): "error",
-    (codes.NAMED, codes.END): "end",
-    **{
-        (codes.BUS, kind.value): f"bus-{kind.name.lower().replace('_', '-')}"
-        for kind in codes.BusType
-    },
-}
-_TYPES: Final = {category << 8 | sub: name for (category, sub), name in TYPES.items()}
-_OPEN: Final = codes.STREAM << 8 | codes.OPEN
+NOTIFY: Final = codes.SIM << 8 | codes.NOTIFY
 _DATA: Final = codes.STREAM << 8 | codes.DATA
 _NOTES: Final = codes.SIM << 8 | codes.NOTES
+# Types from here on may stand on any stream but 0.
+_FIRST_OF_STREAMS: Final = (codes.STREAM + 1) << 8
 _TOPIC_PREFIX: Final = "topic:"
 # A payload that is one note, but for the note.
 _NOTIFY_HEAD: Final = bytes.fromhex("a116")
-_PYTHON_TYPES: Final = {
-    "uint": int,
-    "bytes": bytes,
-    "text": str,
-    "bool": bool,
-    "array": list,
-    "map": dict,
-}
-_WANTED: Final = {
-    key: _PYTHON_TYPES[entry.type] for key, entry in KEYS.items() if entry.type != "any"
-}
 
-
-# Shapes of payloads that are right, with the keys of their numbers.
-_shapes: dict[tuple[Any, ...], tuple[int, ...]] = {}
-_MOST_SHAPES: Final = 4_096
-_MOST_CELLS: Final = 16
 # What payloads of a type and size are about whose last cell is a byte string, by all that
 # comes before its bytes, which mean nothing here; and how long that is.
 _openings: dict[tuple[int, int, bytes], "Content"] = {}
 _opening_sizes: dict[tuple[int, int], int] = {}
 _MOST_OPENINGS: Final = 4_096
 _LONGEST_OPENING: Final = 256
-# Characters of a topic, name or label that rows have: a peer may choose a million.
+_EMPTY_MAP: Final = 0xA0  # the head of a payload is this and its number of cells
+# Characters of a topic, name, namespace or label that rows have: a peer may choose a million.
 LONGEST_TOPIC: Final = 1_024
 
 
 class Content(NamedTuple):
-    """`notes` are the payloads of single notes, None but for Notes; `label` that of an Open.
+    """`topic` is the topic or name that the event has itself, `label` that of an Open; `notes`
+    are the payloads of single notes, None but for Notes.
 
     `type` is None for what nobody could decrypt.
     """
 
     type: str | None
     topic: str | None = None
+    namespace: str | None = None
     code: int | None = None
     opens: int | None = None
     request: int | None = None
@@ -98,62 +55,83 @@ class Content(NamedTuple):
     label: str | None = None
 
 
+class Label(NamedTuple):
+    """A stream's label, and the topic whose notes such a stream carries, if it does."""
+
+    text: str
+    topic: str | None
+
+
 _APPLICATION: Final = Content("application")
 _UNKNOWN: Final = Content("unknown")
-_EMPTY: Final = {number: Content(name) for number, name in _TYPES.items()}
+_EMPTY: Final = {number: Content(of.name) for number, of in EVENT_TYPES.items()}
 
 
-def carried_topic(label: str) -> str:
-    """The topic that a stream carries, or its label as it is."""
-    return label.removeprefix(_TOPIC_PREFIX)
+def read_label(text: str) -> Label:
+    """A label as rows have it."""
+    topic = text.removeprefix(_TOPIC_PREFIX) if text.startswith(_TOPIC_PREFIX) else None
+    return Label(text[:LONGEST_TOPIC], topic and topic[:LONGEST_TOPIC])
 
 
-def read_content(number: int, payload: bytes) -> Content:
+def read_content(stream: int, number: int, payload: bytes) -> Content:
     """Read the payload of an event of type `number` (category << 8 | subcategory), as it is on
     the wire; never raises for its bytes."""
+    if (number < _FIRST_OF_STREAMS or not stream) and not _may_stand(stream, number, payload):
+        known = EVENT_TYPES.get(number)
+        return Content(known.name if known else "unknown", status=MALFORMED)
     size = len(payload)
     opening = _opening_sizes.get((number, size))
     if opening is not None:
         content = _openings.get((number, size, payload[:opening]))
         if content is not None:
             return content
-    name = _TYPES.get(number)
-    if name is None:
+    kind = EVENT_TYPES.get(number)
+    if kind is None:
         return _APPLICATION if number >> 8 >= codes.FIRST_APPLICATION_CATEGORY else _UNKNOWN
-    if payload == NO_PAYLOAD or number == _DATA:
-        return _EMPTY[number]
+    name, own, _ = kind
+    if own is None:
+        fits = payload == NO_PAYLOAD or number == _DATA
+        return _EMPTY[number] if fits else Content(name, status=MALFORMED)
     try:
-        cells: dict[int, Any] = decode(payload)
-        _check(cells)
-        if number == _NOTES:
-            return Content(name, notes=_single_notes(cells.get(keys.NOTES, ())))
+        cells = own.read(b"" if payload == NO_PAYLOAD else payload)
     except LbmError:
         return Content(name, status=MALFORMED)
     get = cells.get
-    topic = get(keys.TOPIC)
-    label = None
-    if topic is None and number >> 8 != codes.SIM:
-        topic = get(keys.NAME)
-        if topic is None:
-            if number == _OPEN:
-                label = get(keys.LABEL, "")
-                topic = carried_topic(label)
-        elif keys.NAMESPACE in cells:
-            topic = f"{cells[keys.NAMESPACE]}.{topic}"
-    code, opens, request = get(keys.CODE), get(keys.STREAM), get(keys.REQUEST)
-    if topic is not None and len(topic) > LONGEST_TOPIC:
-        topic = topic[:LONGEST_TOPIC]
-    content = Content(name, topic, code, opens, request, OK, None, label)
+    if number == _NOTES:
+        return Content(name, notes=_single_notes(cells[keys.NOTES]))
+    content = Content(
+        name,
+        _shown(get(keys.TOPIC, get(keys.NAME))),
+        _shown(get(keys.NAMESPACE)) or None,  # to a node an empty one is none
+        get(keys.CODE),
+        get(keys.STREAM),
+        get(keys.REQUEST),
+        OK,
+        None,
+        get(keys.LABEL),
+    )
     _remember(number, payload, cells, content)
     return content
+
+
+def _may_stand(stream: int, number: int, payload: bytes) -> bool:
+    """Whether a node goes on after such an event of category 1 or 2, or one on stream 0."""
+    kind = EVENT_TYPES.get(number)
+    if kind is None or stream not in kind.streams:
+        return False
+    return bool(stream) or len(payload) <= CONNECTION_STREAM_PAYLOAD
+
+
+def _shown(text: str | None) -> str | None:
+    return text if text is None or len(text) <= LONGEST_TOPIC else text[:LONGEST_TOPIC]
 
 
 def _remember(number: int, payload: bytes, cells: dict[int, Any], content: Content) -> None:
     """Payloads come in series that differ in their last cell's bytes only: all of a series
     has the same meaning, since the encoding is the only one that there is."""
     last = next(reversed(cells.values()), None)
-    if type(last) is not bytes:
-        return
+    if type(last) is not bytes or payload[0] - _EMPTY_MAP != len(cells):
+        return  # it ends with something else, which may be a cell of another type
     size = len(payload)
     opening = size - len(last)
     if opening > _LONGEST_OPENING:
@@ -165,42 +143,9 @@ def _remember(number: int, payload: bytes, cells: dict[int, Any], content: Conte
     _openings[number, size, payload[:opening]] = content
 
 
-def _check(cells: dict[int, Any]) -> None:
-    """Raise LbmDecodeError for a known cell of a wrong type, or a number that none can be."""
-    if len(cells) > _MOST_CELLS:
-        for key in _learn(cells):
-            _check_number(cells[key])
-        return
-    # Payloads come in few shapes: each is looked at once.
-    shape = (*cells, *map(type, cells.values()))
-    numbers = _shapes.get(shape)
-    if numbers is None:
-        if len(_shapes) >= _MOST_SHAPES:
-            _shapes.clear()
-        numbers = _shapes[shape] = _learn(cells)
-    for key in numbers:
-        _check_number(cells[key])
-
-
-def _check_number(number: int) -> None:
-    if not 0 <= number <= LARGEST:
-        raise LbmDecodeError("a number that means nothing")
-
-
-def _learn(cells: dict[int, Any]) -> tuple[int, ...]:
-    """Which cells are numbers that we know; raises LbmDecodeError for a cell of a wrong type."""
-    for key, value in cells.items():
-        wanted = _WANTED.get(key)
-        if wanted is not None and type(value) is not wanted:
-            raise LbmDecodeError("a cell of a wrong type")
-    return tuple(key for key in cells if _WANTED.get(key) is int)
-
-
 def _single_notes(notes: list[Any]) -> list[bytes]:
     """Each note as the payload of a Notify of its own, which is what it is equal to."""
-    if not notes or len(notes) > NOTES_COUNT:
-        raise LbmDecodeError("no notes, or too many")
-    first = notes[0]
+    first = notes[0] if notes else None
     if type(first) is bytes:
         size = len(first)
         head = _NOTIFY_HEAD + encode_head(BYTES, size)

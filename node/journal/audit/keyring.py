@@ -27,7 +27,7 @@ _KEPT_EPOCHS: Final = 8
 _STEP: Final = 1_024  # updates; of each so many the secret is kept as well
 _KEPT_SECRETS: Final = 4_096
 # Epochs of a generation: 4 GiB each at least, or an hour, unless somebody plays with them.
-_MOST_UPDATES: Final = 2**16
+MOST_UPDATES: Final = 2**16
 
 
 class Boxes:
@@ -141,6 +141,11 @@ class Keyring:
         except DecryptError:
             return None
 
+    @property
+    def is_open(self) -> bool:
+        """Whether any secret of the session is there: the auditor's key is one of its own."""
+        return bool(self._epochs)
+
     def has(self, generation: int) -> bool:
         """Whether the secrets of a generation are there."""
         return generation in self._epochs
@@ -148,7 +153,7 @@ class Keyring:
     def secret(self, generation: int, updates: int, initiator: bool) -> bytes | None:
         """The epoch's secret of the direction that the initiator sends in, or the other."""
         pair = self._epochs.get(generation)
-        if pair is None or updates > _MOST_UPDATES:
+        if pair is None or updates > MOST_UPDATES:
             return None
         key, first = (generation, initiator), pair[0 if initiator else 1]
         # Mostly the one after the last one that was asked for.

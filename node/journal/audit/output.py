@@ -108,6 +108,7 @@ class Output:
             UNREAD,
             None,
             None,
+            None,
             GAP,
         )
         self.events.append(([row], None))

@@ -35,6 +35,8 @@ EVENT_COLUMNS: Final = (
     "subcategory",
     "type",
     "topic",
+    "namespace",
+    "label",
     "code",
     "opens",
     "request",

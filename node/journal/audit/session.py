@@ -18,7 +18,7 @@ from node.journal.audit.known import Known, constant_of, suite_of
 from node.journal.audit.output import Output, SessionOutput
 from node.journal.audit.rows import DIRECTIONS, Span
 from node.journal.audit.search import Search, report_copy
-from node.journal.audit.track import Track, topics_of
+from node.journal.audit.track import Track, labels_of
 from node.journal.bodies import KeyUpdate, Secret, SessionEnd
 from node.journal.errors import JournalFormatError
 from node.journal.keys import RECEIVED, SENT
@@ -50,7 +50,7 @@ class AuditedSession:
             self._add(known.generations, known.offset)
             labels = self.keyring.labels(known.labels)
         commits = {one.number: one.commit or b"" for one in known.generations}
-        topics = topics_of(labels)
+        of_streams = labels_of(labels)
         self.tracks = tuple(
             Track(
                 direction,
@@ -59,7 +59,7 @@ class AuditedSession:
                 facts.commit,
                 verifiers[direction],
                 self.keyring,
-                topics,
+                of_streams,
                 facts.initiator is (direction == SENT),
                 known.states[direction],
                 commits.get(known.states[direction].generation, b""),
@@ -260,6 +260,7 @@ class AuditedSession:
         ):
             unplaced = self._leave_search(track)
             track.bad_seals.tell()
+            track.unread.tell()
             pending = track.take_pending()
             end_state = self._state_of(track)
             span = Span(
@@ -367,7 +368,7 @@ class AuditedSession:
             return
         closing = self.tracks[RECEIVED if end.remote else SENT]
         closed_with = closing.closed_with
-        if closing.unread_at == closing.place:
+        if closing.unread.last == closing.place:
             return  # the last event may have been the Close
         if closed_with is not None and closed_with != end.code:
             evidence = f"the end says code {end.code}, the sealed Close {closed_with}"

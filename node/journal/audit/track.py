@@ -16,11 +16,12 @@ from crypto.registry import Suite
 from crypto.schedule import chain_rekey
 from crypto.signing import Verifier
 from node.journal.audit.compact import PROOF, UNREAD, CompactRow
-from node.journal.audit.content import LONGEST_TOPIC, carried_topic, read_content
+from node.journal.audit.content import NOTIFY, Label, read_content, read_label
 from node.journal.audit.keyring import Keyring
 from node.journal.audit.lanes import Lanes
 from node.journal.audit.rows import BAD_SEAL, OK, UNDECRYPTABLE, UNSEALED
 from node.journal.audit.seals import BadSeals, Sink
+from node.journal.audit.unread import Unread
 from node.journal.audit.wire import HEAD, LEAST_BLOB, PREFIX, Wire
 from node.journal.parsing import EVENT_HEAD
 from node.journal.sessions import Direction
@@ -44,12 +45,9 @@ MAX_PENDING_SIZE: Final = 2**30
 _NOTE_SIZE: Final = 64  # of memory, beside its bytes
 
 
-def topics_of(labels: Mapping[int, str]) -> dict[int, str]:
-    """What streams carry by the labels of a checkpoint: of as many as a session may have."""
-    return {
-        stream: carried_topic(text)[:LONGEST_TOPIC]
-        for stream, text in islice(labels.items(), MAX_LABELS)
-    }
+def labels_of(labels: Mapping[int, str]) -> dict[int, Label]:
+    """The labels of a checkpoint, by stream: of as many as a session may have."""
+    return {stream: read_label(text) for stream, text in islice(labels.items(), MAX_LABELS)}
 
 
 class Track:
@@ -81,7 +79,7 @@ class Track:
         "sealed_ns",
         "silent",
         "sink",
-        "unread_at",
+        "unread",
         "updates",
         "verifier",
     )
@@ -94,7 +92,7 @@ class Track:
         commit: bytes,
         verifier: Verifier,
         keyring: Keyring | None,
-        labels: dict[int, str],
+        labels: dict[int, Label],
         initiator: bool,
         state: Direction,
         rekey_commit: bytes,
@@ -118,7 +116,7 @@ class Track:
         self.silent = False  # these events have their rows already
         self.lanes = Lanes(suite)
         self.closed_with: int | None = None  # the code of a Close that was seen
-        self.unread_at: int | None = None  # the place of the last event that was not decrypted
+        self.unread = Unread(sink, direction, keyring)
         self.bad_seals = BadSeals(sink, direction)
         self.sealed_ns: int | None = None  # the time of the first valid seal
         self.adopt(state, rekey_commit)
@@ -211,12 +209,12 @@ class Track:
         self.chain.value = value
         self.place += 1
         self.recent.append(wire.mark)
-        self._give(self._row_of(wire, self.place, value[:PREFIX], OK), status)
+        self._give(self._row_of(wire, self.place, value[:PREFIX], status), status)
 
     def refuse(self, wire: Wire, place: int | None, status: str) -> None:
         """An event that the chain does not lead to: its row, with what is wrong."""
         if not self.silent:
-            self._give(self._row_of(wire, place, wire.prefix, OK), status)
+            self._give(self._row_of(wire, place, wire.prefix, status), status)
 
     def switch(self, generation: int | None, epoch: int, commit: bytes | None) -> None:
         """A key update: after a rekey `generation` and its `commit`, else a plain one."""
@@ -327,29 +325,37 @@ class Track:
         number: int | None
         payload: bytes | None
         if plain is None:
-            content, topic, payload = UNREAD, None, None
+            content, topic, label, payload = UNREAD, None, None, None
             async_id = number = None
             if place == 0:
                 content, async_id, number = PROOF, 0, _PROOF
-            if self.keyring is not None and status == OK and place:
-                status = UNDECRYPTABLE
-                self.unread_at = place
+            if self.keyring is not None and place:
+                self.unread.last = place
+                if status == OK:
+                    status = UNDECRYPTABLE
+                    self.unread.add(
+                        place, time, offset, self.lanes, self.generation, told=self.silent
+                    )
         else:
             async_id, number = _unpack_inner(plain)
             payload = plain[4:]
-            content = read_content(number, payload)
-            topic = content.topic
+            content = read_content(stream, number, payload)
+            topic, label = content.topic, None
             if content.label is not None:
                 if len(self.labels) >= MAX_LABELS:
                     del self.labels[next(iter(self.labels))]
-                self.labels[stream] = topic or ""
+                self.labels[stream] = read_label(content.label)
             elif number == _CLOSE:
                 self.closed_with = content.code
-            if topic is None:
-                topic = self.labels.get(stream)
+            known = self.labels.get(stream)
+            if known is not None:
+                label, carried = known
+                # On a topic's own stream a note is of no other topic, whatever it says.
+                if carried is not None and (topic is None or number == NOTIFY):
+                    topic = carried
             if status == OK:
                 status = content.status
-            if content.notes is not None:
+            if content.notes:
                 payload = None
         if self.silent:
             return None
@@ -368,6 +374,7 @@ class Track:
                 number,
                 content,
                 topic,
+                label,
                 payload,
                 status,
             ),

@@ -36,7 +36,21 @@ def hostile_figures() -> Figures:
     """Every kind of row, each hostile name wherever a stranger's text can be."""
     calls = [
         CallRow(
-            "topic", "call", name, None, None, "caller", 9, 1, 2, 10, 400, 5_000, 10**7, {16: 2}
+            "topic",
+            "call",
+            name,
+            name,
+            None,
+            None,
+            "caller",
+            9,
+            1,
+            2,
+            10,
+            400,
+            5_000,
+            10**7,
+            {16: 2},
         )
         for name in HOSTILE
     ]

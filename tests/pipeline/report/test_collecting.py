@@ -29,9 +29,9 @@ DAY = 86_400_000_000
 SCHEMAS = {
     "traffic": "minute timestamp, node string, peer string, direction string, events long, "
     "ok long, wire_bytes long, payload_bytes long, refreshed timestamp",
-    "calls": "scope string, kind string, topic string, caller string, callee string, "
-    "seen_by string, calls long, unanswered long, errors long, p50_us long, p95_us long, "
-    "p99_us long, max_us long, error_codes map<long,long>",
+    "calls": "scope string, kind string, topic string, namespace string, caller string, "
+    "callee string, seen_by string, calls long, unanswered long, errors long, p50_us long, "
+    "p95_us long, p99_us long, max_us long, error_codes map<long,long>",
     "topics": "topic string, publisher string, subscriptions long, subscribers long, "
     "notes long, payload_bytes long, slow_resets long",
     "sessions": "session string, initiator string, responder string, suite string, "
@@ -111,7 +111,7 @@ def test_figures_of_small_tables(spark: SparkSession) -> None:
         TrafficPoint(MICROS + DAY, "b", 1, 100),
     ]
     by_topic = CallRow(
-        "topic", "call", "<script>", None, None, "caller", 2, 0, 1, 5, 7, 7, 7, {16: 1}
+        "topic", "call", "<script>", None, None, None, "caller", 2, 0, 1, 5, 7, 7, 7, {16: 1}
     )
     assert figures.by_topic == [by_topic]
     assert figures.by_pair == [by_topic._replace(scope="pair", caller="a", callee="b")]

@@ -22,10 +22,10 @@ def nothing_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(content, "_opening_sizes", {})
 
 
-def afresh(number: int, payload: bytes) -> Content:
+def afresh(stream: int, number: int, payload: bytes) -> Content:
     content._openings.clear()
     content._opening_sizes.clear()
-    return read_content(number, payload)
+    return read_content(stream, number, payload)
 
 
 payloads = st.one_of(
@@ -37,6 +37,7 @@ payloads = st.one_of(
                 cells.TOPIC: st.sampled_from(["a", "prices", "news"]),
                 cells.CODE: st.integers(0, 3),
                 cells.DATA: st.binary(max_size=6) | st.text(max_size=3),
+                1_000: st.binary(max_size=3) | st.text(max_size=3),
             },
         ),
     ),
@@ -44,8 +45,10 @@ payloads = st.one_of(
 )
 
 
-@given(st.lists(st.tuples(st.sampled_from([CALL, RESULT, OPEN]), payloads), max_size=30))
-def test_what_was_read_before_changes_nothing(series: list[tuple[int, bytes]]) -> None:
+@given(
+    st.lists(st.tuples(st.just(3), st.sampled_from([CALL, RESULT, OPEN]), payloads), max_size=30)
+)
+def test_what_was_read_before_changes_nothing(series: list[tuple[int, int, bytes]]) -> None:
     wanted = [afresh(*one) for one in series]
     content._openings.clear()
     content._opening_sizes.clear()
@@ -55,22 +58,22 @@ def test_what_was_read_before_changes_nothing(series: list[tuple[int, bytes]]) -
 
 def test_a_series_is_one_object_and_its_head_is_not_its_bytes() -> None:
     series = [encode({cells.TOPIC: "prices", cells.DATA: bytes([n]) * 30}) for n in range(3)]
-    one, *others = (read_content(CALL, payload) for payload in series)
+    one, *others = (read_content(1, CALL, payload) for payload in series)
     assert all(other is one for other in others)
     assert one.topic == "prices"
     # Of the same size, and yet of another topic; and one byte too long.
-    assert read_content(CALL, series[0].replace(b"prices", b"prizes")).topic == "prizes"
-    assert read_content(CALL, series[0] + b"x").status == MALFORMED
-    assert read_content(CALL, series[0][:-1]).status == MALFORMED
-    assert read_content(CALL, series[0]).status == OK
+    assert read_content(1, CALL, series[0].replace(b"prices", b"prizes")).topic == "prizes"
+    assert read_content(1, CALL, series[0] + b"x").status == MALFORMED
+    assert read_content(1, CALL, series[0][:-1]).status == MALFORMED
+    assert read_content(1, CALL, series[0]).status == OK
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(content, "_MOST_OPENINGS", 8)
     for number in range(50):
-        read_content(CALL, encode({cells.TOPIC: f"t{number}", cells.DATA: b"x"}))
+        read_content(1, CALL, encode({cells.TOPIC: f"t{number}", cells.DATA: b"x"}))
         assert len(content._openings) <= 8
         assert len(content._opening_sizes) <= 8
     content._openings.clear()
-    read_content(CALL, encode({cells.TOPIC: "t" * 1_000, cells.DATA: b"x"}))
+    read_content(1, CALL, encode({cells.TOPIC: "t" * 1_000, cells.DATA: b"x"}))
     assert not content._openings  # as long an opening would be kept for each of them
