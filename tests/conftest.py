@@ -30,7 +30,7 @@ SOAK_SECONDS = 4.0
 CRASH_ROUNDS = 20
 CUT_SEEDS = 3
 # The marks of what `--require-servers` does not let be skipped.
-SERVERS: Final = ("redis", "lightbus")
+SERVERS: Final = ("redis", "lightbus", "mounts")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -10,6 +10,7 @@ without the log, a file in the middle of a checkpoint looks damaged. Knows the t
 import os
 import sqlite3
 import stat
+import time
 from typing import Final
 from urllib.parse import quote
 
@@ -29,6 +30,9 @@ CACHE_SIZE: Final = 32 * 2**20
 # be read, acknowledged and trimmed. Of the disk it is at most so many bytes.
 RESERVED: Final = 16
 DISK_RESERVED: Final = 32 * 2**20
+
+# Seconds between two tries where SQLite does not wait for a lock itself.
+LOCK_PAUSE: Final = 0.005
 
 # What would run, or stand for a table, in our own statements.
 _FOREIGN: Final = """SELECT 1 FROM sqlite_schema
@@ -52,7 +56,7 @@ def open_file(path: str, config: BusConfig) -> sqlite3.Connection:
         cached_statements=256,
     )
     try:
-        _prepare(connection, path)
+        _prepare(connection, path, config.busy_timeout)
     except BaseException:
         connection.close()
         raise
@@ -124,13 +128,13 @@ def _address(path: str) -> str:
     return f"{address}?mode=ro"
 
 
-def _prepare(connection: sqlite3.Connection, path: str) -> None:
+def _prepare(connection: sqlite3.Connection, path: str, busy_timeout: float) -> None:
     refused = refusal(path)
     execute = connection.execute
     execute("PRAGMA trusted_schema = OFF")
     execute("PRAGMA fullfsync = ON")  # macOS: its fsync alone does not reach the disk
     execute("PRAGMA checkpoint_fullfsync = ON")
-    if refused is not None and not os.path.exists(f"{path}-shm"):
+    if _is_fixed(path) and not os.path.exists(f"{path}-shm"):
         execute("PRAGMA locking_mode = EXCLUSIVE")  # without it, no index is made in memory
     if not _is_bus(connection, path):
         if refused is not None:
@@ -138,7 +142,7 @@ def _prepare(connection: sqlite3.Connection, path: str) -> None:
         _create(connection, path)
     if execute(_FOREIGN).fetchone() is not None:
         raise BusDamagedError(f"{path} has triggers, views or virtual tables: no bus has any")
-    if refused is None and execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
+    if refused is None and _keep_log(connection, busy_timeout) != "wal":
         raise BusUnavailableError(f"the file system of {path} cannot have a write-ahead log")
     execute("PRAGMA synchronous = FULL")
     # Some builds of SQLite write zeros over each page that is freed: trimming would take as much
@@ -153,21 +157,26 @@ def _prepare(connection: sqlite3.Connection, path: str) -> None:
 
 def _is_bus(connection: sqlite3.Connection, path: str) -> bool:
     """Whether it is a bus that we know; False if nothing was ever made in it."""
-    execute = connection.execute
+
+    def value(name: str) -> int:
+        found: int = connection.execute(f"PRAGMA {name}").fetchone()[0]
+        return found
+
     try:
-        application = execute("PRAGMA application_id").fetchone()[0]
+        made = value("schema_version")  # first: another process may be making the bus now
     except sqlite3.DatabaseError as error:
         if error.sqlite_errorcode != sqlite3.SQLITE_NOTADB:
             raise
         raise BusDamagedError(f"{path} is no database") from error
-    if application != APPLICATION_ID:
-        if application or execute("PRAGMA schema_version").fetchone()[0]:
-            raise BusDamagedError(f"{path} is a database, but no bus")
-        return False
-    version = execute("PRAGMA user_version").fetchone()[0]
-    if not 1 <= version <= VERSION:
-        raise BusDamagedError(f"{path} is a bus of version {version}; known is {VERSION}")
-    return True
+    application = value("application_id")
+    if application == APPLICATION_ID:
+        version = value("user_version")
+        if not 1 <= version <= VERSION:
+            raise BusDamagedError(f"{path} is a bus of version {version}; known is {VERSION}")
+        return True
+    if application or made:
+        raise BusDamagedError(f"{path} is a database, but no bus")
+    return False
 
 
 def _create(connection: sqlite3.Connection, path: str) -> None:
@@ -183,3 +192,16 @@ def _create(connection: sqlite3.Connection, path: str) -> None:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def _keep_log(connection: sqlite3.Connection, timeout: float) -> str:
+    """Write ahead, from now on; how it is written then. For this alone SQLite does not wait by
+    itself: what made the file together with us may be doing the same."""
+    give_up = time.monotonic() + timeout
+    while True:
+        try:
+            return str(connection.execute("PRAGMA journal_mode = WAL").fetchone()[0])
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() >= give_up:
+                raise
+        time.sleep(LOCK_PAUSE)

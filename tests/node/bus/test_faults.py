@@ -14,7 +14,7 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 from random import Random  # noqa: TID251 - what is damaged
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import pytest
@@ -25,6 +25,7 @@ from node.bus.ids import BEFORE_ALL
 from node.bus.model import NewEvent, Trim
 from node.bus.sqlite.store import SqliteStore
 from node.bus.store import Store
+from tests.node.bus.small_disk import on_small_disk
 from tests.node.bus.stores import opened
 
 pytestmark = pytest.mark.anyio
@@ -34,7 +35,7 @@ G: Final = "ledger"
 ALL: Final = 10_000
 PAGE: Final = 4096
 EVENTS: Final = 300
-UNSHARE: Final = ("unshare", "--user", "--map-root-user", "--mount")
+FULL: Final = "BusFullError"
 DISK: Final = 1_500_000
 
 
@@ -50,28 +51,45 @@ async def stored(store: Store) -> list[str]:
 # No room.
 
 
-@pytest.mark.parametrize("how", ["limit", "disk"])
+@pytest.mark.parametrize("how", ["limit", pytest.param("disk", marks=pytest.mark.mounts)])
 def test_a_disk_that_is_full_loses_nothing(tmp_path: Path, how: str) -> None:
     command = [sys.executable, "-m", "tests.node.bus.filling", str(tmp_path), how]
-    if how == "disk":
-        if shutil.which("unshare") is None or subprocess.run([*UNSHARE, "true"]).returncode:
-            pytest.skip("nobody but root may mount a disk here")
-        # A small disk that nobody else sees, and that is gone with the process.
-        mount = f'mount -t tmpfs -o size={DISK} tmpfs "$0" && exec "$@"'
-        command = [*UNSHARE, "sh", "-c", mount, str(tmp_path), *command]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=30)
-    assert run.returncode == 0, run.stderr
-    said = json.loads(run.stdout)
+    said = run(on_small_disk(tmp_path, DISK, command) if how == "disk" else command)
     assert said.pop("published") >= 30
-    assert said.pop("consuming when full") in ("done", "BusFullError")
+    # A limit on the size of files is met without warning.
+    assert said.pop("consuming when full") in (("done",) if how == "disk" else ("done", FULL))
     assert said == {
-        "full": ["BusFullError", "BusFullError"],
+        "full": [FULL, FULL],
         "kept": True,
         "publishing later": "done",
         "consuming later": "done",
         "left": [0, 0],
         "kept later": True,
     }
+
+
+@pytest.mark.mounts
+def test_on_a_read_only_disk_everything_can_be_read(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.node.bus.read_only", str(tmp_path)]
+    said = run(on_small_disk(tmp_path, DISK, command))
+    for name in ("closed", "killed", "copied"):
+        why = f"{tmp_path}/{name}.db cannot be written: its file system is read-only"
+        refused = f"BusUnavailableError: {why}"
+        assert said[name] == [[2, 2], refused, refused, [2, 2], 1, 3, [3, 0]]
+    assert said["empty"] == (
+        f"BusUnavailableError: {tmp_path}/empty.db cannot be written: its file system is read-only"
+    )
+    assert said["none"] == (
+        f"BusUnavailableError: {tmp_path}/none.db cannot be used: Read-only file system"
+    )
+
+
+def run(command: list[str]) -> dict[str, Any]:
+    """What a process says in JSON."""
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    assert ended.returncode == 0, ended.stderr
+    said: dict[str, Any] = json.loads(ended.stdout)
+    return said
 
 
 async def test_a_store_at_its_largest_size_can_be_read_acknowledged_and_trimmed(

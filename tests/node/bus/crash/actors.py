@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -39,6 +39,7 @@ MAX_ATTEMPTS: Final = 50
 LONGEST: Final = 300.0
 
 Ended = Callable[[], Awaitable[object]]
+Roles = Mapping[str, Callable[[dict[str, Any]], Awaitable[None]]]
 
 
 class Line(NamedTuple):
@@ -184,12 +185,12 @@ async def offer(role: dict[str, Any]) -> None:
 ROLES: Final = {"publish": publish, "consume": consume, "both": both, "offer": offer}
 
 
-def act(role: dict[str, Any]) -> None:
-    """Play a role until the process is killed."""
+def act(role: dict[str, Any], roles: Roles) -> None:
+    """Play a role until it is over, or the process is killed."""
 
     async def play() -> None:
         with anyio.fail_after(LONGEST):
-            await ROLES[role["role"]](role)
+            await roles[role["role"]](role)
 
     try:
         anyio.run(play, backend=role["backend"])

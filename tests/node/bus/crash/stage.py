@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from types import TracebackType
 from typing import Any, Final, Self
@@ -25,17 +26,20 @@ IMPORTS: Final = (
     "node.bus.wire.server",
     "node.transport.asyncio_backend",
     "node.transport.trio_backend",
-    "tests.node.bus.crash.actors",
+    "tests.node.bus.crash.load",
     "trio",
 )
 
 
 class Stage:
-    """The other end: `with Stage() as stage`."""
+    """The other end: `with Stage() as stage`. `wrapped` makes of the command what is run."""
+
+    def __init__(self, wrapped: Callable[[list[str]], list[str]] = list) -> None:
+        self._command = wrapped([sys.executable, "-m", "tests.node.bus.crash.stage"])
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.node.bus.crash.stage"],
+            self._command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -80,7 +84,7 @@ class Stage:
 
 def main() -> None:
     """Fork, kill or wait for each line, and say the id or how it ended."""
-    from tests.node.bus.crash.actors import act
+    from tests.node.bus.crash import actors, load
 
     for name in IMPORTS:
         import_module(name)
@@ -100,7 +104,7 @@ def main() -> None:
                 if not answer:
                     children.clear()
                     try:
-                        act(asked["start"])
+                        actors.act(asked["start"], {**actors.ROLES, **load.ROLES})
                     finally:
                         sys.stderr.flush()
                         os._exit(1)

@@ -10,7 +10,7 @@ import socket
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from random import Random  # noqa: TID251 - when to kill
@@ -24,13 +24,13 @@ from crypto.identity import Identity
 from node.bus.bus import open_bus
 from tests.node.bus.crash.actors import GROUP, RECLAIM_AFTER, STREAM, Line, read_lines
 from tests.node.bus.crash.stage import Stage
+from tests.node.bus.crash.waiting import PATIENCE, until
 from tests.redis_server import PROGRAM, RedisServer, redis_program
 
 # A kill comes when so many events more were published and so many processed, at most; in every
 # fourth round so many seconds after the start, at most: while all begins.
 MOST_EVENTS: Final = 200
 EARLIEST: Final = 0.1
-PATIENCE: Final = 25.0
 REDIS: Final = "redis"
 
 # Who is there, by name, and by whom or what a round may end.
@@ -152,13 +152,6 @@ class Scene:
     @property
     def processed(self) -> list[Line]:
         return read_lines(self.directory / "processed")
-
-
-def until(condition: Callable[[], bool]) -> None:
-    give_up = time.perf_counter() + PATIENCE
-    while not condition():
-        assert time.perf_counter() < give_up, "nothing happens"
-        time.sleep(0.002)
 
 
 @pytest.mark.parametrize(

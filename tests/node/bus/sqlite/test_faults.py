@@ -46,15 +46,26 @@ def said(code: int) -> sqlite3.Error:
 def test_each_has_an_error_of_the_bus_with_it_as_cause(
     error: Exception, kind: type[Exception], common: bool
 ) -> None:
-    found = bus_error(error)
+    found = bus_error(error, "bus.db")
     assert type(found) is kind
     assert found.__cause__ is error
     assert is_common(error) is common
 
 
+@pytest.mark.parametrize(
+    "error",
+    [said(sqlite3.SQLITE_CORRUPT), said(sqlite3.SQLITE_BUSY), PermissionError(13, "no", "bus.db")],
+)
+def test_each_says_in_words_what_is_wrong_and_where(error: Exception) -> None:
+    text = str(bus_error(error, "/var/lib/bus.db"))
+    assert "/var/lib/bus.db" in text
+    assert text.endswith((": what SQLite says", ": no"))
+    assert "Err" not in text
+
+
 def test_errors_of_the_bus_and_of_settings_stay_what_they_are() -> None:
     for error in (NotPendingError("no"), ConfigError("no")):
-        assert bus_error(error) is error
+        assert bus_error(error, "bus.db") is error
 
 
 def test_a_failed_write_left_nothing_and_a_failed_sync_nobody_knows_what() -> None:

@@ -1,19 +1,28 @@
 """The file: who may read it, what it has to be, and what is left alone."""
 
 import os
+import shutil
 import sqlite3
 import stat
 import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
 from node.bus.config import BusConfig
 from node.bus.errors import BusDamagedError
 from node.bus.sqlite import file
-from node.bus.sqlite.file import PAGE_SIZE, open_file, page_limits
+from node.bus.sqlite.file import (
+    DISK_RESERVED,
+    PAGE_SIZE,
+    RESERVED,
+    has_room,
+    open_file,
+    page_limits,
+)
 from node.bus.sqlite.schema import APPLICATION_ID, VERSION
 from node.errors import ConfigError
 
@@ -77,6 +86,72 @@ def test_what_is_no_bus_of_ours_is_not_touched(tmp_path: Path, make: object) -> 
     assert [file.name for file in tmp_path.iterdir()] == ["bus.db"]
 
 
+def copy(path: Path, to: Path) -> Path:
+    """A copy of a bus and its log, as if its process had been killed now."""
+    for end in ("", "-wal"):
+        shutil.copy(f"{path}{end}", f"{to}{end}")
+    return to
+
+
+def test_a_file_in_the_middle_of_a_checkpoint_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "bus.db"
+    with closing(open_file(str(path), CONFIG)) as connection:
+        for number in range(100):
+            connection.execute(
+                "INSERT INTO events VALUES (?, 1, 1, NULL, ?)", (number, "x" * 1_000)
+            )
+        half = copy(path, tmp_path / "half.db")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    # The first page is there, and names pages that are in the log alone.
+    half.write_bytes(path.read_bytes()[:PAGE_SIZE] + half.read_bytes()[PAGE_SIZE:])
+    with closing(open_file(str(half), CONFIG)) as connection:
+        assert connection.execute("SELECT count(*) FROM events").fetchone() == (100,)
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_what_is_in_the_log_alone_counts(tmp_path: Path) -> None:
+    path = tmp_path / "bus.db"
+    with closing(open_file(str(path), CONFIG)) as connection:
+        newer = f"PRAGMA user_version = {VERSION + 1}"
+        connection.execute(newer)
+        left = copy(path, tmp_path / "left.db")
+    with pytest.raises(BusDamagedError, match=f"left.db is a bus of version {VERSION + 1}"):
+        open_file(str(left), CONFIG)
+
+
+def test_a_foreign_log_is_not_lost(tmp_path: Path) -> None:
+    path = tmp_path / "notes.db"
+    foreign(path)
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("INSERT INTO notes VALUES ('one')")
+        left = copy(path, tmp_path / "left.db")
+    with pytest.raises(BusDamagedError, match="is a database, but no bus"):
+        open_file(str(left), CONFIG)
+    with closing(sqlite3.connect(left)) as connection:
+        assert connection.execute("SELECT * FROM notes").fetchall() == [("one",)]
+
+
+def test_others_who_have_a_new_file_open_are_waited_for(tmp_path: Path) -> None:
+    path = str(tmp_path / "bus.db")
+    with closing(open_file(path, CONFIG)):
+        pass
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as other:
+        other.execute("PRAGMA journal_mode = DELETE")  # as before it is written ahead
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            open_file(path, BusConfig(busy_timeout=0.02))
+        Timer(0.05, other.execute, ["COMMIT"]).start()
+        with closing(open_file(path, CONFIG)) as connection:
+            assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+
+
+def test_any_name_will_do(tmp_path: Path) -> None:
+    path = tmp_path / "a ?mode=memory#%41é.db"
+    with closing(open_file(str(path), CONFIG)):
+        pass
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_who_opens_it_once_more_takes_no_lock_from_who_has_it_open(tmp_path: Path) -> None:
     path = str(tmp_path / "bus.db")
     reading = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('SELECT * FROM meta')"
@@ -123,6 +198,18 @@ def test_its_directory_has_to_be_there(tmp_path: Path) -> None:
 def test_publishing_leaves_a_part_of_it_to_all_else() -> None:
     publishing, all_else = page_limits(BusConfig(max_store_bytes=2**20))
     assert publishing < all_else == 2**20 // PAGE_SIZE
+
+
+def test_publishing_leaves_a_part_of_the_disk_to_all_else(tmp_path: Path) -> None:
+    disk = os.statvfs(tmp_path)
+    free = disk.f_bavail * disk.f_frsize
+    reserved = min(DISK_RESERVED, disk.f_blocks * disk.f_frsize // RESERVED)
+    near = free - reserved // 2
+    assert has_room(str(tmp_path), free - 2 * reserved, reserved)
+    assert not has_room(str(tmp_path), near, 0)
+    # What only passes through the log may take of it; no more than there is.
+    assert has_room(str(tmp_path), 0, near)
+    assert not has_room(str(tmp_path), 0, free + reserved)
 
 
 def test_the_log_is_copied_into_the_file_now_and_then_and_does_not_stay_long(

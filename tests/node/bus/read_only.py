@@ -1,0 +1,91 @@
+"""A process that reads buses on a disk that cannot be written to any more, and then can again.
+
+One rule: each bus is there as something left it: closed in order, killed, or copied without the
+index of its log. It says in JSON what happened. `python -m tests.node.bus.read_only DIRECTORY`.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+
+from node.bus.config import BusConfig
+from node.bus.errors import BusError
+from node.bus.ids import BEFORE_ALL
+from node.bus.model import NewEvent
+from node.bus.sqlite.store import SqliteStore
+from tests.node.bus.stores import opened
+
+STREAM: Final = "shop.sold"
+GROUP: Final = "ledger"
+EVENT: Final = NewEvent(STREAM, {}, "{}")
+LEFT: Final = {
+    "closed": ("",),
+    "killed": ("", "-wal", "-shm"),
+    "copied": ("", "-wal"),
+}
+
+
+async def leave(directory: Path) -> None:
+    """Make the buses: the second event of each is in the log alone, or was when it was closed."""
+    path = directory / "live.db"
+    async with opened(SqliteStore(str(path), BusConfig())) as store:
+        await store.publish([EVENT], durable=True)
+        await store.join(STREAM, GROUP, "c", BEFORE_ALL)
+    async with opened(SqliteStore(str(path), BusConfig())) as store:
+        await store.publish([EVENT], durable=True)
+        for name in ("killed", "copied"):
+            for end in LEFT[name]:
+                shutil.copy(f"{path}{end}", directory / f"{name}.db{end}")
+    path.rename(directory / "closed.db")
+    (directory / "empty.db").touch()
+
+
+async def outcome(step: Callable[[], Awaitable[Any]]) -> Any:
+    try:
+        return await step()
+    except BusError as error:
+        return f"{type(error).__name__}: {error}"
+
+
+async def use(path: Path, remount: Callable[[], None]) -> list[Any]:
+    """What is read, and what meets whoever writes: while nobody can, and when everybody can."""
+    async with opened(SqliteStore(str(path), BusConfig(busy_timeout=0.1))) as store:
+
+        async def read() -> list[int | None]:
+            events = await store.history(STREAM, BEFORE_ALL, None, 9, 0)
+            return [len(events), *(group.lag for group in await store.groups(STREAM))]
+
+        async def consume() -> int:
+            got = await store.read(STREAM, GROUP, "c", 9, 0)
+            return await store.ack(STREAM, GROUP, [one.event.id for one in got])
+
+        async def publish() -> int:
+            return len(await store.publish([EVENT], durable=True))
+
+        said = [await outcome(step) for step in (read, publish, consume, read)]
+        remount()
+        return said + [await outcome(step) for step in (publish, consume, read)]
+
+
+async def main(directory: Path) -> dict[str, Any]:
+    def remount(how: str) -> None:
+        subprocess.run(["mount", "-o", f"remount,{how}", str(directory)], check=True)
+
+    await leave(directory)
+    said: dict[str, Any] = {}
+    for name in (*LEFT, "empty", "none"):
+        remount("ro")
+        path = directory / f"{name}.db"
+        said[name] = await outcome(partial(use, path, partial(remount, "rw")))
+    return said
+
+
+if __name__ == "__main__":
+    print(json.dumps(anyio.run(main, Path(sys.argv[1]))))

@@ -1,0 +1,21 @@
+"""A small disk that a process sees alone, and that is gone with it.
+
+One rule: what uses it is marked `mounts`; it is skipped where nobody may mount anything.
+"""
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+UNSHARE: Final = ("unshare", "--user", "--map-root-user", "--mount")
+MOUNT: Final = 'mount -t tmpfs -o size="$0" tmpfs "$1" && shift && exec "$@"'
+
+
+def on_small_disk(directory: Path, size: int, command: list[str]) -> list[str]:
+    """What runs `command` with a disk of `size` bytes at `directory`."""
+    if shutil.which("unshare") is None or subprocess.run([*UNSHARE, "true"]).returncode:
+        pytest.skip("no disk can be mounted here")
+    return [*UNSHARE, "sh", "-c", MOUNT, str(size), str(directory), *command]
