@@ -184,7 +184,11 @@ def _member(cls: str, member: str, value: Any) -> Iterator[str]:
 
 def _constructor(name: str, cls: type) -> Iterator[str]:
     if dataclasses.is_dataclass(cls):
-        yield _code(call(name, [parameter(*field) for field in fields(cls)], ""))
+        by_name = {field.name for field in dataclasses.fields(cls) if field.kw_only}
+        texts = [parameter(*field) for field in fields(cls) if field[0] not in by_name]
+        texts += ["*"] * bool(by_name)
+        texts += [parameter(*field) for field in fields(cls) if field[0] in by_name]
+        yield _code(call(name, texts, ""))
         return
     made = inspect.getattr_static(cls, "__init__")
     if inspect.isfunction(made) and made.__module__.startswith(OURS):
