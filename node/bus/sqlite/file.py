@@ -197,11 +197,12 @@ def _create(connection: sqlite3.Connection, path: str) -> None:
 def _keep_log(connection: sqlite3.Connection, timeout: float) -> str:
     """Write ahead, from now on; how it is written then. For this alone SQLite does not wait by
     itself: what made the file together with us may be doing the same."""
-    give_up = time.monotonic() + timeout
+    left = timeout
     while True:
         try:
             return str(connection.execute("PRAGMA journal_mode = WAL").fetchone()[0])
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() >= give_up:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or left <= 0:
                 raise
         time.sleep(LOCK_PAUSE)
+        left -= LOCK_PAUSE
