@@ -16,7 +16,7 @@ from node.errors import (
     UnreadRepliesError,
     received_refusal,
 )
-from node.messaging.emits import UNREAD, OutgoingEmit, Reply
+from node.messaging.emits import UNREAD, OutgoingEmit, Reply, check_names
 from node.messaging.formats import Format
 from node.messaging.payloads import Payload
 from node.messaging.pending import LOST
@@ -66,11 +66,16 @@ class Emitter(Protocol):
 
 class Emission:
     """An event on its way: `await` it to send it, `reply()` for its first reply, or
-    `replies()` for all. Made by `emit`."""
+    `replies()` for all. Made by `emit`.
+
+    Raises:
+        LocalProtocolError: the name or the namespace is not text.
+    """
 
     __slots__ = ("_emitter", "_name", "_namespace", "_payload", "_sent")
 
     def __init__(self, emitter: Emitter, name: str, namespace: str, payload: Payload) -> None:
+        check_names(name, namespace)
         self._emitter = emitter
         self._name = name
         self._namespace = namespace

@@ -17,6 +17,7 @@ from lbm.codec import Encodable, Value
 from node.dialects.core import NEVER, ForeignCore
 from node.emission import Emission
 from node.errors import NotSpokenError, PeerClosedError
+from node.log_ration import LogRation
 from node.messaging.formats import FormatName
 from node.messaging.payloads import Payload, Tandem
 from node.protocol.codes import CloseCode
@@ -30,14 +31,17 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("parley.gateway")
 
+_VIOLATIONS = frozenset({CloseCode.PROTOCOL_ERROR, CloseCode.FRAME_TOO_LARGE})
+
 
 class Guest(ABC):
     """One connection in a foreign dialect, either side of it.
 
     `name` says where it comes from or leads to, for the log. `carrier` is the native peer
     over one of whose streams it runs, or None. `on_gone` is called when its transport is
-    closed. `deadlines` are those of the layer above the core: when the next is, and what
-    handles it.
+    closed. If it breaks the format, the log has a warning, within the ration of `violations`:
+    an operator learns why a program is hung up on. `deadlines` are those of the layer above
+    the core: when the next is, and what handles it.
     """
 
     dialect: ClassVar[str]
@@ -53,6 +57,7 @@ class Guest(ABC):
         *,
         carrier: "Peer | None" = None,
         on_gone: Callable[["Guest"], None] | None = None,
+        violations: LogRation | None = None,
         deadlines: tuple[Callable[[], float], Callable[[float], None]] | None = None,
     ) -> None:
         self.backend = backend
@@ -60,6 +65,7 @@ class Guest(ABC):
         self.carrier = carrier
         self._core = core
         self._on_gone = on_gone
+        self._violations = violations
         self._ended: ConnectionEnded | None = None
         self._gone = False
         self._changes = Changes(backend.waiter)
@@ -199,7 +205,11 @@ class Guest(ABC):
     def _end(self, ended: ConnectionEnded) -> None:
         if self._ended is None:
             self._ended = ended
-            logger.info("%s ended: %s", self, ended.reason or ended)
+            if ended.code in _VIOLATIONS and self._violations is not None:
+                now, why = self.backend.now(), ended.reason or ended
+                self._violations.log(logger, logging.WARNING, now, "%s ended: %s", self, why)
+            else:
+                logger.info("%s ended: %s", self, ended.reason or ended)
             self._lost(ended)
             self._changes.notify()
 

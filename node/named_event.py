@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from anyio.lowlevel import checkpoint
 
 from lbm.codec import Encodable, Value
+from node.messaging.emits import check_names
 from node.messaging.formats import FormatName
 from node.messaging.payloads import Payload, Tandem, make_payload
 
@@ -27,7 +28,7 @@ class ReplyPort(Protocol):
     def wanted(self) -> bool:
         """Whether the emitter said that it waits for replies, or cannot say."""
 
-    async def reply(self, name: str, payload: Payload) -> None:
+    async def reply(self, name: str, namespace: str, payload: Payload) -> None:
         """Send one; it may wait for room. PeerClosedError if the connection is over."""
 
 
@@ -93,17 +94,20 @@ class NamedEvent:
         name: str,
         data: Encodable | Tandem | Payload = None,
         *,
+        namespace: str = "",
         format: FormatName | None = None,
     ) -> None:
         """Reply to it, with more to follow; nothing happens if nobody waits. Natively the
         name goes along only if it is another one than the event's.
 
         Raises:
+            LocalProtocolError: the name or the namespace is not text, or too long.
             LbmEncodeError, FormatError: the data has no form in the format.
             PeerClosedError: the connection is over.
         """
+        check_names(name, namespace)
         if self._port.wanted:
-            await self._port.reply(name, make_payload(data, format or self._port.format))
+            await self._port.reply(name, namespace, make_payload(data, format or self._port.format))
         else:
             await checkpoint()  # a handler that says things for ever can be ended here
 

@@ -53,7 +53,9 @@ class NamedPeer(Guest):
         on_over: Callable[["NamedPeer"], None],
     ) -> None:
         self._named = NamedCore(backend.now(), limits, flavour)
-        super().__init__(self._named, backend, name, on_gone=self._look)
+        super().__init__(
+            self._named, backend, name, on_gone=self._look, violations=handlers.violations
+        )
         self.driver.high_water = limits.write_buffer
         self._named.take_turns(self._wait_for_turn)
         self.format = format

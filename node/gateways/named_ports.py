@@ -46,7 +46,7 @@ class NamedReplies:
         """Whether the connection is open: nothing says whether the emitter waits."""
         return self._peer.is_open
 
-    async def reply(self, name: str, payload: Payload) -> None:
+    async def reply(self, name: str, namespace: str, payload: Payload) -> None:
         """Send one, when there is room.
 
         Raises:
@@ -55,7 +55,7 @@ class NamedReplies:
                 format.
         """
         try:
-            await self._send(name, on_wire(payload))
+            await self._send(name, namespace, on_wire(payload))
         except ConnectionClosedError as error:
             raise self._peer.closed_error() from error
 
@@ -64,18 +64,18 @@ class NamedReplies:
         async with aclosing(items):
             async for item in items:
                 try:
-                    await self._send("", on_wire(make_payload(item, self.format)))
+                    await self._send("", "", on_wire(make_payload(item, self.format)))
                 except PayloadTooLargeError:
                     return ResultCode.PAYLOAD_TOO_LARGE, None
                 except ConnectionClosedError:
                     break  # nobody reads on
         return ResultCode.ACCEPTED, None
 
-    async def _send(self, name: str, data: bytes) -> None:
+    async def _send(self, name: str, namespace: str, data: bytes) -> None:
         driver = self._peer.driver
         if not driver.has_room:
             await driver.room()
-        self._core.reply(self._event, data, name)
+        self._core.reply(self._event, data, name, namespace)
         driver.touch()
         self._said += len(data) + EVENT_COST
         if self._said > TURN_SIZE:

@@ -65,6 +65,7 @@ class SimProtoPeer(Guest):
             name,
             carrier=carrier,
             on_gone=on_gone,
+            violations=offering.handlers.violations,
             deadlines=(sim.next_deadline, sim.handle_deadline),
         )
         self.driver.high_water = limits.write_buffer

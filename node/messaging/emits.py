@@ -13,6 +13,7 @@ from node.messaging.finals import FinalAnswer, named_final
 from node.messaging.payloads import Payload
 from node.messaging.pending import IncomingCall, OutgoingCall
 from node.protocol.codes import EMIT, NAMED
+from node.protocol.errors import LocalProtocolError
 from node.protocol.limits import EVENT_COST
 
 # Bytes of cost (a reply and 64) that may wait unread for one event of ours.
@@ -22,10 +23,10 @@ UNREAD: Final = -3
 
 
 class Reply(Payload):
-    """A reply to an event of ours. `name` is what it was called, empty if it was not;
-    `last` says that the handler is done."""
+    """A reply to an event of ours. `name` and `namespace` are what it was called, each empty
+    if there was none; `last` says that the handler is done."""
 
-    __slots__ = ("last", "name")
+    __slots__ = ("last", "name", "namespace")
 
     def __init__(
         self,
@@ -34,9 +35,11 @@ class Reply(Payload):
         data: Encodable = None,
         name: str = "",
         last: bool = False,
+        namespace: str = "",
     ) -> None:
         super().__init__(raw, format_id, data)
         self.name = name
+        self.namespace = namespace
         self.last = last
 
     def __repr__(self) -> str:
@@ -75,6 +78,19 @@ class OutgoingEmit(OutgoingCall):
         """Nobody reads what waits."""
         self.replies.clear()
         self.size = 0
+
+
+def check_names(name: object, namespace: object) -> None:
+    """What an event and its namespace are called is text.
+
+    Raises:
+        LocalProtocolError: it is not; what has no namespace has the empty one.
+    """
+    if not isinstance(name, str):
+        raise LocalProtocolError(f"the name of an event is text, not {type(name).__name__}")
+    if not isinstance(namespace, str):
+        kind = type(namespace).__name__
+        raise LocalProtocolError(f"a namespace is text, not {kind}; without one leave it empty")
 
 
 class IncomingEmit(IncomingCall):

@@ -80,13 +80,15 @@ class NamedEvents:
         body = encode_event(payload, name, namespace)
         self._asking.ask(emit, NAMED, EMIT, body, now, within_reason(timeout))
 
-    def encode_reply(self, emit: IncomingCall, name: str, payload: Payload) -> bytes:
+    def encode_reply(
+        self, emit: IncomingCall, name: str, payload: Payload, namespace: str = ""
+    ) -> bytes:
         """A reply to an event; the name goes with it if it is not that of the event.
 
         Raises:
             LbmEncodeError, FormatError: the payload has no form in its format.
         """
-        return encode_event(payload, name if name and name != emit.topic else None)
+        return encode_event(payload, name if name and name != emit.topic else None, namespace)
 
     def reply(self, emit: IncomingCall, body: bytes) -> bool:
         """Reply to an event, before its last reply; False if its stream has no room now.
@@ -212,4 +214,5 @@ def encode_event(payload: Payload, name: str | None, namespace: str = "") -> byt
 
 def read_reply(cells: dict[int, Any], *, last: bool = False) -> Reply:
     """What the cells of a Reply or End say."""
-    return Reply(*read_cells(cells), cells.get(keys.NAME, ""), last)
+    name, namespace = cells.get(keys.NAME, ""), cells.get(keys.NAMESPACE, "")
+    return Reply(*read_cells(cells), name, last, namespace)

@@ -86,7 +86,8 @@ CHUNK: Final = Cells({}, _DATA)
 NOTES: Final = Cells({keys.NOTES: array(NOTES_COUNT)})
 
 EMIT: Final = Cells({keys.NAME: TEXT}, {keys.NAMESPACE: TEXT, **_FORMATTED}, check=_check_data)
-REPLY: Final = Cells({}, {keys.NAME: TEXT, **_FORMATTED}, check=_check_data)
+_NAMES: Final = {keys.NAME: TEXT, keys.NAMESPACE: TEXT}
+REPLY: Final = Cells({}, {**_NAMES, **_FORMATTED}, check=_check_data)
 ERROR: Final = Cells({keys.CODE: uint(1, LAST_CODE)}, {keys.TEXT: TEXT})
 END: Final = Cells({}, _FORMATTED, check=_check_data, may_be_empty=True)
 

@@ -85,7 +85,7 @@ class NativeReplies:
         """Whether the emitter waits for replies."""
         return bool(self._emit.async_id) and not self._emit.answered
 
-    async def reply(self, name: str, payload: Payload) -> None:
+    async def reply(self, name: str, namespace: str, payload: Payload) -> None:
         """Send one, when there is room.
 
         Raises:
@@ -93,7 +93,7 @@ class NativeReplies:
             LbmEncodeError, FormatError: it has no form in its format.
         """
         peer, named = self._peer, self._peer.calls.named
-        body = named.encode_reply(self._emit, name, payload)
+        body = named.encode_reply(self._emit, name, payload, namespace)
         try:
             await send_part(peer, self._emit, body, named.reply)
         except ConnectionClosedError as error:

@@ -175,6 +175,7 @@ class Handlers:
     # For the log, of what peers cause apart from failures of one handler.
     unsent: LogRation = field(default_factory=LogRation)
     refused: LogRation = field(default_factory=LogRation)
+    violations: LogRation = field(default_factory=LogRation)
     ended: LogRation = field(default_factory=LogRation)
 
     def find_stream(self, label: str) -> Entry[Any] | None:

@@ -46,7 +46,7 @@ OPTIONAL: dict[str, dict[str, Any]] = {
     "Result": {"data": "hello", "stream": 4},
     "Chunk": {"data": b"item"},
     "Emit": {"namespace": "space", "data": b"\x01"},
-    "Named Reply": {"name": "tick", "data": b"\x01"},
+    "Named Reply": {"name": "tick", "namespace": "space", "data": b"\x01"},
     "End": {"data": b""},
 }
 # Of named events: what says something of the data, and may not be there without.

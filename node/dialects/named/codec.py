@@ -185,8 +185,12 @@ def serialise_head(
         spaces, names = namespace.encode(), name.encode()
     except UnicodeEncodeError as error:
         raise LocalProtocolError("a name has a lone surrogate") from error
-    if len(spaces) > limits.longest_name or len(names) > limits.longest_name:
-        raise LocalProtocolError(f"a name is at most {limits.longest_name:,} bytes of UTF-8")
+    for what, encoded in (("namespace", spaces), ("name", names)):
+        if len(encoded) > limits.longest_name:
+            raise LocalProtocolError(
+                f"a {what} of {len(encoded):,} bytes; at most {limits.longest_name:,} "
+                "(longest_name), and the other side may take less"
+            )
     header_size = _LEAST_HEADER[flavour] + len(spaces) + len(names)
     if ref_id is not None:
         header_size += _REF_SIZE
@@ -235,7 +239,7 @@ def decode_error(data: bytes) -> tuple[int, str] | None:
 
 def _parse_name(frame: bytes | memoryview, at: int, stop: int, longest: int) -> str:
     if stop - at > longest:
-        raise too_large(f"a name of {stop - at:,} bytes; at most {longest:,}")
+        raise too_large(f"a name of {stop - at:,} bytes; at most {longest:,} (longest_name)")
     try:
         return str(frame[at:stop], "utf-8")
     except UnicodeDecodeError:

@@ -18,6 +18,7 @@ class NamedReply(FormattedPayload, Reply):
         super().__init__(event.data)
         self.event = event
         self.name = event.name
+        self.namespace = event.namespace
         self.last = event.type is EventType.END
 
 

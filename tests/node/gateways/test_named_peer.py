@@ -19,7 +19,7 @@ from node.gateways.named import FlavourName
 from node.protocol.codes import CloseCode
 from node.protocol.errors import LocalProtocolError, PayloadTooLargeError
 from tests.node.gateways.named_sides import FLAVOURS, joined
-from tests.node.network import PATIENCE, new_node
+from tests.node.network import PATIENCE, eventually, new_node
 
 pytestmark = pytest.mark.anyio
 
@@ -53,6 +53,62 @@ async def test_one_handler_serves_native_peers_and_clients(
             assert reply.data == 42
             moved = await emitter.emit("move", {"x": 1}, namespace="game").reply(timeout=PATIENCE)
             assert moved.data == ["game", {"x": 1}]
+
+
+@both
+async def test_a_reply_has_a_namespace_of_its_own(anyio_backend: str, flavour: FlavourName) -> None:
+    async with joined(flavour) as (served, client), new_node() as other:
+
+        @served.node.on("turn")
+        async def turn(event: NamedEvent) -> Any:
+            await event.emit("move", "e4", namespace="white")
+            await event.emit("turn", "e5", namespace="black")
+            await event.emit("clock", 1)
+            return "over"
+
+        peer = await other.connect(await served.node.listen("tcp://127.0.0.1:0"))
+        for emitter in (client, peer):
+            async with emitter.emit("turn").replies(timeout=PATIENCE) as replies:
+                got = [await anext(replies) for _ in "123"]
+            assert [(reply.namespace, reply.data) for reply in got] == [
+                ("white", "e4"),
+                ("black", "e5"),
+                ("", 1),
+            ]
+
+
+async def test_what_is_no_name_is_refused_where_it_is_made(anyio_backend: str) -> None:
+    async with joined("typed") as (served, client), new_node() as other:
+        refused = anyio.Event()
+
+        @served.node.on("odd")
+        async def odd(event: NamedEvent) -> None:
+            with pytest.raises(LocalProtocolError, match="a namespace is text, not NoneType"):
+                await event.emit("x", namespace=None)  # type: ignore[arg-type]  # the mistake
+            refused.set()
+
+        peer = await other.connect(await served.node.listen("tcp://127.0.0.1:0"))
+        for emitter in (client, peer):
+            with pytest.raises(LocalProtocolError, match="a namespace is text, not NoneType"):
+                emitter.emit("x", namespace=None)  # type: ignore[arg-type]  # the mistake
+            with pytest.raises(LocalProtocolError, match="name of an event is text, not bytes"):
+                emitter.emit(b"x")  # type: ignore[arg-type]  # the mistake
+        await peer.emit("odd")
+        with anyio.fail_after(PATIENCE):
+            await refused.wait()
+
+
+async def test_a_name_that_is_too_long_is_logged_where_it_comes(
+    anyio_backend: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with joined("typed", longest_name=8) as (served, client):
+        with pytest.raises(LocalProtocolError, match="a namespace of 1,025 bytes; at most 1,024"):
+            await client.emit("x", namespace="n" * 1_025)
+        await client.emit("nine char")
+        await client.peer.closed()
+        await eventually(lambda: not served.peers)
+    (line,) = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert "a name of 9 bytes; at most 8 (longest_name)" in line.getMessage()
 
 
 @both
@@ -153,7 +209,7 @@ async def test_what_is_too_long_is_not_sent(anyio_backend: str, flavour: Flavour
 
         @served.node.on("named")
         async def named(event: NamedEvent) -> str:
-            with pytest.raises(LocalProtocolError, match="at most 8 bytes"):
+            with pytest.raises(LocalProtocolError, match="a name of 12 bytes; at most 8 "):
                 await event.emit("far too long", 1)
             with pytest.raises(PayloadTooLargeError):
                 await event.emit("piece", bytes(1_024))
