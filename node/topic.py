@@ -7,11 +7,12 @@ subscribers, not what they are told over their connections.
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
+from crypto.identity import NodeId
 from lbm.codec import Encodable
 from node.call import Request
-from node.errors import ConfigError
+from node.errors import ConfigError, ParleyError
 from node.messaging.fanout import Fanout, Slow
 from node.messaging.feed import Feed
 from node.messaging.notes import encode_note, read_headers
@@ -30,6 +31,8 @@ logger = logging.getLogger("parley.peer")
 
 F = TypeVar("F", bound=Feed)
 
+# Why a node is refused what it has itself.
+FORWARD_LOOP: Final = "its own notes of this topic would go round for ever"
 # Bytes of cost that may wait for one subscriber: a note's encoding and 64 bytes.
 BUFFER = 1 << 20
 LEAST_BUFFER = 1 << 10
@@ -119,6 +122,7 @@ class Topic:
         self._fanout.on_room = self._changes.notify
         self._feeds: set[Feed] = set()  # also those that are finishing
         self._taps: dict[Tap, None] = {}
+        self._sources: list[NodeId | None] = []
 
     def __repr__(self) -> str:
         return f"<Topic {self.name!r}, {len(self._fanout.feeds)} subscribers>"
@@ -252,6 +256,25 @@ class Topic:
         self._fanout.join(feed)
         self._changes.notify()
         return feed
+
+    # For who forwards another node's topic here.
+
+    def comes_from(self, node_id: NodeId | None) -> bool:
+        """Whether notes of that node are forwarded here: it must not have them back."""
+        return node_id is not None and node_id in self._sources
+
+    def add_source(self, node_id: NodeId | None) -> Callable[[], None]:
+        """Notes of that node are forwarded here, until what is returned is called. None,
+        of a connection in the clear, is not told apart.
+
+        Raises:
+            ParleyError: that node is subscribed here.
+        """
+        here = (subscriber.peer.node_id for subscriber in self.subscribers)
+        if node_id is not None and node_id in here:
+            raise ParleyError(f"that node is subscribed here: {FORWARD_LOOP}")
+        self._sources.append(node_id)
+        return lambda: self._sources.remove(node_id)
 
     # Inside.
 

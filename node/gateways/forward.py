@@ -16,7 +16,7 @@ from anyio.abc import TaskGroup
 from crypto.randomness import random_bytes
 from lbm.codec import Encodable, Value
 from lbm.errors import LbmEncodeError
-from node.errors import ConfigError, ParleyError
+from node.errors import ConfigError, ParleyError, SubscribeRejected
 from node.messaging.notes import DROPPED_HEADER
 from node.node import Node
 from node.pauses import Pauses
@@ -47,8 +47,11 @@ class Forward:
     The topic is there from the start; one that `node` has already is shared. A link that
     is lost or refused is dialled again, after the `pauses` (`draw` gives the chance in
     them, 0 to 1), for as long as it takes. `data` goes along with the subscription.
-    `notes` counts what was published here, `cuts` how often a link was lost. Two nodes
-    must not forward one topic to each other: each note would go round for ever.
+    `notes` counts what was published here, `cuts` how often a link was lost.
+
+    Two nodes cannot forward one topic to each other, since each note would go round for
+    ever: while this one does, the other's subscription to the topic here is rejected, and
+    there is no link while it is subscribed. A ring of three or more is not noticed.
 
     Raises:
         AddressError: not an address. ConfigError: it carries no node id, and `trust` does
@@ -180,6 +183,9 @@ class Forward:
             finally:
                 # Waits for nobody: Close is written, and the core sees to the rest.
                 peer.drop(CloseCode.GOING_AWAY)
+        except SubscribeRejected as error:
+            # What it says of the reason, where that is text.
+            return one_line(f"{error}: {error.data}" if isinstance(error.data, str) else str(error))
         except (ParleyError, ProtocolError) as error:
             return one_line(str(error))
         except Exception:
@@ -189,12 +195,16 @@ class Forward:
 
     async def _carry(self, peer: Peer) -> str:
         async with peer.subscribe(self.topic.name, self._data) as subscription:
-            self._met(peer, subscription)
-            async for notes in subscription.batches():
-                headers = _own_headers(subscription.headers)
-                for note in notes:
-                    await self._publish(note, headers)
-                self._tell_losses()
+            leave = self.topic.add_source(peer.node_id)
+            try:
+                self._met(peer, subscription)
+                async for notes in subscription.batches():
+                    headers = _own_headers(subscription.headers)
+                    for note in notes:
+                        await self._publish(note, headers)
+                    self._tell_losses()
+            finally:
+                leave()
         return "that node ended the topic"
 
     async def _publish(self, note: Value, headers: Mapping[str, Value] | None) -> None:
@@ -220,12 +230,6 @@ class Forward:
             )
         else:
             logger.info("topic %r of %s: linked", self.topic.name, self._place)
-        if any(other.peer.node_id == peer.node_id for other in self.topic.subscribers):
-            logger.warning(
-                "topic %r: %s also subscribes here; if it forwards, notes go round for ever",
-                self.topic.name,
-                self._place,
-            )
         self._peer, self._subscription = peer, subscription
         self._changes.notify()
 

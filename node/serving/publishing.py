@@ -17,7 +17,7 @@ from node.protocol.codes import ResultCode, Supercategory
 from node.serving.authorisation import permitted
 from node.serving.handlers import Handlers
 from node.serving.running import FAILED, Outcome, log_failure
-from node.topic import SubscribeRequest, Topic
+from node.topic import FORWARD_LOOP, SubscribeRequest, Topic
 
 if TYPE_CHECKING:
     from node.peer import Peer
@@ -94,6 +94,8 @@ async def decide(
     peer = request.peer
     if not await permitted(topic.rules, peer, topic.name, handlers.roles):
         return ResultCode.NOT_AUTHORISED, None
+    if topic.comes_from(peer.node_id):
+        return ResultCode.REJECTED, FORWARD_LOOP
     entry = handlers.subscribes.find(topic.name)
     if entry is None:
         return ResultCode.ACCEPTED, None

@@ -173,18 +173,54 @@ async def test_notes_that_do_not_fit_are_counted_and_do_no_harm(
     assert sum("a note of" in record.message for record in caplog.records) == 1
 
 
-async def test_a_node_that_forwards_to_its_source_is_warned(
+async def test_two_nodes_do_not_forward_a_topic_to_each_other(
+    anyio_backend: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever comes second is refused, and says why; no note comes back."""
+
+    def said(words: str) -> bool:
+        return any(words in record.message for record in caplog.records)
+
+    with anyio.fail_after(PATIENCE):
+        async with new_node() as one, new_node() as other:
+            addresses = [await node.listen("tcp://127.0.0.1:0") for node in (one, other)]
+            theirs = other.topic("t")
+            async with (
+                Forward(one, "t", addresses[1], pauses=QUICK) as first,
+                Forward(other, "t", addresses[0], pauses=QUICK) as second,
+            ):
+                await eventually(lambda: said("would go round for ever"))
+                await eventually(lambda: first.is_linked != second.is_linked)
+                published = (theirs if first.is_linked else one.topics["t"]).publish
+                await published("once")
+                await eventually(lambda: first.notes + second.notes == 1)
+                await published("twice")
+                await eventually(lambda: first.notes + second.notes == 2)
+                assert first.is_linked != second.is_linked
+            # It may again when nothing is forwarded the other way.
+            async with Forward(other, "t", addresses[0], pauses=QUICK) as second:
+                await second.linked()
+
+
+async def test_a_source_that_is_subscribed_here_is_not_forwarded(
     anyio_backend: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with anyio.fail_after(PATIENCE):
         async with new_node() as one, new_node() as other:
-            addresses = [await node.listen("tcp://127.0.0.1:0") for node in (one, other)]
-            async with Forward(one, "t", addresses[1], pauses=QUICK) as first:
-                other.topic("t")
-                await first.linked()
-                async with Forward(other, "t", addresses[0], pauses=QUICK) as second:
-                    await second.linked()
-    assert any("round for ever" in record.message for record in caplog.records)
+            ours, address = one.topic("t"), await other.listen("tcp://127.0.0.1:0")
+            other.topic("t")
+            back = await other.connect(await one.listen("tcp://127.0.0.1:0"))
+            async with Forward(one, "t", address, pauses=QUICK) as forward:
+                await forward.linked()
+                with pytest.raises(SubscribeRejected) as rejected:
+                    await back.subscribe("t").__aenter__()
+                assert rejected.value.data == "its own notes of this topic would go round for ever"
+            async with back.subscribe("t"), Forward(one, "t", address, pauses=QUICK) as forward:
+                await eventually(
+                    lambda: any("subscribed here" in record.message for record in caplog.records)
+                )
+                assert not forward.is_linked
+                assert len(ours.subscribers) == 1
 
 
 @pytest.mark.parametrize("linked", [False, True])
