@@ -45,11 +45,12 @@ class Database:
 
     def begin(self, now: float, writes: bool, durable: bool) -> Books:
         """Begin a transaction at `now`; raises sqlite3.Error, OSError, BusError, ConfigError."""
-        if writes and self._read_only:
+        if self._read_only:
             refused = refusal(self.path)
-            if refused is not None:
+            if refused is None:  # others may write by now, too
+                self.close()
+            elif writes:
                 raise refused
-            self.close()  # it can be written by now
         if self._connection is None or self.books is None:
             connection, books = self._open()
         else:

@@ -30,6 +30,12 @@ LEFT: Final = {
     "killed": ("", "-wal", "-shm"),
     "copied": ("", "-wal"),
 }
+# Another process: five events more that the group is behind.
+OTHERS: Final = """import sqlite3, sys
+with sqlite3.connect(sys.argv[1]) as connection:
+    connection.execute("UPDATE streams SET published = published + 5")
+connection.close()
+"""
 
 
 async def leave(directory: Path) -> None:
@@ -69,9 +75,12 @@ async def use(path: Path, remount: Callable[[], None]) -> list[Any]:
         async def publish() -> int:
             return len(await store.publish([EVENT], durable=True))
 
+        async def others_write() -> None:
+            await anyio.run_process([sys.executable, "-c", OTHERS, str(path)])
+
         said = [await outcome(step) for step in (read, publish, consume, read)]
         remount()
-        return said + [await outcome(step) for step in (publish, consume, read)]
+        return said + [await outcome(step) for step in (others_write, read, publish, consume, read)]
 
 
 async def main(directory: Path) -> dict[str, Any]:

@@ -75,7 +75,7 @@ def test_on_a_read_only_disk_everything_can_be_read(tmp_path: Path) -> None:
     for name in ("closed", "killed", "copied"):
         why = f"{tmp_path}/{name}.db cannot be written: its file system is read-only"
         refused = f"BusUnavailableError: {why}"
-        assert said[name] == [[2, 2], refused, refused, [2, 2], 1, 3, [3, 0]]
+        assert said[name] == [[2, 2], refused, refused, [2, 2], None, [2, 7], 1, 3, [3, 5]]
     assert said["empty"] == (
         f"BusUnavailableError: {tmp_path}/empty.db cannot be written: its file system is read-only"
     )
