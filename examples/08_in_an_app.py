@@ -2,7 +2,7 @@
 browsers as server-sent events, and a shutdown that leaves nothing behind.
 
 It is a Starlette application; a FastAPI is one as well and takes the same lifespan. Run it with
-`uv run python examples/08_in_an_app.py`, or give `create_app` to an ASGI server.
+`uv run --group dev python examples/08_in_an_app.py`, or give `create_app` to an ASGI server.
 """
 
 import json

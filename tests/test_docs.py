@@ -408,3 +408,30 @@ def test_every_option_of_every_command_is_described() -> None:
     found = set(options(typer.main.get_command(app))) - {"--help"}
     assert "--passphrase-file" in found
     assert sorted(name for name in found if not re.search(rf"{name}\b", text)) == []
+
+
+# What is installed by default is the program alone: tools are asked for.
+TOOL = re.compile(
+    r"uv run (?!--group dev )(?:pytest|ruff|mypy|lint-imports|python -m (?:tests|benchmarks|docs)\b)"
+)
+NEEDS = re.compile(r"uv run (?!--extra pipeline )parley pipeline")
+
+
+def test_the_documents_ask_uv_for_what_they_need() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["uv"]
+    assert settings["default-groups"] == []
+    texts = [ROOT / "README.md", ROOT / ".ci" / "run", *ROOT.glob("docs/**/*.md")]
+    texts += [*ROOT.glob("examples/*.py"), *ROOT.glob("benchmarks/**/*.py")]
+    for path in texts:
+        text = path.read_text("utf-8")
+        assert (path, TOOL.findall(text), NEEDS.findall(text)) == (path, [], [])
+
+
+def test_ci_runs_the_readme_s_commands_as_they_are() -> None:
+    ci = (ROOT / ".ci" / "run").read_text()
+    readme = (ROOT / "README.md").read_text()
+    commands = re.findall(r"^pip install uv && (uv run .*?)(?:\s+#|$)", readme, re.MULTILINE)
+    assert commands == ["uv run parley demo", "uv run --group dev pytest"]
+    for command in commands:
+        install = "pip install --quiet --disable-pip-version-check uv"
+        assert re.search(rf"^{install} && {command}$", ci, re.MULTILINE)

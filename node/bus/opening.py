@@ -15,6 +15,7 @@ from node.bus.config import BusConfig
 from node.bus.redis.format import DOCUMENTED, DOCUMENTED_PER_API, LIGHTBUS, RedisFormat
 from node.bus.store import Store
 from node.errors import AddressError, ConfigError
+from node.wording import needs_extra
 
 REDIS_SCHEMES: Final = ("redis", "rediss", "redis+unix")
 _EXPECTED: Final = "sqlite:///FILE, redis://HOST:PORT/DATABASE, rediss://..., redis+unix:///PATH"
@@ -54,7 +55,7 @@ def _redis(parts: SplitResult, config: BusConfig) -> Store:
     try:
         from node.bus.redis.store import RedisStore
     except ImportError as error:
-        raise ConfigError("a bus on Redis needs the extra: parley-node[bus]") from error
+        raise ConfigError(needs_extra("a bus on Redis", "bus")) from error
 
     scheme = parts.scheme.removeprefix("redis+")
     database = dict(parse_qsl(parts.query)).get("db")

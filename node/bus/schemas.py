@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 from node.bus.errors import SchemaViolationError
 from node.bus.names import split_name
 from node.errors import ConfigError, ParleyError
-from node.wording import one_line
+from node.wording import needs_extra, one_line
 
 if TYPE_CHECKING:
     from jsonschema.protocols import Validator
@@ -90,7 +90,7 @@ def _validator(name: str, schema: Mapping[str, Any] | bool) -> "Validator":
         from referencing.exceptions import NoSuchResource, Unresolvable
         from referencing.jsonschema import UnknownDialect, specification_with
     except ImportError as error:
-        raise ConfigError("schemas need the extra: parley-node[bus]") from error
+        raise ConfigError(needs_extra("a schema", "bus")) from error
     if not isinstance(schema, Mapping | bool):
         raise ConfigError(f"the schema of {name} is neither a mapping nor a bool")
     contents: Any = schema if isinstance(schema, bool) else dict(schema)

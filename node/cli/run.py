@@ -22,6 +22,7 @@ from node.node import Node
 from node.peer import Peer
 from node.protocol.codes import CloseCode
 from node.trust import TrustPolicy
+from node.wording import needs_extra
 
 logger = logging.getLogger("parley")
 
@@ -68,7 +69,7 @@ def event_loop(name: str, uvloop: bool | None = None) -> dict[str, Any]:
     wanted = "trio" if name == "trio" else "uvloop"
     there = find_spec(wanted) is not None
     if not there and (uvloop or wanted == "trio"):
-        raise ConfigError(f"{wanted} is not installed: pip install 'parley-node[{wanted}]'")
+        raise ConfigError(needs_extra(f"what runs on {wanted}", wanted))
     if name == "trio":
         if uvloop:
             raise ConfigError("--uvloop does not go with --loop trio")

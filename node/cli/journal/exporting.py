@@ -22,6 +22,7 @@ from node.cli.journal.reading import Bar, find_segments
 from node.cli.options import Json
 from node.cli.output import Output
 from node.errors import ConfigError
+from node.wording import needs_extra
 
 
 class Format(StrEnum):
@@ -48,9 +49,7 @@ def export(
     try:
         from node.cli.journal.parquet import ParquetFiles
     except ImportError as error:
-        raise ConfigError(
-            f"--to {to} needs pyarrow: pip install 'parley-node[pipeline]'"
-        ) from error
+        raise ConfigError(needs_extra(f"--to {to}", "pipeline")) from error
     out = Output(as_json)
     auditors = read_auditor_keys(auditor_key, passphrase_file)
     journals = find_segments(directory, node)

@@ -2,7 +2,7 @@
 
 One rule: memory is bounded, whatever is written: rows go out in groups; what was
 encrypted is nobody else's to read. Importing this takes pyarrow, which the extra
-`parley-node[pipeline]` brings.
+`pipeline` brings.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,7 @@
 """A session of Spark for a command, and its places: options, and what is missing said clearly.
 
 One rule: Spark is imported only when one of these commands runs; without the extra
-`parley-node[pipeline]` that is one sentence.
+`pipeline` that is one sentence.
 """
 
 import fcntl
@@ -18,6 +18,7 @@ import typer
 
 from node.cli.exits import FileProblem
 from node.errors import ConfigError, UnreachableError
+from node.wording import needs_extra
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,9 +65,7 @@ def spark_session(master: str | None, remote: str | None, memory: str) -> Iterat
 
         from pipeline.spark import open_session
     except ImportError as error:
-        raise ConfigError(
-            f"the pipeline needs {error.name}: pip install 'parley-node[pipeline]'"
-        ) from error
+        raise ConfigError(needs_extra(f"the pipeline ({error.name})", "pipeline")) from error
     if remote is not None:
         _check_server(remote)
     try:

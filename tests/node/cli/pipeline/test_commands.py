@@ -171,4 +171,4 @@ def test_what_does_not_go_together_or_is_not_there(
     monkeypatch.setitem(sys.modules, "pyspark.errors", None)
     done = parley("pipeline", "run", *WHERE)
     assert done.code == 2
-    assert done.err.endswith("pip install 'parley-node[pipeline]'\n")
+    assert "needs Parley's extra 'pipeline': in a clone `uv run --extra pipeline`" in done.err
