@@ -99,8 +99,11 @@ async def linked(
     """A peer of `node` at `address`; leaving closes it."""
     peer = await meet(node, address, options.dialling_trust(address))
     out.event("connected", **described(peer))
-    yield peer
-    await peer.close()
+    try:
+        yield peer
+        await peer.close()
+    finally:
+        peer.drop(CloseCode.GOING_AWAY)  # nothing, where it is closed
 
 
 async def meet(node: Node, address: str, trust: TrustPolicy) -> Peer:

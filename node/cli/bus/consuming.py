@@ -105,7 +105,9 @@ def consume(
                     await task.take(event)
             return "count"
 
-        reason = await kept_open(options, out, bus, consume_from, consumer=consumer)
+        reason = await kept_open(
+            options, out, bus, consume_from, consumer=consumer, patience=patience
+        )
         out.done(acknowledged=task.done, failed=task.failed, reason=reason)
 
     run(options, consuming, log_level="warning", waits_on_files=True)

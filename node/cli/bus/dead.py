@@ -5,7 +5,7 @@ One rule: without ids, `--all` or `--group` nothing is replayed or dropped.
 
 from collections.abc import AsyncIterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from node.bus.dead_letters import DeadLetter
 
 app = typer.Typer(help="Dead letters: list, replay or drop them.", no_args_is_help=True)
+
+AT_ONCE: Final = 1_000  # dead letters that are dropped together
 
 Ids = Annotated[
     list[str] | None,
@@ -93,15 +95,14 @@ def drop_dead(
 
     async def dropping(options: NodeOptions, out: Output) -> None:
         wanted = set(ids or ())
+        dropped = 0
         async with opened(options, out, bus) as opened_bus:
-            if every and group is None:
-                found, dropped = wanted, await opened_bus.drop_dead(name)
-            else:
-                letters = _letters(opened_bus, name, group)
-                found = {one.id async for one in letters if not wanted or one.id in wanted}
-                dropped = await opened_bus.drop_dead(name, sorted(found))
+            letters = _letters(opened_bus, name, group)
+            found = [one.id async for one in letters if not wanted or one.id in wanted]
+            for start in range(0, len(found), AT_ONCE):
+                dropped += await opened_bus.drop_dead(name, found[start : start + AT_ONCE])
         out.say(f"{counted(dropped, 'dead letter')} dropped")
-        _require_all(name, ids, found)
+        _require_all(name, ids, set(found))
         out.done(dropped=dropped)
 
     run(options, dropping, log_level="warning")

@@ -15,7 +15,7 @@ import anyio
 from node.bus.config import BusConfig
 from node.bus.consuming.patience import PASSING, fraction
 from node.bus.consuming.seats import process_name
-from node.bus.errors import BusClosedError
+from node.bus.errors import BusClosedError, BusUnavailableError
 from node.cli.exits import FileProblem
 from node.cli.options import NodeOptions
 from node.cli.output import Output
@@ -68,16 +68,17 @@ async def kept_open(
     use: "Callable[[Bus], Awaitable[T]]",
     *,
     consumer: str = "",
+    patience: float | None = None,
 ) -> T:
     """What `use` makes of the bus at an address. A connection to another node that is lost is made
-    again, by the same node, however long that takes, and the bus used anew under the same name of
-    a consumer; the first one has to be made. Raises as `opened`, and as `use`.
+    again, by the same node, for `patience` seconds or as long as it takes, and the bus used anew
+    under the same name of a consumer; the first one has to be made. Raises as `opened` and `use`.
     """
     if not address.startswith(NODES):
         async with opened(options, out, address, consumer=consumer) as bus:
             return await use(bus)
     config = BusConfig(consumer=consumer or process_name())
-    failures, known = 0, False
+    failures, lost = 0, inf
     async with make_node(options) as node:
         while True:
             began = inf
@@ -86,15 +87,19 @@ async def kept_open(
                     linked(node, options, out, address) as peer,
                     peer.bus(config) as bus,
                 ):
-                    began, known = anyio.current_time(), True
+                    began = anyio.current_time()
                     return await use(bus)
             except _LOST as error:
-                if not known or isinstance(error, NotTrustedError):
+                now = anyio.current_time()
+                if began < inf:
+                    lost = now
+                if lost == inf or isinstance(error, NotTrustedError):
                     raise
-                held = anyio.current_time() - began
-                failures = 1 if held >= _PAUSES.steady else failures + 1
+                failures = 1 if now - began >= _PAUSES.steady else failures + 1
                 seconds = _PAUSES.after(failures, fraction())
                 why = one_line(str(error))
+                if patience is not None and now + seconds > lost + patience:
+                    raise BusUnavailableError(why) from error
                 out.event("disconnected", text=why, again_in=seconds)
                 out.remark(f"{why}; connecting again in {seconds:.1f} s")
                 await anyio.sleep(seconds)

@@ -70,11 +70,12 @@ def test_dead_letters_are_dropped_together(
         asked.append(ids)
         return await real(bus, name, ids)
 
+    monkeypatch.setattr("node.cli.bus.dead.AT_ONCE", 2)
     real = Bus.drop_dead
     monkeypatch.setattr(Bus, "drop_dead", drop_dead)
     args = {"--all": ["--all"], "--group": GROUP, "ids": dead}[how]
     assert parley("bus", "dlq", "drop", bus, NAME, *args, "--json").last["dropped"] == 3
-    assert asked == [None if how == "--all" else dead]
+    assert asked == [dead[:2], dead[2:]]
     assert letters(parley, bus) == []
 
 

@@ -114,6 +114,17 @@ def test_a_node_that_dies_and_comes_again(
     assert (done.code, done.last["name"]) == (143, "interrupted")
 
 
+def test_a_consumer_that_is_not_to_wait_does_not_wait_for_a_node(
+    processes: Processes, parley: Parley, bus: str, publish: Publish
+) -> None:
+    publish(1)
+    node, (address,) = processes.serve("--bus", bus, "--bus-allow", "*=consume:*")
+    kill = ("--exec", f"kill -9 {node.process.pid}; sleep 0.2", "--idle", "0.2s")
+    done = parley("bus", "consume", address, NAME, "--group", "mailer", *kill, "--json")
+    assert (done.code, done.last["name"]) == (3, "unreachable")
+    assert done.last["text"].startswith("the connection ended: ")
+
+
 def test_a_node_without_a_bus(parley: Parley, server: str) -> None:
     assert parley("bus", "tail", server, NAME).code == 5
 
