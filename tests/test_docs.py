@@ -411,9 +411,8 @@ def test_every_option_of_every_command_is_described() -> None:
 
 
 # What is installed by default is the program alone: tools are asked for.
-TOOL = re.compile(
-    r"uv run (?!--group dev )(?:pytest|ruff|mypy|lint-imports|python -m (?:tests|benchmarks|docs)\b)"
-)
+_TOOLS = r"pytest|ruff|mypy|lint-imports|python -m (?:tests|benchmarks|docs)\b"
+TOOL = re.compile(rf"uv run (?!--group dev )(?:{_TOOLS})")
 NEEDS = re.compile(r"uv run (?!--extra pipeline )parley pipeline")
 
 
