@@ -29,7 +29,7 @@ from node.journal.records import (
     OK,
     TORN,
 )
-from node.journal.segments import LONGEST_DAMAGE, Range, open_segment, read_at
+from node.journal.segments import LONGEST_DAMAGE, Range, is_cut, open_segment, read_at
 from pipeline.schema import BRONZE_ARROW, FOREIGN, UNREADABLE
 
 # How much is read and given out at a time, unless one record is longer.
@@ -63,6 +63,8 @@ def read_batches(part: SegmentRange) -> Iterator[pa.RecordBatch]:
     rows = _Rows(part)
     start, end, block, blocks = part.range
     reached = start
+    kind: int | None = None
+    status: str | None = None
     try:
         with open_segment(Path(part.path)) as file:
             size = file.seek(0, 2)
@@ -70,12 +72,16 @@ def read_batches(part: SegmentRange) -> Iterator[pa.RecordBatch]:
             bounds.append(min(end, size))
             for one, next_ in pairwise(bounds):
                 may_be_torn = part.is_growing or next_ == size
-                yield from _read_block(file, one, next_, may_be_torn, rows)
+                for batch in _read_block(file, one, next_, may_be_torn, rows):
+                    kind, status = (batch.column(name)[-1].as_py() for name in ("kind", "status"))
+                    yield batch
                 reached = next_
             if size < end or size == 0 or size < start:
                 # It was longer when it was looked at, or it should at least have a first record.
                 missing = max(size, start)  # what is before the range is another's to tell
                 yield rows.damage(missing, max(end - missing, 0), b"", TORN)
+            elif size == end and is_cut(Path(part.path), kind, status):
+                yield rows.damage(size, 0, b"", TORN)
     except OSError as error:
         told = (error.strerror or type(error).__name__).encode()
         yield rows.damage(reached, max(end - reached, 0), told, UNREADABLE)

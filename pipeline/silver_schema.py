@@ -146,6 +146,7 @@ SPAN_FIELDS: Final[dict[str, DataType]] = {
     "end_state": _S,
     "started": _BOOLEAN,
     "ended": _BOOLEAN,
+    "lost": _BOOLEAN,
 }
 
 

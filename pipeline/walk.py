@@ -188,6 +188,9 @@ class _Task:
         self._audit.record(segment, record, silent=lead)
         if record.kind == keys.SEGMENT and not lead:
             self._segments.append(segment_row(segment))
+        block = self._audit.take_block()
+        if block is not None:
+            self._segments.append(segment_row(segment, block))
         self._at = segment, offset + rows.sizes[at]
 
     def _collect(self) -> None:

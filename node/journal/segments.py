@@ -237,14 +237,26 @@ def read_range(path: Path, start: int, end: int, blocks: Sequence[int] = ()) -> 
 
     All bytes are in exactly one record. What reaches beyond the next of `blocks`, or beyond
     `end` where the file goes on, is `bad-length` up to there; the end of the file makes it
-    `torn`. Of both only the first LONGEST_DAMAGE bytes are in `body`. Raises OSError.
+    `torn`. Of both only the first LONGEST_DAMAGE bytes are in `body`. A closed segment whose
+    last record is no `segment end` is torn there, of no bytes. Raises OSError.
     """
+    last: Record | None = None
     with open_segment(path) as file:
         size = file.seek(0, os.SEEK_END)
         end = min(end, size)
         bounds = [start, *(block for block in blocks if start < block < end), end]
         for one, next_ in pairwise(bounds):
-            yield from _read_block(file, one, next_, next_ == size)
+            for last in _read_block(file, one, next_, next_ == size):
+                yield last
+    if end == size and is_cut(path, last and last.kind, last and last.status):
+        yield Record(size, 0, 0, 0, b"", TORN_RECORD)
+
+
+def is_cut(path: Path, kind: int | None, status: str | None) -> bool:
+    """Whether a segment that ends with such a record (None: it has none) lacks its end."""
+    if not path.name.endswith(CLOSED) or status in (BAD_LENGTH, TORN_RECORD):
+        return False  # one that is written has no end, and of damage all is said
+    return kind != keys.SEGMENT_END
 
 
 def _read_block(file: BinaryIO, start: int, end: int, is_last: bool) -> Iterator[Record]:

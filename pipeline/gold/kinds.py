@@ -45,7 +45,8 @@ KINDS: Final = {
     ),
     "torn": Kind(
         NOTICE,
-        "A segment ends inside of a record, or recovery cut such an end off.",
+        "A segment ends inside of a record, or without the record of its end, or recovery cut "
+        "such an end off.",
         "That it was a crash: whoever cuts a file off leaves the same.",
     ),
     "malformed-record": Kind(
@@ -60,6 +61,11 @@ KINDS: Final = {
         FAULT,
         "A session in a node's journal has another node's identity as its own.",
         "Which node wrote it.",
+    ),
+    "wrong-auditors": Kind(
+        FAULT,
+        "A segment names other auditors than those to whom the secrets in it are sealed.",
+        "For whom the journal was kept.",
     ),
     "missing-segment": Kind(
         FAULT,
@@ -121,8 +127,13 @@ KINDS: Final = {
     ),
     "end-mismatch": Kind(
         FAULT,
-        "A session's end says another place, chain value or code than its events.",
+        "A session's end says another place, chain value, code, text or side than its events.",
         "Which of them is true; what is sealed is.",
+    ),
+    "cut-short": Kind(
+        FAULT,
+        "A session was open, has no end, and is in no checkpoint of a later block of the same run.",
+        "What came last in it; the other end's journal may have it.",
     ),
     "no-end": Kind(
         NOTICE,
@@ -130,6 +141,11 @@ KINDS: Final = {
         "That it was a crash; the last records may have been taken away.",
     ),
     # Of secrets.
+    "missing-secret": Kind(
+        FAULT,
+        "The record of a session's secret is absent, and what must come behind it is there.",
+        "That anybody could not read it: later checkpoints have the secret as well.",
+    ),
     "wrong-secret": Kind(
         FAULT,
         "The sealed secret is not the session's.",

@@ -89,7 +89,7 @@ class _Journal:
         self._turn_to(session)
         for row in map(json.loads, others):
             if part == SEGMENT:
-                self._runs.add(row["run"], row["number"], row["first"])
+                self._runs.add(row["run"], row["number"], row["first"], row.get("block"))
             else:
                 self._spans.append((row, part == SPAN))
 
@@ -148,7 +148,9 @@ class _Journal:
         self._linked = {(one.span["direction"], one.where): one for one in verdict.spans}
         self._found += verdict.findings
         self._tips += [
-            {name: one.span[name] for name in SPAN_FIELDS} for one in verdict.spans if one.is_tip
+            {name: one.span.get(name) for name in SPAN_FIELDS}
+            for one in verdict.spans
+            if one.is_tip
         ]
 
 

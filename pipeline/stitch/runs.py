@@ -5,7 +5,7 @@ ones may be pruned; what is missing behind that is missing. Knows no tables and 
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
@@ -20,10 +20,17 @@ class Runs:
         self._journal = journal
         self._numbers: defaultdict[str, set[int]] = defaultdict(set)
         self._firsts: dict[str, int] = {}
+        self._blocks: dict[str, tuple[int, int]] = {}  # the last whole one: number and offset
         self._last = ""
 
-    def add(self, run: str, number: int, first: int) -> None:
-        """A segment of a run whose first segment is `first`, as far as is known."""
+    def add(self, run: str, number: int, first: int, block: Sequence[int] | None = None) -> None:
+        """A segment of a run whose first segment is `first`, as far as is known.
+
+        `block` are the number of a segment and the offset in it of a block of the run of which
+        all checkpoints are there.
+        """
+        if block is not None:
+            self._blocks[run] = max((block[0], block[1]), self._blocks.get(run, (0, 0)))
         self._numbers[run].add(number)
         self._last = max(self._last, run)
         self._firsts[run] = min(first, self._firsts.get(run, first))
@@ -31,6 +38,18 @@ class Runs:
     def is_over(self, segment: str) -> bool:
         """Whether a later run than that of a segment (its stem) has begun."""
         return _named(segment).start < self._last
+
+    def goes_past(self, segment: str, offset: int) -> bool:
+        """Whether the run goes on behind an offset of a segment: with a whole block, in which
+        all sessions are that were open there."""
+        name = _named(segment)
+        return self._blocks.get(name.start, (-1, 0)) >= (name.number, offset)
+
+    def is_whole_behind(self, segment: str) -> bool:
+        """Whether no segment is missing between a segment and the run's last whole block."""
+        name = _named(segment)
+        last, _ = self._blocks.get(name.start, (name.number, 0))
+        return all(one in self._numbers[name.start] for one in range(name.number + 1, last + 1))
 
     def begins_with(self, segment: str) -> bool:
         """Whether what was before a segment was pruned: it is the first of its run that there
@@ -66,11 +85,13 @@ class Runs:
                 "run": run,
                 "number": last,
                 "first": self._firsts[run],
+                "block": self._blocks.get(run),
             }
 
 
-def segment_row(segment: str) -> dict[str, Any]:
-    """The row of a segment (its stem) that a task found the beginning of."""
+def segment_row(segment: str, block: int | None = None) -> dict[str, Any]:
+    """The row of a segment (its stem) that a task found the beginning of, or a whole block in,
+    whose offset is `block`."""
     name = _named(segment)
     return {
         "journal": name.node,
@@ -78,6 +99,7 @@ def segment_row(segment: str) -> dict[str, Any]:
         "run": name.start,
         "number": name.number,
         "first": name.number,
+        "block": None if block is None else (name.number, block),
     }
 
 

@@ -11,6 +11,7 @@ from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
+from node.journal.audit.output import CUT, NO_END
 from pipeline.stitch.runs import Runs
 
 # A span has the fields of `SPAN_FIELDS`, a finding those of `FINDING_FIELDS`.
@@ -72,17 +73,14 @@ def link(spans: Sequence[tuple[Row, bool]], runs: Runs) -> Verdict:
         min((_PLACE(one.span) for one in linked if _has_no_start(one, runs)), default=None),
         linked,
     )
+    last = [one for one in linked if one.is_alive and _is_over(one, runs)]
+    cut = [one for one in last if _goes_past(one, runs)]
+    whole = [one for one in cut if _explains_nothing(one, runs)]
+    findings += _of_session("cut-short", CUT, max(map(_end, whole), default=None), linked)
     findings += _of_session(
         "no-end",
-        "the journal ended while this session was open: the node did not end well",
-        max(
-            (
-                (one.span["end_segment"], one.span["end_offset"])
-                for one in linked
-                if one.is_alive and runs.is_over(one.span["segment"])
-            ),
-            default=None,
-        ),
+        NO_END,
+        max((_end(one) for one in last if one not in cut), default=None),
         linked,
     )
     return Verdict(linked, findings)
@@ -94,17 +92,36 @@ def _link_direction(spans: list[Linked], runs: Runs) -> Iterable[Linked]:
         following.has_before = True
     seal_ns: int | None = None  # of the piece behind the span that is looked at
     goes_on = False
+    over = _is_over(spans[-1], runs)
     for one in reversed(spans):
         if not one.fits:
             seal_ns, goes_on = None, False
         one.seal_ns = seal_ns
         goes_on = goes_on or one.is_alive
-        over = runs.is_over(one.span["segment"])
         one.waits = goes_on and not over and seal_ns is None
         one.is_tip = (one.is_alive and not over) or (one.waits and one.span["pending"] > 0)
         if one.span["sealed_ns"] is not None:
             seal_ns = one.span["sealed_ns"]
     return spans
+
+
+def _end(one: Linked) -> tuple[str, int]:
+    return one.span["end_segment"], one.span["end_offset"]
+
+
+def _is_over(last: Linked, runs: Runs) -> bool:
+    """Whether nothing of a direction can come behind its last span."""
+    return runs.is_over(last.span["segment"]) or _goes_past(last, runs)
+
+
+def _goes_past(last: Linked, runs: Runs) -> bool:
+    """Whether the run goes on without a direction that has not ended."""
+    return runs.goes_past(*_end(last))
+
+
+def _explains_nothing(last: Linked, runs: Runs) -> bool:
+    """Whether no damage and no missing segment behind a direction may have had its end."""
+    return not last.span.get("lost") and runs.is_whole_behind(last.span["end_segment"])
 
 
 def _has_no_start(one: Linked, runs: Runs) -> bool:
@@ -130,8 +147,8 @@ def _break_after(one: Linked) -> Iterator[dict[str, Any]]:
     elif unplaced:
         kind, count = "bad-chain", unplaced
         evidence = (
-            f"the chain does not lead on: bytes were altered at this place; {unplaced} events up "
-            "to the end of this range cannot be verified"
+            f"bytes were altered at place {place}: from here to the next checkpoint {unplaced} "
+            "events cannot be verified"
         )
     elif span["ended"]:
         kind, place = "checkpoint-mismatch", span["end_place"]

@@ -139,7 +139,8 @@ def _told(walked: Rows, stitched: Rows, waiting: list[pa.RecordBatch]) -> Told:
         for batch in waiting
     ]
     batches = [batch.select(_COLUMNS) for batch in walked.of(EVENT) + stitched.of(EVENT) + unsealed]
-    events = pa.Table.from_batches(batches).combine_chunks()
+    schema = pa.schema([WALKED_ARROW.field(name) for name in _COLUMNS])
+    events = pa.Table.from_batches(batches, schema).combine_chunks()
     keys = [(name, "ascending") for name in ("journal", "segment", "offset", "place", "item")]
     findings = walked.others(FINDING) + stitched.others(FINDING)
     # Where reading began says nothing of the journal.

@@ -11,18 +11,20 @@ from typing import Final
 from crypto.auditor import AuditorPrivateKey
 from node.journal import keys
 from node.journal.audit.beginning import resume_session, start_session
+from node.journal.audit.blocks import Blocks
 from node.journal.audit.compact import CompactRow, event_rows
 from node.journal.audit.keyring import Boxes
-from node.journal.audit.output import DAMAGE, Output
+from node.journal.audit.output import CUT, DAMAGE, NO_END, NO_START, TWICE, Output
 from node.journal.audit.rows import EventRow, Finding, SessionRow, Span
+from node.journal.audit.segment import OpenSegment
 from node.journal.audit.session import AuditedSession
 from node.journal.audit.track import Track
 from node.journal.audit.unknown import UNKNOWN, UnknownSessions
-from node.journal.bodies import KeyUpdate, Secret, SegmentEnd, SegmentHead, SessionEnd, parse_block
+from node.journal.bodies import KeyUpdate, Secret, SessionEnd, parse_block
 from node.journal.errors import JournalFormatError
 from node.journal.names import SegmentName, parse_name
 from node.journal.parsing import EVENT, EVENT_HEAD
-from node.journal.records import BAD_CRC, OK, Record
+from node.journal.records import BAD_CRC, OK, TORN, Record
 from node.journal.sessions import Checkpoint, SessionStart
 
 _unpack_event: Final = EVENT.unpack_from
@@ -34,8 +36,8 @@ class Audit:
 
     `auditors` are the private keys there are; without one nothing is decrypted. With
     `payloads` false rows are without them; with `stitched` spans are compared by who takes
-    them. Take `events`, `findings`, `sessions` and
-    `spans` whenever there are many: they only grow here.
+    them. Take `events`, `findings`, `sessions` and `spans` whenever there are many: they only
+    grow here.
     """
 
     def __init__(
@@ -53,7 +55,8 @@ class Audit:
         # By what an event's record begins with: directions whose chain is whole.
         self._usual: dict[bytes, Track] = {}
         self._unknown = UnknownSessions(self._output)
-        self._expected = 0  # checkpoints that the last block said would follow
+        self._segment = OpenSegment(self._output)
+        self._block = Blocks(self._output)
         self._blocks = 0  # since records began that do not follow on others
         self._may_resume = True  # sessions that began before what is read
         self._from_beginning = False  # of a run: none can have
@@ -121,6 +124,12 @@ class Audit:
         taken, self._output.spans = self._output.spans, []
         return taken
 
+    def take_block(self) -> int | None:
+        """The offset, in the segment of the last record, of the last block since the last time
+        of which all checkpoints were there."""
+        taken, self._output.block = self._output.block, None
+        return taken
+
     # Records.
 
     def record(self, segment: str, record: Record, *, silent: bool = False) -> None:
@@ -177,7 +186,8 @@ class Audit:
             self._leave(name, record)
             self._from_beginning = name.number == 0 and record.offset == 0
         self._name = name
-        self._expected = 0
+        self._block.leave()
+        self._segment = OpenSegment(output)
         output.journal = name.node
         output.segment = segment
         if follows:
@@ -191,14 +201,7 @@ class Audit:
             if name.start != before.start:
                 for session in self._live.values():
                     session.give_up_pending()
-                    session.out.finding(
-                        "no-end",
-                        None,
-                        None,
-                        None,
-                        self._next,
-                        "the journal ended while this session was open: the node did not end well",
-                    )
+                    session.out.finding("no-end", None, None, None, self._next, NO_END)
             elif name.number > before.number + 1:
                 self._output.finding(
                     "missing-segment",
@@ -208,9 +211,11 @@ class Audit:
         self._break_off()
 
     def _break_off(self) -> None:
-        for session in self._live.values():
-            session.close_spans(self._next, ended=False)
+        block = self._block
+        for number, session in self._live.items():
+            session.close_spans(block.end_of(number, self._next), ended=False, lost=block.lost)
         self._live = {}
+        self._block = Blocks(self._output)
         self._usual = {}
         self._unknown.tell(self._next)
         self._blocks = 0
@@ -235,33 +240,33 @@ class Audit:
         except StructError:
             number = direction = -1
         if direction not in _BOTH:
-            self._output.finding(
-                "malformed-record", record, "an event without session or direction"
-            )
+            self._output.finding("malformed-record", record, "an event of no session or direction")
             return
         session = self._live.get(number)
         if session is None:
             self._unknown.event(record, number, direction)
             return
         track = session.tracks[direction]
-        if session.is_whole(direction) and track.take_usual(record.offset, record.time, body):
+        if session.is_usual(direction) and track.take_usual(record.offset, record.time, body):
             return
         self._searched(number, session, direction, record, damaged=False)
 
     def _other(self, record: Record) -> None:
         kind, body = record.kind, record.body
-        if self._expected and kind != keys.CHECKPOINT:
-            self._output.finding(
-                "missing-checkpoint", record, f"{self._expected} checkpoints are missing here"
-            )
-            self._expected = 0
+        missing = 0 if kind == keys.CHECKPOINT else self._block.miss()
+        if missing:
+            what = f"{missing} checkpoints are missing here"
+            self._output.finding("missing-checkpoint", record, what)
         if kind == keys.CHECKPOINT:
             self._checkpoint(record)
         elif kind == keys.SESSION_START:
             self._start(record)
         elif kind == keys.SECRET:
             secret = Secret.parse(body)
-            self._session(secret.session).secret(secret, record.offset)
+            session = self._session(secret.session)
+            session.secret(secret, record.offset)
+            self._segment.boxes(secret.boxes, record)
+            self._look_at(secret.session, session)
         elif kind == keys.KEY_UPDATE:
             update = KeyUpdate.parse(body)
             self._session(update.session).key_update(update, record.time, record.offset)
@@ -270,13 +275,15 @@ class Audit:
             self._session(end.session).end(end, record.time, record.offset)
             self._forget(end.session)
         elif kind == keys.BLOCK:
-            _, self._expected = parse_block(body)
+            _, live = parse_block(body)
+            self._block.begin(record, live)
             self._blocks += 1
             self._may_resume = self._blocks == 1 and not self._from_beginning
+            self._look_for_cut()
         elif kind == keys.SEGMENT:
-            self._segment(record)
+            self._segment.head(record, self._name)
         elif kind == keys.SEGMENT_END:
-            self._segment_end(record)
+            self._segment.end(record)
 
     def _session(self, number: int) -> AuditedSession:
         session = self._live.get(number)
@@ -289,24 +296,46 @@ class Audit:
         session = start_session(self._output, start, record.time, record.offset)
         session_id = session.out.id
         if session_id in self._started:
-            session.out.finding("session-twice", None, None, record.time, record.offset, _TWICE)
+            session.out.finding("session-twice", None, None, record.time, record.offset, TWICE)
         if not self._output.stitched:  # else who takes the rows looks
             self._started.add(session_id)
         self._enter(start.session, session, record)
 
     def _checkpoint(self, record: Record) -> None:
-        self._expected = max(self._expected - 1, 0)
-        checkpoint = Checkpoint.parse(record.body)
+        try:
+            checkpoint = Checkpoint.parse(record.body)
+        except JournalFormatError:
+            self._block.checkpoint(None)
+            raise
+        self._block.checkpoint(checkpoint.session)
+        for generation in checkpoint.generations:
+            self._segment.boxes(generation.boxes, record)
         session = self._live.get(checkpoint.session)
         if session is None:
             session = resume_session(self._output, checkpoint, record.time, record.offset)
             if not self._may_resume and not self._output.stitched:
-                session.out.finding("no-start", None, None, record.time, record.offset, _NO_START)
+                session.out.finding("no-start", None, None, record.time, record.offset, NO_START)
             self._enter(checkpoint.session, session, record)
         else:
             session.checkpoint(checkpoint, record.offset, record.time)
-            for direction in _BOTH:
-                self._look_at(checkpoint.session, session, direction)
+            self._look_at(checkpoint.session, session)
+        self._look_for_cut()
+
+    def _look_for_cut(self) -> None:
+        """Once all checkpoints of a block were there: sessions that are open and not in it."""
+        found = self._block.whole(self._live)
+        if found is None:
+            return
+        block, lacking = found
+        lost, self._block.lost = self._block.lost, False
+        for number in lacking:
+            session = self._live[number]
+            if not self._output.stitched:  # else who takes the spans sees that it has no next
+                session.give_up_pending()
+                if not lost:
+                    session.out.finding("cut-short", None, None, block.time, block.offset, CUT)
+            session.close_spans(block.offset, ended=False, lost=lost)
+            self._forget(number)
 
     def _enter(self, number: int, session: AuditedSession, record: Record) -> None:
         if self._name is not None and session.out.local != self._name.node:
@@ -326,32 +355,12 @@ class Audit:
             before.give_up_pending()
             before.close_spans(record.offset, ended=True)
         self._live[number] = session
-        for track in session.tracks:
-            self._usual[EVENT.pack(number, track.direction)] = track
+        self._look_at(number, session)
 
     def _forget(self, number: int) -> None:
         del self._live[number]
         for direction in _BOTH:
             self._usual.pop(EVENT.pack(number, direction), None)
-
-    def _segment(self, record: Record) -> None:
-        head = SegmentHead.parse(record.body)
-        name = self._name
-        if record.offset:
-            self._output.finding(
-                "malformed-record", record, "a segment that begins inside of another"
-            )
-        elif name is not None and (head.node_id.text, head.number) != (name.node, name.number):
-            self._output.finding("wrong-name", record, "the file's name is not that of its segment")
-
-    def _segment_end(self, record: Record) -> None:
-        end = SegmentEnd.parse(record.body)
-        if end.cut:
-            self._output.finding(
-                "torn",
-                record,
-                f"{end.cut} bytes were cut off the end of this segment after a crash",
-            )
 
     def _damaged(self, record: Record) -> None:
         body = record.body
@@ -360,6 +369,8 @@ class Audit:
             number, direction = _unpack_event(body)
             session = self._live.get(number) if direction in _BOTH else None
         if session is None:
+            # A file that is cut off explains nothing of what later ones lack.
+            self._block.lost |= record.status != TORN
             self._output.finding(record.status, record, DAMAGE[record.status])
             return
         place = session.tracks[direction].place + 1
@@ -372,15 +383,12 @@ class Audit:
         """An event that is not of the usual kind; while a chain is broken none is."""
         body = record.body
         session.event(direction, record.offset, record.time, body[EVENT_HEAD:], damaged=damaged)
-        self._look_at(number, session, direction)
+        self._look_at(number, session)
 
-    def _look_at(self, number: int, session: AuditedSession, direction: int) -> None:
-        key = EVENT.pack(number, direction)
-        if session.is_whole(direction):
-            self._usual[key] = session.tracks[direction]
-        else:
-            self._usual.pop(key, None)
-
-
-_NO_START: Final = "a checkpoint of a session that neither began nor was there at the last block"
-_TWICE: Final = "a session of the same id began before: it stands in the journal a second time"
+    def _look_at(self, number: int, session: AuditedSession) -> None:
+        for direction in _BOTH:
+            key = EVENT.pack(number, direction)
+            if session.is_usual(direction):
+                self._usual[key] = session.tracks[direction]
+            else:
+                self._usual.pop(key, None)

@@ -21,8 +21,15 @@ LONGEST_TEXT: Final = 1_024
 DAMAGE: Final = {
     "bad-crc": "the record's bytes are not those that its checksum was made of",
     "bad-length": "no record can begin with these bytes; what follows up to the next block is lost",
-    "torn": "the file ends in the middle of a record",
+    "torn": "the file ends in the middle of a record, or without the record of its end",
 }
+NO_START: Final = "a checkpoint of a session that neither began nor was there at the last block"
+TWICE: Final = "a session of the same id began before: it stands in the journal a second time"
+NO_END: Final = "the journal ended while this session was open: the node did not end well"
+CUT: Final = (
+    "the session was open, and a later block of the same run has no checkpoint of it, nor does an "
+    "end of it stand before"
+)
 
 
 class Output:
@@ -33,6 +40,7 @@ class Output:
     """
 
     __slots__ = (
+        "block",
         "boxes",
         "events",
         "findings",
@@ -48,6 +56,7 @@ class Output:
         self.boxes = boxes
         self.stitched = stitched
         self.silent = False
+        self.block: int | None = None  # the offset of the last whole one
         self.journal = ""
         self.segment = ""
         # Rows that are final, with the time of their seal.
@@ -147,15 +156,16 @@ class SessionOutput:
         offset: int,
         evidence: str,
         count: int = 1,
+        segment: str | None = None,
     ) -> None:
-        """Something is wrong with this session."""
+        """Something is wrong with this session; in the segment that is read, or another."""
         output = self.output
         way = None if direction is None else DIRECTIONS[direction]
         output.tell(
             Finding(
                 kind,
                 output.journal,
-                output.segment,
+                segment or output.segment,
                 self.id,
                 way,
                 place,

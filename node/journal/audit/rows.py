@@ -106,6 +106,7 @@ class Span(NamedTuple):
     for the `pending` events at the end of the earlier one. `unplaced` counts events at its
     end that the chain did not lead to. `start_state` and `end_state` stand for all else that a
     checkpoint says, 32 bytes: they must be the same as well. `ended`: the session ended in it.
+    `lost`: damaged records stand at its end, and one of them may have been the session's.
     """
 
     journal: str
@@ -126,3 +127,4 @@ class Span(NamedTuple):
     end_state: bytes
     started: bool
     ended: bool
+    lost: bool

@@ -25,8 +25,9 @@ class Sink(Protocol):
         offset: int,
         evidence: str,
         count: int = 1,
+        segment: str | None = None,
     ) -> None:
-        """Something is wrong."""
+        """Something is wrong, in the segment that is read or in another."""
 
 
 class BadSeals:
@@ -37,7 +38,7 @@ class BadSeals:
     def __init__(self, sink: Sink, direction: int) -> None:
         self._sink = sink
         self._direction = direction
-        self._first: tuple[int, int, int] | None = None  # place, time, offset
+        self._first: tuple[int, int, int, str] | None = None  # place, time, offset, segment
         self._count = 0
 
     def add(self, place: int, wire: Wire) -> None:
@@ -45,20 +46,22 @@ class BadSeals:
         if self._first is None and wire.damaged:
             return
         if self._first is None:
-            self._first = place, wire.time, wire.offset
+            self._first = place, wire.time, wire.offset, wire.segment
         self._count += 1
 
     def tell(self, *, mended: bool = False) -> None:
         """The finding, if there is one; `mended` by a right seal."""
         if self._first is None:
             return
-        place, time, offset = self._first
+        place, time, offset, segment = self._first
         what = "the signature over the chain at this place is not that of the sender"
         if self._count > 1:
             what += f", nor are those of the {self._count - 1} seals after it"
         if not mended:
             what += "; no right one follows in what was read: the chain may have been made anew"
-        self._sink.finding("bad-seal", self._direction, place, time, offset, what, self._count)
+        self._sink.finding(
+            "bad-seal", self._direction, place, time, offset, what, self._count, segment
+        )
         self.forget()
 
     def forget(self) -> None:

@@ -102,8 +102,8 @@ class Search:
             evidence = "the chain does not lead on, and no later checkpoint tells why"
         elif place == track.place + have:
             evidence = (
-                f"the chain does not lead on: bytes were altered at this place; {have} events up "
-                "to the next checkpoint cannot be verified"
+                f"bytes were altered at place {track.place + 1}: from here to the next checkpoint "
+                f"{have} events cannot be verified"
             )
         elif place > track.place + have:
             missing = place - track.place - have
@@ -114,7 +114,8 @@ class Search:
             extra = track.place + have - place
             evidence = f"{extra} events are there that the chain does not know"
             first_place = None if place == track.place else first_place
-        if not self._told and (not self._damaged or kind == "gap"):
+        # Of one damaged record alone all was said; of what comes behind it, nothing yet.
+        if not self._told and (not self._damaged or kind == "gap" or have > 1):
             first = kept[0] if kept else None
             track.sink.finding(
                 kind,
@@ -124,6 +125,7 @@ class Search:
                 first.offset if first else 0,
                 evidence,
                 count,
+                first.segment if first else None,
             )
         track.lanes.guess = True
         for number, wire in enumerate(kept):
@@ -166,6 +168,7 @@ class Search:
                 first.offset,
                 f"{early} events stand before ones that the chain has before them",
                 early,
+                first.segment,
             )
         return not self._kept and not self._unread
 
@@ -198,6 +201,7 @@ class Search:
                 wire.time,
                 wire.offset,
                 f"{what} in the event are not those of the chain, which goes on behind it",
+                segment=wire.segment,
             )
         track.accept_marked_wrongly(wire, value, status)
 

@@ -13,6 +13,8 @@ from crypto.identity import PublicIdentity
 from lbm.codec import decode
 from lbm.errors import LbmDecodeError
 from lbm.keys import IDENTITY_KEYS
+from node.journal.audit.closing import contradiction
+from node.journal.audit.generations import Generations
 from node.journal.audit.keyring import Keyring
 from node.journal.audit.known import Known, constant_of, suite_of
 from node.journal.audit.output import Output, SessionOutput
@@ -74,6 +76,7 @@ class AuditedSession:
         self._searches: list[Search | None] = [None, None]
         self._constant = constant_of(facts, known.th1, known.th2, known.started)
         self._boxes: dict[int, Generation] = {}  # of rekeys whose key update is yet to come
+        self._secrets = Generations(out, (one.number for one in known.generations))
         self.begin_spans()
 
     # Records.
@@ -84,6 +87,7 @@ class AuditedSession:
         """An event's record; `damaged` if its CRC is wrong."""
         track = self.tracks[direction]
         search = self._searches[direction]
+        self._secrets.require(0, time, offset)
         try:
             parsed = track.parse(offset, time, wire)
             parsed.damaged = damaged
@@ -104,12 +108,14 @@ class AuditedSession:
         else:
             self._searches[direction] = Search(track, parsed, damaged=damaged)
 
-    def is_whole(self, direction: int) -> bool:
-        """Whether the chain of a direction is not broken."""
-        return self._searches[direction] is None
+    def is_usual(self, direction: int) -> bool:
+        """Whether the next event may be of the usual kind: the chain is not broken, and what
+        has to be there before events is."""
+        return self._searches[direction] is None and 0 in self._secrets
 
     def secret(self, secret: Secret, offset: int) -> None:
         """The boxes of a generation's secret, before anything is under it."""
+        self._secrets.add(secret.generation)
         if self.keyring is None:
             return
         generation = Generation(secret.generation, secret.boxes)
@@ -140,6 +146,7 @@ class AuditedSession:
         if generation is None:
             track.switch(None, update.epoch, None)
         else:
+            self._secrets.require(generation.number, time, offset)
             boxes = self._boxes.pop(generation.number, None)
             if boxes is not None:
                 self._add((replace(generation, boxes=boxes.boxes),), offset)
@@ -165,8 +172,10 @@ class AuditedSession:
                 offset,
                 "the session's own values are not those that it began with",
             )
+        states = checkpoint.received, checkpoint.sent
+        self._learn_secrets(checkpoint, time, offset)
         commits = {one.number: one.commit or b"" for one in checkpoint.generations}
-        for track, state in zip(self.tracks, (checkpoint.received, checkpoint.sent), strict=True):
+        for track, state in zip(self.tracks, states, strict=True):
             broken = self._end_search(track.direction, state.place, state.chain)
             commit = commits.get(state.generation, b"")
             if not broken and track.is_at(state) and track.rekey_commit == commit:
@@ -181,6 +190,7 @@ class AuditedSession:
 
     def end(self, end: SessionEnd, time: int, offset: int) -> None:
         """The session's last record."""
+        self._secrets.require(0, time, offset)
         for track, chain, place in zip(self.tracks, end.chains, end.places, strict=True):
             broken = self._end_search(track.direction, place, chain)
             if broken:
@@ -204,7 +214,10 @@ class AuditedSession:
                     offset,
                     f"the end names place {place}; found was {track.place}, or another chain",
                 )
-        self._check_code(end, time, offset)
+        if self.keyring is not None and self.keyring.has(0):
+            evidence = contradiction(end, self.tracks)
+            if evidence is not None:
+                self.out.finding("end-mismatch", None, None, time, offset, evidence)
         self.give_up_pending()
         self.out.tell(
             self.out.row("end", time, offset)._replace(
@@ -252,8 +265,11 @@ class AuditedSession:
             for track in self.tracks
         ]
 
-    def close_spans(self, offset: int, *, ended: bool) -> None:
-        """Give out what each direction began and ended with, and what is still pending."""
+    def close_spans(self, offset: int, *, ended: bool, lost: bool = False) -> None:
+        """Give out what each direction began and ended with, and what is still pending.
+
+        `lost`: of records at the end nobody knows what they were.
+        """
         output = self.out.output
         for track, (chain, place, segment, started, state) in zip(
             self.tracks, self._spans, strict=True
@@ -282,6 +298,7 @@ class AuditedSession:
                 end_state,
                 started,
                 ended,
+                lost,
             )
             output.end_span(span, pending)
 
@@ -314,6 +331,21 @@ class AuditedSession:
             if not self.keyring.add(generation):
                 kind = "wrong-secret" if self.keyring.wrong else "no-secret"
                 self.out.finding(kind, None, None, None, offset, self.keyring.problem)
+
+    def _learn_secrets(self, checkpoint: Checkpoint, time: int, offset: int) -> None:
+        """Take from a checkpoint what should have had records of its own."""
+        absent = tuple(
+            one
+            for one in checkpoint.generations
+            if not self._secrets.require(one.number, time, offset)
+        )
+        if not absent:
+            return
+        self._add(absent, offset)
+        self._check_proofs(offset)
+        for track, state in zip(self.tracks, (checkpoint.received, checkpoint.sent), strict=True):
+            track.lanes.begin(state.counters)
+            track.find_secret()
 
     def _mismatch(self, track: Track, state: Direction, time: int, offset: int) -> None:
         missing = state.place - track.place
@@ -361,19 +393,3 @@ class AuditedSession:
             if not same:
                 what = "the identity in the session's start is not the one that the Proof shows"
                 self.out.finding("bad-proof", track.direction, 0, None, offset, what)
-
-    def _check_code(self, end: SessionEnd, time: int, offset: int) -> None:
-        """A Close is sealed, so what ended the session is proven where one was sent."""
-        if self.keyring is None or not self.keyring.has(0):
-            return
-        closing = self.tracks[RECEIVED if end.remote else SENT]
-        closed_with = closing.closed_with
-        if closing.unread.last == closing.place:
-            return  # the last event may have been the Close
-        if closed_with is not None and closed_with != end.code:
-            evidence = f"the end says code {end.code}, the sealed Close {closed_with}"
-        elif end.remote and end.code >= 0 and closed_with is None:
-            evidence = f"the end says that the other side closed with {end.code}; no Close came"
-        else:
-            return
-        self.out.finding("end-mismatch", None, None, time, offset, evidence)

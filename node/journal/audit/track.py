@@ -15,6 +15,9 @@ from crypto.errors import SignatureError
 from crypto.registry import Suite
 from crypto.schedule import chain_rekey
 from crypto.signing import Verifier
+from lbm.cells import read_text
+from lbm.codec import decode
+from lbm.keys import TEXT
 from node.journal.audit.compact import PROOF, UNREAD, CompactRow
 from node.journal.audit.content import NOTIFY, Label, read_content, read_label
 from node.journal.audit.keyring import Keyring
@@ -61,7 +64,7 @@ class Track:
         "_suite",
         "bad_seals",
         "chain",
-        "closed_with",
+        "closed",
         "commit",
         "direction",
         "each",
@@ -115,7 +118,7 @@ class Track:
         self.recent: deque[bytes] = deque(maxlen=_REMEMBERED)
         self.silent = False  # these events have their rows already
         self.lanes = Lanes(suite)
-        self.closed_with: int | None = None  # the code of a Close that was seen
+        self.closed: tuple[int, str] | None = None  # code and text of a Close that was seen
         self.unread = Unread(sink, direction, keyring)
         self.bad_seals = BadSeals(sink, direction)
         self.sealed_ns: int | None = None  # the time of the first valid seal
@@ -152,7 +155,7 @@ class Track:
 
     def parse(self, offset: int, time: int, wire: bytes) -> Wire:
         """Take an event apart; ValueError if it cannot be one."""
-        return Wire(offset, time, wire, self.each, self._seal_size)
+        return Wire(self.head, offset, time, wire, self.each, self._seal_size)
 
     # Events.
 
@@ -180,7 +183,7 @@ class Track:
         chain.value = value
         self.place = place = self.place + 1
         self.recent.append(digest)
-        row = self._row(offset, time, size, stream4, blob, b"\0", place, digest, OK)
+        row = self._row(self.head, offset, time, size, stream4, blob, b"\0", place, digest, OK)
         if row is not None:
             self._hold(row)
         return True
@@ -295,6 +298,7 @@ class Track:
         self, wire: Wire, place: int | None, digest: bytes, status: str
     ) -> CompactRow | None:
         return self._row(
+            wire.head,
             wire.offset,
             wire.time,
             wire.size,
@@ -308,6 +312,7 @@ class Track:
 
     def _row(
         self,
+        head: tuple[str, ...],
         offset: int,
         time: int,
         size: int,
@@ -345,8 +350,8 @@ class Track:
                 if len(self.labels) >= MAX_LABELS:
                     del self.labels[next(iter(self.labels))]
                 self.labels[stream] = read_label(content.label)
-            elif number == _CLOSE:
-                self.closed_with = content.code
+            elif number == _CLOSE and content.status == OK and content.code is not None:
+                self.closed = content.code, read_text(decode(payload), TEXT, default="")
             known = self.labels.get(stream)
             if known is not None:
                 label, carried = known
@@ -362,7 +367,7 @@ class Track:
         return _row(
             CompactRow,
             (
-                self.head,
+                head,
                 offset,
                 place,
                 time,

@@ -13,10 +13,30 @@ LEAST_BLOB: Final = 21  # async id, type, one byte of payload, tag
 class Wire:
     """One event as it stands in the journal, taken apart; `prefix` is empty in `each`."""
 
-    __slots__ = ("blob", "damaged", "form", "offset", "prefix", "seal", "size", "stream4", "time")
+    __slots__ = (
+        "blob",
+        "damaged",
+        "form",
+        "head",
+        "offset",
+        "prefix",
+        "seal",
+        "size",
+        "stream4",
+        "time",
+    )
 
-    def __init__(self, offset: int, time: int, wire: bytes, each: bool, seal_size: int) -> None:
+    def __init__(
+        self,
+        head: tuple[str, ...],
+        offset: int,
+        time: int,
+        wire: bytes,
+        each: bool,
+        seal_size: int,
+    ) -> None:
         """Raises ValueError if it is too short for its form."""
+        self.head = head  # what its row begins with
         self.damaged = False  # its record's CRC is wrong
         self.offset = offset
         self.time = time
@@ -36,6 +56,11 @@ class Wire:
         if self.form > 1 or size < start + LEAST_BLOB:
             raise ValueError("too short for its form, or of no form")
         self.blob = wire[start:]
+
+    @property
+    def segment(self) -> str:
+        """The segment that it is in."""
+        return self.head[1]
 
     @property
     def mark(self) -> bytes:

@@ -148,9 +148,9 @@ class Recorded:
         for journal in self.journals:
             journal.loop.run()
 
-    def end(self) -> None:
+    def end(self, text: str = "") -> None:
         """Close the session, and both journals."""
-        self.pair.a.core.close(self.pair.now, 0)
+        self.pair.a.core.close(self.pair.now, 0, text)
         self.pump()
         self.pair.run(5)
         for journal in self.journals:

@@ -63,8 +63,8 @@ class Audited:
     """Records that were audited, with right offsets; `pending` and `kept` are the most rows and
     events that any direction held."""
 
-    def __init__(self, records: Records) -> None:
-        audit = Audit((AUDITOR,))
+    def __init__(self, records: Records, *, key: bool = True) -> None:
+        audit = Audit((AUDITOR,) if key else ())
         self.pending = self.kept = self.labels = 0
         offset, last = 0, ""
         for stem, record in records:

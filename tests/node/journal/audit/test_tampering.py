@@ -40,8 +40,14 @@ def recorded(sealing: str = "chain") -> Records:
         if number == 160:
             rec.journals[0].roll()
     rec.run(0.05)
-    rec.end()
+    rec.end("until tomorrow")
     return records_of(rec.journals[0].segments)
+
+
+def closed_by_the_other_side() -> Records:
+    rec = Recorded()
+    rec.end("until tomorrow")
+    return records_of(rec.journals[1].segments)
 
 
 def put(records: Records, index: int, body: bytes) -> Records:
@@ -250,7 +256,7 @@ def test_a_missing_segment_is_found() -> None:
     assert [finding.kind for finding in findings] == ["missing-segment"]
 
 
-def test_a_damaged_record_is_one_finding() -> None:
+def test_a_damaged_record_is_told_and_then_what_cannot_be_verified_behind_it() -> None:
     records = recorded()
     index = received(records)[99]
     stem, record = records[index]
@@ -258,7 +264,20 @@ def test_a_damaged_record_is_one_finding() -> None:
     damaged = [*records]
     damaged[index] = (stem, record._replace(body=body, status="bad-crc"))
     _, findings = audited(damaged)
-    assert [finding.kind for finding in findings] == ["bad-crc"]
+    assert [(finding.kind, finding.place) for finding in findings] == [
+        ("bad-crc", 100),
+        ("bad-chain", 100),
+    ]
+    assert findings[1].count > 1
+    assert "at place 100: from here to the next checkpoint" in findings[1].evidence
+
+
+def test_what_is_told_at_the_next_segment_is_told_of_the_one_it_is_in() -> None:
+    records = recorded()
+    index = received(records)[60]
+    stem, record = records[index]
+    _, (finding,) = audited(put(records, index, flipped(record.body, -1)))
+    assert (finding.kind, finding.place, finding.segment) == ("bad-chain", 61, stem)
 
 
 def test_a_session_that_begins_twice_is_found_and_loses_no_event() -> None:
@@ -307,3 +326,13 @@ def test_an_identity_that_the_proof_does_not_show_is_found() -> None:
     facts = replace(start.facts, remote_keys=start.facts.remote_keys[:1])
     _, findings = audited(put(records, index, replace(start, facts=facts).encode()))
     assert [finding.kind for finding in findings] == ["bad-proof"]
+
+
+def test_two_findings_of_ends_that_are_not_what_was_sealed() -> None:
+    for made in (recorded(), closed_by_the_other_side()):
+        index = end_index(made)
+        end = SessionEnd.parse(made[index][1].body)
+        assert end.text == "until tomorrow"
+        for altered in (replace(end, text=""), replace(end, remote=not end.remote)):
+            _, findings = audited(put(made, index, altered.encode()))
+            assert [finding.kind for finding in findings] == ["end-mismatch"], altered
