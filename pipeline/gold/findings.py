@@ -33,11 +33,24 @@ def findings(
 def _of_statuses(events: DataFrame) -> DataFrame:
     """One finding for all events of a direction that are in their places and yet unread."""
     first = f.struct("place", "time", "segment", "offset")
+    count, one, last = f.col("count"), f.col("first.place"), f.col("last")
+    which = (
+        f.when(count == 1, f.format_string("1 event, at place %d", one))
+        .when(
+            last - one + 1 == count,
+            f.format_string("%d events, at places %d to %d", count, one, last),
+        )
+        .otherwise(f.format_string("%d events, between places %d and %d", count, one, last))
+    )
     return (
         wire_events(events)
         .where(f.col("status").isin(*_STATUSES))
         .groupBy(f.col("status").alias("kind"), "journal", "session", "direction")
-        .agg(f.count("*").alias("count"), f.min(first).alias("first"))
-        .select("*", "first.*", f.format_string("%d events", f.col("count")).alias("evidence"))
+        .agg(
+            f.count("*").alias("count"),
+            f.min(first).alias("first"),
+            f.max("place").alias("last"),
+        )
+        .select("*", "first.*", which.alias("evidence"))
         .select(*FINDING_COLUMNS)
     )

@@ -7,8 +7,9 @@ whole; on the second at once, and what it had begun the next run does again.
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from time import sleep
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -21,10 +22,13 @@ from node.cli.pipeline.session import (
     Memory,
     NoPayloads,
     Remote,
+    is_there,
     places,
     spark_session,
 )
 from node.cli.pipeline.session import Tables as TablesDirectory
+
+_PATIENCE: Final = 0.2  # seconds between two looks for a directory
 
 
 def follow(
@@ -44,7 +48,10 @@ def follow(
     memory: Memory = "2g",
     as_json: Json = False,
 ) -> None:
-    """Make tables of journals while they are written, until it is stopped."""
+    """Make tables of journals while they are written, until it is stopped.
+
+    Waits for a directory of journals that is not there yet.
+    """
     out = Output(as_json)
     keys = [key.private_bytes() for key in read_auditor_keys(auditor_key, passphrase_file)]
 
@@ -52,6 +59,11 @@ def follow(
         out.say("the tables are up to date")
         out.event("refreshed")
 
+    with _stop() as stop:
+        _wait_for(journals, remote, stop, out)
+    if stop.is_set():
+        out.done()
+        return
     # In this order: a session in this process takes SIGINT for itself.
     with (
         places(journals, tables, remote),
@@ -74,6 +86,15 @@ def follow(
             refreshed=refreshed,
         )
     out.done()
+
+
+def _wait_for(journals: str, remote: str | None, stop: "_Stop", out: Output) -> None:
+    if is_there(journals, remote):
+        return
+    out.say(f"waiting for {journals}, which is not there yet; Ctrl-C stops")
+    out.event("waiting")
+    while not (stop.is_set() or is_there(journals, remote)):
+        sleep(_PATIENCE)
 
 
 class _Stop:

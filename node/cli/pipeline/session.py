@@ -55,8 +55,8 @@ LOCK = ".lock"  # in the directory of tables, held by the command that writes th
 def spark_session(master: str | None, remote: str | None, memory: str) -> Iterator["SparkSession"]:
     """A session that ends with the command.
 
-    Raises ConfigError without the extra or for options that do not go together,
-    NoJavaError, UnreachableError for a server that does not answer.
+    Raises ConfigError without the extra, for options that do not go together or a Java that
+    does not start with them, NoJavaError, UnreachableError for a server that does not answer.
     """
     if master is not None and remote is not None:
         raise ConfigError("--master or --remote, not both")
@@ -71,11 +71,23 @@ def spark_session(master: str | None, remote: str | None, memory: str) -> Iterat
     try:
         session = open_session(master=master, remote=remote, memory=memory)
     except PySparkException as error:
+        if error.getCondition() == "JAVA_GATEWAY_EXITED":
+            raise ConfigError(
+                "Spark's Java ended before it was ready; it says why above. Is --memory "
+                f"{memory} a size that it takes, and that this machine has?"
+            ) from error
         raise UnreachableError(f"no session of Spark: {_first_line(error)}") from error
     try:
         yield session
     finally:
         session.stop()
+
+
+def is_there(journals: str, remote: str | None) -> bool:
+    """Whether there is a directory of journals, as far as this machine can tell."""
+    if remote is not None or has_magic(journals):
+        return True
+    return Path(journals.removeprefix("file://")).is_dir()
 
 
 @contextmanager
@@ -88,7 +100,7 @@ def places(journals: str, tables: str, remote: str | None) -> Iterator[None]:
     if remote is not None:
         yield
         return
-    if not has_magic(journals) and not Path(journals.removeprefix("file://")).is_dir():
+    if not is_there(journals, remote):
         raise FileProblem(f"there is no directory {journals}")
     # Of the pipeline nothing is imported for other commands.
     from pipeline.places import local_directory

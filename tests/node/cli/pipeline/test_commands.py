@@ -1,9 +1,11 @@
 """`parley pipeline`: what its commands are told and say; their jobs are replaced here."""
 
 import fcntl
+import os
 import signal
 import socket
 import stat
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -172,3 +174,43 @@ def test_what_does_not_go_together_or_is_not_there(
     done = parley("pipeline", "run", *WHERE)
     assert done.code == 2
     assert "needs Parley's extra 'pipeline': in a clone `uv run --extra pipeline`" in done.err
+
+
+def test_follow_waits_for_journals_that_are_not_there_yet(
+    parley: Parley, monkeypatch: pytest.MonkeyPatch, asked: list[object], place: Path
+) -> None:
+    looks = 0
+
+    def sleep(seconds: float) -> None:
+        nonlocal looks
+        looks += 1
+        if looks == 3:
+            (place / "later").mkdir()
+
+    monkeypatch.setattr(following, "sleep", sleep)
+    monkeypatch.setattr(jobs, "follow", lambda *_, **options: None)
+    arguments = ("pipeline", "follow", "--journals", "later", "--tables", "t", "--json")
+    done = parley(*arguments)
+    assert (done.code, looks, len(asked)) == (0, 3, 1)
+    assert [line["event"] for line in done.lines] == ["waiting", "following", "done"]
+    (place / "later").rmdir()
+    monkeypatch.setattr(following, "sleep", lambda _: signal.raise_signal(signal.SIGTERM))
+    done = parley(*arguments)
+    assert (done.code, len(asked)) == (0, 1)
+    assert [line["event"] for line in done.lines] == ["waiting", "done"]
+
+
+def test_a_java_that_does_not_start_is_a_sentence(place: Path) -> None:
+    """In a process of its own: there is one Java for each."""
+    java = place / "java" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text("#!/bin/sh\necho 'no room' >&2\nexit 1\n")
+    java.chmod(0o755)
+    (place / "java" / "release").write_text('JAVA_VERSION="17.0.1"\n')
+    environment = os.environ | {"JAVA_HOME": str(place / "java"), "XDG_CACHE_HOME": str(place)}
+    command = [sys.executable, "-m", "parley_node", "pipeline", "run", *WHERE]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "no room" in done.stderr
+    assert done.stderr.endswith("Is --memory 2g a size that it takes, and that this machine has?\n")
+    assert "JAVA_GATEWAY_EXITED" not in done.stderr
