@@ -19,7 +19,7 @@ NAMES = {
     Kind.REORDER: {"reordered"},
     Kind.DUPLICATE: {"duplicate"},
     Kind.FOREIGN_SEAL: {"bad-seal", "bad-chain"},
-    Kind.RECHAIN: {"bad-seal"},
+    Kind.RECHAIN: {"bad-seal", "undecryptable"},
     Kind.FORGED_END: {"end-mismatch"},
     Kind.BAD_CRC: {"bad-crc", "bad-chain", "bad-seal"},
     Kind.TORN_TAIL: {"torn"},
