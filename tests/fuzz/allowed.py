@@ -32,6 +32,8 @@ ALLOWED: Final[dict[str, Allowed]] = {
     "formats": (FormatError, LbmDecodeError),
     # Reading the bodies of a journal's records; records themselves are never refused.
     "journal": (JournalFormatError,),
+    # Reading what a node was told, and what an audit says of it.
+    "audit": (LbmDecodeError,),
 }
 # Who takes the reports aborts the connection on these, as a node does.
 MESSAGING: Final = (RemoteProtocolError,)

@@ -15,6 +15,7 @@ from tests.fuzz.meeting import THEIRS
 from tests.fuzz.script import Kind, Step, serialise
 from tests.fuzz.targets import PLANTED
 from tests.reference.journal import KINDS
+from tests.reference.vectors_events import REQUIRED
 from tests.reference.wire import TYPES, cells_payload, parse_raw
 from tests.vectors.load import read, unhex
 
@@ -160,6 +161,39 @@ def journal() -> Seeds:
             yield bytes([2 + kinds.index(vector["of"])]) + unhex(text)
 
 
+def audit() -> Seeds:
+    """The payloads of each type, right and wrong, and with cells of other types; a few streams."""
+    by_type: dict[tuple[int, int], list[bytes]] = {}
+    for vector in (*read("payloads")["vectors"], *read("bus")["vectors"]):
+        payload = unhex(vector.get("expected") or vector.get("input") or "")
+        if "category" in vector and len(payload) < 200:
+            by_type.setdefault((vector["category"], vector["subcategory"]), []).append(payload)
+    strange = {"code": "0", "stream": -1, "topic": "harmless.ping", "headers": 5, "label": "x"}
+    strange |= {"name": "harmless", "namespace": 1, "deadline_ms": "soon", "notes": 0}
+    opening = [_said(Kind.EVENT, 0, 3, "Open", label="topic:news")]
+    opening += [_said(Kind.EVENT, 0, 5, "Open", label="topic:unread")]
+    opening += [_said(Kind.EVENT, 0, 7, "Open", label="bus")]
+    for (category, subcategory), payloads in sorted(by_type.items()):
+        stream = 7 if category == 6 else int(category > 2)
+        steps = opening + [
+            Step(Kind.EVENT, stream, 8, category, subcategory, payload)
+            for payload in payloads[:: len(payloads) // 8 + 1]
+        ]
+        yield b"\0" + serialise(steps)
+    for name, cells in REQUIRED.items():
+        if (of := TYPES[name])[0] > 1 or name == "Close":
+            payload = cells_payload(**{**strange, **cells})
+            stream = 9 if name == "Open" else int(of[0] > 2)
+            yield b"\0" + serialise([*opening, Step(Kind.EVENT, stream, 8, *of, payload)])
+    notes = {"data": 1, "topic": "news"}
+    for stream in (1, 3, 5, 7):
+        said = [_said(Kind.EVENT, async_id, stream, "Notify", **notes) for async_id in (0, 2)]
+        said += [_said(Kind.EVENT, 0, stream, "Notes", notes=[1] * n) for n in (0, 2)]
+        yield b"\0" + serialise([*opening, *said])
+    held = _said(Kind.EVENT, 7, 1, "Call", topic="hold", request="x")
+    yield b"\0" + serialise([held, _said(Kind.EVENT, 0, 1, "Cancel", request=7, topic=1)])
+
+
 def planted() -> Seeds:
     """A map of one cell."""
     yield cells_payload(version=1)
@@ -173,6 +207,7 @@ SEEDS: Final[Mapping[str, Callable[[], Seeds]]] = {
     "connection": connection,
     **dialect_seeds.SEEDS,
     "journal": journal,
+    "audit": audit,
     PLANTED: planted,
 }
 

@@ -12,7 +12,7 @@ from typing import Final
 TARGETS: Final = (
     *("decoder", "frames", "events", "handshake", "connection"),
     *("simproto", "named", "relay", "relay_client", "formats"),
-    "journal",
+    *("journal", "audit"),
 )
 # Those whose inputs are scripts: after how many bytes.
 SCRIPTED: Final = {
@@ -23,6 +23,7 @@ SCRIPTED: Final = {
     "named": 2,
     "relay": 2,
     "relay_client": 2,
+    "audit": 1,
 }
 # One with a bug on purpose, by which tests see that the runner finds and reports it.
 PLANTED: Final = "planted"

@@ -17,7 +17,7 @@ from node.protocol.event import NO_PAYLOAD
 from node.protocol.event_types import EVENT_TYPES
 from node.protocol.limits import CONNECTION_STREAM_PAYLOAD
 
-NOTIFY: Final = codes.SIM << 8 | codes.NOTIFY
+_NOTIFY: Final = codes.SIM << 8 | codes.NOTIFY
 _DATA: Final = codes.STREAM << 8 | codes.DATA
 _NOTES: Final = codes.SIM << 8 | codes.NOTES
 # Types from here on may stand on any stream but 0.
@@ -61,9 +61,17 @@ class Label(NamedTuple):
     text: str
     topic: str | None
 
+    def topic_of(self, number: int, own: str | None) -> str | None:
+        """The topic of an event of type `number` on such a stream, that names its `own`: a note
+        on a topic's stream is of no other topic, whatever it says."""
+        if self.topic is None or (own is not None and number != _NOTIFY):
+            return own
+        return self.topic
+
 
 _APPLICATION: Final = Content("application")
 _UNKNOWN: Final = Content("unknown")
+_UNKNOWN_REQUEST: Final = Content("unknown", status=MALFORMED)  # which is answered so
 _EMPTY: Final = {number: Content(of.name) for number, of in EVENT_TYPES.items()}
 
 
@@ -87,7 +95,10 @@ def read_content(stream: int, number: int, payload: bytes) -> Content:
             return content
     kind = EVENT_TYPES.get(number)
     if kind is None:
-        return _APPLICATION if number >> 8 >= codes.FIRST_APPLICATION_CATEGORY else _UNKNOWN
+        category = number >> 8
+        if category >= codes.FIRST_APPLICATION_CATEGORY:
+            return _APPLICATION
+        return _UNKNOWN_REQUEST if category == codes.BUS else _UNKNOWN
     name, own, _ = kind
     if own is None:
         fits = payload == NO_PAYLOAD or number == _DATA

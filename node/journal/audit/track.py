@@ -19,7 +19,7 @@ from lbm.cells import read_text
 from lbm.codec import decode
 from lbm.keys import TEXT
 from node.journal.audit.compact import PROOF, UNREAD, CompactRow
-from node.journal.audit.content import NOTIFY, Label, read_content, read_label
+from node.journal.audit.content import Label, read_content, read_label
 from node.journal.audit.keyring import Keyring
 from node.journal.audit.lanes import Lanes
 from node.journal.audit.rows import BAD_SEAL, OK, UNDECRYPTABLE, UNSEALED
@@ -354,10 +354,7 @@ class Track:
                 self.closed = content.code, read_text(decode(payload), TEXT, default="")
             known = self.labels.get(stream)
             if known is not None:
-                label, carried = known
-                # On a topic's own stream a note is of no other topic, whatever it says.
-                if carried is not None and (topic is None or number == NOTIFY):
-                    topic = carried
+                label, topic = known.text, known.topic_of(number, topic)
             if status == OK:
                 status = content.status
             if content.notes:

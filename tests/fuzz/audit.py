@@ -1,0 +1,267 @@
+"""Target `audit`: what a node does with an event, and what an audit's row says of it.
+
+One rule: they are the same, whatever the event: who ran which topic, with which code, and that
+nothing was done with what the row calls malformed. The input is a byte for the setting and a
+script of the peer's events on an unencrypted connection; steps of other kinds are events too.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from lbm.errors import LbmDecodeError
+from node.bus.wire.answers import decode_answer
+from node.bus.wire.codec import decode_request
+from node.journal.audit.content import LONGEST_TOPIC, Content, Label, read_content, read_label
+from node.journal.audit.rows import MALFORMED, OK
+from node.messaging.calls import Calls
+from node.messaging.chunks import ChunkInbox
+from node.messaging.dispatch import Dispatch
+from node.messaging.emits import OutgoingEmit
+from node.messaging.pending import IncomingCall, OutgoingCall
+from node.messaging.topics import LABEL, Topics
+from node.protocol import codes
+from node.protocol.codes import BUS, CONNECTION, NAMED, SIM, STREAM, BusType, ResultCode
+from node.protocol.connection import Connection
+from node.protocol.event import NO_PAYLOAD, Event, serialise_raw
+from node.protocol.frames import frame
+from node.protocol.reports import (
+    ConnectionEnded,
+    EventReceived,
+    Report,
+    StreamFinished,
+    StreamOpened,
+    StreamReset,
+    WindowReceived,
+)
+from tests.fuzz.allowed import ALLOWED, MESSAGING
+from tests.fuzz.application import Reader
+from tests.fuzz.events import SETTINGS
+from tests.fuzz.meeting import START, fixed_randomness, opened
+from tests.fuzz.script import Step, parse
+
+MAX_SIZE: Final = 4096
+# There are none without encryption.
+_OF_ENCRYPTION: Final = range(codes.SEAL, codes.REKEY_ANSWER + 1)
+# What is to be done with an event that came through to messaging, and is right.
+_RUN: Final = ("call", "subscribe", "unsubscribe", "emit")
+_ENDS: Final = {"result": (0,), "error": (), "end": ()}
+# Topics of which we do not take up the subscription, and calls that wait for their Cancel.
+_NOT_READ: Final = "u"
+_HELD: Final = "h"
+Did = tuple[Any, ...]
+_REFUSED: Final[Did] = ("malformed",)
+
+
+class Node:
+    """A node's floor of messaging, which tells of each event what it `did` with it."""
+
+    def __init__(self, core: Connection) -> None:
+        self.core = core
+        self.did: list[Did] = []
+        self.delivered = False
+        self.over = False
+        self.labels: dict[int, str] = {}
+        self.held: set[tuple[int, int]] = set()
+        self._readers: list[tuple[str, Reader]] = []
+        self.calls = Calls(core, self._find, self._run, self._stop, find_event=self._find_event)
+        self.topics = Topics(core, self.calls.answering, self._knows)
+        self._dispatch = Dispatch(core, self.calls, self.topics, self._stream_event)
+
+    def hear(self, event: Event) -> None:
+        """Take one event of the peer."""
+        self.did, self.delivered = [], False
+        asked = self._asked_for(event)
+        if asked is not None:
+            event = event._replace(stream=1, async_id=asked.async_id)
+        self.core.receive_data(frame(serialise_raw(event)), START)
+        for report in self.core.reports():
+            self._take(report)
+        self.core.data_to_send(START)
+        self.core.reports()
+        self._look_at(event, asked)
+
+    def _asked_for(self, event: Event) -> OutgoingCall | None:
+        """A request of ours that such an event answers."""
+        if not _answers(event):
+            return None
+        call: OutgoingCall = OutgoingEmit(_nothing)
+        if event.category == SIM:
+            call = OutgoingCall(_nothing)
+            call.on_final = lambda code, stream: self.did.append(("result", code, stream))
+            call.chunks = ChunkInbox(1 << 20, _nothing, lambda credit: None)
+        return self.calls.asking.ask(call, call.category, 1, b"\xa0", START, None)
+
+    def _take(self, report: Report) -> None:
+        match report:
+            case EventReceived():
+                self.delivered = True
+                try:
+                    self._dispatch.receive(report, START)
+                except MESSAGING:
+                    self.over = True
+            case StreamOpened(stream, label):
+                self.did.append(("open", label))
+                self.labels[stream] = label
+                self._subscribe(stream, label)
+            case StreamFinished():
+                self.topics.changed(report)
+            case StreamReset(stream, code):
+                self.did.append(("reset", stream, code))
+                self.topics.changed(report)
+            case WindowReceived(stream, request):
+                self.did.append(("window", stream, request))
+            case ConnectionEnded(code, remote=remote):
+                self.over = True
+                if remote:
+                    self.did.append(("close", code))
+
+    def _subscribe(self, stream: int, label: str) -> None:
+        topic = label.removeprefix(LABEL)
+        if topic == label:
+            return
+        self.topics.expect(topic)
+        if self.topics.stream_opened(stream, label) and not topic.startswith(_NOT_READ):
+            reader = Reader(lambda cost: self.core.consume(stream, cost))
+            if self.topics.read(topic, stream, reader):
+                self._readers.append((topic, reader))
+
+    def _look_at(self, event: Event, asked: OutgoingCall | None) -> None:
+        """What waits to be read after the event."""
+        for topic, reader in self._readers:
+            while len(reader.inbox):
+                before = reader.inbox.malformed
+                notes, _ = reader.inbox.take()
+                reader.inbox.used()
+                is_right = reader.inbox.malformed == before
+                self.did.append(
+                    ("notes", topic[:LONGEST_TOPIC], len(notes)) if is_right else _REFUSED
+                )
+        if isinstance(asked, OutgoingEmit):
+            while asked.replies:
+                self.did.append(("reply", asked.take().name[:LONGEST_TOPIC]))
+            if asked.done:
+                name = "end" if event.subcategory == codes.END else "error"
+                self.did.append((name, asked.code))
+        elif asked is not None and asked.chunks:
+            try:
+                asked.chunks.take()
+            except ALLOWED["audit"]:
+                self.did.append(_REFUSED)
+            else:
+                self.did.append(("chunk",))
+
+    # Of messaging.
+
+    def _find(self, subcategory: int, topic: str) -> ResultCode:
+        name = "call" if subcategory == codes.CALL else "subscribe"
+        self.did.append((name, topic[:LONGEST_TOPIC]))
+        held = name == "call" and topic.startswith(_HELD)
+        return ResultCode.ACCEPTED if held else ResultCode.TOPIC_NOT_FOUND
+
+    def _find_event(self, namespace: str, name: str) -> ResultCode:
+        self.did.append(("emit", name[:LONGEST_TOPIC], namespace[:LONGEST_TOPIC]))
+        return ResultCode.TOPIC_NOT_FOUND
+
+    def _knows(self, topic: str) -> bool:
+        self.did.append(("unsubscribe", topic[:LONGEST_TOPIC]))
+        return False
+
+    def _run(self, call: IncomingCall) -> None:
+        self.held.add((call.stream, call.async_id))
+
+    def _stop(self, call: IncomingCall) -> None:
+        self.held.discard((call.stream, call.async_id))
+        self.did.append(("cancel", call.async_id))
+
+    def _stream_event(self, event: EventReceived) -> bool:
+        """What the bus reads, on either side, on a stream of its own."""
+        if event.category == BUS and self.labels.get(event.stream) == codes.BUS_LABEL:
+            try:
+                self.did.append(("bus", *_read_bus(event)))
+            except LbmDecodeError:
+                self.did.append(_REFUSED)
+        return False
+
+
+def _nothing() -> None:
+    return
+
+
+def _read_bus(event: EventReceived) -> tuple[str | None, int | None]:
+    """The name and the code."""
+    if event.subcategory == BusType.ANSWER:
+        return None, decode_answer(event.payload).code
+    request: Any = decode_request(event.subcategory, event.payload)
+    return getattr(request, "name", getattr(request, "stream", None)), None
+
+
+def _said_of(event: Event, row: Content, topic: str | None) -> Did:
+    """What a row says that a node does with an event, if it does anything."""
+    if event.category == BUS:
+        return ("bus", topic, row.code) if row.status == OK else _REFUSED
+    if row.status == MALFORMED:
+        of_ends = _ENDS.get(row.type or "")
+        return _REFUSED if of_ends is None else (row.type, ResultCode.MALFORMED, *of_ends)
+    say: dict[str, Callable[[], Did]] = {
+        "emit": lambda: ("emit", topic, row.namespace or ""),
+        "result": lambda: ("result", row.code, row.opens or 0),
+        "error": lambda: ("error", row.code),
+        "end": lambda: ("end", 0),
+        "chunk": lambda: ("chunk",),
+        "reply": lambda: ("reply", topic or ""),
+        "notify": lambda: ("notes", topic, 1),
+        "notes": lambda: ("notes", topic, len(row.notes or ())),
+        "cancel": lambda: ("cancel", row.request),
+        "window": lambda: ("window", row.opens, row.request),
+        "reset": lambda: ("reset", row.opens, row.code),
+        "close": lambda: ("close", row.code),
+        "open": lambda: ("open", row.label),
+    }
+    return say.get(row.type or "", lambda: (row.type, topic))()
+
+
+def fuzz(data: bytes) -> None:
+    """Say all of it, and compare after each event."""
+    setting = SETTINGS[data[0] % len(SETTINGS)] if data else SETTINGS[0]
+    with fixed_randomness():
+        core, _ = opened(setting)
+        node, labels = Node(core), dict[int, Label]()
+        for step in parse(data[1:]):
+            if not step.category or not step.subcategory:
+                continue
+            if step.category == CONNECTION and step.subcategory in _OF_ENCRYPTION:
+                continue
+            _compare(node, labels, step)
+            if node.over:
+                break
+
+
+def _compare(node: Node, labels: dict[int, Label], step: Step) -> None:
+    event = Event(step.stream, step.async_id, step.category, step.subcategory, step.payload)
+    if _answers(event):
+        event = event._replace(stream=1)
+    number = event.category << 8 | event.subcategory
+    node.hear(event)
+    row = read_content(event.stream, number, event.payload or NO_PAYLOAD)
+    if row.label is not None:
+        labels[event.stream] = read_label(row.label)
+    topic = row.topic
+    if event.stream in labels:
+        topic = labels[event.stream].topic_of(number, topic)
+    said = _said_of(event, row, topic)
+    assert all(did == said for did in node.did), f"did {node.did}, and the row says {said}"
+    if row.status == MALFORMED and (event.category <= STREAM or not event.stream):
+        assert node.over, "a violation by the row alone"
+    # A Subscribe without async id is dropped: its answer would have named the stream.
+    taken = bool(event.async_id) or row.type != "subscribe"
+    if row.status == OK and node.delivered and not node.over and row.type in _RUN and taken:
+        assert node.did, f"the row says {said}, and nothing was done"
+    if row.status == OK and row.type == "cancel" and node.delivered:
+        assert (event.stream, row.request) not in node.held, "it was not cancelled"
+
+
+def _answers(event: Event) -> bool:
+    """Whether it is an answer, which has to come to a request of ours on stream 1."""
+    if event.category == NAMED:
+        return event.subcategory in (codes.REPLY_EVENT, codes.ERROR, codes.END)
+    return event.category == SIM and event.subcategory in (codes.RESULT, codes.CHUNK)
