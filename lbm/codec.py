@@ -6,7 +6,7 @@ general CBOR library accepts more than we do, and could only be held to the rule
 encoding everything a second time.
 """
 
-from lbm.decoder import decode, decode_value
+from lbm.decoder import decode, decode_value, peek_text
 from lbm.encoder import encode, encode_value
 from lbm.heads import encode_head
 from lbm.values import Encodable, Value
@@ -19,4 +19,5 @@ __all__ = [
     "encode",
     "encode_head",
     "encode_value",
+    "peek_text",
 ]

@@ -10,8 +10,8 @@ from struct import error as StructError
 from typing import Any, Final
 
 from lbm.errors import LbmDecodeError
-from lbm.heads import BYTES, CANONICAL_NAN, FALSE, FLOAT, NULL, TRUE
-from lbm.limits import DEFAULT_LIMITS, Limits
+from lbm.heads import BYTES, CANONICAL_NAN, FALSE, FLOAT, NULL, TEXT, TRUE
+from lbm.limits import DEFAULT_LIMITS, Limits, most_containers
 from lbm.values import Value
 
 # How an argument is written whose low five bits are 24..27: its reader, its size in
@@ -49,6 +49,26 @@ def decode(
     return cells
 
 
+def peek_text(data: bytes, key: int) -> str | None:
+    """The text of the cell `key` of a payload where that is its first cell but for noise, else
+    None. What follows is not looked at: it costs nothing, and may be malformed."""
+    try:
+        if not 0xA0 <= data[0] < 0xC0:
+            return None
+        _, pos = _read_head(data, 0)
+        if data[pos] == 0 and data[pos + 1] >> 5 == BYTES:
+            size, pos = _read_head(data, pos + 1)
+            pos += size
+        is_uint = data[pos] < 0x20
+        found, pos = _read_head(data, pos)
+        if not is_uint or found != key or data[pos] >> 5 != TEXT:
+            return None
+        size, pos = _read_head(data, pos)
+        return data[pos : pos + size].decode() if size <= len(data) - pos else None
+    except (LbmDecodeError, IndexError, StructError, UnicodeDecodeError):
+        return None
+
+
 def decode_value(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Value:
     """Decode a single value, a container being at level 1; raises LbmDecodeError."""
     value: Value = _read_whole(data, limits, is_payload=False)
@@ -71,9 +91,11 @@ def _read_whole(data: bytes, limits: Limits, *, is_payload: bool) -> Any:
                 raise LbmDecodeError("a payload is a map")
             if n >= 24:
                 n, pos = _read_argument(data, pos, n)
-            value, end = _read_body(data, pos, n, {}, limits.max_depth - 1, [limits.max_items - 1])
+            budget = [limits.max_items - 1, most_containers(size)]
+            value, end = _read_body(data, pos, n, {}, limits.max_depth - 1, budget)
         else:
-            (value,), end = _read_body(data, 0, 1, None, limits.max_depth, [limits.max_items])
+            budget = [limits.max_items, 1 + most_containers(size)]  # a payload's map is one
+            (value,), end = _read_body(data, 0, 1, None, limits.max_depth, budget)
     except (IndexError, StructError):
         raise LbmDecodeError("the data ends early") from None
     except UnicodeDecodeError:
@@ -93,7 +115,8 @@ def _read_body(
 ) -> tuple[Any, int]:
     """Read `count` pairs into `cells`, or without it elements of an array; with their end.
 
-    `levels` containers may still be inside each other, `budget[0]` items still follow.
+    `levels` containers may still be inside each other, `budget[0]` items still follow,
+    `budget[1]` containers among them.
     One long function, and the hottest of the package: a call for each item would
     double its time. Slices and positions may run past the end of the data; what comes
     next then raises IndexError or struct.error, and the caller compares the ends.
@@ -165,7 +188,13 @@ def _read_body(
                 if not levels:
                     raise LbmDecodeError("too many levels")
                 inner: dict[int | str, Any] | None = {} if head >= 0xA0 else None
-                value, pos = _read_body(data, pos, n, inner, levels - 1, budget)
+                if n:
+                    budget[1] -= 1
+                    if budget[1] < 0:
+                        raise LbmDecodeError("too many arrays and maps")
+                    value, pos = _read_body(data, pos, n, inner, levels - 1, budget)
+                else:
+                    value = [] if inner is None else inner
             elif head >= 0x40:
                 end = pos + n
                 value = data[pos:end]
@@ -197,6 +226,12 @@ def _read_body(
     if last_uint >= 0 <= last_size:
         raise LbmDecodeError("map keys of both kinds")
     return (array if cells is None else cells), pos
+
+
+def _read_head(data: bytes, pos: int) -> tuple[int, int]:
+    """Read the argument of the head at `pos`, whatever its major type; with its end."""
+    info = data[pos] & 31
+    return (info, pos + 1) if info < 24 else _read_argument(data, pos + 1, info)
 
 
 def _read_argument(data: bytes, pos: int, info: int) -> tuple[int, int]:

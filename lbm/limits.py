@@ -20,7 +20,8 @@ class Limits:
 
     `max_bytes` is the size of the encoding. `max_items` counts every data item:
     the outermost one, each map key, each map value, each array element.
-    `max_depth` counts containers inside each other, the payload's map being 1.
+    `max_depth` counts containers inside each other, the payload's map being 1. How many
+    of the items may be containers follows from the size (`most_containers`).
     Raises LbmError for bounds below 1 or a depth above 128.
     """
 
@@ -31,6 +32,14 @@ class Limits:
     def __post_init__(self) -> None:
         if self.max_bytes < 1 or self.max_items < 1 or not 1 <= self.max_depth <= DEPTH_CEILING:
             raise LbmError(f"limits out of range: {self!r}")
+
+
+def most_containers(size: int) -> int:
+    """How many arrays and maps that hold anything there may be in `size` encoded bytes.
+
+    Each takes eight times as long to read as a small number, and as little as one byte: so
+    it is a quarter of the items, and more only where they have sixteen bytes each."""
+    return 32_768 + size // 16
 
 
 DEFAULT_LIMITS: Final = Limits()

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Final
 
 from lbm import keys
-from lbm.codec import Encodable, Value
+from lbm.codec import Encodable, Value, peek_text
 from lbm.errors import LbmDecodeError
 from node.messaging.backlog import AnswerBacklog
 from node.messaging.chunk_room import ChunkRoom
@@ -41,6 +41,8 @@ from node.protocol.reports import EventReceived, WindowReceived
 from node.protocol.requests import LAST_ASYNC_ID, IncomingRequests
 from node.protocol.window import SendCredit
 
+# Bytes of a payload that are read before it is asked whether the request may run.
+SHORT_PAYLOAD: Final = 1_024
 # What an item of a decoded payload takes at least in memory, bytes.
 ITEM_SIZE: Final = 64
 
@@ -170,6 +172,12 @@ class Answering:
             RemoteProtocolError: as `require_free`.
         """
         stream, async_id, _, subcategory, payload, cost = event
+        code = ResultCode.ACCEPTED
+        if len(payload) > SHORT_PAYLOAD:
+            code = self._refusal(subcategory, payload)
+        if code:
+            self.refuse(stream, async_id, code)
+            return False
         try:
             own = event_types.CALL if subcategory == CALL else event_types.SUBSCRIBE
             cells = own.read(payload)
@@ -203,6 +211,13 @@ class Answering:
         else:
             self.turns.take(call)
         return True
+
+    def _refusal(self, subcategory: int, payload: bytes) -> ResultCode:
+        """The code that refuses a request, as far as that is known before all of it is read."""
+        topic = peek_text(payload, keys.TOPIC) if subcategory == CALL else None
+        if topic is not None and (code := self._find(CALL, topic)):
+            return code
+        return ResultCode.ACCEPTED if self.has_room(len(payload)) else ResultCode.OVERLOADED
 
     def admit(self, call: IncomingCall) -> None:
         """Take a request in, for which there is room; it is to be answered.

@@ -2,14 +2,17 @@
 
 import math
 import struct
-from typing import cast
+from typing import Any, cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from lbm.decoder import decode, decode_value
+from lbm.decoder import decode, decode_value, peek_text
 from lbm.encoder import encode
 from lbm.errors import LbmDecodeError
-from lbm.limits import HANDSHAKE_LIMITS, Limits
+from lbm.heads import ARRAY, BYTES, encode_head
+from lbm.limits import HANDSHAKE_LIMITS, Limits, most_containers
 from lbm.values import Value
 
 CANONICAL_NAN = "fb7ff8000000000000"
@@ -316,3 +319,77 @@ def test_floats_keep_every_bit() -> None:
         data = b"\xa1\x16\xfb" + struct.pack(">d", number)
         assert decode(data) == {22: number}
         assert type(decode(data)[22]) is float
+
+
+def array_of(item: bytes, count: int, filling: int = 0) -> bytes:
+    """A payload of one array with as many of one item, and further bytes in another cell."""
+    payload = b"\x16" + encode_head(ARRAY, count) + item * count
+    if filling:
+        return b"\xa2" + payload + b"\x17" + encode_head(BYTES, filling) + bytes(filling)
+    return b"\xa1" + payload
+
+
+@pytest.mark.parametrize("item", [b"\x81\x00", b"\xa1\x00\x00", b"\x81\x80"])
+def test_arrays_and_maps_that_hold_anything_are_counted_by_size(item: bytes) -> None:
+    most = 70_000
+    while most >= most_containers(len(array_of(item, most))):
+        most -= 1
+    decode(array_of(item, most))
+    for more in (1, 2_000):
+        with pytest.raises(LbmDecodeError, match="too many arrays and maps"):
+            decode(array_of(item, most + more))
+    # Where they have more bytes there may be more of them.
+    decode(array_of(item, most + 1_000, filling=16 * 1_000))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        [5] * 131_000,
+        [[]] * 131_000,
+        [{}] * 131_000,
+        [[1_700_000_000 + number, number / 7] for number in range(43_000)],
+        [{"id": number, "ok": True} for number in range(26_000)],
+    ],
+)
+def test_what_honest_programs_send_is_within_the_bounds(data: list[Any]) -> None:
+    assert decode(encode({22: data})) == {22: data}
+
+
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        (encode({21: "a.b", 22: [1]}), "a.b"),
+        (encode({21: "t" * 300}), "t" * 300),
+        (encode({0: bytes(500), 21: "x"}), "x"),
+        (encode({21: "x"}) + b"whatever", "x"),
+        (b"\xb8\x18\x15\x61x\xff\xff", "x"),
+        (encode({20: 0, 21: "x"}), None),
+        (encode({22: "x"}), None),
+        (encode({21: b"x"}), None),
+        (b"\xa1\x61a\x61x", None),
+        (b"\xa2\x00\x00\x15\x61x", None),
+        (b"\xa1\x75" + b"x" * 21, None),
+        (b"\xa1\x15\x62x", None),
+        (b"\xa1\x15\x62\xff\xff", None),
+        (b"\xa1\x15\x7f\x61x", None),
+        (b"\x82\x15\x61x", None),
+        (b"\xbf\x15\x61x\xff", None),
+        (b"", None),
+        (b"\xa1", None),
+        (b"\xa1\x15", None),
+    ],
+)
+def test_a_first_text_is_read_without_the_rest(data: bytes, found: str | None) -> None:
+    assert peek_text(data, 21) == found
+
+
+@given(st.binary(max_size=40), st.integers(1, 255))
+def test_a_first_text_is_what_decoding_says_of_it(data: bytes, key: int) -> None:
+    """Nothing but a text or None comes of any bytes, and never another text than decoding's."""
+    found = peek_text(b"\xa1" + data, key)
+    try:
+        cells = decode(b"\xa1" + data)
+    except LbmDecodeError:
+        return
+    assert found is None or cells[key] == found

@@ -101,6 +101,7 @@ class _Reader:
         self.data = data
         self.at = 0
         self.items_left = max_items
+        self.containers_left = 32_768 + len(data) // 16  # besides the payload itself
         self.max_depth = max_depth
 
     def take(self, count: int) -> bytes:
@@ -136,6 +137,10 @@ class _Reader:
         # Every item takes a byte: a count beyond the rest can never be filled.
         if argument > len(self.data) - self.at:
             raise LbmError("truncated")
+        if argument and depth > 1:
+            self.containers_left -= 1
+            if self.containers_left < 0:
+                raise LbmError("containers")
         if major == 4:
             return [self.value(depth + 1) for _ in range(argument)]
         return self._map(argument, depth)

@@ -5,13 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lbm import keys
-from lbm.codec import Encodable
+from lbm.codec import Encodable, encode
 from lbm.errors import LbmEncodeError
 from node.messaging.answering import held_size
 from node.protocol.codes import CALL, CANCEL, CHUNK, RESULT, SIM, SUBSCRIBE, CloseCode, ResultCode
 from node.protocol.errors import LocalProtocolError, PayloadTooLargeError, RemoteProtocolError
 from node.protocol.limits import EVENT_COST, LARGEST_CREDIT
-from node.protocol.reports import WindowReceived
+from node.protocol.reports import EventReceived, WindowReceived
 from node.protocol.requests import LAST_ASYNC_ID
 from tests.node.messaging.fake import MAX_PAYLOAD, Shell, call_event, cancel_event, event
 
@@ -447,3 +447,26 @@ def test_what_a_subscribe_says_in_a_calls_cells_is_not_looked_at() -> None:
     shell.receive(event(SUBSCRIBE, strange, async_id=5))
     (call,) = shell.started
     assert (call.topic, call.headers, call.deadline) == ("x", {}, None)
+
+
+def long_call(topic: str, rest: bytes) -> EventReceived:
+    """A Call whose topic is followed by a long cell of data, and by whatever else."""
+    payload = b"\xa2" + encode({keys.TOPIC: topic})[1:] + b"\x16\x9a\x00\x00\x80\x00" + rest
+    return event(CALL, payload, async_id=5)
+
+
+@pytest.mark.parametrize(
+    ("topic", "code"),
+    [("nobody", ResultCode.TOPIC_NOT_FOUND), ("x", ResultCode.MALFORMED)],
+)
+def test_of_a_long_call_the_topic_is_looked_up_first(topic: str, code: ResultCode) -> None:
+    """Its data is no LBM: what is refused for its topic is refused before that is read."""
+    shell = Shell()
+    shell.receive(long_call(topic, b"\xff" * 0x8000))
+    assert shell.codes() == [(5, code)]
+
+
+def test_a_long_call_without_room_is_refused_unread() -> None:
+    shell = Shell(size_limit=30_000)
+    shell.receive(long_call("x", b"\xff" * 0x8000))
+    assert shell.codes() == [(5, ResultCode.OVERLOADED)]
