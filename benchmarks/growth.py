@@ -22,7 +22,7 @@ SIZES = (16, 128, 1 << 10, 1 << 13, 1 << 16, 1 << 18, (1 << 20) - (1 << 10))
 # A subscriber's buffer of 1 MiB holds such notes and takes the next.
 NOTE_SIZES = (16, 128, 1 << 10, 1 << 13, 1 << 16, 1 << 18)
 COUNTS = (1, 10, 50, 100, 250, 500)
-# Calls of 1 MiB that wait for their answers stay within `waiting_bytes`.
+# Calls of 1 MiB that wait for their answers stay within `peer_memory`.
 LARGE_IN_FLIGHT = 8
 
 

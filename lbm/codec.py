@@ -6,7 +6,7 @@ general CBOR library accepts more than we do, and could only be held to the rule
 encoding everything a second time.
 """
 
-from lbm.decoder import decode, decode_value, peek_text
+from lbm.decoder import decode, decode_value, decode_weighed, peek_text
 from lbm.encoder import encode, encode_value
 from lbm.heads import encode_head
 from lbm.values import Encodable, Value
@@ -16,6 +16,7 @@ __all__ = [
     "Value",
     "decode",
     "decode_value",
+    "decode_weighed",
     "encode",
     "encode_head",
     "encode_value",

@@ -23,6 +23,11 @@ _FORMS: Final = (
     (Struct(">Q").unpack_from, 8, 0x100000000),
 )
 
+# What an item of a payload takes in memory besides its bytes, and a container, at most about
+# and in bytes of CPython: an object and its place; an object and its first places.
+ITEM_WEIGHT: Final = 88
+CONTAINER_WEIGHT: Final = 96
+
 # Shorter runs of byte strings are read faster one by one.
 _LEAST_RUN: Final = 8
 
@@ -37,7 +42,16 @@ def decode(
     Raises LbmDecodeError for anything but the one encoding of a map with unsigned
     keys within the limits.
     """
-    cells: dict[int, Value] = _read_whole(data, limits, is_payload=True)
+    return decode_weighed(data, limits, keep_noise=keep_noise)[0]
+
+
+def decode_weighed(
+    data: bytes, limits: Limits = DEFAULT_LIMITS, *, keep_noise: bool = False
+) -> tuple[dict[int, Value], int]:
+    """As `decode`, with about how many bytes of memory the cells take, rather more than less."""
+    containers = most_containers(len(data))
+    budget = [limits.max_items - 1, containers]
+    cells: dict[int, Value] = _read_whole(data, limits, budget, is_payload=True)
     # All keys of a decoded map are of one kind, so the first speaks for them.
     if type(next(iter(cells), 0)) is not int:
         raise LbmDecodeError("a payload has unsigned keys only")
@@ -46,7 +60,8 @@ def decode(
             raise LbmDecodeError("noise (key 0 of a payload) is a byte string")
         if not keep_noise:
             del cells[0]
-    return cells
+    items = limits.max_items - budget[0]
+    return cells, len(data) + ITEM_WEIGHT * items + CONTAINER_WEIGHT * (containers - budget[1])
 
 
 def peek_text(data: bytes, key: int) -> str | None:
@@ -71,12 +86,14 @@ def peek_text(data: bytes, key: int) -> str | None:
 
 def decode_value(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Value:
     """Decode a single value, a container being at level 1; raises LbmDecodeError."""
-    value: Value = _read_whole(data, limits, is_payload=False)
+    budget = [limits.max_items, 1 + most_containers(len(data))]  # a payload's map is one
+    value: Value = _read_whole(data, limits, budget, is_payload=False)
     return value
 
 
-def _read_whole(data: bytes, limits: Limits, *, is_payload: bool) -> Any:
-    """Read the one item, a map if it is a payload, that `data` consists of."""
+def _read_whole(data: bytes, limits: Limits, budget: list[int], *, is_payload: bool) -> Any:
+    """Read the one item, a map if it is a payload, that `data` consists of; `budget` as
+    `_read_body` has it."""
     size = len(data)
     if size > limits.max_bytes:
         raise LbmDecodeError(f"more than {limits.max_bytes} bytes")
@@ -91,10 +108,8 @@ def _read_whole(data: bytes, limits: Limits, *, is_payload: bool) -> Any:
                 raise LbmDecodeError("a payload is a map")
             if n >= 24:
                 n, pos = _read_argument(data, pos, n)
-            budget = [limits.max_items - 1, most_containers(size)]
             value, end = _read_body(data, pos, n, {}, limits.max_depth - 1, budget)
         else:
-            budget = [limits.max_items, 1 + most_containers(size)]  # a payload's map is one
             (value,), end = _read_body(data, 0, 1, None, limits.max_depth, budget)
     except (IndexError, StructError):
         raise LbmDecodeError("the data ends early") from None

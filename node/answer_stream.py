@@ -64,7 +64,7 @@ class AnswerStream:
         data, timeout, headers, window = self._arguments
         timeout = await peer.room(timeout)
         size = window or peer.limits.stream_window
-        inbox = self._inbox = ChunkInbox(size, self._changes.notify, self._grant)
+        inbox = self._inbox = ChunkInbox(size, self._changes.notify, self._grant, peer.core.account)
         try:
             call = peer.asking.call(
                 self.topic, data, peer.backend.now(), timeout, self._changes.notify, headers, window

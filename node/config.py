@@ -50,7 +50,8 @@ RANGES: Final[Mapping[str, Range]] = {
     "max_connections": Range(1),
     "connections_per_address": Range(1),
     "handshakes_per_second": _ABOVE_0,
-    "waiting_bytes": Range(1024),
+    "peer_memory": Range(64 * 1024),
+    "memory": Range(1 << 20),
     "write_buffer": Range(1024),
     "accept_timeout": _ABOVE_0,
     "drain_timeout": Range(0),
@@ -91,8 +92,10 @@ class NodeConfig:
             many may come at once.
         limit_loopback: whether the two limits for an address hold for this machine's own
             programs as well (loopback and Unix sockets).
-        waiting_bytes: payloads of one peer's requests that are not answered and of answers
-            that it does not read, bytes, at least 1,024 (section 8).
+        peer_memory: what one peer may have the node hold, bytes of memory, at least 65,536:
+            what it does not read, what it asked for, what its streams bring (section 8).
+        memory: the same for all peers together, at least 1 MiB; beyond it a peer that has
+            64 KiB held has no room for more.
         write_buffer: bytes that may wait to be written to one peer before its callers wait
             too, at least 1,024.
         accept_timeout: seconds that an accept hook has to answer, above 0; then it is a no.
@@ -121,7 +124,8 @@ class NodeConfig:
     connections_per_address: int = 256
     handshakes_per_second: float = 50.0
     limit_loopback: bool = False
-    waiting_bytes: int = fixed.WAITING_BYTES
+    peer_memory: int = fixed.PEER_MEMORY
+    memory: int = 512 * 2**20
     write_buffer: int = 4 * 2**20
     accept_timeout: float = 5.0
     drain_timeout: float = 5.0
@@ -158,6 +162,7 @@ class NodeConfig:
                 idle_before_ping=self.idle_before_ping,
                 ping_timeout=self.ping_timeout,
                 rekey_allowance=self.rekey_allowance,
+                peer_memory=self.peer_memory,
             )
         except ValueError as error:
             raise ConfigError(str(error)) from error

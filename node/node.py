@@ -24,6 +24,7 @@ from node.journal.errors import JournalFailedError
 from node.journal.journal import Journal
 from node.offering import Offering
 from node.peer import Peer
+from node.protocol.account import Account
 from node.protocol.codes import CloseCode
 from node.protocol.connection import Connection
 from node.protocol.limits import CLOSE_DRAIN, CLOSE_LINGER
@@ -83,6 +84,7 @@ class Node(Offering):
             raise ConfigError("unencrypted connections prove nothing: no journal is kept of them")
         self._observer = observer
         self.journal = journal
+        self._held = Account(self.config.memory)
         self._peers: set[Peer] = set()
         self._half_open: OrderedDict[Peer, None] = OrderedDict()
         self._listeners: list[Listener] = []
@@ -319,6 +321,7 @@ class Node(Offering):
             initiator=initiator,
             now=backend.now(),
             observer=self._observing(name),
+            total=self._held,
         )
         peer = Peer(
             core,

@@ -84,7 +84,6 @@ class Peer(PeerView):
             self._run,
             _stop,
             find_event=self._eventing.find,
-            size_limit=config.waiting_bytes,
         )
         self.asking = calls.asking
         self.answering = calls.answering

@@ -53,7 +53,7 @@ class Subscription:
         self.topic = topic
         self.data: Value = None
         self.headers: Mapping[str, Value] = NO_HEADERS
-        self.inbox = NoteInbox(self._wake, self._consume)
+        self.inbox = NoteInbox(self._wake, self._consume, peer.core.account)
         self._asked = data
         self._timeout = timeout
         self._window = window
@@ -242,8 +242,8 @@ class Subscription:
         peer.touch()
         return peer.topics.reads(self._stream)
 
-    def _consume(self, cost: int) -> None:
-        self.peer.core.consume(self._stream, cost)
+    def _consume(self, cost: int, count: int) -> None:
+        self.peer.core.consume(self._stream, cost, count)
 
     def _wake(self) -> None:
         self._changes.notify()

@@ -8,6 +8,7 @@ same driver serves it. A dialect adds what its bytes mean.
 from abc import ABC, abstractmethod
 
 from node.dialects.outgoing import Outgoing
+from node.protocol.account import Account
 from node.protocol.codes import CloseCode
 from node.protocol.errors import ConnectionClosedError, RemoteProtocolError
 from node.protocol.limits import CLOSE_LINGER
@@ -24,7 +25,8 @@ class ForeignCore(ABC):
 
     `happened` is what `reports` will return. `wants_data` says whether bytes should be
     read. With `ended` the transport is to be closed. `write_buffer` is how many bytes may
-    wait to be written before nothing more is read.
+    wait to be written before nothing more is read; `account` is what the other side makes
+    us hold.
     """
 
     __slots__ = (
@@ -32,15 +34,17 @@ class ForeignCore(ABC):
         "_last_byte",
         "_linger_until",
         "_write_buffer",
+        "account",
         "closing",
         "ended",
         "happened",
         "outbox",
     )
 
-    def __init__(self, now: float, write_buffer: int) -> None:
+    def __init__(self, now: float, write_buffer: int, account: Account) -> None:
+        self.account = account
         self.happened: list[object] = []
-        self.outbox = Outgoing()
+        self.outbox = Outgoing(account)
         self.closing = False  # nothing more is asked or answered
         self.ended = False
         self._write_buffer = write_buffer
@@ -80,7 +84,7 @@ class ForeignCore(ABC):
             # goes on and on does not read that.
             self._forgotten += len(data)
             if self._forgotten > MOST_FORGOTTEN:
-                self.ended = True
+                self._hang_up()
             return
         try:
             self._receive(data, now)
@@ -94,8 +98,7 @@ class ForeignCore(ABC):
     def receive_eof(self, now: float) -> None:
         """The transport ended, or broke."""
         self._end(CloseCode.CONNECTION_LOST, "the transport ended")
-        self.ended = True
-        self.outbox.clear()
+        self._hang_up()
 
     def data_to_send(self, now: float) -> bytes:
         """The next bytes for the transport: 256 KiB or more, fewer if nothing is left."""
@@ -115,7 +118,7 @@ class ForeignCore(ABC):
         if not self.closing:
             self._handle_deadline(now)
         elif now >= self._linger_until:
-            self.ended = True  # the other side had its time to read and hang up
+            self._hang_up()  # the other side had its time to read and hang up
 
     def close(self, now: float, code: int = CloseCode.NORMAL, text: str = "") -> None:
         """End gracefully: what is queued goes first. None of these dialects says why."""
@@ -125,8 +128,7 @@ class ForeignCore(ABC):
     def abort(self, now: float, code: CloseCode, reason: str) -> None:
         """End now, by a violation or a mistake of ours."""
         self._end(code, reason, remote=False)
-        self.ended = True
-        self.outbox.clear()
+        self._hang_up()
 
     # For the dialects.
 
@@ -152,6 +154,10 @@ class ForeignCore(ABC):
         """Raise ConnectionClosedError if nothing can be asked any more."""
         if self.closing:
             raise ConnectionClosedError(CloseCode.NORMAL, "the connection is closing")
+
+    def _hang_up(self) -> None:
+        self.ended = True
+        self.outbox.clear()
 
     def _shut(self, now: float) -> None:
         self._linger_until = min(self._linger_until, now + CLOSE_LINGER)

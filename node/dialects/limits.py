@@ -12,6 +12,7 @@ from typing import Any, Final
 # What each number may be: least and greatest.
 LEAST_FRAME: Final = 64
 LARGEST_FRAME: Final = 1 << 30
+LARGEST_MEMORY: Final = 1 << 40
 LARGEST_NAME: Final = 65_535  # lengths of names are u16 on the wire, in every dialect
 LARGEST_COUNT: Final = 1 << 20
 LONGEST_TIME: Final = 86_400.0 * 365
@@ -23,7 +24,8 @@ _TIMES: Final = (0.001, LONGEST_TIME)
 RANGES: Final[Mapping[str, tuple[float, float]]] = {
     "longest_frame": _SIZES,
     "longest_name": (1, LARGEST_NAME),
-    "waiting_bytes": (1_024, LARGEST_FRAME),
+    "client_memory": (1_024, LARGEST_FRAME),
+    "memory": (1 << 20, LARGEST_MEMORY),
     "write_buffer": (1_024, LARGEST_FRAME),
     "clients": _COUNTS,
     "dialogs": _COUNTS,
@@ -69,8 +71,11 @@ class SimProtoLimits(_Checked):
         longest_name: a topic, bytes of UTF-8, 1 to 65,535.
         dialogs: requests of either side that may wait for their response at once; who
             starts one more has the connection closed.
-        waiting_bytes: payloads of the other side's requests that are not answered, bytes,
-            at least 1,024; beyond it nothing more is read for now.
+        client_memory: what the other side may have us hold, in bytes of memory, at least
+            1,024: its requests that are not answered, responses and notes that it does not read;
+            beyond it nothing more is read for now.
+        memory: the same for all clients of a gateway together, at least 1 MiB; beyond it a
+            client that has 64 KiB held is not read for now.
         write_buffer: bytes that wait to be written because the other side does not read,
             at least 1,024; beyond it nothing more is read, and callers wait.
         answer_timeout: seconds that a response may take; then the connection is broken.
@@ -85,7 +90,8 @@ class SimProtoLimits(_Checked):
     longest_frame: int = 1 << 20
     longest_name: int = 1_024
     dialogs: int = 1_024
-    waiting_bytes: int = 4 << 20
+    client_memory: int = 8 << 20
+    memory: int = 128 << 20
     write_buffer: int = 2 << 20
     answer_timeout: float = 30.0
     idle_before_ping: float = 15.0
@@ -102,9 +108,11 @@ class NamedLimits(_Checked):
         longest_name: a name, and a namespace, bytes of UTF-8, 1 to 65,535.
         events: events of the other side whose handlers run, and events of ours that wait
             for replies, at once for each; beyond the former nothing more is read for now.
-        waiting_bytes: payloads of events whose handlers run, bytes, at least 1,024;
-            beyond it nothing more is read for now. Also what may wait unread of the
-            replies to one event of ours.
+        client_memory: what the other side may have us hold, in bytes of memory, at least
+            1,024: events whose handlers run, what it does not read; beyond it nothing more is
+            read for now. Also what may wait unread of the replies to one event of ours.
+        memory: the same for all clients of a gateway together, at least 1 MiB; beyond it a
+            client that has 64 KiB held is not read for now.
         write_buffer: bytes that wait to be written because the other side does not read,
             at least 1,024; beyond it nothing more is read, and emitters wait.
         idle_timeout: seconds without a byte either way, after which it is closed.
@@ -117,7 +125,8 @@ class NamedLimits(_Checked):
     longest_frame: int = 1 << 20
     longest_name: int = 1_024
     events: int = 1_024
-    waiting_bytes: int = 4 << 20
+    client_memory: int = 8 << 20
+    memory: int = 128 << 20
     write_buffer: int = 2 << 20
     idle_timeout: float = 3_600.0
     clients: int = 256
@@ -134,8 +143,11 @@ class RelayLimits(_Checked):
             1,024; a client for which more waits is dropped and counted. While more than half
             of it waits, who sends to that client is not read.
         patience: seconds that senders wait for a client that takes nothing at all.
-        waiting_bytes: messages that came to a client (`RelayClient`) and were not read,
+        client_memory: messages that came to a client (`RelayClient`) and were not read,
             each with 300 bytes, at least 1,024; beyond it nothing more is read for now.
+        memory: what waits for all clients of a relay together, bytes, at least 1 MiB; beyond
+            it senders wait for a client that has 64 KiB waiting as if half of `write_buffer`
+            waited, and one that takes nothing is dropped.
         uuid_timeout: seconds in which a client has to say its UUID.
         idle_timeout: seconds without a byte either way, after which it is closed.
         clients: connections at once.
@@ -147,7 +159,8 @@ class RelayLimits(_Checked):
     longest_frame: int = 1 << 20
     write_buffer: int = 4 << 20
     patience: float = 0.1
-    waiting_bytes: int = 4 << 20
+    client_memory: int = 8 << 20
+    memory: int = 128 << 20
     uuid_timeout: float = 10.0
     idle_timeout: float = 3_600.0
     clients: int = 256

@@ -6,13 +6,17 @@ was received may be queued; they keep it alive until then.
 
 from collections import deque
 
+from node.protocol.account import FRAMES_WEIGHT, Account
+
 
 class Outgoing:
-    """A queue of byte strings: `size` is their bytes, `count` how many there are."""
+    """A queue of byte strings, charged to `account`: `size` is their bytes, `count` how many
+    there are."""
 
-    __slots__ = ("_queue", "count", "size")
+    __slots__ = ("_account", "_queue", "count", "size")
 
-    def __init__(self) -> None:
+    def __init__(self, account: Account) -> None:
+        self._account = account
         self._queue: deque[bytes | memoryview] = deque()
         self.count = 0
         self.size = 0
@@ -20,6 +24,7 @@ class Outgoing:
     def put(self, data: bytes | memoryview) -> None:
         """Queue bytes."""
         self._queue.append(data)
+        self._account.charge(len(data) + FRAMES_WEIGHT)
         self.count += 1
         self.size += len(data)
 
@@ -37,6 +42,7 @@ class Outgoing:
             part = queue.popleft()
             parts.append(part)
             size += len(part)
+        self._account.release(size + FRAMES_WEIGHT * len(parts))
         self.count -= len(parts)
         self.size -= size
         return b"".join(parts)
@@ -44,4 +50,5 @@ class Outgoing:
     def clear(self) -> None:
         """Forget all."""
         self._queue.clear()
+        self._account.release(self.size + FRAMES_WEIGHT * self.count)
         self.count = self.size = 0

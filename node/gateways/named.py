@@ -44,7 +44,7 @@ class NamedGateway(DialectServer[NamedPeer]):
         self.flavour = parse_flavour(flavour)
         self.format = require_format(format)
         self.limits = limits or NamedLimits()
-        super().__init__("the gateway", self.limits.clients)
+        super().__init__("the gateway", self.limits.clients, self.limits.memory)
         self._ignored = 0  # of those that are gone
 
     def __repr__(self) -> str:
@@ -81,6 +81,7 @@ class NamedGateway(DialectServer[NamedPeer]):
             format=self.format,
             limits=self.limits,
             on_over=self._over,
+            total=self.account,
         )
 
     def _over(self, peer: NamedPeer) -> None:

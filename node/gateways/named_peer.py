@@ -21,6 +21,7 @@ from node.messaging.finals import cut, error_text, event_code
 from node.messaging.formats import FormatError, FormatName
 from node.messaging.payloads import FormattedPayload, Payload, Tandem, make_payload
 from node.named_event import NamedEvent
+from node.protocol.account import Account
 from node.protocol.codes import ResultCode
 from node.protocol.errors import LocalProtocolError, PayloadTooLargeError
 from node.protocol.reports import ConnectionEnded
@@ -51,8 +52,9 @@ class NamedPeer(Guest):
         format: FormatName,
         limits: NamedLimits,
         on_over: Callable[["NamedPeer"], None],
+        total: Account | None = None,
     ) -> None:
-        self._named = NamedCore(backend.now(), limits, flavour)
+        self._named = NamedCore(backend.now(), limits, flavour, total)
         super().__init__(
             self._named, backend, name, on_gone=self._look, violations=handlers.violations
         )

@@ -35,7 +35,7 @@ class Relay(DialectServer["RelayGuest"]):
         self.limits = limits or RelayLimits()
         self._router = Router(feedback=feedback)
         self._ground = Ground("the relay")
-        super().__init__("the relay", self.limits.clients)
+        super().__init__("the relay", self.limits.clients, self.limits.memory)
 
     def __repr__(self) -> str:
         return f"<Relay, {len(self.clients)} clients>"
@@ -97,7 +97,7 @@ class Relay(DialectServer["RelayGuest"]):
         await self._ground.leave()
 
     def _new_guest(self, name: str) -> "RelayGuest":
-        core = RelayConnection(self._router, self.limits, self.backend.now())
+        core = RelayConnection(self._router, self.limits, self.backend.now(), self.account)
         guest = RelayGuest(core, self.backend, name, self._changes.notify, self._gone)
         core.shell = guest.driver
         return guest

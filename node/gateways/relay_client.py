@@ -35,7 +35,7 @@ class RelayClient(DialectClient["_Link"]):
     client`. One task may read at a time.
 
     `on_fault` is told of what the relay reports and goes on, such as a target that is not
-    connected (code 5); `faults` counts it. `limits.waiting_bytes` bounds what waits unread.
+    connected (code 5); `faults` counts it. `limits.client_memory` bounds what waits unread.
     """
 
     def __init__(

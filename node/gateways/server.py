@@ -14,6 +14,7 @@ import anyio
 
 from node.errors import ParleyError
 from node.guest import Guest
+from node.protocol.account import Account
 from node.protocol.limits import CLOSE_LINGER
 from node.transport.backend import Backend
 from node.transport.driver import Driver
@@ -28,9 +29,10 @@ CLOSE_TIMEOUT = CLOSE_LINGER + 1.0
 
 class DialectServer(ABC, Generic[G]):
     """A server of one dialect, for at most `clients` connections at once; `what` names it in
-    errors."""
+    errors. What all of them make it hold is charged to `account`, of `memory` bytes."""
 
-    def __init__(self, what: str, clients: int) -> None:
+    def __init__(self, what: str, clients: int, memory: int) -> None:
+        self.account = Account(memory)
         self._what = what
         self._most_clients = clients
         self._gateway: Gateway | None = None

@@ -19,6 +19,7 @@ from node.gateways.server import DialectServer
 from node.gateways.simproto_peer import SimProtoPeer, require_form
 from node.node import Node
 from node.peer import Peer
+from node.protocol.account import Account
 from node.protocol.codes import CloseCode
 from node.serving.authorisation import Allow
 from node.streams.stream import Stream
@@ -48,7 +49,7 @@ class SimProtoGateway(DialectServer[SimProtoPeer]):
         self.node = node
         self.limits = limits or SimProtoLimits()
         self.values: Rest = require_form(values)
-        super().__init__("the gateway", self.limits.clients)
+        super().__init__("the gateway", self.limits.clients, self.limits.memory)
 
     def __repr__(self) -> str:
         return f"<SimProtoGateway, {len(self.peers)} peers>"
@@ -67,13 +68,21 @@ class SimProtoGateway(DialectServer[SimProtoPeer]):
         """Serve one client over any byte stream, such as an encrypted `Stream` of a native
         connection; returns when it is over."""
         self._running()
-        await _serve(stream, self.node, self.limits, self.values, self._welcome, self._gone)
+        await _serve(
+            stream, self.node, self.limits, self.values, self._welcome, self._gone, self.account
+        )
 
     # Inside.
 
     def _new_guest(self, name: str) -> SimProtoPeer:
         return SimProtoPeer(
-            self.backend, name, self.limits, self.node, self.values, on_gone=self._gone
+            self.backend,
+            name,
+            self.limits,
+            self.node,
+            self.values,
+            on_gone=self._gone,
+            total=self.account,
         )
 
     async def _drain(self) -> None:
@@ -133,11 +142,15 @@ async def _serve(
     values: Rest,
     came: Callable[[SimProtoPeer], None],
     went: Callable[[SimProtoPeer], None],
+    total: Account | None = None,
 ) -> None:
-    """Serve one client over a stream until it is over; `came` and `went` are told of it."""
+    """Serve one client over a stream until it is over; `came` and `went` are told of it. It
+    counts in the account of the peer that carries it, without one in `total`."""
     carrier = stream.peer if isinstance(stream, Stream) else None
+    if carrier is not None:
+        total = carrier.core.account
     name = "a stream" if carrier is None else f"a stream of {carrier.name}"
-    peer = SimProtoPeer(node.backend, name, limits, node, values, carrier=carrier)
+    peer = SimProtoPeer(node.backend, name, limits, node, values, carrier=carrier, total=total)
     came(peer)
     try:
         StreamOutlet(stream, peer.driver, node.backend)

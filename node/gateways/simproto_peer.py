@@ -19,6 +19,7 @@ from node.gateways.simproto_subscription import WINDOW, SimProtoSubscription
 from node.guest import Guest
 from node.messaging.pending import IncomingCall
 from node.offering import Offering
+from node.protocol.account import Account
 from node.protocol.codes import CloseCode
 from node.protocol.errors import ConnectionClosedError
 from node.protocol.reports import ConnectionEnded, PongReceived
@@ -50,10 +51,11 @@ class SimProtoPeer(Guest):
         *,
         carrier: "Peer | None" = None,
         on_gone: Callable[[Guest], None] | None = None,
+        total: Account | None = None,
     ) -> None:
         self.offering = offering
         self.values: Rest = values
-        self.core = core = SimProtoCore(backend.now(), limits)
+        self.core = core = SimProtoCore(backend.now(), limits, total)
         self.carrier = carrier
         self.serving = serving = SimProtoServing(self, offering, values)
         self.sim = sim = Sim(core, serving.find, serving.run, _stop, serving.knows)

@@ -5,20 +5,20 @@ to its handler. Handlers are run by the shell, which is told when to start one a
 to stop it.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
 from lbm import keys
-from lbm.codec import Encodable, Value, peek_text
+from lbm.codec import Encodable, peek_text
 from lbm.errors import LbmDecodeError
-from node.messaging.backlog import AnswerBacklog
 from node.messaging.chunk_room import ChunkRoom
 from node.messaging.deadlines import LONGEST_DEADLINE_MS, Deadlines
 from node.messaging.finals import FinalAnswer, named_final, sim_final
 from node.messaging.pending import IncomingCall
 from node.messaging.subscription_turns import SubscriptionTurns
 from node.protocol import event_types
+from node.protocol.account import REQUEST_WEIGHT
 from node.protocol.codes import (
     CALL,
     CHUNK,
@@ -36,15 +36,17 @@ from node.protocol.errors import (
     RemoteProtocolError,
     violation,
 )
-from node.protocol.limits import EVENT_COST, UNANSWERED_REQUESTS, WAITING_BYTES
+from node.protocol.limits import EVENT_COST, UNANSWERED_REQUESTS
 from node.protocol.reports import EventReceived, WindowReceived
 from node.protocol.requests import LAST_ASYNC_ID, IncomingRequests
 from node.protocol.window import SendCredit
 
 # Bytes of a payload that are read before it is asked whether the request may run.
 SHORT_PAYLOAD: Final = 1_024
-# What an item of a decoded payload takes at least in memory, bytes.
-ITEM_SIZE: Final = 64
+# Events that may wait to be written when there is no room and yet more is asked.
+UNREAD_EVENTS: Final = 4_096
+# An answer that is longer is not kept where there is no room for it.
+SHORT_ANSWER: Final = 512
 
 
 class Answering:
@@ -52,18 +54,18 @@ class Answering:
 
     `find` tells whether a request of this subcategory (Call, Subscribe) may run for a
     topic, or the code that refuses it; `run` starts its handler and `stop` ends it
-    because nobody waits for it any more. `unsubscribe` answers an Unsubscribe whose turn
-    has come. `dropped` counts requests that nobody took.
+    because nobody waits for it any more; once the request is `begun`, `answer` is to say that
+    its handler is over: until then it is charged to the connection's account. `unsubscribe`
+    answers an Unsubscribe whose turn has come. `dropped` counts requests that nobody took.
     """
 
     __slots__ = (
-        "_backlog",
+        "_account",
         "_chunk_room",
         "_connection",
         "_find",
         "_run",
         "_silent",
-        "_silent_bytes",
         "_stop",
         "_unanswered",
         "deadlines",
@@ -80,17 +82,15 @@ class Answering:
         stop: Callable[[IncomingCall], None],
         *,
         count_limit: int = UNANSWERED_REQUESTS,
-        size_limit: int = WAITING_BYTES,
     ) -> None:
         self._connection = connection
+        self._account = connection.account
         self._find = find
         self._run = run
         self._stop = stop
-        self._unanswered: IncomingRequests[IncomingCall] = IncomingRequests(count_limit, size_limit)
+        self._unanswered: IncomingRequests[IncomingCall] = IncomingRequests(count_limit)
         self.deadlines: Deadlines[IncomingCall] = Deadlines()
         self._silent: set[IncomingCall] = set()  # those that want no answer
-        self._silent_bytes = 0
-        self._backlog = AnswerBacklog(connection.waiting_events)
         self._chunk_room = ChunkRoom(connection)
         self.turns = SubscriptionTurns(self._begin)
         self.unsubscribe: Callable[[IncomingCall], None] = lambda call: None
@@ -111,8 +111,10 @@ class Answering:
             LbmEncodeError: `data` has no encoding; the request is still unanswered.
         """
         if call.answered:
+            self._release(call)  # its handler went on when nobody waited for it any more
             return
         self._forget(call, call.final(code, data, stream), stream)
+        self._release(call)
 
     def chunk(self, call: IncomingCall, payload: bytes) -> bool:
         """Send one item of a streamed answer; False if there is no credit or room for it now.
@@ -140,9 +142,7 @@ class Answering:
             raise LocalProtocolError("nobody waits for this answer")
         if not self._chunk_room.is_free(call):
             return 0
-        size = self._connection.send(call.stream, call.async_id, category, subcategory, payload)
-        self._backlog.add(call.stream, size)
-        return size
+        return self._connection.send(call.stream, call.async_id, category, subcategory, payload)
 
     def refuse(self, stream: int, async_id: int, code: ResultCode) -> None:
         """Answer a request of category 3 with nothing but `code`; without async id it is
@@ -180,7 +180,7 @@ class Answering:
             return False
         try:
             own = event_types.CALL if subcategory == CALL else event_types.SUBSCRIBE
-            cells = own.read(payload)
+            cells, weight = own.read_weighed(payload)
         except LbmDecodeError:
             self.refuse(stream, async_id, ResultCode.MALFORMED)
             return False
@@ -190,16 +190,15 @@ class Answering:
         if code:
             self.refuse(stream, async_id, code)
             return False
-        data, headers, size = get(keys.DATA), get(keys.HEADERS) or {}, len(payload)
-        if headers or type(data) is list or type(data) is dict:
-            size = held_size(cells, size)
-        if not self.has_room(size):
+        weight += REQUEST_WEIGHT
+        if not self.has_room(weight):
             self.refuse(stream, async_id, ResultCode.OVERLOADED)
             return False
         if not async_id and subcategory == SUBSCRIBE:
             self.dropped += 1  # its answer would have named the stream
             return False
-        call = IncomingCall(subcategory, topic, data, headers, stream, async_id, size, cost)
+        data, headers = get(keys.DATA), get(keys.HEADERS) or {}
+        call = IncomingCall(subcategory, topic, data, headers, stream, async_id, weight, cost)
         call.window = get(keys.WINDOW)
         self.admit(call)
         deadline = get(keys.DEADLINE_MS)
@@ -227,10 +226,10 @@ class Answering:
         """
         if call.async_id:
             self.require_free(call.stream, call.async_id)
-            self._unanswered.add(call.stream, call.async_id, call, call.size)
+            self._unanswered.add(call.stream, call.async_id, call)
         else:
             self._silent.add(call)
-            self._silent_bytes += call.size
+        self._account.charge(call.weight)
 
     def cancel_received(self, event: EventReceived, now: float) -> bool:
         """Take a Cancel: the handler of the request is stopped."""
@@ -262,8 +261,10 @@ class Answering:
 
     def require_free(self, stream: int, async_id: int) -> None:
         """Raise RemoteProtocolError if a request under this id is unanswered, or if more
-        events wait to be written than a stream has ids: nobody reads the answers."""
-        if self._connection.queued_events > LAST_ASYNC_ID:
+        events wait to be written than a stream has ids, fewer where there is no room: nobody
+        reads the answers."""
+        waiting = self._connection.queued_events
+        if waiting > UNREAD_EVENTS and (waiting > LAST_ASYNC_ID or not self._account.has_room()):
             raise RemoteProtocolError(CloseCode.OVERLOADED, "answers that nobody reads")
         if self._unanswered.get(stream, async_id) is not None:
             raise violation(f"async id {async_id} is used twice on stream {stream}")
@@ -285,23 +286,18 @@ class Answering:
         self.turns.clear()
         for call in [*self._unanswered.end_all(), *self._silent]:
             call.answered = True
-            self._stop(call)
+            self._stopped(call)
         self._silent.clear()
-        self._silent_bytes = 0
 
-    def has_room(self, size: int) -> bool:
-        """Whether a request of `size` bytes is within the bounds of section 8.
+    def has_room(self, weight: int) -> bool:
+        """Whether a request of so many bytes of memory is within the bounds of section 8.
 
         Answers that wait count as well: who does not read them may not ask for more.
         """
-        unanswered, backlog = self._unanswered, self._backlog
-        if len(self._silent) >= unanswered.count_limit:
+        unanswered = self._unanswered
+        if len(self._silent) >= unanswered.count_limit or not unanswered.has_room():
             return False
-        size += self._silent_bytes
-        if unanswered.has_room(size + backlog.size):
-            return True
-        backlog.trim()
-        return unanswered.has_room(size + backlog.size)
+        return self._account.has_room(weight)
 
     # Inside.
 
@@ -321,7 +317,17 @@ class Answering:
     def _abandon(self, call: IncomingCall, code: ResultCode) -> None:
         if not call.answered:
             self._forget(call, call.final(code, None, 0))
-            self._stop(call)
+            self._stopped(call)
+
+    def _stopped(self, call: IncomingCall) -> None:
+        """Nobody waits for it: its handler is stopped, but may take its time."""
+        self._stop(call)
+        if not call.begun:
+            self._release(call)
+
+    def _release(self, call: IncomingCall) -> None:
+        self._account.release(call.weight)
+        call.weight = 0
 
     def _forget(self, call: IncomingCall, answer: FinalAnswer, release: int = 0) -> None:
         call.answered = True
@@ -330,7 +336,6 @@ class Answering:
         self._connection.consume(call.stream, call.cost)
         if not call.async_id:
             self._silent.discard(call)
-            self._silent_bytes -= call.size
         elif self._unanswered.pop(call.stream, call.async_id) is not None:
             self._send_final(call.stream, call.async_id, answer, release)
         if call.subcategory == SUBSCRIBE or call.subcategory == UNSUBSCRIBE:
@@ -341,11 +346,13 @@ class Answering:
     ) -> None:
         send = self._connection.send
         category, subcategory, payload = answer
+        make = named_final if category == NAMED else sim_final
+        if len(payload) > SHORT_ANSWER and not self._account.has_room():
+            category, subcategory, payload = make(ResultCode.OVERLOADED)
         try:
             try:
                 send(stream, async_id, category, subcategory, payload, releases=release)
             except PayloadTooLargeError:
-                make = named_final if category == NAMED else sim_final
                 category, subcategory, payload = make(ResultCode.PAYLOAD_TOO_LARGE)
                 send(stream, async_id, category, subcategory, payload, releases=release)
         except LocalProtocolError:  # the connection is closing, or the stream is gone
@@ -353,16 +360,3 @@ class Answering:
                 with suppress(LocalProtocolError):
                     self._connection.streams.release(release)
             return
-        self._backlog.add(stream, len(payload))
-
-
-def held_size(cells: dict[int, Value], size: int) -> int:
-    """What a decoded payload of `size` bytes holds, about: small items weigh more decoded."""
-    items = 0
-    containers: list[Collection[Value]] = [cells.values()]
-    while containers:
-        inside = containers.pop()
-        items += len(inside)
-        containers += [item for item in inside if type(item) is list]
-        containers += [item.values() for item in inside if type(item) is dict]
-    return max(size, items * ITEM_SIZE)

@@ -191,12 +191,10 @@ class Asking:
         call = self._waiting.get(event.stream, event.async_id)
         if call is None or call.done or call.category != SIM:
             self.dropped += 1
-        elif call.chunks is not None:
-            call.chunks.put(event.payload)
-        else:
+        elif call.chunks is None or not call.chunks.put(event.payload):
             self.deadlines.discard(call, call.slot)
             self._send_cancel(call)
-            call.finish(STREAMED, None)
+            call.finish(STREAMED if call.chunks is None else ResultCode.OVERLOADED, None)
         return False
 
     def handle_deadline(self, now: float) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from lbm.codec import Encodable
 from node.messaging.notes import Headers, notes_payload, notify_payload, read_headers
+from node.protocol.account import BATCH_WEIGHT, NOTE_WEIGHT
 from node.protocol.codes import NOTIFY
 from node.protocol.limits import EVENT_COST
 
@@ -16,16 +17,17 @@ class Batch:
     """Notes that follow each other, encoded; one alone may have headers.
 
     `size` is the bytes of all notes and headers, `cost` what they count in a subscriber's
-    buffer: 64 more for each note.
+    buffer: 64 more for each note; `weight` what they take in memory, also as a payload.
     """
 
-    __slots__ = ("_forms", "_payload", "cost", "headers", "notes", "size")
+    __slots__ = ("_forms", "_payload", "cost", "headers", "notes", "size", "weight")
 
     def __init__(self, notes: list[bytes], headers: Headers | None = None) -> None:
         self.notes = notes
         self.headers = headers
         self.size = sum(map(len, notes)) + (headers.size if headers else 0)
         self.cost = self.size + EVENT_COST * len(notes)
+        self.weight = BATCH_WEIGHT + 2 * self.size + NOTE_WEIGHT * len(notes)
         self._payload: tuple[int, bytes] | None = None
         self._forms: dict[str, Sequence[bytes | None]] = {}
 

@@ -13,7 +13,7 @@ from node.messaging.pending import IncomingCall
 from node.messaging.stream_requests import StreamRequests
 from node.protocol.codes import ResultCode
 from node.protocol.connection import Connection
-from node.protocol.limits import UNANSWERED_REQUESTS, WAITING_BYTES
+from node.protocol.limits import UNANSWERED_REQUESTS
 
 
 def _nobody(namespace: str, name: str) -> ResultCode:
@@ -35,12 +35,9 @@ class Calls:
         *,
         find_event: Callable[[str, str], ResultCode] = _nobody,
         count_limit: int = UNANSWERED_REQUESTS,
-        size_limit: int = WAITING_BYTES,
     ) -> None:
         self.asking = Asking(connection)
-        self.answering = Answering(
-            connection, find, run, stop, count_limit=count_limit, size_limit=size_limit
-        )
+        self.answering = Answering(connection, find, run, stop, count_limit=count_limit)
         self.stream_requests = StreamRequests(
             connection, self.answering.require_free, count_limit=count_limit
         )

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from lbm import keys
 from lbm.codec import Value
 from node.protocol import event_types
+from node.protocol.account import REPLY_WEIGHT, Account
 from node.protocol.limits import EVENT_COST
 from node.protocol.window import ReceiveWindow
 
@@ -17,14 +18,20 @@ from node.protocol.window import ReceiveWindow
 class ChunkInbox:
     """Chunks that came and were not read. `size` is the window, in bytes of cost.
 
-    `on_chunk` is called for each that comes, `grant` with credit for the other side.
+    `on_chunk` is called for each that comes, `grant` with credit for the other side. What
+    waits is charged to `account`.
     """
 
-    __slots__ = ("_grant", "_on_chunk", "_waiting", "_window")
+    __slots__ = ("_account", "_grant", "_on_chunk", "_waiting", "_window")
 
     def __init__(
-        self, size: int, on_chunk: Callable[[], None], grant: Callable[[int], None]
+        self,
+        size: int,
+        on_chunk: Callable[[], None],
+        grant: Callable[[int], None],
+        account: Account,
     ) -> None:
+        self._account = account
         self._window = ReceiveWindow(size)
         self._waiting: deque[bytes] = deque()
         self._on_chunk = on_chunk
@@ -33,19 +40,27 @@ class ChunkInbox:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def put(self, payload: bytes) -> None:
-        """A Chunk came.
+    def __del__(self) -> None:
+        self.clear()  # whoever left without a word
+
+    def put(self, payload: bytes) -> bool:
+        """A Chunk came; False if there is no room for it.
 
         Raises:
             RemoteProtocolError: `protocol-error`, it came at no credit.
         """
         self._window.take(len(payload) + EVENT_COST)
+        if not self._account.has_room(len(payload) + REPLY_WEIGHT):
+            return False
+        self._account.charge(len(payload) + REPLY_WEIGHT)
         self._waiting.append(payload)
         self._on_chunk()
+        return True
 
     def clear(self) -> None:
         """Nobody reads any more."""
-        self._waiting.clear()
+        while self._waiting:
+            self._account.release(len(self._waiting.popleft()) + REPLY_WEIGHT)
 
     def take(self) -> Value:
         """The item of the next Chunk.
@@ -54,6 +69,7 @@ class ChunkInbox:
             LbmDecodeError: it is malformed. IndexError: there is none.
         """
         payload = self._waiting.popleft()
+        self._account.release(len(payload) + REPLY_WEIGHT)
         credit = self._window.consume(len(payload) + EVENT_COST)
         if credit:
             self._grant(credit)

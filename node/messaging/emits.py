@@ -12,12 +12,12 @@ from lbm.codec import Encodable
 from node.messaging.finals import FinalAnswer, named_final
 from node.messaging.payloads import Payload
 from node.messaging.pending import IncomingCall, OutgoingCall
+from node.protocol.account import REPLY_WEIGHT, Account
 from node.protocol.codes import EMIT, NAMED
 from node.protocol.errors import LocalProtocolError
-from node.protocol.limits import EVENT_COST
 
-# Bytes of cost (a reply and 64) that may wait unread for one event of ours.
-REPLIES_SIZE: Final = 1 << 20
+# What may wait unread for one event of ours, in bytes of memory.
+REPLIES_MEMORY: Final = 4 << 20
 # A code of our own, which cannot come from the wire: more replies waited than that.
 UNREAD: Final = -3
 
@@ -48,36 +48,40 @@ class Reply(Payload):
 
 class OutgoingEmit(OutgoingCall):
     """An event of ours whose replies are wanted. `on_done` is called for each reply as well;
-    its final answer's `data` is the last reply, or None. `limit` is what may wait unread."""
+    its final answer's `data` is the last reply, or None. What waits unread is charged to
+    `account`."""
 
     category: ClassVar[int] = NAMED
-    __slots__ = ("limit", "replies", "size")
+    __slots__ = ("account", "replies")
 
-    def __init__(self, on_done: Callable[[], None], limit: int = REPLIES_SIZE) -> None:
+    def __init__(self, on_done: Callable[[], None]) -> None:
         super().__init__(on_done)
-        self.limit = limit
+        self.account = Account(REPLIES_MEMORY)
         self.replies: deque[tuple[Any, int]] = deque()
-        self.size = 0
 
-    def put(self, reply: Any, size: int) -> bool:
-        """A reply of `size` bytes came; False if too many wait already."""
-        self.size += size + EVENT_COST
-        if self.size > self.limit:
+    def __del__(self) -> None:
+        self.drop_replies()  # whoever left without a word
+
+    def put(self, reply: Any, weight: int) -> bool:
+        """A reply of so many bytes of memory came; False if too many wait already."""
+        weight += REPLY_WEIGHT
+        if not self.account.has_room(weight):
             return False
-        self.replies.append((reply, size))
+        self.account.charge(weight)
+        self.replies.append((reply, weight))
         self.on_done()
         return True
 
     def take(self) -> Any:
         """The next reply; raises IndexError if there is none."""
-        reply, size = self.replies.popleft()
-        self.size -= size + EVENT_COST
+        reply, weight = self.replies.popleft()
+        self.account.release(weight)
         return reply
 
     def drop_replies(self) -> None:
         """Nobody reads what waits."""
-        self.replies.clear()
-        self.size = 0
+        while self.replies:
+            self.take()
 
 
 def check_names(name: object, namespace: object) -> None:
@@ -105,10 +109,10 @@ class IncomingEmit(IncomingCall):
         payload: Payload,
         stream: int,
         async_id: int,
-        size: int,
+        weight: int,
         cost: int,
     ) -> None:
-        super().__init__(EMIT, name, None, {}, stream, async_id, size, cost)
+        super().__init__(EMIT, name, None, {}, stream, async_id, weight, cost)
         self.namespace = namespace
         self.payload = payload
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from node.messaging.batch import Batch
+from node.protocol.account import Account
 from node.protocol.limits import EVENT_COST
 
 if TYPE_CHECKING:
@@ -20,11 +21,14 @@ if TYPE_CHECKING:
 class Feed(ABC):
     """The notes that wait for one subscriber, at most the fanout's `limit` bytes of cost.
 
-    `owner` is whoever the caller says; `on_closed` is called when no more notes go to it,
-    `on_over` when it has all that it ever gets. `dropped` counts the notes that it lost.
+    What waits is charged to the subscriber's `account`: where there is no room it is as if
+    there were more than the limit. `owner` is whoever the caller says; `on_closed` is called
+    when no more notes go to it, `on_over` when it has all that it ever gets. `dropped` counts
+    the notes that it lost.
     """
 
     __slots__ = (
+        "_account",
         "_fanout",
         "_finishing",
         "_on_closed",
@@ -38,7 +42,14 @@ class Feed(ABC):
         "owner",
     )
 
-    def __init__(self, fanout: "Fanout", owner: object, on_closed: Callable[[Any], None]) -> None:
+    def __init__(
+        self,
+        fanout: "Fanout",
+        owner: object,
+        on_closed: Callable[[Any], None],
+        account: Account,
+    ) -> None:
+        self._account = account
         self._fanout = fanout
         self._on_closed = on_closed
         self._finishing = False
@@ -60,11 +71,10 @@ class Feed(ABC):
         """Send a batch, or keep it until the subscriber takes more."""
         if not self.open:
             return
-        self._waiting.append(batch)
-        self.cost += batch.cost
+        self._put(batch)
         self.pump()
         fanout = self._fanout
-        if self.cost > fanout.limit:
+        if self._is_over:
             self._overflow()
         if self.cost > fanout.high_water and not self.lagging and self.open:
             fanout.crowded.add(self)
@@ -86,8 +96,8 @@ class Feed(ABC):
         """No more notes go to this subscriber; what waits is forgotten."""
         if self.open:
             self.open = False
-            self._waiting.clear()
-            self.cost = 0
+            while self._waiting:
+                self._take()
             self._fanout.leave(self)
             self._on_closed(self)
             if not self.is_finishing:
@@ -125,6 +135,31 @@ class Feed(ABC):
         """How many notes that were handed on will be lost with the subscription."""
         return 0
 
+    def _put(self, batch: Batch) -> None:
+        self._waiting.append(batch)
+        self.cost += batch.cost
+        self._account.charge_shared(batch.weight)
+
+    def _put_back(self, batch: Batch) -> None:
+        """What is left of the batch that was taken last."""
+        self._waiting.appendleft(batch)
+        self.cost += batch.cost
+        self._account.charge_shared(batch.weight)
+
+    def _take(self) -> Batch:
+        """The next batch."""
+        batch = self._waiting.popleft()
+        self.cost -= batch.cost
+        self._account.charge_shared(-batch.weight)
+        return batch
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether more waits than may."""
+        if self.cost > self._fanout.limit:
+            return True
+        return bool(self._waiting) and not self._account.has_room()
+
     def _drained(self) -> None:
         """Something was handed on: whoever publishes may go on if little is left."""
         if self.cost <= self._fanout.low_water:
@@ -133,25 +168,22 @@ class Feed(ABC):
 
     def _overflow(self) -> None:
         if self._fanout.slow == "drop-oldest":
-            while self.cost > self._fanout.limit:
+            while self._is_over:
                 self._drop_oldest()
             return
         self.end_slow()
 
     def _drop_oldest(self) -> None:
-        batch = self._waiting.popleft()
         excess, count = self.cost - self._fanout.limit, 0
+        batch = self._take()
         for note in batch.notes:
-            if excess <= 0:
+            if count and excess <= 0:
                 break
             excess -= len(note) + EVENT_COST
             count += 1
-        self.cost -= batch.cost
         self._lost(count)
         if count < len(batch.notes):
-            _, rest = batch.split(count)
-            self._waiting.appendleft(rest)
-            self.cost += rest.cost
+            self._put_back(batch.split(count)[1])
 
     def _lost(self, count: int) -> None:
         self.dropped += count

@@ -12,21 +12,24 @@ from typing import Final
 from lbm.codec import Value
 from lbm.errors import LbmDecodeError
 from node.messaging.notes import DROPPED_HEADER, NO_HEADERS, decode_notes, decode_notify
+from node.protocol.account import EVENT_WEIGHT, Account
 from node.protocol.codes import NOTES
-from node.protocol.limits import EVENT_COST
 
-# Notes that come on stream 1, where no credit bounds them: bytes of cost that may wait.
+# Notes that come on stream 1, where no credit bounds them: bytes of memory that may wait.
 UNPAID_LIMIT: Final = 256 * 1024
 
 
 class NoteInbox:
     """What waits for one reader. `on_note` is called when something came, `consume` with
-    what was read. `dropped` is how many notes the publisher says were lost, `malformed`
+    what was read, and in how many events. What no credit bounds is charged to `account`.
+    `dropped` is how many notes the publisher says were lost, `malformed`
     how many events could not be read."""
 
     __slots__ = (
+        "_account",
         "_consume",
         "_in_use",
+        "_in_use_events",
         "_on_note",
         "_unpaid",
         "_waiting",
@@ -35,12 +38,16 @@ class NoteInbox:
         "malformed",
     )
 
-    def __init__(self, on_note: Callable[[], None], consume: Callable[[int], None]) -> None:
+    def __init__(
+        self, on_note: Callable[[], None], consume: Callable[[int, int], None], account: Account
+    ) -> None:
+        self._account = account
         self._on_note = on_note
         self._consume = consume
         self._waiting: deque[tuple[int, bytes, int]] = deque()
         self._unpaid = 0
         self._in_use = 0
+        self._in_use_events = 0
         self.closed = False
         self.dropped = 0
         self.malformed = 0
@@ -52,13 +59,13 @@ class NoteInbox:
     def put(self, subcategory: int, payload: bytes, cost: int) -> bool:
         """A Notify or Notes came; False if there is no room for one that cost nothing."""
         if self.closed:
-            self._consume(cost)
+            self._consume(cost, 1)
             return True
         if not cost:
-            size = len(payload) + EVENT_COST
-            if self._unpaid + size > UNPAID_LIMIT:
+            size = len(payload) + EVENT_WEIGHT
+            if self._unpaid + size > UNPAID_LIMIT or not self._account.has_room(size):
                 return False
-            self._unpaid += size
+            self._pay(size)
         self._waiting.append((subcategory, payload, cost))
         self._on_note()
         return True
@@ -71,9 +78,11 @@ class NoteInbox:
             IndexError: there is none.
         """
         subcategory, payload, cost = self._waiting.popleft()
-        self._in_use += cost
-        if not cost:
-            self._unpaid -= len(payload) + EVENT_COST
+        if cost:
+            self._in_use += cost
+            self._in_use_events += 1
+        else:
+            self._pay(-len(payload) - EVENT_WEIGHT)
         try:
             if subcategory == NOTES:
                 return decode_notes(payload), NO_HEADERS
@@ -89,8 +98,9 @@ class NoteInbox:
     def used(self) -> None:
         """Give back the credit of what was taken."""
         if self._in_use:
-            cost, self._in_use = self._in_use, 0
-            self._consume(cost)
+            cost, count = self._in_use, self._in_use_events
+            self._in_use = self._in_use_events = 0
+            self._consume(cost, count)
 
     def close(self) -> None:
         """Nobody reads any more: forget what waits, and what may still come."""
@@ -99,5 +109,9 @@ class NoteInbox:
         while self._waiting:
             _, _, cost = self._waiting.popleft()
             if cost:
-                self._consume(cost)
-        self._unpaid = 0
+                self._consume(cost, 1)
+        self._pay(-self._unpaid)
+
+    def _pay(self, size: int) -> None:
+        self._unpaid += size
+        self._account.charge(size)

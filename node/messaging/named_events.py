@@ -11,14 +11,15 @@ from typing import Any, Final
 from lbm import keys
 from lbm.codec import Value, encode
 from lbm.errors import LbmDecodeError
-from node.messaging.answering import Answering, held_size
+from node.messaging.answering import Answering
 from node.messaging.asking import Asking
 from node.messaging.deadlines import within_reason
-from node.messaging.emits import UNREAD, IncomingEmit, OutgoingEmit, Reply
+from node.messaging.emits import REPLIES_MEMORY, UNREAD, IncomingEmit, OutgoingEmit, Reply
 from node.messaging.finals import named_final
 from node.messaging.payloads import Payload, read_cells
 from node.messaging.pending import IncomingCall
 from node.protocol import event_types
+from node.protocol.account import REQUEST_WEIGHT, Account
 from node.protocol.codes import EMIT, MAIN_STREAM, NAMED, REPLY_EVENT, ResultCode
 from node.protocol.connection import Connection
 from node.protocol.errors import LocalProtocolError
@@ -78,6 +79,7 @@ class NamedEvents:
         """Send an event on stream 1; `emit` gets its replies. Raises as `emit`, and
         LocalProtocolError if 65,535 requests wait already."""
         body = encode_event(payload, name, namespace)
+        emit.account = Account(REPLIES_MEMORY, self._connection.account)
         self._asking.ask(emit, NAMED, EMIT, body, now, within_reason(timeout))
 
     def encode_reply(
@@ -108,7 +110,7 @@ class NamedEvents:
         """
         stream, async_id, _, _, body, cost = event
         try:
-            cells = event_types.EMIT.read(body)
+            cells, weight = event_types.EMIT.read_weighed(body)
         except LbmDecodeError:
             self._refuse(stream, async_id, ResultCode.MALFORMED)
             return False
@@ -121,14 +123,12 @@ class NamedEvents:
                 code = ACCEPTED  # an empty End
             self._refuse(stream, async_id, code)
             return False
-        data, size = cells.get(keys.DATA), len(body)
-        if type(data) is list or type(data) is dict:
-            size = held_size(cells, size)
-        if not self._answering.has_room(size):
+        weight += REQUEST_WEIGHT
+        if not self._answering.has_room(weight):
             self._refuse(stream, async_id, ResultCode.OVERLOADED)
             return False
         payload = Payload(*read_cells(cells))
-        emit = IncomingEmit(name, namespace, payload, stream, async_id, size, cost)
+        emit = IncomingEmit(name, namespace, payload, stream, async_id, weight, cost)
         self._answering.admit(emit)
         self._run(emit)
         return True
@@ -140,15 +140,11 @@ class NamedEvents:
             self._asking.dropped += 1
             return False
         try:
-            cells = event_types.REPLY.read(event.payload)
+            cells, weight = event_types.REPLY.read_weighed(event.payload)
         except LbmDecodeError:
             self._asking.dropped += 1
             return False
-        reply = read_reply(cells)
-        data, size = cells.get(keys.DATA), len(event.payload)
-        if type(data) is list or type(data) is dict:
-            size = held_size(cells, size)
-        if not emit.put(reply, size):
+        if not emit.put(read_reply(cells), weight):
             self._asking.give_up(emit)
             emit.code = UNREAD
             emit.on_done()

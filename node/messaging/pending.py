@@ -69,7 +69,8 @@ class IncomingCall:
     """A call or subscription that came, for its handler; `subcategory` says which.
 
     `deadline` is seconds of the connection's clock, or None. `answered` is set once its
-    answer is on its way; from then on the handler's own answer changes nothing.
+    answer is on its way; from then on the handler's own answer changes nothing. `begun` is
+    for whoever runs the handler to set when it runs, `weight` what is charged for it.
     `window` is what the asking side named for what will be sent to it, or None;
     `credit` what is left of it for Chunks, and `on_credit` is called when there is more.
     """
@@ -77,6 +78,7 @@ class IncomingCall:
     __slots__ = (
         "answered",
         "async_id",
+        "begun",
         "cost",
         "credit",
         "data",
@@ -84,11 +86,11 @@ class IncomingCall:
         "headers",
         "on_credit",
         "runner",
-        "size",
         "slot",
         "stream",
         "subcategory",
         "topic",
+        "weight",
         "window",
     )
 
@@ -100,7 +102,7 @@ class IncomingCall:
         headers: Mapping[str, Value],
         stream: int,
         async_id: int,
-        size: int,
+        weight: int,
         cost: int,
     ) -> None:
         self.subcategory = subcategory
@@ -109,7 +111,7 @@ class IncomingCall:
         self.headers = headers
         self.stream = stream
         self.async_id = async_id
-        self.size = size
+        self.weight = weight
         self.cost = cost  # what it took of its stream's credit, until it is answered
         self.window: int | None = None
         self.credit: SendCredit | None = None
@@ -117,6 +119,7 @@ class IncomingCall:
         self.deadline: float | None = None
         self.slot = 0
         self.answered = False
+        self.begun = False
         self.runner: Any = None  # the shell's handle of the running handler
 
     def final(self, code: int, data: Any = None, stream: int = 0) -> FinalAnswer:

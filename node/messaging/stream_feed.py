@@ -57,7 +57,7 @@ class StreamFeed(Feed):
         touch: Callable[[], None],
         on_closed: Callable[[Any], None],
     ) -> None:
-        super().__init__(fanout, owner, on_closed)
+        super().__init__(fanout, owner, on_closed, connection.account)
         self._connection = connection
         self._max_payload = max_payload
         self._touch = touch
@@ -124,7 +124,7 @@ class StreamFeed(Feed):
 
     def _next(self) -> Batch | None:
         """The next event's notes: as many of what waits as fit in one."""
-        batch = self._waiting.popleft()
+        batch = self._take()
         room = min(BATCH_ROOM, self._max_payload - NOTES_OVERHEAD)
         if self._untold:
             batch = self._first_of(batch, 0)
@@ -132,7 +132,6 @@ class StreamFeed(Feed):
             batch = self._first_of(batch, room)
         elif self._waiting and batch.headers is None and batch.size * 2 < room:
             batch = self._joined(batch, room)
-        self.cost -= batch.cost
         if self._untold:
             batch = self._telling(batch)
         if len(batch.notes) == 1 and len(batch.payload()[1]) > self._max_payload:
@@ -150,7 +149,7 @@ class StreamFeed(Feed):
                 break
             notes += more.notes
             size += more.size
-            waiting.popleft()
+            self._take()
         return Batch(notes) if len(notes) > len(batch.notes) else batch
 
     def _first_of(self, batch: Batch, room: int) -> Batch:
@@ -164,7 +163,7 @@ class StreamFeed(Feed):
                 break
             count += 1
         first, rest = batch.split(count)
-        self._waiting.appendleft(rest)
+        self._put_back(rest)
         return first
 
     def _telling(self, batch: Batch) -> Batch:

@@ -12,6 +12,7 @@ from lbm.codec import encode
 from lbm.errors import LbmDecodeError
 from node.messaging.deadlines import Deadlines, within_reason
 from node.protocol import event_types
+from node.protocol.account import EVENT_WEIGHT
 from node.protocol.codes import (
     CALL,
     CANCEL,
@@ -60,11 +61,21 @@ class OutgoingRequest:
 
 class IncomingRequest:
     """A request of the other side. `over` once it was answered or is `cancelled`: nobody
-    waits for its answer, or none can be sent. `on_over` is called then."""
+    waits for its answer, or none can be sent. `on_over` is called then. `weight` is charged
+    for it, since whoever is to answer has its payload."""
 
-    __slots__ = ("answered", "async_id", "cancelled", "on_over", "over", "stream")
+    __slots__ = (
+        "answered",
+        "async_id",
+        "cancelled",
+        "on_over",
+        "over",
+        "stream",
+        "weight",
+    )
 
-    def __init__(self, stream: int, async_id: int) -> None:
+    def __init__(self, stream: int, async_id: int, weight: int) -> None:
+        self.weight = weight
         self.stream = stream
         self.async_id = async_id
         self.answered = False
@@ -167,23 +178,29 @@ class StreamRequests:
 
     # Being asked.
 
-    def request_received(self, stream: int, async_id: int) -> IncomingRequest | None:
-        """Remember a request, to be answered; None if too many are unanswered.
+    def request_received(self, stream: int, async_id: int, size: int) -> IncomingRequest | None:
+        """Remember a request with a payload of `size` bytes, to be answered; None if too many
+        are unanswered, or there is no room.
 
         Raises:
             RemoteProtocolError: `protocol-error`, the id belongs to an unanswered one.
         """
         self._require_free(stream, async_id)
-        incoming = self._incoming
-        if not incoming.has_room(0) and incoming.get(stream, async_id) is None:
+        incoming, account = self._incoming, self._connection.account
+        weight = size + EVENT_WEIGHT
+        if not (incoming.has_room() and account.has_room(weight)) and (
+            incoming.get(stream, async_id) is None
+        ):
             return None
-        request = IncomingRequest(stream, async_id)
-        incoming.add(stream, async_id, request, 0)
+        request = IncomingRequest(stream, async_id, weight)
+        incoming.add(stream, async_id, request)
+        account.charge(weight)
         return request
 
     def answer_sent(self, request: IncomingRequest) -> None:
         """Its answer is queued: the id is free as soon as it arrives."""
-        self._incoming.pop(request.stream, request.async_id)
+        if self._incoming.pop(request.stream, request.async_id) is not None:
+            self._connection.account.release(request.weight)
         request.end(cancelled=False)
 
     def claims(self, event: EventReceived) -> bool:
@@ -203,8 +220,7 @@ class StreamRequests:
 
     def local_ended(self, stream: int) -> None:
         """Our direction has ended: nothing on it can be answered any more."""
-        for request in self._incoming.end_stream(stream):
-            request.end(cancelled=True)
+        self._cut_off(self._incoming.end_stream(stream))
 
     def remote_ended(self, stream: int) -> None:
         """The other side's direction has ended: it answers nothing any more."""
@@ -225,8 +241,7 @@ class StreamRequests:
         for outgoing in self._outgoing.end_all():
             self.deadlines.discard(outgoing, outgoing.slot)
             outgoing.finish()
-        for incoming in self._incoming.end_all():
-            incoming.end(cancelled=True)
+        self._cut_off(self._incoming.end_all())
 
     def handle_deadline(self, now: float) -> None:
         """Give up the requests whose deadline has passed."""
@@ -237,6 +252,11 @@ class StreamRequests:
                 request.finish()
 
     # Inside.
+
+    def _cut_off(self, requests: list[IncomingRequest]) -> None:
+        for request in requests:
+            self._connection.account.release(request.weight)
+            request.end(cancelled=True)
 
     def _send_cancel(self, request: OutgoingRequest) -> None:
         try:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from lbm.cells import MAX_UINT
-from lbm.codec import decode
+from lbm.codec import decode_weighed
 from lbm.errors import LbmDecodeError
 from lbm.keys import key_name
 
@@ -74,7 +74,14 @@ class Cells:
         Raises:
             LbmDecodeError: it is malformed.
         """
-        cells = decode(payload) if payload or not self._may_be_empty else {}
+        return self.read_weighed(payload)[0]
+
+    def read_weighed(self, payload: bytes) -> tuple[dict[int, Any], int]:
+        """As `read`, with what the cells take in memory, at most about, in bytes."""
+        cells: dict[int, Any] = {}
+        weight = 0
+        if payload or not self._may_be_empty:
+            cells, weight = decode_weighed(payload)
         kinds, foreign = self.kinds, False
         for key, value in cells.items():
             if key not in kinds:
@@ -92,4 +99,4 @@ class Cells:
             cells = {key: value for key, value in cells.items() if key in kinds}
         if self._check is not None:
             self._check(cells)
-        return cells
+        return cells, weight

@@ -30,7 +30,7 @@ _TIMES = (
     "rekey_interval",
     "close_drain",
 )
-_COUNTS = ("update_after_events", "update_after_bytes", "rekey_allowance", "connection_buffer")
+_COUNTS = ("update_after_events", "update_after_bytes", "rekey_allowance", "peer_memory")
 
 
 def _default_names() -> Mapping[str, tuple[str, ...]]:
@@ -71,7 +71,7 @@ class CoreConfig:
     update_after_seconds: float = fixed.UPDATE_AFTER_SECONDS
     rekey_interval: float = fixed.REKEY_INTERVAL
     rekey_allowance: int = 1
-    connection_buffer: int = fixed.CONNECTION_BUFFER
+    peer_memory: int = fixed.PEER_MEMORY
     close_drain: float = fixed.CLOSE_DRAIN
     # The same in each handshake: made once.
     _names: Mapping[str, tuple[str, ...]] = field(init=False, repr=False, compare=False)

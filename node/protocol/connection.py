@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from crypto.randomness import random_bytes
 from lbm.errors import LbmDecodeError
+from node.protocol.account import SHARE, Account
 from node.protocol.codes import CloseCode
 from node.protocol.config import CoreConfig
 from node.protocol.errors import (
@@ -44,7 +45,7 @@ class Connection(OpenConnection):
     """The sans-IO core of one connection, either side.
 
     `now` is seconds of any clock that never goes back, the same for all calls. `random`
-    gives random bytes of a size.
+    gives random bytes of a size. `total` is the account of all connections, if there is one.
 
     `wants_data` says whether bytes should be read: not while a peer is being decided on.
     With `ended` the transport is to be closed. `happened` is what `reports` will return.
@@ -58,8 +59,10 @@ class Connection(OpenConnection):
         now: float,
         random: Callable[[int], bytes] = random_bytes,
         observer: Observer | None = None,
+        total: Account | None = None,
     ) -> None:
         self.config = config
+        self.account = Account(config.peer_memory, total, SHARE)
         self.initiator = initiator
         self._observer = observer
         self._state = State.EXPECT_REPLY if initiator else State.EXPECT_HELLO
@@ -68,8 +71,8 @@ class Connection(OpenConnection):
         self._live = self.ended = False
         self._frames = FrameReader(HANDSHAKE_EVENT_SIZE)
         self.happened: list[Report] = []
-        self.outbox = Outbox()
-        self._wire = Wire()
+        self.outbox = Outbox(self.account)
+        self._wire = Wire(self.account)
         self._deadline = now + config.handshake_timeout  # of the handshake, then of closing
         self._closing: Farewell = (CloseCode.NORMAL, "")
         self._streams: Streams | None = None
@@ -264,7 +267,7 @@ class Connection(OpenConnection):
         self._frames.limit = opening.frame_limit()
         directions = opening.directions()
         self._opening = None  # and with it every secret of the handshake
-        self._streams = Streams(self.initiator, agreed.limits.max_streams)
+        self._streams = Streams(self.initiator, agreed.limits.max_streams, self.account)
         if self._observer is not None and directions is not None:
             self._observer.session_started(agreed, self.initiator, self.checkpoint)
         self._session = Session(
@@ -277,6 +280,7 @@ class Connection(OpenConnection):
             self.outbox,
             self.happened,
             self._observer,
+            self.account,
             now,
         )
         self._go(signal)
@@ -321,7 +325,6 @@ class Connection(OpenConnection):
         self._deadline = now + CLOSE_LINGER
 
     def _end(self, code: int, text: str = "", *, remote: bool = False, reason: str) -> None:
-        self._wire.take()
         self._go(Signal.END)
         self._report_end(code, text, remote=remote, reason=reason)
 
@@ -343,6 +346,8 @@ class Connection(OpenConnection):
         self._live = state in LIVE
         self.wants_data = self._reading or state is State.FAREWELL
         self.ended = state is State.ENDED
+        if self.ended:
+            self._wire.take()
 
     def _open(self) -> Session:
         if self._state is not State.OPEN or self._session is None:

@@ -42,14 +42,15 @@ REKEY_RATE_SECONDS: Final = 10.0
 # Streams (section 8).
 EVENT_COST: Final = 64
 LARGEST_CREDIT: Final = 2**31 - 1
-CONNECTION_BUFFER: Final = 16 * 2**20
+# All that a connection makes us hold, and of that, what the windows of its streams may add up to.
+PEER_MEMORY: Final = 32 * 2**20
+WINDOWS_PART: Final = 2
 
 # Notes in one Notes event (section 9).
 NOTES_COUNT: Final = 4_096
 
 # Stream 1 (section 8) and keep-alive (section 9).
 UNANSWERED_REQUESTS: Final = 1_024
-WAITING_BYTES: Final = 16 * 2**20
 IDLE_BEFORE_PING: Final = 15.0
 PING_TIMEOUT: Final = 10.0
 WAITING_PONGS: Final = 64

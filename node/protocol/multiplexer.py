@@ -12,6 +12,7 @@ from lbm import keys
 from lbm.codec import Value, encode
 from lbm.noise import pad
 from node.protocol import event_types
+from node.protocol.account import EVENT_WEIGHT, Account
 from node.protocol.codes import (
     CHUNK,
     DATA,
@@ -33,7 +34,7 @@ from node.protocol.errors import (
     violation,
 )
 from node.protocol.event import NO_PAYLOAD, Event
-from node.protocol.limits import EVENT_COST, LARGEST_CREDIT, Limits
+from node.protocol.limits import EVENT_COST, LARGEST_CREDIT, WINDOWS_PART, Limits
 from node.protocol.outbox import Outbox, Outgoing
 from node.protocol.reports import (
     EventReceived,
@@ -50,6 +51,8 @@ from node.protocol.streams import Stream, Streams
 Control = Callable[[Event], None]
 # Least window that a short memory names in Open.
 LEAST_WINDOW = 1024
+# What an event holds besides its cost, in the account.
+EXTRA_WEIGHT: Final = EVENT_WEIGHT - EVENT_COST
 # A named tuple in half the time of calling its class.
 _tuple: Final = tuple.__new__
 
@@ -60,7 +63,8 @@ class Multiplexer:
     `watched` are the streams of which StreamWritable will be reported once nothing waits on
     them; `unconsumed` is the cost of what was reported and not yet given back by `consume`;
     `limits` are those that were agreed; `windows` are those that a request (Subscribe)
-    named for streams that will be opened in answer, by label.
+    named for streams that will be opened in answer, by label. What is reported and not given
+    back, and streams of the other side, are charged to `account`.
     """
 
     def __init__(
@@ -73,8 +77,11 @@ class Multiplexer:
         forget: Callable[[int, bool], None],
         received: list[Report],
         reports: list[Report],
+        account: Account,
     ) -> None:
         self._config = config
+        self._account = account
+        self._windows = config.peer_memory // WINDOWS_PART
         self._padded = config.padding.rule != "off"
         self.limits = limits
         self._streams = streams
@@ -87,6 +94,7 @@ class Multiplexer:
         self.outbox = outbox
         self.windows: dict[str, int] = {}
         self.unconsumed = 0
+        self._unconsumed_events = 0
 
     # What the other side sends.
 
@@ -132,13 +140,16 @@ class Multiplexer:
                 known.window.take(cost)
         if known.resetting:
             return
-        if self.unconsumed > self._config.connection_buffer:
+        if not self._account.has_room():
             # Windows of streams that the other side opened cannot be made smaller, so
             # what is firm is this: it holds at most one event more than the bound.
             self.reset(stream, CloseCode.OVERLOADED, "")
             self._received.append(StreamReset(stream, CloseCode.OVERLOADED, ""))
             return
-        self.unconsumed += cost
+        if cost:
+            self.unconsumed += cost
+            self._unconsumed_events += 1
+            self._account.charge(cost + EXTRA_WEIGHT)
         if payload == NO_PAYLOAD and category != STREAM:
             payload = b""
         report = (stream, async_id, category, subcategory, payload, cost)
@@ -190,7 +201,7 @@ class Multiplexer:
         limits = self.limits
         if window is None:
             window = limits.stream_window
-            room = self._config.connection_buffer - self._streams.committed
+            room = self._windows - self._streams.committed
             if room < window:
                 window = max(LEAST_WINDOW, room)
         elif not 1 <= window <= LARGEST_CREDIT:
@@ -272,13 +283,15 @@ class Multiplexer:
         known.resetting = True
         self._end_local(known)
 
-    def consume(self, stream: int, cost: int) -> None:
-        """The application used up reports of this cost: grant credit when it is time."""
+    def consume(self, stream: int, cost: int, count: int) -> None:
+        """The application used up `count` reports of this cost: grant credit when it is time."""
         self.unconsumed -= cost
+        self._unconsumed_events -= count
+        self._account.release(cost + EXTRA_WEIGHT * count)
         known = self._streams.open.get(stream)
         if known is None or not known.remote_open or known.resetting:
             return
-        grant = self._streams.consume(known, cost, self._config.connection_buffer)
+        grant = self._streams.consume(known, cost, self._windows)
         if grant:
             payload = encode({keys.STREAM: stream, keys.CREDIT: grant})
             self._control(Event(0, 0, STREAM, WINDOW, payload))
@@ -313,6 +326,12 @@ class Multiplexer:
             self.watched.discard(stream)
             self._reports.append(StreamWritable(stream))
 
+    def end(self) -> None:
+        """The connection is over: nothing waits any more, and what is still read is not ours."""
+        self.outbox.clear()
+        self._streams.end()
+        self._account.release(self.unconsumed + EXTRA_WEIGHT * self._unconsumed_events)
+
     # Steps of the above.
 
     def _opened(self, stream: int, cells: Mapping[int, Any]) -> None:
@@ -320,7 +339,7 @@ class Multiplexer:
         credit = cells.get(keys.WINDOW, window)
         window = self.windows.get(label, window)
         self._streams.open_remote(stream, credit, window)
-        if self.unconsumed > self._config.connection_buffer:
+        if not self._account.has_room():
             self.reset(stream, CloseCode.OVERLOADED, "")
             return
         self._received.append(StreamOpened(stream, label))

@@ -7,6 +7,7 @@ if it is not open) and changes nothing. Knows the session; how it begins and end
 
 from abc import ABC, abstractmethod
 
+from node.protocol.account import Account
 from node.protocol.codes import DATA, SIM, STREAM
 from node.protocol.config import CoreConfig
 from node.protocol.errors import LocalProtocolError
@@ -22,6 +23,7 @@ class OpenConnection(ABC):
     """The open connection's side of `Connection`."""
 
     config: CoreConfig
+    account: Account
     outbox: Outbox
     _session: Session | None
     _streams: Streams | None
@@ -132,10 +134,10 @@ class OpenConnection(ABC):
         """End both directions of a stream now; nothing happens if it is gone."""
         self._open().mux.reset(stream, code, text)
 
-    def consume(self, stream: int, cost: int) -> None:
-        """Give back the `cost` of an EventReceived once the application has used it."""
+    def consume(self, stream: int, cost: int, count: int = 1) -> None:
+        """Give back the `cost` of `count` EventReceived once the application has used them."""
         if cost and self._session is not None:
-            self._session.mux.consume(stream, cost)
+            self._session.mux.consume(stream, cost, count)
 
     def notify_writable(self, stream: int, *, credit: bool = False) -> None:
         """Report StreamWritable once, when nothing waits on `stream` any more; with

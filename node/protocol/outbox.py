@@ -8,6 +8,7 @@ their turn comes. Stream 0 does not pass here.
 from collections import deque
 from typing import NamedTuple
 
+from node.protocol.account import OUTGOING_WEIGHT, Account
 from node.protocol.window import SendCredit
 
 
@@ -35,13 +36,14 @@ class _Queue:
 
 
 class Outbox:
-    """The queues, and whose turn it is. `size` counts the payload bytes that wait, `count`
-    the events; `turns` are the queues of which something may be written now (or whose
-    credit has yet to be looked at)."""
+    """The queues, and whose turn it is; what waits is charged to `account`. `size` counts the
+    payload bytes that wait, `count` the events; `turns` are the queues of which something may
+    be written now (or whose credit has yet to be looked at)."""
 
-    __slots__ = ("_held", "_main", "_queues", "count", "size", "turns")
+    __slots__ = ("_account", "_held", "_main", "_queues", "count", "size", "turns")
 
-    def __init__(self) -> None:
+    def __init__(self, account: Account) -> None:
+        self._account = account
         self._queues: dict[int, _Queue] = {}  # those that are not empty
         self._main = _Queue(None)  # stream 1's, which is used again and again
         self.turns: deque[_Queue] = deque()
@@ -64,8 +66,10 @@ class Outbox:
             else:
                 self.turns.append(queue)
         queue.events.append(event)
+        size = len(event[4])
         self.count += 1
-        self.size += len(event.payload)
+        self.size += size
+        self._account.charge(size + OUTGOING_WEIGHT)
 
     def take(self) -> Outgoing | None:
         """The next event whose stream has credit; its cost is spent."""
@@ -85,8 +89,10 @@ class Outbox:
                 turns.append(queue)
             else:
                 del self._queues[stream]
+            size = len(payload)
             self.count -= 1
-            self.size -= len(payload)
+            self.size -= size
+            self._account.release(size + OUTGOING_WEIGHT)
             if releases:
                 self.release(releases)
             return event
@@ -131,10 +137,9 @@ class Outbox:
             return []
         if not queue.blocked:
             self.turns.remove(queue)
-        self.count -= len(queue.events)
         events = list(queue.events)
         queue.events.clear()
-        self.size -= sum(len(event.payload) for event in events)
+        self._took(len(events), sum(len(event.payload) for event in events))
         for event in events:
             if event.releases:
                 self.release(event.releases)
@@ -146,9 +151,14 @@ class Outbox:
         self._queues.clear()
         self.turns.clear()
         self._held.clear()
-        self.count = self.size = 0
+        self._took(self.count, self.size)
 
     def release(self, stream: int) -> None:
         """Hold a stream no more."""
         self._held.discard(stream)
         self.unblock(stream)
+
+    def _took(self, count: int, size: int) -> None:
+        self.count -= count
+        self.size -= size
+        self._account.release(size + OUTGOING_WEIGHT * count)

@@ -7,7 +7,7 @@ cancelled (docs/protocol.md section 2). Knows neither events nor time.
 from typing import Final, Generic, TypeVar
 
 from node.protocol.errors import LocalProtocolError, violation
-from node.protocol.limits import UNANSWERED_REQUESTS, WAITING_BYTES
+from node.protocol.limits import UNANSWERED_REQUESTS
 
 LAST_ASYNC_ID: Final = 65_535
 # A request's key in the tables below is one integer, stream << 16 | async id, since that
@@ -72,29 +72,22 @@ class OutgoingRequests(Generic[T]):
 
 
 class IncomingRequests(Generic[T]):
-    """The other side's requests that we have not answered, and the memory they hold."""
+    """The other side's requests that we have not answered."""
 
-    __slots__ = ("_unanswered", "count_limit", "size_limit", "waiting_bytes")
+    __slots__ = ("_unanswered", "count_limit")
 
-    def __init__(
-        self, count_limit: int = UNANSWERED_REQUESTS, size_limit: int = WAITING_BYTES
-    ) -> None:
+    def __init__(self, count_limit: int = UNANSWERED_REQUESTS) -> None:
         self.count_limit = count_limit
-        self.size_limit = size_limit
-        self._unanswered: dict[int, tuple[T, int]] = {}
-        self.waiting_bytes = 0
+        self._unanswered: dict[int, T] = {}
 
     def __len__(self) -> int:
         return len(self._unanswered)
 
-    def has_room(self, size: int) -> bool:
-        """Whether one more request of `size` bytes is within the bounds."""
-        return (
-            len(self._unanswered) < self.count_limit
-            and self.waiting_bytes + size <= self.size_limit
-        )
+    def has_room(self) -> bool:
+        """Whether one more request may wait for its answer."""
+        return len(self._unanswered) < self.count_limit
 
-    def add(self, stream: int, async_id: int, request: T, size: int) -> None:
+    def add(self, stream: int, async_id: int, request: T) -> None:
         """Remember a request, to be answered.
 
         Raises:
@@ -103,36 +96,27 @@ class IncomingRequests(Generic[T]):
         key = stream << 16 | async_id
         if key in self._unanswered:
             raise violation(f"async id {async_id} is used twice on stream {stream}")
-        self._unanswered[key] = request, size
-        self.waiting_bytes += size
+        self._unanswered[key] = request
 
     def get(self, stream: int, async_id: int) -> T | None:
         """The unanswered request under this id."""
-        entry = self._unanswered.get(stream << 16 | async_id)
-        return entry[0] if entry else None
+        return self._unanswered.get(stream << 16 | async_id)
 
     def values(self) -> list[T]:
         """All unanswered requests."""
-        return [request for request, _ in self._unanswered.values()]
+        return list(self._unanswered.values())
 
     def pop(self, stream: int, async_id: int) -> T | None:
         """The request under this id, which counts as answered from now on."""
-        entry = self._unanswered.pop(stream << 16 | async_id, None)
-        if entry is None:
-            return None
-        self.waiting_bytes -= entry[1]
-        return entry[0]
+        return self._unanswered.pop(stream << 16 | async_id, None)
 
     def end_stream(self, stream: int) -> list[T]:
         """All unanswered requests of a stream that is gone."""
         keys = [key for key in self._unanswered if key >> 16 == stream]
-        return [self._drop(key) for key in keys]
+        return [self._unanswered.pop(key) for key in keys]
 
     def end_all(self) -> list[T]:
         """All unanswered requests: the connection is over."""
-        return [self._drop(key) for key in list(self._unanswered)]
-
-    def _drop(self, key: int) -> T:
-        request, size = self._unanswered.pop(key)
-        self.waiting_bytes -= size
-        return request
+        requests = self.values()
+        self._unanswered.clear()
+        return requests

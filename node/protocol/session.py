@@ -10,6 +10,7 @@ from typing import Any
 
 from lbm import keys
 from lbm.codec import Value, encode
+from node.protocol.account import FRAMES_WEIGHT, Account
 from node.protocol.channel import Channel, PlainChannel, SecureChannel
 from node.protocol.codes import (
     CLOSE,
@@ -45,11 +46,12 @@ Farewell = tuple[int, str]
 
 
 class Wire:
-    """Frames that are ready and wait for the transport."""
+    """Frames that are ready and wait for the transport, charged to `account`."""
 
-    __slots__ = ("frames", "size")
+    __slots__ = ("_account", "frames", "size")
 
-    def __init__(self) -> None:
+    def __init__(self, account: Account) -> None:
+        self._account = account
         self.frames: list[bytes] = []
         self.size = 0
 
@@ -58,10 +60,15 @@ class Wire:
         if frames:
             self.frames.append(frames)
             self.size += len(frames)
+            self._account.charge(len(frames) + FRAMES_WEIGHT)
 
     def take(self) -> list[bytes]:
         """All frames, which are gone from here."""
-        frames, self.frames, self.size = self.frames, [], 0
+        if not self.frames:
+            return []
+        frames, size = self.frames, self.size
+        self.frames, self.size = [], 0
+        self._account.release(size + FRAMES_WEIGHT * len(frames))
         return frames
 
 
@@ -80,6 +87,7 @@ class Session:
         outbox: Outbox,
         reports: list[Report],
         observer: Observer | None,
+        account: Account,
         now: float,
     ) -> None:
         self._now = now
@@ -99,7 +107,15 @@ class Session:
             )
             self._channel = self.secure
         self.mux = Multiplexer(
-            config, agreed.limits, streams, outbox, self.control, self._forget, self._held, reports
+            config,
+            agreed.limits,
+            streams,
+            outbox,
+            self.control,
+            self._forget,
+            self._held,
+            reports,
+            account,
         )
 
     # Events in.
@@ -205,7 +221,7 @@ class Session:
         Session and multiplexer know each other, and would keep the keys until the garbage
         collector finds them. Nothing can be encrypted any more, nor sent in plain.
         """
-        self.mux.outbox.clear()
+        self.mux.end()
         self.secure = None
         del self._channel
 

@@ -4,6 +4,7 @@ One rule: a direction ends with its Finish or its sender's Reset, and when both 
 ended the stream is gone (docs/protocol.md section 8). Writes no events.
 """
 
+from node.protocol.account import STREAM_WEIGHT, Account
 from node.protocol.codes import (
     FIRST_INITIATOR_STREAM,
     FIRST_RESPONDER_STREAM,
@@ -43,10 +44,12 @@ class Stream:
 class Streams:
     """All streams of one connection that are not gone.
 
-    `committed` is the sum of the windows we read under, in bytes.
+    `committed` is the sum of the windows we read under, in bytes. Those that the other side
+    opened are charged to `account`.
     """
 
     __slots__ = (
+        "_account",
         "_initiator",
         "_last_local",
         "_last_remote",
@@ -57,7 +60,8 @@ class Streams:
         "open",
     )
 
-    def __init__(self, initiator: bool, maximum: int) -> None:
+    def __init__(self, initiator: bool, maximum: int, account: Account) -> None:
+        self._account = account
         self._initiator = initiator
         self._maximum = maximum
         self._last_local = 0
@@ -113,6 +117,7 @@ class Streams:
             )
         self._last_remote = stream
         self._theirs += 1
+        self._account.charge(STREAM_WEIGHT)
         return self._add(Stream(stream, False, SendCredit(credit), ReceiveWindow(window)))
 
     def get_live(self, stream: int) -> Stream | None:
@@ -165,6 +170,11 @@ class Streams:
         self.committed += stream.window.size - before
         return grant
 
+    def end(self) -> None:
+        """The connection is over: what is left is not used any more."""
+        self._account.release(STREAM_WEIGHT * self._theirs)
+        self._theirs = 0
+
     def _add(self, stream: Stream) -> Stream:
         self.open[stream.id] = stream
         self.committed += stream.window.size
@@ -178,6 +188,7 @@ class Streams:
             self._ours -= 1
         else:
             self._theirs -= 1
+            self._account.release(STREAM_WEIGHT)
 
     def _is_local(self, stream: int) -> bool:
         return (stream % 2 == 1) == self._initiator

@@ -53,6 +53,7 @@ class Eventing:
 
     async def _serve(self, entry: Entry[Any], emit: IncomingEmit) -> None:
         peer = self._peer
+        emit.begun = True
         outcome: Outcome = (ResultCode.CANCELLED, None)
         port = NativeReplies(peer, emit)
         try:

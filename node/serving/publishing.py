@@ -53,6 +53,7 @@ class Publishing:
     async def _serve(self, topic: Topic, call: IncomingCall) -> None:
         code: int = ResultCode.CANCELLED
         data: Any = None
+        call.begun = True
         try:
             peer = self._peer
             code, data = await decide(

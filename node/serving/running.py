@@ -47,6 +47,8 @@ async def run_handler(
         if entry.slots is not None:
             await _slot_and_room(entry.slots, peer)
             slots = entry.slots
+        elif not peer.driver.has_room:
+            await peer.driver.room()
         result = entry.handler(request)
         if inspect.isasyncgen(result):
             return await take_items(result)

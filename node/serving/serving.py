@@ -20,6 +20,7 @@ from node.messaging.application_events import APPLICATION, BUS_ANSWERING
 from node.messaging.formats import FormatError
 from node.messaging.pending import IncomingCall
 from node.messaging.topics import LABEL
+from node.protocol.account import STREAM_HANDLER_WEIGHT
 from node.protocol.codes import BUS_LABEL, CloseCode, ResultCode, Supercategory
 from node.protocol.errors import LocalProtocolError
 from node.protocol.limits import UNANSWERED_REQUESTS
@@ -75,6 +76,7 @@ class Serving:
 
     async def _serve_call(self, entry: Entry[CallHandler], call: IncomingCall) -> None:
         peer = self._peer
+        call.begun = True
         outcome: Outcome = (ResultCode.CANCELLED, None)
         try:
             outcome = await run_handler(
@@ -124,10 +126,14 @@ class Serving:
             self._refuse(stream_id, CloseCode.NO_HANDLER)
         elif not entry.takes(self.supercategory):
             self._refuse(stream_id, CloseCode.WRONG_SUPERCATEGORY)
-        elif self._stream_handlers >= self._peer.limits.max_streams + LINGERING_HANDLERS:
+        elif (
+            self._stream_handlers >= self._peer.limits.max_streams + LINGERING_HANDLERS
+            or not self._peer.core.account.has_room(STREAM_HANDLER_WEIGHT)
+        ):
             self._refuse(stream_id, CloseCode.OVERLOADED)
         else:
             self._stream_handlers += 1
+            self._peer.core.account.charge(STREAM_HANDLER_WEIGHT)
             carries = BUS_ANSWERING if label == BUS_LABEL else APPLICATION
             stream = self._peer.streams.add(stream_id, label, entry.answers, carries)
             self._peer.backend.spawn(self._serve_stream, entry, stream)
@@ -162,5 +168,6 @@ class Serving:
             code = CloseCode.INTERNAL_ERROR
         finally:
             self._stream_handlers -= 1
+            self._peer.core.account.release(STREAM_HANDLER_WEIGHT)
             if code is not None:
                 stream.reset(code)

@@ -306,7 +306,7 @@ class Stream(ByteStream):
             return False
         request = None
         if event.async_id and not self._finished:
-            request = requests.request_received(self.id, event.async_id)
+            request = requests.request_received(self.id, event.async_id, len(event.payload))
             if request is None:
                 self._overloaded()
                 return False

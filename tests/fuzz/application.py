@@ -23,6 +23,7 @@ from node.messaging.pending import IncomingCall, OutgoingCall
 from node.messaging.stream_feed import StreamFeed
 from node.messaging.stream_requests import IncomingRequest, OutgoingRequest
 from node.messaging.topics import LABEL, Topics
+from node.protocol.account import Account
 from node.protocol.codes import (
     CALL,
     FIRST_APPLICATION_CATEGORY,
@@ -60,8 +61,8 @@ MOST_BYTES: Final = 4096
 class Reader:
     """Reads a subscription."""
 
-    def __init__(self, consume: Callable[[int], None]) -> None:
-        self.inbox = NoteInbox(lambda: None, consume)
+    def __init__(self, consume: Callable[[int, int], None], account: Account) -> None:
+        self.inbox = NoteInbox(lambda: None, consume, account)
 
     def ended(self, reset: StreamReset | None) -> None:
         """No more notes come."""
@@ -86,7 +87,6 @@ class Application:
             lambda call: None,
             find_event=find_event,
             count_limit=MOST_REQUESTS,
-            size_limit=MOST_BYTES,
         )
         self.topics = Topics(core, calls.answering, TOPIC.__eq__)
         self.dispatch = Dispatch(core, calls, self.topics, self._stream_event)
@@ -189,7 +189,9 @@ class Application:
             if event.subcategory == ANSWER:
                 requests.answer_received(event)
             elif event.subcategory == ASK:
-                request = requests.request_received(event.stream, event.async_id)
+                request = requests.request_received(
+                    event.stream, event.async_id, len(event.payload)
+                )
                 if request is not None:
                     self._stream_requests.append(request)
         self._unread.append((event.stream, event.cost))
@@ -249,7 +251,7 @@ class Application:
             if not call.done:
                 self.core.streams.grant(MAIN_STREAM, call.async_id, credit)
 
-        call.chunks = ChunkInbox(1024, lambda: None, grant)
+        call.chunks = ChunkInbox(1024, lambda: None, grant, self.core.account)
         self._asked.append(call)
 
     def _subscribe(self, step: Step) -> None:
@@ -259,7 +261,7 @@ class Application:
 
         def answered(code: int, stream: int) -> None:
             if code == ResultCode.ACCEPTED and not call.done:
-                reader = Reader(partial(self.core.consume, stream))
+                reader = Reader(partial(self.core.consume, stream), self.core.account)
                 if topics.read(TOPIC, stream, reader):
                     self._readers[stream] = reader
             topics.expect_no_more(TOPIC, stream)

@@ -6,6 +6,7 @@ script of the peer's events on an unencrypted connection; steps of other kinds a
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from lbm.errors import LbmDecodeError
@@ -88,7 +89,7 @@ class Node:
         if event.category == SIM:
             call = OutgoingCall(_nothing)
             call.on_final = lambda code, stream: self.did.append(("result", code, stream))
-            call.chunks = ChunkInbox(1 << 20, _nothing, lambda credit: None)
+            call.chunks = ChunkInbox(1 << 20, _nothing, lambda credit: None, self.core.account)
         return self.calls.asking.ask(call, call.category, 1, b"\xa0", START, None)
 
     def _take(self, report: Report) -> None:
@@ -121,7 +122,7 @@ class Node:
             return
         self.topics.expect(topic)
         if self.topics.stream_opened(stream, label) and not topic.startswith(_NOT_READ):
-            reader = Reader(lambda cost: self.core.consume(stream, cost))
+            reader = Reader(partial(self.core.consume, stream), self.core.account)
             if self.topics.read(topic, stream, reader):
                 self._readers.append((topic, reader))
 

@@ -25,7 +25,7 @@ SMALL: Final = Limits(
 SETTINGS: Final = (
     Setting("responder", USUAL),
     Setting("initiator", USUAL),
-    Setting("responder", USUAL, {"deliver": "sealed", "connection_buffer": 2048}, SMALL),
+    Setting("responder", USUAL, {"deliver": "sealed", "peer_memory": 2048}, SMALL),
     Setting("initiator", OTHER, {"padding": parse_padding("padme")}, SMALL),
     Setting(
         "initiator",

@@ -8,7 +8,7 @@ from collections import deque
 from typing import Final
 
 from node.messaging.calls import Calls
-from node.messaging.emits import REPLIES_SIZE, IncomingEmit, OutgoingEmit
+from node.messaging.emits import REPLIES_MEMORY, IncomingEmit, OutgoingEmit
 from node.messaging.formats import FormatName
 from node.messaging.payloads import make_payload
 from node.messaging.pending import IncomingCall
@@ -19,8 +19,6 @@ from tests.fuzz.script import Step
 # Of these `echo` answers at once, and the others when a script says so.
 EVENTS: Final = ("x", "echo", "hold")
 FORMATS: Final[tuple[FormatName, ...]] = ("lbm", "raw", "msgpack", "cbor")
-# Few, so that a short script fills them.
-MOST_UNREAD: Final = 1024
 
 
 def find_event(namespace: str, name: str) -> ResultCode:
@@ -56,7 +54,7 @@ class Emitting:
 
     def ask(self, step: Step, now: float) -> None:
         """Emit, and wait for replies."""
-        emit = OutgoingEmit(lambda: None, MOST_UNREAD)
+        emit = OutgoingEmit(lambda: None)
         payload = make_payload(step.payload, FORMATS[step.stream % len(FORMATS)])
         self._calls.named.ask(emit, "hold", "", payload, now, 5.0)
         self._asked.append(emit)
@@ -76,7 +74,7 @@ class Emitting:
                     assert emit.take().data != ""
                 except ALLOWED["formats"]:
                     continue
-            assert emit.done or emit.size == 0
+            assert emit.account.held == 0
 
     def leave(self) -> None:
         """Read no more of what was emitted first."""
@@ -86,4 +84,4 @@ class Emitting:
     def check(self) -> None:
         """What waits is bounded."""
         for emit in self._asked:
-            assert sum(size for _, size in emit.replies) <= MOST_UNREAD < REPLIES_SIZE
+            assert sum(size for _, size in emit.replies) == emit.account.held <= REPLIES_MEMORY

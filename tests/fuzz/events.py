@@ -31,7 +31,7 @@ SMALL: Final = Limits(max_payload=1024, stream_window=1024, max_streams=4)
 SETTINGS: Final = (
     Setting("responder", None),
     Setting("initiator", None),
-    Setting("responder", None, {"connection_buffer": 2048}, SMALL),
+    Setting("responder", None, {"peer_memory": 2048}, SMALL),
     Setting("initiator", None, {}, SMALL),
 )
 

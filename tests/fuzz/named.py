@@ -24,7 +24,7 @@ SMALL: Final = NamedLimits(
     longest_frame=512,
     longest_name=8,
     events=3,
-    waiting_bytes=1024,
+    client_memory=1024,
     write_buffer=1024,
     idle_timeout=20.0,
 )

@@ -98,9 +98,9 @@ class NamedSide:
         if not self._again:
             assert core.running <= limits.events
             size = sum(len(event.data) for event in self._running)
-            assert size <= limits.waiting_bytes + limits.longest_frame
+            assert size <= limits.client_memory + limits.longest_frame
         assert core.waiting == sum(not emit.done for emit in self._asked) <= limits.events
-        assert all(emit.done or emit.size <= limits.waiting_bytes for emit in self._asked)
+        assert all(emit.account.held <= limits.client_memory for emit in self._asked)
 
     def finish(self) -> bool:
         """Have all handlers end; whether there were any."""

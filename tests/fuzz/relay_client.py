@@ -24,7 +24,7 @@ MAX_SIZE: Final = 4096
 LIMITS: Final = (
     RelayLimits(),
     # Small ones, so that a short script reaches them.
-    RelayLimits(longest_frame=96, waiting_bytes=1024, idle_timeout=20.0),
+    RelayLimits(longest_frame=96, client_memory=1024, idle_timeout=20.0),
 )
 OWN: Final = b"what I am called"
 OTHER: Final = b"what another is "
@@ -112,7 +112,7 @@ class _Reader:
     def check(self) -> None:
         """Who reads too slowly is sent no more."""
         unread = sum(len(message.payload) + MESSAGE_COST for message in self._unread)
-        core, most = self._core, self._limits.waiting_bytes
+        core, most = self._core, self._limits.client_memory
         assert core.closing or core.wants_data == (unread <= most)
 
     def finish(self) -> bool:

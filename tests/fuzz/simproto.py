@@ -21,7 +21,7 @@ LIMITS: Final = (
     SimProtoLimits(),
     # Small ones, so that a short script reaches them.
     SimProtoLimits(
-        longest_frame=512, longest_name=8, dialogs=4, waiting_bytes=1024, write_buffer=1024
+        longest_frame=512, longest_name=8, dialogs=4, client_memory=1024, write_buffer=1024
     ),
     SimProtoLimits(
         dialogs=1, answer_timeout=2.0, idle_before_ping=1.0, ping_timeout=1.0, longest_frame=64

@@ -331,22 +331,22 @@ async def test_of_1025_unanswered_requests_one_is_refused() -> None:
         assert ("parley.echo", "dropped") not in ours.called
 
 
-async def test_requests_of_more_than_16_mib_are_refused() -> None:
+async def test_requests_of_more_than_32_mib_are_refused() -> None:
     def act(peer: ReferencePeer) -> list[int]:
         peer.handshake()
         data = bytes(1_000_000)
-        for number in range(1, 19):
+        for number in range(1, 36):
             peer.send("Call", 1, number, topic="hold", data=data)
-        codes = [acts.result(peer, number)[CELLS["code"]] for number in (17, 18)]
-        assert answers(peer, 16) == []
-        codes.append(acts.call(peer, "parley.echo", async_id=19)[CELLS["code"]])
+        codes = [acts.result(peer, number)[CELLS["code"]] for number in (34, 35)]
+        assert answers(peer, 33) == []
+        codes.append(acts.call(peer, "parley.echo", async_id=36)[CELLS["code"]])
         acts.close(peer)
         return codes
 
     async with with_bystander() as ours:
         overloaded = RESULT_CODES["overloaded"]
         assert await ours.meet(act) == [overloaded, overloaded, 0]
-        assert len(ours.called) == 17
+        assert len(ours.called) == 34
 
 
 @pytest.mark.parametrize("side", SIDES)

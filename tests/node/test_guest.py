@@ -9,6 +9,7 @@ import pytest
 
 from node import Guest
 from node.errors import NotSpokenError, PeerClosedError
+from node.protocol.account import Account
 from node.protocol.codes import CloseCode
 from node.protocol.reports import ConnectionEnded
 from node.transport.memory import memory_pair
@@ -39,7 +40,7 @@ async def bird() -> AsyncIterator[tuple[Bird, anyio.abc.ByteStream, list[Guest]]
     gone: list[Guest] = []
     async with ground() as backend:
         here, there = memory_pair()
-        core = Parrot(backend.now(), 1_000)
+        core = Parrot(backend.now(), 1_000, Account(1 << 30))
         guest = Bird(core=core, backend=backend, name="a nest", on_gone=gone.append)
         StreamOutlet(here, guest.driver, backend)
         async with there:

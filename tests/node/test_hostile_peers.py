@@ -13,6 +13,7 @@ from lbm.codec import encode
 from node import Call, CallRefused, Peer, Stream, StreamResetError
 from node.protocol.codes import CALL, CHUNK, SIM, CloseCode, ResultCode
 from node.protocol.limits import LARGEST_CREDIT
+from node.protocol.multiplexer import EXTRA_WEIGHT
 from node.serving.handlers import LONGEST_NAME
 from node.topic import SubscribeRequest
 from tests.node.network import eventually, meeting, settled
@@ -24,11 +25,12 @@ def never_grant(peer: Peer, spared: Collection[int] = ()) -> None:
     """Let a peer of ours use up what comes without any credit for the other side."""
     consume = peer.core.consume
 
-    def consume_in_silence(stream: int, cost: int) -> None:
+    def consume_in_silence(stream: int, cost: int, count: int = 1) -> None:
         if stream in spared:
-            consume(stream, cost)
+            consume(stream, cost, count)
         else:
             peer.core.streams.unconsumed -= cost
+            peer.core.account.release(cost + EXTRA_WEIGHT * count)
 
     peer.core.consume = consume_in_silence  # type: ignore[method-assign]  # that is the attack
 

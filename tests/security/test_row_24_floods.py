@@ -73,10 +73,14 @@ EXCEEDED: Final[dict[str, tuple[str, ...]]] = {
     "max_connections": (DOORS + "test_more_connections_than_there_may_be",),
     "connections_per_address": (DOORS + "test_more_connections_of_one_address_than_there_may_be",),
     "handshakes_per_second": (DOORS + "test_more_handshakes_of_one_address_than_there_may_be",),
-    "waiting_bytes": (
+    "peer_memory": (
+        "tests/node/test_memory.py::test_a_peer_holds_no_more_than_its_account_has",
         DOORS + "test_what_waits_for_a_peer_is_bounded",
         MESSAGING + "test_answering.py::test_answers_that_are_not_read_count_against_the_bound",
+        PROTOCOL + "test_multiplexer.py::test_the_bound_of_a_connection_is_firm",
+        PROTOCOL + "test_multiplexer.py::test_a_stream_that_opens_while_too_much_is_held_is_reset",
     ),
+    "memory": ("tests/node/test_memory.py::test_all_peers_together_have_a_bound",),
     "write_buffer": (
         DOORS + "test_what_waits_to_be_written_is_bounded",
         "tests/node/test_hostile_peers.py"
@@ -96,10 +100,6 @@ EXCEEDED: Final[dict[str, tuple[str, ...]]] = {
     ),
     "rekey_interval": (
         "tests/security/test_row_21_key_updates.py::test_each_limit_is_crossed_under_load",
-    ),
-    "connection_buffer": (
-        PROTOCOL + "test_multiplexer.py::test_the_bound_of_a_connection_is_firm",
-        PROTOCOL + "test_multiplexer.py::test_a_stream_that_opens_while_too_much_is_held_is_reset",
     ),
     "close_drain": (
         PROTOCOL + "test_connection.py::test_close_waits_for_credit_no_longer_than_close_drain",
@@ -126,10 +126,6 @@ EXCEEDED: Final[dict[str, tuple[str, ...]]] = {
         MESSAGING + "test_answering.py::test_no_more_calls_than_the_bound",
         "tests/interop/test_requests.py::test_of_1025_unanswered_requests_one_is_refused",
     ),
-    "WAITING_BYTES": (
-        MESSAGING + "test_answering.py::test_no_more_bytes_than_the_bound",
-        "tests/interop/test_requests.py::test_requests_of_more_than_16_mib_are_refused",
-    ),
     "WAITING_PONGS": (
         PROTOCOL + "test_keepalive.py::test_more_than_64_pongs_waiting_is_overloaded",
     ),
@@ -152,9 +148,15 @@ EXCEEDED: Final[dict[str, tuple[str, ...]]] = {
         SIMPROTO + "test_dialogs.py::test_more_requests_than_dialogs_end_it",
         GATEWAYS + "test_simproto_faults.py::test_a_flood_of_requests_is_cut_off",
     ),
-    "SimProtoLimits.waiting_bytes": (
+    "SimProtoLimits.client_memory": (
         SIMPROTO + "test_dialogs.py::test_more_bytes_than_may_wait_stop_reading",
     ),
+    **{
+        f"{limits.__name__}.memory": (
+            GATEWAYS + "test_memory.py::test_the_clients_of_a_gateway_have_a_bound_together",
+        )
+        for limits in DIALECT_LIMITS
+    },
     "SimProtoLimits.write_buffer": (
         SIMPROTO + "test_dialogs.py::test_who_does_not_read_may_not_ask_more",
     ),
@@ -178,7 +180,7 @@ EXCEEDED: Final[dict[str, tuple[str, ...]]] = {
         NAMED + "test_core.py::test_no_more_events_are_taken_than_may_run",
         NAMED + "test_core.py::test_as_many_events_wait_for_replies_as_may",
     ),
-    "NamedLimits.waiting_bytes": (
+    "NamedLimits.client_memory": (
         NAMED + "test_core.py::test_no_more_data_is_taken_than_may_wait",
         NAMED + "test_core.py::test_what_waits_unread_is_bounded_for_each_event",
     ),
@@ -195,7 +197,7 @@ EXCEEDED: Final[dict[str, tuple[str, ...]]] = {
     "RelayLimits.patience": (
         RELAY + "test_crowd.py::test_who_takes_nothing_is_waited_for_once_and_dropped_at_the_limit",
     ),
-    "RelayLimits.waiting_bytes": (
+    "RelayLimits.client_memory": (
         RELAY + "test_client.py::test_nothing_is_read_while_much_is_unread",
     ),
     "RelayLimits.uuid_timeout": (RELAY + "test_connection.py::test_the_uuid_has_to_come_in_time",),
@@ -216,7 +218,7 @@ EXCEEDED: Final[dict[str, tuple[str, ...]]] = {
         MESSAGING + "test_answering.py::test_answers_that_nobody_reads_end_the_connection",
     ),
     "UNPAID_LIMIT": (MESSAGING + "test_inbox.py::test_what_costs_nothing_is_bounded",),
-    "REPLIES_SIZE": (
+    "REPLIES_MEMORY": (
         MESSAGING
         + "test_named_events.py::test_replies_that_nobody_reads_end_their_event_and_nothing_else",
         "tests/node/test_emission.py::test_replies_that_nobody_reads",
@@ -239,7 +241,7 @@ EXCEEDED: Final[dict[str, tuple[str, ...]]] = {
 NO_LIMITS: Final = {
     "FRAME_HEADER_SIZE", "RAW_OVERHEAD", "ENCRYPTED_OVERHEAD", "CHAIN_OVERHEAD", "EVENT_COST",
     "HANDSHAKE_TIMEOUT", "HALF_OPEN_CONNECTIONS", "UPDATE_AFTER_EVENTS", "UPDATE_AFTER_BYTES",
-    "UPDATE_AFTER_SECONDS", "REKEY_INTERVAL", "CONNECTION_BUFFER", "IDLE_BEFORE_PING",
+    "UPDATE_AFTER_SECONDS", "REKEY_INTERVAL", "PEER_MEMORY", "WINDOWS_PART", "IDLE_BEFORE_PING",
     "PING_TIMEOUT", "CLOSE_DRAIN",
     "role", "algorithms", "require", "limits", "network_key", "plaintext", "deliver", "padding",
     "info", "limit_loopback", "identity",
@@ -307,7 +309,7 @@ def opens(pair: Pair, between: Callable[[int], object]) -> None:
 
 def test_opens_that_the_core_refuses() -> None:
     """Memory is short, so it resets every stream at once."""
-    pair = open_pair(connection_buffer=1, seal_events=65_536)
+    pair = open_pair(peer_memory=1, seal_events=65_536)
 
     def reset(stream: int) -> None:
         cells = {keys.STREAM: stream, keys.CODE: CloseCode.NORMAL}
@@ -396,7 +398,7 @@ async def test_a_flood_is_bounded_and_hurts_nobody_else(name: str) -> None:
     """Thirty megabytes and more; our node holds a fraction of it, and serves others meanwhile.
     An echo that waits to be written holds a piece for each stream, whence the few streams."""
     limits = Limits(max_streams=64)
-    config = our_config(waiting_bytes=MEBIBYTE, write_buffer=MEBIBYTE, limits=limits)
+    config = our_config(peer_memory=4 * MEBIBYTE, write_buffer=MEBIBYTE, limits=limits)
     async with with_bystander(config) as ours:
         ours.node.topic("news")
         ours.called = Forgetful()

@@ -27,6 +27,7 @@ from node.dialects.named.replies import NamedReply, cost_of
 from node.messaging.deadlines import Deadlines, within_reason
 from node.messaging.emits import UNREAD, OutgoingEmit
 from node.messaging.pending import LOST
+from node.protocol.account import SHARE, Account
 from node.protocol.codes import EVENT_FAILED, CloseCode, ResultCode
 from node.protocol.errors import LocalProtocolError, RemoteProtocolError
 
@@ -54,15 +55,21 @@ class NamedCore(ForeignCore):
         "flavour",
     )
 
-    def __init__(self, now: float, limits: NamedLimits, flavour: Flavour = Flavour.PLAIN) -> None:
-        super().__init__(now, limits.write_buffer)
+    def __init__(
+        self,
+        now: float,
+        limits: NamedLimits,
+        flavour: Flavour = Flavour.PLAIN,
+        total: Account | None = None,
+    ) -> None:
+        super().__init__(now, limits.write_buffer, Account(limits.client_memory, total, SHARE))
         self.flavour = flavour
         self.dropped = 0
         self._limits = limits
         self._next_id = FIRST_ID
         self._waiting: dict[int, OutgoingEmit] = {}
         self._deadlines: Deadlines[OutgoingEmit] = Deadlines()
-        self._intake = Intake(flavour, limits, self._take)
+        self._intake = Intake(flavour, limits, self._take, self.account)
 
     # For the driver.
 
@@ -105,7 +112,7 @@ class NamedCore(ForeignCore):
         """
         if len(self._waiting) >= self._limits.events:
             raise LocalProtocolError(f"{self._limits.events:,} events wait for replies already")
-        emit.limit = self._limits.waiting_bytes
+        emit.account = Account(self._limits.client_memory, self.account)
         emit.async_id = self._send(_INITIATOR, name, data, namespace, None)
         self._waiting[emit.async_id] = emit
         timeout = within_reason(timeout)

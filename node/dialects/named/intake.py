@@ -11,6 +11,7 @@ from typing import Final
 from node.dialects.frames import FrameSplitter
 from node.dialects.limits import NamedLimits
 from node.dialects.named.codec import TOTAL_SIZE, Flavour, NamedEvent, measure_of, parse_event
+from node.protocol.account import REQUEST_WEIGHT, Account
 
 # Events that are taken before others have their turn: of the shortest ones thousands come
 # at once, and each may start a handler.
@@ -18,18 +19,19 @@ TURN_EVENTS: Final = 64
 
 
 class Intake:
-    """Hands each event to `take`, in order. `running` counts those that handlers have.
+    """Hands each event to `take`, in order. `running` counts those that handlers have, which
+    are charged to `account`.
 
     `on_turn` is called when much came at once, and asks for `go_on` once others had their
     turn; without it all is taken.
     """
 
     __slots__ = (
+        "_account",
         "_flavour",
         "_frames",
         "_held",
         "_limits",
-        "_size",
         "_splitter",
         "_take",
         "_turn_left",
@@ -38,14 +40,18 @@ class Intake:
     )
 
     def __init__(
-        self, flavour: Flavour, limits: NamedLimits, take: Callable[[NamedEvent], None]
+        self,
+        flavour: Flavour,
+        limits: NamedLimits,
+        take: Callable[[NamedEvent], None],
+        account: Account,
     ) -> None:
+        self._account = account
         self.running = 0
         self.on_turn: Callable[[], None] | None = None
         self._flavour = flavour
         self._limits = limits
         self._take = take
-        self._size = 0  # of the data that handlers have
         self._splitter = FrameSplitter(TOTAL_SIZE, measure_of(flavour, limits.longest_frame))
         # What is held back: the rest of a chunk, and chunks.
         self._frames: Iterator[memoryview] | None = None
@@ -69,12 +75,12 @@ class Intake:
     def started(self, event: NamedEvent) -> None:
         """A handler has it."""
         self.running += 1
-        self._size += len(event.data)
+        self._account.charge(len(event.data) + REQUEST_WEIGHT)
 
     def done(self, event: NamedEvent) -> None:
         """Its handler is over: there is room for another; raises as `feed`."""
         self.running -= 1
-        self._size -= len(event.data)
+        self._account.release(len(event.data) + REQUEST_WEIGHT)
         self._resume()
 
     def go_on(self) -> None:
@@ -93,8 +99,9 @@ class Intake:
 
     @property
     def _has_room(self) -> bool:
-        limits = self._limits
-        return self.running < limits.events and self._size <= limits.waiting_bytes
+        if not self.running:
+            return True  # nothing else would have us look again
+        return self.running < self._limits.events and self._account.has_room()
 
     def _take_frames(self) -> None:
         """Take what was read, as far as it may be."""

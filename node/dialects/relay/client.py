@@ -19,6 +19,7 @@ from node.dialects.relay.codec import (
     check_length,
     decode_error,
 )
+from node.protocol.account import Account
 from node.protocol.codes import CloseCode
 from node.protocol.errors import PayloadTooLargeError
 
@@ -31,14 +32,14 @@ class RelayClientConnection(ForeignCore):
 
     `fault` is what the relay said last that is not about a target alone: the cause, if the
     connection ends. `misdirected` counts messages that were for somebody else.
-    Nothing more is read while more than `waiting_bytes` of reports were not `consumed`.
+    Nothing more is read while more than `client_memory` of reports were not `consumed`.
     """
 
     __slots__ = ("_limits", "_needed", "_pending", "_unread", "fault", "misdirected", "uuid")
 
     def __init__(self, uuid: bytes, limits: RelayLimits, now: float) -> None:
         """`uuid` has 16 bytes; whether it will do is for the relay to say."""
-        super().__init__(now, limits.write_buffer)
+        super().__init__(now, limits.write_buffer, Account(limits.client_memory))
         if len(uuid) != UUID_SIZE:
             raise ValueError("a UUID has 16 bytes")
         self.uuid = uuid
@@ -53,7 +54,7 @@ class RelayClientConnection(ForeignCore):
     @property
     def wants_data(self) -> bool:
         """Whether the reader keeps up. What we send does not matter: it answers nothing."""
-        return self._unread <= self._limits.waiting_bytes or self.closing
+        return self._unread <= self._limits.client_memory or self.closing
 
     def send(self, to: bytes, payload: bytes) -> None:
         """Queue a message to the client `to` (16 bytes; zeroes: to all others).

@@ -23,6 +23,7 @@ from node.dialects.relay.crowd import Crowd
 from node.dialects.relay.queue import Slices
 from node.dialects.relay.router import Piece, Router
 from node.dialects.relay.sorting import Batch, Sorter
+from node.protocol.account import SHARE, Account
 from node.protocol.codes import CloseCode
 
 # Parts of `write_buffer`: above the first senders wait for a client, until no more than the
@@ -75,9 +76,13 @@ class RelayConnection(ForeignCore):
         "uuid",
     )
 
-    def __init__(self, router: Router, limits: RelayLimits, now: float) -> None:
-        super().__init__(now, limits.write_buffer)
-        self.outbox = self._slices = Slices(limits.write_buffer)
+    def __init__(
+        self, router: Router, limits: RelayLimits, now: float, total: Account | None = None
+    ) -> None:
+        # What waits for it is bounded below; where all clients' is full, it has no room.
+        account = Account(2 * limits.write_buffer, total, SHARE)
+        super().__init__(now, limits.write_buffer, account)
+        self.outbox = self._slices = Slices(limits.write_buffer, account)
         self.uuid = b""
         self.shell: Shell | None = None
         self._router = router
@@ -101,17 +106,18 @@ class RelayConnection(ForeignCore):
         if self.closing:
             return None
         slices, shell = self._slices, self.shell
-        crowded = slices.size > self._crowded_size
+        crowded = self._is_crowded()
         slices.extend(pieces, held)
-        if slices.size <= self._crowded_size:
+        if not self._is_crowded():
             if shell is not None:
                 shell.touch()
             return None
         if shell is not None:
             shell.flush()  # what many send in one turn makes nobody a slow reader
-        if slices.size <= self._crowded_size or self.closing:
+        if not self._is_crowded() or self.closing:
             return None
-        if crowded and slices.size > self._write_buffer:
+        short = self._crowd.lagging and not self.account.has_room()
+        if crowded and (short or slices.size > self._write_buffer):
             self._router.dropped += 1
             self.abort(now, CloseCode.OVERLOADED, "it does not read what is sent to it")
             if shell is not None:
@@ -160,6 +166,10 @@ class RelayConnection(ForeignCore):
             if sorter is None:
                 return
         self._sort(sorter, data, at, now)
+
+    def _is_crowded(self) -> bool:
+        """Whether senders are to wait for it."""
+        return self._slices.size > self._crowded_size or not self.account.has_room()
 
     def _sort(self, sorter: Sorter, data: bytes, at: int, now: float) -> None:
         """Hand on what `data` has from `at` on, unless it is for who has enough."""

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from node.dialects.outgoing import Outgoing
+from node.protocol.account import FRAMES_WEIGHT, Account
 
 # What a slice takes besides the bytes that it shows.
 SLICE_COST: Final = 200
@@ -23,8 +24,8 @@ class Slices(Outgoing):
 
     __slots__ = ("_held", "_loose", "_most_held")
 
-    def __init__(self, write_buffer: int) -> None:
-        super().__init__()
+    def __init__(self, write_buffer: int, account: Account) -> None:
+        super().__init__(account)
         self._most_held = write_buffer // 2
         self._loose = 0
         self._held = 0  # by the loose ones, at most
@@ -33,8 +34,10 @@ class Slices(Outgoing):
         """Queue slices of buffers that have `held` bytes together."""
         count = len(slices)
         self._queue.extend(slices)
+        size = sum(map(len, slices))
+        self._account.charge(size + FRAMES_WEIGHT * count)
         self.count += count
-        self.size += sum(map(len, slices))
+        self.size += size
         self._loose += count
         self._held += held + SLICE_COST * count
         if self._held > self._most_held:
@@ -57,6 +60,7 @@ class Slices(Outgoing):
         loose = [queue.pop() for _ in range(min(self._loose, self.count))]
         loose.reverse()
         if self._held > 2 * sum(map(len, loose)):
+            self._account.release(FRAMES_WEIGHT * (len(loose) - 1))
             self.count -= len(loose) - 1
             loose = [b"".join(loose)]
         queue.extend(loose)

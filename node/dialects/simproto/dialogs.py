@@ -24,6 +24,7 @@ from node.dialects.simproto.heads import (
     HeadReader,
     serialise_message,
 )
+from node.protocol.account import REQUEST_WEIGHT, SHARE, Account
 from node.protocol.codes import CloseCode
 from node.protocol.errors import (
     LocalProtocolError,
@@ -59,7 +60,6 @@ class Dialogs(ForeignCore):
         "_deaf_until",
         "_next_id",
         "_owed",
-        "_owed_bytes",
         "_pings",
         "_pong_due",
         "_pongs",
@@ -70,15 +70,15 @@ class Dialogs(ForeignCore):
         "on_free",
     )
 
-    def __init__(self, now: float, limits: SimProtoLimits) -> None:
-        super().__init__(now, limits.write_buffer)
+    def __init__(self, now: float, limits: SimProtoLimits, total: Account | None = None) -> None:
+        account = Account(limits.client_memory, total, SHARE)
+        super().__init__(now, limits.write_buffer, account)
         self.limits = limits
         self.on_free: Callable[[], None] | None = None  # a dialog of ours is over
         self._splitter = FrameSplitter(1, HeadReader(limits.longest_frame).measure)
         self._next_id = 1
         self._asked: dict[int, tuple[Asker, float]] = {}  # by id, the oldest first
-        self._owed: dict[int, int] = {}  # their requests: bytes of payload by id
-        self._owed_bytes = 0
+        self._owed: dict[int, int] = {}  # their requests: bytes of memory by id
         self._deaf_until = NEVER  # more than may wait is owed, and this is how long it may be
         self.heard = now
         self._pings: dict[int, float] = {}  # ours: when they were sent
@@ -139,8 +139,8 @@ class Dialogs(ForeignCore):
         if self.closing or dialog not in self._owed:
             return
         self._send(RESPONSE, dialog, prefix, data)
-        self._owed_bytes -= self._owed.pop(dialog)
-        if self._deaf_until != NEVER and self._owed_bytes <= self.limits.waiting_bytes:
+        self.account.release(self._owed.pop(dialog))
+        if self._deaf_until != NEVER and not self._owes_too_much:
             self._deaf_until = NEVER
             self._listens_again(now)
 
@@ -149,6 +149,11 @@ class Dialogs(ForeignCore):
         asked, self._asked = self._asked, {}
         for asker, _ in asked.values():
             asker.lost(code, text)
+
+    @property
+    def _owes_too_much(self) -> bool:
+        """Whether nothing more is to be read before a request was answered."""
+        return bool(self._owed) and not self.account.has_room()
 
     @property
     def owed(self) -> int:
@@ -202,6 +207,11 @@ class Dialogs(ForeignCore):
             else:
                 self._take_pong(dialog, now)
 
+    def _end(self, code: int, reason: str, *, remote: bool = True) -> None:
+        super()._end(code, reason, remote=remote)
+        while self._owed:
+            self.account.release(self._owed.popitem()[1])
+
     def _next_deadline(self) -> float:
         due = next(iter(self._asked.values()))[1] if self._asked else NEVER
         if self._deaf_until != NEVER:
@@ -217,7 +227,7 @@ class Dialogs(ForeignCore):
             # What was asked so long ago nobody waits for any more, and who is gone we
             # could not hear.
             if self._deaf_until <= now:
-                reason = f"more than {limits.waiting_bytes:,} bytes of requests wait for handlers"
+                reason = "requests wait for handlers, and there is no room for more"
                 self.abort(now, CloseCode.OVERLOADED, reason)
         elif not self._pings:
             if self._ping_at() <= now:
@@ -255,9 +265,9 @@ class Dialogs(ForeignCore):
             raise RemoteProtocolError(
                 CloseCode.OVERLOADED, f"more than {self.limits.dialogs:,} requests at once"
             )
-        owed[dialog] = size
-        self._owed_bytes += size
-        if self._owed_bytes > self.limits.waiting_bytes and self._deaf_until == NEVER:
+        weight = owed[dialog] = size + REQUEST_WEIGHT
+        self.account.charge(weight)
+        if self._deaf_until == NEVER and self._owes_too_much:
             self._deaf_until = now + self.limits.answer_timeout
 
     def _answer_ping(self, dialog: int, payload: bytes) -> None:

@@ -76,7 +76,7 @@ class SimProtoFeed(Feed):
         owner: object,
         on_closed: Callable[[Any], None],
     ) -> None:
-        super().__init__(fanout, owner, on_closed)
+        super().__init__(fanout, owner, on_closed, publisher.core.account)
         self._publisher = publisher
         self._ready: deque[bytes | None] = deque()  # of the batch whose turn it is
         self._on_the_way = 0
@@ -146,9 +146,7 @@ class SimProtoFeed(Feed):
     def _may_send(self) -> bool:
         """Whether the next note finds room with those that are on their way."""
         if not self._ready:
-            batch = self._waiting.popleft()
-            self.cost -= batch.cost
-            self._ready.extend(self._publisher.convert(batch))
+            self._ready.extend(self._publisher.convert(self._take()))
         if not self._on_the_way:
             return True
         return self._on_the_way + len(self._ready[0] or b"") + EVENT_COST <= ON_THE_WAY

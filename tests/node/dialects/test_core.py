@@ -1,6 +1,7 @@
 """What all dialects share: the end is reported once, what is queued still goes, time ends it."""
 
 from node.dialects.core import FLUSH_SIZE, MOST_FORGOTTEN, NEVER, ForeignCore
+from node.protocol.account import Account
 from node.protocol.codes import CloseCode
 from node.protocol.errors import RemoteProtocolError
 from node.protocol.limits import CLOSE_LINGER
@@ -43,7 +44,7 @@ def over(core: ForeignCore) -> bool:
 
 
 def test_bytes_in_and_out() -> None:
-    core = Parrot(0.0, BUFFER)
+    core = Parrot(0.0, BUFFER, Account(1 << 30))
     core.receive_data(b"abc", 1.0)
     assert (core.queued_bytes, core.outbox.count) == (3, 3)
     assert core.data_to_send(1.0) == b"abc"
@@ -52,7 +53,7 @@ def test_bytes_in_and_out() -> None:
 
 
 def test_who_does_not_read_is_not_read_from() -> None:
-    core = Parrot(0.0, BUFFER)
+    core = Parrot(0.0, BUFFER, Account(1 << 30))
     core.receive_data(b"a" * BUFFER, 0.0)
     assert reads(core)
     core.receive_data(b"a", 0.0)
@@ -62,7 +63,7 @@ def test_who_does_not_read_is_not_read_from() -> None:
 
 
 def test_a_violation_ends_it_after_what_was_queued() -> None:
-    core = Parrot(0.0, BUFFER)
+    core = Parrot(0.0, BUFFER, Account(1 << 30))
     core.receive_data(b"ab!cd", 5.0)
     assert ends(core) == [(CloseCode.PROTOCOL_ERROR, False)]
     core.receive_data(b"more", 5.0)  # read and forgotten
@@ -80,7 +81,7 @@ def test_a_violation_ends_it_after_what_was_queued() -> None:
 
 
 def test_who_goes_on_after_the_end_is_cut_off() -> None:
-    core = Parrot(0.0, BUFFER)
+    core = Parrot(0.0, BUFFER, Account(1 << 30))
     core.receive_data(b"!", 0.0)
     core.receive_data(bytes(MOST_FORGOTTEN), 0.1)
     assert not over(core)
@@ -89,7 +90,7 @@ def test_who_goes_on_after_the_end_is_cut_off() -> None:
 
 
 def test_a_graceful_close_waits_for_the_other_side_to_hang_up() -> None:
-    core = Parrot(0.0, BUFFER)
+    core = Parrot(0.0, BUFFER, Account(1 << 30))
     core.receive_data(b"a", 0.0)
     core.close(1.0)
     core.close(1.5)
@@ -102,7 +103,7 @@ def test_a_graceful_close_waits_for_the_other_side_to_hang_up() -> None:
 
 
 def test_the_end_of_the_transport_forgets_what_waits() -> None:
-    core = Parrot(0.0, BUFFER)
+    core = Parrot(0.0, BUFFER, Account(1 << 30))
     core.receive_data(b"abc", 0.0)
     core.receive_eof(0.0)
     assert core.ended
@@ -111,7 +112,7 @@ def test_the_end_of_the_transport_forgets_what_waits() -> None:
 
 
 def test_an_abort_ends_it_at_once() -> None:
-    core = Parrot(0.0, BUFFER)
+    core = Parrot(0.0, BUFFER, Account(1 << 30))
     core.receive_data(b"abc", 0.0)
     core.abort(0.0, CloseCode.INTERNAL_ERROR, "a bug")
     assert core.ended
@@ -120,7 +121,7 @@ def test_an_abort_ends_it_at_once() -> None:
 
 
 def test_a_deadline_of_the_dialect() -> None:
-    core = Parrot(0.0, BUFFER)
+    core = Parrot(0.0, BUFFER, Account(1 << 30))
     core.receive_data(b"a", 3.0)
     assert core.next_deadline() == 13.0
     core.data_to_send(4.0)
@@ -130,7 +131,7 @@ def test_a_deadline_of_the_dialect() -> None:
 
 
 def test_much_is_written_in_pieces() -> None:
-    core = Parrot(0.0, BUFFER)
+    core = Parrot(0.0, BUFFER, Account(1 << 30))
     core.outbox.put(bytes(FLUSH_SIZE))
     core.outbox.put(b"rest")
     assert len(core.data_to_send(0.0)) == FLUSH_SIZE

@@ -116,7 +116,7 @@ async def test_a_failed_handshake_gives_its_place_back(anyio_backend: str) -> No
 
 
 async def test_what_waits_for_a_peer_is_bounded(anyio_backend: str) -> None:
-    async with meeting(waiting_bytes=4096) as met:
+    async with meeting(peer_memory=65_536) as met:
         release = anyio.Event()
 
         @met.server.on_call("hold")
@@ -127,16 +127,16 @@ async def test_what_waits_for_a_peer_is_bounded(anyio_backend: str) -> None:
         answers: list[object] = []
 
         async def ask() -> None:
-            answers.append(await met.peer.call("hold", bytes(2500)))
+            answers.append(await met.peer.call("hold", bytes(40_000)))
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ask)
             await eventually(lambda: met.back.running_calls == 1)
             with pytest.raises(CallRefused) as caught:
-                await met.peer.call("hold", bytes(2500))
+                await met.peer.call("hold", bytes(40_000))
             assert caught.value.code == ResultCode.OVERLOADED
             release.set()
-        assert answers == [bytes(2500)]
+        assert answers == [bytes(40_000)]
 
 
 async def test_what_waits_to_be_written_is_bounded(anyio_backend: str) -> None:

@@ -148,7 +148,7 @@ async def test_replies_that_nobody_reads_are_bounded(
                 await event.emit("piece", bytes(100), format="raw")
 
         served.node.on("echo")(_echo)
-        async with client_of(served, limits=NamedLimits(waiting_bytes=1_024)) as client:
+        async with client_of(served, limits=NamedLimits(client_memory=1_024)) as client:
             async with client.emit("flood").replies() as replies:
                 # What came after the bound was passed are events without a handler.
                 assert (await client.emit("echo", 1).reply(timeout=PATIENCE)).data == 1

@@ -46,7 +46,7 @@ async def test_what_is_not_read_is_bounded_and_then_read_on(anyio_backend: str) 
     async with (
         relaying(write_buffer=32 << 20) as (relay, address),
         clients_of(relay, address, 1) as (sender,),
-        clients_of(relay, address, 1, limits=RelayLimits(waiting_bytes=100_000)) as (reader,),
+        clients_of(relay, address, 1, limits=RelayLimits(client_memory=100_000)) as (reader,),
     ):
         for n in range(400):
             await sender.send(reader.uuid, n.to_bytes(4) + bytes(60_000))

@@ -123,7 +123,7 @@ async def test_a_flood_of_pings_is_cut_off(anyio_backend: str) -> None:
 
 
 async def test_what_waits_for_handlers_is_bounded(anyio_backend: str) -> None:
-    limits = SimProtoLimits(waiting_bytes=100_000, longest_frame=60_000)
+    limits = SimProtoLimits(client_memory=100_000, longest_frame=60_000)
     async with served(limits=limits) as sides, raw(sides.address) as client:
         await eventually(lambda: len(sides.gateway.peers) == 2)
         peer = guest(sides)
@@ -131,7 +131,7 @@ async def test_what_waits_for_handlers_is_bounded(anyio_backend: str) -> None:
             while True:
                 await client.send("rpc", "wait", b"x" * 50_000)
         assert sending.cancelled_caught  # nobody reads it any more
-        assert peer.core._owed_bytes <= 100_000 + 256 * 1024 + 60_000
+        assert peer.core.account.held <= 100_000 + 256 * 1024 + 60_000
         await others_are_served(sides)
 
 

@@ -7,6 +7,7 @@ from lbm.codec import Encodable, Value, decode, encode
 from node.messaging.calls import Calls
 from node.messaging.dispatch import Take
 from node.messaging.pending import IncomingCall, OutgoingCall
+from node.protocol.account import Account
 from node.protocol.codes import CALL, CANCEL, CHUNK, RESULT, SIM, SUBSCRIBE, ResultCode
 from node.protocol.connection import Connection
 from node.protocol.errors import (
@@ -60,7 +61,8 @@ class FakeConnection:
     """Records what is sent and given back. `padding` bytes are added to every payload;
     `releases` are the streams that what was sent releases."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: int = 1 << 30) -> None:
+        self.account = Account(memory)
         self.sent: list[Sent] = []
         self.consumed: list[tuple[int, int]] = []
         self.gone: set[int] = set()
@@ -71,6 +73,7 @@ class FakeConnection:
         self.releases: list[int] = []
         self.asked: list[int] = []  # streams that are to be reported once nothing waits
         self._streams = FakeStreams()
+        self._charged = 0
 
     def send(
         self,
@@ -93,6 +96,8 @@ class FakeConnection:
         self.sent.append(Sent(stream, async_id, category, subcategory, payload))
         self.releases += [releases] if releases else []
         self.unwritten[stream] = self.unwritten.get(stream, 0) + 1
+        self._charged += len(payload)
+        self.account.charge(len(payload))
         return len(payload) + self.padding
 
     @property
@@ -113,7 +118,7 @@ class FakeConnection:
             raise ConnectionClosedError(0)
         self.asked.append(stream)
 
-    def consume(self, stream: int, cost: int) -> None:
+    def consume(self, stream: int, cost: int, count: int = 1) -> None:
         if cost:
             self.consumed.append((stream, cost))
 
@@ -121,6 +126,8 @@ class FakeConnection:
         """What was sent since the last time, which counts as written."""
         sent, self.sent = self.sent, []
         self.unwritten.clear()
+        self.account.release(self._charged)
+        self._charged = 0
         return sent
 
     @property
@@ -132,8 +139,8 @@ class FakeConnection:
 class Shell:
     """What runs the handlers: it only notes what it is told."""
 
-    def __init__(self, **limits: Any) -> None:
-        self.connection = FakeConnection()
+    def __init__(self, *, memory: int = 1 << 30, **limits: Any) -> None:
+        self.connection = FakeConnection(memory)
         self.started: list[IncomingCall] = []
         self.stopped: list[IncomingCall] = []
         self.woken = 0

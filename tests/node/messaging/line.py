@@ -11,6 +11,7 @@ from lbm.codec import Encodable, Value, decode, encode_value
 from node.messaging.fanout import Fanout, Slow
 from node.messaging.notes import Headers, encode_note
 from node.messaging.stream_feed import StreamFeed
+from node.protocol.account import Account
 from node.protocol.codes import NOTES, NOTIFY, SIM
 from node.protocol.connection import Connection
 from node.protocol.errors import ConnectionClosedError, LocalProtocolError
@@ -44,6 +45,7 @@ class Line:
     """One subscriber's stream; `resets` are the codes and texts that ended it."""
 
     def __init__(self) -> None:
+        self.account = Account(1 << 30)
         self.queue: list[Written] = []
         self.resets: list[tuple[int, str]] = []
         self.finishes = 0

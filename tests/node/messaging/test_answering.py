@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from lbm import keys
 from lbm.codec import Encodable, encode
 from lbm.errors import LbmEncodeError
-from node.messaging.answering import held_size
+from node.protocol.account import REQUEST_WEIGHT
 from node.protocol.codes import CALL, CANCEL, CHUNK, RESULT, SIM, SUBSCRIBE, CloseCode, ResultCode
 from node.protocol.errors import LocalProtocolError, PayloadTooLargeError, RemoteProtocolError
 from node.protocol.limits import EVENT_COST, LARGEST_CREDIT
@@ -154,7 +154,7 @@ def test_no_more_calls_than_the_bound() -> None:
 @pytest.mark.parametrize("async_id", [0, 5])
 def test_no_more_bytes_than_the_bound(async_id: int) -> None:
     """Whether they want an answer or not."""
-    shell = Shell(size_limit=3000)
+    shell = Shell(memory=REQUEST_WEIGHT + 3000)
     shell.receive(call_event("x", async_id, data=bytes(2000)))
     shell.receive(call_event("x", 6, data=bytes(2000)))
     assert shell.codes() == [(6, ResultCode.OVERLOADED)]
@@ -164,18 +164,17 @@ def test_no_more_bytes_than_the_bound(async_id: int) -> None:
 
 
 def test_small_items_count_as_what_they_hold() -> None:
-    shell = Shell(size_limit=10_000)
+    shell = Shell(memory=2 * REQUEST_WEIGHT + 16_000)
     heavy: list[Encodable] = [{}] * 100
     shell.receive(call_event("x", 1, data=heavy))
     shell.receive(call_event("x", 2, headers={"h": heavy}))
     assert shell.codes() == [(2, ResultCode.OVERLOADED)]
     shell.receive(call_event("x", 3, data=bytes(200)))
     assert len(shell.started) == 2
-    assert held_size({1: [{}, [1, {"a": b"x"}]], 2: "x"}, 5) == 64 * 7
 
 
 def test_answers_that_are_not_read_count_against_the_bound() -> None:
-    shell = Shell(size_limit=3000)
+    shell = Shell(memory=REQUEST_WEIGHT + 2000)
     for async_id in (1, 2):
         shell.receive(call_event("x", async_id))
         shell.answering.answer(shell.started[-1], 0, bytes(1500))
@@ -246,7 +245,7 @@ def test_an_answer_on_a_closing_connection_or_a_gone_stream_is_dropped() -> None
 @given(st.data())
 def test_each_id_gets_exactly_one_answer(data: st.DataObject) -> None:
     """Whatever the order of calls, cancels, answers, deadlines and resets."""
-    shell = Shell(count_limit=5, size_limit=300)
+    shell = Shell(count_limit=5, memory=3 * REQUEST_WEIGHT)
     now = 0.0
     open_ids: set[int] = set()
     answered: set[int] = set()
@@ -373,7 +372,7 @@ def test_an_item_that_cannot_be_sent_costs_nothing() -> None:
 
 
 def test_items_that_are_not_read_count_against_the_bound_until_they_are_written() -> None:
-    shell = Shell(size_limit=1500)
+    shell = Shell(memory=2 * REQUEST_WEIGHT + 1500)
     shell.receive(call_event("x", 1))
     while shell.answering.chunk(shell.started[0], bytes(1000)):
         continue
@@ -385,7 +384,7 @@ def test_items_that_are_not_read_count_against_the_bound_until_they_are_written(
 
 
 def test_answers_that_were_written_do_not_count_because_items_wait() -> None:
-    shell = Shell(size_limit=3000)
+    shell = Shell(memory=2 * REQUEST_WEIGHT + 5000)
     shell.receive(call_event("x", 1, window=LARGEST_CREDIT))
     for async_id in (2, 3):
         shell.receive(call_event("x", async_id))
@@ -467,6 +466,6 @@ def test_of_a_long_call_the_topic_is_looked_up_first(topic: str, code: ResultCod
 
 
 def test_a_long_call_without_room_is_refused_unread() -> None:
-    shell = Shell(size_limit=30_000)
+    shell = Shell(memory=30_000)
     shell.receive(long_call("x", b"\xff" * 0x8000))
     assert shell.codes() == [(5, ResultCode.OVERLOADED)]

@@ -8,6 +8,7 @@ from lbm import keys
 from lbm.errors import LbmEncodeError
 from node.messaging.chunks import ChunkInbox
 from node.messaging.pending import STREAMED
+from node.protocol.account import Account
 from node.protocol.codes import CALL, CANCEL, RESULT, SIM, SUBSCRIBE, UNSUBSCRIBE, ResultCode
 from node.protocol.errors import (
     ConnectionClosedError,
@@ -142,7 +143,7 @@ def test_a_window_out_of_range_is_not_sent(window: int) -> None:
 def test_chunks_go_to_who_reads_them() -> None:
     shell = Shell()
     call = shell.ask()
-    call.chunks = ChunkInbox(1000, shell.wake, lambda credit: None)
+    call.chunks = ChunkInbox(1000, shell.wake, lambda credit: None, Account(1 << 20))
     shell.receive(chunk_event(call.async_id, "a"))
     shell.receive(chunk_event(call.async_id, "b"))
     assert [call.chunks.take(), call.chunks.take()] == ["a", "b"]
@@ -154,7 +155,7 @@ def test_chunks_go_to_who_reads_them() -> None:
 def test_chunks_at_no_credit_are_a_violation() -> None:
     shell = Shell()
     call = shell.ask()
-    call.chunks = ChunkInbox(1, shell.wake, lambda credit: None)
+    call.chunks = ChunkInbox(1, shell.wake, lambda credit: None, Account(1 << 20))
     shell.receive(chunk_event(call.async_id, "a"))
     with pytest.raises(RemoteProtocolError):
         shell.receive(chunk_event(call.async_id, "b"))
@@ -177,7 +178,7 @@ def test_chunks_of_a_call_that_expects_none_cancel_it_once() -> None:
 def test_chunks_that_nobody_waits_for_are_dropped() -> None:
     shell = Shell()
     call = shell.ask()
-    call.chunks = ChunkInbox(1000, shell.wake, lambda credit: None)
+    call.chunks = ChunkInbox(1000, shell.wake, lambda credit: None, Account(1 << 20))
     shell.asking.give_up(call)
     for async_id in (call.async_id, 99):
         shell.receive(chunk_event(async_id, 1))

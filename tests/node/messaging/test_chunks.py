@@ -8,6 +8,7 @@ from lbm import keys
 from lbm.codec import encode
 from lbm.errors import LbmDecodeError
 from node.messaging.chunks import ChunkInbox
+from node.protocol.account import Account
 from node.protocol.codes import CloseCode
 from node.protocol.errors import RemoteProtocolError
 from node.protocol.limits import EVENT_COST
@@ -19,7 +20,7 @@ class Reader:
     def __init__(self, size: int) -> None:
         self.woken = 0
         self.granted: list[int] = []
-        self.inbox = ChunkInbox(size, self.wake, self.granted.append)
+        self.inbox = ChunkInbox(size, self.wake, self.granted.append, Account(1 << 20))
 
     def wake(self) -> None:
         self.woken += 1

@@ -2,10 +2,10 @@
 
 import pytest
 
-from node.messaging.emits import REPLIES_SIZE, IncomingEmit, OutgoingEmit, Reply
+from node.messaging.emits import REPLIES_MEMORY, IncomingEmit, OutgoingEmit, Reply
 from node.messaging.payloads import Payload
+from node.protocol.account import REPLY_WEIGHT, Account
 from node.protocol.codes import EMIT, NAMED
-from node.protocol.limits import EVENT_COST
 from tests.reference.wire import cells_payload
 
 
@@ -14,14 +14,14 @@ def test_replies_are_taken_in_their_order() -> None:
     emit = OutgoingEmit(lambda: woken.append(1))
     assert all(emit.put(number, 10) for number in range(3))
     assert [emit.take() for _ in range(3)] == [0, 1, 2]
-    assert (emit.size, len(woken)) == (0, 3)
+    assert (emit.account.held, len(woken)) == (0, 3)
     with pytest.raises(IndexError):
         emit.take()
 
 
 def test_no_more_than_the_limit_waits() -> None:
     emit = OutgoingEmit(lambda: None)
-    size = REPLIES_SIZE // 4 - EVENT_COST
+    size = REPLIES_MEMORY // 4 - REPLY_WEIGHT
     assert [emit.put(number, size) for number in range(5)] == [True] * 4 + [False]
     assert len(emit.replies) == 4
 
@@ -31,17 +31,30 @@ def test_empty_replies_cost_as_well() -> None:
     count = 0
     while emit.put(None, 0):
         count += 1
-    assert count == REPLIES_SIZE // EVENT_COST
+    assert count == REPLIES_MEMORY // REPLY_WEIGHT
 
 
 def test_what_is_taken_makes_room() -> None:
-    emit = OutgoingEmit(lambda: None, 2 * EVENT_COST)
-    assert emit.put(1, EVENT_COST)
+    emit = OutgoingEmit(lambda: None)
+    all_of_it = REPLIES_MEMORY - REPLY_WEIGHT
+    assert emit.put(1, all_of_it)
     assert emit.take() == 1
-    assert emit.put(2, EVENT_COST)
+    assert emit.put(2, all_of_it)
     emit.drop_replies()
-    assert emit.put(3, EVENT_COST)
+    assert emit.put(3, all_of_it)
+    assert not emit.put(4, 0)
     assert emit.take() == 3
+
+
+def test_what_waits_counts_for_its_connection_until_nobody_has_it() -> None:
+    connection = Account(1_000)
+    emits = [OutgoingEmit(lambda: None) for _ in range(2)]
+    for emit in emits:
+        emit.account = Account(REPLIES_MEMORY, connection)
+    assert [emit.put(None, 300) for emit in emits] == [True, False]
+    assert connection.held == 300 + REPLY_WEIGHT
+    del emit, emits
+    assert connection.held == 0
 
 
 def test_a_final_answer_ends_it_once() -> None:

@@ -6,6 +6,7 @@ from lbm import keys
 from lbm.codec import Encodable, Value, encode
 from node.messaging.inbox import UNPAID_LIMIT, NoteInbox
 from node.messaging.notes import DROPPED_HEADER
+from node.protocol.account import EVENT_WEIGHT, Account
 from node.protocol.codes import NOTES, NOTIFY
 
 
@@ -15,10 +16,16 @@ class Reader:
     def __init__(self) -> None:
         self.woken = 0
         self.consumed: list[int] = []
-        self.inbox = NoteInbox(self.wake, self.consumed.append)
+        self.events = 0
+        self.account = Account(1 << 21)
+        self.inbox = NoteInbox(self.wake, self.consume, self.account)
 
     def wake(self) -> None:
         self.woken += 1
+
+    def consume(self, cost: int, count: int) -> None:
+        self.consumed.append(cost)
+        self.events += count
 
     def notify(self, data: Encodable, headers: dict[str, Encodable] | None = None) -> None:
         cells: dict[int, Encodable] = {keys.DATA: data}
@@ -41,7 +48,7 @@ def test_events_are_taken_in_their_order_and_their_credit_goes_back_when_used() 
     reader.inbox.used()
     assert reader.consumed == [170]
     reader.inbox.used()
-    assert reader.consumed == [170]
+    assert (reader.consumed, reader.events) == ([170], 2)
     with pytest.raises(IndexError):
         reader.take()
 
@@ -83,7 +90,7 @@ def test_the_count_of_what_was_lost() -> None:
 def test_what_costs_nothing_is_bounded() -> None:
     reader = Reader()
     payload = encode({keys.DATA: bytes(10_000)})
-    fits = UNPAID_LIMIT // (len(payload) + 64)
+    fits = UNPAID_LIMIT // (len(payload) + EVENT_WEIGHT)
     assert [reader.inbox.put(NOTIFY, payload, 0) for _ in range(fits + 2)] == [
         *[True] * fits,
         False,

@@ -9,11 +9,12 @@ from lbm import keys
 from lbm.codec import decode
 from node.messaging.calls import Calls
 from node.messaging.dispatch import Dispatch
-from node.messaging.emits import REPLIES_SIZE, UNREAD, IncomingEmit, OutgoingEmit, Reply
+from node.messaging.emits import REPLIES_MEMORY, UNREAD, IncomingEmit, OutgoingEmit, Reply
 from node.messaging.formats import FormatError
 from node.messaging.payloads import Payload, Tandem, make_payload
 from node.messaging.pending import LOST, IncomingCall, OutgoingCall
 from node.messaging.topics import Topics
+from node.protocol.account import REQUEST_WEIGHT
 from node.protocol.codes import (
     CANCEL,
     CHUNK,
@@ -49,8 +50,8 @@ CODES = {
 class Shell:
     """What runs handlers and waits for replies; it only notes what it is told."""
 
-    def __init__(self, **limits: Any) -> None:
-        self.connection = FakeConnection()
+    def __init__(self, memory: int = 1 << 30) -> None:
+        self.connection = FakeConnection(memory)
         self.started: list[IncomingEmit] = []
         self.stopped: list[IncomingCall] = []
         self.asked_for: list[tuple[str, str]] = []
@@ -61,7 +62,6 @@ class Shell:
             self._run,
             self.stopped.append,
             find_event=self._find,
-            **limits,
         )
         self.named, self.asking = self.calls.named, self.calls.asking
         topics = Topics(core, self.calls.answering, lambda topic: False)
@@ -313,7 +313,7 @@ def test_no_more_events_than_the_bound(async_ids: bool) -> None:
 
 @pytest.mark.parametrize("async_ids", [False, True], ids=["silent", "asking"])
 def test_no_more_bytes_than_the_bound(async_ids: bool) -> None:
-    shell = Shell(size_limit=1_000)
+    shell = Shell(memory=REQUEST_WEIGHT + 2_000)
     data: list[Any] = [0] * 10  # weighs more in memory than on the wire
     for number in range(3):
         shell.emit("ping", (number + 1) * async_ids, data=data, format=16)
@@ -474,7 +474,7 @@ def test_replies_that_nobody_reads_end_their_event_and_nothing_else() -> None:
     emit, other = shell.ask(), shell.ask()
     shell.connection.take()
     body = cells_payload(data=bytes(4_000), format=16)
-    count = REPLIES_SIZE // len(body) + 1
+    count = REPLIES_MEMORY // len(body) + 1
     for _ in range(count):
         shell.receive(REPLY_EVENT, body, emit.async_id)
     assert (emit.done, emit.code) == (True, UNREAD)
@@ -490,7 +490,7 @@ def test_replies_that_nobody_reads_end_their_event_and_nothing_else() -> None:
 def test_small_items_of_replies_weigh_what_they_take() -> None:
     shell = Shell()
     emit = shell.ask()
-    body = cells_payload(data=[None] * 4_000, format=16)  # 256,000 bytes of memory or more
+    body = cells_payload(data=[None] * 11_000, format=16)  # about a megabyte of memory
     for _ in range(6):
         shell.receive(REPLY_EVENT, body, emit.async_id)
     assert emit.code == UNREAD

@@ -36,7 +36,7 @@ class Shell:
         )
 
     def asked(self, stream: int, async_id: int) -> IncomingRequest:
-        request = self.requests.request_received(stream, async_id)
+        request = self.requests.request_received(stream, async_id, 100)
         assert request is not None
         return request
 
@@ -157,7 +157,7 @@ def test_the_bound_of_unanswered_requests() -> None:
     shell = Shell(count_limit=2)
     first = shell.asked(3, 1)
     shell.asked(5, 1)
-    assert shell.requests.request_received(7, 1) is None
+    assert shell.requests.request_received(7, 1, 100) is None
     with pytest.raises(RemoteProtocolError):
         shell.asked(3, 1)
     shell.requests.answer_sent(first)

@@ -150,12 +150,15 @@ class Sub:
         self.got: list[Any] = []
         self.over: list[StreamReset | None] = []
         self.lost_with: list[int] = []
-        self.inbox = NoteInbox(lambda: None, lambda cost: end.core.consume(self.stream, cost))
+        self.inbox = NoteInbox(lambda: None, self.consume, end.core.account)
         self.left = False
         self.call = end.asking.subscribe(TOPIC, None, end.now, None, lambda: None, window)
         end.topics.expect(TOPIC, window)
         call = self.call
         call.on_final = lambda code, stream: self.answered(call, code, stream)
+
+    def consume(self, cost: int, count: int) -> None:
+        self.end.core.consume(self.stream, cost, count)
 
     def answered(self, call: OutgoingCall, code: int, stream: int) -> None:
         wanted = not call.done and code == ResultCode.ACCEPTED

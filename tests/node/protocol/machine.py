@@ -84,6 +84,7 @@ class Side:
     sent: defaultdict[int, list[Item]] = field(default_factory=lambda: defaultdict(list))
     got: defaultdict[int, list[Item]] = field(default_factory=lambda: defaultdict(list))
     unconsumed: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
+    unconsumed_events: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
     consumed: defaultdict[int, int] = field(default_factory=lambda: defaultdict(int))
     writable: set[int] = field(default_factory=set)  # streams
     known: set[int] = field(default_factory=set)  # streams that were ever open
@@ -245,6 +246,7 @@ class Link:
                 side.got[stream].append(item)
                 assert cost == (item.cost if stream > 1 else 0)
                 side.unconsumed[stream] += cost
+                side.unconsumed_events[stream] += cost > 0
             case StreamOpened(stream, label):
                 side.got[stream].append(Item("open", label.encode()))
                 side.known.add(stream)
@@ -318,8 +320,9 @@ class Link:
 
     def consume(self, side: Side, stream: int, cost: int) -> None:
         """Give back some of what was received."""
-        side.connection.consume(stream, cost)
         side.unconsumed[stream] -= cost
+        count = 0 if side.unconsumed[stream] else side.unconsumed_events.pop(stream, 0)
+        side.connection.consume(stream, cost, count)
         side.consumed[stream] += cost
 
     def consume_all(self) -> bool:

@@ -20,7 +20,7 @@ def test_the_defaults_are_the_documents() -> None:
     assert (config.handshake_timeout, config.idle_before_ping, config.ping_timeout) == (10, 15, 10)
     assert (config.update_after_events, config.update_after_bytes) == (2**24, 4 * 2**30)
     assert (config.update_after_seconds, config.rekey_interval) == (3_600, 900)
-    assert (config.rekey_allowance, config.connection_buffer) == (1, 16 * 2**20)
+    assert (config.rekey_allowance, config.peer_memory) == (1, 32 * 2**20)
 
 
 def test_order_floor_and_held_keys_decide_the_names() -> None:
@@ -66,7 +66,7 @@ BAD: dict[str, dict[str, Any]] = {
     "no events": {"update_after_events": 0},
     "no bytes": {"update_after_bytes": 0},
     "no rekeys": {"rekey_allowance": 0},
-    "no memory": {"connection_buffer": 0},
+    "no memory": {"peer_memory": 0},
 }
 
 

@@ -7,6 +7,7 @@ import pytest
 from lbm import keys
 from lbm.codec import Value, decode, encode
 from lbm.noise import parse_padding
+from node.protocol.account import STREAM_WEIGHT
 from node.protocol.codes import (
     CHUNK,
     DATA,
@@ -20,7 +21,7 @@ from node.protocol.codes import (
 )
 from node.protocol.errors import LocalProtocolError, PayloadTooLargeError
 from node.protocol.event import Event
-from node.protocol.limits import CONNECTION_BUFFER
+from node.protocol.limits import PEER_MEMORY
 from node.protocol.reports import (
     EventReceived,
     Report,
@@ -118,7 +119,7 @@ def test_a_window_of_ours_out_of_range(window: int) -> None:
 
 
 def test_when_memory_is_short_open_names_less() -> None:
-    pair = open_pair(connection_buffer=300_000)
+    pair = open_pair(peer_memory=600_000)
     ids = [pair.a.core.open_stream(str(n)) for n in range(3)]
     pair.pump()
     table = pair.b.session.mux._streams.open
@@ -685,7 +686,7 @@ def test_consuming_what_is_gone_grants_nothing() -> None:
 
 
 def test_windows_shrink_while_memory_is_short() -> None:
-    pair = open_pair(b={"connection_buffer": 8_192}, stream_window=8_192)
+    pair = open_pair(b={"peer_memory": 16_384}, stream_window=8_192)
     for stream in (3, 5):
         pair.inject(pair.a, stream, STREAM, OPEN, LABEL)
     seen = watch(pair.b)
@@ -696,7 +697,7 @@ def test_windows_shrink_while_memory_is_short() -> None:
 
 
 def test_a_stream_that_opens_while_too_much_is_held_is_reset() -> None:
-    pair = open_pair(b={"connection_buffer": 1_000})
+    pair = open_pair(b={"peer_memory": STREAM_WEIGHT + 1_000})
     pair.inject(pair.a, 3, STREAM, OPEN, LABEL)
     pair.inject(pair.a, 3, STREAM, DATA, bytes(1_000))
     seen = watch(pair.b)
@@ -705,9 +706,11 @@ def test_a_stream_that_opens_while_too_much_is_held_is_reset() -> None:
     assert len(pair.b.all(StreamOpened)) == 1
     assert pair.b.code == ALIVE
     pair.b.core.consume(3, 1_064)
+    for stream in (3, 5):
+        pair.inject(pair.a, 0, STREAM, RESET, {keys.STREAM: stream, keys.CODE: 0})
     pair.inject(pair.a, 7, STREAM, OPEN, LABEL)
     assert len(pair.b.all(StreamOpened)) == 2
-    assert CONNECTION_BUFFER == 16 * 2**20
+    assert PEER_MEMORY == 32 * 2**20
 
 
 # Sizes.
@@ -880,7 +883,7 @@ def test_sending_where_one_cannot() -> None:
 
 
 def test_the_bound_of_a_connection_is_firm() -> None:
-    pair = open_pair(b={"connection_buffer": 4_096}, stream_window=2_048)
+    pair = open_pair(b={"peer_memory": 10 * STREAM_WEIGHT + 4_096}, stream_window=2_048)
     opened = [pair.a.core.open_stream("app/test") for _ in range(10)]
     pair.pump()
     for stream in opened:

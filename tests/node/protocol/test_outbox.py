@@ -1,5 +1,6 @@
 """The queues of events that wait: turns, credit, dropping."""
 
+from node.protocol.account import Account
 from node.protocol.outbox import Outbox, Outgoing
 from node.protocol.window import SendCredit
 
@@ -16,7 +17,7 @@ def drained(outbox: Outbox) -> list[tuple[int, int]]:
 
 
 def test_empty() -> None:
-    outbox = Outbox()
+    outbox = Outbox(Account(1 << 20))
     assert not outbox
     assert not outbox.turns
     assert outbox.take() is None
@@ -24,7 +25,7 @@ def test_empty() -> None:
 
 
 def test_streams_take_turns_and_keep_their_order() -> None:
-    outbox = Outbox()
+    outbox = Outbox(Account(1 << 20))
     for number in range(3):
         outbox.put(event(3, number), SendCredit(1_000))
     outbox.put(event(1, 7), None)
@@ -33,7 +34,7 @@ def test_streams_take_turns_and_keep_their_order() -> None:
 
 
 def test_size_counts_payloads_that_wait() -> None:
-    outbox = Outbox()
+    outbox = Outbox(Account(1 << 20))
     outbox.put(event(1, size=5), None)
     outbox.put(event(1, size=7), None)
     assert (outbox.size, outbox.waiting(1)) == (12, 2)
@@ -52,7 +53,7 @@ def test_size_counts_payloads_that_wait() -> None:
 
 
 def test_credit_is_spent_and_one_event_goes_below_zero() -> None:
-    outbox, credit = Outbox(), SendCredit(100)
+    outbox, credit = Outbox(Account(1 << 20)), SendCredit(100)
     for number in range(3):
         outbox.put(event(3, number, cost=74), credit)
     assert drained(outbox) == [(3, 0), (3, 1)]
@@ -62,7 +63,7 @@ def test_credit_is_spent_and_one_event_goes_below_zero() -> None:
 
 
 def test_a_blocked_stream_holds_up_no_other() -> None:
-    outbox, credit = Outbox(), SendCredit(0)
+    outbox, credit = Outbox(Account(1 << 20)), SendCredit(0)
     outbox.put(event(3, 1, cost=74), credit)
     outbox.put(event(1, 2), None)
     assert drained(outbox) == [(1, 2)]
@@ -74,7 +75,7 @@ def test_a_blocked_stream_holds_up_no_other() -> None:
 
 
 def test_what_costs_nothing_waits_only_for_its_order() -> None:
-    outbox, credit = Outbox(), SendCredit(0)
+    outbox, credit = Outbox(Account(1 << 20)), SendCredit(0)
     outbox.put(event(3, 1, cost=0), credit)
     outbox.put(event(3, 2, cost=74), credit)
     outbox.put(event(3, 3, cost=0), credit)
@@ -83,7 +84,7 @@ def test_what_costs_nothing_waits_only_for_its_order() -> None:
 
 def test_drop_waiting_and_blocked() -> None:
     for blocked in (False, True):
-        outbox = Outbox()
+        outbox = Outbox(Account(1 << 20))
         outbox.put(event(3, 1, cost=74), SendCredit(0 if blocked else 10))
         outbox.put(event(3, 2, cost=74), SendCredit(0))
         outbox.put(event(1, 9), None)
@@ -96,7 +97,7 @@ def test_drop_waiting_and_blocked() -> None:
 
 
 def test_a_held_stream_waits_for_the_event_that_releases_it() -> None:
-    outbox = Outbox()
+    outbox = Outbox(Account(1 << 20))
     outbox.hold(3)
     outbox.put(event(3, 1), SendCredit(1_000))
     outbox.put(event(1, 2), None)
@@ -109,7 +110,7 @@ def test_a_held_stream_waits_for_the_event_that_releases_it() -> None:
 
 
 def test_holding_a_stream_that_waits_already() -> None:
-    outbox = Outbox()
+    outbox = Outbox(Account(1 << 20))
     outbox.put(event(3, 1), SendCredit(1_000))
     outbox.hold(3)
     outbox.hold(3)
@@ -122,7 +123,7 @@ def test_holding_a_stream_that_waits_already() -> None:
 
 
 def test_a_released_stream_still_needs_credit() -> None:
-    outbox, credit = Outbox(), SendCredit(0)
+    outbox, credit = Outbox(Account(1 << 20)), SendCredit(0)
     outbox.hold(3)
     outbox.put(event(3, 1, cost=10), credit)
     outbox.release(3)
@@ -133,7 +134,7 @@ def test_a_released_stream_still_needs_credit() -> None:
 
 
 def test_dropping_what_releases_a_stream_releases_it() -> None:
-    outbox = Outbox()
+    outbox = Outbox(Account(1 << 20))
     outbox.hold(3)
     outbox.put(event(3, 1), SendCredit(1_000))
     outbox.put(event(5, 2)._replace(releases=3), SendCredit(1_000))
@@ -142,7 +143,7 @@ def test_dropping_what_releases_a_stream_releases_it() -> None:
 
 
 def test_a_stream_that_was_dropped_is_held_no_more() -> None:
-    outbox = Outbox()
+    outbox = Outbox(Account(1 << 20))
     outbox.hold(3)
     outbox.put(event(3, 1), SendCredit(1_000))
     outbox.drop(3)
@@ -155,7 +156,7 @@ def test_a_stream_that_was_dropped_is_held_no_more() -> None:
 
 
 def test_views_become_bytes_of_their_own() -> None:
-    outbox, whole = Outbox(), bytes(range(200))
+    outbox, whole = Outbox(Account(1 << 20)), bytes(range(200))
     for number in range(3):
         view = memoryview(whole)[number : number + 10]
         outbox.put(event(3, number)._replace(payload=view), SendCredit(1_000))

@@ -78,7 +78,7 @@ class TwoSides(RuleBasedStateMachine):
                 limits=drawn["limits"][number],
                 deliver=drawn["deliver"][number],
                 plaintext="never" if drawn["encrypted"] else "only",
-                connection_buffer=drawn["buffer"],
+                peer_memory=drawn["buffer"],
                 update_after_events=drawn["update_after"],
                 update_after_seconds=40.0 if drawn["often"] else 3600.0,
                 rekey_interval=25.0 if drawn["often"] else 900.0,

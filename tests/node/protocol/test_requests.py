@@ -55,50 +55,41 @@ def test_the_end_of_a_stream_and_of_all() -> None:
 
 def test_an_id_used_twice_is_a_violation() -> None:
     requests = IncomingRequests[str]()
-    requests.add(1, 7, "a", 10)
-    requests.add(3, 7, "b", 10)
+    requests.add(1, 7, "a")
+    requests.add(3, 7, "b")
     with pytest.raises(RemoteProtocolError) as caught:
-        requests.add(1, 7, "c", 10)
+        requests.add(1, 7, "c")
     assert caught.value.code == CloseCode.PROTOCOL_ERROR
     assert requests.get(1, 7) == "a"
-    assert requests.waiting_bytes == 20
     assert requests.pop(1, 7) == "a"
     assert requests.pop(1, 7) is None
-    assert requests.waiting_bytes == 10
-    requests.add(1, 7, "c", 10)
+    requests.add(1, 7, "c")
     assert requests.get(1, 7) == "c"
 
 
-def test_room_is_bounded_by_count_and_bytes() -> None:
-    requests = IncomingRequests[int](count_limit=2, size_limit=100)
-    assert requests.has_room(100)
-    assert not requests.has_room(101)
-    requests.add(1, 1, 0, 60)
-    assert requests.has_room(40)
-    assert not requests.has_room(41)
-    requests.add(1, 2, 0, 0)
-    assert not requests.has_room(0)
+def test_room_is_bounded_by_count() -> None:
+    requests = IncomingRequests[int](count_limit=2)
+    requests.add(1, 1, 0)
+    assert requests.has_room()
+    requests.add(1, 2, 0)
+    assert not requests.has_room()
     requests.pop(1, 1)
-    assert requests.has_room(100)
+    assert requests.has_room()
 
 
-def test_the_defaults_are_the_documents() -> None:
+def test_the_default_is_the_document_s() -> None:
     requests = IncomingRequests[int]()
     for async_id in range(1, 1_025):
-        assert requests.has_room(16)
-        requests.add(1, async_id, 0, 16)
-    assert not requests.has_room(0)
+        assert requests.has_room()
+        requests.add(1, async_id, 0)
+    assert not requests.has_room()
     assert len(requests) == 1_024
-    assert IncomingRequests[int]().has_room(16 * 2**20)
-    assert not IncomingRequests[int]().has_room(16 * 2**20 + 1)
 
 
 def test_incoming_end_with_their_stream_and_connection() -> None:
     requests = IncomingRequests[str]()
     for stream, async_id, request in ((1, 1, "a"), (3, 1, "b"), (3, 2, "c")):
-        requests.add(stream, async_id, request, 5)
+        requests.add(stream, async_id, request)
     assert requests.end_stream(3) == ["b", "c"]
-    assert requests.waiting_bytes == 5
     assert requests.end_all() == ["a"]
-    assert requests.waiting_bytes == 0
     assert len(requests) == 0

@@ -4,6 +4,7 @@ import pytest
 
 from lbm import keys
 from lbm.codec import Value, encode
+from node.protocol.account import Account
 from node.protocol.codes import CLOSE, DATA, FINISH, OPEN, PONG, RESET, SEAL, STREAM, CloseCode
 from node.protocol.limits import CONTROL_BUFFER, STREAM_CONTROL_BUFFER
 from node.protocol.reports import ConnectionEnded, PongReceived, StreamOpened
@@ -14,7 +15,7 @@ EACH_KIND = pytest.mark.parametrize("plaintext", ["never", "only"])
 
 
 def test_wire_keeps_order_and_counts() -> None:
-    wire = Wire()
+    wire = Wire(Account(1 << 20))
     wire.write(b"ab")
     wire.write(b"")
     wire.write(b"c")

@@ -2,6 +2,7 @@
 
 import pytest
 
+from node.protocol.account import Account
 from node.protocol.codes import CloseCode
 from node.protocol.errors import LocalProtocolError, RemoteProtocolError
 from node.protocol.streams import Streams
@@ -13,7 +14,7 @@ def violates(code: CloseCode = CloseCode.PROTOCOL_ERROR) -> "pytest.RaisesExc[Re
 
 def both_sides() -> list[tuple[Streams, int, int]]:
     """A table of either side, its own first id, and the other side's."""
-    return [(Streams(True, 4), 3, 2), (Streams(False, 4), 2, 3)]
+    return [(Streams(True, 4, Account(1 << 20)), 3, 2), (Streams(False, 4, Account(1 << 20)), 2, 3)]
 
 
 def test_our_ids_ascend_by_two() -> None:
@@ -31,7 +32,7 @@ def test_ids_are_not_used_again() -> None:
 
 
 def test_the_last_id() -> None:
-    streams = Streams(True, 4)
+    streams = Streams(True, 4, Account(1 << 20))
     streams._last_local = 2**32 - 3
     assert streams.open_local(10, 10).id == 2**32 - 1
     with pytest.raises(LocalProtocolError):
@@ -102,7 +103,7 @@ def test_window_and_reset_may_name_what_was_opened() -> None:
 
 
 def test_each_sides_streams_are_bounded_until_they_are_gone() -> None:
-    streams = Streams(True, 2)
+    streams = Streams(True, 2, Account(1 << 20))
     ours = [streams.open_local(10, 10) for _ in range(2)]
     with pytest.raises(LocalProtocolError):
         streams.open_local(10, 10)
@@ -122,7 +123,7 @@ def test_each_sides_streams_are_bounded_until_they_are_gone() -> None:
 
 
 def test_max_streams_0_allows_none() -> None:
-    streams = Streams(False, 0)
+    streams = Streams(False, 0, Account(1 << 20))
     with pytest.raises(LocalProtocolError):
         streams.open_local(10, 10)
     with violates(CloseCode.TOO_MANY_STREAMS):
@@ -130,7 +131,7 @@ def test_max_streams_0_allows_none() -> None:
 
 
 def test_committed_is_the_sum_of_windows_still_read_under() -> None:
-    streams = Streams(True, 9)
+    streams = Streams(True, 9, Account(1 << 20))
     first = streams.open_local(99, 1_000)
     second = streams.open_remote(2, 99, 4_096)
     assert streams.committed == 5_096

@@ -12,7 +12,7 @@ from crypto.identity import Identity
 from node import CallRefused, NamedEvent, Node, Peer, Supercategory
 from node.config import NodeConfig
 from node.errors import PeerClosedError
-from node.messaging.emits import REPLIES_SIZE
+from node.messaging.emits import REPLIES_MEMORY
 from node.protocol.codes import CloseCode
 from node.protocol.connection import Connection
 from node.protocol.limits import UNANSWERED_REQUESTS
@@ -303,7 +303,7 @@ async def test_an_emitter_that_reads_nothing_of_its_transport(anyio_backend: str
             before = said
             for number in range(10):
                 assert (await bystander.emit("echo", number).reply()).data == number
-            assert said == before < 100_000 + REPLIES_SIZE
+            assert said == before < 100_000 + REPLIES_MEMORY
             back.drop(CloseCode.GOING_AWAY)
             link.heal()
 

@@ -7,6 +7,7 @@ import anyio
 import pytest
 from anyio import create_task_group, move_on_after
 
+from node.protocol.account import Account
 from node.protocol.codes import CloseCode
 from node.protocol.connection import FLUSH_SIZE, Connection
 from node.protocol.outbox import Outbox
@@ -80,7 +81,7 @@ class FakeCore:
         self.happened: list[Report] = []
         self.chunks: list[bytes] = []
         self.queued_bytes = 0
-        self.outbox = Outbox()
+        self.outbox = Outbox(Account(1 << 20))
         self.wants_data = True
         self.unread = False
         self.wants_eof = False

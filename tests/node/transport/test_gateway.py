@@ -9,6 +9,7 @@ import pytest
 
 from node.dialects.core import NEVER
 from node.errors import AddressError, InsecureAddressError, UnreachableError
+from node.protocol.account import Account
 from node.transport.address import Address
 from node.transport.backend import Backend
 from node.transport.driver import Driver
@@ -27,7 +28,7 @@ async def gateway(most: int = 8) -> AsyncIterator[Gateway]:
 
 def _accepting(backend: Backend, gateway: Callable[[], Gateway]) -> Callable[[str], Driver]:
     def accept(name: str) -> Driver:
-        core = Parrot(backend.now(), 1_000)
+        core = Parrot(backend.now(), 1_000, Account(1 << 30))
         driver = Driver(core, backend, lambda reports: None, lambda: NEVER, lambda now: None)
         driver.on_closed = lambda: gateway().left(driver)
         return driver

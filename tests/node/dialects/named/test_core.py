@@ -14,6 +14,7 @@ from node.dialects.named.core import COPIED_SIZE, FIRST_ID, NamedCore
 from node.dialects.named.intake import TURN_EVENTS
 from node.messaging.emits import UNREAD, OutgoingEmit
 from node.messaging.pending import LOST
+from node.protocol.account import REQUEST_WEIGHT
 from node.protocol.codes import CloseCode, ResultCode
 from node.protocol.errors import (
     ConnectionClosedError,
@@ -236,7 +237,7 @@ def test_with_types_the_name_of_an_error_does_not_matter() -> None:
 
 
 def test_what_waits_unread_is_bounded_for_each_event(line: Line) -> None:
-    line.core = NamedCore(line.now, NamedLimits(waiting_bytes=1_024), line.flavour)
+    line.core = NamedCore(line.now, NamedLimits(client_memory=1_400), line.flavour)
     read, unread = line.ask(), line.ask()
     for _ in range(3):
         line.say(reply(read.async_id, bytes(500)))
@@ -304,7 +305,8 @@ def test_what_came_before_is_taken_in_its_order(line: Line) -> None:
 
 
 def test_no_more_data_is_taken_than_may_wait(line: Line) -> None:
-    line.core = NamedCore(line.now, NamedLimits(waiting_bytes=1_024), line.flavour)
+    limits = NamedLimits(client_memory=2 * REQUEST_WEIGHT)
+    line.core = NamedCore(line.now, limits, line.flavour)
     big = ask(data=bytes(600))
     running = line.say(big, big, big)
     assert (len(running), line.core.wants_data) == (2, False)

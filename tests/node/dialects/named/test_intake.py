@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from node.dialects.limits import NamedLimits
 from node.dialects.named.codec import Flavour, NamedEvent
 from node.dialects.named.intake import TURN_EVENTS, Intake
+from node.protocol.account import Account
 from node.protocol.errors import RemoteProtocolError
 from tests.node.dialects.named.events import FLAVOURS, ask, on_wire
 
@@ -21,7 +22,7 @@ class Taker:
     def __init__(self, flavour: Flavour, limits: NamedLimits) -> None:
         self.taken: list[NamedEvent] = []
         self.turns = 0
-        self.intake = Intake(flavour, limits, self.take)
+        self.intake = Intake(flavour, limits, self.take, Account(limits.client_memory))
 
     def take(self, event: NamedEvent) -> None:
         self.taken.append(event)
@@ -34,7 +35,7 @@ class Taker:
 @both
 @given(data=st.data())
 def test_whatever_is_held_back_keeps_its_place(flavour: Flavour, data: st.DataObject) -> None:
-    limits = NamedLimits(events=data.draw(st.integers(1, 5)), waiting_bytes=1_024)
+    limits = NamedLimits(events=data.draw(st.integers(1, 5)), client_memory=1_024)
     taker = Taker(flavour, limits)
     if data.draw(st.booleans()):
         taker.intake.on_turn = taker.turn
@@ -52,7 +53,7 @@ def test_whatever_is_held_back_keeps_its_place(flavour: Flavour, data: st.DataOb
             taker.intake.go_on()
             assert taker.intake.running == len(taker.taken) - ended <= limits.events
             held = sum(len(event.data) for event in taker.taken[ended:])
-            assert held <= limits.waiting_bytes + 700
+            assert held <= limits.client_memory + 700
     while ended < len(taker.taken):
         taker.intake.done(taker.taken[ended])
         taker.intake.go_on()
@@ -99,7 +100,7 @@ def test_it_may_be_cleared_by_what_comes_of_an_event(flavour: Flavour) -> None:
         taken.append(event)
         intake.clear()
 
-    intake = Intake(flavour, NamedLimits(), take)
+    intake = Intake(flavour, NamedLimits(), take, Account(1 << 20))
     intake.feed(on_wire(ask(), flavour) * 3)
     assert (len(taken), intake.holds_back) == (1, False)
 

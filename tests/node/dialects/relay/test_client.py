@@ -19,7 +19,7 @@ from node.protocol.errors import ConnectionClosedError, PayloadTooLargeError
 from node.protocol.reports import ConnectionEnded
 from tests.node.dialects.relay.hall import A, B, C, end_of, message, messages, written
 
-LIMITS = RelayLimits(longest_frame=4_096, waiting_bytes=2_048)
+LIMITS = RelayLimits(longest_frame=4_096, client_memory=2_048)
 
 
 def client() -> RelayClientConnection:
@@ -118,7 +118,7 @@ def test_nothing_is_read_while_much_is_unread() -> None:
     got = received(core, data * 2)
     waits = [core.wants_data]
     got += received(core, data)
-    assert LIMITS.waiting_bytes < 3 * (500 + MESSAGE_COST)
+    assert LIMITS.client_memory < 3 * (500 + MESSAGE_COST)
     waits.append(core.wants_data)
     for one in got:
         assert isinstance(one, RelayMessage)

@@ -15,6 +15,7 @@ from node.dialects.simproto.heads import (
     serialise_message,
 )
 from node.dialects.simproto.packets import RPC
+from node.protocol.account import REQUEST_WEIGHT
 from node.protocol.codes import CloseCode, ResultCode
 from node.protocol.errors import (
     ConnectionClosedError,
@@ -198,7 +199,7 @@ def test_more_bytes_than_may_wait_stop_reading() -> None:
     for dialog in range(4):
         side.receive(request(RPC, "wait", b"x" * 240, dialog=dialog))
         assert reads(side)
-    side = Side(SimProtoLimits(longest_frame=2_048, waiting_bytes=1_024))
+    side = Side(SimProtoLimits(longest_frame=2_048, client_memory=REQUEST_WEIGHT + 1_024))
     call(side)
     side.core.ping(0.0)
     side.receive(request(RPC, "wait", b"x" * 1_100))
@@ -215,7 +216,7 @@ def test_more_bytes_than_may_wait_stop_reading() -> None:
 
 def test_what_waits_for_handlers_for_too_long_ends_it() -> None:
     """Nobody could tell whether who asked is still there."""
-    side = Side(SimProtoLimits(longest_frame=2_048, waiting_bytes=1_024))
+    side = Side(SimProtoLimits(longest_frame=2_048, client_memory=2 * REQUEST_WEIGHT))
     for dialog in range(2):
         side.now = 10.0 * dialog
         side.receive(request(RPC, "wait", b"x" * 600, dialog=dialog))

@@ -1,0 +1,71 @@
+"""What one connection makes us hold: one account, weighed as memory, with one limit.
+
+One rule: whoever keeps something of a connection charges its account and releases as much
+when it is gone, so that `held` is 0 again at the end; what happens where there is no room
+is for them to say (docs/protocol.md sections 8 and 14). Weighs nothing itself.
+"""
+
+from typing import Final
+
+# What things take in memory besides their payloads, in bytes of CPython: no less than
+# tracemalloc sees (tests/node/test_memory.py).
+EVENT_WEIGHT: Final = 512  # an event of a stream that waits for its reader
+STREAM_WEIGHT: Final = 2_048  # a stream of theirs, with keys and windows
+STREAM_HANDLER_WEIGHT: Final = 8_192  # its handler, buffers and task
+REQUEST_WEIGHT: Final = 4_096  # a request whose handler runs
+REPLY_WEIGHT: Final = 256  # a reply, or a part of an answer, that waits for its reader
+OUTGOING_WEIGHT: Final = 256  # an event that waits to be written
+NOTE_WEIGHT: Final = 96  # a note of a topic that waits for one subscriber
+FRAMES_WEIGHT: Final = 64  # frames of stream 0 that wait to be written
+BATCH_WEIGHT: Final = 512  # and those that were published together
+
+# What each connection may have held, however much is held for all of them.
+SHARE: Final = 64 * 1024
+
+
+class Account:
+    """Bytes that are `held` for one connection, at most about `limit`.
+
+    With `total`, an account of which this is a part, they count there as well; up to `share`
+    there is room however full that is.
+    """
+
+    __slots__ = ("_share", "_total", "held", "limit")
+
+    def __init__(self, limit: int, total: "Account | None" = None, share: int = 0) -> None:
+        self.limit = limit
+        self.held = 0
+        self._total = total
+        self._share = share
+
+    def __repr__(self) -> str:
+        return f"<Account: {self.held:,} of {self.limit:,} bytes>"
+
+    def charge(self, size: int) -> None:
+        """So many bytes more are held."""
+        self.held += size
+        total = self._total
+        while total is not None:
+            total.held += size
+            total = total._total
+
+    def charge_shared(self, size: int) -> None:
+        """So many bytes more (fewer, if it is negative) are held, for others as well: what
+        this is a part of knows nothing of them."""
+        self.held += size
+
+    def release(self, size: int) -> None:
+        """So many bytes of what was charged are held no more."""
+        self.held -= size
+        total = self._total
+        while total is not None:
+            total.held -= size
+            total = total._total
+
+    def has_room(self, size: int = 1) -> bool:
+        """Whether so many bytes more may be held."""
+        held = self.held + size
+        if held > self.limit:
+            return False
+        total = self._total
+        return total is None or held <= self._share or total.has_room(size)

@@ -1,0 +1,264 @@
+"""What one peer may have a node hold: as much as its account says, and no more than is documented.
+
+One rule: each attack is what costs the peer least and the node most, and what the node holds is
+asked of tracemalloc. The peer keeps nothing: it reads no report, or nothing at all.
+"""
+
+import gc
+import re
+import tracemalloc
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from lbm import keys
+from lbm.codec import Value, encode
+from node.config import NodeConfig
+from node.protocol import account as weights
+from node.protocol.account import Account
+from node.protocol.codes import CALL, CANCEL, EMIT, NAMED, SIM, SUBSCRIBE
+from node.protocol.limits import PEER_MEMORY
+from tests.node.network import Meeting, eventually, meeting, settled
+
+pytestmark = pytest.mark.anyio
+
+MEBIBYTE: Final = 1 << 20
+# What a test lets a peer have, so that it is fast.
+MEMORY: Final = 2 * MEBIBYTE
+# What comes on top: a connection that does nothing, a payload that is being taken, and what the
+# loop has of both sides.
+BESIDES: Final = 2 * MEBIBYTE
+# The account says at least what tracemalloc sees, and at most so many times that.
+FACTOR: Final = 4
+
+Event = tuple[int, int, int, int, bytes]
+Attack = Callable[[Meeting], Awaitable[None]]
+
+
+async def send(met: Meeting, events: Iterable[Event]) -> None:
+    """Send for as long as there is somebody to send to, and queue next to nothing here."""
+    core = met.peer.core
+    for number, (stream, async_id, category, subcategory, payload) in enumerate(events):
+        if not met.peer.is_open:
+            return
+        if stream > 1 and stream not in core.flow().streams:
+            continue  # it was reset
+        core.send(stream, async_id, category, subcategory, payload)
+        if number % 64 == 63 or core.queued_bytes > 65_536:
+            met.peer.touch()
+            while core.outbox.turns and met.peer.is_open:
+                await anyio.lowlevel.checkpoint()
+    met.peer.touch()
+    for _ in range(3):
+        await settled()
+
+
+def calls(topic: str, data: Value, count: int = 1_024, asking: bool = True) -> Iterator[Event]:
+    payload = encode({keys.TOPIC: topic, keys.DATA: data})
+    return ((1, number * asking, SIM, CALL, payload) for number in range(1, count + 1))
+
+
+def dicts(count: int) -> Value:
+    """What weighs most in memory for its bytes."""
+    return [{0: {}} for _ in range(count)]
+
+
+def deaf(met: Meeting) -> None:
+    """The peer reads nothing from here on."""
+    outlet = met.peer.driver._outlet
+    assert outlet is not None
+    outlet.pause_reading()
+
+
+async def tiny_calls(met: Meeting) -> None:
+    await send(met, calls("hold", None))
+
+
+async def silent_calls(met: Meeting) -> None:
+    await send(met, calls("hold", None, 3_000, asking=False))
+
+
+async def calls_with_dicts(met: Meeting) -> None:
+    await send(met, calls("hold", dicts(400), 60))
+
+
+async def calls_with_texts(met: Meeting) -> None:
+    await send(met, calls("hold", ["\N{SNOWMAN}x"] * 500, 100))
+
+
+async def large_calls(met: Meeting) -> None:
+    await send(met, calls("hold", bytes(100_000), 400))
+
+
+async def named_events(met: Meeting) -> None:
+    payload = encode({keys.NAME: "hold", keys.DATA: dicts(400), keys.FORMAT: 16})
+    await send(met, [(1, number, NAMED, EMIT, payload) for number in range(1, 61)])
+
+
+async def streams(met: Meeting) -> None:
+    for _ in range(1_024):
+        met.peer.core.open_stream("hold")
+    await send(met, [])
+
+
+async def events_of_streams(met: Meeting, asking: bool = False) -> None:
+    ids = [met.peer.core.open_stream("hold") for _ in range(4)]
+    await send(met, ((id, n * asking, 64, 1, b"ab") for n in range(1, 2_000) for id in ids))
+
+
+async def requests_of_streams(met: Meeting) -> None:
+    await events_of_streams(met, asking=True)
+
+
+async def small_answers(met: Meeting) -> None:
+    deaf(met)
+    await send(met, calls("quick", None, 15_000))
+
+
+async def large_answers(met: Meeting) -> None:
+    deaf(met)
+    await send(met, calls("large", None, 2_000))
+
+
+async def late_answers(met: Meeting) -> None:
+    """All handlers run, and then all have something to say."""
+    deaf(met)
+    await send(met, calls("late", None, 500))
+    await anyio.sleep(0.1)
+
+
+async def handlers_that_linger(met: Meeting) -> None:
+    """Calls that are cancelled, so that they count no more, whose handlers do not end."""
+    for first in range(1, 1_500, 64):
+        numbers = range(first, first + 64)
+        payload = encode({keys.TOPIC: "stubborn", keys.DATA: bytes(1_000)})
+        await send(met, [(1, number, SIM, CALL, payload) for number in numbers])
+        cancels = [encode({keys.REQUEST: number}) for number in numbers]
+        await send(met, [(1, 0, SIM, CANCEL, cancel) for cancel in cancels])
+
+
+async def notes(met: Meeting) -> None:
+    """Of many topics, none of which is read."""
+    topics = [met.server.topic(f"t{number}") for number in range(8)]
+    asked = [encode({keys.TOPIC: topic.name}) for topic in topics]
+    await send(met, [(1, n, SIM, SUBSCRIBE, payload) for n, payload in enumerate(asked, 1)])
+    await eventually(lambda: all(topic.subscribers for topic in topics))
+    deaf(met)
+    for _ in range(1_200):
+        for topic in topics:
+            topic._fanout.add(b"\x01")
+            topic._fanout.flush()
+    await settled()
+
+
+ATTACKS: Final[tuple[Attack, ...]] = (
+    tiny_calls,
+    silent_calls,
+    calls_with_dicts,
+    calls_with_texts,
+    large_calls,
+    named_events,
+    streams,
+    events_of_streams,
+    requests_of_streams,
+    small_answers,
+    large_answers,
+    late_answers,
+    handlers_that_linger,
+    notes,
+)
+
+
+@asynccontextmanager
+async def attacked(memory: int) -> AsyncIterator[Meeting]:
+    """A server with handlers of all sorts, and a peer that keeps nothing of what comes."""
+    settings: dict[str, Any] = {"peer_memory": memory, "drain_timeout": 0.0}
+    async with meeting(**settings) as met:
+        release = anyio.Event()
+
+        @met.server.on_call("hold")
+        @met.server.on("hold")
+        async def hold(request: object) -> None:
+            await release.wait()
+
+        @met.server.on_stream("hold")
+        async def hold_stream(stream: object) -> None:
+            await release.wait()
+
+        @met.server.on_call("stubborn")
+        async def stubborn(call: object) -> None:
+            with anyio.CancelScope(shield=True):
+                await release.wait()
+
+        @met.server.on_call("late")
+        async def late(call: object) -> bytes:
+            await anyio.sleep(0.05)
+            return bytes(100_000)
+
+        met.server.on_call("quick")(lambda call: None)
+        met.server.on_call("large")(lambda call: bytes(100_000))
+        met.peer.driver._on_reports = lambda reports: None
+        yield met
+        release.set()
+        for peer in (met.peer, met.back):
+            peer.core.receive_eof(peer.backend.now())
+            peer.driver.settle()
+
+
+async def held(met: Meeting, attack: Attack) -> tuple[int, int]:
+    """What the node holds at most meanwhile, and holds at the end, in bytes."""
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        await attack(met)
+        gc.collect()
+        now, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    return peak - before, now - before
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])
+@pytest.mark.parametrize("attack", ATTACKS)
+async def test_a_peer_holds_no_more_than_its_account_has(
+    anyio_backend: str, attack: Attack
+) -> None:
+    async with attacked(MEMORY) as met:
+        most, now = await held(met, attack)
+        account = met.back.core.account
+        assert most <= MEMORY + BESIDES
+        assert now <= account.held + BESIDES
+        if now > BESIDES:
+            assert account.held <= FACTOR * now
+    await eventually(lambda: met.server._held.held == 0)
+    assert account.held == 0
+
+
+async def test_the_documents_say_what_a_peer_holds_at_the_worst(anyio_backend: str) -> None:
+    """The number in them is the default, and the worst peer comes close to it."""
+    assert NodeConfig().peer_memory == PEER_MEMORY
+    for page in ("howto/run-a-server.md", "threat-model.md"):
+        text = Path(__file__).parents[2].joinpath("docs", page).read_text("utf-8")
+        found = re.findall(r"(\d+) MiB at\s+the\s+worst", text)
+        assert found == [str(PEER_MEMORY // MEBIBYTE)], page
+    async with attacked(PEER_MEMORY) as met:
+        most, _ = await held(met, large_calls)
+        assert PEER_MEMORY // 2 < most <= PEER_MEMORY + BESIDES
+
+
+async def test_all_peers_together_have_a_bound(anyio_backend: str) -> None:
+    """Whoever has much finds no room when others have it all; whoever has little does."""
+    async with attacked(MEMORY) as met:
+        total = met.server._held
+        total.limit = MEBIBYTE
+        await send(met, calls("hold", bytes(20_000), 200))
+        assert MEBIBYTE // 2 < total.held <= MEBIBYTE
+        others = Account(MEMORY, total, weights.SHARE)
+        assert others.has_room(weights.SHARE)
+        assert not others.has_room(MEBIBYTE // 2)
