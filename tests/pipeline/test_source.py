@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxFiles
 
@@ -227,18 +226,3 @@ def test_spark_reads_journals(spark: SparkSession, tmp_path: Path) -> None:
         "2025-11-14T00:00:03",
         "2025-11-14",
     )
-
-
-@pytest.mark.spark
-@pytest.mark.xdist_group("spark")
-def test_a_session_made_by_others_is_told_of_the_source(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """As docs/pipeline.md says it."""
-    make_segment().write(tmp_path)
-    other = spark.newSession()
-    with pytest.raises(AnalysisException, match="parley_journal"):
-        other.read.format("parley_journal").load(str(tmp_path))
-    other.dataSource.register(JournalSource)
-    records = other.read.format("parley_journal").load(str(tmp_path))
-    assert records.schema == BRONZE
