@@ -7,8 +7,8 @@ that never goes back. Counts nothing, and decides nothing about what is too much
 
 from typing import Final, NamedTuple
 
-# Of an interval: what floats that were added up may be short of it.
-_TOLERANCE: Final = 1e-3
+# What times that were added up may be off by, in seconds.
+_TOLERANCE: Final = 1e-6
 
 
 class Rate(NamedTuple):
@@ -31,7 +31,7 @@ class Allowance:
         """Use it once, if anything is left; returns whether there was."""
         burst, seconds = self._rate
         full_at = max(self._full_at, now)
-        if full_at - now > (burst - 1 + _TOLERANCE) * seconds:
+        if full_at - now > (burst - 1) * seconds + _TOLERANCE:
             return False
         self._full_at = full_at + seconds
         return True

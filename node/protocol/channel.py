@@ -28,7 +28,7 @@ from node.protocol.errors import RemoteProtocolError, violation
 from node.protocol.event import NO_PAYLOAD, Event, parse_raw, serialise_raw
 from node.protocol.frames import frame
 from node.protocol.handshake import Agreed, known
-from node.protocol.limits import FRAME_HEADER_SIZE, REKEY_ANSWER_TIMEOUT, SEAL_GRACE
+from node.protocol.limits import FRAME_HEADER_SIZE, SEAL_GRACE
 from node.protocol.observer import DirectionState, Observer
 from node.protocol.rekey import Phase, Rekeying
 from node.protocol.reports import KeysUpdated, Report
@@ -294,13 +294,12 @@ class SecureChannel:
 
         Raises:
             RemoteProtocolError: `seal-violation`, no seal came for too long; `timeout`,
-                no answer to a RekeyOffer.
+                no answer to a RekeyOffer, or no KeyUpdate that ends a rekey.
         """
         if self._waiting_since is not None and now >= self._waiting_since + self._patience_left:
             raise RemoteProtocolError(CloseCode.SEAL_VIOLATION, "no seal came in time")
-        rekeying = self._rekeying
-        if rekeying.phase is Phase.OFFERED and now >= rekeying.offered_at + REKEY_ANSWER_TIMEOUT:
-            raise RemoteProtocolError(CloseCode.TIMEOUT, "no answer to a RekeyOffer")
+        if now >= self._rekeying.deadline:
+            raise RemoteProtocolError(CloseCode.TIMEOUT, "the other side left a rekey unfinished")
         framed = b""
         if now >= self._last_rekey + self._rekey_interval:
             self._last_rekey = now
@@ -331,13 +330,11 @@ class SecureChannel:
 
     def _plan(self) -> None:
         """Note when keys are due again; asked for each flush, it changes with them alone."""
-        due = min(
+        self._keys_due = min(
             self._epoch_began + self._config.update_after_seconds,
             self._last_rekey + self._rekey_interval,
+            self._rekeying.deadline,
         )
-        if self._rekeying.phase is Phase.OFFERED:
-            due = min(due, self._rekeying.offered_at + REKEY_ANSWER_TIMEOUT)
-        self._keys_due = due
 
     def _switch_sender(self, secret: bytes, rekey: int, now: float) -> None:
         self._sender.switch(secret)
@@ -373,13 +370,13 @@ class SecureChannel:
         answer, shared_secret = rekeying.answer(share)
         framed = self._sealed(REKEY_ANSWER, encode({keys.SHARE: answer}), now)
         sender = self._sender
-        rekeying.derive(shared_secret, after_offer, sender.chain.value)
+        rekeying.derive(shared_secret, after_offer, sender.chain.value, now)
         return framed + self._rekey_update(shared_secret, after_offer, sender.chain.value, now)
 
     def _rekey_answer(self, share: bytes, now: float) -> bytes:
         after_offer, shared_secret = self._rekeying.answer_received(share, now)
         after_answer = self._receiver.chain.value
-        self._rekeying.derive(shared_secret, after_offer, after_answer)
+        self._rekeying.derive(shared_secret, after_offer, after_answer, now)
         return self._rekey_update(shared_secret, after_offer, after_answer, now)
 
     def _rekey_update(

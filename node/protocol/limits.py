@@ -36,7 +36,7 @@ UPDATE_AFTER_EVENTS: Final = 2**24
 UPDATE_AFTER_BYTES: Final = 4 * 2**30
 UPDATE_AFTER_SECONDS: Final = 3_600.0
 REKEY_INTERVAL: Final = 900.0
-REKEY_ANSWER_TIMEOUT: Final = 30.0
+REKEY_TIMEOUT: Final = 30.0  # for an answer to an offer, and again for the last KeyUpdate
 REKEY_RATE_SECONDS: Final = 10.0
 
 # Streams (section 8).

@@ -1,19 +1,23 @@
 """A rekey's progress: offer, answer, and the KeyUpdate of each direction (section 6).
 
 One rule: a new offer may follow only when both KeyUpdates of the last rekey were sent
-and received. Holds the secrets between answer and KeyUpdates and drops each as soon as
+and received, and what the other side owes meanwhile has a deadline. Holds the secrets between answer and KeyUpdates and drops each as soon as
 it is used. Writes nothing: the channel sends what `Rekeying` decides.
 """
 
 from dataclasses import replace
 from enum import Enum, auto
+from typing import Final
 
 from crypto.exchange import EphemeralKey
 from crypto.registry import Suite
 from crypto.schedule import RekeySecrets, rekey_root, rekey_secrets
+from node.allowance import Allowance, Rate
 from node.protocol.codes import CloseCode
 from node.protocol.errors import LocalProtocolError, RemoteProtocolError, violation
-from node.protocol.limits import REKEY_RATE_SECONDS
+from node.protocol.limits import REKEY_RATE_SECONDS, REKEY_TIMEOUT
+
+NEVER: Final = float("inf")
 
 
 class Phase(Enum):
@@ -25,23 +29,23 @@ class Phase(Enum):
 
 
 class Rekeying:
-    """Both sides' rekeys of one connection. `number` is that of the last one begun."""
+    """Both sides' rekeys of one connection, `allowance` offers of each in 10 s. `number` is
+    that of the last one begun; until `deadline` the other side may take to go on with it."""
 
     __slots__ = (
-        "_allowance",
         "_crossed",
         "_ephemeral",
         "_initiator",
-        "_offers_made",
-        "_offers_seen",
+        "_made",
         "_received",
         "_secret",
         "_secrets",
+        "_seen",
         "_sent",
         "_suite",
         "_value_after_offer",
+        "deadline",
         "number",
-        "offered_at",
         "phase",
         "update_due",
     )
@@ -50,10 +54,9 @@ class Rekeying:
         self._suite = suite
         self._secret = secret  # `rekey` of the key schedule
         self._initiator = initiator
-        self._allowance = allowance
-        # When the last ones were, `allowance` at most. (No deques: an empty one takes 600 bytes.)
-        self._offers_seen: list[float] = []
-        self._offers_made: list[float] = []
+        rate = Rate(allowance, REKEY_RATE_SECONDS / allowance)
+        self._seen = Allowance(rate)
+        self._made = Allowance(rate)
         self._ephemeral: EphemeralKey | None = None
         self._crossed = False  # the other side's offer crossed ours and was ignored
         self._value_after_offer = b""
@@ -61,17 +64,12 @@ class Rekeying:
         self._sent = self._received = False
         self.update_due = False  # the other side answered: its next event is a KeyUpdate
         self.number = 0
-        self.offered_at = 0.0
+        self.deadline = NEVER
         self.phase = Phase.IDLE
 
     def may_offer(self, now: float) -> bool:
         """Whether an offer of ours is allowed now."""
-        return self.phase is Phase.IDLE and now >= self.next_offer()
-
-    def next_offer(self) -> float:
-        """From when on the allowance lets us offer."""
-        offers = self._offers_made
-        return offers[0] + REKEY_RATE_SECONDS if len(offers) == self._allowance else 0.0
+        return self.phase is Phase.IDLE and now >= self._made.next_at()
 
     def offer(self, now: float) -> bytes:
         """Begin: the share for RekeyOffer. Follow with `offer_sent`.
@@ -79,12 +77,11 @@ class Rekeying:
         Raises:
             LocalProtocolError: more than the allowance in 10 s.
         """
-        if now < self.next_offer():
+        if not self._made.take(now):
             raise LocalProtocolError("the last rekey is less than 10 s old")
-        self._remember(self._offers_made, now)
         self._crossed = False
         self.phase = Phase.OFFERED
-        self.offered_at = now
+        self.deadline = now + REKEY_TIMEOUT
         self._ephemeral = self._suite.kex_algorithm.generate()
         return self._ephemeral.share
 
@@ -105,13 +102,11 @@ class Rekeying:
                 raise violation("a second RekeyOffer before an answer")
             self._crossed = True
             return False
-        seen = self._offers_seen
-        if len(seen) == self._allowance and now < seen[0] + REKEY_RATE_SECONDS:
+        if not self._seen.take(now):
             raise RemoteProtocolError(CloseCode.OVERLOADED, "too many rekeys in 10 s")
-        self._remember(seen, now)
         if self.phase is Phase.OFFERED:  # ours crossed it, is forgotten and does not count
             self._ephemeral = None
-            self._offers_made.pop()
+            self._made.give_back()
         self.phase = Phase.IDLE
         return True
 
@@ -129,12 +124,15 @@ class Rekeying:
             raise violation("a RekeyAnswer that nobody asked for")
         # The other side measures between the arrivals of our offers. Counting from its
         # answer, no delay on the way can make the next one arrive too early.
-        self._offers_made[-1] = now
+        self._made.give_back()
+        self._made.take(now)
         self.update_due = True
         ephemeral, self._ephemeral = self._ephemeral, None
         return self._value_after_offer, ephemeral.derive(share)
 
-    def derive(self, shared_secret: bytes, after_offer: bytes, after_answer: bytes) -> None:
+    def derive(
+        self, shared_secret: bytes, after_offer: bytes, after_answer: bytes, now: float
+    ) -> None:
         """Make the next keys of both directions from the chain values `a` and `b`."""
         hash = self._suite.hash_algorithm
         root = rekey_root(hash, self._secret, shared_secret)
@@ -144,6 +142,7 @@ class Rekeying:
         self._sent = self._received = False
         self.number += 1
         self.phase = Phase.SWITCHING
+        self.deadline = now + REKEY_TIMEOUT
 
     def take_sending(self) -> tuple[bytes, bytes]:
         """Our direction's next secret, and the commitment for its chain."""
@@ -160,10 +159,6 @@ class Rekeying:
         self.update_due = False
         return self._take(not self._initiator, sent=False)
 
-    def _remember(self, offers: list[float], now: float) -> None:
-        offers.append(now)
-        del offers[: -self._allowance]
-
     def _take(self, initiator: bool, *, sent: bool) -> tuple[bytes, bytes]:
         secrets = self._secrets
         if secrets is None:
@@ -175,6 +170,7 @@ class Rekeying:
         if self._sent and self._received:
             self._secrets = None
             self.phase = Phase.IDLE
+            self.deadline = NEVER
         elif initiator:
             # Plain updates may follow, for as long as the other side keeps its KeyUpdate back:
             # what was taken would then open an epoch that is over.

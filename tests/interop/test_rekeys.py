@@ -347,11 +347,27 @@ async def test_plain_key_updates_within_a_rekey_are_allowed() -> None:
 
 
 async def test_an_offer_that_is_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("node.protocol.channel.REKEY_ANSWER_TIMEOUT", 0.2)
+    monkeypatch.setattr("node.protocol.rekey.REKEY_TIMEOUT", 0.2)
 
     def act(peer: ReferencePeer) -> str:
         peer.handshake()
         offered(peer)
+        return acts.closed_with(peer)
+
+    async with our_node() as ours:
+        closed = await ours.meet(
+            act, "responder", application=lambda peer: rekeys(peer, "timeout"), automatic=False
+        )
+        assert closed == await ours.ended() == "timeout"
+
+
+async def test_a_rekey_that_is_not_finished(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reference answers the offer and keeps its KeyUpdate back: `rekey` ends all the same."""
+    monkeypatch.setattr("node.protocol.rekey.REKEY_TIMEOUT", 0.2)
+
+    def act(peer: ReferencePeer) -> str:
+        peer.handshake()
+        answered(peer)
         return acts.closed_with(peer)
 
     async with our_node() as ours:

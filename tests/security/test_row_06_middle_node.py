@@ -30,7 +30,7 @@ from node.protocol.limits import (
     CLOSE_LINGER,
     FRAME_HEADER_SIZE,
     HANDSHAKE_EVENT_SIZE,
-    REKEY_ANSWER_TIMEOUT,
+    REKEY_TIMEOUT,
 )
 from tests.security import changed_bytes, tampering
 from tests.security.changed_bytes import at, doing, silence_after
@@ -173,7 +173,7 @@ def test_a_length_without_a_frame(shape: Shape, name: str) -> None:
     middle = Middle(shape, at(name, lambda data: data + length))
     middle.conclude()
     if name.endswith("Proof"):
-        middle.run(middle.a.core.config.rekey_interval + REKEY_ANSWER_TIMEOUT + CLOSE_LINGER)
+        middle.run(middle.a.core.config.rekey_interval + REKEY_TIMEOUT + CLOSE_LINGER)
     middle.assert_refused()
 
 

@@ -233,7 +233,7 @@ class TwoSides(RuleBasedStateMachine):
         if side and side.connection.config.plaintext != "only":
             secure = side.connection._session and side.connection._session.secure
             assert secure
-            early = self.link.now < secure._rekeying.next_offer()
+            early = self.link.now < secure._rekeying._made.next_at()
             try:
                 side.connection.rekey(self.link.now)
             except LocalProtocolError:

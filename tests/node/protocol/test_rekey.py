@@ -327,6 +327,36 @@ def test_no_answer_within_30_seconds_is_a_timeout() -> None:
     assert pair.a.code == CloseCode.TIMEOUT
 
 
+@pytest.mark.parametrize("who", ["offerer", "answerer"])
+def test_a_rekey_that_is_not_finished_within_30_seconds_is_a_timeout(who: str) -> None:
+    """The other side's KeyUpdate is withheld; plain ones, and whatever else it says, are none."""
+    pair = open_pair(idle_before_ping=1e6)
+    pair.a.core.rekey(pair.now)
+    if who == "offerer":
+        pair.a.take(pair.now)
+        pair.advance(20.0)  # the answer has 30 seconds, and the KeyUpdate as many
+        pair.inject(pair.b, 0, 1, REKEY_ANSWER, {keys.SHARE: answer()}, sealed=True)
+        kept_waiting = pair.a
+    else:
+        pair.deliver(pair.b, pair.a.take(pair.now))
+        pair.b.take(pair.now)
+        kept_waiting = pair.b
+    pair.advance(29.9)
+    if who == "answerer":
+        pair.inject(pair.a, 0, 1, KEY_UPDATE, {keys.EPOCH: 1}, sealed=True)
+    assert kept_waiting.code == ALIVE
+    pair.advance(0.2)
+    assert kept_waiting.code == CloseCode.TIMEOUT
+
+
+def test_a_rekey_that_is_finished_has_no_deadline() -> None:
+    pair = open_pair(idle_before_ping=1e6)
+    pair.a.core.rekey(pair.now)
+    pair.pump()
+    pair.run(100.0)
+    assert_in_step(pair)
+
+
 def test_rekeys_come_by_themselves_every_15_minutes_of_use() -> None:
     pair = open_pair()
     pair.a.core.send(1, 0, 64, 1, b"used", lbm=False)
@@ -383,10 +413,10 @@ def test_secrets_are_dropped_when_both_directions_have_them() -> None:
     offerer.offer_sent(b"a" * 32)
     assert answerer.offer_received(0.0)
     share_back, secret = answerer.answer(sent)
-    answerer.derive(secret, b"a" * 32, b"b" * 32)
+    answerer.derive(secret, b"a" * 32, b"b" * 32, 0.0)
     after_offer, same = offerer.answer_received(share_back, 0.0)
     assert (after_offer, same) == (b"a" * 32, secret)
-    offerer.derive(same, after_offer, b"b" * 32)
+    offerer.derive(same, after_offer, b"b" * 32, 0.0)
     assert offerer.take_sending() == answerer.take_receiving(1)
     assert offerer.phase is answerer.phase is Phase.SWITCHING
     assert answerer.take_sending() == offerer.take_receiving(1)
