@@ -87,7 +87,7 @@ class PeerView:
     @property
     def dropped(self) -> int:
         """Events that nobody took."""
-        return self.dispatch.dropped + self.calls.dropped + self.topics.dropped
+        return self.core.dropped
 
     def __repr__(self) -> str:
         return f"<Peer {self.node_id.short if self.node_id else self.name}>"

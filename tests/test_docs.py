@@ -18,6 +18,7 @@ import node.errors
 import node.journal.errors
 from crypto.auditor import AuditorPrivateKey
 from crypto.identity import Identity
+from node.allowance import Rate
 from node.bus.config import RANGES as BUS_RANGES
 from node.bus.config import BusConfig
 from node.cli.exits import Exit
@@ -237,6 +238,15 @@ def number(text: str) -> float:
     return float(text.removesuffix(" s").replace(",", ""))
 
 
+def limit(text: str) -> float | Rate:
+    """The same, or a rate: '64, then 1 a second', '32, then 1 in 2 s'."""
+    burst, then, steady = text.partition(", then ")
+    if not then:
+        return number(text)
+    count, _, seconds = steady.replace(" a second", " in 1 s").partition(" in ")
+    return Rate(number(burst), number(seconds) / number(count))
+
+
 def test_the_settings_of_a_node() -> None:
     table = {row[0]: row for row in rows("docs/reference/settings.md", "NodeConfig")}
     assert list(table) == [field.name for field in fields(NodeConfig)]
@@ -390,9 +400,10 @@ def test_the_negotiated_limits() -> None:
 
 
 def test_the_fixed_limits() -> None:
-    table = {row[0]: number(row[1]) for row in rows("docs/reference/settings.md", "Fixed limits")}
-    numbers = {n: v for n, v in vars(limits).items() if n.isupper() and isinstance(v, int | float)}
-    assert table == numbers
+    table = {row[0]: limit(row[1]) for row in rows("docs/reference/settings.md", "Fixed limits")}
+    ours = {name: value for name, value in vars(limits).items() if name.isupper()}
+    numbers = {name: value for name, value in ours.items() if isinstance(value, int | float)}
+    assert table == numbers | {name: rate for name, rate in ours.items() if type(rate) is Rate}
 
 
 def options(command: Any) -> Iterator[str]:

@@ -56,7 +56,7 @@ class Answering:
     topic, or the code that refuses it; `run` starts its handler and `stop` ends it
     because nobody waits for it any more; once the request is `begun`, `answer` is to say that
     its handler is over: until then it is charged to the connection's account. `unsubscribe`
-    answers an Unsubscribe whose turn has come. `dropped` counts requests that nobody took.
+    answers an Unsubscribe whose turn has come.
     """
 
     __slots__ = (
@@ -69,7 +69,6 @@ class Answering:
         "_stop",
         "_unanswered",
         "deadlines",
-        "dropped",
         "turns",
         "unsubscribe",
     )
@@ -94,7 +93,6 @@ class Answering:
         self._chunk_room = ChunkRoom(connection)
         self.turns = SubscriptionTurns(self._begin)
         self.unsubscribe: Callable[[IncomingCall], None] = lambda call: None
-        self.dropped = 0
 
     def __len__(self) -> int:
         return len(self._unanswered) + len(self._silent)
@@ -144,22 +142,29 @@ class Answering:
             return 0
         return self._connection.send(call.stream, call.async_id, category, subcategory, payload)
 
-    def refuse(self, stream: int, async_id: int, code: ResultCode) -> None:
-        """Answer a request of category 3 with nothing but `code`; without async id it is
-        dropped.
+    def refuse(
+        self,
+        stream: int,
+        async_id: int,
+        code: ResultCode,
+        make: Callable[[int], FinalAnswer] = sim_final,
+    ) -> None:
+        """Answer a request with nothing but `code`, in the answer that `make` makes of it;
+        without async id it is dropped.
 
         Raises:
-            RemoteProtocolError: as `require_free`.
+            RemoteProtocolError: as `require_free`, and as `Connection.count_dropped`.
         """
-        self.answer_at_once(stream, async_id, sim_final(code))
+        if async_id:
+            self.answer_at_once(stream, async_id, make(code))
+        else:
+            self._connection.count_dropped(charged=code != ResultCode.OVERLOADED)
 
     def answer_at_once(
         self, stream: int, async_id: int, answer: FinalAnswer, release: int = 0
     ) -> None:
-        """Answer a request that needs no handler; raises as `require_free`."""
-        if not async_id:
-            self.dropped += 1
-            return
+        """Answer a request that needs no handler and has an async id; raises as
+        `require_free`."""
         self.require_free(stream, async_id)
         self._send_final(stream, async_id, answer, release)
 
@@ -195,7 +200,7 @@ class Answering:
             self.refuse(stream, async_id, ResultCode.OVERLOADED)
             return False
         if not async_id and subcategory == SUBSCRIBE:
-            self.dropped += 1  # its answer would have named the stream
+            self._connection.count_dropped()  # its answer would have named the stream
             return False
         data, headers = get(keys.DATA), get(keys.HEADERS) or {}
         call = IncomingCall(subcategory, topic, data, headers, stream, async_id, weight, cost)
@@ -236,7 +241,7 @@ class Answering:
         try:
             request = event_types.CANCEL.read(event.payload)[keys.REQUEST]
         except LbmDecodeError:
-            self.dropped += 1
+            self._connection.count_dropped()
             return False
         call = self._unanswered.get(event.stream, request)
         if call is not None:

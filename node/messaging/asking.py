@@ -34,16 +34,15 @@ C = TypeVar("C", bound=OutgoingCall)
 class Asking:
     """Our requests on one connection that wait for their final answer.
 
-    `dropped` counts answers that nobody waited for; `deadlines` are those of our requests.
+    `deadlines` are those of our requests.
     """
 
-    __slots__ = ("_connection", "_waiting", "deadlines", "dropped")
+    __slots__ = ("_connection", "_waiting", "deadlines")
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._waiting: OutgoingRequests[OutgoingCall] = OutgoingRequests()
         self.deadlines: Deadlines[OutgoingCall] = Deadlines()
-        self.dropped = 0
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -157,7 +156,7 @@ class Asking:
         would be, which is a malformed answer."""
         call = self._waiting.pop(event.stream, event.async_id)
         if call is None:
-            self.dropped += 1
+            self._connection.count_dropped()
             return None
         self.deadlines.discard(call, call.slot)
         if call.category != event.category:
@@ -190,7 +189,8 @@ class Asking:
         """
         call = self._waiting.get(event.stream, event.async_id)
         if call is None or call.done or call.category != SIM:
-            self.dropped += 1
+            # What was given up may go on for a while.
+            self._connection.count_dropped(charged=call is None)
         elif call.chunks is None or not call.chunks.put(event.payload):
             self.deadlines.discard(call, call.slot)
             self._send_cancel(call)

@@ -43,11 +43,6 @@ class Calls:
         )
         self.named = NamedEvents(connection, self.asking, self.answering, find_event, run)
 
-    @property
-    def dropped(self) -> int:
-        """Requests, answers and events that nobody took."""
-        return self.asking.dropped + self.answering.dropped + self.named.ignored
-
     def next_deadline(self) -> float:
         """When `handle_deadline` has something to do."""
         return min(

@@ -41,7 +41,7 @@ class Dispatch:
     """Sends each event of one connection on its way. `on_stream` takes 2/5 Data, and the
     application's events and the bus's on streams from 2 up, among which requests are."""
 
-    __slots__ = ("_connection", "_named", "_on_stream", "_requests", "_sim", "dropped")
+    __slots__ = ("_connection", "_named", "_on_stream", "_requests", "_sim")
 
     def __init__(
         self,
@@ -70,19 +70,19 @@ class Dispatch:
             ERROR: named.error_received,
             END: named.end_received,
         }
-        self.dropped = 0
 
     def receive(self, event: EventReceived, now: float) -> None:
         """Deliver one event; what it cost is given back unless a reader keeps it.
 
         Raises:
-            RemoteProtocolError: an async id is used twice, or answers pile up.
+            RemoteProtocolError: an async id is used twice, answers pile up, or nobody takes
+                too many events.
         """
         stream, async_id, category, subcategory, _, cost = event
         if category >= FIRST_APPLICATION_CATEGORY or category == BUS:
             if stream > MAIN_STREAM and self._on_stream(event):
                 return
-            self.dropped += 1
+            self._connection.count_dropped()
         elif (
             stream > MAIN_STREAM
             and (async_id or subcategory == CANCEL)
@@ -92,20 +92,20 @@ class Dispatch:
         elif category == SIM:
             take = self._sim.get(subcategory)
             if take is None:
-                self.dropped += 1
+                self._connection.count_dropped()
             elif take(event, now):
                 return
         elif category == STREAM and subcategory == DATA:
             if self._on_stream(event):
                 return
-            self.dropped += 1
+            self._connection.count_dropped()
         elif category == NAMED:
             take = self._named.get(subcategory)
             if take is None:
-                self.dropped += 1
+                self._connection.count_dropped()
             elif take(event, now):
                 return
         else:
-            self.dropped += 1
+            self._connection.count_dropped()
         if cost:
             self._connection.consume(stream, cost)

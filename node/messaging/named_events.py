@@ -120,6 +120,7 @@ class NamedEvents:
         if code:
             if code == NO_HANDLER:
                 self.ignored += 1
+                self._connection.count_dropped(charged=False)
                 code = ACCEPTED  # an empty End
             self._refuse(stream, async_id, code)
             return False
@@ -137,12 +138,13 @@ class NamedEvents:
         """Take a Reply: it goes to who waits for it."""
         emit = self._asking.get(event)
         if not isinstance(emit, OutgoingEmit) or emit.done:
-            self._asking.dropped += 1
+            # What has enough replies, or was given up, may go on for a while.
+            self._connection.count_dropped(charged=emit is None)
             return False
         try:
             cells, weight = event_types.REPLY.read_weighed(event.payload)
         except LbmDecodeError:
-            self._asking.dropped += 1
+            self._connection.count_dropped()
             return False
         if not emit.put(read_reply(cells), weight):
             self._asking.give_up(emit)
@@ -185,7 +187,7 @@ class NamedEvents:
         if not async_id and not code:
             return  # counted as ignored already
         try:
-            self._answering.answer_at_once(stream, async_id, named_final(code))
+            self._answering.refuse(stream, async_id, code, named_final)
         except LocalProtocolError:
             return  # the connection is closing
 

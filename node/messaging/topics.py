@@ -44,10 +44,7 @@ class Reader(Protocol):
 
 
 class Topics:
-    """The subscriptions of one connection. `knows` tells whether we publish a topic.
-
-    `dropped` counts events that nobody took.
-    """
+    """The subscriptions of one connection. `knows` tells whether we publish a topic."""
 
     __slots__ = (
         "_answering",
@@ -60,7 +57,6 @@ class Topics:
         "_offered",
         "_readers",
         "_readers_by_topic",
-        "dropped",
     )
 
     def __init__(
@@ -77,7 +73,6 @@ class Topics:
         self._offered: dict[int, str] = {}  # streams that were opened in answer to them
         self._readers: dict[int, tuple[str, Reader]] = {}
         self._readers_by_topic: dict[str, Reader] = {}
-        self.dropped = 0
 
     # Publishing.
 
@@ -220,7 +215,8 @@ class Topics:
         if async_id and subcategory != NOTES:
             self._answering.answer_at_once(stream, async_id, sim_final(code))
         if not kept:
-            self.dropped += 1
+            mistaken = not async_id and code != ResultCode.OVERLOADED
+            self._connection.count_dropped(charged=mistaken)
         return kept and entry is not None
 
     # From the connection.

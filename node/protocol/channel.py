@@ -2,16 +2,17 @@
 
 One rule: an event of category 1 is encrypted the moment it is decided, so that chain
 values and epochs are known at once. Implements docs/protocol.md section 6 but for the
-streams. `PlainChannel` is the same seam on an unencrypted connection.
+streams.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from crypto.errors import KeyExchangeError
 from crypto.schedule import chain_rekey, next_secret
 from lbm import keys
 from lbm.codec import encode
+from node.allowance import Allowance
 from node.protocol.codes import (
     CLOSE,
     CONNECTION,
@@ -24,11 +25,10 @@ from node.protocol.codes import (
     CloseCode,
 )
 from node.protocol.config import CoreConfig
-from node.protocol.errors import RemoteProtocolError, violation
-from node.protocol.event import NO_PAYLOAD, Event, parse_raw, serialise_raw
-from node.protocol.frames import frame
+from node.protocol.errors import LocalProtocolError, RemoteProtocolError, overloaded, violation
+from node.protocol.event import NO_PAYLOAD, Event
 from node.protocol.handshake import Agreed, known
-from node.protocol.limits import FRAME_HEADER_SIZE, SEAL_GRACE
+from node.protocol.limits import FRAME_HEADER_SIZE, IDLE_EVENTS, SEAL_GRACE
 from node.protocol.observer import DirectionState, Observer
 from node.protocol.rekey import Phase, Rekeying
 from node.protocol.reports import KeysUpdated, Report
@@ -40,86 +40,6 @@ _OVERSLEPT: Final = 1.0
 # No automatic KeyUpdate may follow these: they have their own place in the chain, or the
 # last one.
 _NEVER_FOLLOWED: Final = frozenset({KEY_UPDATE, REKEY_OFFER, REKEY_ANSWER, CLOSE})
-
-
-class Channel(Protocol):
-    """What a connection asks of either kind of channel."""
-
-    def protect(
-        self,
-        stream: int,
-        async_id: int,
-        category: int,
-        subcategory: int,
-        payload: bytes | memoryview,
-        seal: bool,
-        now: float,
-    ) -> bytes:
-        """One or more frames: the event, and what became due with it."""
-
-    def open(self, data: bytes | memoryview) -> tuple[Event, bool]:
-        """One event from the wire, and whether all events up to it are vouched for."""
-
-    def control(self, subcategory: int, cells: Mapping[int, Any], now: float) -> bytes:
-        """Act on a key update, rekey or seal event; returns the frames that answer it."""
-
-    def flush_seal(self, now: float) -> bytes:
-        """What a flush has to end with."""
-
-    def forget(self, stream: int, *, sent: bool) -> None:
-        """A direction of a stream ended."""
-
-    def reading_began(self, now: float) -> None:
-        """Bytes came."""
-
-    def reading_ended(self, now: float) -> None:
-        """All that came has been read."""
-
-    def deadline(self) -> float:
-        """When `handle_deadline` has something to do."""
-
-    def handle_deadline(self, now: float) -> bytes:
-        """Frames that became due."""
-
-
-class PlainChannel:
-    """No keys, no chain, no seals: for local sockets and debugging."""
-
-    def protect(
-        self,
-        stream: int,
-        async_id: int,
-        category: int,
-        subcategory: int,
-        payload: bytes | memoryview,
-        seal: bool,
-        now: float,
-    ) -> bytes:
-        return frame(serialise_raw(Event(stream, async_id, category, subcategory, bytes(payload))))
-
-    def open(self, data: bytes | memoryview) -> tuple[Event, bool]:
-        return parse_raw(data), True
-
-    def control(self, subcategory: int, cells: Mapping[int, Any], now: float) -> bytes:
-        raise violation("an event of encryption on an unencrypted connection")
-
-    def flush_seal(self, now: float) -> bytes:
-        return b""
-
-    def forget(self, stream: int, *, sent: bool) -> None:
-        return
-
-    def reading_began(self, now: float) -> None:
-        return
-
-    def reading_ended(self, now: float) -> None:
-        return
-
-    def deadline(self) -> float:
-        return NEVER
-
-    def handle_deadline(self, now: float) -> bytes:
-        return b""
 
 
 class SecureChannel:
@@ -143,6 +63,7 @@ class SecureChannel:
         self._reports = reports
         self._observer = observer
         self._rekeying = Rekeying(suite, known(agreed.rekey), initiator, config.rekey_allowance)
+        self._idle_seals = Allowance(IDLE_EVENTS)
         self._seal_events = agreed.limits.seal_events
         self._seal_delay = agreed.limits.seal_delay_ms / 1000
         self._seal_due = NEVER
@@ -193,7 +114,7 @@ class SecureChannel:
             sender.events_sent >= config.update_after_events
             or sender.bytes_sent >= config.update_after_bytes
         ) and not (category == CONNECTION and subcategory in _NEVER_FOLLOWED):
-            framed += self.update_keys(now)
+            framed += self._renew(now)
         return framed
 
     def flush_seal(self, now: float) -> bytes:
@@ -203,7 +124,16 @@ class SecureChannel:
         return b""
 
     def update_keys(self, now: float) -> bytes:
-        """A plain KeyUpdate: the last event of our direction's epoch."""
+        """A plain KeyUpdate: the last event of our direction's epoch.
+
+        Raises:
+            LocalProtocolError: the other side would take it for a flood.
+        """
+        if not self._rekeying.own_updates.take(now):
+            raise LocalProtocolError("too many key updates in a row")
+        return self._update(now)
+
+    def _update(self, now: float) -> bytes:
         sender = self._sender
         payload = encode({keys.EPOCH: sender.epoch + 1})
         framed = self._sealed(KEY_UPDATE, payload, now)
@@ -247,9 +177,11 @@ class SecureChannel:
         """Act on 1/8 to 1/11; returns the frames that answer it."""
         try:
             if subcategory == SEAL:
+                if not self._receiver.sealed and not self._idle_seals.take(now):
+                    raise overloaded("Seals that seal nothing")
                 return b""
             if subcategory == KEY_UPDATE:
-                self._key_update(cells)
+                self._key_update(cells, now)
                 return b""
             if subcategory == REKEY_OFFER:
                 return self._rekey_offer(cells[keys.SHARE], now)
@@ -309,7 +241,7 @@ class SecureChannel:
         if now >= self._epoch_began + self._config.update_after_seconds:
             self._epoch_began = now
             if self._sender.events_sent:
-                framed += self.update_keys(now)
+                framed += self._renew(now)
         if now >= self._seal_due:
             framed += self._sealed(SEAL, NO_PAYLOAD, now)
         self._plan()
@@ -344,7 +276,15 @@ class SecureChannel:
         if self._observer is not None:
             self._observer.epoch_began(True, self._sender.epoch, secret, rekey)
 
-    def _key_update(self, cells: Mapping[int, Any]) -> None:
+    def _renew(self, now: float) -> bytes:
+        """A KeyUpdate that is due, unless our own rate puts it off until a later event; a rekey
+        where too many were plain."""
+        rekeying = self._rekeying
+        if rekeying.own_updates.take(now):
+            return self._update(now)
+        return b"" if rekeying.own_updates.left or not rekeying.may_offer(now) else self.rekey(now)
+
+    def _key_update(self, cells: Mapping[int, Any], now: float) -> None:
         receiver = self._receiver
         if cells[keys.EPOCH] != receiver.epoch + 1:
             raise violation("a KeyUpdate with a wrong epoch")
@@ -353,6 +293,8 @@ class SecureChannel:
         if number is None and self._rekeying.update_due:
             raise violation("a plain KeyUpdate in place of a rekey's")
         if number is None:
+            if not self._rekeying.updates.take(now):
+                raise overloaded("too many KeyUpdates")
             receiver.switch(next_secret(hash, receiver.secret))
         else:
             secret, commit = self._rekeying.take_receiving(number)

@@ -66,6 +66,11 @@ def violation(reason: str) -> RemoteProtocolError:
     return RemoteProtocolError(CloseCode.PROTOCOL_ERROR, reason)
 
 
+def overloaded(reason: str) -> RemoteProtocolError:
+    """An `overloaded`: more of something than is allowed (section 14)."""
+    return RemoteProtocolError(CloseCode.OVERLOADED, reason)
+
+
 def too_large(reason: str) -> RemoteProtocolError:
     """A `frame-too-large`: a frame, or a payload inside a frame of allowed length."""
     return RemoteProtocolError(CloseCode.FRAME_TOO_LARGE, reason)

@@ -3,7 +3,8 @@
 One rule: any byte received counts as an answer. Sends nothing itself.
 """
 
-from node.protocol.limits import WAITING_PONGS
+from node.allowance import Allowance
+from node.protocol.limits import OWN_PINGS, WAITING_PONGS
 
 
 class KeepAlive:
@@ -13,6 +14,7 @@ class KeepAlive:
         "_idle",
         "_last_received",
         "_next_id",
+        "_pings",
         "_probe_sent",
         "_timeout",
         "_waiting",
@@ -26,6 +28,7 @@ class KeepAlive:
         self._probe_sent: float | None = None
         self._waiting: dict[int, float] = {}
         self._next_id = 1
+        self._pings = Allowance(OWN_PINGS)
         self.pongs_waiting = 0
 
     def received(self, now: float) -> None:
@@ -52,8 +55,8 @@ class KeepAlive:
         self._probe_sent = now
 
     def new_ping(self, now: float) -> int | None:
-        """The async id for a Ping; None while 64 are unanswered."""
-        if len(self._waiting) >= WAITING_PONGS:
+        """The async id for a Ping; None while 64 are unanswered, or beyond our own rate."""
+        if len(self._waiting) >= WAITING_PONGS or not self._pings.take(now):
             return None
         while self._next_id in self._waiting:
             self._next_id = self._next_id % 65_535 + 1

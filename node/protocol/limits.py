@@ -11,6 +11,7 @@ from typing import Final
 from lbm import keys
 from lbm.cells import read_uint
 from lbm.codec import Value
+from node.allowance import Rate
 
 # Frames (section 2).
 FRAME_HEADER_SIZE: Final = 4
@@ -38,6 +39,20 @@ UPDATE_AFTER_SECONDS: Final = 3_600.0
 REKEY_INTERVAL: Final = 900.0
 REKEY_TIMEOUT: Final = 30.0  # for an answer to an offer, and again for the last KeyUpdate
 REKEY_RATE_SECONDS: Final = 10.0
+# Plain KeyUpdates of the other side. Ours are half as many, so that no delay on the way makes
+# too many of them come at once.
+KEY_UPDATES: Final = Rate(64, 1.0)
+OWN_KEY_UPDATES: Final = Rate(32, 2.0)
+# Of one direction, so that whoever follows its keys need not follow any number of steps.
+UPDATES_BETWEEN_REKEYS: Final = 2**14
+
+# What answers nothing and changes nothing (section 6, 8 and 9): Seals that seal nothing, Pongs
+# without a Ping, Windows and Resets beyond those that what we sent can be the reason of.
+IDLE_EVENTS: Final = Rate(64, 1.0)
+# What costs the other side as much as us: its Pings, and its events that nobody takes.
+PINGS: Final = Rate(16_384, 1 / 1_024)
+OWN_PINGS: Final = Rate(8_192, 1 / 512)
+DROPPED_EVENTS: Final = Rate(16_384, 1 / 1_024)
 
 # Streams (section 8).
 EVENT_COST: Final = 64

@@ -63,8 +63,9 @@ class Multiplexer:
     `watched` are the streams of which StreamWritable will be reported once nothing waits on
     them; `unconsumed` is the cost of what was reported and not yet given back by `consume`;
     `limits` are those that were agreed; `windows` are those that a request (Subscribe)
-    named for streams that will be opened in answer, by label. What is reported and not given
-    back, and streams of the other side, are charged to `account`.
+    named for streams that will be opened in answer, by label; `expected` is how many Windows
+    and Resets of the other side have a reason in what was sent and opened. What is reported
+    and not given back, and streams of the other side, are charged to `account`.
     """
 
     def __init__(
@@ -95,11 +96,13 @@ class Multiplexer:
         self.windows: dict[str, int] = {}
         self.unconsumed = 0
         self._unconsumed_events = 0
+        self.expected = 0
 
     # What the other side sends.
 
-    def receive(self, event: Event) -> None:
-        """Take an event that is not on stream 0.
+    def receive(self, event: Event) -> bool:
+        """Take an event that is not on stream 0; False if it is dropped, and no credit bounds
+        how many of them may come.
 
         Raises:
             RemoteProtocolError, LbmDecodeError: it may not be, or not there.
@@ -113,7 +116,7 @@ class Multiplexer:
                     payload = b""
                 report = (stream, async_id, category, subcategory, payload, 0)
                 self._received.append(_tuple(EventReceived, report))
-                return
+                return True
             raise violation(f"event {category}/{subcategory} on stream 1")
         if category < STREAM:
             raise violation("an event of category 1 off stream 0")
@@ -123,7 +126,7 @@ class Multiplexer:
             if (category, subcategory) != (STREAM, OPEN):
                 raise violation(f"event {category}/{subcategory} opens stream {stream}")
             self._opened(stream, event_types.OPEN.read(payload))
-            return
+            return True
         if not known.remote_open:
             raise violation(f"an event on the ended direction of stream {stream}")
         if category == STREAM and subcategory != DATA:
@@ -132,20 +135,19 @@ class Multiplexer:
             self._end_remote(known)
             if not known.resetting:
                 self._received.append(StreamFinished(stream))
-            return
+            return True
         cost = 0
         if category != SIM or subcategory != CHUNK:
             cost = len(payload) + EVENT_COST
-            if not known.resetting:
-                known.window.take(cost)
+            known.window.take(cost)
         if known.resetting:
-            return
+            return cost > 0  # what its credit lets come until it has read our Reset
         if not self._account.has_room():
             # Windows of streams that the other side opened cannot be made smaller, so
             # what is firm is this: it holds at most one event more than the bound.
             self.reset(stream, CloseCode.OVERLOADED, "")
             self._received.append(StreamReset(stream, CloseCode.OVERLOADED, ""))
-            return
+            return True
         if cost:
             self.unconsumed += cost
             self._unconsumed_events += 1
@@ -154,6 +156,7 @@ class Multiplexer:
             payload = b""
         report = (stream, async_id, category, subcategory, payload, cost)
         self._received.append(_tuple(EventReceived, report))
+        return True
 
     def window_received(self, cells: Mapping[int, Any]) -> None:
         """2/2 Window on stream 0."""
@@ -213,6 +216,7 @@ class Multiplexer:
         if len(payload) > limits.max_payload:
             raise PayloadTooLargeError("the label is longer than a payload may be")
         known = self._streams.open_local(credit or limits.stream_window, window)
+        self.expected += 2
         self._control(Event(known.id, 0, STREAM, OPEN, payload))
         return known.id
 
@@ -247,6 +251,7 @@ class Multiplexer:
                 cost = size + EVENT_COST
         event = (stream, async_id, category, subcategory, payload, cost, seal, releases)
         self.outbox.put(_tuple(Outgoing, event), credit)
+        self.expected += 1
         return size
 
     def hold(self, stream: int) -> None:
@@ -339,6 +344,7 @@ class Multiplexer:
         credit = cells.get(keys.WINDOW, window)
         window = self.windows.get(label, window)
         self._streams.open_remote(stream, credit, window)
+        self.expected += 2
         if not self._account.has_room():
             self.reset(stream, CloseCode.OVERLOADED, "")
             return

@@ -25,6 +25,7 @@ class OpenConnection(ABC):
     config: CoreConfig
     account: Account
     outbox: Outbox
+    dropped = 0  # events of the other side that nobody took
     _session: Session | None
     _streams: Streams | None
     _wire: Wire
@@ -60,6 +61,17 @@ class OpenConnection(ABC):
     def has_credit(self, stream: int) -> bool:
         """Whether what is sent on `stream`, one from 2 up, would not wait for credit."""
         return self._session is not None and self._session.mux.has_credit(stream)
+
+    def count_dropped(self, *, charged: bool = True) -> None:
+        """Nobody takes an event of the other side. It is `charged` unless the reason is ours: no
+        room, or an answer that nobody waits for any more.
+
+        Raises:
+            RemoteProtocolError: `overloaded`, there were too many.
+        """
+        self.dropped += 1
+        if charged and self._session is not None:
+            self._session.count_dropped()
 
     def flow(self) -> Flow:
         """Credit and windows of all open streams; none where no connection is open."""
@@ -145,11 +157,13 @@ class OpenConnection(ABC):
         self._open().mux.watch(stream, credit=credit)
 
     def ping(self, now: float) -> int:
-        """Send a Ping; PongReceived carries its async id. Raises LocalProtocolError after 64."""
+        """Send a Ping; PongReceived carries its async id. Raises LocalProtocolError while 64
+        are unanswered, and beyond 8,192 at once and 512 a second."""
         return self._open().ping(now)
 
     def update_keys(self, now: float) -> None:
-        """Go to the next epoch in our direction; KeysUpdated reports it."""
+        """Go to the next epoch in our direction; KeysUpdated reports it. Raises
+        LocalProtocolError beyond 32 at once and one in 2 s."""
         self._open().update_keys(now)
 
     def rekey(self, now: float) -> None:

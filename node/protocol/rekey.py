@@ -1,8 +1,9 @@
 """A rekey's progress: offer, answer, and the KeyUpdate of each direction (section 6).
 
 One rule: a new offer may follow only when both KeyUpdates of the last rekey were sent
-and received, and what the other side owes meanwhile has a deadline. Holds the secrets between answer and KeyUpdates and drops each as soon as
-it is used. Writes nothing: the channel sends what `Rekeying` decides.
+and received, and what the other side owes meanwhile has a deadline. Holds the secrets
+between answer and KeyUpdates and drops each as soon as it is used. Writes nothing: the
+channel sends what `Rekeying` decides.
 """
 
 from dataclasses import replace
@@ -15,7 +16,13 @@ from crypto.schedule import RekeySecrets, rekey_root, rekey_secrets
 from node.allowance import Allowance, Rate
 from node.protocol.codes import CloseCode
 from node.protocol.errors import LocalProtocolError, RemoteProtocolError, violation
-from node.protocol.limits import REKEY_RATE_SECONDS, REKEY_TIMEOUT
+from node.protocol.limits import (
+    KEY_UPDATES,
+    OWN_KEY_UPDATES,
+    REKEY_RATE_SECONDS,
+    REKEY_TIMEOUT,
+    UPDATES_BETWEEN_REKEYS,
+)
 
 NEVER: Final = float("inf")
 
@@ -26,6 +33,29 @@ class Phase(Enum):
     IDLE = auto()
     OFFERED = auto()  # our offer is unanswered
     SWITCHING = auto()  # the keys are there; a KeyUpdate is yet to be sent or to come
+
+
+class PlainUpdates:
+    """The plain KeyUpdates of one direction: their rate, and how many are `left` until its next
+    rekey."""
+
+    __slots__ = ("_allowance", "_most", "left")
+
+    def __init__(self, rate: Rate, most: int) -> None:
+        self._allowance = Allowance(rate)
+        self._most = most
+        self.left = most
+
+    def take(self, now: float) -> bool:
+        """Whether one more may come now."""
+        if not self.left or not self._allowance.take(now):
+            return False
+        self.left -= 1
+        return True
+
+    def renew(self) -> None:
+        """A rekey made new keys."""
+        self.left = self._most
 
 
 class Rekeying:
@@ -46,8 +76,10 @@ class Rekeying:
         "_value_after_offer",
         "deadline",
         "number",
+        "own_updates",
         "phase",
         "update_due",
+        "updates",
     )
 
     def __init__(self, suite: Suite, secret: bytes, initiator: bool, allowance: int) -> None:
@@ -65,6 +97,9 @@ class Rekeying:
         self.update_due = False  # the other side answered: its next event is a KeyUpdate
         self.number = 0
         self.deadline = NEVER
+        # Plain KeyUpdates between rekeys; ours are half as many as the other side has to take.
+        self.updates = PlainUpdates(KEY_UPDATES, UPDATES_BETWEEN_REKEYS)
+        self.own_updates = PlainUpdates(OWN_KEY_UPDATES, UPDATES_BETWEEN_REKEYS // 2)
         self.phase = Phase.IDLE
 
     def may_offer(self, now: float) -> bool:
@@ -165,8 +200,10 @@ class Rekeying:
             raise RemoteProtocolError(CloseCode.INTERNAL_ERROR, "a rekey without secrets")
         if sent:
             self._sent = True
+            self.own_updates.renew()
         else:
             self._received = True
+            self.updates.renew()
         if self._sent and self._received:
             self._secrets = None
             self.phase = Phase.IDLE

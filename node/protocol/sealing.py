@@ -133,10 +133,11 @@ class Receiver(Direction):
     """The other side's direction.
 
     `admit` is asked before a key is made for a stream, and raises if the stream may not
-    be used; `seal_events` is the agreed limit.
+    be used; `seal_events` is the agreed limit; `sealed` counts the events in form 0 that the
+    last seal vouched for.
     """
 
-    __slots__ = ("_signature_size", "admit", "seal_events", "verifier")
+    __slots__ = ("_signature_size", "admit", "seal_events", "sealed", "verifier")
 
     def __init__(
         self,
@@ -150,6 +151,7 @@ class Receiver(Direction):
         super().__init__(suite, secret, chain, commit)
         self.seal_events = seal_events
         self.admit = admit
+        self.sealed = 0
         self.verifier: Verifier | None = None
         self._signature_size = suite.signing_algorithm.signature_size
 
@@ -217,7 +219,7 @@ class Receiver(Direction):
             )
         except SignatureError as error:
             raise RemoteProtocolError(CloseCode.SEAL_VIOLATION, "a wrong seal") from error
-        self.unsealed = 0
+        self.sealed, self.unsealed = self.unsealed, 0
 
 
 def _bad_record(reason: str) -> RemoteProtocolError:

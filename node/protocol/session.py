@@ -10,8 +10,9 @@ from typing import Any
 
 from lbm import keys
 from lbm.codec import Value, encode
+from node.allowance import Allowance
 from node.protocol.account import FRAMES_WEIGHT, Account
-from node.protocol.channel import Channel, PlainChannel, SecureChannel
+from node.protocol.channel import SecureChannel
 from node.protocol.codes import (
     CLOSE,
     CONNECTION,
@@ -24,7 +25,13 @@ from node.protocol.codes import (
     CloseCode,
 )
 from node.protocol.config import CoreConfig
-from node.protocol.errors import LocalProtocolError, RemoteProtocolError, too_large, violation
+from node.protocol.errors import (
+    LocalProtocolError,
+    RemoteProtocolError,
+    overloaded,
+    too_large,
+    violation,
+)
 from node.protocol.event import NO_PAYLOAD, Event
 from node.protocol.event_types import EVENT_TYPES
 from node.protocol.handshake import Agreed
@@ -32,12 +39,16 @@ from node.protocol.keepalive import KeepAlive
 from node.protocol.limits import (
     CONNECTION_STREAM_PAYLOAD,
     CONTROL_BUFFER,
+    DROPPED_EVENTS,
+    IDLE_EVENTS,
+    PINGS,
     STREAM_CONTROL_BUFFER,
     WAITING_PONGS,
 )
 from node.protocol.multiplexer import Multiplexer
 from node.protocol.observer import Observer
 from node.protocol.outbox import Outbox
+from node.protocol.plain_channel import Channel, PlainChannel
 from node.protocol.reports import PongReceived, Report
 from node.protocol.sealing import Receiver, Sender
 from node.protocol.streams import Streams
@@ -98,6 +109,9 @@ class Session:
         self._reports = reports
         # With deliver="sealed" the streams' reports wait here for a seal.
         self._held = reports if config.deliver == "opened" or directions is None else []
+        self._pings = Allowance(PINGS)
+        self._idle = Allowance(IDLE_EVENTS)
+        self._dropped = Allowance(DROPPED_EVENTS)
         self._keepalive = KeepAlive(now, config.idle_before_ping, config.ping_timeout)
         self.secure: SecureChannel | None = None
         self._channel: Channel = PlainChannel()
@@ -142,7 +156,8 @@ class Session:
         wire = self._wire
         waiting = wire.size
         if event[0]:
-            self.mux.receive(event)
+            if not self.mux.receive(event):
+                self.count_dropped()
         else:
             farewell = self._control_received(event)
         if vouched and self._held is not self._reports:
@@ -151,7 +166,7 @@ class Session:
         answered = CONTROL_BUFFER < wire.size > waiting
         # What is owed to its streams is mostly written later, when its event was handled.
         if answered or self._unread > STREAM_CONTROL_BUFFER:
-            raise RemoteProtocolError(CloseCode.OVERLOADED, "it makes us answer and does not read")
+            raise overloaded("it makes us answer and does not read")
         return farewell
 
     # Events out.
@@ -198,12 +213,12 @@ class Session:
         """Send a Ping; returns its async id.
 
         Raises:
-            LocalProtocolError: 64 Pings are unanswered.
+            LocalProtocolError: 64 Pings are unanswered, or there were too many lately.
         """
         self._now = now
         async_id = self._keepalive.new_ping(now)
         if async_id is None:
-            raise LocalProtocolError("too many Pings are unanswered")
+            raise LocalProtocolError("too many Pings")
         self.control(Event(0, async_id, CONNECTION, PING, NO_PAYLOAD))
         return async_id
 
@@ -278,23 +293,45 @@ class Session:
             round_trip = keepalive.pong(async_id, self._now)
             if round_trip is not None:
                 self._reports.append(PongReceived(async_id, round_trip))
+            else:
+                self._count_idle("Pongs without a Ping")
         elif subcategory == SEAL:
             self._channel.control(subcategory, {}, self._now)
+        elif not self._pings.take(self._now):
+            raise overloaded("too many Pings")
         elif async_id:
             self.control(Event(0, async_id, CONNECTION, PONG, NO_PAYLOAD))
             keepalive.pongs_waiting += 1
             if keepalive.pongs_waiting > WAITING_PONGS:
-                raise RemoteProtocolError(CloseCode.OVERLOADED, "too many Pongs wait")
+                raise overloaded("too many Pongs wait")
 
     def _stream_control(self, subcategory: int, cells: Mapping[int, Any]) -> None:
+        mux = self.mux
         if subcategory == WINDOW:
-            self.mux.window_received(cells)
+            mux.window_received(cells)
         elif subcategory == RESET:
-            self.mux.reset_received(cells)
+            mux.reset_received(cells)
         else:
             raise violation(f"event 2/{subcategory} on stream 0")
+        if mux.expected:
+            mux.expected -= 1
+        else:
+            self._count_idle("Windows and Resets without a reason")
+
+    def _count_idle(self, what: str) -> None:
+        if not self._idle.take(self._now):
+            raise overloaded(what)
 
     # Small things.
+
+    def count_dropped(self) -> None:
+        """Nobody takes an event of the other side.
+
+        Raises:
+            RemoteProtocolError: `overloaded`, there were too many.
+        """
+        if not self._dropped.take(self._now):
+            raise overloaded("too many events that nobody takes")
 
     def _forget(self, stream: int, sent: bool) -> None:
         self._channel.forget(stream, sent=sent)

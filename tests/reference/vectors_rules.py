@@ -50,8 +50,27 @@ def raw(stream: int, async_id: int, category: int, subcategory: int, payload: by
     }
 
 
+def again(one: Step, times: int) -> Step:
+    """The same event so many times, at one moment."""
+    return {**one, "times": times}
+
+
+def later(one: Step, seconds: int) -> Step:
+    """An event before which so many seconds pass in which the remote node sends no other."""
+    return {**one, "after": seconds}
+
+
+def updates(count: int) -> list[Step]:
+    """Plain KeyUpdates at one moment, to the epochs from 1 on."""
+    return [remote("KeyUpdate", 0, epoch=epoch) for epoch in range(1, count + 1)]
+
+
 OPEN = remote("Open", 2, label="app/x")
 BYTES = {"bytes": b"some bytes"}
+# A stream that is gone: its Open is reason for two events of stream 0, of which this is one.
+GONE = remote("Reset", 0, stream=2, code=32)
+LATE_WINDOW = remote("Window", 0, stream=2, credit=1)
+GOOD_OFFER = remote("RekeyOffer", 0, share=b"\x09" + bytes(31))
 # The node under test is the initiator: the remote side's streams are even.
 RULES: dict[str, tuple[str, list[Step], str]] = {
     "ping": ("2", [remote("Ping", 0, 9)], "answers 1/7 Pong with async id 9 on stream 0"),
@@ -358,6 +377,58 @@ RULES: dict[str, tuple[str, list[Step], str]] = {
     ),
     "Pong that was not asked for": ("2", [remote("Pong", 0, 9)], "ignored"),
     "Seal": ("6", [remote("Seal", 0)], "accepted"),
+    "64 KeyUpdates at once": ("6", updates(64), "accepted"),
+    "65 KeyUpdates at once": ("6", updates(65), "fails: overloaded"),
+    "64 KeyUpdates, and one a second later": (
+        "6",
+        [*updates(64), later(remote("KeyUpdate", 0, epoch=65), 1)],
+        "accepted",
+    ),
+    "64 Seals that seal nothing": ("6", [again(remote("Seal", 0), 64)], "accepted"),
+    "65 Seals that seal nothing": (
+        "6",
+        [again(remote("Seal", 0), 64), remote("Seal", 0)],
+        "fails: overloaded",
+    ),
+    "64 Pongs that were not asked for": ("9", [again(remote("Pong", 0, 9), 64)], "ignored"),
+    "65 Pongs that were not asked for": (
+        "9",
+        [again(remote("Pong", 0, 9), 64), remote("Pong", 0, 9)],
+        "fails: overloaded",
+    ),
+    "Windows without a reason: 64": (
+        "8",
+        [OPEN, GONE, again(LATE_WINDOW, 65)],
+        "ignored",
+    ),
+    "Windows without a reason: 65": (
+        "8",
+        [OPEN, GONE, again(LATE_WINDOW, 65), LATE_WINDOW],
+        "fails: overloaded",
+    ),
+    "Resets without a reason: 65": (
+        "8",
+        [OPEN, GONE, again(GONE, 65), GONE],
+        "fails: overloaded",
+    ),
+    "a Window for each event that was sent": (
+        "8",
+        [
+            OPEN,
+            *([local("Data", 2, **BYTES), remote("Window", 0, stream=2, credit=74)] * 70),
+        ],
+        "accepted",
+    ),
+    "a rekey whose KeyUpdate comes after 29 s": (
+        "6",
+        [GOOD_OFFER, later(remote("KeyUpdate", 0, epoch=1, rekey=1), 29)],
+        "accepted",
+    ),
+    "a rekey whose KeyUpdate comes after 31 s": (
+        "6",
+        [GOOD_OFFER, later(remote("KeyUpdate", 0, epoch=1, rekey=1), 31)],
+        "fails: timeout",
+    ),
     "Notes on a stream of no subscription": ("9", [OPEN, remote("Notes", 2, notes=[1])], "ignored"),
 }
 AMBIGUOUS = {

@@ -34,6 +34,7 @@ ROOT: Final = Path(__file__).parents[2]
 SETTINGS: Final = ROOT / "docs" / "reference" / "settings.md"
 
 PROTOCOL: Final = "tests/node/protocol/"
+ALLOWANCES: Final = "tests/node/protocol/test_allowances.py::"
 MESSAGING: Final = "tests/node/messaging/"
 DOORS: Final = "tests/node/doors/test_limits_of_servers.py::"
 FEED: Final = "tests/node/messaging/test_stream_feed.py::"
@@ -123,6 +124,15 @@ EXCEEDED: Final[dict[str, tuple[str, ...]]] = {
     "REKEY_RATE_SECONDS": (
         PROTOCOL + "test_rekey.py::test_more_than_one_offer_in_10_seconds_is_overloaded",
     ),
+    "KEY_UPDATES": (ALLOWANCES + "test_what_is_of_no_use_has_a_rate",),
+    "OWN_KEY_UPDATES": (ALLOWANCES + "test_our_key_updates_have_half_of_their_allowance",),
+    "UPDATES_BETWEEN_REKEYS": (ALLOWANCES + "test_updates_are_counted_until_a_rekey",),
+    "IDLE_EVENTS": (ALLOWANCES + "test_what_is_of_no_use_has_a_rate",),
+    "PINGS": (ALLOWANCES + "test_pings_have_a_rate",),
+    "OWN_PINGS": (
+        PROTOCOL + "test_keepalive.py::test_our_pings_have_half_of_the_other_sides_allowance",
+    ),
+    "DROPPED_EVENTS": (ALLOWANCES + "test_events_that_nobody_takes_have_a_rate",),
     "LARGEST_CREDIT": (PROTOCOL + "test_multiplexer.py::test_credit_above_the_greatest",),
     "UNANSWERED_REQUESTS": (
         MESSAGING + "test_answering.py::test_no_more_calls_than_the_bound",

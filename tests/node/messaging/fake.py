@@ -74,6 +74,14 @@ class FakeConnection:
         self.asked: list[int] = []  # streams that are to be reported once nothing waits
         self._streams = FakeStreams()
         self._charged = 0
+        self.charged: list[bool] = []  # of each event that nobody took
+
+    @property
+    def dropped(self) -> int:
+        return len(self.charged)
+
+    def count_dropped(self, *, charged: bool = True) -> None:
+        self.charged.append(charged)
 
     def send(
         self,

@@ -88,7 +88,7 @@ def test_an_unknown_topic_is_code_1_and_without_id_nothing() -> None:
     shell.receive(call_event("nobody", 5))
     shell.receive(call_event("nobody", 0))
     assert shell.codes() == [(5, ResultCode.TOPIC_NOT_FOUND)]
-    assert shell.answering.dropped == 1
+    assert shell.connection.dropped == 1
 
 
 @pytest.mark.parametrize("second", [call_event("x", 5), call_event("nobody", 5), call_event(1, 5)])
@@ -113,7 +113,7 @@ def test_cancel_answers_and_stops() -> None:
     shell.receive(cancel_event(6))
     shell.receive(cancel_event("x"))
     assert shell.codes() == []
-    assert shell.answering.dropped == 1
+    assert shell.connection.dropped == 1
     shell.receive(call_event("x", 5))
     assert len(shell.started) == 2
 
@@ -144,7 +144,7 @@ def test_no_more_calls_than_the_bound() -> None:
     for async_id in (1, 2, 3, 0, 0, 0):
         shell.receive(call_event("x", async_id))
     assert shell.codes() == [(3, ResultCode.OVERLOADED)]
-    assert shell.answering.dropped == 3
+    assert shell.connection.dropped == 3
     shell.answering.answer(shell.started[0], 0)
     shell.receive(call_event("x", 0))
     shell.receive(call_event("x", 4))
@@ -412,7 +412,7 @@ def test_a_subscribe_without_id_is_dropped_and_one_with_is_run() -> None:
         shell.receive(event(SUBSCRIBE, {keys.TOPIC: "x", keys.WINDOW: 7}, async_id=async_id))
     (request,) = shell.started
     assert (request.subcategory, request.window, request.deadline) == (SUBSCRIBE, 7, None)
-    assert shell.answering.dropped == 1
+    assert shell.connection.dropped == 1
     shell.answering.answer(request, 0, "welcome", stream=4)
     (sent,) = shell.connection.take()
     assert sent.cells == {keys.CODE: 0, keys.DATA: "welcome", keys.STREAM: 4}

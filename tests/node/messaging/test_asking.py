@@ -57,7 +57,7 @@ def test_an_answer_ends_the_call_and_frees_its_id() -> None:
     assert (call.done, call.code, call.data, shell.woken) == (True, 7, "data", 1)
     assert len(shell.asking.deadlines) == 0
     shell.receive(result_event(call.async_id, 0, "again"), 1.0)
-    assert (call.code, shell.woken, shell.asking.dropped) == (7, 1, 1)
+    assert (call.code, shell.woken, shell.connection.dropped) == (7, 1, 1)
 
 
 @pytest.mark.parametrize("payload", [b"", b"junk", b"\xa0", b"\xa1\x10\x20", b"\xa1\x10\x61x"])
@@ -84,7 +84,7 @@ def test_the_deadline_gives_up_once() -> None:
     shell.receive(result_event(call.async_id, 0, "late"), 9.0)
     assert (call.code, call.data, shell.woken) == (ResultCode.DEADLINE_EXCEEDED, None, 1)
     assert shell.connection.take() == []
-    assert shell.asking.dropped == 0
+    assert shell.connection.dropped == 0
 
 
 def test_a_call_given_up_keeps_its_id_until_its_answer() -> None:
@@ -149,7 +149,7 @@ def test_chunks_go_to_who_reads_them() -> None:
     assert [call.chunks.take(), call.chunks.take()] == ["a", "b"]
     assert not call.done
     shell.receive(result_event(call.async_id, 0))
-    assert (call.done, shell.woken, shell.asking.dropped) == (True, 3, 0)
+    assert (call.done, shell.woken, shell.connection.dropped) == (True, 3, 0)
 
 
 def test_chunks_at_no_credit_are_a_violation() -> None:
@@ -183,7 +183,7 @@ def test_chunks_that_nobody_waits_for_are_dropped() -> None:
     for async_id in (call.async_id, 99):
         shell.receive(chunk_event(async_id, 1))
     shell.receive(chunk_event(call.async_id, 1, stream=3))
-    assert (len(call.chunks), shell.asking.dropped) == (0, 3)
+    assert (len(call.chunks), shell.connection.dropped) == (0, 3)
 
 
 # Subscriptions.

@@ -26,8 +26,7 @@ def test_what_nobody_took_on_either_side() -> None:
     shell.receive(result_event(9, 0))
     shell.receive(call_event("nobody", 0))
     shell.receive(cancel_event("x"))
-    assert (shell.asking.dropped, shell.answering.dropped) == (1, 2)
-    assert shell.calls.dropped == 3
+    assert shell.connection.dropped == 3
 
 
 def test_the_end_of_the_connection_ends_all() -> None:

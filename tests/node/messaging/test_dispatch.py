@@ -9,6 +9,7 @@ from node.messaging.dispatch import Dispatch
 from node.messaging.pending import IncomingCall
 from node.messaging.topics import Topics
 from node.protocol.codes import (
+    CALL,
     CHUNK,
     DATA,
     EMIT,
@@ -27,6 +28,7 @@ from node.protocol.codes import (
     ResultCode,
 )
 from node.protocol.errors import RemoteProtocolError
+from node.protocol.limits import UNANSWERED_REQUESTS
 from node.protocol.reports import EventReceived
 from node.protocol.requests import LAST_ASYNC_ID
 from tests.node.messaging.fake import FakeConnection, call_event, event, find
@@ -46,7 +48,7 @@ class Shell:
 
     @property
     def dropped(self) -> int:
-        return self.dispatch.dropped + self.calls.dropped + self.topics.dropped
+        return self.connection.dropped
 
     def take(self, event: EventReceived) -> bool:
         if event.stream != 4:
@@ -159,3 +161,30 @@ def test_a_closing_connection_answers_nothing() -> None:
     shell.dispatch.receive(event(EMIT, {keys.NAME: "x"}, async_id=7, category=NAMED), 0.0)
     shell.dispatch.receive(event(SUBSCRIBE, {keys.TOPIC: "x"}, async_id=8), 0.0)
     assert shell.connection.sent == []
+
+
+def test_what_counts_against_the_allowance_is_what_the_other_side_does_wrong() -> None:
+    shell = Shell()
+    for wrong in (
+        event(CALL, {keys.TOPIC: "nobody"}),
+        event(CALL, b"malformed"),
+        event(99, {}),
+        event(RESULT, {keys.CODE: 0}, async_id=7),
+        EventReceived(1, 0, 9, 1, b"", 0),
+        EventReceived(1, 0, 64, 1, b"", 0),
+    ):
+        shell.dispatch.receive(wrong, 0.0)
+    assert shell.connection.charged == [True] * 6
+
+
+def test_what_is_dropped_for_a_reason_of_ours_does_not() -> None:
+    """No room, an answer that was given up, an event that nobody here handles."""
+    shell = Shell()
+    call = shell.calls.asking.call("x", None, 0.0, None, lambda: None)
+    shell.calls.asking.give_up(call)
+    shell.dispatch.receive(event(CHUNK, {}, async_id=call.async_id), 0.0)
+    shell.dispatch.receive(event(EMIT, {keys.NAME: "unheard"}, category=NAMED), 0.0)
+    assert shell.connection.charged == [False] * 2
+    for _ in range(UNANSWERED_REQUESTS + 3):
+        shell.dispatch.receive(call_event("x", 0), 0.0)
+    assert shell.connection.charged == [False] * 5

@@ -206,10 +206,10 @@ def test_an_event_that_does_not_run(name: str, answer: int, code: int | None) ->
     assert (sent.async_id, sent.subcategory) == (7, answer)
     assert sent.cells.get(keys.CODE) == code
     assert sent.payload == b"\xa0" or keys.TEXT in sent.cells
-    assert shell.calls.dropped == (0 if code else 1)
+    assert shell.connection.dropped == (0 if code else 1)
     shell.emit(name)
     assert shell.connection.take() == []
-    assert shell.calls.dropped == (1 if code else 2)
+    assert shell.connection.dropped == (1 if code else 2)
     assert shell.started == []
     shell.emit(name, 7)  # the id is free at once
     assert shell.sent().async_id == 7
@@ -242,7 +242,7 @@ def test_a_malformed_event(payload: bytes) -> None:
     )
     shell.receive(EMIT, payload)
     assert shell.connection.take() == []
-    assert (shell.calls.dropped, shell.started) == (1, [])
+    assert (shell.connection.dropped, shell.started) == (1, [])
 
 
 EMITS = {"Emit": EMIT, "Named Reply": REPLY_EVENT, "Error": ERROR, "End": END}
@@ -268,7 +268,7 @@ def test_the_vectors(vector: Vector) -> None:
     emit = shell.ask()
     shell.receive(kind, payload, emit.async_id)
     if kind == REPLY_EVENT:
-        assert (len(emit.replies), shell.calls.dropped) == ((1, 0) if good else (0, 1))
+        assert (len(emit.replies), shell.connection.dropped) == ((1, 0) if good else (0, 1))
         assert not emit.done
     else:
         wrong = emit.code == ResultCode.MALFORMED
@@ -305,7 +305,7 @@ def test_no_more_events_than_the_bound(async_ids: bool) -> None:
     assert len(shell.started) == UNANSWERED_REQUESTS
     sent = shell.connection.take()
     assert [one.cells[keys.CODE] for one in sent] == [19] * 3 * async_ids
-    assert shell.calls.dropped == 3 * (not async_ids)
+    assert shell.connection.dropped == 3 * (not async_ids)
     shell.calls.answering.answer(shell.started[0], 0)
     shell.emit("ping", 9_999 * async_ids)
     assert len(shell.started) == UNANSWERED_REQUESTS + 1
@@ -373,7 +373,7 @@ def test_replies_and_the_last_one() -> None:
     assert len(shell.asking) == len(shell.asking.deadlines) == 0
     shell.receive(END, b"\xa0", 1)
     shell.receive(REPLY_EVENT, cells_payload(data=1, format=16), 1)
-    assert shell.calls.dropped == 2
+    assert shell.connection.dropped == 2
 
 
 @pytest.mark.parametrize(
@@ -416,7 +416,7 @@ def test_a_malformed_reply_is_dropped(payload: bytes) -> None:
     shell = Shell()
     emit = shell.ask()
     shell.receive(REPLY_EVENT, payload, 1)
-    assert (emit.done, len(emit.replies), shell.calls.dropped) == (False, 0, 1)
+    assert (emit.done, len(emit.replies), shell.connection.dropped) == (False, 0, 1)
 
 
 def test_answers_of_another_kind() -> None:
@@ -443,7 +443,7 @@ def test_parts_of_another_kind_change_nothing() -> None:
     shell.connection.take()
     shell.receive(REPLY_EVENT, cells_payload(data=1, format=16), call.async_id)
     shell.dispatch.receive(event(CHUNK, cells_payload(data=1), async_id=emit.async_id), 1.0)
-    assert (emit.done, call.done, shell.calls.dropped) == (False, False, 2)
+    assert (emit.done, call.done, shell.connection.dropped) == (False, False, 2)
     assert shell.connection.take() == []
 
 
@@ -453,7 +453,7 @@ def test_answers_on_another_stream_or_to_nobody() -> None:
     for kind in (REPLY_EVENT, END, ERROR):
         for stream, async_id in ((3, 1), (1, 2), (1, 0)):
             shell.dispatch.receive(EventReceived(stream, async_id, NAMED, kind, b"\xa0", 0), 1.0)
-    assert (emit.done, len(emit.replies), shell.calls.dropped) == (False, 0, 9)
+    assert (emit.done, len(emit.replies), shell.connection.dropped) == (False, 0, 9)
 
 
 def test_the_deadline_cancels() -> None:
@@ -466,7 +466,7 @@ def test_the_deadline_cancels() -> None:
     assert emit.code == ResultCode.DEADLINE_EXCEEDED
     assert shell.sent() == (1, 0, SIM, CANCEL, cells_payload(request=1))
     shell.receive(ERROR, cells_payload(code=18, text=""), 1)
-    assert (len(shell.asking), shell.calls.dropped) == (0, 0)
+    assert (len(shell.asking), shell.connection.dropped) == (0, 0)
 
 
 def test_replies_that_nobody_reads_end_their_event_and_nothing_else() -> None:
@@ -484,7 +484,7 @@ def test_replies_that_nobody_reads_end_their_event_and_nothing_else() -> None:
         shell.receive(REPLY_EVENT, body, emit.async_id)
     assert (len(emit.replies), other.done) == (held, False)
     assert shell.connection.take() == []
-    assert shell.calls.dropped == 2 * count - held - 1
+    assert shell.connection.dropped == 2 * count - held - 1
 
 
 def test_small_items_of_replies_weigh_what_they_take() -> None:
@@ -504,10 +504,10 @@ def test_who_left_keeps_the_id_until_the_end() -> None:
     shell.asking.leave(emit)
     shell.calls.handle_deadline(9.0)
     shell.receive(REPLY_EVENT, cells_payload(data=1, format=16), 1)
-    assert (shell.connection.take(), len(emit.replies), shell.calls.dropped) == ([], 0, 1)
+    assert (shell.connection.take(), len(emit.replies), shell.connection.dropped) == ([], 0, 1)
     assert shell.ask().async_id == 2
     shell.receive(END, b"\xa0", 1)
-    assert (len(shell.asking), shell.calls.dropped) == (1, 1)
+    assert (len(shell.asking), shell.connection.dropped) == (1, 1)
 
 
 def test_a_call_is_no_event() -> None:

@@ -306,7 +306,7 @@ def test_a_note_for_who_left_is_not_accepted() -> None:
     for stream in (sub.stream, 1):
         asked = event(NOTIFY, {keys.TOPIC: TOPIC}, async_id=9, stream=stream, cost=100)
         assert not two.a.topics.notes_received(asked, two.a.now)
-    assert two.a.topics.dropped == 2
+    assert two.a.core.dropped == 2
 
 
 def test_a_note_on_a_topics_own_stream_is_of_no_other_topic() -> None:
@@ -319,7 +319,7 @@ def test_a_note_on_a_topics_own_stream_is_of_no_other_topic() -> None:
     for stream, kept in ((6, 0), (1, 1), (3, 2)):
         two.a.topics.notes_received(event(NOTIFY, note, stream=stream), two.a.now)
         assert len(sub.inbox) == kept
-    assert two.a.topics.dropped == 1
+    assert two.a.core.dropped == 1
 
 
 @pytest.mark.parametrize("accepted", [0, 1])

@@ -41,9 +41,17 @@ def test_ids_come_round_and_pass_over_the_busy() -> None:
     first = keepalive.new_ping(0.0)
     assert first == 1
     for expected in range(2, 65_536):
-        assert keepalive.new_ping(0.0) == expected
-        keepalive.pong(expected, 0.0)
-    assert keepalive.new_ping(0.0) == 2
+        assert keepalive.new_ping(expected) == expected
+        keepalive.pong(expected, expected)
+    assert keepalive.new_ping(65_536.0) == 2
+
+
+def test_our_pings_have_half_of_the_other_sides_allowance() -> None:
+    keepalive = KeepAlive(0.0, 15.0, 10.0)
+    for _ in range(8_192):
+        keepalive.pong(keepalive.new_ping(7.0) or 0, 7.0)
+    assert keepalive.new_ping(7.0) is None
+    assert keepalive.new_ping(7.0 + 1 / 512)
 
 
 @pytest.mark.parametrize("plaintext", ["never", "only"])
@@ -113,8 +121,9 @@ def test_ping_and_pong_have_no_payload(subcategory: int, payload: bytes) -> None
 
 def test_more_than_64_pongs_waiting_is_overloaded() -> None:
     pair = open_pair(seal_events=1_000)
-    for async_id in range(1, 65):
-        pair.inject(pair.b, 0, 1, PING, async_id=async_id)
+    for _ in range(64):
+        pair.b.core.ping(pair.now)
+    pair.deliver(pair.a, pair.b.core.data_to_send(pair.now))
     assert pair.a.code == ALIVE
     pair.inject(pair.b, 0, 1, PING, async_id=65)
     assert_violation(pair, pair.a, CloseCode.OVERLOADED)
@@ -122,10 +131,10 @@ def test_more_than_64_pongs_waiting_is_overloaded() -> None:
 
 def test_pongs_that_were_sent_no_longer_count() -> None:
     pair = open_pair(seal_events=1_000)
-    for round_ in range(3):
-        for async_id in range(64):
-            pair.inject(pair.b, 0, 1, PING, async_id=round_ * 64 + async_id + 1)
-        pair.carry(pair.a)
+    for _ in range(3):
+        for _ in range(64):
+            pair.b.core.ping(pair.now)
+        pair.pump()
     assert pair.a.code == ALIVE
 
 

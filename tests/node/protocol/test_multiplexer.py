@@ -274,21 +274,31 @@ def test_an_event_on_an_ended_direction(
     assert_violation(pair, pair.b, CloseCode.PROTOCOL_ERROR)
 
 
-def test_what_meets_our_reset_on_its_way_is_dropped_and_takes_no_credit() -> None:
+def test_what_meets_our_reset_on_its_way_is_dropped() -> None:
     pair, stream = with_stream(stream_window=1_024)
-    for _ in range(3):
-        pair.a.core.send_data(stream, bytes(400))
+    pair.a.core.send_data(stream, bytes(400))
     pair.b.core.reset_stream(stream, CloseCode.REFUSED, "no")
     pair.carry(pair.a)  # b has reset, a does not know yet
-    for _ in range(20):
+    for _ in range(2):
         pair.inject(pair.a, stream, 64, 1, bytes(400))
-    pair.inject(pair.a, stream, SIM, CHUNK, b"x")
+    for _ in range(30):
+        pair.inject(pair.a, stream, SIM, CHUNK, b"x")
     assert not pair.b.reports
     assert pair.b.code == ALIVE
     assert pair.b.session.mux.unconsumed == 0
     pair.pump()
     assert pair.a.reports == [StreamReset(stream, CloseCode.REFUSED, "no")]
     assert not streams(pair.a) | streams(pair.b)
+
+
+def test_what_is_dropped_after_our_reset_is_bounded_by_credit_all_the_same() -> None:
+    pair, stream = with_stream(stream_window=1_024)
+    pair.b.core.reset_stream(stream, CloseCode.REFUSED, "no")
+    for _ in range(3):  # the third takes it below zero
+        pair.inject(pair.a, stream, 64, 1, bytes(400))
+    assert pair.b.code == ALIVE
+    pair.inject(pair.a, stream, 64, 1, b"x")
+    assert_violation(pair, pair.b, CloseCode.PROTOCOL_ERROR)
 
 
 def test_keys_are_freed_when_a_direction_ends() -> None:

@@ -223,7 +223,13 @@ class TwoSides(RuleBasedStateMachine):
     def update_keys(self, who: int) -> None:
         side = self.open_side(who)
         if side and side.connection.config.plaintext != "only":
-            side.connection.update_keys(self.link.now)
+            secure = side.connection._session and side.connection._session.secure
+            assert secure
+            early = self.link.now < secure._rekeying.own_updates._allowance.next_at()
+            try:
+                side.connection.update_keys(self.link.now)
+            except LocalProtocolError:
+                assert early
             self.link.collect(side)
 
     @precondition(any_open)

@@ -1,0 +1,235 @@
+"""What has a rate (section 14): a flood ends the connection with `overloaded`, and no sender that
+keeps to the protocol comes near it.
+"""
+
+from collections.abc import Callable
+
+import pytest
+
+from crypto import next_secret
+from lbm import keys
+from lbm.codec import Value
+from node.allowance import Rate
+from node.protocol.codes import (
+    CHUNK,
+    CONNECTION,
+    KEY_UPDATE,
+    OPEN,
+    PING,
+    PONG,
+    RESET,
+    SEAL,
+    SIM,
+    STREAM,
+    WINDOW,
+    CloseCode,
+)
+from node.protocol.errors import LocalProtocolError, RemoteProtocolError
+from node.protocol.limits import (
+    DROPPED_EVENTS,
+    IDLE_EVENTS,
+    KEY_UPDATES,
+    OWN_KEY_UPDATES,
+    PINGS,
+    UPDATES_BETWEEN_REKEYS,
+)
+from node.protocol.rekey import PlainUpdates
+from node.protocol.reports import KeysUpdated
+from tests.node.protocol.pair import ALIVE, Pair, open_pair
+
+Flood = Callable[[Pair], None]
+GONE = 2  # a stream that was opened and is gone
+
+
+def key_update(pair: Pair) -> None:
+    """A plain KeyUpdate of b, whatever its own core thinks of it."""
+    sender = pair.b.channel._sender
+    update: dict[int, Value] = {keys.EPOCH: sender.epoch + 1}
+    pair.inject(pair.b, 0, CONNECTION, KEY_UPDATE, update, sealed=True)
+    sender.switch(next_secret(sender.suite.hash_algorithm, sender.secret))
+
+
+def seal(pair: Pair) -> None:
+    pair.inject(pair.b, 0, CONNECTION, SEAL, sealed=True)
+
+
+def pong(pair: Pair) -> None:
+    pair.inject(pair.b, 0, CONNECTION, PONG, async_id=7)
+
+
+def window(pair: Pair) -> None:
+    pair.inject(pair.b, 0, STREAM, WINDOW, {keys.STREAM: GONE, keys.CREDIT: 1})
+
+
+def window_of_chunks(pair: Pair) -> None:
+    cells: dict[int, Value] = {keys.STREAM: 1, keys.CREDIT: 1, keys.REQUEST: 9}
+    pair.inject(pair.b, 0, STREAM, WINDOW, cells)
+
+
+def reset(pair: Pair) -> None:
+    pair.inject(pair.b, 0, STREAM, RESET, {keys.STREAM: GONE, keys.CODE: 32})
+
+
+def with_gone_stream(**settings: object) -> Pair:
+    """A pair of which b has opened stream 2 and reset it; every Window and Reset has been that
+    there was a reason for."""
+    pair = open_pair(seal_events=65_536, **settings)
+    stream = pair.b.core.open_stream("x")
+    assert stream == GONE
+    pair.b.core.reset_stream(stream, CloseCode.CANCELLED)
+    pair.pump()
+    while pair.a.session.mux.expected:
+        window(pair)
+    if pair.a.channel._receiver.unsealed:
+        seal(pair)
+    return pair.forget()
+
+
+@pytest.mark.parametrize("sealing", ["chain", "each"])
+@pytest.mark.parametrize(
+    ("flood", "rate"),
+    [
+        (key_update, KEY_UPDATES),
+        (seal, IDLE_EVENTS),
+        (pong, IDLE_EVENTS),
+        (window, IDLE_EVENTS),
+        (window_of_chunks, IDLE_EVENTS),
+        (reset, IDLE_EVENTS),
+    ],
+)
+def test_what_is_of_no_use_has_a_rate(flood: Flood, rate: Rate, sealing: str) -> None:
+    assert rate == (64, 1.0)
+    pair = with_gone_stream(algorithms={"kex": ("x25519",), "sealing": (sealing,)})
+    for _ in range(64):
+        flood(pair)
+    for _ in range(50):
+        pair.now += 1.0
+        flood(pair)
+    assert pair.a.code == ALIVE
+    flood(pair)
+    assert pair.a.code == CloseCode.OVERLOADED
+    assert pair.a.state == "FAREWELL"  # it is told so
+
+
+def test_pings_have_a_rate() -> None:
+    """Though each was answered before the next."""
+    pair = open_pair(plaintext="only")
+    for _ in range(int(PINGS.burst)):
+        pair.b.session._keepalive._waiting[9] = 0.0  # so that b knows of it
+        pair.inject(pair.b, 0, CONNECTION, PING, async_id=9)
+        pair.carry(pair.a)
+    assert pair.a.code == ALIVE
+    pair.inject(pair.b, 0, CONNECTION, PING, async_id=9)
+    assert pair.a.code == CloseCode.OVERLOADED
+
+
+def test_events_that_nobody_takes_have_a_rate() -> None:
+    core = open_pair().a.core
+    for number in range(int(DROPPED_EVENTS.burst)):
+        core.count_dropped()
+        core.count_dropped(charged=False)
+        assert core.dropped == 2 * number + 2
+    core.count_dropped(charged=False)
+    with pytest.raises(RemoteProtocolError) as caught:
+        core.count_dropped()
+    assert caught.value.code == CloseCode.OVERLOADED
+
+
+def test_what_no_credit_bounds_after_our_reset_is_an_event_that_nobody_takes() -> None:
+    pair = open_pair()
+    pair.inject(pair.b, 2, STREAM, OPEN, {keys.LABEL: "x"})
+    pair.a.core.reset_stream(2, CloseCode.REFUSED)
+    pair.a.session._dropped._full_at = pair.now + 16.0  # all but a few are used up
+    for _ in range(1_000):
+        if pair.a.code != ALIVE:
+            break
+        pair.inject(pair.b, 2, SIM, CHUNK, b"x", sealed=True)
+    assert pair.a.code == CloseCode.OVERLOADED
+
+
+# Those that keep to the protocol.
+
+
+@pytest.mark.parametrize("settings", [{"seal_events": 1}, {"seal_delay_ms": 0}, {}])
+def test_a_busy_sender_seals_as_often_as_it_has_to(settings: dict[str, int]) -> None:
+    """Also by a Seal after each event, which is one way to do it."""
+    pair = open_pair(**settings)
+    for _ in range(500):
+        pair.inject(pair.b, 1, 64, 1, b"x")
+        seal(pair)
+        pair.b.core.send(1, 0, 64, 1, b"y", lbm=False)
+        pair.carry(pair.b)
+    assert pair.a.code == ALIVE
+    assert len(pair.a.events) == 1_000
+
+
+def test_a_reader_may_grant_for_each_event_and_reset_each_stream() -> None:
+    """A Window for each event that it read, and a Reset for each stream: all at one time."""
+    pair = open_pair(seal_events=65_536)
+    for _ in range(60):
+        stream = pair.a.core.open_stream("x")
+        for _ in range(10):
+            pair.a.core.send_data(stream, b"x")
+        pair.carry(pair.a)
+        for _ in range(10):
+            cells: dict[int, Value] = {keys.STREAM: stream, keys.CREDIT: 65}
+            pair.inject(pair.b, 0, STREAM, WINDOW, cells)
+        pair.b.core.reset_stream(stream, CloseCode.CANCELLED)
+        pair.pump()
+    assert pair.a.code == pair.b.code == ALIVE
+
+
+def test_rekeys_are_no_plain_updates() -> None:
+    pair = open_pair(rekey_allowance=1_000)
+    for _ in range(70):
+        pair.a.core.rekey(pair.now)
+        pair.pump()
+    assert pair.b.all(KeysUpdated)[-1].rekey == 70
+
+
+# Ours.
+
+
+def test_our_key_updates_have_half_of_their_allowance() -> None:
+    pair = open_pair()
+    for _ in range(32):
+        pair.a.core.update_keys(pair.now)
+    with pytest.raises(LocalProtocolError):
+        pair.a.core.update_keys(pair.now)
+    pair.now += OWN_KEY_UPDATES.seconds
+    pair.a.core.update_keys(pair.now)
+    pair.pump()
+    assert len(pair.b.all(KeysUpdated)) == 33
+    assert pair.a.code == pair.b.code == ALIVE
+
+
+def test_updates_that_are_due_too_often_wait_and_nothing_is_lost() -> None:
+    pair = open_pair(update_after_events=1)
+    for number in range(200):
+        pair.a.core.send(1, 0, 64, 1, b"%d" % number, lbm=False)
+        pair.carry(pair.a)
+    assert len(pair.b.all(KeysUpdated)) == 32
+    pair.now += 100.0
+    pair.a.core.send(1, 0, 64, 1, b"200", lbm=False)
+    pair.pump()
+    assert len(pair.b.all(KeysUpdated)) == 33
+    assert pair.b.payloads == [b"%d" % number for number in range(201)]
+
+
+def test_updates_are_counted_until_a_rekey() -> None:
+    """Whoever follows the keys, an auditor too, need not follow more; months make no difference."""
+    updates = PlainUpdates(KEY_UPDATES, UPDATES_BETWEEN_REKEYS)
+    assert all(updates.take(float(now)) for now in range(2**14))
+    assert not updates.take(1e9)
+    updates.renew()
+    assert updates.take(1e9)
+
+
+def test_where_many_updates_were_plain_a_rekey_comes_instead() -> None:
+    pair = open_pair(update_after_events=1)
+    pair.a.channel._rekeying.own_updates.left = 1
+    for _ in range(3):
+        pair.a.core.send(1, 0, 64, 1, b"x", lbm=False)
+        pair.pump()
+    assert [told.rekey for told in pair.b.all(KeysUpdated) if not told.sent][:2] == [0, 1]
+    assert pair.a.code == pair.b.code == ALIVE
