@@ -153,7 +153,7 @@ class Answering:
         without async id it is dropped.
 
         Raises:
-            RemoteProtocolError: as `require_free`, and as `Connection.count_dropped`.
+            RemoteProtocolError: as `require_free`.
         """
         if async_id:
             self.answer_at_once(stream, async_id, make(code))

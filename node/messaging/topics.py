@@ -268,7 +268,7 @@ class Topics:
             knows = self._knows(call.topic)
             answer(call, ResultCode.NOT_SUBSCRIBED if knows else ResultCode.TOPIC_NOT_FOUND)
             if not call.async_id:
-                self.dropped += 1
+                self._connection.count_dropped()
             return
         feed.close()
         held = 0

@@ -64,10 +64,8 @@ class OpenConnection(ABC):
 
     def count_dropped(self, *, charged: bool = True) -> None:
         """Nobody takes an event of the other side. It is `charged` unless the reason is ours: no
-        room, or an answer that nobody waits for any more.
-
-        Raises:
-            RemoteProtocolError: `overloaded`, there were too many.
+        room, or an answer that nobody waits for any more. Beyond the allowance the other side's
+        next event ends the connection (`overloaded`).
         """
         self.dropped += 1
         if charged and self._session is not None:

@@ -112,6 +112,7 @@ class Session:
         self._pings = Allowance(PINGS)
         self._idle = Allowance(IDLE_EVENTS)
         self._dropped = Allowance(DROPPED_EVENTS)
+        self._flooded = False
         self._keepalive = KeepAlive(now, config.idle_before_ping, config.ping_timeout)
         self.secure: SecureChannel | None = None
         self._channel: Channel = PlainChannel()
@@ -152,6 +153,8 @@ class Session:
         """
         event, vouched = self._channel.open(data)
         self.verified = vouched and self.secure is not None
+        if self._flooded:
+            raise overloaded("too many events that nobody takes")
         farewell = None
         wire = self._wire
         waiting = wire.size
@@ -325,13 +328,9 @@ class Session:
     # Small things.
 
     def count_dropped(self) -> None:
-        """Nobody takes an event of the other side.
-
-        Raises:
-            RemoteProtocolError: `overloaded`, there were too many.
-        """
-        if not self._dropped.take(self._now):
-            raise overloaded("too many events that nobody takes")
+        """Nobody takes an event of the other side; with too many of them its next one is
+        `overloaded`, so that this can be said anywhere."""
+        self._flooded = not self._dropped.take(self._now)
 
     def _forget(self, stream: int, sent: bool) -> None:
         self._channel.forget(stream, sent=sent)

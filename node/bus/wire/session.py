@@ -22,8 +22,7 @@ from node.bus.wire.handed import Left
 from node.bus.wire.performing import Performing, refused
 from node.errors import PeerClosedError, StreamResetError
 from node.log_ration import LogRation
-from node.protocol.codes import BusType, CloseCode, ResultCode
-from node.protocol.errors import RemoteProtocolError
+from node.protocol.codes import BusType, ResultCode
 from node.streams.event import StreamEvent
 from node.streams.stream import Stream
 from node.waiting import Changes
@@ -94,7 +93,7 @@ class Session:
 
     async def _receive(self, event: StreamEvent) -> None:
         if not event.wants_answer:
-            self._drop()
+            self._peer.core.count_dropped()
         elif self._running >= limits.REQUESTS:
             await self._answer(event, _OVERLOADED)
         else:
@@ -219,14 +218,6 @@ class Session:
         except Exception:
             self._log()
             return Answer(ResultCode.HANDLER_FAILED)
-
-    def _drop(self) -> None:
-        """Count a request that wants no answer."""
-        core = self._peer.core
-        try:
-            core.count_dropped()
-        except RemoteProtocolError as error:
-            core.abort(self._peer.backend.now(), CloseCode(error.code), error.reason)
 
     def _log(self) -> None:
         if self._failures.has_room(self._peer.backend.now()):
