@@ -75,8 +75,7 @@ class Dispatch:
         """Deliver one event; what it cost is given back unless a reader keeps it.
 
         Raises:
-            RemoteProtocolError: an async id is used twice, answers pile up, or nobody takes
-                too many events.
+            RemoteProtocolError: an async id is used twice, or answers pile up.
         """
         stream, async_id, category, subcategory, _, cost = event
         if category >= FIRST_APPLICATION_CATEGORY or category == BUS:
