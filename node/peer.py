@@ -233,7 +233,8 @@ class Peer(PeerView):
         """The round-trip time in seconds.
 
         Raises:
-            PeerClosedError: the connection is over. LocalProtocolError: 64 wait already.
+            PeerClosedError: the connection is over. LocalProtocolError: 64 wait already,
+                or there were more than 8,192 at once and 512 a second.
         """
         waiter = self.backend.waiter()
         try:
@@ -252,7 +253,12 @@ class Peer(PeerView):
         return answer[0]
 
     def update_keys(self) -> None:
-        """Go on under the next keys in our direction; raises PeerClosedError."""
+        """Go on under the next keys in our direction.
+
+        Raises:
+            PeerClosedError: the connection is over. LocalProtocolError: more than 32 at once,
+                and one in 2 s.
+        """
         try:
             self.core.update_keys(self.backend.now())
         except ConnectionClosedError as error:
@@ -265,8 +271,9 @@ class Peer(PeerView):
         While one is under way, by either side's wish, that is the one.
 
         Raises:
-            PeerClosedError: the connection is over, or ended meanwhile.
-            LocalProtocolError: the last rekey is less than 10 s old.
+            PeerClosedError: the connection is over, or ended meanwhile: also because the peer
+                did not finish the rekey within 30 s. LocalProtocolError: the last rekey is
+                less than 10 s old.
         """
         number = min(self._state.rekeys) + 1
         try:

@@ -7,9 +7,9 @@ Elsewhere: each limit for itself in the core (tests/node/protocol/test_channel.p
 (tests/interop/test_rekeys.py).
 """
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import anyio
@@ -38,11 +38,11 @@ PIECE: Final = 5_000
 class OfCore(NodeConfig):
     """Settings of a node whose cores have some limits of their own."""
 
-    limits_of_core: tuple[tuple[str, Any], ...] = ()
+    limits_of_core: Mapping[str, float] = field(default_factory=dict)
 
     def core(self, identity: Identity) -> CoreConfig:
         # By name: `super()` does not know a dataclass that was made anew for its slots.
-        return replace(NodeConfig.core(self, identity), **dict(self.limits_of_core))
+        return replace(NodeConfig.core(self, identity), **self.limits_of_core)
 
 
 @dataclass
@@ -64,7 +64,7 @@ async def both(limits: dict[str, Any], seal_events: int = 64) -> AsyncIterator[B
         algorithms={"kex": ("x25519",)},
         limits=Limits(seal_events=seal_events),
         rekey_allowance=1_000,
-        limits_of_core=tuple(limits.items()),
+        limits_of_core=limits,
     )
     witnesses = Witnesses(), Witnesses()
     nodes = [
