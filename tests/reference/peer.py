@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final, Literal
 
 from tests.reference import establish, wire
+from tests.reference.allowances import Allowances
 from tests.reference.cbor import LbmError
 from tests.reference.channel import DEFAULT_TIMEOUT, Channel, ConnectionLost
 from tests.reference.establish import HONEST, Established, Misbehaviour
@@ -75,6 +76,8 @@ class ReferencePeer:
         self.backlog: deque[Event] = deque()
         self.unsealed_sent = 0
         self.unsealed_received = 0
+        self.newly_sealed = 0  # events in form 0 that the last seal vouched for
+        self.allowances = Allowances()
         self.rekeying: Rekeying | None = None
         self._established: Established | None = None
         self._streams: Streams | None = None
@@ -145,6 +148,7 @@ class ReferencePeer:
             limit = self.session.agreement.limits["seal_events"]
             sealed = event.type in ALWAYS_SEALED_TYPES or self.unsealed_sent >= limit
         data = self._encrypted(event, sealed, flip_seal)
+        self.allowances.sent(event)
         self.streams.written(event, self._loosely(event))
         if corrupt is not None:
             data = corrupt(data)
@@ -218,6 +222,8 @@ class ReferencePeer:
             self.rekeying.update_due = False
         if event.type in HANDSHAKE_ONLY:
             raise Violation("protocol-error", "a handshake event after the handshake")
+        rekeyed = event.type == TYPES["KeyUpdate"] and CELLS["rekey"] in self._strictly(event)
+        self.allowances.received(event, self.newly_sealed, rekeyed)
         belongs = event.category == 1 or event.type in ON_STREAM_ZERO
         if belongs != (event.stream == 0):
             raise Violation("protocol-error", "stream 0 and what belongs there")
@@ -240,7 +246,7 @@ class ReferencePeer:
         opened = incoming.read(data)
         if opened.form:
             verify_seal(incoming.suite, remote.keys[incoming.suite.signing], opened)
-            self.unsealed_received = 0
+            self.newly_sealed, self.unsealed_received = self.unsealed_received, 0
             return opened
         self.unsealed_received += 1
         if opened.event.type in ALWAYS_SEALED_TYPES:

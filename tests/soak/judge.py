@@ -7,6 +7,7 @@ no violation.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tests.soak.plan import KEYS_CHANGE
 from tests.soak.samples import Growth
 
 Line = Mapping[str, Any]
@@ -125,13 +126,14 @@ def check_files(side: str, most: int, before: int, links: int) -> Iterator[str]:
 
 
 def check_epochs(side: str, epochs: Line) -> Iterator[str]:
-    """Under load each side of each connection goes on to new keys within a second, but for
-    what the machine is late; so there are as many epochs as seconds both ways, but for the
-    second in which a connection ended."""
+    """Under load each side of each connection goes on to new keys within 4 seconds, but for
+    what the machine is late; so there is an epoch for each 4 seconds both ways, but for those
+    in which a connection ended."""
     # The loop is late for the timer, and again for the turn after it.
-    if epochs["longest"] > 1 + 2 * epochs["lag"]:
+    if epochs["longest"] > KEYS_CHANGE + 2 * epochs["lag"]:
         yield f"{side}: keys in use for {epochs['longest']} s, the loop late by {epochs['lag']} s"
-    if min(epochs["sent"], epochs["received"]) < epochs["seconds"] - epochs["connections"]:
+    least = epochs["seconds"] / KEYS_CHANGE - epochs["connections"]
+    if min(epochs["sent"], epochs["received"]) < least:
         yield f"{side}: {epochs['sent']} and {epochs['received']} epochs in {epochs['seconds']} s"
     if not epochs["rekeys"]:
         yield f"{side}: no rekey"

@@ -13,8 +13,11 @@ from node.config import NodeConfig
 from node.protocol.config import CoreConfig
 
 BACKENDS: Final = ("asyncio", "uvloop", "trio")
-# Twice as often as is promised, so that a busy machine keeps "one a second" as well.
-UPDATE_SECONDS: Final = 0.5
+# As often as the protocol lets a side update without an end, and twice as often as is checked,
+# so that a busy machine keeps that as well.
+UPDATE_SECONDS: Final = 2.0
+# Seconds in which keys change at least once.
+KEYS_CHANGE: Final = 4.0
 UPDATE_EVENTS: Final = 50_000
 REKEY_SECONDS: Final = 3.0
 REKEY_ALLOWANCE: Final = 10
