@@ -55,8 +55,8 @@ class Answering:
     `find` tells whether a request of this subcategory (Call, Subscribe) may run for a
     topic, or the code that refuses it; `run` starts its handler and `stop` ends it
     because nobody waits for it any more; once the request is `begun`, `answer` is to say that
-    its handler is over: until then it is charged to the connection's account. `unsubscribe`
-    answers an Unsubscribe whose turn has come.
+    its handler is over: until then it is charged to the connection's account. `turns` has
+    what is asked about topics, for `Topics` too.
     """
 
     __slots__ = (
@@ -70,7 +70,6 @@ class Answering:
         "_unanswered",
         "deadlines",
         "turns",
-        "unsubscribe",
     )
 
     def __init__(
@@ -91,8 +90,7 @@ class Answering:
         self.deadlines: Deadlines[IncomingCall] = Deadlines()
         self._silent: set[IncomingCall] = set()  # those that want no answer
         self._chunk_room = ChunkRoom(connection)
-        self.turns = SubscriptionTurns(self._begin)
-        self.unsubscribe: Callable[[IncomingCall], None] = lambda call: None
+        self.turns = SubscriptionTurns()
 
     def __len__(self) -> int:
         return len(self._unanswered) + len(self._silent)
@@ -213,7 +211,7 @@ class Answering:
         if subcategory == CALL:
             self._run(call)
         else:
-            self.turns.take(call)
+            self.turns.take(call, self._subscribe)
         return True
 
     def _refusal(self, subcategory: int, payload: bytes) -> ResultCode:
@@ -306,10 +304,8 @@ class Answering:
 
     # Inside.
 
-    def _begin(self, call: IncomingCall) -> None:
-        if call.subcategory == UNSUBSCRIBE:
-            self.unsubscribe(call)
-        elif code := self._find(SUBSCRIBE, call.topic):
+    def _subscribe(self, call: IncomingCall) -> None:
+        if code := self._find(SUBSCRIBE, call.topic):
             self.answer(call, code)
         else:
             self._run(call)

@@ -5,37 +5,38 @@ meanwhile waits for it, so that the last word of the peer is the one that holds
 (docs/protocol.md appendix C, point 40). What waits is unanswered, and bounded as such.
 """
 
-from collections import deque
 from collections.abc import Callable
 
 from node.messaging.pending import IncomingCall
+
+# Is called with a request whose turn has come.
+Begin = Callable[[IncomingCall], None]
 
 
 class SubscriptionTurns:
     """The unanswered requests about each topic; the first of them is the one being decided.
 
-    `begin` is called with a request whose turn has come. `end` is to be called with each
-    request that was taken, once it is answered, also from within `begin`.
+    `end` is to be called with each request that was taken, once it is answered, also from
+    within what begins it.
     """
 
-    __slots__ = ("_begin", "_beginning", "_requests")
+    __slots__ = ("_beginning", "_requests")
 
-    def __init__(self, begin: Callable[[IncomingCall], None]) -> None:
-        self._begin = begin
+    def __init__(self) -> None:
         self._beginning: set[str] = set()
-        self._requests: dict[str, deque[IncomingCall]] = {}
+        self._requests: dict[str, dict[IncomingCall, Begin]] = {}
 
     def is_free(self, topic: str) -> bool:
         """Whether a request about this topic would begin at once."""
         return topic not in self._requests
 
-    def take(self, request: IncomingCall) -> None:
+    def take(self, request: IncomingCall, begin: Begin) -> None:
         """Begin a request, or let it wait for its turn."""
         requests = self._requests.get(request.topic)
         if requests is not None:
-            requests.append(request)
+            requests[request] = begin
             return
-        self._requests[request.topic] = deque((request,))
+        self._requests[request.topic] = {request: begin}
         self._advance(request.topic)
 
     def end(self, request: IncomingCall) -> None:
@@ -43,8 +44,8 @@ class SubscriptionTurns:
         requests = self._requests.get(request.topic)
         if requests is None:
             return
-        had_its_turn = requests[0] is request
-        requests.remove(request)
+        had_its_turn = request is next(iter(requests))
+        del requests[request]
         if had_its_turn and request.topic not in self._beginning:
             self._advance(request.topic)
 
@@ -57,9 +58,9 @@ class SubscriptionTurns:
         requests = self._requests[topic]
         self._beginning.add(topic)
         while requests:
-            request = requests[0]
-            self._begin(request)
-            if requests and requests[0] is request:
+            request, begin = next(iter(requests.items()))
+            begin(request)
+            if request in requests:
                 break
         self._beginning.discard(topic)
         if not requests:

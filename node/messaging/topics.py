@@ -65,7 +65,6 @@ class Topics:
         self._connection = connection
         self._answering = answering
         self._knows = knows
-        answering.unsubscribe = self._unsubscribe
         self._feeds: dict[int, StreamFeed] = {}
         self._feeds_by_topic: dict[str, StreamFeed] = {}
         self._finished: dict[int, StreamFeed] = {}  # until the subscriber answers Finish
@@ -93,8 +92,6 @@ class Topics:
             return answer(call, ResultCode.PAYLOAD_TOO_LARGE)
         if call.answered:  # cancelled meanwhile
             return None
-        if self.is_subscribed(call.topic):
-            return answer(call, ResultCode.ALREADY_SUBSCRIBED)
         try:
             stream = self._connection.open_stream(LABEL + call.topic, credit=call.window)
             self._connection.streams.hold(stream)
@@ -124,7 +121,7 @@ class Topics:
             return False
         call = IncomingCall(subcategory, topic, None, NO_HEADERS, stream, async_id, size, cost)
         answering.admit(call)
-        answering.turns.take(call)
+        answering.turns.take(call, self._unsubscribe)
         return True
 
     def flush(self) -> None:

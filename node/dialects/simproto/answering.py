@@ -47,7 +47,7 @@ class Answering:
         self._stop = stop
         self._unsubscribe = unsubscribe
         self._running: dict[int, IncomingCall] = {}
-        self._turns = SubscriptionTurns(self._begin)
+        self._turns = SubscriptionTurns()
         self._now = 0.0  # when the request was answered that lets the next one begin
 
     def __len__(self) -> int:
@@ -70,7 +70,7 @@ class Answering:
             self._run(call)
         else:
             self._now = now
-            self._turns.take(call)
+            self._turns.take(call, self._begin)
 
     def answer(self, call: IncomingCall, code: int, data: bytes, now: float) -> bool:
         """Answer a request; a second answer changes nothing. Data goes with an acceptance,

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import anyio
-from anyio.abc import SocketStream
+from anyio.abc import ByteStream
 
 from node import Call, CallRefused, Node
 from node.dialects.limits import SimProtoLimits
@@ -94,7 +94,7 @@ async def served(
 class Raw:
     """A client that speaks the reference's SimProto, right or wrong."""
 
-    def __init__(self, stream: SocketStream) -> None:
+    def __init__(self, stream: ByteStream) -> None:
         self.stream = stream
         self._read = b""
         self._next = 1

@@ -43,7 +43,7 @@ async def _reject(asked: object) -> None:
     raise SubscribeRejected("no")
 
 
-async def _play(stream: anyio.abc.SocketStream, vector: Vector) -> None:
+async def _play(stream: anyio.abc.ByteStream, vector: Vector) -> None:
     for step in vector["steps"]:
         if step["from"] == "client" and step.get("closes"):
             await stream.send_eof()

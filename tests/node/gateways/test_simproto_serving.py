@@ -1,14 +1,18 @@
 """Handlers and topics that are asked for over SimProto: who may, and what the answer is."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 import anyio
 import pytest
 
 from node import Call, CallRefused, SubscribeRejected, SubscribeRequest, Supercategory
 from node.dialects.values import Rest
+from node.gateways.simproto_client import SimProtoClient
 from node.guest import Guest
-from tests.node.gateways.simproto_sides import raw, served
+from node.topic import Topic
+from node.transport.memory import memory_pair
+from tests.node.gateways.simproto_sides import Raw, raw, served
 from tests.node.network import eventually
 
 pytestmark = pytest.mark.anyio
@@ -75,9 +79,24 @@ async def test_what_yields_is_logged_once(
     assert sum("yields" in record.message for record in caplog.records) == 1
 
 
-async def test_requests_about_a_topic_take_effect_in_their_order(anyio_backend: str) -> None:
-    async with served() as sides, raw(sides.address) as client:
-        news, go = sides.node.topic("news"), anyio.Event()
+@asynccontextmanager
+async def publishing(side: str) -> AsyncIterator[tuple[Topic, Raw]]:
+    """A topic of the server or of a client that offers it, and whoever asks that side."""
+    if side == "server":
+        async with served() as sides, raw(sides.address) as asking:
+            yield sides.node.topic("news"), asking
+    else:
+        ours, theirs = memory_pair()
+        async with SimProtoClient.over(ours) as client:
+            yield client.offering.topic("news"), Raw(theirs)
+
+
+@pytest.mark.parametrize("side", ["server", "client"])
+async def test_requests_about_a_topic_take_effect_in_their_order(
+    anyio_backend: str, side: str
+) -> None:
+    async with publishing(side) as (news, client):
+        go = anyio.Event()
 
         @news.on_subscribe
         async def decide(request: SubscribeRequest) -> None:
