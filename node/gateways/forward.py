@@ -32,6 +32,8 @@ from node.wording import one_line
 
 logger = logging.getLogger("parley.forward")
 
+# Characters of another node's reason for a refusal that are logged.
+LONGEST_REASON: Final = 200
 _FRACTION_SIZE: Final = 6  # bytes
 
 
@@ -51,7 +53,8 @@ class Forward:
 
     Two nodes cannot forward one topic to each other, since each note would go round for
     ever: while this one does, the other's subscription to the topic here is rejected, and
-    there is no link while it is subscribed. A ring of three or more is not noticed.
+    there is no link while it is subscribed. A ring of three or more is not noticed, nor are two
+    that meet without encryption.
 
     Raises:
         AddressError: not an address. ConfigError: it carries no node id, and `trust` does
@@ -185,7 +188,8 @@ class Forward:
                 peer.drop(CloseCode.GOING_AWAY)
         except SubscribeRejected as error:
             # What it says of the reason, where that is text.
-            return one_line(f"{error}: {error.data}" if isinstance(error.data, str) else str(error))
+            why = f": {error.data[:LONGEST_REASON]}" if isinstance(error.data, str) else ""
+            return one_line(f"{error}{why}")
         except (ParleyError, ProtocolError) as error:
             return one_line(str(error))
         except Exception:

@@ -92,11 +92,22 @@ async def decide(
 ) -> Outcome:
     """Whether the peer or guest of a request may subscribe, in whatever dialect: a code of
     section 9, and data."""
-    peer = request.peer
-    if not await permitted(topic.rules, peer, topic.name, handlers.roles):
+    if not await permitted(topic.rules, request.peer, topic.name, handlers.roles):
         return ResultCode.NOT_AUTHORISED, None
-    if topic.comes_from(peer.node_id):
+    outcome = await _ask(topic, request, handlers, supercategory)
+    # Looked at last: forwarding may have begun while the handler took its time.
+    if outcome[0] == ResultCode.ACCEPTED and topic.comes_from(request.peer.node_id):
         return ResultCode.REJECTED, FORWARD_LOOP
+    return outcome
+
+
+async def _ask(
+    topic: Topic,
+    request: SubscribeRequest,
+    handlers: Handlers,
+    supercategory: Supercategory | None,
+) -> Outcome:
+    """What the topic's handler says, if it has one."""
     entry = handlers.subscribes.find(topic.name)
     if entry is None:
         return ResultCode.ACCEPTED, None
@@ -109,9 +120,9 @@ async def decide(
     except CallRefused as refused:
         if not refused.received:
             return refused.code, refused.data
-        log_failure(entry, topic.name, peer, "the subscription handler of %r")
+        log_failure(entry, topic.name, request.peer, "the subscription handler of %r")
     except Exception:
-        log_failure(entry, topic.name, peer, "the subscription handler of %r")
+        log_failure(entry, topic.name, request.peer, "the subscription handler of %r")
     else:
         return ResultCode.ACCEPTED, data
     return FAILED

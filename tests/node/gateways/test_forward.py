@@ -12,7 +12,7 @@ from crypto.identity import Identity
 from lbm.codec import Value
 from node import Node, SubscribeRejected, SubscribeRequest, Subscription
 from node.errors import AddressError, ConfigError, ParleyError
-from node.gateways.forward import Forward, random_fraction
+from node.gateways.forward import LONGEST_REASON, Forward, random_fraction
 from node.messaging.notes import DROPPED_HEADER
 from node.pauses import Pauses
 from node.protocol.limits import Limits
@@ -221,6 +221,53 @@ async def test_a_source_that_is_subscribed_here_is_not_forwarded(
                 )
                 assert not forward.is_linked
                 assert len(ours.subscribers) == 1
+
+
+async def test_a_subscription_is_refused_if_forwarding_begins_while_it_is_decided(
+    anyio_backend: str,
+) -> None:
+    with anyio.fail_after(PATIENCE):
+        async with new_node() as one, new_node() as other:
+            ours, asked, go, refused = one.topic("t"), anyio.Event(), anyio.Event(), anyio.Event()
+            address = await other.listen("tcp://127.0.0.1:0")
+            other.topic("t")
+            back = await other.connect(await one.listen("tcp://127.0.0.1:0"))
+
+            @ours.on_subscribe
+            async def decide(request: SubscribeRequest) -> None:
+                asked.set()
+                await go.wait()
+
+            async def subscribe() -> None:
+                with pytest.raises(SubscribeRejected):
+                    await back.subscribe("t").__aenter__()
+                refused.set()
+
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(subscribe)
+                await asked.wait()
+                async with Forward(one, "t", address, pauses=QUICK) as forward:
+                    await forward.linked()
+                    go.set()
+                    await refused.wait()
+            assert not ours.subscribers
+
+
+async def test_a_long_reason_is_logged_in_part(
+    anyio_backend: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with anyio.fail_after(PATIENCE):
+        async with new_node() as source, new_node() as middle:
+
+            @source.topic("t").on_subscribe
+            def decide(request: SubscribeRequest) -> None:
+                raise SubscribeRejected("no" * 10_000)
+
+            address = await source.listen("tcp://127.0.0.1:0")
+            async with Forward(middle, "t", address, pauses=QUICK):
+                await eventually(lambda: "dialled again" in caplog.text)
+    said = next(r.getMessage() for r in caplog.records if "nono" in r.getMessage())
+    assert said.count("no") == LONGEST_REASON // 2
 
 
 @pytest.mark.parametrize("linked", [False, True])
