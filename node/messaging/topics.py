@@ -19,6 +19,7 @@ from node.messaging.notes import NO_HEADERS, decode_notes, decode_notify
 from node.messaging.pending import IncomingCall
 from node.messaging.stream_feed import StreamFeed
 from node.protocol import event_types
+from node.protocol.account import EVENT_WEIGHT
 from node.protocol.codes import NOTES, CloseCode, ResultCode
 from node.protocol.connection import Connection
 from node.protocol.errors import LocalProtocolError
@@ -111,15 +112,15 @@ class Topics:
         stream, async_id, _, subcategory, payload, cost = event
         answering = self._answering
         try:
-            topic = event_types.UNSUBSCRIBE.read(payload)[keys.TOPIC]
+            cells, weight = event_types.UNSUBSCRIBE.read_weighed(payload)
         except LbmDecodeError:
             answering.refuse(stream, async_id, ResultCode.MALFORMED)
             return False
-        size = len(payload)
-        if not answering.turns.is_free(topic) and not answering.has_room(size):
+        topic, weight = cells[keys.TOPIC], weight + EVENT_WEIGHT
+        if not answering.turns.is_free(topic) and not answering.has_room(weight):
             answering.refuse(stream, async_id, ResultCode.OVERLOADED)
             return False
-        call = IncomingCall(subcategory, topic, None, NO_HEADERS, stream, async_id, size, cost)
+        call = IncomingCall(subcategory, topic, None, NO_HEADERS, stream, async_id, weight, cost)
         answering.admit(call)
         answering.turns.take(call, self._unsubscribe)
         return True

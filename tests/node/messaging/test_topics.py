@@ -22,6 +22,7 @@ from node.messaging.notes import encode_note
 from node.messaging.pending import IncomingCall, OutgoingCall
 from node.messaging.stream_feed import StreamFeed
 from node.messaging.topics import LABEL, Topics
+from node.protocol.account import EVENT_WEIGHT
 from node.protocol.codes import (
     CANCEL,
     NOTIFY,
@@ -444,11 +445,13 @@ def test_what_waits_for_its_turn_may_be_cancelled_and_is_bounded() -> None:
     more = [ask(two, UNSUBSCRIBE) for _ in range(UNANSWERED_REQUESTS)]
     two.run()
     assert got[2:] == [(more[-1], ResultCode.OVERLOADED)]
+    assert two.b.core.account.held > UNANSWERED_REQUESTS * EVENT_WEIGHT
     two.b.accept(two.b.undecided.pop())
     two.run()
     codes = [ResultCode.ACCEPTED, ResultCode.ACCEPTED] + [2] * (UNANSWERED_REQUESTS - 2)
     assert got[3:] == list(zip([asked[0], *more[:-1]], codes, strict=True))
     assert not any(two.b.tables()[name] for name in ("_feeds", "answering", "held"))
+    assert two.b.core.account.held == 0
 
 
 def test_a_subscribe_that_is_cancelled_lets_the_next_one_begin() -> None:
