@@ -46,7 +46,8 @@ class CoreConfig:
     neither offered nor taken, and plaintext least of all: the two do not go together.
     `plaintext` is "only" to speak and take nothing but unencrypted connections, "both"
     for a listener that takes either. `rekey_allowance` is how many RekeyOffers one side
-    may send at once, and in each 10 seconds from then on. `proof_payload` follows from the others: what our Proof says.
+    may send at once, and in each 10 seconds from then on. `proof_payload` follows from the
+    others: what our Proof says.
 
     Raises:
         ValueError: a setting is out of range; UnknownAlgorithmError (a ValueError)

@@ -41,8 +41,9 @@ class OfCore(NodeConfig):
     limits_of_core: Mapping[str, float] = field(default_factory=dict)
 
     def core(self, identity: Identity) -> CoreConfig:
+        limits: dict[str, Any] = dict(self.limits_of_core)
         # By name: `super()` does not know a dataclass that was made anew for its slots.
-        return replace(NodeConfig.core(self, identity), **self.limits_of_core)
+        return replace(NodeConfig.core(self, identity), **limits)
 
 
 @dataclass
