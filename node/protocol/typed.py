@@ -98,7 +98,9 @@ def _fitted_to(value: Any, hint: Any) -> Any:
     if kind is Mapping:
         return _fitted_mapping(value, *inner)
     if kind in (tuple, frozenset):
-        return _fitted_items(value, kind, inner[0])
+        return _fitted_items(value, kind, inner)
+    if kind is Any:
+        return value
     if not _is_of(value, kind, inner):
         raise _MisfitError
     return value
@@ -116,11 +118,15 @@ def _is_of(value: object, kind: Any, inner: tuple[Any, ...]) -> bool:
     return isinstance(value, kind)
 
 
-def _fitted_items(value: Any, kind: Callable[[Any], Any], item: Any) -> Any:
+def _fitted_items(value: Any, kind: Callable[[Any], Any], inner: tuple[Any, ...]) -> Any:
     allowed = (tuple, list) if kind is tuple else (frozenset, set, tuple, list)
     if not isinstance(value, allowed):
         raise _MisfitError
-    items = [_fitted(each, item) for each in value]
+    if kind is frozenset or inner[-1] is Ellipsis:
+        inner = inner[:1] * len(value)
+    elif len(inner) != len(value):
+        raise _MisfitError
+    items = [_fitted(each, of) for each, of in zip(value, inner, strict=True)]
     return value if type(value) is kind and all(map(_same, items, value)) else kind(items)
 
 
@@ -146,7 +152,7 @@ def _arms(hint: Any) -> Iterator[Any]:
 
 def _wanted(hint: Any) -> str:
     """What a field of this type may be, for people."""
-    if hint == Value:
+    if hint in (Value, Any):
         return "a value"
     arms = list(_arms(hint))
     if len(arms) > 1:
@@ -159,4 +165,6 @@ def _wanted(hint: Any) -> str:
     name = _NAMES.get(kind) or f"a {kind.__name__}"
     if kind is Mapping:
         return f"{name} of {_wanted(inner[0])} to {_wanted(inner[1])}"
-    return f"{name} of {_wanted(inner[0])}" if kind in (tuple, frozenset) else name
+    if kind in (tuple, frozenset):
+        return f"{name} of {' and '.join(_wanted(item) for item in inner if item is not Ellipsis)}"
+    return name

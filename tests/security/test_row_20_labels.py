@@ -85,7 +85,7 @@ def test_these_are_all_the_labels_and_domains_in_the_code() -> None:
             if isinstance(found, ast.Constant) and isinstance(found.value, bytes):
                 if found.value.startswith(b"parley1"):
                     domains.add(found.value)
-            elif isinstance(found, ast.Call) and ast.unparse(found.func).endswith("label"):
+            elif isinstance(found, ast.Call) and ast.unparse(found.func) == "label":
                 wanted = found.args[2]
                 assert isinstance(wanted, ast.Constant), ast.unparse(found)
                 labels.add(wanted.value)

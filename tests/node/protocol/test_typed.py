@@ -57,6 +57,7 @@ class Example:
     padding: Padding | str = NO_PADDING
     path: Path | None = None
     texts: tuple[str, ...] = ()
+    pairs: tuple[tuple[str, Any], ...] = ()
     table: Mapping[str, frozenset[str]] = field(default_factory=dict)
     secret: bytes | None = field(default=None, repr=False)
 
@@ -75,6 +76,7 @@ class Example:
         ("texts", ["a", "b"], ("a", "b")),
         ("table", {"x": ["a"]}, {"x": frozenset({"a"})}),
         ("table", {"x": {"a"}}, {"x": frozenset({"a"})}),
+        ("pairs", [["a", 1], ("b", None)], (("a", 1), ("b", None))),
         ("secret", None, None),
     ],
 )
@@ -98,6 +100,7 @@ def test_what_is_natural_becomes_what_it_should_be(name: str, value: object, fou
         ("padding", 1, "padding is 1; it must be a Padding or text"),
         ("path", "", "path is ''; it must be a path or None"),
         ("texts", "tcp://x", "texts is 'tcp://x'; it must be a list of text"),
+        ("pairs", [("a", 1, 2)], "must be a list of a list of text and a value"),
         ("texts", [1], "texts is [1]; it must be a list of text"),
         (
             "table",

@@ -92,8 +92,11 @@ async def test_a_failure_is_said_or_ends_the_node(
         (["--journal", "there"], "a journal needs an auditor's key"),
         (["--auditor", AuditorPrivateKey.create().public.text], "no directory for a journal"),
         (["--journal", "there", "--auditor", "me"], "an auditor's key begins with"),
-        (["--journal-fsync", "often"], "fsync is 'often'; it is always, interval or never"),
-        (["--journal-on-failure", "cry"], "on_failure is 'cry'; it is alarm or stop"),
+        (
+            ["--journal-fsync", "often"],
+            "it must be one of always, interval, never",
+        ),
+        (["--journal-on-failure", "cry"], "on_failure is 'cry'; it must be one of alarm, stop"),
     ],
 )
 def test_usage(
