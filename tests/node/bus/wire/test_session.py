@@ -313,7 +313,7 @@ async def test_the_end_of_a_stream_ends_its_reads(anyio_backend: str, end: str) 
         stream = bus.stream()
         await ask(stream, JOIN)
         outcome = await started(tasks, lambda: ask(stream, wait(), 30.0))
-        assert _waiting(bus) == 1
+        await eventually(lambda: _waiting(bus) == 1)
         match end:
             case "finish":
                 await stream.send_eof()
