@@ -37,6 +37,7 @@ from node.errors import ConfigError, ParleyError
 from node.pauses import Pauses
 from node.transport.backend import Backend
 from node.transport.ground import Ground
+from node.wording import one_line
 
 logger = logging.getLogger("parley.bus")
 
@@ -206,6 +207,8 @@ class Bus(Publishing, Upkeep):
         waits for events meets BusClosedError, which says `because`. A second time is fine."""
         if because and not self.is_closed:
             self.closed_because = because
+            for name, group in self._crewed:
+                logger.warning("the handler of %s for %s ends: %s", name, group, one_line(because))
         # Also when we are being cancelled: what is done is to be recorded.
         with anyio.CancelScope(shield=True):
             await self.drain(timeout)

@@ -6,7 +6,7 @@
       BusClosedError             the bus, its node or its connection is closed
       BusUnavailableError        nothing is known of the outcome: no answer  (also OSError)
       BusBusyError               another process holds the database for too long
-      BusFullError               no room: the disk, or a limit; nothing was stored
+      BusFullError               no room, or it cannot be written; nothing was stored
       BusDamagedError            what is stored is damaged, or is no bus
       BusRefusedError            the node that offers the bus does not allow it
       NotPendingError            it is not (any more) this group's to acknowledge
@@ -54,7 +54,8 @@ class BusBusyError(BusError):
 
 
 class BusFullError(BusError):
-    """No room: the disk is full, or a limit is reached. Nothing was stored or changed."""
+    """No room: the disk is full, a limit is reached, or the file cannot be written at all. Nothing
+    was stored or changed."""
 
 
 class BusDamagedError(BusError):

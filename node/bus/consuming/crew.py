@@ -32,7 +32,7 @@ Handler = Callable[[BusEvent], Awaitable[Any]]
 # Failures of one handler that are logged: at once, and from then on for each second.
 FAILURES: Final = 100
 FAILURES_PER_SECOND: Final = 1.0
-# After what no waiting helps against (a full disk, a refusal): somebody may mend it.
+# After what no waiting helps against (damage, a refusal): somebody may mend it.
 LONG_PAUSES: Final = Pauses(first=5.0, longest=300.0)
 # Seconds that a handler has to end once it is cancelled.
 CANCEL_PATIENCE: Final = 5.0

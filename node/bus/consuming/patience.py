@@ -1,7 +1,8 @@
-"""What is done when a store does not answer: wait, each time for longer, and try again.
+"""What is done when a store gives no answer, or has no room: wait, each time for longer, and try
+again.
 
-One rule: only what may pass is waited for (`BusUnavailableError`, `BusBusyError`), and the log
-hears of it once in a while. Knows nothing of what is asked.
+One rule: only what may pass is waited for (`PASSING`), and the log hears of it once in a while.
+Knows nothing of what is asked.
 """
 
 import logging
@@ -9,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from crypto.randomness import random_bytes
-from node.bus.errors import BusBusyError, BusError, BusUnavailableError
+from node.bus.errors import BusBusyError, BusError, BusFullError, BusUnavailableError
 from node.errors import ParleyError
 from node.log_ration import LogRation
 from node.pauses import Pauses
@@ -22,7 +23,7 @@ logger = logging.getLogger("parley.bus")
 T = TypeVar("T")
 
 # What may be over in a moment, or in an hour.
-PASSING: Final = (BusUnavailableError, BusBusyError)
+PASSING: Final = (BusUnavailableError, BusBusyError, BusFullError)
 PAUSES: Final = Pauses(first=0.1, longest=10.0)
 # Lines on one consumer's troubles: at once, and from then on for each second.
 LINES: Final = 2

@@ -11,11 +11,12 @@ import os
 import sqlite3
 import stat
 import time
+from contextlib import closing
 from typing import Final
 from urllib.parse import quote
 
 from node.bus.config import BusConfig
-from node.bus.errors import BusDamagedError, BusUnavailableError
+from node.bus.errors import BusDamagedError, BusFullError, BusUnavailableError
 from node.bus.sqlite.schema import APPLICATION_ID, TABLES, VERSION
 from node.errors import ConfigError
 
@@ -63,14 +64,25 @@ def open_file(path: str, config: BusConfig) -> sqlite3.Connection:
     return connection
 
 
-def refusal(path: str) -> BusUnavailableError | None:
-    """What somebody meets who is to write to a file that is there and cannot be written."""
-    if not os.path.exists(path):
+def require_bus(path: str) -> None:
+    """Raise BusDamagedError, or sqlite3.Error, unless the file is a bus, or empty, or not there;
+    nothing is made or changed."""
+    if os.path.exists(path):
+        _require_regular(path)
+        with closing(sqlite3.connect(_address(path, "ro"), uri=True)) as connection:
+            _is_bus(connection, path)
+
+
+def refusal(path: str) -> BusFullError | None:
+    """What whoever is to write meets where the file, or one that is to be made, cannot be
+    written."""
+    place = path if os.path.exists(path) else os.path.dirname(path) or "."
+    if not os.path.exists(place):
         return None
-    if _is_fixed(path):
-        return BusUnavailableError(f"{path} cannot be written: its file system is read-only")
-    if not os.access(path, os.W_OK):
-        return BusUnavailableError(f"{path} cannot be written: permission denied")
+    if _is_fixed(place):
+        return BusFullError(f"{path} cannot be written: its file system is read-only")
+    if not os.access(place, os.W_OK):
+        return BusFullError(f"{path} cannot be written: permission denied")
     return None
 
 
@@ -103,8 +115,12 @@ def _make(path: str) -> None:
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would be waited for
-            raise BusDamagedError(f"{path} is no file") from None
+        _require_regular(path)
+
+
+def _require_regular(path: str) -> None:
+    if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would be waited for
+        raise BusDamagedError(f"{path} is no file")
 
 
 def _is_fixed(path: str) -> bool:
@@ -112,15 +128,15 @@ def _is_fixed(path: str) -> bool:
     return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
 
 
-def _address(path: str) -> str:
-    """What SQLite is to open, and how.
+def _address(path: str, mode: str = "rw") -> str:
+    """What SQLite is to open, and how: for reading alone where nothing can be written.
 
-    Where nothing can be written, SQLite reads a log by the index beside it (-shm). Without the
-    index nobody has the bus open: it is then read without locks, the log by an index in memory.
+    There SQLite reads a log by the index beside it (-shm). Without the index nobody has the bus
+    open: it is then read without locks, the log by an index in memory.
     """
     address = f"file:{quote(os.fsencode(os.path.abspath(path)))}"
     if not _is_fixed(path):
-        return f"{address}?mode=rw"
+        return f"{address}?mode={mode}"
     if not os.path.exists(f"{path}-wal"):
         return f"{address}?mode=ro&immutable=1"
     if not os.path.exists(f"{path}-shm"):

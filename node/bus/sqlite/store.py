@@ -56,7 +56,7 @@ class SqliteStore:
 
         Raises:
             BusDamagedError: the file is no bus, or a newer one. BusUnavailableError: it cannot be
-                opened. ConfigError: its directory is not there.
+                opened. BusFullError: nor can it be made. ConfigError: its directory is not there.
         """
         session = int.from_bytes(random_bytes(SESSION_SIZE), "big")
         self._running = _Running(Database(self._path, self._config, session), self._config, loop)

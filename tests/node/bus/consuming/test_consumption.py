@@ -11,6 +11,7 @@ from node.bus.errors import (
     BusBusyError,
     BusClosedError,
     BusDamagedError,
+    BusFullError,
     BusUnavailableError,
     NotPendingError,
 )
@@ -221,7 +222,7 @@ async def test_attempts_end(anyio_backend: str) -> None:
         assert len(await bus.dead_letters(NAME)) == 2
 
 
-@pytest.mark.parametrize("error", [BusUnavailableError, BusBusyError])
+@pytest.mark.parametrize("error", [BusUnavailableError, BusBusyError, BusFullError])
 async def test_what_may_pass_is_waited_for(anyio_backend: str, error: type[Exception]) -> None:
     async with a_bus() as (bus, store):
         async with bus.consume(NAME, GROUP) as events:

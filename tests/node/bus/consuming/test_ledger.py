@@ -13,7 +13,7 @@ from node.bus.consuming import patience as patience_module
 from node.bus.consuming.ledger import MOST_AT_ONCE, Ledger
 from node.bus.consuming.patience import Patience, as_bus_error
 from node.bus.consuming.terms import Terms
-from node.bus.errors import BusClosedError, BusError, BusFullError, BusUnavailableError
+from node.bus.errors import BusClosedError, BusDamagedError, BusError, BusUnavailableError
 from node.errors import ConfigError
 from node.pauses import Pauses
 from tests.node.network import eventually, ground, started
@@ -85,9 +85,9 @@ async def test_as_often_as_it_takes(anyio_backend: str) -> None:
         ledger.flush()
         await eventually(lambda: recorded == [1])
         assert store.batches == [["1"]] * 3
-        store.errors = [BusFullError("full")]
+        store.errors = [BusDamagedError("torn")]
         ledger.add("2")
-        with pytest.raises(BusFullError):
+        with pytest.raises(BusDamagedError):
             await ledger.room(0)
         assert (len(ledger), ledger.error is not None) == (1, True)
         ledger.flush()  # nothing more is tried
@@ -114,8 +114,8 @@ async def test_the_log_hears_of_it_once_in_a_while(
 
 
 def test_what_ends_a_consumer(caplog: pytest.LogCaptureFixture) -> None:
-    full = BusFullError("full")
-    assert as_bus_error(full) is full
+    torn = BusDamagedError("torn")
+    assert as_bus_error(torn) is torn
     assert str(as_bus_error(ConfigError("wrong"))) == "wrong"
     assert not caplog.records
     mistake = as_bus_error(KeyError("x"))

@@ -17,6 +17,7 @@ from node.bus.errors import (
     BusUnavailableError,
     InvalidEventError,
 )
+from node.bus.event import BusEvent
 from node.bus.model import NewEvent, Trim
 from node.bus.wire import asking, limits
 from node.bus.wire.answers import Answer, encode_answer
@@ -381,6 +382,23 @@ async def test_a_consumer_is_told_that_the_connection_ended(anyio_backend: str) 
             await eventually(lambda: bool(waiting))
         assert isinstance(waiting[0], BusClosedError)
         assert str(waiting[0]) == "the connection ended: closed (normal)"
+
+
+async def test_the_log_says_that_a_handler_ended_with_its_connection(
+    anyio_backend: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with between() as bus:
+        lent = bus.nodes.peer.bus()
+
+        @lent.handler(NAME, group=GROUP)
+        async def handle(event: BusEvent) -> None:
+            """Never called."""
+
+        await eventually(lambda: bool(bus.service._crowds))
+        bus.nodes.back.drop(CloseCode.NORMAL)
+        await eventually(lambda: lent.is_closed)
+    said = f"the handler of {NAME} for {GROUP} ends: the connection ended: closed (normal)"
+    assert caplog.messages.count(said) == 1
 
 
 async def test_a_publisher_that_reconnects_publishes_once(anyio_backend: str) -> None:
