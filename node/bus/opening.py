@@ -46,9 +46,10 @@ def open_store(address: str, config: BusConfig | None = None) -> tuple[Store, Bu
 def _sqlite(parts: SplitResult, config: BusConfig) -> Store:
     from node.bus.sqlite.store import SqliteStore
 
-    if parts.netloc or not parts.path.startswith("/") or parts.path == "/":
+    path = unquote(parts.path[1:])
+    if parts.netloc or not parts.path.startswith("/") or not path or "\0" in path:
         raise AddressError("three slashes and a file: sqlite:///bus.db, or sqlite:////var/bus.db")
-    return SqliteStore(unquote(parts.path[1:]), config)
+    return SqliteStore(path, config)
 
 
 def _redis(parts: SplitResult, config: BusConfig) -> Store:

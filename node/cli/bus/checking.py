@@ -1,16 +1,18 @@
 """What `parley doctor` says of a bus: who may use it, and who else can reach what it keeps.
 
-One rule: it follows from settings and from what stands on the disk. Nothing is opened, dialled
-or changed.
+One rule: it follows from settings and from what stands on the disk, which is only read. Nothing is
+dialled or changed.
 """
 
 import os
+import sqlite3
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
+from node.bus.errors import BusError
 from node.cli.bus.opening import file_of, without_password
 from node.cli.bus.serving import require_own
 from node.cli.findings import Finding, Level
@@ -92,6 +94,15 @@ def _of_anybody(right: BusRight, *, strangers: bool) -> Finding:
 
 
 def _check_file(subject: str, file: Path) -> Iterator[Finding]:
+    from node.bus.sqlite.faults import bus_error
+    from node.bus.sqlite.file import require_bus
+
+    try:
+        require_bus(str(file))
+    except (BusError, sqlite3.Error, OSError) as error:
+        text = f"{bus_error(error, str(file))}: parley serve will not start"
+        yield Finding(Level.PROBLEM, subject, text, "name another file, or mend this one")
+        return
     found = False
     for beside in _BESIDE:
         path = Path(f"{file}{beside}")

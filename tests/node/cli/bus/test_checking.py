@@ -106,6 +106,7 @@ def test_other_stores(url: str, expected: list[str]) -> None:
         "sqlite:///bus.db?colour=red",
         "sqlite:///bus.db?max_age=x",
         "sqlite:////dev/null/bus.db",
+        "sqlite:///bus%00.db",
         "redis://127.0.0.1/x",
         "redis://user:se/cret@127.0.0.1/0",
         "redis://127.0.0.1/0?format=other",
@@ -121,6 +122,22 @@ def test_what_serve_refuses_is_a_problem(parley: Parley, url: str) -> None:
     assert str(found.level) == "problem"
     assert found.text == f"{refused.last['text']}: parley serve will not start"
     assert "se" not in refused.last["text"].split(":")[0].split()
+
+
+@pytest.mark.parametrize("content", [b"a diary, and no database\n" * 200, None])
+def test_what_is_no_bus_is_a_problem_and_stays_as_it_is(
+    tmp_path: Path, content: bytes | None
+) -> None:
+    file = tmp_path / "bus.db"
+    if content is None:
+        file.mkdir()
+    else:
+        file.write_bytes(content)
+    (found,) = check_store(f"sqlite:///{file}")
+    assert str(found.level) == "problem"
+    assert found.text.startswith(f"{file} is no ")
+    assert [*tmp_path.iterdir()] == [file]
+    assert content is None or file.read_bytes() == content
 
 
 def test_the_doctor_says_it(parley: Parley, tmp_path: Path) -> None:
