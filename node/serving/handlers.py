@@ -115,7 +115,7 @@ class Registry(Generic[H]):
             ParleyError: there is one of this name. ConfigError: an option is wrong.
         """
         if not isinstance(name, str):
-            raise ConfigError(f"a {self.kind} is text, not {name!r}")
+            raise ConfigError(f"{self.kind} {name!r}: a name is text")
         if self.has(name):
             raise ParleyError(f"{self.kind} {name!r} has a handler already")
         if concurrency is not None and concurrency < 1:
