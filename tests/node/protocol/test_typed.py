@@ -100,7 +100,7 @@ def test_what_is_natural_becomes_what_it_should_be(name: str, value: object, fou
         ("padding", 1, "padding is 1; it must be a Padding or text"),
         ("path", "", "path is ''; it must be a path or None"),
         ("texts", "tcp://x", "texts is 'tcp://x'; it must be a list of text"),
-        ("pairs", [("a", 1, 2)], "must be a list of a list of text and a value"),
+        ("pairs", [["a"]], "pairs is [['a']]; it must be a list of a list of text and a value"),
         ("texts", [1], "texts is [1]; it must be a list of text"),
         (
             "table",
