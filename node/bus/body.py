@@ -13,6 +13,9 @@ from node.bus.errors import InvalidEventError
 Data: TypeAlias = Mapping[str, Any]
 
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+# What a store has in place of data that it cannot read: this, why, a colon, and what was there. No
+# JSON begins so.
+UNREADABLE: Final = "unreadable: "
 # What the names of fields are; no subclasses.
 _TEXT: Final = frozenset((str,))
 
@@ -52,11 +55,13 @@ def decode_body(body: str | bytes) -> dict[str, Any]:
     """The data of an event.
 
     Raises:
-        InvalidEventError: it is no JSON object.
+        InvalidEventError: it is no JSON object; of what a store could not read it says why.
     """
     try:
         data = json.loads(body)
     except (ValueError, RecursionError) as error:
+        if isinstance(body, str) and body.startswith(UNREADABLE):
+            raise InvalidEventError(body.partition(": ")[2].partition(": ")[0]) from error
         raise InvalidEventError(f"the data is not JSON: {error}") from error
     if not isinstance(data, dict):
         raise InvalidEventError("the data is JSON, but no object")

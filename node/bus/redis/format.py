@@ -12,7 +12,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any, Final, Literal
 
-from node.bus.body import encode_value
+from node.bus.body import UNREADABLE, encode_value
 from node.bus.errors import InvalidEventError
 from node.bus.model import NewEvent, StoredEvent
 from node.bus.names import ALL, api_of, split_name
@@ -25,10 +25,10 @@ Layout = Literal["per_event", "per_api"]
 REMEMBERED: Final = 64
 # Words of one XADD in a script of ours: Lua hands over 8,000 values at most.
 MOST_FIELDS: Final = 3_500
-# What a body begins with that cannot be read; no JSON begins so.
-UNREADABLE: Final = "unreadable fields: "
-# What the reason begins with why an entry is no event at all; its fields follow.
-NO_EVENT: Final = "no event in Lightbus's format, "
+# What the body begins with of an event whose data cannot be read, and of what is no event at all;
+# why, and its fields follow.
+NO_DATA: Final = f"{UNREADABLE}fields that cannot be decoded: "
+NO_EVENT: Final = f"{UNREADABLE}no event in Lightbus's format, "
 
 # How metadata and data begin as Lightbus writes them, and as its documentation has it.
 _KNOWN: Final = (("", ":"), (":", ""))
@@ -145,7 +145,7 @@ class RedisFormat:
             return _no_event(name, id, "without its metadata", pairs)
         plain = _plain(found)
         if plain is None:
-            return _no_event(name, id, "with metadata that are not JSON", pairs)
+            return _no_event(name, id, "with metadata that cannot be read", pairs)
         version = plain["version"]
         if not (version.isascii() and version.isdecimal() and len(version) < 10):
             return _no_event(name, id, "with a version that is no number", pairs)
@@ -177,7 +177,7 @@ class RedisFormat:
                     text = encode_value(self.decode(text))
                 members.append(f"{encode_value(field)}:{text}")
         except Exception:  # `decode` is somebody else's
-            return UNREADABLE + _shown(pairs)
+            return NO_DATA + _shown(pairs)
         return "{" + ",".join(members) + "}"
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from coredis.exceptions import RedisError
 
-from node.bus.body import decode_body, encode_value
+from node.bus.body import UNREADABLE, decode_body, encode_value
 from node.bus.config import BusConfig
 from node.bus.errors import InvalidEventError
 from node.bus.failures import error_line, shorten
@@ -19,7 +19,6 @@ from node.bus.model import Failure, NewEvent, StoredEvent, dead_data
 from node.bus.names import dead_name, split_name
 from node.bus.redis.client import RedisClient, Word
 from node.bus.redis.faults import bus_error, is_missing_group
-from node.bus.redis.format import UNREADABLE
 from node.bus.redis.group_scripts import BURY, LOOK, NACK, RELEASE, TOUCH
 from node.bus.redis.membership import Membership, Memberships
 from node.bus.redis.publishing import Publisher

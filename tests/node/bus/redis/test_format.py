@@ -16,8 +16,8 @@ from node.bus.redis.format import (
     DOCUMENTED_PER_API,
     LIGHTBUS,
     MOST_FIELDS,
+    NO_DATA,
     NO_EVENT,
-    UNREADABLE,
     RedisFormat,
     Skipped,
     lightbus_json,
@@ -79,7 +79,7 @@ def test_whatever_stands_there_is_read_or_passed_over(
         try:
             decode_body(found.body)
         except InvalidEventError:
-            assert found.body.startswith((UNREADABLE, NO_EVENT))
+            assert found.body.startswith((NO_DATA, NO_EVENT))
 
 
 def test_the_bytes_are_those_of_lightbus() -> None:
@@ -131,11 +131,11 @@ def test_a_stream_begins_with_nothing(fields: list[bytes]) -> None:
         ([*BARE[:7], b"x"], "with a version that is no number: "),
         ([*BARE[:7], b"1" * 10], "with a version that is no number: "),
         ([*BARE[:7], "²".encode()], "with a version that is no number: "),
-        ([*JSON[:7], b"1.0"], "with metadata that are not JSON: "),
-        ([b":id", b"null", *JSON[2:]], "with metadata that are not JSON: "),
-        ([b":id", b'""', *JSON[2:]], "with metadata that are not JSON: "),
-        ([b":id", b"m1", *JSON[2:]], "with metadata that are not JSON: "),
-        ([*JSON[:3], b'"auth', *JSON[4:]], "with metadata that are not JSON: "),
+        ([*JSON[:7], b"1.0"], "with metadata that cannot be read: "),
+        ([b":id", b"null", *JSON[2:]], "with metadata that cannot be read: "),
+        ([b":id", b'""', *JSON[2:]], "with metadata that cannot be read: "),
+        ([b":id", b"m1", *JSON[2:]], "with metadata that cannot be read: "),
+        ([*JSON[:3], b'"auth', *JSON[4:]], "with metadata that cannot be read: "),
         ([*JSON[:3], b"[" * 100_000, *JSON[4:]], ""),
     ],
 )
@@ -149,6 +149,9 @@ def test_what_is_no_event_is_one_that_cannot_be_read(
     if why:
         assert found[:2] + found[3:] == ("5-0", NAME, None, 1)
         assert found.body.startswith(NO_EVENT + why)
+        reason = "no event in Lightbus's format, " + why.partition(":")[0]
+        with pytest.raises(InvalidEventError, match=f"^{reason}$"):
+            decode_body(found.body)
 
 
 def test_metadata_that_are_no_unicode() -> None:
@@ -191,7 +194,9 @@ def test_all_kinds_of_fields_are_read(form: RedisFormat, fields: list[bytes]) ->
 def test_a_value_that_is_no_json_is_an_unreadable_body(value: bytes) -> None:
     found = RedisFormat().read(NAME, "5-0", [*BARE, b":a", value])
     assert isinstance(found, StoredEvent)
-    assert found.body.startswith(f"{UNREADABLE}a=")
+    assert found.body.startswith(f"{NO_DATA}a=")
+    with pytest.raises(InvalidEventError, match="^fields that cannot be decoded$"):
+        decode_body(found.body)
     with pytest.raises(InvalidEventError):
         decode_body(found.body)
 
@@ -206,7 +211,7 @@ def test_encodings_of_ones_own() -> None:
     broken = RedisFormat(decode=lambda text: int("x"))
     unreadable = broken.read(NAME, "5-0", [*BARE, b":a", b"1"])
     assert isinstance(unreadable, StoredEvent)
-    assert unreadable.body == f"{UNREADABLE}a=1"
+    assert unreadable.body == f"{NO_DATA}a=1"
 
 
 def test_limits_and_mistakes() -> None:

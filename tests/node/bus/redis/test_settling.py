@@ -10,7 +10,7 @@ from node.bus.errors import InvalidEventError
 from node.bus.failures import LONGEST_ERROR, LONGEST_HISTORY, NOT_ACKNOWLEDGED
 from node.bus.ids import BEFORE_ALL
 from node.bus.redis.books import books_of
-from node.bus.redis.format import UNREADABLE
+from node.bus.redis.format import NO_DATA
 from node.bus.redis.store import RedisStore
 from tests.node.bus.redis.streams import ALL, DEAD, KEY, C, G, Redis, S, event, ids, numbers
 
@@ -140,7 +140,7 @@ async def test_what_cannot_be_written_again_is_buried_as_text(
     assert await store.bury(S, G, C, one.event.id, "unreadable")
     found = await dead(store)
     assert found["data"] is None
-    assert found["body"] == (f"{UNREADABLE}a=no json" if value == "no json" else f'{{"a":{value}}}')
+    assert found["body"] == (f"{NO_DATA}a=no json" if value == "no json" else f'{{"a":{value}}}')
     assert json.dumps(found)
 
 
