@@ -195,7 +195,7 @@ def test_a_value_that_is_no_json_is_an_unreadable_body(value: bytes) -> None:
     found = RedisFormat().read(NAME, "5-0", [*BARE, b":a", value])
     assert isinstance(found, StoredEvent)
     assert found.body.startswith(f"{NO_DATA}a=")
-    with pytest.raises(InvalidEventError, match="^fields that cannot be decoded$"):
+    with pytest.raises(InvalidEventError, match="fields that cannot be decoded"):
         decode_body(found.body)
     with pytest.raises(InvalidEventError):
         decode_body(found.body)
