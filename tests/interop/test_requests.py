@@ -12,6 +12,7 @@ import anyio
 import pytest
 
 from node import CallRefused, CallTimeout, Peer
+from node.allowance import Rate
 from node.errors import PeerClosedError
 from tests.interop.meeting import SIDES, our_config, our_node, their_config, with_bystander
 from tests.reference import acts, cbor
@@ -350,7 +351,12 @@ async def test_requests_of_more_than_32_mib_are_refused() -> None:
 
 
 @pytest.mark.parametrize("side", SIDES)
-async def test_64_pings_are_answered_and_many_more_at_once_are_not(side: Side) -> None:
+async def test_64_pings_are_answered_and_many_more_at_once_are_not(
+    side: Side, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether their Pongs wait to be sent or not: what ends them is the one limit or the other."""
+    monkeypatch.setattr("node.protocol.session.PINGS", Rate(100, 1.0))
+
     def burst(peer: ReferencePeer, count: int) -> None:
         frames: list[bytes] = []
         with pytest.MonkeyPatch.context() as patch:
