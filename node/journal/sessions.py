@@ -224,6 +224,9 @@ class Checkpoint:
             directions = read_array(cells, keys.DIRECTIONS)
             if len(directions) != 2:
                 raise JournalFormatError("a session has two directions")
+            generations = tuple(map(Generation.read, read_array(cells, keys.SECRETS)))
+            if all(generation.number for generation in generations):
+                raise JournalFormatError("a session has a secret of generation 0")
             return cls(
                 session,
                 SessionFacts.read(cells),
@@ -232,6 +235,6 @@ class Checkpoint:
                 read_uint(cells, keys.STARTED),
                 Direction.read(directions[0]),
                 Direction.read(directions[1]),
-                tuple(Generation.read(value) for value in read_array(cells, keys.SECRETS)),
+                generations,
                 read_bytes(cells, keys.LABELS, default=None),
             )

@@ -73,7 +73,9 @@ KINDS: Final = {
         "That they were not pruned, or copied incompletely.",
     ),
     "missing-checkpoint": Kind(
-        FAULT, "A block has fewer checkpoints than it says.", "Which sessions they were of."
+        FAULT,
+        "A block is absent, or has other checkpoints than it counts.",
+        "Which sessions they were of.",
     ),
     "checkpoint-mismatch": Kind(
         FAULT,
@@ -81,7 +83,9 @@ KINDS: Final = {
         "Whether the checkpoint or the events were altered.",
     ),
     "epoch-mismatch": Kind(
-        FAULT, "A key update's epoch does not follow the one before.", "What the right one was."
+        FAULT,
+        "A key update does not follow from what was before it.",
+        "What the right one was.",
     ),
     "no-start": Kind(
         FAULT,

@@ -1,7 +1,7 @@
 """What was taken out of a journal is told as absent: secrets, the ends of sessions, of segments."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -12,7 +12,7 @@ from crypto.auditor import AuditorPrivateKey
 from node.journal import keys
 from node.journal.bodies import Secret, SegmentEnd, SegmentHead
 from node.journal.names import CLOSED, LIVE
-from node.journal.records import encode_record, read_records
+from node.journal.records import Record, encode_record, read_records
 from node.journal.segments import read_range
 from tests.node.journal.audit.audited import Audited
 from tests.node.journal.recorded import AUDITOR, MemoryJournal, Recorded, records_of
@@ -43,6 +43,8 @@ def made() -> MemoryJournal:
         rec.pump()
         if number in (5, 15):
             journal.next_segment()
+        if number == 17:
+            rec.pair.a.core.update_keys(rec.pair.now)
     rec.run(0.05)
     rec.end()
     return journal
@@ -55,20 +57,23 @@ def rewritten(segments: Segments, keep: Callable[[int, int, bytes], bytes | None
     """
     found: Segments = {}
     for number, (stem, data) in enumerate(segments.items()):
-        blocks: list[int] = []
-        out, count = b"", 0
-        for record in read_records(data):
-            body = keep(number, record.kind, record.body)
-            if record.kind == keys.SEGMENT_END:
-                body = SegmentEnd(count, tuple(blocks)).encode()
-            if body is None:
-                continue
-            if record.kind == keys.BLOCK:
-                blocks.append(len(out))
-            out += encode_record(record.kind, record.time, body)
-            count += 1
-        found[stem] = out
+        bodies = ((one, keep(number, one.kind, one.body)) for one in read_records(data))
+        found[stem] = sealed_up(one._replace(body=body) for one, body in bodies if body is not None)
     return found
+
+
+def sealed_up(records: Iterable[Record]) -> bytes:
+    """A segment of these, with lengths, checksums and an end that fit."""
+    blocks: list[int] = []
+    out = b""
+    for count, record in enumerate(records):
+        body = record.body
+        if record.kind == keys.SEGMENT_END:
+            body = SegmentEnd(count, tuple(blocks)).encode()
+        if record.kind == keys.BLOCK:
+            blocks.append(len(out))
+        out += encode_record(record.kind, record.time, body)
+    return out
 
 
 def verified(segments: Segments) -> Audited:

@@ -186,10 +186,11 @@ class Audit:
             self._leave(name, record)
             self._from_beginning = name.number == 0 and record.offset == 0
         self._name = name
-        self._block.leave()
-        self._segment = OpenSegment(output)
         output.journal = name.node
         output.segment = segment
+        self._block.enter(record.offset)
+        self._segment = OpenSegment(output)
+        self._segment.begin(record)
         if follows:
             for session in self._live.values():
                 session.next_segment()
@@ -253,10 +254,8 @@ class Audit:
 
     def _other(self, record: Record) -> None:
         kind, body = record.kind, record.body
-        missing = 0 if kind == keys.CHECKPOINT else self._block.miss()
-        if missing:
-            what = f"{missing} checkpoints are missing here"
-            self._output.finding("missing-checkpoint", record, what)
+        if kind != keys.CHECKPOINT:
+            self._block.miss(record)
         if kind == keys.CHECKPOINT:
             self._checkpoint(record)
         elif kind == keys.SESSION_START:
@@ -275,14 +274,14 @@ class Audit:
             self._session(end.session).end(end, record.time, record.offset)
             self._forget(end.session)
         elif kind == keys.BLOCK:
-            _, live = parse_block(body)
-            self._block.begin(record, live)
+            self._block.begin(record, *parse_block(body))
             self._blocks += 1
             self._may_resume = self._blocks == 1 and not self._from_beginning
             self._look_for_cut()
         elif kind == keys.SEGMENT:
             self._segment.head(record, self._name)
         elif kind == keys.SEGMENT_END:
+            self._block.end(record, self._segment.begins)
             self._segment.end(record)
 
     def _session(self, number: int) -> AuditedSession:
@@ -305,9 +304,9 @@ class Audit:
         try:
             checkpoint = Checkpoint.parse(record.body)
         except JournalFormatError:
-            self._block.checkpoint(None)
+            self._block.checkpoint(record, None)
             raise
-        self._block.checkpoint(checkpoint.session)
+        self._block.checkpoint(record, checkpoint.session)
         for generation in checkpoint.generations:
             self._segment.boxes(generation.boxes, record)
         session = self._live.get(checkpoint.session)

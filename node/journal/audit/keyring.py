@@ -173,22 +173,22 @@ class Keyring:
             del self._last[oldest], self._steps[oldest]
         return secret
 
-    def labels(self, encrypted: bytes | None) -> dict[int, str]:
-        """The labels of a checkpoint; none if they cannot be read."""
+    def labels(self, encrypted: bytes | None) -> dict[int, str] | None:
+        """The labels of a checkpoint, none without a key; None if they are not labels."""
         if encrypted is None or self._exporter is None:
             return {}
         key = labels_key(self._suite, self._exporter, self._session_id)
         nonce, blob = encrypted[:LABEL_NONCE], encrypted[LABEL_NONCE:]
         if len(nonce) < LABEL_NONCE:
-            return {}
+            return None
         try:
             plain = XChaCha20Poly1305(key).decrypt(nonce, blob, self._session_id)
         except INVALID_TAG_ERRORS:
-            return {}
+            return None
         try:
             return _label_map(decode(plain, LIMITS).get(LABEL_LIST))
         except LbmDecodeError:
-            return {}
+            return None
 
 
 def labels_key(suite: Suite, exporter: bytes, session_id: bytes) -> bytes:

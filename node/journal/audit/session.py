@@ -13,7 +13,7 @@ from crypto.identity import PublicIdentity
 from lbm.codec import decode
 from lbm.errors import LbmDecodeError
 from lbm.keys import IDENTITY_KEYS
-from node.journal.audit.closing import contradiction
+from node.journal.audit.claims import beside_checkpoint, beside_end, contradiction
 from node.journal.audit.generations import Generations
 from node.journal.audit.keyring import Keyring
 from node.journal.audit.known import Known, constant_of, suite_of
@@ -24,7 +24,7 @@ from node.journal.audit.track import Track, labels_of
 from node.journal.bodies import KeyUpdate, Secret, SessionEnd
 from node.journal.errors import JournalFormatError
 from node.journal.keys import RECEIVED, SENT
-from node.journal.sessions import Checkpoint, Direction, Generation
+from node.journal.sessions import Checkpoint, Generation
 
 _WAITING_BOXES: Final = 4
 
@@ -50,7 +50,7 @@ class AuditedSession:
                 output.boxes, suite, facts.commit, known.th1, known.th2, facts.session_id
             )
             self._add(known.generations, known.offset)
-            labels = self.keyring.labels(known.labels)
+            labels = self._labels(known.labels, known.offset)
         commits = {one.number: one.commit or b"" for one in known.generations}
         of_streams = labels_of(labels)
         self.tracks = tuple(
@@ -76,7 +76,7 @@ class AuditedSession:
         self._searches: list[Search | None] = [None, None]
         self._constant = constant_of(facts, known.th1, known.th2, known.started)
         self._boxes: dict[int, Generation] = {}  # of rekeys whose key update is yet to come
-        self._secrets = Generations(out, (one.number for one in known.generations))
+        self._secrets = Generations(out, known.generations)
         self.begin_spans()
 
     # Records.
@@ -114,11 +114,14 @@ class AuditedSession:
         return self._searches[direction] is None and 0 in self._secrets
 
     def secret(self, secret: Secret, offset: int) -> None:
-        """The boxes of a generation's secret, before anything is under it."""
-        self._secrets.add(secret.generation)
+        """The boxes of a generation's secret, before anything is under it.
+
+        JournalFormatError if they are there a second time.
+        """
+        generation = Generation(secret.generation, secret.boxes)
+        self._secrets.add(generation)
         if self.keyring is None:
             return
-        generation = Generation(secret.generation, secret.boxes)
         if generation.number:
             # Its commitment comes with the key update.
             self._boxes[generation.number] = generation
@@ -147,6 +150,9 @@ class AuditedSession:
             track.switch(None, update.epoch, None)
         else:
             self._secrets.require(generation.number, time, offset)
+            if not self._secrets.agrees(generation):
+                what = f"rekey {generation.number} has other values in another record"
+                self.out.finding("epoch-mismatch", update.direction, None, time, offset, what)
             boxes = self._boxes.pop(generation.number, None)
             if boxes is not None:
                 self._add((replace(generation, boxes=boxes.boxes),), offset)
@@ -174,6 +180,11 @@ class AuditedSession:
             )
         states = checkpoint.received, checkpoint.sent
         self._learn_secrets(checkpoint, time, offset)
+        for one in checkpoint.generations:
+            if not self._secrets.agrees(one):
+                what = f"the secret of generation {one.number} is not what its own record says"
+                self.out.finding("checkpoint-mismatch", None, None, time, offset, what)
+        self._labels(checkpoint.labels, offset)
         commits = {one.number: one.commit or b"" for one in checkpoint.generations}
         for track, state in zip(self.tracks, states, strict=True):
             broken = self._end_search(track.direction, state.place, state.chain)
@@ -182,7 +193,7 @@ class AuditedSession:
                 track.forget_ended(state)
                 continue
             if not broken:
-                self._mismatch(track, state, time, offset)
+                beside_checkpoint(track, state, time, offset)
             track.give_up_pending()
             if self.keyring is not None:
                 self._add(checkpoint.generations, offset)
@@ -192,28 +203,8 @@ class AuditedSession:
         """The session's last record."""
         self._secrets.require(0, time, offset)
         for track, chain, place in zip(self.tracks, end.chains, end.places, strict=True):
-            broken = self._end_search(track.direction, place, chain)
-            if broken:
-                continue
-            if place > track.place:
-                self.out.finding(
-                    "gap",
-                    track.direction,
-                    track.place + 1,
-                    time,
-                    offset,
-                    f"{place - track.place} events are missing at the end of the session",
-                    place - track.place,
-                )
-            elif place != track.place or chain != track.chain.value:
-                self.out.finding(
-                    "end-mismatch",
-                    track.direction,
-                    track.place,
-                    time,
-                    offset,
-                    f"the end names place {place}; found was {track.place}, or another chain",
-                )
+            if not self._end_search(track.direction, place, chain):
+                beside_end(track, place, chain, time, offset)
         if self.keyring is not None and self.keyring.has(0):
             evidence = contradiction(end, self.tracks)
             if evidence is not None:
@@ -307,7 +298,8 @@ class AuditedSession:
     def _state_of(self, track: Track) -> bytes:
         """What must not change from one span to the next, besides chain and place."""
         generation = (track.epoch, track.generation, track.updates)
-        text = f"{self._constant.hex()} {generation} {track.rekey_commit.hex()}"
+        secrets = self._secrets.since(min(track.generation for track in self.tracks))
+        text = f"{self._constant.hex()} {generation} {track.rekey_commit.hex()} {secrets}"
         return SHA256.digest(text.encode())
 
     def _leave_search(self, track: Track) -> int:
@@ -332,6 +324,16 @@ class AuditedSession:
                 kind = "wrong-secret" if self.keyring.wrong else "no-secret"
                 self.out.finding(kind, None, None, None, offset, self.keyring.problem)
 
+    def _labels(self, encrypted: bytes | None, offset: int) -> dict[int, str]:
+        """What a checkpoint says of streams' labels, as far as there is a key for it."""
+        if self.keyring is None:
+            return {}
+        labels = self.keyring.labels(encrypted)
+        if labels is None:
+            what = "the labels in the checkpoint do not open with the session's key"
+            self.out.finding("checkpoint-mismatch", None, None, None, offset, what)
+        return labels or {}
+
     def _learn_secrets(self, checkpoint: Checkpoint, time: int, offset: int) -> None:
         """Take from a checkpoint what should have had records of its own."""
         absent = tuple(
@@ -346,29 +348,6 @@ class AuditedSession:
         for track, state in zip(self.tracks, (checkpoint.received, checkpoint.sent), strict=True):
             track.lanes.begin(state.counters)
             track.find_secret()
-
-    def _mismatch(self, track: Track, state: Direction, time: int, offset: int) -> None:
-        missing = state.place - track.place
-        if missing > 0:
-            self.out.finding(
-                "gap",
-                track.direction,
-                track.place + 1,
-                time,
-                offset,
-                f"{missing} events are missing before this checkpoint",
-                missing,
-            )
-        else:
-            self.out.finding(
-                "checkpoint-mismatch",
-                track.direction,
-                track.place,
-                time,
-                offset,
-                f"the checkpoint names place {state.place}, epoch {state.epoch} and a chain value "
-                f"that are not those found (place {track.place}, epoch {track.epoch})",
-            )
 
     def _end_search(self, direction: int, place: int | None, chain: bytes | None) -> bool:
         """What is known of a broken chain now; returns whether it is broken."""
