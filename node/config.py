@@ -4,9 +4,9 @@ One rule: frozen, checked when made, every setting with its unit and range. Read
 files and no environment.
 """
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import isfinite
 from typing import Final
 
 from crypto.identity import Identity
@@ -22,6 +22,8 @@ from node.protocol.typed import check_types
 # Twice the protocol's own default (docs/protocol.md section 5): with less,
 # too few pieces of bulk data are on their way, which is a third slower.
 STREAM_WINDOW: Final = 512 << 10
+
+LARGEST: Final = sys.float_info.max
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,8 @@ RANGES: Final[Mapping[str, Range]] = {
 
 def require_in_range(name: str, value: float, allowed: Range) -> None:
     """Raise ConfigError if the setting `name`, a number, is out of its range."""
-    if not isfinite(value):
+    # Whole numbers may be above what a float can be.
+    if not abs(value) <= LARGEST:
         raise ConfigError(f"{name} is {value}; it must be a finite number")
     if value not in allowed:
         raise ConfigError(f"{name} is {value:,}; it must be {allowed}")

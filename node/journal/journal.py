@@ -62,7 +62,7 @@ class Journal:
         settings: JournalSettings,
         on_alarm: Callable[[JournalFailedError], None] | None = None,
     ) -> None:
-        """Take settings as they are; `open` makes and checks them."""
+        """Take settings; `open` makes them."""
         self.settings = settings
         self.on_alarm = on_alarm
         self.failed: JournalFailedError | None = None
@@ -108,7 +108,6 @@ class Journal:
             on_failure,
             clock,
         )
-        settings.check()
         try:
             settings.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:

@@ -3,13 +3,16 @@
 One rule: every number has its unit and its least value here. Reads no files.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, NamedTuple, get_args
+from typing import Final, Literal
 
 from crypto.auditor import AUDITOR_KEY_SIZE, AuditorKey
 from crypto.errors import InvalidKeyError
+from node.config import Range, require_in_range
 from node.errors import ConfigError
+from node.protocol.typed import check_types
 
 Fsync = Literal["always", "interval", "never"]
 Clock = Callable[[], int]  # ns since the epoch, UTC
@@ -19,12 +22,21 @@ Auditor = AuditorKey | bytes | str
 SEGMENT_SIZE: Final = 64 * 2**20
 SEGMENT_AGE: Final = 3600.0
 BUFFER_SIZE: Final = 8 * 2**20
-LEAST_SEGMENT: Final = 4096
-LEAST_BUFFER: Final = 64 * 1024
+_RANGES: Final[Mapping[str, Range]] = {
+    "segment_size": Range(4096),
+    "segment_age": Range(0, above=True),
+    "buffer_size": Range(64 * 1024),
+    "fsync_interval": Range(0, above=True),
+}
 
 
-class JournalSettings(NamedTuple):
-    """What `Journal.open` was told."""
+@dataclass(frozen=True, slots=True)
+class JournalSettings:
+    """What `Journal.open` was told.
+
+    Raises:
+        ConfigError: a value is of another type, or out of its range.
+    """
 
     directory: Path
     auditors: tuple[AuditorKey, ...]
@@ -36,24 +48,18 @@ class JournalSettings(NamedTuple):
     on_failure: OnFailure
     clock: Clock
 
-    def check(self) -> None:
-        """Raises ConfigError."""
-        for name, least in (("segment_size", LEAST_SEGMENT), ("buffer_size", LEAST_BUFFER)):
-            if not getattr(self, name) >= least:
-                raise ConfigError(f"{name} must be {least:,} bytes or more")
-        for name in ("segment_age", "fsync_interval"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise ConfigError(f"{name} must be seconds above 0")
-        for name, values in (("fsync", get_args(Fsync)), ("on_failure", get_args(OnFailure))):
-            if getattr(self, name) not in values:
-                raise ConfigError(f"{name} must be one of {', '.join(values)}")
+    def __post_init__(self) -> None:
+        check_types(self, ConfigError)
+        for name, allowed in _RANGES.items():
+            require_in_range(name, getattr(self, name), allowed)
 
 
 def parse_auditors(given: Auditor | Iterable[Auditor]) -> tuple[AuditorKey, ...]:
     """The keys, each once; raises ConfigError for none, InvalidKeyError."""
     # Bytes and text are iterable too, and one key.
-    several = [given] if isinstance(given, (bytes, str)) else list(given)
-    keys = tuple(dict.fromkeys(_auditor(one) for one in several))
+    if isinstance(given, (bytes, str)) or not isinstance(given, Iterable):
+        given = [given]
+    keys = tuple(dict.fromkeys(_auditor(one) for one in given))
     if not keys:
         raise ConfigError("a journal needs an auditor's key")
     return keys

@@ -6,7 +6,7 @@ what an address of a bus may be is decided where it is opened (`node.bus.opening
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from crypto.errors import IdentityError
@@ -72,7 +72,7 @@ class BusSettings:
         ConfigError: an entry that is none.
     """
 
-    url: str | None = None
+    url: str | None = field(default=None, repr=False)  # it may hold a password
     allow: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -7,7 +7,7 @@ Knows no files but those that a setting names.
 import logging
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final, Literal, get_args, get_origin
 from urllib.parse import quote, unquote
@@ -32,7 +32,7 @@ _RANGES: Final = {**RANGES, "clock_interval": CLOCK_INTERVALS, **JOURNAL_RANGES}
 _FILE_URL: Final = "sqlite:///"
 _LONGEST_QUOTE: Final = 40  # characters of a wrong value
 # Tables whose values the dataclass of that table checks one by one.
-_CHECKED_ALONE: Final[dict[str, Callable[..., object]]] = {
+_CHECKED_ALONE: Final[dict[str, Any]] = {
     "node.limits": Limits,
     "serve": ServeSettings,
     "journal": JournalSettings,
@@ -43,6 +43,13 @@ _CHECKED_ALONE: Final[dict[str, Callable[..., object]]] = {
     "named.limits": NamedLimits,
     "relay": RelaySettings,
     "relay.limits": RelayLimits,
+}
+# What no error quotes.
+_UNSHOWN: Final = {
+    f"{table}.{each.name}"
+    for table, made in _CHECKED_ALONE.items()
+    for each in fields(made)
+    if not each.repr
 }
 
 
@@ -129,7 +136,7 @@ def _misfit(path: str, kind: Kind, value: object) -> ConfigError:
         allowed = f", {least:,}..{greatest:,}"
     elif name in _RANGES:
         allowed = f", {_RANGES[name]}"
-    quote = repr(value)
+    quote = "it" if path in _UNSHOWN else repr(value)
     if len(quote) > _LONGEST_QUOTE:
         quote = quote[:_LONGEST_QUOTE] + "..."
     return ConfigError(f"{quote} is not {kind.name}{allowed}")

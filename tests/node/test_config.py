@@ -80,6 +80,7 @@ def test_a_node_is_not_made_with_a_wrong_setting(settings: dict[str, Any]) -> No
         ({"connections_per_address": 0}, "connections_per_address"),
         ({"handshakes_per_second": 0}, "handshakes_per_second is 0; it must be above 0"),
         ({"handshakes_per_second": float("inf")}, "must be a finite number"),
+        ({"drain_timeout": 10**400}, "must be a finite number"),
         ({"peer_memory": 65_535}, "peer_memory is 65,535; it must be 65,536 or more"),
         ({"write_buffer": 0}, "write_buffer"),
         ({"accept_timeout": 0.0}, "accept_timeout"),

@@ -1,6 +1,7 @@
 """`parley` while it starts: a process of its own for each, since it ends in the middle."""
 
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -57,3 +58,13 @@ def test_an_interrupt_that_is_ignored_stays_so() -> None:
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_module_of_the_commands_runs_them_too(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["parley", "errors", "--help"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("node.cli", run_name="__main__")
+    assert ended.value.code in (0, None)
+    assert "Usage: parley errors" in capfd.readouterr().out

@@ -102,5 +102,5 @@ def parse_address(url: str) -> RedisAddress:
 
 def _database(text: str) -> int:
     if not (text.isascii() and text.isdecimal()):
-        raise AddressError(f"{text!r} is no database of Redis: a number")
+        raise AddressError("the path of a Redis is its database, a number")
     return int(text)

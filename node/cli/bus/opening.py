@@ -119,6 +119,8 @@ def file_of(address: str) -> Path | None:
 def without_password(address: str) -> str:
     """An address as it may be shown: without its settings, and who logs in there with what."""
     scheme, mark, rest = address.partition("://")
+    if not mark:
+        return "?"  # it is no address, so nobody knows what stands where
     if scheme != _FILE:
         rest = rest.rpartition("@")[2]
     return f"{scheme}{mark}{rest.partition('?')[0]}"

@@ -35,6 +35,12 @@ pytestmark = pytest.mark.anyio
         {"fsync_interval": float("nan")},
         {"fsync": "sometimes"},
         {"on_failure": "ignore"},
+        {"segment_size": "1 GiB"},
+        {"segment_age": "60"},
+        {"buffer_size": 1e9},
+        {"fsync": ["always"]},
+        {"fsync_interval": 10**400},
+        {"clock": 5},
     ],
 )
 def test_a_setting_out_of_its_range_is_refused(tmp_path: Path, settings: dict[str, Any]) -> None:
@@ -50,6 +56,8 @@ def test_the_auditors_are_keys_texts_or_bytes_and_each_counts_once(tmp_path: Pat
     with pytest.raises(ConfigError):
         Journal.open(tmp_path, [])
     for wrong in (b"short", "parley-auditor-x", bytes(32), 7):
+        with pytest.raises(InvalidKeyError):
+            Journal.open(tmp_path, wrong)  # type: ignore[arg-type] # that is the test
         with pytest.raises(InvalidKeyError):
             Journal.open(tmp_path, [wrong])  # type: ignore[list-item] # that is the test
     (tmp_path / "file").touch()

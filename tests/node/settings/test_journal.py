@@ -1,5 +1,6 @@
 """The journal that settings want: opened as they say, or not at all."""
 
+from dataclasses import astuple
 from pathlib import Path
 
 import pytest
@@ -24,8 +25,8 @@ def test_a_journal_as_the_settings_have_it(tmp_path: Path) -> None:
         on_failure="stop",
     ).open()
     assert journal is not None
-    assert journal.settings[:2] == (directory, (KEY,))
-    assert journal.settings[2:-1] == (65_536, 1, 65_536, "always", 0.01, "stop")
+    assert astuple(journal.settings)[:2] == (directory, (KEY,))
+    assert astuple(journal.settings)[2:-1] == (65_536, 1, 65_536, "always", 0.01, "stop")
     assert directory.stat().st_mode & 0o777 == 0o700
 
 

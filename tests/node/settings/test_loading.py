@@ -497,3 +497,14 @@ def test_who_reads_no_settings_does_not_import_their_reader() -> None:
     program = "import sys, node, node.settings; print('typed_settings' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("False\n", "")
+
+
+@pytest.mark.parametrize("value", ["['redis://:hunter2@h']", "{a = 'redis://:hunter2@h'}"])
+def test_no_error_quotes_an_address_that_may_hold_a_password(write: Write, value: str) -> None:
+    file = write(f"[bus]\nurl = {value}\n")
+    with pytest.raises(ConfigError) as caught:
+        load_settings(file, NOTHING)
+    assert str(caught.value) == f"{file}, bus.url: it is not text"
+    with pytest.raises(ConfigError, match=r"^url is of another type; it must be text or None$"):
+        BusSettings(url=value.encode())  # type: ignore[arg-type]  # that is the test
+    assert "hunter2" not in repr(BusSettings(url=value))

@@ -38,3 +38,9 @@ def test_addresses(url: str, expected: RedisAddress) -> None:
 def test_what_is_no_address(url: str) -> None:
     with pytest.raises(AddressError):
         parse_address(url)
+
+
+def test_a_password_in_a_wrong_place_is_not_quoted() -> None:
+    with pytest.raises(AddressError) as caught:
+        parse_address("redis:/:hunter2@h")
+    assert "hunter2" not in str(caught.value)

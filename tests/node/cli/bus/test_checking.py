@@ -145,3 +145,9 @@ def test_the_doctor_says_it(parley: Parley, tmp_path: Path) -> None:
     found = {line["subject"]: line["level"] for line in done.lines if line["event"] == "finding"}
     assert (done.code, found[f"bus sqlite:///{tmp_path}/bus.db"]) == (0, "ok")
     assert parley("doctor", "--bus", "rediss://192.0.2.1/0").code == 1
+
+
+@pytest.mark.parametrize("url", ["rediss//:hunter2@h", "me:hunter2@h", "redis:/:hunter2@h/0"])
+def test_of_what_is_no_address_nothing_is_shown(url: str) -> None:
+    (finding,) = check_store(url)
+    assert "hunter2" not in finding.subject + finding.text

@@ -1,0 +1,5 @@
+"""`python -m node.cli` is `parley` too; `python -m parley_node` minds signals from its start."""
+
+from node.cli.main import main
+
+main()
