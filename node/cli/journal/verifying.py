@@ -5,7 +5,7 @@ nothing. What a finding proves is said in docs/howto/journal.md.
 """
 
 from collections import Counter
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import typer
@@ -24,13 +24,24 @@ from node.cli.journal.reading import Bar, find_segments
 from node.cli.options import Json
 from node.cli.output import Output
 from node.cli.showing import brief_time, counted, show_time, table_of
-from node.journal.audit.rows import EVENT_COLUMNS, STATUS_AT, Finding
+from node.journal.audit.rows import (
+    EVENT_COLUMNS,
+    MALFORMED,
+    STATUS_AT,
+    UNDECRYPTABLE,
+    UNSEALED,
+    Finding,
+)
 from node.journal.names import CLOSED, parse_name
 from node.wording import one_line
 
 MOST_SHOWN: Final = 200  # findings in a table; --json has them all
 
 _ITEM_AT: Final = EVENT_COLUMNS.index("item")
+# Statuses of events in their places that are told by direction, since they are no findings.
+_OPEN: Final = (UNSEALED, UNDECRYPTABLE, MALFORMED)
+_KEY: Final = tuple(map(EVENT_COLUMNS.index, ("journal", "session", "direction", "status")))
+_PLACE_AT: Final = EVENT_COLUMNS.index("place")
 
 
 def verify(
@@ -58,6 +69,7 @@ def verify(
         out.say(f"  {counted(len(journals[text]), 'segment')}, {each.sentence}")
     every = sum(totals.values(), Totals())
     _show(out, shown, every.findings.total())
+    _show_open(out, every.open)
     if not auditors:
         out.say("nothing was decrypted: no auditor's key was given")
     out.done(
@@ -75,20 +87,40 @@ def verify(
         raise typer.Exit(Exit.FINDINGS)
 
 
+@dataclass(slots=True)
+class Which:
+    """Events of a status in one direction of a session: how many, from which place to which."""
+
+    first: int
+    last: int
+    count: int = 0
+
+
 class Totals:
-    """What was counted: `statuses` of events, `findings` by kind."""
+    """What was counted: `statuses` of events, `findings` by kind; `open` says which events are
+    `_OPEN`, by journal, session, direction and status."""
 
     def __init__(self) -> None:
         self.records = 0
         self.sessions: set[str] = set()
         self.statuses: Counter[str] = Counter()
         self.findings: Counter[str] = Counter()
+        self.open: dict[tuple[str, str, str, str], Which] = {}
 
     def add(self, piece: Piece) -> None:
         """Count what a piece has; of the notes of one event the first alone."""
         self.records += piece.records
         self.sessions.update(row.session for row in piece.sessions)
-        self.statuses.update(row[STATUS_AT] for row in piece.events if not row[_ITEM_AT])
+        for row in piece.events:
+            if not row[_ITEM_AT]:
+                self.statuses[row[STATUS_AT]] += 1
+                if row[STATUS_AT] in _OPEN:
+                    journal, session, direction, status = (row[at] for at in _KEY)
+                    place = row[_PLACE_AT]
+                    key = journal, session, direction, status
+                    which = self.open.setdefault(key, Which(place, place))
+                    which.first, which.last = min(which.first, place), max(which.last, place)
+                    which.count += 1
         self.findings.update(finding.kind for finding in piece.findings)
 
     def __add__(self, other: "Totals") -> "Totals":
@@ -97,6 +129,7 @@ class Totals:
         both.sessions = self.sessions | other.sessions
         both.statuses = self.statuses + other.statuses
         both.findings = self.findings + other.findings
+        both.open = self.open | other.open
         return both
 
     @property
@@ -119,6 +152,22 @@ def _show(out: Output, findings: list[Finding], total: int) -> None:
     out.console.print(table)
     if total > len(findings):
         out.say(f"and {total - len(findings):,} more: --json shows all")
+
+
+def _show_open(out: Output, found: dict[tuple[str, str, str, str], Which]) -> None:
+    if not found:
+        return
+    table = table_of("not ok, and no finding", "status", "where", "events", "places")
+    for number, ((journal, session, direction, status), which) in enumerate(found.items()):
+        where = {"journal": journal, "session": session, "direction": direction}
+        out.event("not-ok", status=status, **where, **asdict(which))
+        if number < MOST_SHOWN:
+            places = f"{which.first:,} to {which.last:,}"
+            at = f"session {session[:8]} {direction}\njournal of {journal[:8]}"
+            table.add_row(status, at, f"{which.count:,}", places)
+    out.console.print(table)
+    if len(found) > MOST_SHOWN:
+        out.say(f"and {len(found) - MOST_SHOWN:,} more: --json shows all")
 
 
 def _where(finding: Finding) -> str:

@@ -77,6 +77,12 @@ def test_keys_that_do_not_fit(parley: Parley, journals: Path, key: Path, tmp_pat
     both = ["--auditor-key", str(other), "--auditor-key", str(key)]
     assert parley("journal", "verify", str(journals), *both).code == 0
     alone = parley("journal", "verify", str(journals), "--json", *both[:2])
-    assert "undecryptable" in alone.last["statuses"]
+    told = [line for line in alone.lines if line["event"] == "not-ok"]
+    assert {line["status"] for line in told} == {"undecryptable"}
+    assert sum(line["count"] for line in told) == alone.last["statuses"]["undecryptable"]
+    assert {(line["first"], line["last"] - line["count"]) for line in told} == {(1, 0)}
+    assert len({(line["journal"], line["session"], line["direction"]) for line in told}) == len(told)
+    shown = parley("journal", "verify", str(journals), *both[:2]).out
+    assert f"session {told[0]['session'][:8]} {told[0]['direction']}" in shown
     other.chmod(0o644)
     assert parley("journal", "verify", str(journals), *both).code == 6
