@@ -14,6 +14,7 @@ from node.journal.bodies import Secret, SegmentEnd, SegmentHead
 from node.journal.names import CLOSED, LIVE
 from node.journal.records import Record, encode_record, read_records
 from node.journal.segments import read_range
+from node.journal.sessions import Checkpoint
 from tests.node.journal.audit.audited import Audited
 from tests.node.journal.recorded import AUDITOR, MemoryJournal, Recorded, records_of
 from tests.pipeline.cutting import Told, Walks
@@ -160,6 +161,49 @@ def test_a_secret_that_was_taken_out_is_absent(generation: int, tmp_path: Path) 
         assert set(by_pipeline) <= {"missing-secret", "undecryptable"}
 
 
+def test_it_is_absent_where_a_range_ends_before_anything_needs_it(tmp_path: Path) -> None:
+    rec = Recorded()
+    rec.journals[1].roll()
+    rec.end()
+    segments = rec.journals[1].segments
+    ((stem, data),) = segments.items()
+    order = [record.kind for record in read_records(data)]
+    assert order[2:5] == [keys.SESSION_START, keys.SECRET, keys.BLOCK]
+    without = rewritten(segments, lambda _, kind, body: None if kind == keys.SECRET else body)
+    assert [finding.kind for finding in verified(without).findings] == ["missing-secret"]
+    for private in ([], [AUDITOR.private_bytes()]):
+        for name, made_of in (("whole", segments), ("without", without)):
+            (tmp_path / name).mkdir(exist_ok=True)
+            (tmp_path / name / (stem + CLOSED)).write_bytes(made_of[stem])
+        walks = Walks(private, range_size=1)
+        assert kinds(walks.told_by([tmp_path / "whole"])) == {}
+        # Two of its directions: what goes on is not what began.
+        found = Walks(private, range_size=1).told_by([tmp_path / "without"])
+        assert kinds(found) == {"checkpoint-mismatch": 2}
+
+
+def test_labels_that_were_altered_are_told() -> None:
+    rec = Recorded()
+    core = rec.pair.a.core
+    stream = core.open_stream("topic:news")
+    core.send(stream, 0, 64, 1, b"1", lbm=False)
+    rec.pump()
+    rec.journals[1].roll()
+    rec.end()
+
+    def keep(number: int, kind: int, body: bytes) -> bytes | None:
+        if kind != keys.CHECKPOINT:
+            return body
+        checkpoint = Checkpoint.parse(body)
+        assert checkpoint.labels is not None
+        return replace(checkpoint, labels=bytes(len(checkpoint.labels))).encode()
+
+    segments = rec.journals[1].segments
+    assert verified(segments).findings == []
+    found = verified(rewritten(segments, keep)).findings
+    assert [finding.kind for finding in found] == ["checkpoint-mismatch"]
+
+
 def test_it_is_absent_without_a_key_too() -> None:
     found = Audited(records_of(without_secret(0)), key=False)
     assert [finding.kind for finding in found.findings] == ["missing-secret"]
@@ -213,6 +257,24 @@ def test_other_auditors_than_the_secrets_are_sealed_to(tmp_path: Path) -> None:
     segments = rewritten(made().segments, keep)
     assert [finding.kind for finding in verified(segments).findings] == ["wrong-auditors"]
     assert kinds(told(segments, tmp_path / "j", batches=True)) == {"wrong-auditors": 1}
+
+
+def test_other_auditors_show_wherever_reading_was_broken_off(tmp_path: Path) -> None:
+    """At first there is the segment's first record and an empty block, then a session."""
+    stem, data = next(iter(made().segments.items()))
+    head, *others = read_records(data)
+    other = bytes(AuditorPrivateKey.create().public)
+    body = replace(SegmentHead.parse(head.body), auditors=(other,)).encode()
+    whole = sealed_up([head._replace(body=body), *others])
+    ends = [one.offset for one in read_records(whole)]
+    places = []
+    for cut in (ends[2], ends[9], len(whole)):
+        place = tmp_path / str(cut)
+        place.mkdir()
+        (place / (stem + (CLOSED if cut == len(whole) else LIVE))).write_bytes(whole[:cut])
+        places.append(place)
+    found = kinds(Walks([AUDITOR.private_bytes()]).told_by(places))
+    assert found == {"wrong-auditors": 1}
 
 
 @pytest.mark.parametrize("state", [CLOSED, LIVE])

@@ -141,7 +141,7 @@ class Audit:
         name = self._name
         output = self._output
         if segment != output.segment or record.offset != self._next:
-            self._jump(segment, record)
+            self._jump(segment, record, silent=silent)
         elif name is None:
             return
         self._next = record.offset + record.size
@@ -170,7 +170,7 @@ class Audit:
 
     # Inside: where we are.
 
-    def _jump(self, segment: str, record: Record) -> None:
+    def _jump(self, segment: str, record: Record, *, silent: bool) -> None:
         name = parse_name(segment if ".pjl" in segment else segment + ".pjl")
         before, output = self._name, self._output
         if name is None:
@@ -178,6 +178,7 @@ class Audit:
         follows = (
             before is not None
             and record.offset == 0
+            and not silent  # else what comes next is somewhere in its midst
             and name.node == before.node
             and name.start == before.start
             and name.number == before.number + 1
@@ -189,8 +190,9 @@ class Audit:
         output.journal = name.node
         output.segment = segment
         self._block.enter(record.offset)
-        self._segment = OpenSegment(output)
-        self._segment.begin(record)
+        if name != before:
+            self._segment = OpenSegment(output)
+            self._segment.begin(record)
         if follows:
             for session in self._live.values():
                 session.next_segment()
