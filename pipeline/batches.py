@@ -48,9 +48,10 @@ _DAY_NS: Final = 86_400 * 10**9
 class SegmentRange:
     """What one read takes of a segment; sizes and offsets in bytes.
 
-    Rows begin with the segment's first record, which says whom its secrets are for, and go on
-    at the range's block, those before its start with `lead`. `is_growing`: the file may go on
-    behind the end, and a record that does not end there is torn.
+    Rows begin at the range's block, those before its start with `lead`; so does before them the
+    segment's first record, which says whom its secrets are for, unless ranges before this one
+    have had whole blocks with it. `is_growing`: the file may go on behind the end, and a record
+    that does not end there is torn.
     """
 
     path: str
@@ -70,7 +71,7 @@ def read_batches(part: SegmentRange) -> Iterator[pa.RecordBatch]:
         with open_segment(Path(part.path)) as file:
             size = file.seek(0, 2)
             if 0 < block < size:
-                yield from _read_head(file, block, rows)
+                yield from _read_head(file, block, rows, is_whole=start == block)
             bounds = [block, *(one for one in (start, *blocks) if block < one < size)]
             bounds.append(min(end, size))
             for one, next_ in pairwise(bounds):
@@ -101,11 +102,14 @@ def foreign_batch(path: str) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=BRONZE_ARROW)
 
 
-def _read_head(file: BinaryIO, block: int, rows: "_Rows") -> Iterator[pa.RecordBatch]:
-    """The first record, if there is one that ends before a block."""
+def _read_head(
+    file: BinaryIO, block: int, rows: "_Rows", *, is_whole: bool
+) -> Iterator[pa.RecordBatch]:
+    """The first record, if there is one and a range before this one did not read on from it up
+    to a block that `is_whole` in this one."""
     length, _ = _FRAME.unpack(read_at(file, 0, FRAME_SIZE).ljust(FRAME_SIZE, b"\0"))
     end = FRAME_SIZE + length
-    if length >= LEAST_LENGTH and end <= block:
+    if length >= LEAST_LENGTH and (end == block or (end < block and not is_whole)):
         yield from _read_block(file, 0, end, False, rows)
 
 

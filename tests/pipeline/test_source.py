@@ -170,10 +170,9 @@ def test_a_pattern_names_several_directories_and_the_closed_segment_counts(tmp_p
     stream = Stream(f"{tmp_path}/*")
     found = stream.batch()
     assert {stem for stem, _, _ in found} == {made.name.stem, other.name.stem}
-    assert (
-        sum(stem == made.name.stem for stem, _, _ in found)
-        == 1 + made.offsets.index(made.blocks[1] - 0) - 1
-    )
+    # It is cut before its second block: a row says that it has no end.
+    records = made.offsets.index(made.blocks[1])
+    assert sum(stem == made.name.stem for stem, _, _ in found) == records + 1
     assert read(JournalStreamReader({"path": f"{tmp_path}/none*"}), {}, {}) == []
 
 

@@ -157,7 +157,7 @@ def _show(out: Output, findings: list[Finding], total: int) -> None:
 def _show_open(out: Output, found: dict[tuple[str, str, str, str], Which]) -> None:
     if not found:
         return
-    table = table_of("not ok, and no finding", "status", "where", "events", "places")
+    table = table_of("events that are not ok", "status", "where", "events", "places")
     for number, ((journal, session, direction, status), which) in enumerate(found.items()):
         where = {"journal": journal, "session": session, "direction": direction}
         out.event("not-ok", status=status, **where, **asdict(which))
