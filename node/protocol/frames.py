@@ -24,9 +24,12 @@ def frame(event: bytes) -> bytes:
 
 
 class FrameReader:
-    """Cuts events from a byte stream. Holds at most one frame and one received piece."""
+    """Cuts events from a byte stream. Holds at most one frame and one received piece.
 
-    __slots__ = ("_at", "_have", "_need", "_pieces", "limit")
+    `unread` says that `feed(b"")` has something to look at: a caller stopped in the middle.
+    """
+
+    __slots__ = ("_at", "_have", "_need", "_pieces", "limit", "unread")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit  # the longest event, bytes; may be raised between events
@@ -34,15 +37,11 @@ class FrameReader:
         self._at = 0  # of the first piece, what was handed out
         self._have = 0
         self._need = FRAME_HEADER_SIZE
+        self.unread = False
 
     def __len__(self) -> int:
         """Bytes received that belong to no event handed out yet."""
         return self._have
-
-    @property
-    def unread(self) -> bool:
-        """Whether `feed(b"")` has something to look at: a caller stopped in the middle."""
-        return self._have >= self._need
 
     def feed(self, data: bytes) -> Iterator[bytes | memoryview]:
         """Take `data` and yield the events that are complete, one at a time; long ones as
@@ -92,6 +91,7 @@ class FrameReader:
                     need += size
             self._need = need
             self._have = end - position
+            self.unread = self._have >= need
             self._pieces, self._at = ([data], position) if position < end else ([], 0)
 
     def hold(self, data: bytes) -> None:
@@ -107,8 +107,10 @@ class FrameReader:
         else:
             pieces.append(data)
         self._have += len(data)
+        self.unread = self._have >= self._need
 
     def clear(self) -> None:
         """Forget what is buffered."""
         self._pieces = []
         self._at = self._have = 0
+        self.unread = False

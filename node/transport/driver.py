@@ -126,7 +126,7 @@ class Driver:
         that had its turn."""
         self._writable = False
         self._eof_came = True
-        if not self._has_work:
+        if not self._has_more or not self._may_go_on:
             self._end()
 
     def take_turn(self, end: float) -> None:
@@ -187,53 +187,59 @@ class Driver:
 
     def settle(self) -> None:
         """The core changed outside of a receive: hand on its reports, then flush."""
-        self._after()
+        self._after(self._has_more)
 
     # Inside.
 
     @property
-    def _has_work(self) -> bool:
-        """Whether something came with which the core can go on."""
-        core = self.core
-        return (self.turns.waiting or core.unread) and core.wants_data and self.gate.open
+    def _has_more(self) -> bool:
+        """Whether something came that the core has not looked at."""
+        return self.turns.waiting or self.core.unread
+
+    @property
+    def _may_go_on(self) -> bool:
+        """Whether the core may look at it."""
+        return self.core.wants_data and self.gate.open and not self._closed
 
     def _work(self, end: float) -> None:
         """Have the core take what came, step by step until `end`, one step at least."""
         core, turns, now = self.core, self.turns, self._loop.now
         start = time = now()
-        while self._has_work and not self._closed:
+        more = True
+        while more and self._may_go_on:
             try:
                 core.receive_some(turns.take(), time)
             except Exception:
                 self._bug("receiving")
             if core.happened:
                 self._hand_on("handling what came")
+            more = turns.waiting or core.unread
             time = now()
             if time >= end:
                 break
         self._loop.line.charge(turns, time - start)
-        if self._eof_came and not self._has_work:
+        if self._eof_came and not (more and self._may_go_on):
             self._end()
         else:
-            self._after()
+            self._after(more)
 
     def _end(self) -> None:
         """Nothing comes any more, and what the core could take it has taken."""
         turns, core, now = self.turns, self.core, self._loop.now()
         turns.size = WHOLE
         try:
-            if turns.waiting or core.unread:  # it cannot wait for a gate, or for room to answer
+            if self._has_more:  # it cannot wait for a gate, or for room to answer
                 core.receive_data(turns.take(), now)
             core.receive_eof(now)
         except Exception:
             self._bug("the end of the transport")
-        self._after()
+        self._after(self._has_more)
 
-    def _after(self) -> None:
+    def _after(self, more: bool) -> None:
         core = self.core
         if core.happened:
             self._hand_on("handling what came")
-        if core.ended or core.wants_data is self._paused or self.turns.waiting or core.unread:
+        if more or core.ended or core.wants_data is self._paused:
             self._follow()  # at once: what comes before the next turn would have to be held
         self.touch()  # the flush that follows sets the timer
 
@@ -286,7 +292,7 @@ class Driver:
             self._close()
             return
         wants_data, turns = core.wants_data, self.turns
-        if turns.waiting or core.unread:
+        if self._has_more:
             if not self.gate.open:
                 self.gate.wait(self._gate_opened)
             elif wants_data and not turns.due:
@@ -331,7 +337,7 @@ class Driver:
             self._handle_deadline(now)
         except Exception:
             self._bug("a deadline")
-        self._after()
+        self._after(self._has_more)
 
     def _gate_opened(self) -> None:
         """Read first what came meanwhile: the other side is not to blame for the silence."""

@@ -19,39 +19,38 @@ ROUND_TIME: Final = 2 * TURN_TIME
 
 
 class Turns:
-    """The bytes of one connection. `due` says that it stands in the line, `size` how many
-    of its bytes are given at a time; `had` is the line's own measure of what it took."""
+    """The bytes of one connection. `waiting` says that some are kept, `due` that it stands in
+    the line, `size` how many of its bytes are given at a time; `had` is the line's own
+    measure of what it took."""
 
-    __slots__ = ("_at", "_kept", "due", "had", "size")
+    __slots__ = ("_at", "_kept", "due", "had", "size", "waiting")
 
     def __init__(self) -> None:
         self.size = WHOLE
         self.due = False
         self.had = 0.0
+        self.waiting = False
         self._kept = b""
         self._at = 0
-
-    @property
-    def waiting(self) -> bool:
-        """Whether bytes are kept."""
-        return self._at < len(self._kept)
 
     def put(self, data: bytes) -> None:
         """Keep bytes, behind what is kept."""
         self._kept = self._kept[self._at :] + data if self.waiting else data
         self._at = 0
+        self.waiting = bool(self._kept)
 
     def take(self) -> bytes:
         """The next bytes, at most `size`; empty for none."""
-        at, self._at = self._at, min(self._at + self.size, len(self._kept))
-        data = self._kept[at : self._at]
-        if not self.waiting:
-            self.clear()
-        return data
+        kept, at = self._kept, self._at
+        self._at = at + self.size
+        if self._at < len(kept):
+            return kept[at : self._at]
+        self._kept, self._at, self.waiting = b"", 0, False
+        return kept[at:] if at else kept
 
     def clear(self) -> None:
         """Forget what is kept."""
-        self._kept, self._at = b"", 0
+        self._kept, self._at, self.waiting = b"", 0, False
 
 
 class Waiting(Protocol):
