@@ -95,8 +95,9 @@ class NodeConfig:
             many may come at once.
         limit_loopback: whether the two limits for an address hold for this machine's own
             programs as well (loopback and Unix sockets).
-        peer_memory: what one peer may have the node hold, bytes of memory, at least 65,536:
-            what it does not read, what it asked for, what its streams bring (section 8).
+        peer_memory: what one peer may have the node hold, bytes of memory, at least 65,536 and
+            twice `write_buffer` and `limits.max_payload`: what it does not read, what it asked
+            for, what its streams bring (section 8).
         memory: the same for all peers together, at least 1 MiB; beyond it a peer that has
             64 KiB held has no room for more.
         write_buffer: bytes that may wait to be written to one peer before its callers wait
@@ -142,6 +143,14 @@ class NodeConfig:
                 raise ConfigError(f"{setting} has no parameter {', '.join(sorted(unknown))}")
         for name, allowed in RANGES.items():
             require_in_range(name, getattr(self, name), allowed)
+        for name, size in (
+            ("write_buffer", self.write_buffer),
+            ("limits.max_payload", self.limits.max_payload),
+        ):
+            # Else what we send, or one call that we allow, would leave no room for requests.
+            if size > self.peer_memory // 2:
+                half = f"half of peer_memory, {self.peer_memory:,}"
+                raise ConfigError(f"{name} is {size:,}; it must be at most {half}")
 
     def core(self, identity: Identity) -> CoreConfig:
         """The settings of each connection's core.

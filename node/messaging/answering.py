@@ -109,8 +109,15 @@ class Answering:
         if call.answered:
             self._release(call)  # its handler went on when nobody waited for it any more
             return
-        self._forget(call, call.final(code, data, stream), stream)
-        self._release(call)
+        answer = call.made or call.final(code, data, stream)
+        self._release(call)  # it makes room for its own answer
+        self._forget(call, answer, stream)
+
+    def make(self, call: IncomingCall, code: int, data: Encodable = None) -> int:
+        """Encode what a request is to be answered, for `answer` to send when there is room;
+        returns its size. Raises as that does."""
+        call.made = call.final(code, data)
+        return len(call.made[2])
 
     def chunk(self, call: IncomingCall, payload: bytes) -> bool:
         """Send one item of a streamed answer; False if there is no credit or room for it now.

@@ -73,6 +73,7 @@ class IncomingCall:
     for whoever runs the handler to set when it runs, `weight` what is charged for it.
     `window` is what the asking side named for what will be sent to it, or None;
     `credit` what is left of it for Chunks, and `on_credit` is called when there is more.
+    `made` is its answer once that is encoded before there is room for it.
     """
 
     __slots__ = (
@@ -84,6 +85,7 @@ class IncomingCall:
         "data",
         "deadline",
         "headers",
+        "made",
         "on_credit",
         "runner",
         "slot",
@@ -120,6 +122,7 @@ class IncomingCall:
         self.slot = 0
         self.answered = False
         self.begun = False
+        self.made: FinalAnswer | None = None
         self.runner: Any = None  # the shell's handle of the running handler
 
     def final(self, code: int, data: Any = None, stream: int = 0) -> FinalAnswer:

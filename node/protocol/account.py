@@ -18,6 +18,9 @@ OUTGOING_WEIGHT: Final = 256  # an event that waits to be written
 NOTE_WEIGHT: Final = 96  # a note of a topic that waits for one subscriber
 FRAMES_WEIGHT: Final = 64  # frames of stream 0 that wait to be written
 BATCH_WEIGHT: Final = 512  # and those that were published together
+ROW_WEIGHT: Final = 512  # a row of an answer of the bus, besides its bytes
+HANDED_WEIGHT: Final = 320  # an id that was handed out and may be acknowledged
+PLACE_WEIGHT: Final = 1_024  # a consumer for which a stream `bus` speaks
 
 # What each connection may have held, however much is held for all of them.
 SHARE: Final = 64 * 1024

@@ -23,7 +23,7 @@ from node.protocol.errors import (
 from node.protocol.frames import FrameReader
 from node.protocol.handshake import Agreed
 from node.protocol.initiator import RejectedError
-from node.protocol.limits import CLOSE_LINGER, HANDSHAKE_EVENT_SIZE
+from node.protocol.limits import CLOSE_LINGER, HANDSHAKE_EVENT_SIZE, UNWRITTEN_PART
 from node.protocol.observer import DirectionState, Observer
 from node.protocol.open_connection import OpenConnection
 from node.protocol.opening import Opening
@@ -45,7 +45,8 @@ class Connection(OpenConnection):
     """The sans-IO core of one connection, either side.
 
     `now` is seconds of any clock that never goes back, the same for all calls. `random`
-    gives random bytes of a size. `total` is the account of all connections, if there is one.
+    gives random bytes of a size. `total` is the account of all connections, if there is one;
+    `answers` is that of what handlers have made and wait to have written.
 
     `wants_data` says whether bytes should be read: not while a peer is being decided on.
     With `ended` the transport is to be closed. `happened` is what `reports` will return.
@@ -63,6 +64,7 @@ class Connection(OpenConnection):
     ) -> None:
         self.config = config
         self.account = Account(config.peer_memory, total, SHARE)
+        self.answers = Account(UNWRITTEN_PART * config.peer_memory, total)
         self.initiator = initiator
         self._observer = observer
         self._state = State.EXPECT_REPLY if initiator else State.EXPECT_HELLO

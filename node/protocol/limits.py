@@ -60,6 +60,9 @@ LARGEST_CREDIT: Final = 2**31 - 1
 # All that a connection makes us hold, and of that, what the windows of its streams may add up to.
 PEER_MEMORY: Final = 32 * 2**20
 WINDOWS_PART: Final = 2
+# What handlers have made in answer and have no room to write yet: so many times that, and seconds.
+UNWRITTEN_PART: Final = 4
+ANSWER_PATIENCE: Final = 10.0
 
 # Notes in one Notes event (section 9).
 NOTES_COUNT: Final = 4_096

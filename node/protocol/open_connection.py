@@ -24,6 +24,7 @@ class OpenConnection(ABC):
 
     config: CoreConfig
     account: Account
+    answers: Account
     outbox: Outbox
     dropped = 0  # events of the other side that nobody took
     _session: Session | None

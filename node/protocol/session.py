@@ -11,7 +11,7 @@ from typing import Any
 from lbm import keys
 from lbm.codec import Value, encode
 from node.allowance import Allowance
-from node.protocol.account import FRAMES_WEIGHT, Account
+from node.protocol.account import EVENT_WEIGHT, FRAMES_WEIGHT, Account
 from node.protocol.channel import SecureChannel
 from node.protocol.codes import (
     CLOSE,
@@ -113,6 +113,8 @@ class Session:
         self._idle = Allowance(IDLE_EVENTS)
         self._dropped = Allowance(DROPPED_EVENTS)
         self._flooded = False
+        self._held_weight = 0
+        self._account = account
         self._keepalive = KeepAlive(now, config.idle_before_ping, config.ping_timeout)
         self.secure: SecureChannel | None = None
         self._channel: Channel = PlainChannel()
@@ -163,14 +165,27 @@ class Session:
                 self.count_dropped()
         else:
             farewell = self._control_received(event)
-        if vouched and self._held is not self._reports:
-            self._reports.extend(self._held)
-            self._held.clear()
+        if self._held is not self._reports:
+            self._hold(len(event[4]), vouched)
         answered = CONTROL_BUFFER < wire.size > waiting
         # What is owed to its streams is mostly written later, when its event was handled.
         if answered or self._unread > STREAM_CONTROL_BUFFER:
             raise overloaded("it makes us answer and does not read")
         return farewell
+
+    def _hold(self, size: int, vouched: bool) -> None:
+        """Charge for an event that waits for a seal, or hand on all that did."""
+        account = self._account
+        if vouched:
+            self._reports.extend(self._held)
+            self._held.clear()
+            account.release(self._held_weight)
+            self._held_weight = 0
+            return
+        self._held_weight += size + EVENT_WEIGHT
+        account.charge(size + EVENT_WEIGHT)
+        if account.held > account.limit:
+            raise overloaded("too much waits for a seal")
 
     # Events out.
 
@@ -240,6 +255,7 @@ class Session:
         collector finds them. Nothing can be encrypted any more, nor sent in plain.
         """
         self.mux.end()
+        self._account.release(self._held_weight)
         self.secure = None
         del self._channel
 

@@ -57,7 +57,7 @@ class Eventing:
         outcome: Outcome = (ResultCode.CANCELLED, None)
         port = NativeReplies(peer, emit)
         try:
-            outcome = await run_handler(
+            made = run_handler(
                 entry,
                 NamedEvent(peer, emit.topic, emit.namespace, emit.payload, port),
                 peer,
@@ -65,6 +65,7 @@ class Eventing:
                 self._handlers.roles,
                 port.send_all,
             )
+            outcome = await peer.serving.room(emit, *await made)
         finally:
             # Also when it was cancelled: each event gets its one end.
             peer.serving.answer(emit, *outcome)

@@ -10,6 +10,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+import anyio
+
 from lbm import keys
 from lbm.codec import encode
 from lbm.errors import LbmEncodeError
@@ -23,7 +25,7 @@ from node.messaging.topics import LABEL
 from node.protocol.account import STREAM_HANDLER_WEIGHT
 from node.protocol.codes import BUS_LABEL, CloseCode, ResultCode, Supercategory
 from node.protocol.errors import LocalProtocolError
-from node.protocol.limits import UNANSWERED_REQUESTS
+from node.protocol.limits import ANSWER_PATIENCE, UNANSWERED_REQUESTS
 from node.serving.authorisation import permitted
 from node.serving.handlers import Entry, Handlers
 from node.serving.items import send_items
@@ -79,7 +81,7 @@ class Serving:
         call.begun = True
         outcome: Outcome = (ResultCode.CANCELLED, None)
         try:
-            outcome = await run_handler(
+            made = run_handler(
                 entry,
                 Call(peer, call),
                 peer,
@@ -87,6 +89,7 @@ class Serving:
                 self._handlers.roles,
                 lambda items: self._stream_answer(call, items),
             )
+            outcome = await self.room(call, *await made)
         finally:
             # Also when it was cancelled: each call gets its one answer.
             self.answer(call, *outcome)
@@ -99,6 +102,28 @@ class Serving:
 
         chunk = self._peer.answering.chunk
         return await send_items(self._peer, call, items, encode_item, chunk)
+
+    async def room(self, call: IncomingCall, code: int, data: Any) -> Outcome:
+        """Wait until there is room to write an answer: what a handler has made is not thrown
+        away because others were faster. Not for ever, and not with more than may wait so.
+        Returns what is to be given to `answer`."""
+        driver, account = self._peer.driver, self._peer.core.answers
+        if driver.has_room or call.answered:
+            return code, data
+        try:
+            size = self._peer.answering.make(call, code, data)
+        except (LbmEncodeError, FormatError):
+            return code, data  # `answer` says so
+        del data  # it has been encoded
+        if not account.has_room(size):
+            return code, None
+        account.charge(size)
+        try:
+            with anyio.move_on_after(ANSWER_PATIENCE):
+                await driver.room()
+        finally:
+            account.release(size)
+        return code, None
 
     def answer(self, call: IncomingCall, code: int, data: Any = None) -> None:
         """Answer a request of any kind, if it must be without what has no encoding."""

@@ -142,7 +142,9 @@ class Driver:
 
     def touch(self) -> None:
         """The core was told something: flush in the loop's next turn, or now if much waits."""
-        if self.core.outbox.count >= FLUSH_EVENTS and self._writable and not self._busy:
+        core = self.core
+        much = core.outbox.count >= FLUSH_EVENTS or core.queued_bytes >= FLUSH_SIZE
+        if much and self._writable and not self._busy:
             self._flush()
         elif not self._flush_due and not self._closed:
             self._flush_due = True

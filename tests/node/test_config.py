@@ -83,6 +83,14 @@ def test_a_node_is_not_made_with_a_wrong_setting(settings: dict[str, Any]) -> No
         ({"drain_timeout": 10**400}, "must be a finite number"),
         ({"peer_memory": 65_535}, "peer_memory is 65,535; it must be 65,536 or more"),
         ({"write_buffer": 0}, "write_buffer"),
+        (
+            {"write_buffer": 16 * 2**20 + 1},
+            "write_buffer is 16,777,217; it must be at most half of peer_memory, 33,554,432",
+        ),
+        (
+            {"limits": Limits(max_payload=64 * 2**20)},
+            "limits.max_payload is 67,108,864; it must be at most half of peer_memory",
+        ),
         ({"accept_timeout": 0.0}, "accept_timeout"),
         ({"accept_timeout": float("nan")}, "accept_timeout"),
         ({"padding": "much"}, "'off', 'padme' or 'bucket:N'"),

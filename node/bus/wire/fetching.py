@@ -19,6 +19,7 @@ from node.bus.store import Store
 from node.bus.wire import limits
 from node.bus.wire.answers import delivery_row, row_cost
 from node.bus.wire.handed import Place
+from node.protocol.account import ROW_WEIGHT, Account
 from node.transport.loop import Loop, Timer
 
 # Events that are asked for as long as nothing is known of their size.
@@ -51,11 +52,13 @@ class _Kept(NamedTuple):
 
 
 class Fetching:
-    """The events of one stream's answers, of which each has at most `largest` bytes of rows."""
+    """The events of one stream's answers, of which each has at most `largest` bytes of rows;
+    what is kept for the next is charged to `account`."""
 
-    __slots__ = ("_kept", "_largest", "_loop", "_row", "_size", "_store", "_wanted")
+    __slots__ = ("_account", "_kept", "_largest", "_loop", "_row", "_size", "_store", "_wanted")
 
-    def __init__(self, store: Store, loop: Loop, largest: int) -> None:
+    def __init__(self, store: Store, loop: Loop, largest: int, account: Account) -> None:
+        self._account = account
         self._store = store
         self._loop = loop
         self._largest = largest
@@ -166,7 +169,8 @@ class Fetching:
     def _keep(self, place: Place, deliveries: list[Delivery], deadline: float) -> bool:
         """Keep them for the next Read, if there is room."""
         size = sum(map(_cost, deliveries))
-        if self._size + size > limits.KEPT_SIZE:
+        weight = size + ROW_WEIGHT * len(deliveries)
+        if self._size + size > limits.KEPT_SIZE or not self._account.has_room(weight):
             return False
         before = self._take_kept(place)
         if before is not None:
@@ -175,6 +179,7 @@ class Fetching:
         timer = self._loop.at(deadline, lambda: self._expire(place))
         self._kept[place] = _Kept(deliveries, size, deadline, timer)
         self._size += size
+        self._account.charge(size + ROW_WEIGHT * len(deliveries))
         return True
 
     def _take_kept(self, place: Place) -> _Kept | None:
@@ -182,6 +187,7 @@ class Fetching:
         if kept is not None:
             kept.timer.cancel()
             self._size -= kept.size
+            self._account.release(kept.size + ROW_WEIGHT * len(kept.deliveries))
         return kept
 
     def _expire(self, place: Place) -> None:

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Final, TypeAlias
 
 from node.bus.wire.limits import HANDED
+from node.protocol.account import HANDED_WEIGHT, Account
 
 # The stream, the group and the consumer, as the store knows them.
 Place: TypeAlias = tuple[str, str, str]
@@ -50,11 +51,12 @@ class Left:
 
 
 class Handed:
-    """What was handed out on one stream and is not settled yet."""
+    """What was handed out on one stream and is not settled yet; charged to `account`."""
 
-    __slots__ = ("_consumers", "_most")
+    __slots__ = ("_account", "_consumers", "_most")
 
-    def __init__(self, most: int = _MOST) -> None:
+    def __init__(self, account: Account, most: int = _MOST) -> None:
+        self._account = account
         self._consumers: dict[tuple[str, str, str], str] = {}  # the oldest first
         self._most = most
 
@@ -64,11 +66,12 @@ class Handed:
     def add(self, place: Place, ids: Sequence[str]) -> None:
         """They are being handed out to the consumer."""
         stream, group, consumer = place
-        consumers = self._consumers
+        consumers, before = self._consumers, len(self._consumers)
         for id in ids:
             consumers[stream, group, id] = consumer
         while len(consumers) > self._most:
             del consumers[next(iter(consumers))]
+        self._account.charge(HANDED_WEIGHT * (len(consumers) - before))
 
     def known(self, stream: str, group: str, ids: Sequence[str]) -> list[str]:
         """Those of `ids` that were handed out here."""
@@ -77,10 +80,12 @@ class Handed:
     def settle(self, stream: str, group: str, ids: Sequence[str]) -> None:
         """They are done, or given back."""
         for id in ids:
-            self._consumers.pop((stream, group, id), None)
+            if self._consumers.pop((stream, group, id), None) is not None:
+                self._account.release(HANDED_WEIGHT)
 
     def leave(self, left: Left) -> None:
         """The stream has ended."""
         for (stream, group, id), consumer in self._consumers.items():
             left.add((stream, group, consumer), id)
+        self._account.release(HANDED_WEIGHT * len(self._consumers))
         self._consumers.clear()

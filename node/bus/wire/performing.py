@@ -7,6 +7,7 @@ learns details of what it sent itself, and of nothing else. Authorisation is bef
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from lbm.decoder import CONTAINER_WEIGHT, ITEM_WEIGHT
 from node.bus.body import decode_body, encode_body
 from node.bus.config import BusConfig
 from node.bus.errors import (
@@ -34,6 +35,7 @@ from node.bus.wire.answers import (
 from node.bus.wire.fetching import Batch, Fetching
 from node.bus.wire.handed import Handed, Left
 from node.bus.wire.limits import ANSWER_HEAD, LARGEST_COUNT, LONGEST_ERROR
+from node.protocol.account import EVENT_WEIGHT, Account
 from node.protocol.codes import ResultCode
 from node.transport.loop import Loop
 from node.wording import one_line
@@ -59,6 +61,12 @@ def refused(error: BusError) -> Answer:
     return Answer(ResultCode.HANDLER_FAILED)
 
 
+def _decoded_weight(body: str) -> int:
+    """What an event's data takes in memory, about and at most: its texts, items, containers."""
+    items, containers = body.count(",") + body.count(":"), body.count("[") + body.count("{")
+    return EVENT_WEIGHT + 2 * len(body) + ITEM_WEIGHT * items + CONTAINER_WEIGHT * containers
+
+
 class Performing:
     """The requests of one stream, whose peer's consumers are called `prefix` and what it says."""
 
@@ -71,16 +79,18 @@ class Performing:
         prefix: str,
         largest: int,
         left: Left,
+        account: Account,
     ) -> None:
-        """`largest` is the longest payload of an answer."""
+        """`largest` is the longest payload of an answer; what is kept is charged to `account`."""
         self._store = store
         self._config = config
         self._schemas = schemas
         self._prefix = prefix
         self._rows = largest - ANSWER_HEAD
         self._left = left
-        self.handed = Handed()
-        self.fetching = Fetching(store, loop, self._rows)
+        self._account = account
+        self.handed = Handed(account)
+        self.fetching = Fetching(store, loop, self._rows, account)
         self._acts: dict[type[wire.Request], Callable[[Any], Awaitable[Answer]]] = {
             wire.Publish: self._publish,
             wire.Join: self._join,
@@ -127,9 +137,16 @@ class Performing:
     # Publishing.
 
     async def _publish(self, asked: wire.Publish) -> Answer:
-        published = await self._store.publish(
-            [self._new_event(given) for given in asked.events], durable=asked.durable
-        )
+        weight = sum(_decoded_weight(given.body) for given in asked.events)
+        if not self._account.has_room(weight):
+            raise BusBusyError("what is published finds no room")
+        self._account.charge(weight)
+        try:
+            published = await self._store.publish(
+                [self._new_event(given) for given in asked.events], durable=asked.durable
+            )
+        finally:
+            self._account.release(weight)
         return Answer(rows=[[*one] for one in published])
 
     def _new_event(self, given: wire.Given) -> NewEvent:

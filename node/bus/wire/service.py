@@ -92,5 +92,6 @@ class BusService:
             UNENCRYPTED if peer.node_id is None else f"{peer.node_id}/",
             peer.limits.max_payload,
             self._left,
+            peer.core.account,
         )
         await Session(stream, performing, self._gate, crowd, self._failures).run(self._left)

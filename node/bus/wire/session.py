@@ -22,6 +22,7 @@ from node.bus.wire.handed import Left
 from node.bus.wire.performing import Performing, refused
 from node.errors import PeerClosedError, StreamResetError
 from node.log_ration import LogRation
+from node.protocol.account import HANDED_WEIGHT, PLACE_WEIGHT, REQUEST_WEIGHT, ROW_WEIGHT
 from node.protocol.codes import BusType, ResultCode
 from node.streams.event import StreamEvent
 from node.streams.stream import Stream
@@ -66,6 +67,7 @@ class Session:
     ) -> None:
         self._stream = stream
         self._peer = stream.peer
+        self._account = stream.peer.core.account
         self._performing = performing
         self._gate = gate
         self._crowd = crowd
@@ -89,16 +91,18 @@ class Session:
                 await self._changes.until(lambda: not self._running)
             finally:
                 self._performing.handed.leave(left)
+                self._account.release(PLACE_WEIGHT * len(self._places))
                 await self._performing.fetching.aclose()
 
     async def _receive(self, event: StreamEvent) -> None:
         if not event.wants_answer:
             self._peer.core.count_dropped()
-        elif self._running >= limits.REQUESTS:
+        elif self._running >= limits.REQUESTS or not self._account.has_room(_weight(event)):
             await self._answer(event, _OVERLOADED)
         else:
             self._running += 1
             self._in_hand += len(event.payload)
+            self._account.charge(_weight(event))
             self._peer.backend.spawn(self._serve, event)
             if self._in_hand > limits.IN_HAND:
                 await self._changes.until(lambda: self._in_hand <= limits.IN_HAND)
@@ -116,6 +120,7 @@ class Session:
         finally:
             self._running -= 1
             self._in_hand -= len(event.payload)
+            self._account.release(_weight(event))
             self._changes.notify()
 
     async def _decide(self, event: StreamEvent) -> None:
@@ -166,10 +171,12 @@ class Session:
         if not allowed:
             return _NOT_ALLOWED
         if isinstance(request, _CONSUMES):
-            self._places.add((request.name, request.group, request.consumer))
-            if len(self._places) > limits.PLACES:
-                self._places.remove((request.name, request.group, request.consumer))
-                return _OVERLOADED
+            place = (request.name, request.group, request.consumer)
+            if place not in self._places:
+                if len(self._places) >= limits.PLACES or not self._account.has_room(PLACE_WEIGHT):
+                    return _OVERLOADED
+                self._places.add(place)
+                self._account.charge(PLACE_WEIGHT)
         return None
 
     async def _hand_out(
@@ -182,10 +189,14 @@ class Session:
             answer = await self._wait(event, request, batch)
             if event.cancelled:
                 answer = _CANCELLED
+            elif not self._account.has_room(HANDED_WEIGHT * len(batch.deliveries)):
+                answer = _OVERLOADED
+            if answer.code != ResultCode.ACCEPTED:
+                await self._answer(event, answer)
+                return
             # From here on they may be acknowledged: that can come before we run again.
             self._performing.handed.add(batch.place, batch.ids)
-            await self._answer(event, answer)
-            sent = answer.code == ResultCode.ACCEPTED
+            sent = await self._answer(event, answer)
         finally:
             if not sent:
                 self._performing.handed.settle(*batch.place[:2], batch.ids)
@@ -223,12 +234,26 @@ class Session:
         if self._failures.has_room(self._peer.backend.now()):
             logger.exception("the bus failed at a request of %s", self._peer)
 
-    async def _answer(self, event: StreamEvent, answer: Answer) -> None:
-        """Send an answer, which counts until there was room for it."""
+    async def _answer(self, event: StreamEvent, answer: Answer) -> bool:
+        """Send an answer, which counts until there was room for it, or a refusal where it finds
+        none to wait in; returns whether it was the answer."""
         payload = encode_answer(answer)
+        rows = answer.rows or ()
+        weight = 2 * len(payload) + ROW_WEIGHT * len(rows)  # as rows, and encoded
+        fits = not rows or self._account.has_room(weight)
+        if not fits:
+            payload, weight = encode_answer(_OVERLOADED), 0
         self._in_hand += len(payload)
+        self._account.charge(weight)
         try:
             await event.answer(BusType.ANSWER, payload=payload)
         finally:
             self._in_hand -= len(payload)
+            self._account.release(weight)
             self._changes.notify()
+        return fits
+
+
+def _weight(event: StreamEvent) -> int:
+    """What a request takes while it is worked on, besides what came."""
+    return REQUEST_WEIGHT + len(event.payload)

@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import anyio
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from node import Call, HandshakeError, Node, PeerClosedError
 from node.errors import CallRefused
 from node.protocol.codes import CloseCode, ResultCode
+from node.protocol.limits import Limits
 from node.transport.address import Address
 from tests.node.network import eventually, meeting, new_node, open_files
 
@@ -116,7 +118,12 @@ async def test_a_failed_handshake_gives_its_place_back(anyio_backend: str) -> No
 
 
 async def test_what_waits_for_a_peer_is_bounded(anyio_backend: str) -> None:
-    async with meeting(peer_memory=65_536) as met:
+    small: dict[str, Any] = {
+        "peer_memory": 98_000,
+        "write_buffer": 49_000,
+        "limits": Limits(max_payload=49_000),
+    }
+    async with meeting(**small) as met:
         release = anyio.Event()
 
         @met.server.on_call("hold")
@@ -127,16 +134,16 @@ async def test_what_waits_for_a_peer_is_bounded(anyio_backend: str) -> None:
         answers: list[object] = []
 
         async def ask() -> None:
-            answers.append(await met.peer.call("hold", bytes(40_000)))
+            answers.append(await met.peer.call("hold", bytes(48_000)))
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ask)
             await eventually(lambda: met.back.running_calls == 1)
             with pytest.raises(CallRefused) as caught:
-                await met.peer.call("hold", bytes(40_000))
+                await met.peer.call("hold", bytes(48_000))
             assert caught.value.code == ResultCode.OVERLOADED
             release.set()
-        assert answers == [bytes(40_000)]
+        assert answers == [bytes(48_000)]
 
 
 async def test_what_waits_to_be_written_is_bounded(anyio_backend: str) -> None:

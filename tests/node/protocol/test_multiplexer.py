@@ -7,7 +7,7 @@ import pytest
 from lbm import keys
 from lbm.codec import Value, decode, encode
 from lbm.noise import parse_padding
-from node.protocol.account import STREAM_WEIGHT
+from node.protocol.account import EVENT_WEIGHT, STREAM_WEIGHT
 from node.protocol.codes import (
     CHUNK,
     DATA,
@@ -868,6 +868,22 @@ def test_writable_does_not_wait_for_the_other_sides_seal() -> None:
     pair.a.take(pair.now)
     pair.a.collect(pair.now)
     assert pair.a.all(StreamWritable) == [StreamWritable(stream)]
+
+
+def test_what_waits_for_a_seal_is_in_the_account() -> None:
+    pair = open_pair(b={"deliver": "sealed", "peer_memory": 65_536})
+    account = pair.b.core.account
+    for _ in range(3):
+        pair.inject(pair.a, 1, 64, 1, bytes(20_000))
+    assert account.held == 3 * (20_000 + EVENT_WEIGHT)
+    pair.inject(pair.a, 1, 64, 1, b"x", sealed=True)
+    assert (account.held, len(pair.b.all(EventReceived))) == (0, 4)
+    for _ in range(4):
+        assert pair.b.code == ALIVE
+        pair.inject(pair.a, 1, 64, 1, bytes(20_000))
+    assert pair.b.code == CloseCode.OVERLOADED
+    pair.b.core.receive_eof(pair.now)
+    assert account.held == 0
 
 
 # What we may not do.

@@ -1,12 +1,13 @@
 """What was handed out, and what was left: both are bounded."""
 
 from node.bus.wire.handed import Handed, Left
+from node.protocol.account import Account
 
 PLACE = ("a.b", "g", "c")
 
 
 def test_only_what_was_handed_out_is_known() -> None:
-    handed = Handed()
+    handed = Handed(Account(1 << 20))
     handed.add(PLACE, ["1-0", "2-0"])
     assert handed.known("a.b", "g", ["1-0", "3-0"]) == ["1-0"]
     assert handed.known("a.b", "other", ["1-0"]) == []
@@ -15,7 +16,7 @@ def test_only_what_was_handed_out_is_known() -> None:
 
 
 def test_the_oldest_are_forgotten() -> None:
-    handed = Handed(most=3)
+    handed = Handed(Account(1 << 20), most=3)
     handed.add(PLACE, [f"{n}-0" for n in range(5)])
     assert handed.known("a.b", "g", [f"{n}-0" for n in range(5)]) == ["2-0", "3-0", "4-0"]
     left = Left(most=2)

@@ -16,6 +16,7 @@ from node.bus.wire.fetching import Batch, Fetching
 from node.bus.wire.handed import Handed, Left
 from node.bus.wire.late import Late
 from node.bus.wire.requests import Join, Read, Streams, Touch
+from node.protocol.account import Account
 from node.protocol.codes import ResultCode
 from node.protocol.limits import Limits
 from tests.node.bus.model_store import ModelStore
@@ -158,7 +159,7 @@ async def test_the_largest_event_leaves_room_for_the_rest_of_its_answer(anyio_ba
 
 def test_what_was_handed_out_is_remembered_up_to_a_number() -> None:
     ids = [f"{n}-0" for n in range(limits.HANDED + 1)]
-    handed, left = Handed(), Left()
+    handed, left = Handed(Account(1 << 20)), Left()
     handed.add(PLACE, ids)
     assert len(handed) == limits.HANDED
     assert handed.known(NAME, GROUP, ids[:2]) == ids[1:2]
@@ -182,7 +183,7 @@ async def test_a_store_that_hangs_keeps_no_stream_from_ending(
         batch = Batch(PLACE, await store.read(*PLACE, 1, 0.0))
         store.gate, store.asked = anyio.Event(), 0
         with anyio.fail_after(PATIENCE):
-            await Fetching(store, backend, 1_000).give_back(batch)
+            await Fetching(store, backend, 1_000, Account(1 << 20)).give_back(batch)
         assert store.asked == 1
         assert [one.due_in for one in await store.pending(NAME, GROUP, 9, "0-0")] == [None]
 
