@@ -210,18 +210,20 @@ class NodeOptions:
         require = {**base.require, **_required(self.require)}
         if self.plaintext and require:
             raise ConfigError("--require does not go with --plaintext, which uses no algorithms")
-        limits = base.limits
+        limits, memory = base.limits, base.peer_memory
         if self.max_payload is not None:
             allowed = NEGOTIATED["max_payload"]
             if not allowed.minimum <= self.max_payload <= allowed.maximum:
                 raise ConfigError(f"--max-payload is {allowed.minimum} to {allowed.maximum} bytes")
             limits = replace(limits, max_payload=self.max_payload)
+            memory = max(memory, 2 * self.max_payload)  # else there is no room for one
         return replace(
             base,
             role=base.role if self.role is None else self.role,
             algorithms={**base.algorithms, **algorithms},
             require=require,
             limits=limits,
+            peer_memory=memory,
             network_key=read_network_key(self.network_key) or base.network_key,
             plaintext="only" if self.plaintext else base.plaintext,
         )

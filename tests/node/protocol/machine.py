@@ -448,6 +448,7 @@ class Link:
             assert side.end is not None
             assert side.connection.next_deadline() == float("inf")
             assert side.connection.queued_bytes == 0
+            assert side.connection.account.held == 0
             self._check_graceful(side)
 
     def _check_graceful(self, side: Side) -> None:
