@@ -337,7 +337,7 @@ async def test_streams_that_nobody_reads_hold_up_no_call(anyio_backend: str, buf
         async with peer.open_stream("stuck") as stream:
             await stream.send(bytes(1 << 20))
 
-    both = config(limits=Limits(stream_window=1024), write_buffer=buffer)
+    both = config(limits=Limits(stream_window=1024), write_buffer=buffer, peer_memory=2**26)
     async with meeting(client=both, server=both) as met, create_task_group() as tasks:
         for node in (met.client, met.server):
             node.on_stream("stuck")(stick)
