@@ -35,9 +35,9 @@ from node.protocol.streams import Streams
 
 FLUSH_SIZE = 256 * 1024
 # What is taken before control is given back: so many short events of some 10 us each, one
-# that takes many times that, or fewer longer ones: a KiB counts as one more.
+# that takes many times that, or fewer longer ones: 16 KiB count as one more.
 STEP_COST = 16
-LONG_EVENT_BITS = 10
+LONG_EVENT_BITS = 14
 NEVER = float("inf")
 
 

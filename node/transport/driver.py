@@ -13,7 +13,7 @@ from node.protocol.connection import FLUSH_SIZE
 from node.transport.core import Core
 from node.transport.gate import OPEN, Gate, Outlet
 from node.transport.loop import Loop, Timer, Waiter
-from node.transport.turns import TURN_TIME, WHOLE, Turns
+from node.transport.turns import WHOLE, Turns
 
 logger = logging.getLogger("parley.transport")
 
@@ -116,10 +116,11 @@ class Driver:
         turns.put(data)
         if turns.due:
             return
-        if not line.lets_pass(turns):
+        seconds = line.lets_pass(turns)
+        if seconds:
+            self._work(self._loop.now() + seconds)
+        else:
             self._follow()
-            return
-        self._work(self._loop.now() + TURN_TIME)
 
     def ended(self) -> None:
         """The transport ended, or broke: so does the connection, when all that came before

@@ -14,8 +14,9 @@ WHOLE: Final = 1 << 62  # whatever came, at once
 # Seconds of one connection's turn before others have theirs. What its reports set off is
 # counted, the tasks that they start are not.
 TURN_TIME: Final = 0.00025
-# Seconds of all turns of those who wait, before the loop looks at its sockets and timers.
-ROUND_TIME: Final = 2 * TURN_TIME
+# Seconds of all turns of those who wait, before the loop looks at its sockets and timers; and of
+# one turn where nobody waits, so that all that one read brings of bulk data is taken at once.
+ROUND_TIME: Final = 8 * TURN_TIME
 
 
 class Turns:
@@ -84,9 +85,14 @@ class Line:
         self._due = False
         self._full = False  # somebody took long in this turn of the loop, out of the line
 
-    def lets_pass(self, turns: Turns) -> bool:
-        """Whether one that does not stand here may take a turn at once."""
-        return not self._full and (not self._waiting or turns.had <= self._time)
+    def lets_pass(self, turns: Turns) -> float:
+        """For how many seconds one that does not stand here may take a turn at once; 0 if it
+        has to join."""
+        if self._full:
+            return 0.0
+        if not self._waiting:
+            return ROUND_TIME
+        return TURN_TIME if turns.had <= self._time else 0.0
 
     def charge(self, turns: Turns, took: float) -> None:
         """One took a turn of so many seconds."""
