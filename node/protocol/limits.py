@@ -49,6 +49,9 @@ UPDATES_BETWEEN_REKEYS: Final = 2**14
 # What answers nothing and changes nothing (section 6, 8 and 9): Seals that seal nothing, Pongs
 # without a Ping, Windows and Resets beyond those that what we sent can be the reason of.
 IDLE_EVENTS: Final = Rate(64, 1.0)
+# An event of ours is one reason, and another for each 512 bytes of it: half of the least window,
+# when a reader that counts bytes grants more.
+WINDOW_REASON_BITS: Final = 9
 # What costs the other side as much as us: its Pings, and its events that nobody takes.
 PINGS: Final = Rate(16_384, 1 / 1_024)
 OWN_PINGS: Final = Rate(8_192, 1 / 512)

@@ -34,7 +34,13 @@ from node.protocol.errors import (
     violation,
 )
 from node.protocol.event import NO_PAYLOAD, Event
-from node.protocol.limits import EVENT_COST, LARGEST_CREDIT, WINDOWS_PART, Limits
+from node.protocol.limits import (
+    EVENT_COST,
+    LARGEST_CREDIT,
+    WINDOW_REASON_BITS,
+    WINDOWS_PART,
+    Limits,
+)
 from node.protocol.outbox import Outbox, Outgoing
 from node.protocol.reports import (
     EventReceived,
@@ -251,7 +257,7 @@ class Multiplexer:
                 cost = size + EVENT_COST
         event = (stream, async_id, category, subcategory, payload, cost, seal, releases)
         self.outbox.put(_tuple(Outgoing, event), credit)
-        self.expected += 1
+        self.expected += 1 + (size >> WINDOW_REASON_BITS)
         return size
 
     def hold(self, stream: int) -> None:

@@ -31,7 +31,8 @@ class Allowances:
     def sent(self, event: Event) -> None:
         """An event of one's own."""
         if event.stream:
-            self.reasons += 2 if event.type == TYPES["Open"] else 1
+            reasons = 2 if event.type == TYPES["Open"] else 1 + len(event.payload) // 512
+            self.reasons += reasons
         elif event.type == TYPES["Ping"]:
             self.pings.add(event.async_id)
 

@@ -419,6 +419,16 @@ RULES: dict[str, tuple[str, list[Step], str]] = {
         ],
         "accepted",
     ),
+    "Windows while 1,024 bytes are read: 5 with a reason, 64 without": (
+        "8",
+        [OPEN, local("Data", 2, bytes=bytes(1_024)), again(LATE_WINDOW, 69)],
+        "accepted",
+    ),
+    "Windows while 1,024 bytes are read: 65 without a reason": (
+        "8",
+        [OPEN, local("Data", 2, bytes=bytes(1_024)), again(LATE_WINDOW, 70)],
+        "fails: overloaded",
+    ),
     "a rekey whose KeyUpdate comes after 29 s": (
         "6",
         [GOOD_OFFER, later(remote("KeyUpdate", 0, epoch=1, rekey=1), 29)],

@@ -182,6 +182,22 @@ def test_a_reader_may_grant_for_each_event_and_reset_each_stream() -> None:
     assert pair.a.code == pair.b.code == ALIVE
 
 
+def test_a_reader_may_grant_as_it_reads_on_within_an_event() -> None:
+    """Once half of the window is consumed, as section 8 says, of which an event may be many times
+    as much."""
+    pair = open_pair(seal_events=65_536, stream_window=1_024)
+    stream = pair.a.core.open_stream("x")
+    for number in range(4):
+        pair.a.core.send_data(stream, bytes(65_536))
+        pair.carry(pair.a)
+        assert len(pair.b.events) == number + 1
+        for part in [512] * 128 + [64]:
+            pair.b.core.consume(stream, part, part == 64)
+            pair.carry(pair.b)
+        assert pair.a.code == ALIVE
+    assert pair.a.core.flow().streams[stream].credit == 1_024 - 64
+
+
 def test_rekeys_are_no_plain_updates() -> None:
     pair = open_pair(rekey_allowance=1_000)
     for _ in range(70):
