@@ -51,7 +51,7 @@ UPDATES_BETWEEN_REKEYS: Final = 2**14
 IDLE_EVENTS: Final = Rate(64, 1.0)
 # An event of ours is one reason, and another for each 512 bytes of it: half of the least window,
 # when a reader that counts bytes grants more.
-WINDOW_REASON_BITS: Final = 9
+READ_ON: Final = 512
 # What costs the other side as much as us: its Pings, and its events that nobody takes.
 PINGS: Final = Rate(16_384, 1 / 1_024)
 OWN_PINGS: Final = Rate(8_192, 1 / 512)

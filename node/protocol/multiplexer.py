@@ -34,13 +34,7 @@ from node.protocol.errors import (
     violation,
 )
 from node.protocol.event import NO_PAYLOAD, Event
-from node.protocol.limits import (
-    EVENT_COST,
-    LARGEST_CREDIT,
-    WINDOW_REASON_BITS,
-    WINDOWS_PART,
-    Limits,
-)
+from node.protocol.limits import EVENT_COST, LARGEST_CREDIT, READ_ON, WINDOWS_PART, Limits
 from node.protocol.outbox import Outbox, Outgoing
 from node.protocol.reports import (
     EventReceived,
@@ -257,7 +251,7 @@ class Multiplexer:
                 cost = size + EVENT_COST
         event = (stream, async_id, category, subcategory, payload, cost, seal, releases)
         self.outbox.put(_tuple(Outgoing, event), credit)
-        self.expected += 1 + (size >> WINDOW_REASON_BITS)
+        self.expected += 1 + size // READ_ON
         return size
 
     def hold(self, stream: int) -> None:

@@ -128,6 +128,7 @@ EXCEEDED: Final[dict[str, tuple[str, ...]]] = {
     "OWN_KEY_UPDATES": (ALLOWANCES + "test_our_key_updates_have_half_of_their_allowance",),
     "UPDATES_BETWEEN_REKEYS": (ALLOWANCES + "test_updates_are_counted_until_a_rekey",),
     "IDLE_EVENTS": (ALLOWANCES + "test_what_is_of_no_use_has_a_rate",),
+    "READ_ON": (ALLOWANCES + "test_a_reader_may_grant_as_it_reads_on_within_an_event",),
     "PINGS": (ALLOWANCES + "test_pings_have_a_rate",),
     "OWN_PINGS": (
         PROTOCOL + "test_keepalive.py::test_our_pings_have_half_of_the_other_sides_allowance",
