@@ -51,7 +51,7 @@ beginnings = st.fixed_dictionaries(
         "limits": st.tuples(limits, limits),
         "deliver": st.tuples(*[st.sampled_from(["opened", "sealed"])] * 2),
         "encrypted": st.sampled_from([True, True, True, False]),
-        "buffer": st.sampled_from([1 << 24, 1 << 24, 2048]),
+        "buffer": st.sampled_from([1 << 24, 1 << 24, 1 << 16]),
         "update_after": st.sampled_from([1 << 24, 1 << 24, 1, 3]),
         "padding": st.sampled_from(["off", "padme", "bucket:64"]),
         "often": st.booleans(),
