@@ -15,8 +15,10 @@ from node.messaging.pending import IncomingCall, OutgoingCall
 from node.protocol.account import REPLY_WEIGHT, Account
 from node.protocol.codes import EMIT, NAMED
 from node.protocol.errors import LocalProtocolError
+from node.protocol.limits import EVENT_COST
 
-# What may wait unread for one event of ours, in bytes of memory.
+# What may wait unread for one event of ours: bytes of cost (a reply and 64), and of memory.
+REPLIES_SIZE: Final = 1 << 20
 REPLIES_MEMORY: Final = 4 << 20
 # A code of our own, which cannot come from the wire: more replies waited than that.
 UNREAD: Final = -3
@@ -49,24 +51,29 @@ class Reply(Payload):
 class OutgoingEmit(OutgoingCall):
     """An event of ours whose replies are wanted. `on_done` is called for each reply as well;
     its final answer's `data` is the last reply, or None. What waits unread is charged to
-    `account`."""
+    `account`; of its cost on the wire (a reply and 64) at most `REPLIES_SIZE` waits."""
 
     category: ClassVar[int] = NAMED
-    __slots__ = ("account", "replies")
+    __slots__ = ("_costs", "account", "cost", "replies")
 
     def __init__(self, on_done: Callable[[], None]) -> None:
         super().__init__(on_done)
         self.account = Account(REPLIES_MEMORY)
         self.replies: deque[tuple[Any, int]] = deque()
+        self.cost = 0
+        self._costs: deque[int] = deque()
 
     def __del__(self) -> None:
         self.drop_replies()  # whoever left without a word
 
-    def put(self, reply: Any, weight: int) -> bool:
-        """A reply of so many bytes of memory came; False if too many wait already."""
-        weight += REPLY_WEIGHT
-        if not self.account.has_room(weight):
+    def put(self, reply: Any, weight: int, size: int = 0) -> bool:
+        """A reply of so many bytes of memory, and `size` on the wire, came; False if too many
+        wait already."""
+        weight, cost = weight + REPLY_WEIGHT, size + EVENT_COST
+        if self.cost + cost > REPLIES_SIZE or not self.account.has_room(weight):
             return False
+        self.cost += cost
+        self._costs.append(cost)
         self.account.charge(weight)
         self.replies.append((reply, weight))
         self.on_done()
@@ -76,6 +83,7 @@ class OutgoingEmit(OutgoingCall):
         """The next reply; raises IndexError if there is none."""
         reply, weight = self.replies.popleft()
         self.account.release(weight)
+        self.cost -= self._costs.popleft()
         return reply
 
     def drop_replies(self) -> None:

@@ -146,7 +146,7 @@ class NamedEvents:
         except LbmDecodeError:
             self._connection.count_dropped()
             return False
-        if not emit.put(read_reply(cells), weight):
+        if not emit.put(read_reply(cells), weight, len(event.payload)):
             self._asking.give_up(emit)
             emit.code = UNREAD
             emit.on_done()

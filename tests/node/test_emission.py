@@ -19,7 +19,7 @@ from node import (
     Tandem,
     UnreadRepliesError,
 )
-from node.messaging.emits import REPLIES_MEMORY, OutgoingEmit
+from node.messaging.emits import REPLIES_MEMORY, REPLIES_SIZE, OutgoingEmit
 from node.protocol.codes import END, NAMED, CloseCode
 from node.protocol.errors import PayloadTooLargeError
 from node.protocol.reports import EventReceived
@@ -257,7 +257,7 @@ async def test_replies_that_nobody_reads(met: Meeting, anyio_backend: str) -> No
         read: list[Reply] = []
         with pytest.raises(UnreadRepliesError):
             await read_into(read, replies)
-    assert REPLIES_MEMORY // 2 < sum(len(reply.raw) for reply in read) <= REPLIES_MEMORY
+    assert REPLIES_SIZE // 2 < sum(len(reply.raw) for reply in read) <= REPLIES_SIZE
     await eventually(lambda: unanswered(met) == 0)
 
 

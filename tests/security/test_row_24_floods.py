@@ -231,6 +231,10 @@ EXCEEDED: Final[dict[str, tuple[str, ...]]] = {
         MESSAGING + "test_answering.py::test_answers_that_nobody_reads_end_the_connection",
     ),
     "UNPAID_LIMIT": (MESSAGING + "test_inbox.py::test_what_costs_nothing_is_bounded",),
+    "UNWRITTEN_PART": (
+        "tests/node/test_memory.py::test_a_peer_holds_no_more_than_its_account_has",
+    ),
+    "ANSWER_PATIENCE": ("tests/node/test_memory.py::test_honest_calls_are_all_answered",),
     "REPLIES_MEMORY": (
         MESSAGING
         + "test_named_events.py::test_replies_that_nobody_reads_end_their_event_and_nothing_else",

@@ -2,10 +2,11 @@
 
 import pytest
 
-from node.messaging.emits import REPLIES_MEMORY, IncomingEmit, OutgoingEmit, Reply
+from node.messaging.emits import REPLIES_MEMORY, REPLIES_SIZE, IncomingEmit, OutgoingEmit, Reply
 from node.messaging.payloads import Payload
 from node.protocol.account import REPLY_WEIGHT, Account
 from node.protocol.codes import EMIT, NAMED
+from node.protocol.limits import EVENT_COST
 from tests.reference.wire import cells_payload
 
 
@@ -24,6 +25,16 @@ def test_no_more_than_the_limit_waits() -> None:
     size = REPLIES_MEMORY // 4 - REPLY_WEIGHT
     assert [emit.put(number, size) for number in range(5)] == [True] * 4 + [False]
     assert len(emit.replies) == 4
+
+
+def test_no_more_than_a_mebibyte_of_cost_waits() -> None:
+    emit = OutgoingEmit(lambda: None)
+    size = REPLIES_SIZE // 2 - EVENT_COST
+    assert [emit.put(number, 0, size) for number in range(3)] == [True, True, False]
+    assert (emit.take(), emit.cost) == (0, REPLIES_SIZE // 2)
+    assert emit.put(3, 0, size)
+    emit.drop_replies()
+    assert emit.cost == 0
 
 
 def test_empty_replies_cost_as_well() -> None:
