@@ -14,6 +14,7 @@ from node.bus.wire.answers import decode_answer
 from node.bus.wire.codec import decode_request
 from node.journal.audit.content import LONGEST_TOPIC, Content, Label, read_content, read_label
 from node.journal.audit.rows import MALFORMED, OK
+from node.messaging.answering import SHORT_PAYLOAD
 from node.messaging.calls import Calls
 from node.messaging.chunks import ChunkInbox
 from node.messaging.dispatch import Dispatch
@@ -42,6 +43,7 @@ from tests.fuzz.script import Step, parse
 
 MAX_SIZE: Final = 4096
 # There are none without encryption.
+_MEMORY: Final = 1 << 26
 _OF_ENCRYPTION: Final = range(codes.SEAL, codes.REKEY_ANSWER + 1)
 # What is to be done with an event that came through to messaging, and is right.
 _RUN: Final = ("call", "subscribe", "unsubscribe", "emit")
@@ -226,6 +228,7 @@ def fuzz(data: bytes) -> None:
     setting = SETTINGS[data[0] % len(SETTINGS)] if data else SETTINGS[0]
     with fixed_randomness():
         core, _ = opened(setting)
+        core.account.limit = _MEMORY  # what is refused for want of room is not the audit's
         node, labels = Node(core), dict[int, Label]()
         for step in parse(data[1:]):
             if not step.category or not step.subcategory:
@@ -250,7 +253,12 @@ def _compare(node: Node, labels: dict[int, Label], step: Step) -> None:
     if event.stream in labels:
         topic = labels[event.stream].topic_of(number, topic)
     said = _said_of(event, row, topic)
-    assert all(did == said for did in node.did), f"did {node.did}, and the row says {said}"
+    did = node.did
+    if row.status == MALFORMED and len(event.payload) > SHORT_PAYLOAD:
+        # Of a long call the topic is looked up before the rest is read; it does not run.
+        did = [one for one in did if one[0] != "call"]
+        assert node.over or (event.stream, event.async_id) not in node.held
+    assert all(one == said for one in did), f"did {did}, and the row says {said}"
     if row.status == MALFORMED and (event.category <= STREAM or not event.stream):
         assert node.over, "a violation by the row alone"
     # A Subscribe without async id is dropped: its answer would have named the stream.
