@@ -6,7 +6,7 @@ Most of the names are general, so anything else at the top level would be an acc
 import sys
 import zipfile
 
-PACKAGES = {"node", "crypto", "lbm", "parley_node", "pipeline"}
+PACKAGES = {"node", "crypto", "lbm", "parley", "pipeline"}
 
 
 def main(path: str) -> None:

@@ -12,7 +12,7 @@ import anyio
 from crypto import WrongPassphraseError, load_identity, random_bytes, save_identity
 from node import Candidate, HandshakeError, Identity, Node, NodeConfig, PeerClosedError
 from node.errors import IdentityChangedError, NotTrustedError
-from node.trust import FirstUse, KnownPeers
+from node.trust.policies import FirstUse, KnownPeers
 
 
 def key_file(directory: Path) -> Identity:

@@ -7,15 +7,11 @@
 try:
     from crypto.identity import Identity, NodeId
 except ImportError as error:
-    from parley_node.shadows import explained
+    from parley.shadows import explained
 
     raise explained(error) from None
-from node.answer_stream import AnswerStream
-from node.call import Call
 from node.config import NodeConfig
 from node.dialects.relay.codec import RelayFault, RelayMessage
-from node.doors.accept_hook import Candidate
-from node.emission import Emission, Replies
 from node.errors import (
     CallRefused,
     CallTimeout,
@@ -29,28 +25,32 @@ from node.errors import (
     UnreachableError,
     UnreadRepliesError,
 )
-from node.gateways.bridge import Bridge
 from node.gateways.forward import Forward
-from node.gateways.named import NamedGateway
-from node.gateways.named_client import NamedClient
-from node.gateways.relay import Relay
-from node.gateways.relay_client import RelayClient
-from node.gateways.simproto import SimProtoGateway, offer_simproto
-from node.gateways.simproto_client import SimProtoClient
-from node.guest import Guest
+from node.gateways.guest import Guest
+from node.gateways.named.client import NamedClient
+from node.gateways.named.gateway import NamedGateway
+from node.gateways.relay.bridge import Bridge
+from node.gateways.relay.client import RelayClient
+from node.gateways.relay.relay import Relay
+from node.gateways.simproto.client import SimProtoClient
+from node.gateways.simproto.gateway import SimProtoGateway, offer_simproto
+from node.handlers.namespace import Namespace, on_event
+from node.handlers.topic import SubscribeRequest, Topic
 from node.journal.journal import Journal
 from node.messaging.emits import Reply
 from node.messaging.formats import FormatError
 from node.messaging.payloads import FormattedPayload, Payload, Tandem, formatted
-from node.named_event import NamedEvent
-from node.namespace import Namespace, on_event
 from node.node import Node
-from node.peer import Peer
+from node.peer.answer_stream import AnswerStream
+from node.peer.peer import Peer
+from node.peer.subscription import Subscription
 from node.protocol.codes import Supercategory
+from node.remote.emission import Emission, Replies
+from node.remote.named_event import NamedEvent
+from node.remote.requests import Call
 from node.streams.event import StreamEvent
 from node.streams.stream import Stream
-from node.subscription import Subscription
-from node.topic import SubscribeRequest, Topic
+from node.trust.accept_hook import Candidate
 
 __all__ = [
     "AnswerStream",

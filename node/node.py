@@ -16,14 +16,12 @@ from anyio.abc import ByteStream
 
 from crypto.identity import Identity, NodeId
 from node.config import NodeConfig
-from node.doors.accept_hook import AcceptHook, Decider, decider
-from node.doors.admission import Admission
-from node.doors.endings import Endings
 from node.errors import ConfigError, HandshakeError
 from node.journal.errors import JournalFailedError
 from node.journal.journal import Journal
 from node.offering import Offering
-from node.peer import Peer
+from node.peer.endings import Endings
+from node.peer.peer import Peer
 from node.protocol.account import Account
 from node.protocol.codes import CloseCode
 from node.protocol.connection import Connection
@@ -36,8 +34,10 @@ from node.transport.clocked import Clock
 from node.transport.driver import Driver
 from node.transport.ground import Ground
 from node.transport.stream_outlet import StreamOutlet
-from node.trust import AnyPeer, Pinned, TrustPolicy
-from node.waiting import Changes
+from node.transport.waiting import Changes
+from node.trust.accept_hook import AcceptHook, Decider, decider
+from node.trust.admission import Admission
+from node.trust.policies import AnyPeer, Pinned, TrustPolicy
 
 logger = logging.getLogger("parley.node")
 

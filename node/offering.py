@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, TypeVar
 
 from node.config import NodeConfig
 from node.errors import ConfigError, ParleyError
+from node.handlers.namespace import Namespace
+from node.handlers.registry import WILDCARD, Handlers
+from node.handlers.rules import Allow, Roles
+from node.handlers.topic import BUFFER, PATIENCE, SubscribeHandler, Topic
 from node.messaging.fanout import Slow
 from node.messaging.topics import LABEL
-from node.named_event import EventHandler
-from node.namespace import Namespace
+from node.peer.calls import CallHandler, StreamHandler
 from node.protocol.codes import BUS_LABEL, Supercategory
-from node.serving.authorisation import Allow, Roles
-from node.serving.handlers import WILDCARD, Handlers
-from node.serving.serving import CallHandler, StreamHandler
-from node.topic import BUFFER, PATIENCE, SubscribeHandler, Topic
+from node.remote.named_event import EventHandler
 from node.transport.backend import Backend
 
 if TYPE_CHECKING:
     from node.bus.bus import Bus
     from node.bus.config import BusConfig
-    from node.bus.owned import Buses
-    from node.bus.wire.authorisation import Allow as AllowBus
+    from node.remote_bus.authorisation import Allow as AllowBus
+    from node.remote_bus.owned import Buses
 
 C = TypeVar("C", bound=CallHandler)
 S = TypeVar("S", bound=StreamHandler)
@@ -243,7 +243,7 @@ class Offering:
         """
         if self._buses is None:
             # Here: most nodes have none, and would start later for it.
-            from node.bus.owned import Buses
+            from node.remote_bus.owned import Buses
 
             self._buses = Buses(self._loop, self.handlers)
         return self._buses.get(url, config, allow)

@@ -8,17 +8,17 @@ from collections.abc import Mapping
 from crypto.identity import NodeId
 from crypto.registry import Suite
 from lbm.codec import Value
-from node.doors.deciding import Deciding
 from node.errors import PeerClosedError, handshake_error
 from node.messaging.calls import Calls
 from node.messaging.dispatch import Dispatch
 from node.messaging.topics import Topics
-from node.peer_state import PeerState
+from node.peer.reports import PeerState
 from node.protocol.codes import CloseCode
 from node.protocol.connection import Connection
 from node.protocol.limits import Limits
 from node.protocol.reports import ConnectionEnded
-from node.waiting import Changes
+from node.transport.waiting import Changes
+from node.trust.deciding import Deciding
 
 
 class PeerView:

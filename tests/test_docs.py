@@ -18,7 +18,6 @@ import node.errors
 import node.journal.errors
 from crypto.auditor import AuditorPrivateKey
 from crypto.identity import Identity
-from node.allowance import Rate
 from node.bus.config import RANGES as BUS_RANGES
 from node.bus.config import BusConfig
 from node.cli.exits import Exit
@@ -28,6 +27,7 @@ from node.config import RANGES, NodeConfig
 from node.dialects.limits import RANGES as DIALECT_RANGES
 from node.dialects.limits import NamedLimits, RelayLimits, SimProtoLimits
 from node.protocol import limits
+from node.protocol.allowance import Rate
 from node.protocol.codes import SENTENCES, CloseCode, ResultCode, code_name
 from node.protocol.config import CoreConfig
 from node.settings import (

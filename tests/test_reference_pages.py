@@ -10,10 +10,10 @@ import pytest
 import node
 import node.errors
 import node.testing
-import node.trust
 from docs.build_reference import DIRECTORY, build, find, main
 from docs.docstring_markdown import paragraphs, summary
 from docs.reference_pages import PAGES, SHOWN, Shown
+from node.trust import policies
 
 LISTED = [name for page in PAGES.values() for name in page.names]
 NAMES = {name.rpartition(".")[2] for name in LISTED}
@@ -37,7 +37,7 @@ def errors(module: ModuleType) -> set[str]:
 
 
 def test_all_that_is_public_is_on_a_page() -> None:
-    public = {*node.__all__, *node.testing.__all__, *node.trust.__all__, *errors(node.errors)}
+    public = {*node.__all__, *node.testing.__all__, *policies.__all__, *errors(node.errors)}
     assert public - NAMES == set()
 
 

@@ -13,8 +13,8 @@ from benchmarks.ours import TIMEOUT
 from benchmarks.sides import Client, Publish
 from benchmarks.task import Task
 from node import Identity, NamedEvent, Node
-from node.gateways.named import FlavourName, NamedGateway
-from node.gateways.named_client import NamedClient
+from node.gateways.named.client import NamedClient
+from node.gateways.named.gateway import FlavourName, NamedGateway
 
 
 class Named:

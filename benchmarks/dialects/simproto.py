@@ -13,8 +13,8 @@ from benchmarks.ours import TIMEOUT
 from benchmarks.sides import Client, Publish
 from benchmarks.task import Task
 from node import Call, Identity, Node
-from node.gateways.simproto import SimProtoGateway
-from node.gateways.simproto_client import SimProtoClient
+from node.gateways.simproto.client import SimProtoClient
+from node.gateways.simproto.gateway import SimProtoGateway
 
 
 class SimProto:

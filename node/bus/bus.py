@@ -13,6 +13,7 @@ from typing import Final, Self, TypeVar
 
 import anyio
 
+from node.backoff import Pauses
 from node.bus.config import BusConfig
 from node.bus.consuming.consumption import Consumption
 from node.bus.consuming.crew import Crew, Duty, Handler
@@ -34,10 +35,9 @@ from node.bus.publishing import Publishing
 from node.bus.store import Store
 from node.bus.upkeep import Upkeep
 from node.errors import ConfigError, ParleyError
-from node.pauses import Pauses
+from node.logs import one_line
 from node.transport.backend import Backend
 from node.transport.ground import Ground
-from node.wording import one_line
 
 logger = logging.getLogger("parley.bus")
 

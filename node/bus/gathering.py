@@ -20,7 +20,7 @@ from node.bus.errors import (
 )
 from node.errors import ParleyError
 from node.transport.loop import Loop, Waiter
-from node.waiting import turn_of
+from node.transport.waiting import turn_of
 
 # What may be for one item's sake, and says that nothing was done; of whatever else nobody knows
 # that, or it would be so for each alone.

@@ -15,7 +15,7 @@ from node.bus.schemas import Schemas
 from node.bus.store import Store
 from node.errors import ParleyError
 from node.transport.backend import Backend
-from node.waiting import Changes
+from node.transport.waiting import Changes
 
 
 class Opened:

@@ -15,7 +15,7 @@ from node.bus.config import BusConfig
 from node.bus.redis.format import DOCUMENTED, DOCUMENTED_PER_API, LIGHTBUS, RedisFormat
 from node.bus.store import Store
 from node.errors import AddressError, ConfigError
-from node.wording import needs_extra
+from node.logs import needs_extra
 
 REDIS_SCHEMES: Final = ("redis", "rediss", "redis+unix")
 _EXPECTED: Final = "sqlite:///FILE, redis://HOST:PORT/DATABASE, rediss://..., redis+unix:///PATH"

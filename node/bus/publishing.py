@@ -16,8 +16,8 @@ from node.bus.names import check_key, split_name
 from node.bus.opened import Opened
 from node.bus.schemas import When
 from node.config import Range, require_in_range
-from node.waiting import pause
-from node.wording import one_line
+from node.logs import one_line
+from node.transport.waiting import pause
 
 logger = logging.getLogger("parley.bus")
 

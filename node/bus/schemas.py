@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 from node.bus.errors import SchemaViolationError
 from node.bus.names import split_name
 from node.errors import ConfigError, ParleyError
-from node.wording import needs_extra, one_line
+from node.logs import needs_extra, one_line
 
 if TYPE_CHECKING:
     from jsonschema.protocols import Validator

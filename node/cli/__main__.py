@@ -1,4 +1,4 @@
-"""`python -m node.cli` is `parley` too; `python -m parley_node` minds signals from its start."""
+"""`python -m node.cli` is `parley` too; `python -m parley` minds signals from its start."""
 
 from node.cli.main import main
 

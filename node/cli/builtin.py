@@ -4,10 +4,10 @@ import platform
 from importlib.metadata import version
 
 from lbm.codec import Value
-from node.call import Call
 from node.messaging.payloads import Payload
-from node.named_event import NamedEvent
 from node.node import Node
+from node.remote.named_event import NamedEvent
+from node.remote.requests import Call
 
 
 def offer_builtin_calls(node: Node) -> None:

@@ -16,8 +16,8 @@ from crypto.selftest import library_versions, self_test
 from node.cli.findings import Finding, Level
 from node.config import NodeConfig
 from node.errors import ConfigError, KnownPeersError
-from node.known_peers import KnownPeers, default_known_peers
-from parley_node.shadows import DISTRIBUTION, Kind, Shadow, find_shadows
+from node.trust.known_peers import KnownPeers, default_known_peers
+from parley.shadows import DISTRIBUTION, Kind, Shadow, find_shadows
 
 # What a process needs beside its connections: standard files, the loop's, modules, logs.
 SPARE_DESCRIPTORS: Final = 64

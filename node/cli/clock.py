@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 import anyio
 
+from node.handlers.topic import Topic
 from node.node import Node
-from node.topic import Topic
 
 CLOCK_TOPIC = "parley.clock"
 

@@ -12,8 +12,8 @@ from typing import Final
 
 from crypto.registry import NAMES, PARAMETERS
 from node.errors import AddressError, ParleyError
-from node.known_peers import KnownPeer, KnownPeers, default_known_peers
 from node.transport.address import Address
+from node.trust.known_peers import KnownPeer, KnownPeers, default_known_peers
 
 Complete = Callable[[str], list[tuple[str, str]]]
 

@@ -26,9 +26,9 @@ from node.cli.output import Output, show_value
 from node.cli.reach import check_address, check_settings
 from node.cli.run import described, make_node, meet, run
 from node.cli.weaknesses import Facts, weaknesses
-from node.peer import Peer
+from node.logs import one_line
+from node.peer.peer import Peer
 from node.protocol.codes import VERSION
-from node.wording import one_line
 
 COLOURS: Final = {
     Level.OK: "green",

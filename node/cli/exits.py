@@ -39,11 +39,11 @@ from node.errors import (
     UnreachableError,
 )
 from node.journal.errors import JournalError
-from node.known_peers import default_known_peers
+from node.logs import one_line
 from node.messaging.formats import FormatError
 from node.protocol.codes import RESULT_SENTENCES, CloseCode, ResultCode, code_name
 from node.protocol.errors import ConnectionClosedError, LocalProtocolError
-from node.wording import one_line
+from node.trust.known_peers import default_known_peers
 
 
 class Exit(IntEnum):

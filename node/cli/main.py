@@ -21,11 +21,11 @@ from node.cli.journal import commands as journal
 from node.cli.output import Output, abandon_stdout, set_up_streams
 from node.cli.pipeline import commands as pipeline
 from node.cli.pub import pub
+from node.cli.receive import receive
 from node.cli.relay import relay
-from node.cli.simulate.command import simulation
+from node.cli.send import send
+from node.cli.simulate import simulation
 from node.cli.sub import sub
-from node.cli.transfer.receive import receive
-from node.cli.transfer.send import send
 
 app = typer.Typer(
     name="parley",

@@ -24,7 +24,7 @@ from node.protocol.codes import ROLES
 from node.protocol.limits import NEGOTIATED
 from node.settings import Settings, secret_files
 from node.settings.secret_files import SecretFileError
-from node.trust import AnyPeer, FirstUse, Known, TrustPolicy, parse_trust
+from node.trust.policies import AnyPeer, FirstUse, Known, TrustPolicy, parse_trust
 
 NEGOTIATION = "Negotiation (comma lists, best first)"
 TRUST = "Identity and trust"

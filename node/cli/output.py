@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import Progress, ProgressColumn
 
-from node.wording import one_line
+from node.logs import one_line
 
 if TYPE_CHECKING:
     from node.cli.exits import Failure

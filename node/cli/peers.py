@@ -1,7 +1,7 @@
 """`parley peers`: who is on record in the file of known peers, and what is changed there.
 
 One rule: a change names exactly one peer; what fits several changes nothing and says
-which. What a line holds, and how it is written, is `node.known_peers`' concern.
+which. What a line holds, and how it is written, is `node.trust.known_peers`' concern.
 """
 
 from pathlib import Path
@@ -16,8 +16,8 @@ from node.cli.exits import FileProblem
 from node.cli.options import Json
 from node.cli.output import Output
 from node.errors import AddressError, ConfigError
-from node.known_peers import KnownPeer, KnownPeers, default_known_peers
 from node.transport.address import Address
+from node.trust.known_peers import KnownPeer, KnownPeers, default_known_peers
 
 SHORTEST_ID: Final = 4  # characters of a node id that may stand for all of it
 

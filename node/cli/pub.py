@@ -16,8 +16,8 @@ from node.cli.run import make_node, run
 from node.cli.serve import DEFAULT_ADDRESS
 from node.cli.values import parse_json
 from node.errors import ConfigError
+from node.handlers.topic import BUFFER, LEAST_BUFFER, Topic
 from node.protocol.errors import PayloadTooLargeError
-from node.topic import BUFFER, LEAST_BUFFER, Topic
 
 # Seconds that the input waits for a subscriber that does not keep up. A pipe can wait.
 PATIENCE = 10.0

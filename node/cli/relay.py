@@ -8,19 +8,19 @@ from typing import Annotated
 
 import typer
 
-from node.call import Call
 from node.cli.options import AllowInsecure, NodeOptions, takes_node_options
 from node.cli.output import Output, abandon_stdout
 from node.cli.run import ending_signals, make_node, run
 from node.cli.serve import DEFAULT_ADDRESS
 from node.errors import ConfigError
-from node.gateways.bridge import Bridge
 from node.gateways.forward import Forward
-from node.gateways.relay import Relay
+from node.gateways.relay.bridge import Bridge
+from node.gateways.relay.relay import Relay
+from node.logs import one_line
 from node.node import Node
+from node.remote.requests import Call
 from node.settings import RelaySettings, load_settings
 from node.settings.serve import parse_forward
-from node.wording import one_line
 
 DEFAULT_RELAY_ADDRESS = "tcp://127.0.0.1:0"
 LIMITS = "Limits"

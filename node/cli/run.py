@@ -18,11 +18,11 @@ from node.cli.options import NodeOptions
 from node.cli.output import Output, set_up_logging
 from node.errors import ConfigError, HandshakeError
 from node.journal.journal import Journal
+from node.logs import needs_extra
 from node.node import Node
-from node.peer import Peer
+from node.peer.peer import Peer
 from node.protocol.codes import CloseCode
-from node.trust import TrustPolicy
-from node.wording import needs_extra
+from node.trust.policies import TrustPolicy
 
 logger = logging.getLogger("parley")
 

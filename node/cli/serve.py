@@ -23,11 +23,11 @@ from node.cli.options import DIALECTS, AllowInsecure, NodeOptions, takes_node_op
 from node.cli.output import Output, abandon_stdout
 from node.cli.run import ending_signals, make_node, run
 from node.cli.speaking import Spoken, joined
+from node.logs import one_line
 from node.node import Node
 from node.settings import Settings, load_settings
 from node.settings.dialects import FLAVOURS
 from node.settings.serve import ServeSettings
-from node.wording import one_line
 
 DEFAULT_ADDRESS = ServeSettings().listen[0]
 

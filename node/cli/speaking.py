@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from node.cli.clock import CLOCK_TOPIC
 from node.errors import ConfigError
 from node.gateways.forward import Forward
-from node.gateways.named import NamedGateway
-from node.gateways.simproto import SimProtoGateway
+from node.gateways.named.gateway import NamedGateway
+from node.gateways.simproto.gateway import SimProtoGateway
 from node.node import Node
 from node.settings import NamedSettings, Settings, SimProtoSettings
 from node.settings.serve import parse_forward
-from node.trust import TrustPolicy
+from node.trust.policies import TrustPolicy
 
 
 @dataclass(frozen=True, slots=True)

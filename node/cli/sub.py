@@ -11,7 +11,7 @@ from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output, show_value
 from node.cli.run import dialled, run
 from node.cli.values import given_value
-from node.subscription import Subscription
+from node.peer.subscription import Subscription
 
 
 @takes_node_options

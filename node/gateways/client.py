@@ -12,7 +12,7 @@ import anyio
 from anyio.abc import ByteStream
 
 from node.errors import ParleyError, UnreachableError
-from node.guest import Guest
+from node.gateways.guest import Guest
 from node.protocol.limits import CLOSE_LINGER
 from node.transport.address import Address
 from node.transport.backend import Backend

@@ -16,19 +16,19 @@ from anyio.abc import TaskGroup
 from crypto.randomness import random_bytes
 from lbm.codec import Encodable, Value
 from lbm.errors import LbmEncodeError
+from node.backoff import Pauses
 from node.errors import ConfigError, ParleyError, SubscribeRejected
+from node.handlers.topic import Topic
+from node.logs import one_line
 from node.messaging.notes import DROPPED_HEADER
 from node.node import Node
-from node.pauses import Pauses
-from node.peer import Peer
+from node.peer.peer import Peer
+from node.peer.subscription import Subscription
 from node.protocol.codes import CloseCode
 from node.protocol.errors import LocalProtocolError, ProtocolError
-from node.subscription import Subscription
-from node.topic import Topic
 from node.transport.address import Address
-from node.trust import TrustPolicy
-from node.waiting import Changes, pause
-from node.wording import one_line
+from node.transport.waiting import Changes, pause
+from node.trust.policies import TrustPolicy
 
 logger = logging.getLogger("parley.forward")
 

@@ -13,13 +13,13 @@ from typing import Generic, Self, TypeVar
 import anyio
 
 from node.errors import ParleyError
-from node.guest import Guest
+from node.gateways.guest import Guest
 from node.protocol.account import Account
 from node.protocol.limits import CLOSE_LINGER
 from node.transport.backend import Backend
 from node.transport.driver import Driver
 from node.transport.gateway import Gateway
-from node.waiting import Changes
+from node.transport.waiting import Changes
 
 G = TypeVar("G", bound=Guest)
 

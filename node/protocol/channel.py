@@ -12,7 +12,7 @@ from crypto.errors import KeyExchangeError
 from crypto.schedule import chain_rekey, next_secret
 from lbm import keys
 from lbm.codec import encode
-from node.allowance import Allowance
+from node.protocol.allowance import Allowance
 from node.protocol.codes import (
     CLOSE,
     CONNECTION,

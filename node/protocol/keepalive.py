@@ -3,7 +3,7 @@
 One rule: any byte received counts as an answer. Sends nothing itself.
 """
 
-from node.allowance import Allowance
+from node.protocol.allowance import Allowance
 from node.protocol.limits import OWN_PINGS, WAITING_PONGS
 
 

@@ -11,7 +11,7 @@ from typing import Final
 from lbm import keys
 from lbm.cells import read_uint
 from lbm.codec import Value
-from node.allowance import Rate
+from node.protocol.allowance import Rate
 
 # Frames (section 2).
 FRAME_HEADER_SIZE: Final = 4

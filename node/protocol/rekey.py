@@ -13,7 +13,7 @@ from typing import Final
 from crypto.exchange import EphemeralKey
 from crypto.registry import Suite
 from crypto.schedule import RekeySecrets, rekey_root, rekey_secrets
-from node.allowance import Allowance, Rate
+from node.protocol.allowance import Allowance, Rate
 from node.protocol.codes import CloseCode
 from node.protocol.errors import LocalProtocolError, RemoteProtocolError, violation
 from node.protocol.limits import (

@@ -10,8 +10,8 @@ from typing import Any
 
 from lbm import keys
 from lbm.codec import Value, encode
-from node.allowance import Allowance
 from node.protocol.account import EVENT_WEIGHT, FRAMES_WEIGHT, Account
+from node.protocol.allowance import Allowance
 from node.protocol.channel import SecureChannel
 from node.protocol.codes import (
     CLOSE,

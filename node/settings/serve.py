@@ -12,7 +12,7 @@ from node.config import Range, require_in_range
 from node.errors import ConfigError
 from node.protocol.typed import check_types
 from node.transport.address import Address
-from node.trust import parse_trust
+from node.trust.policies import parse_trust
 
 # A note takes its time: less than a millisecond would leave none for anything else.
 CLOCK_INTERVALS: Final = Range(0.001)

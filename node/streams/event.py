@@ -14,7 +14,7 @@ from lbm.codec import Encodable, Value, decode
 from node.messaging.stream_requests import IncomingRequest
 from node.protocol.errors import LocalProtocolError
 from node.protocol.reports import EventReceived
-from node.waiting import Changes
+from node.transport.waiting import Changes
 
 if TYPE_CHECKING:
     from node.streams.stream import Stream

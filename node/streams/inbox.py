@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 import anyio
 
 if TYPE_CHECKING:
-    from node.peer import Peer
+    from node.peer.peer import Peer
     from node.transport.loop import Waiter
 
 T = TypeVar("T")

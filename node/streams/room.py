@@ -13,7 +13,7 @@ import anyio
 from node.protocol.errors import LocalProtocolError
 
 if TYPE_CHECKING:
-    from node.peer import Peer
+    from node.peer.peer import Peer
     from node.transport.loop import Waiter
 
 # Events of a stream that may wait before its senders do; of small ones a turn's worth, since

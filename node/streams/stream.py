@@ -23,10 +23,10 @@ from node.protocol.reports import EventReceived
 from node.streams.event import StreamEvent, StreamEvents
 from node.streams.inbox import Inbox
 from node.streams.room import StreamRoom
-from node.waiting import left_after
+from node.transport.waiting import left_after
 
 if TYPE_CHECKING:
-    from node.peer import Peer
+    from node.peer.peer import Peer
 
 # One Data event at most, so that no stream's turn is long (section 8).
 LARGEST_PIECE = 128 * 1024

@@ -8,16 +8,16 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from node.errors import ConfigError, PeerClosedError, StreamResetError
+from node.handlers.registry import parse_types
 from node.messaging.application_events import APPLICATION, BUS_ASKING, Carries
 from node.messaging.stream_requests import StreamRequests
 from node.protocol.codes import BUS, BUS_LABEL, STREAM, BusType
 from node.protocol.errors import ConnectionClosedError
 from node.protocol.reports import EventReceived, StreamFinished, StreamReset, StreamWritable
-from node.serving.handlers import parse_types
 from node.streams.stream import Stream
 
 if TYPE_CHECKING:
-    from node.peer import Peer
+    from node.peer.peer import Peer
 
 BUS_ANSWERS: Final = frozenset({(BUS, BusType.ANSWER.value)})
 

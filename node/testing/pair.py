@@ -14,11 +14,11 @@ from crypto.identity import Identity
 from node.config import NodeConfig
 from node.errors import ParleyError
 from node.node import Node
-from node.peer import Peer
+from node.peer.peer import Peer
 from node.testing.link import FaultyLink
 from node.transport.clocked import Clock
 from node.transport.memory import memory_pair
-from node.trust import AnyPeer, TrustPolicy
+from node.trust.policies import AnyPeer, TrustPolicy
 
 
 @dataclass(frozen=True, slots=True)

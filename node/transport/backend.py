@@ -7,10 +7,6 @@ asyncio_backend.py, trio's in trio_backend.py; each is imported only where its l
 from collections.abc import Callable
 from typing import Protocol
 
-from anyio.abc import TaskGroup
-from anyio.lowlevel import current_token
-
-from node.errors import ParleyError
 from node.transport.address import Address
 from node.transport.driver import Driver
 from node.transport.loop import Loop
@@ -51,22 +47,3 @@ class Backend(Loop, Protocol):
 
     async def aclose(self) -> None:
         """Cancel what was spawned and wait until it is gone."""
-
-
-def current_backend(task_group: TaskGroup) -> Backend:
-    """The backend of the running loop; `task_group` is where its tasks may live.
-
-    Raises:
-        ParleyError: neither asyncio nor trio runs.
-    """
-    # Each is imported only where its loop runs already, so trio stays optional.
-    name = current_token().backend_class.__module__.rsplit(".", 1)[-1].lstrip("_")
-    if name == "asyncio":
-        from node.transport.asyncio_backend import AsyncioBackend
-
-        return AsyncioBackend()
-    if name == "trio":
-        from node.transport.trio_backend import TrioBackend
-
-        return TrioBackend(task_group)
-    raise ParleyError(f"neither asyncio nor trio but {name} is running")

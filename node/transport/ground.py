@@ -6,9 +6,10 @@ Knows nothing of what that is.
 
 import anyio
 from anyio.abc import TaskGroup
+from anyio.lowlevel import current_token
 
 from node.errors import ParleyError
-from node.transport.backend import Backend, current_backend
+from node.transport.backend import Backend
 from node.transport.clocked import Clock, ClockedBackend
 
 
@@ -52,3 +53,22 @@ class Ground:
             self._backend = None
             # Without the exception: a group would wrap it, and it is the caller's own.
             await task_group.__aexit__(None, None, None)
+
+
+def current_backend(task_group: TaskGroup) -> Backend:
+    """The backend of the running loop; `task_group` is where its tasks may live.
+
+    Raises:
+        ParleyError: neither asyncio nor trio runs.
+    """
+    # Each is imported only where its loop runs already, so trio stays optional.
+    name = current_token().backend_class.__module__.rsplit(".", 1)[-1].lstrip("_")
+    if name == "asyncio":
+        from node.transport.asyncio_backend import AsyncioBackend
+
+        return AsyncioBackend()
+    if name == "trio":
+        from node.transport.trio_backend import TrioBackend
+
+        return TrioBackend(task_group)
+    raise ParleyError(f"neither asyncio nor trio but {name} is running")

@@ -46,7 +46,7 @@ def test_a_layer_is_of_a_module_that_exists(name: str) -> None:
 
 def test_the_longest_prefix_decides() -> None:
     assert layer_of("node.transport.driver:Driver.touch") == LAYERS["node.transport"]
-    assert layer_of("node.peer:Peer.call") == LAYERS["node"]
+    assert layer_of("node.peer.peer:Peer.call") == LAYERS["node"]
     assert layer_of("loop:") == LAYERS["loop"]
     assert layer_of("elsewhere:f") == "other"
 
@@ -58,7 +58,11 @@ def test_a_profile_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
         client_us=10,
         server_us=4,
         others=0,
-        client_samples={"lbm.codec:encode": 3, "lbm.codec:decode": 1, "node.peer:Peer.call": 1},
+        client_samples={
+            "lbm.codec:encode": 3,
+            "lbm.codec:decode": 1,
+            "node.peer.peer:Peer.call": 1,
+        },
         server_samples={},
     )
     asked: list[Task] = []

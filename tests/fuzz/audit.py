@@ -10,8 +10,6 @@ from functools import partial
 from typing import Any, Final
 
 from lbm.errors import LbmDecodeError
-from node.bus.wire.answers import decode_answer
-from node.bus.wire.codec import decode_request
 from node.journal.audit.content import LONGEST_TOPIC, Content, Label, read_content, read_label
 from node.journal.audit.rows import MALFORMED, OK
 from node.messaging.answering import SHORT_PAYLOAD
@@ -35,6 +33,8 @@ from node.protocol.reports import (
     StreamReset,
     WindowReceived,
 )
+from node.remote_bus.answers import decode_answer
+from node.remote_bus.codec import decode_request
 from tests.fuzz.allowed import ALLOWED, MESSAGING
 from tests.fuzz.application import Reader
 from tests.fuzz.events import SETTINGS

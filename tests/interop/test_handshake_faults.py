@@ -15,7 +15,7 @@ from anyio import to_thread
 
 from node.errors import HandshakeError, NotTrustedError
 from node.protocol.codes import CloseCode
-from node.trust import AnyPeer
+from node.trust.policies import AnyPeer
 from tests.interop.meeting import (
     PATIENCE,
     Ours,

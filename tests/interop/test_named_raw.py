@@ -16,7 +16,7 @@ import pytest
 from anyio.to_thread import run_sync
 
 from node import NamedEvent
-from node.gateways.named import FlavourName, NamedGateway
+from node.gateways.named.gateway import FlavourName, NamedGateway
 from tests.node.gateways.named_sides import FLAVOURS, client_of, gateway
 from tests.node.network import PATIENCE
 from tests.reference.dialects import named

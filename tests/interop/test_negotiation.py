@@ -14,7 +14,7 @@ from node import NodeConfig, Peer
 from node.errors import HandshakeError, NotTrustedError
 from node.protocol.codes import CloseCode
 from node.protocol.limits import Limits
-from node.trust import Pinned
+from node.trust.policies import Pinned
 from tests.interop.meeting import (
     SIDES,
     our_config,

@@ -11,8 +11,8 @@ import pytest
 from anyio import to_thread
 
 from node import CallRefused, Node, SubscribeRejected
-from node.gateways.simproto import SimProtoGateway
-from node.gateways.simproto_client import SimProtoClient
+from node.gateways.simproto.client import SimProtoClient
+from node.gateways.simproto.gateway import SimProtoGateway
 from tests.node.gateways.simproto_sides import offer
 from tests.node.network import PATIENCE, new_node
 from tests.reference.dialects.simproto_raw import SimProtoRaw

@@ -10,9 +10,9 @@ import anyio
 import pytest
 
 from node import CallRefused, Peer
-from node.call import Call
 from node.errors import CallTimeout, PeerClosedError
 from node.protocol.limits import UNANSWERED_REQUESTS, Limits
+from node.remote.requests import Call
 from tests.interop.meeting import SIDES, Ours, our_config, our_node
 from tests.reference import acts
 from tests.reference.peer import ReferencePeer, Side

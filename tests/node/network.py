@@ -20,11 +20,11 @@ from anyio.lowlevel import cancel_shielded_checkpoint
 
 from crypto.identity import Identity
 from node import Node, NodeConfig, Peer, Stream
-from node.doors.accept_hook import AcceptHook
 from node.testing import ConnectedNodes, FakeClock, connect_nodes
 from node.transport.backend import Backend
 from node.transport.ground import Ground
-from node.trust import AnyPeer, TrustPolicy
+from node.trust.accept_hook import AcceptHook
+from node.trust.policies import AnyPeer, TrustPolicy
 
 PATIENCE = 10.0
 FAST = {"kex": ("x25519",)}

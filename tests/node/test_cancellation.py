@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from node import Call, CallRefused, Peer, Stream
 from node.errors import StreamResetError
+from node.handlers.topic import Topic
 from node.protocol.errors import LocalProtocolError
 from node.protocol.limits import Limits
-from node.topic import Topic
 from tests.node.network import Meeting, config, eventually, meeting, other_tasks
 
 pytestmark = pytest.mark.anyio

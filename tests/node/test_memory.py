@@ -22,15 +22,15 @@ from node.bus.config import BusConfig
 from node.bus.model import Delivery, Published, StoredEvent
 from node.bus.schemas import Schemas
 from node.bus.store import Store
-from node.bus.wire import limits
-from node.bus.wire.codec import encode_request
-from node.bus.wire.requests import Given, Join, Publish, Read, Request
-from node.bus.wire.server import offer
 from node.config import NodeConfig
 from node.protocol import account as weights
 from node.protocol.account import Account
 from node.protocol.codes import BUS, BUS_LABEL, CALL, CANCEL, EMIT, NAMED, SIM, SUBSCRIBE
 from node.protocol.limits import PEER_MEMORY, UNWRITTEN_PART
+from node.remote_bus import limits
+from node.remote_bus.codec import encode_request
+from node.remote_bus.requests import Given, Join, Publish, Read, Request
+from node.remote_bus.server import offer
 from node.transport.backend import Backend
 from tests.node.bus.model_store import ModelStore
 from tests.node.network import Meeting, eventually, meeting, settled

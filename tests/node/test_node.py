@@ -25,14 +25,14 @@ from node.errors import (
     PeerClosedError,
     UnreachableError,
 )
-from node.known_peers import KnownPeers
 from node.protocol.codes import CloseCode
 from node.protocol.limits import HANDSHAKE_TIMEOUT
 from node.testing import FakeClock
 from node.transport.address import Address
 from node.transport.driver import Driver
 from node.transport.memory import memory_pair
-from node.trust import AnyPeer, FirstUse, Known, OneOf
+from node.trust.known_peers import KnownPeers
+from node.trust.policies import AnyPeer, FirstUse, Known, OneOf
 from tests.node.network import (
     config,
     eventually,

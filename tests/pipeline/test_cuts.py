@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from crypto.auditor import AuditorPrivateKey
-from node.cli.simulate import sending
-from node.cli.simulate.plan import Plan
-from node.cli.simulate.world import Keeping
+from node.apps.simulate import sending
+from node.apps.simulate.plan import Plan
+from node.apps.simulate.world import Keeping
 from node.journal import keys
-from tests.node.cli.simulate.journals import run
+from tests.node.apps.simulate.journals import run
 from tests.pipeline.cutting import Told, Walks, growing
 
 KEY = AuditorPrivateKey.create()

@@ -77,7 +77,7 @@ def follow(place: Path) -> subprocess.Popen[bytes]:
     quick = {"SPARK_CONF_DIR": str(place), "JDK_JAVA_OPTIONS": JAVA_OPTIONS}
     with (place / "said").open("wb") as said, (place / "errors").open("wb") as errors:
         return subprocess.Popen(
-            [sys.executable, "-m", "parley_node", "pipeline", "follow", *options],
+            [sys.executable, "-m", "parley", "pipeline", "follow", *options],
             env={**os.environ, **quick},
             stdout=said,
             stderr=errors,

@@ -10,15 +10,15 @@ import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as f
 
-from node.cli.simulate.counting import count
-from node.cli.simulate.tamper.plant import tamper
-from node.cli.simulate.tamper.planted import Kind, Planted
+from node.apps.simulate.counting import count
+from node.apps.simulate.tamper.plant import tamper
+from node.apps.simulate.tamper.planted import Kind, Planted
 from pipeline.bronze import ingest
 from pipeline.gold.findings import findings as gold_findings
 from pipeline.gold.kinds import FAULT
 from pipeline.silver import SilverStep, events, findings, sessions
 from pipeline.tables import Tables
-from tests.node.cli.simulate.journals import Simulated, make
+from tests.node.apps.simulate.journals import Simulated, make
 from tests.pipeline import forger
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.timeout(240)]

@@ -10,16 +10,16 @@ import pytest
 from node.bus.body import encode_body
 from node.bus.config import BusConfig
 from node.bus.model import Delivery, NewEvent
-from node.bus.wire import limits
-from node.bus.wire.authorisation import BusRequest
-from node.bus.wire.codec import encode_request
-from node.bus.wire.requests import Ack, Claim, History, Join, Own, Publish, Read, Touch
 from node.protocol.codes import BUS, CloseCode, ResultCode
 from node.protocol.limits import Limits
+from node.remote_bus import limits
+from node.remote_bus.authorisation import BusRequest
+from node.remote_bus.codec import encode_request
+from node.remote_bus.requests import Ack, Claim, History, Join, Own, Publish, Read, Touch
 from tests.node.bus.buses import a_bus
 from tests.node.bus.model_store import ModelStore
-from tests.node.bus.wire.offered import GROUP, NAME, Between, ask, between, given, new
 from tests.node.network import eventually, settled, started
+from tests.node.remote_bus.offered import GROUP, NAME, Between, ask, between, given, new
 
 pytestmark = pytest.mark.anyio
 

@@ -10,12 +10,12 @@ import anyio
 import pytest
 
 from node import Call, CallRefused, Guest, Node, SubscribeRejected
-from node.gateways.named import NamedGateway
-from node.gateways.named_client import NamedClient
-from node.gateways.simproto import SimProtoGateway, offer_simproto
-from node.gateways.simproto_client import SimProtoClient
-from node.named_event import NamedEvent
+from node.gateways.named.client import NamedClient
+from node.gateways.named.gateway import NamedGateway
+from node.gateways.simproto.client import SimProtoClient
+from node.gateways.simproto.gateway import SimProtoGateway, offer_simproto
 from node.protocol.codes import ResultCode
+from node.remote.named_event import NamedEvent
 from tests.node.network import PATIENCE, meeting, new_node
 
 MEMBER: Final = "member"

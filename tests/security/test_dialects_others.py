@@ -16,14 +16,14 @@ from node.dialects.named.codec import EventType, Flavour, NamedEvent
 from node.dialects.named.core import NamedCore
 from node.dialects.relay.codec import SERVER
 from node.dialects.simproto.heads import RESPONSE, serialise_message
-from node.gateways.bridge import Bridge
 from node.gateways.forward import Forward
-from node.gateways.named import NamedGateway
-from node.gateways.named_client import NamedClient
-from node.gateways.relay import Relay
-from node.gateways.relay_client import RelayClient
-from node.gateways.simproto import SimProtoGateway
-from node.gateways.simproto_client import SimProtoClient
+from node.gateways.named.client import NamedClient
+from node.gateways.named.gateway import NamedGateway
+from node.gateways.relay.bridge import Bridge
+from node.gateways.relay.client import RelayClient
+from node.gateways.relay.relay import Relay
+from node.gateways.simproto.client import SimProtoClient
+from node.gateways.simproto.gateway import SimProtoGateway
 from node.messaging.emits import OutgoingEmit
 from node.protocol.codes import CloseCode
 from tests.node.dialects.named.events import on_wire, reply

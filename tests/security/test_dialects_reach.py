@@ -13,10 +13,10 @@ import anyio
 import pytest
 
 from node.errors import ConfigError, InsecureAddressError, UnreachableError
-from node.gateways.named import NamedGateway
-from node.gateways.relay import Relay
-from node.gateways.relay_client import RelayClient
-from node.gateways.simproto import SimProtoGateway
+from node.gateways.named.gateway import NamedGateway
+from node.gateways.relay.client import RelayClient
+from node.gateways.relay.relay import Relay
+from node.gateways.simproto.gateway import SimProtoGateway
 from tests.node.gateways.relays import raw, read, to_the_end
 from tests.node.network import PATIENCE, new_node
 from tests.reference.dialects.named import NamedEvent

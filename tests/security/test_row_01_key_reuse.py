@@ -17,7 +17,7 @@ from lbm.codec import encode
 from node import Peer, Stream
 from node.protocol.codes import CloseCode
 from node.protocol.reports import KeysUpdated
-from node.trust import AnyPeer
+from node.trust.policies import AnyPeer
 from tests.node.network import eventually, new_node
 from tests.node.protocol.pair import ALICE, BOB, FAST, Pair, Side, events_of, make_config
 from tests.security.recording import AeadRecord, recorded_aead

@@ -17,7 +17,7 @@ from crypto.randomness import random_bytes
 from crypto.registry import NAMES
 from node.node import Node
 from node.transport.memory import memory_pair
-from node.trust import AnyPeer
+from node.trust.policies import AnyPeer
 from tests.node.network import config as node_config
 from tests.node.network import eventually
 from tests.node.protocol.pair import ALIVE, events_of

@@ -12,7 +12,7 @@ import pytest
 
 from node import Call, Node, NodeConfig, ParleyError
 from node.errors import HandshakeError, PeerClosedError
-from node.trust import AnyPeer, Pinned, TrustPolicy
+from node.trust.policies import AnyPeer, Pinned, TrustPolicy
 from tests.node.network import PATIENCE, eventually
 from tests.security import tampering
 from tests.security.changed_bytes import Change, at, doing

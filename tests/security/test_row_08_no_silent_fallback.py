@@ -27,7 +27,7 @@ from node.protocol.event import handshake_event, parse_raw
 from node.protocol.frames import frame
 from node.protocol.reports import ConnectionEnded, HandshakeCompleted, PeerIdentified
 from node.testing import connect_nodes
-from node.trust import AnyPeer
+from node.trust.policies import AnyPeer
 from tests.interop.meeting import logged
 from tests.node.cli import conftest as cli
 from tests.node.cli.conftest import Parley

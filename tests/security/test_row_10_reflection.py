@@ -14,7 +14,7 @@ from node.protocol.codes import CloseCode
 from node.protocol.frames import frame
 from node.protocol.reports import EventReceived, PeerIdentified, StreamOpened
 from node.testing import FaultyProxy
-from node.trust import AnyPeer
+from node.trust.policies import AnyPeer
 from tests.node.network import PATIENCE, config, eventually
 from tests.node.protocol.pair import ALICE, Pair, Side, events_of, make_config
 from tests.security.changed_bytes import doing

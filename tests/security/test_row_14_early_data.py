@@ -18,7 +18,7 @@ from node.protocol.errors import LocalProtocolError
 from node.protocol.frames import frame
 from node.protocol.reports import ConnectionEnded, EventReceived, HandshakeCompleted, PeerIdentified
 from node.protocol.states import State
-from node.trust import AnyPeer
+from node.trust.policies import AnyPeer
 from tests.node.network import PATIENCE, new_node, settled
 from tests.node.protocol.pair import ALIVE, Pair, Side, events_of
 from tests.reference.wire import TYPES, Event, cells_payload

@@ -3,7 +3,7 @@ handshake take a bounded amount of memory and time, and keep no peer out.
 
 Elsewhere: that those who were sent a Reject count as well
 (tests/node/test_node.py `test_rejected_connections_count_as_half_open`), the limits for one
-address (tests/node/doors/test_limits_of_servers.py), the deadline in every state of the core
+address (tests/node/trust/test_limits_of_servers.py), the deadline in every state of the core
 (tests/node/protocol/test_opening.py `test_the_deadline_ends_every_state_in_silence`), and no
 public-key work before a network's mac (tests/node/protocol/test_responder.py
 `test_no_public_key_work_before_the_mac`).

@@ -6,7 +6,7 @@ The sender is the reference peer with valid keys; after each number our node ser
 bystander as before, or has ended its connection with the exact code. Elsewhere: numbers in the
 handshake and in answers (test_row_19_handshake.py, test_row_19_answers.py), in the encoding
 itself (row 17), any other cells (tests/node/protocol/test_properties_garbage.py), sizes and
-offsets of files (tests/node/cli/transfer/test_protocol.py).
+offsets of files (tests/node/apps/transfer/test_protocol.py).
 """
 
 from collections.abc import Callable

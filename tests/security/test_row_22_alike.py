@@ -16,9 +16,9 @@ import pytest
 
 from crypto.identity import Identity
 from node import Candidate
-from node.doors.accept_hook import AcceptHook
-from node.known_peers import KnownPeers
-from node.trust import FirstUse, Known, Pinned, TrustPolicy
+from node.trust.accept_hook import AcceptHook
+from node.trust.known_peers import KnownPeers
+from node.trust.policies import FirstUse, Known, Pinned, TrustPolicy
 from tests.interop.meeting import (
     Ours,
     our_config,

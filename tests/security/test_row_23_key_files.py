@@ -94,7 +94,7 @@ def test_every_right_of_others_is_refused(tmp_path: Path, passphrase: bytes | No
 def parley(*args: str, home: Path) -> subprocess.CompletedProcess[str]:
     """The command line, in a process of its own."""
     environ = {**os.environ, "PARLEY_HOME": str(home)}
-    command = [sys.executable, "-m", "parley_node", *args]
+    command = [sys.executable, "-m", "parley", *args]
     return subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True)
 
 

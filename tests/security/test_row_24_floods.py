@@ -36,7 +36,7 @@ SETTINGS: Final = ROOT / "docs" / "reference" / "settings.md"
 PROTOCOL: Final = "tests/node/protocol/"
 ALLOWANCES: Final = "tests/node/protocol/test_allowances.py::"
 MESSAGING: Final = "tests/node/messaging/"
-DOORS: Final = "tests/node/doors/test_limits_of_servers.py::"
+DOORS: Final = "tests/node/trust/test_limits_of_servers.py::"
 FEED: Final = "tests/node/messaging/test_stream_feed.py::"
 SIMPROTO: Final = "tests/node/dialects/simproto/"
 NAMED: Final = "tests/node/dialects/named/"
@@ -87,7 +87,7 @@ EXCEEDED: Final[dict[str, tuple[str, ...]]] = {
         "tests/node/test_hostile_peers.py"
         "::test_streams_without_credit_hold_no_more_than_the_write_buffer",
     ),
-    "accept_timeout": ("tests/node/doors/test_accept_hook.py::test_no_answer_in_time_is_a_no",),
+    "accept_timeout": ("tests/node/trust/test_accept_hook.py::test_no_answer_in_time_is_a_no",),
     "drain_timeout": ("tests/node/test_node.py::test_closing_waits_no_longer_than_it_was_told",),
     # CoreConfig.
     "update_after_events": (
@@ -238,7 +238,7 @@ EXCEEDED: Final[dict[str, tuple[str, ...]]] = {
     "REPLIES_MEMORY": (
         MESSAGING
         + "test_named_events.py::test_replies_that_nobody_reads_end_their_event_and_nothing_else",
-        "tests/node/test_emission.py::test_replies_that_nobody_reads",
+        "tests/node/remote/test_emission.py::test_replies_that_nobody_reads",
     ),
     "NOTES_COUNT": (FEED + "test_an_event_has_at_most_4096_notes",),
     "WAITING_EVENTS": (FEED + "test_only_four_events_wait_on_the_connection",),
@@ -247,12 +247,12 @@ EXCEEDED: Final[dict[str, tuple[str, ...]]] = {
         "tests/node/test_hostile_peers.py::test_names_that_are_too_long_fall_under_no_pattern",
     ),
     "LINGERING_HANDLERS": (
-        "tests/node/serving/test_serving.py::test_handlers_that_outlive_their_streams_are_bounded",
+        "tests/node/peer/test_calls.py::test_handlers_that_outlive_their_streams_are_bounded",
     ),
     "REMEMBERED": (
-        "tests/node/doors/test_admission.py::test_what_is_remembered_of_addresses_is_bounded",
+        "tests/node/trust/test_admission.py::test_what_is_remembered_of_addresses_is_bounded",
     ),
-    "BURST": ("tests/node/doors/test_endings.py::test_strangers_do_not_fill_the_log",),
+    "BURST": ("tests/node/peer/test_endings.py::test_strangers_do_not_fill_the_log",),
 }
 # Sizes of the format, and defaults of what has its line above.
 NO_LIMITS: Final = {

@@ -29,14 +29,14 @@ from node.protocol import sealing
 from node.protocol.handshake import Agreed
 from node.protocol.observer import Checkpoint
 from node.testing import connect_nodes
-from node.trust import Pinned
+from node.trust.policies import Pinned
 from tests.alive import alive
 from tests.node.network import PATIENCE, eventually
 from tests.node.protocol.pair import ALICE, BOB, Pair, events_of, make_config, open_pair
 from tests.security.key_search import Witnesses, kept_keys
 
 ROOT: Final = Path(__file__).parents[2]
-PACKAGES: Final = ("crypto", "lbm", "node", "parley_node", "pipeline")
+PACKAGES: Final = ("crypto", "lbm", "node", "parley", "pipeline")
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:
@@ -327,9 +327,9 @@ HASHES_OUTSIDE: Final = {
     "node/bus/redis/script.py": "hashlib",
     "node/cli/demo/file.py": "hashlib",
     "node/cli/demo/responder.py": "hashlib",
-    "node/cli/transfer/hashing.py": "hashlib",
-    "node/cli/transfer/names.py": "hashlib",
-    "node/cli/transfer/partial.py": "hashlib",
+    "node/apps/transfer/hashing.py": "hashlib",
+    "node/apps/transfer/names.py": "hashlib",
+    "node/apps/transfer/partial.py": "hashlib",
     "node/protocol/sealing.py": "hmac",
 }
 

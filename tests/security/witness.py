@@ -18,10 +18,10 @@ from anyio.abc import ByteStream, SocketAttribute, SocketListener, TaskGroup
 
 from crypto.identity import Identity, PublicIdentity
 from node import Call, Node, NodeConfig, ParleyError, Peer, Stream
-from node.topic import Topic
+from node.handlers.topic import Topic
 from node.transport.address import Address
 from node.transport.memory import memory_pair
-from node.trust import AnyPeer
+from node.trust.policies import AnyPeer
 from tests.interop.meeting import PATIENCE, logged
 from tests.reference.establish import HONEST, Misbehaviour
 from tests.reference.handshake import Config

@@ -16,7 +16,7 @@ from node.bus.consuming.leaving import describe, leave
 from node.bus.errors import BusClosedError, BusError
 from node.bus.event import BusEvent
 from node.errors import ParleyError
-from node.wording import one_line
+from node.logs import one_line
 
 logger = logging.getLogger("parley.bus")
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import anyio
 
+from node.backoff import Pauses
 from node.bus.consuming.holding import Holding
 from node.bus.consuming.job import Job
 from node.bus.consuming.leaving import describe, leave
@@ -19,11 +20,9 @@ from node.bus.consuming.patience import PASSING, Patience, as_bus_error, fractio
 from node.bus.consuming.terms import Terms
 from node.bus.errors import BusClosedError, BusError
 from node.bus.event import BusEvent
-from node.log_ration import LogRation
-from node.pauses import Pauses
+from node.logs import LogRation, one_line
 from node.transport.loop import Loop
-from node.waiting import Changes, pause
-from node.wording import one_line
+from node.transport.waiting import Changes, pause
 
 logger = logging.getLogger("parley.bus")
 

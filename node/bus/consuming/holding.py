@@ -21,7 +21,7 @@ from node.bus.model import Delivery
 from node.bus.schemas import Schemas
 from node.bus.store import Store
 from node.transport.loop import Loop, Timer
-from node.waiting import Changes, turn_of
+from node.transport.waiting import Changes, turn_of
 
 # Events fetched at first; twice as many each time that they were taken within `QUICK` seconds,
 # until `batch`; half as many if it took longer than `SLOW`, so that others get some.

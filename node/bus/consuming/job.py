@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 
 from node.transport.loop import Loop
-from node.waiting import Changes
+from node.transport.waiting import Changes
 
 
 class Job:

@@ -15,7 +15,7 @@ from node.bus.consuming.terms import Terms
 from node.bus.errors import BusClosedError, BusError
 from node.bus.store import Store
 from node.transport.loop import Loop
-from node.waiting import Changes
+from node.transport.waiting import Changes
 
 # Seconds that an acknowledgement waits for others to go with.
 GATHER: Final = 0.01

@@ -20,9 +20,8 @@ from node.bus.event import BusEvent, Word
 from node.bus.failures import LONGEST_ERROR
 from node.bus.names import DEAD
 from node.bus.store import Store
-from node.log_ration import LogRation
+from node.logs import LogRation, one_line
 from node.transport.loop import Loop
-from node.wording import one_line
 
 logger = logging.getLogger("parley.bus")
 

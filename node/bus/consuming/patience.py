@@ -10,13 +10,12 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from crypto.randomness import random_bytes
+from node.backoff import Pauses
 from node.bus.errors import BusBusyError, BusError, BusFullError, BusUnavailableError
 from node.errors import ParleyError
-from node.log_ration import LogRation
-from node.pauses import Pauses
+from node.logs import LogRation, one_line
 from node.transport.loop import Loop
-from node.waiting import pause
-from node.wording import one_line
+from node.transport.waiting import pause
 
 logger = logging.getLogger("parley.bus")
 

@@ -23,7 +23,7 @@ from node.bus.redis.link import Link
 from node.bus.redis.script import Script
 from node.errors import ParleyError
 from node.transport.loop import Loop
-from node.waiting import Changes
+from node.transport.waiting import Changes
 
 Word: TypeAlias = str | bytes | int | float
 Commands: TypeAlias = Sequence[tuple[Word, ...]]

@@ -13,7 +13,7 @@ from coredis.exceptions import RedisError
 
 from node.bus.errors import BusError
 from node.transport.loop import Loop
-from node.waiting import Changes
+from node.transport.waiting import Changes
 
 # Seconds that a cancellation waits for what is given back.
 CANCEL_PATIENCE: Final = 2.0

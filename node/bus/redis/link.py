@@ -15,7 +15,7 @@ from node.bus.redis.address import RedisAddress
 from node.bus.redis.faults import bus_error, check_version, is_too_old
 from node.errors import ConfigError
 from node.transport.loop import Loop, Runner
-from node.waiting import Changes
+from node.transport.waiting import Changes
 
 # Seconds that a connection may take to let go once it was told to.
 _CLOSE_PATIENCE: Final = 2.0

@@ -22,7 +22,7 @@ from node.bus.redis.faults import bus_error, is_missing_group
 from node.bus.redis.group_scripts import RELEASE, TAKE
 from node.bus.redis.membership import Membership, Memberships
 from node.bus.redis.portions import Portions
-from node.log_ration import LogRation
+from node.logs import LogRation
 from node.transport.loop import Loop
 
 logger = logging.getLogger("parley.bus")

@@ -33,7 +33,7 @@ from node.bus.sqlite.line import LOOK, MARK, PUBLISH, PUBLISH_SOON, RECORD, Kind
 from node.bus.sqlite.readers import Readers
 from node.bus.sqlite.worker import Worker
 from node.transport.backend import Backend
-from node.waiting import Changes
+from node.transport.waiting import Changes
 
 # Seconds beyond `busy_timeout` that closing gives the thread, and bytes of a session's number.
 PATIENCE: Final = 10.0

@@ -13,7 +13,7 @@ from node.bus.ids import FIRST, NEW, Position, parse_id
 from node.cli.amounts import parse_duration
 from node.cli.completing import bus_addresses, words
 from node.errors import ConfigError
-from node.wording import one_line
+from node.logs import one_line
 
 BUSES: Final = ("sqlite:", "redis:", "rediss:", "redis+unix:", "tcp:", "unix:")
 

@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 import anyio
 
+from node.backoff import Pauses
 from node.bus.config import BusConfig
 from node.bus.consuming.patience import PASSING, fraction
 from node.bus.consuming.seats import process_name
@@ -21,8 +22,7 @@ from node.cli.options import NodeOptions
 from node.cli.output import Output
 from node.cli.run import dialled, linked, make_node
 from node.errors import HandshakeError, NotTrustedError, PeerClosedError, UnreachableError
-from node.pauses import Pauses
-from node.wording import one_line
+from node.logs import one_line
 
 if TYPE_CHECKING:
     from node.bus.bus import Bus

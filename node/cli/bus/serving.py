@@ -16,8 +16,8 @@ from node.errors import ConfigError
 from node.settings.bus import BusSettings
 
 if TYPE_CHECKING:
-    from node.bus.wire.authorisation import BusRequest
     from node.node import Node
+    from node.remote_bus.authorisation import BusRequest
 
 PANEL: Final = "Durable bus"
 

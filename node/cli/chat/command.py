@@ -7,9 +7,9 @@ import anyio
 import typer
 
 from crypto.identity import NodeId
-from node.cli.chat.member import joined
-from node.cli.chat.messages import Message, clean_name
-from node.cli.chat.room import Room
+from node.apps.chat.member import joined
+from node.apps.chat.messages import Message, clean_name
+from node.apps.chat.room import Room
 from node.cli.chat.screen import Screen
 from node.cli.chat.talk import HELP, Standing, Talk
 from node.cli.completing import known_addresses
@@ -18,7 +18,7 @@ from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output
 from node.cli.run import described, make_node, meet, run
 from node.errors import ConfigError
-from node.trust import FirstUse, Known, KnownPeers, TrustPolicy, default_known_peers
+from node.trust.policies import FirstUse, Known, KnownPeers, TrustPolicy, default_known_peers
 
 ROOM = "lobby"
 # Seconds that a closing host waits for those who do not read.

@@ -18,7 +18,7 @@ import anyio
 from node.cli.chat.editor import LONGEST, LineEditor
 from node.cli.lines import Pace, read_lines
 from node.cli.output import Output
-from node.wording import one_line
+from node.logs import one_line
 
 # Bytes of a line that is not typed but comes from a file.
 _LONGEST_LINE: Final = 4 * LONGEST

@@ -9,7 +9,7 @@ from contextlib import aclosing
 from typing import Any, Final
 
 from crypto.identity import NodeId
-from node.cli.chat.messages import Message, Person, require_text
+from node.apps.chat.messages import Message, Person, require_text
 from node.cli.chat.screen import Screen
 from node.cli.output import Output
 from node.errors import CallRefused

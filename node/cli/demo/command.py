@@ -22,7 +22,7 @@ from node.cli.options import Json, Loop
 from node.cli.output import Output, set_up_logging
 from node.cli.run import described, event_loop, until_interrupted
 from node.node import Node
-from node.peer import Peer
+from node.peer.peer import Peer
 
 
 def demo(

@@ -20,8 +20,8 @@ from node.cli.demo.responder import FILE_LABEL
 from node.cli.exits import FileProblem
 from node.cli.output import Output
 from node.errors import ParleyError
-from node.peer import Peer
-from node.wording import one_line
+from node.logs import one_line
+from node.peer.peer import Peer
 
 PIECE = 64 * 1024
 

@@ -13,11 +13,11 @@ from anyio import to_thread
 
 from crypto.identity import Identity
 from lbm.codec import Value
-from node.call import Call
 from node.cli.output import Output, show_value
 from node.errors import CallRefused
 from node.node import Node
 from node.protocol.codes import FIRST_APPLICATION_CODE
+from node.remote.requests import Call
 from node.streams.stream import Stream
 
 FILE_LABEL = "demo.file"

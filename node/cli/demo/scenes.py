@@ -16,9 +16,9 @@ from node.cli.demo.responder import POEM, PRICES, ROOM
 from node.cli.output import Output
 from node.errors import NotTrustedError, ParleyError, PeerClosedError
 from node.node import Node
-from node.peer import Peer
+from node.peer.peer import Peer
+from node.peer.subscription import Subscription
 from node.protocol.codes import CloseCode, code_name
-from node.subscription import Subscription
 from node.testing import FaultyProxy
 from node.transport.address import Address
 

@@ -13,8 +13,8 @@ from typing import Final
 from crypto.auditor_file import MAGIC
 from node.cli.findings import Finding, Level
 from node.errors import ConfigError, ParleyError
-from node.known_peers import default_known_peers
 from node.settings import JournalSettings, load_settings
+from node.trust.known_peers import default_known_peers
 
 # Segments that the disk should have room for at least.
 FEW_SEGMENTS: Final = 4

@@ -22,7 +22,7 @@ from node.cli.journal.reading import Bar, find_segments
 from node.cli.options import Json
 from node.cli.output import Output
 from node.errors import ConfigError
-from node.wording import needs_extra
+from node.logs import needs_extra
 
 
 class Format(StrEnum):

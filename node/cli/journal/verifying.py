@@ -33,7 +33,7 @@ from node.journal.audit.rows import (
     Finding,
 )
 from node.journal.names import CLOSED, parse_name
-from node.wording import one_line
+from node.logs import one_line
 
 MOST_SHOWN: Final = 200  # findings in a table; --json has them all
 

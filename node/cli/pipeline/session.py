@@ -18,7 +18,7 @@ import typer
 
 from node.cli.exits import FileProblem
 from node.errors import ConfigError, UnreachableError
-from node.wording import needs_extra
+from node.logs import needs_extra
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

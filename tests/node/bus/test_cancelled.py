@@ -18,9 +18,9 @@ from node.bus.model import Delivery
 from node.bus.redis.store import RedisStore
 from node.bus.sqlite.store import SqliteStore
 from node.bus.store import Store
-from node.bus.wire import late
+from node.remote_bus import late
 from tests.node.bus.stores import opened
-from tests.node.bus.wire.offered import GROUP, NAME, between, new
+from tests.node.remote_bus.offered import GROUP, NAME, between, new
 
 pytestmark = pytest.mark.anyio
 

@@ -7,12 +7,12 @@ from typing import cast
 import anyio
 import pytest
 
+from node.backoff import Pauses
 from node.bus.bus import Bus
 from node.bus.config import BusConfig
 from node.bus.consuming import crew, outcomes, patience
 from node.bus.event import BusEvent
 from node.bus.store import Store
-from node.pauses import Pauses
 from tests.node.bus.buses import GROUP, NAME, a_bus, publish
 from tests.node.bus.model_store import ModelStore
 from tests.node.network import PATIENCE, eventually, ground

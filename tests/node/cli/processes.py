@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-PARLEY = (sys.executable, "-m", "parley_node")
+PARLEY = (sys.executable, "-m", "parley")
 # `parley` with topics that wait, refuse and misbehave; see there.
 PARLEY_WITH_TOPICS = (sys.executable, str(Path(__file__).with_name("serve_topics.py")))
 TIMEOUT = 25.0

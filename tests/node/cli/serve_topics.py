@@ -7,10 +7,10 @@ import anyio
 
 import node.cli.serve
 from lbm.codec import Value
-from node.call import Call
 from node.cli.main import main
 from node.errors import CallRefused
 from node.node import Node
+from node.remote.requests import Call
 
 offer_builtin_calls = node.cli.serve.offer_builtin_calls  # type: ignore[attr-defined]  # imported there
 

@@ -9,8 +9,8 @@ from crypto.identity import Identity
 from lbm.codec import Value
 from node.cli.builtin import offer_builtin_calls
 from node.dialects.named.codec import Flavour
-from node.gateways.named import NamedGateway
-from node.gateways.named_client import NamedClient
+from node.gateways.named.client import NamedClient
+from node.gateways.named.gateway import NamedGateway
 from node.messaging.formats import Format
 from node.messaging.payloads import Tandem
 from node.node import Node

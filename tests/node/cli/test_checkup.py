@@ -16,7 +16,7 @@ from node.cli.checkup import (
     versions,
 )
 from node.cli.findings import Finding, Level
-from parley_node.shadows import Kind, Shadow
+from parley.shadows import Kind, Shadow
 
 
 @pytest.fixture

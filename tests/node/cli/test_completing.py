@@ -17,7 +17,7 @@ from node.cli.completing import (
     known_names,
     words,
 )
-from node.known_peers import KnownPeers
+from node.trust.known_peers import KnownPeers
 
 NOW = datetime(2026, 3, 4, tzinfo=UTC)
 ALICE = NodeId(b"\x01" * 32)

@@ -11,7 +11,7 @@ import pytest
 from crypto.identity import NodeId
 from node.cli.completion import Shell
 from node.cli.explanations import EXPLANATIONS
-from node.known_peers import KnownPeers
+from node.trust.known_peers import KnownPeers
 from tests.node.cli.conftest import Parley
 
 ALICE = NodeId(b"\x01" * 32)
@@ -25,7 +25,7 @@ def home(tmp_path: Path) -> Path:
     for name in (PLACE, ELSEWHERE, "alice"):
         known.add(ALICE, name, datetime(2026, 3, 4, tzinfo=UTC))
     script = tmp_path / "parley"
-    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m parley_node "$@"\n')
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m parley "$@"\n')
     script.chmod(0o700)
     return tmp_path
 

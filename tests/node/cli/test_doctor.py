@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from parley_node.shadows import ROOT
+from parley.shadows import ROOT
 from tests.node.cli.conftest import Parley
 from tests.node.cli.processes import Finished, Processes
 

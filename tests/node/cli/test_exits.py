@@ -45,10 +45,10 @@ from node.errors import (
     UnreadRepliesError,
 )
 from node.journal.errors import JournalBusyError, JournalFailedError
+from node.logs import one_line
 from node.messaging.formats import FormatError
 from node.protocol.codes import CloseCode, ResultCode
 from node.protocol.errors import ConnectionClosedError, PayloadTooLargeError
-from node.wording import one_line
 
 EXPECTED: list[tuple[Exception, int, int, str]] = [
     (CallRefused(1), Exit.ANSWERED, 1, "topic-not-found"),

@@ -76,7 +76,7 @@ def test_help_of_the_others(parley: Parley, command: list[str], own: list[str]) 
 
 def test_the_script_is_this_program() -> None:
     (script,) = entry_points(group="console_scripts", name="parley")
-    assert script.value == "parley_node.__main__:main"
+    assert script.value == "parley.__main__:main"
 
 
 def test_version(parley: Parley) -> None:

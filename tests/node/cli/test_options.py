@@ -17,7 +17,7 @@ from node.errors import ConfigError, KnownPeersError
 from node.protocol.limits import Limits
 from node.settings import Settings
 from node.settings.serve import ServeSettings
-from node.trust import AnyPeer, FirstUse, Known
+from node.trust.policies import AnyPeer, FirstUse, Known
 from tests.node.cli.conftest import Parley
 
 PLACE = "tcp://127.0.0.1:1"

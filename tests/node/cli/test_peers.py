@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from crypto.identity import NodeId
-from node.known_peers import KnownPeers
+from node.trust.known_peers import KnownPeers
 from tests.node.cli.conftest import Parley
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)

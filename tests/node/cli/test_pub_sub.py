@@ -126,7 +126,7 @@ def test_from_a_file(processes: Processes, parley: Parley, tmp_path: Path) -> No
     source, place = tmp_path / "source", f"unix://{tmp_path}/socket"
     source.write_text("".join(f"{number}\n" for number in range(20_000)))
     pub = f"pub --listen {place} t --wait 1 --json < {source}"
-    shell = f"exec {sys.executable} -m parley_node {pub}"
+    shell = f"exec {sys.executable} -m parley {pub}"
     running = processes.start(command=("sh", "-c", shell), cwd=Path(__file__).parents[3])
     running.event("ready")
     assert parley("sub", place, "t").out == source.read_text()

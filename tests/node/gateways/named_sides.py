@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from node.dialects.limits import NamedLimits
-from node.gateways.named import FlavourName, NamedGateway
-from node.gateways.named_client import NamedClient
+from node.gateways.named.client import NamedClient
+from node.gateways.named.gateway import FlavourName, NamedGateway
 from tests.node.network import new_node
 
 FLAVOURS: tuple[FlavourName, ...] = ("plain", "typed")

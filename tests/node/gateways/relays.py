@@ -9,8 +9,8 @@ from anyio.abc import SocketStream
 
 from node.dialects.limits import RelayLimits
 from node.dialects.relay.codec import RelayMessage
-from node.gateways.relay import Relay
-from node.gateways.relay_client import RelayClient
+from node.gateways.relay.client import RelayClient
+from node.gateways.relay.relay import Relay
 from tests.node.network import PATIENCE
 
 PLACE = "tcp://127.0.0.1:0"

@@ -11,9 +11,9 @@ import pytest
 from node import Topic
 from node.dialects.limits import RelayLimits
 from node.errors import ConfigError, ParleyError
-from node.gateways.bridge import SENDER, Bridge
-from node.gateways.relay import Relay
-from node.gateways.relay_client import RelayClient
+from node.gateways.relay.bridge import SENDER, Bridge
+from node.gateways.relay.client import RelayClient
+from node.gateways.relay.relay import Relay
 from tests.node.gateways.relays import PLACE, clients_of, read
 from tests.node.network import PATIENCE, Meeting, eventually, meeting, new_node, settled
 

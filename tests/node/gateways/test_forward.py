@@ -11,14 +11,14 @@ import pytest
 from crypto.identity import Identity
 from lbm.codec import Value
 from node import Node, SubscribeRejected, SubscribeRequest, Subscription
+from node.backoff import Pauses
 from node.errors import AddressError, ConfigError, ParleyError
 from node.gateways.forward import LONGEST_REASON, Forward, random_fraction
+from node.handlers.topic import Topic
 from node.messaging.notes import DROPPED_HEADER
-from node.pauses import Pauses
 from node.protocol.limits import Limits
 from node.testing import FaultyProxy
-from node.topic import Topic
-from node.trust import AnyPeer, Pinned
+from node.trust.policies import AnyPeer, Pinned
 from tests.node.network import PATIENCE, eventually, new_node, nothing_left
 
 pytestmark = pytest.mark.anyio

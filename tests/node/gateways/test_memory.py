@@ -13,9 +13,9 @@ from node.dialects.relay.connection import RelayConnection
 from node.dialects.relay.router import Router
 from node.dialects.simproto.core import SimProtoCore
 from node.dialects.simproto.packets import RPC
-from node.gateways.named import NamedGateway
-from node.gateways.relay import Relay
-from node.gateways.simproto import SimProtoGateway
+from node.gateways.named.gateway import NamedGateway
+from node.gateways.relay.relay import Relay
+from node.gateways.simproto.gateway import SimProtoGateway
 from node.protocol.account import SHARE, Account
 from tests.node.dialects.named.events import ask, on_wire
 from tests.node.dialects.relay.hall import message

@@ -13,8 +13,8 @@ from node import (
     ParleyError,
 )
 from node.errors import ConfigError, InsecureAddressError
-from node.gateways.named import FlavourName, NamedGateway
-from node.gateways.named_client import NamedClient
+from node.gateways.named.client import NamedClient
+from node.gateways.named.gateway import FlavourName, NamedGateway
 from tests.node.gateways.named_sides import FLAVOURS, client_of, gateway, joined
 from tests.node.network import PATIENCE, new_node
 

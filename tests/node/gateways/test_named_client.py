@@ -13,8 +13,8 @@ from node import (
     UnreachableError,
 )
 from node.dialects.limits import NamedLimits
-from node.gateways.named import FlavourName
-from node.gateways.named_client import NamedClient
+from node.gateways.named.client import NamedClient
+from node.gateways.named.gateway import FlavourName
 from node.protocol.errors import LocalProtocolError
 from tests.node.gateways.named_sides import FLAVOURS, client_of, gateway, joined
 from tests.node.network import PATIENCE
@@ -59,7 +59,7 @@ async def test_nobody_answers(anyio_backend: str) -> None:
 async def test_replies_without_an_end_do_not_hold_their_place_for_ever(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("node.emission.REPLY_TIMEOUT", 0.05)
+    monkeypatch.setattr("node.remote.emission.REPLY_TIMEOUT", 0.05)
     limits = NamedLimits(events=2)
     async with gateway("plain") as served, client_of(served, limits=limits) as client:
 

@@ -15,7 +15,7 @@ from node import (
 )
 from node.dialects.named.codec import EventType
 from node.dialects.named.codec import NamedEvent as Received
-from node.gateways.named import FlavourName
+from node.gateways.named.gateway import FlavourName
 from node.protocol.codes import CloseCode
 from node.protocol.errors import LocalProtocolError, PayloadTooLargeError
 from tests.node.gateways.named_sides import FLAVOURS, joined

@@ -17,8 +17,8 @@ from node.errors import (
     PeerClosedError,
     RelayRefusedError,
 )
-from node.gateways.relay import Relay
-from node.gateways.relay_client import RelayClient
+from node.gateways.relay.client import RelayClient
+from node.gateways.relay.relay import Relay
 from tests.node.dialects.relay.hall import A, B, faults, message, messages
 from tests.node.gateways.relays import PLACE, clients_of, raw, read, relaying, to_the_end
 from tests.node.network import PATIENCE, eventually

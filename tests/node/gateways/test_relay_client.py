@@ -12,7 +12,7 @@ from anyio.abc import SocketAttribute, SocketStream
 from node.dialects.limits import RelayLimits
 from node.dialects.relay.codec import RelayFault
 from node.errors import AddressError, ParleyError, PeerClosedError, UnreachableError
-from node.gateways.relay_client import RelayClient
+from node.gateways.relay.client import RelayClient
 from node.protocol.codes import CloseCode
 from node.protocol.errors import PayloadTooLargeError
 from tests.node.gateways.relays import clients_of, raw, read, relaying

@@ -6,7 +6,7 @@ import pytest
 
 from node import SubscribeRejected
 from node.dialects.limits import SimProtoLimits
-from node.gateways.simproto_peer import SimProtoPeer
+from node.gateways.simproto.peer import SimProtoPeer
 from node.protocol.codes import CloseCode
 from tests.node.gateways.simproto_sides import Served, raw, served
 from tests.node.network import eventually

@@ -8,9 +8,9 @@ import pytest
 
 from node import Call, CallRefused, SubscribeRejected, SubscribeRequest, Supercategory
 from node.dialects.values import Rest
-from node.gateways.simproto_client import SimProtoClient
-from node.guest import Guest
-from node.topic import Topic
+from node.gateways.guest import Guest
+from node.gateways.simproto.client import SimProtoClient
+from node.handlers.topic import Topic
 from node.transport.memory import memory_pair
 from tests.node.gateways.simproto_sides import Raw, raw, served
 from tests.node.network import eventually

@@ -1,6 +1,6 @@
 """Subscriptions over two real cores, in whatever order events and decisions come.
 
-What each request is answered with is in tests/node/serving/test_publishing.py and its neighbours;
+What each request is answered with is in tests/node/peer/test_subscribers.py and its neighbours;
 here is that no order of events loses a note, or leaves anything behind.
 """
 

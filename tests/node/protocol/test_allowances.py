@@ -10,7 +10,7 @@ import pytest
 from crypto import next_secret
 from lbm import keys
 from lbm.codec import Value
-from node.allowance import Rate
+from node.protocol.allowance import Rate
 from node.protocol.codes import (
     CHUNK,
     CONNECTION,

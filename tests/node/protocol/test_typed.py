@@ -9,12 +9,12 @@ import pytest
 
 from crypto.identity import Identity
 from lbm.noise import NO_PADDING, PADME, Padding
+from node.backoff import Pauses
 from node.bus.config import BusConfig
 from node.bus.redis.format import RedisFormat
 from node.config import NodeConfig
 from node.dialects.limits import NamedLimits, RelayLimits, SimProtoLimits
 from node.errors import ConfigError
-from node.pauses import Pauses
 from node.protocol.config import CoreConfig
 from node.protocol.limits import Limits
 from node.protocol.typed import check_types

@@ -9,7 +9,7 @@ from anyio import BusyResourceError, ClosedResourceError, EndOfStream, create_ta
 
 from node.protocol.errors import LocalProtocolError
 from node.streams.inbox import TURN, Inbox
-from node.transport.backend import current_backend
+from node.transport.ground import current_backend
 from node.transport.loop import Waiter
 from tests.node.network import settled, started
 

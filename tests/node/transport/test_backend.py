@@ -9,7 +9,8 @@ from anyio.abc import TaskGroup
 
 from node.errors import ParleyError
 from node.transport.asyncio_backend import AsyncioBackend
-from node.transport.backend import Backend, current_backend
+from node.transport.backend import Backend
+from node.transport.ground import current_backend
 from node.transport.trio_backend import TrioBackend
 from tests.node.network import settled, started
 

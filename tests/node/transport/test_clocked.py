@@ -7,8 +7,8 @@ import pytest
 from anyio import create_task_group, fail_after
 
 from node.testing import FakeClock
-from node.transport.backend import current_backend
 from node.transport.clocked import ClockedBackend
+from node.transport.ground import current_backend
 from tests.node.network import eventually, settled
 
 pytestmark = pytest.mark.anyio

@@ -12,7 +12,7 @@ from node.protocol.codes import CloseCode
 from node.protocol.connection import FLUSH_SIZE, Connection
 from node.protocol.outbox import Outbox
 from node.protocol.reports import ConnectionEnded, Report, StreamFinished
-from node.transport.backend import Backend, current_backend
+from node.transport.backend import Backend
 from node.transport.driver import (
     FLUSH_EVENTS,
     HIGH_WATER,
@@ -20,6 +20,7 @@ from node.transport.driver import (
     LOW_WATER_PART,
     Driver,
 )
+from node.transport.ground import current_backend
 from node.transport.turns import ROUND_TIME, Line
 from tests.node.network import started
 

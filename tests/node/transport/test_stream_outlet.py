@@ -8,7 +8,8 @@ import pytest
 from anyio import BrokenResourceError, EndOfStream, create_task_group, fail_after
 from anyio.abc import ByteStream, TaskGroup
 
-from node.transport.backend import Backend, current_backend
+from node.transport.backend import Backend
+from node.transport.ground import current_backend
 from node.transport.memory import MemoryStream, memory_pair
 from node.transport.stream_outlet import WRITE_BUFFER, StreamOutlet
 from tests.node.network import eventually, settled

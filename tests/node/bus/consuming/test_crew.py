@@ -7,10 +7,10 @@ from typing import Any
 import anyio
 import pytest
 
+from node.backoff import Pauses
 from node.bus.errors import BusClosedError, BusDamagedError, BusFullError, BusUnavailableError
 from node.bus.event import BusEvent
 from node.errors import ConfigError, ParleyError
-from node.pauses import Pauses
 from tests.node.bus.buses import GROUP, NAME, a_bus, attempts, publish
 from tests.node.network import eventually
 

@@ -10,7 +10,7 @@ from node.bus.consuming import holding as holding_module
 from node.bus.consuming.holding import FIRST_FETCH
 from node.bus.consuming.job import Job
 from node.bus.failures import LONGEST_ERROR
-from node.waiting import Changes
+from node.transport.waiting import Changes
 from tests.node.bus.buses import GROUP, NAME, a_bus, publish
 from tests.node.bus.model_store import ModelStore
 from tests.node.network import eventually, ground, settled

@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
+from node.backoff import Pauses
 from node.bus.consuming import ledger as ledger_module
 from node.bus.consuming import patience as patience_module
 from node.bus.consuming.ledger import MOST_AT_ONCE, Ledger
@@ -15,7 +16,6 @@ from node.bus.consuming.patience import Patience, as_bus_error
 from node.bus.consuming.terms import Terms
 from node.bus.errors import BusClosedError, BusDamagedError, BusError, BusUnavailableError
 from node.errors import ConfigError
-from node.pauses import Pauses
 from tests.node.network import eventually, ground, started
 
 pytestmark = pytest.mark.anyio

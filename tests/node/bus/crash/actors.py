@@ -24,7 +24,7 @@ from node.bus.config import BusConfig
 from node.bus.errors import BusError
 from node.bus.event import BusEvent
 from node.errors import ParleyError
-from node.trust import AnyPeer
+from node.trust.policies import AnyPeer
 
 STREAM: Final = "shop.sold"
 GROUP: Final = "ledger"

@@ -15,7 +15,7 @@ import pytest
 
 from crypto.identity import Identity
 from crypto.keyfile import save_identity
-from node.known_peers import KnownPeers
+from node.trust.known_peers import KnownPeers
 from tests.node.cli.conftest import Parley
 from tests.node.cli.processes import PARLEY, TIMEOUT, Processes, Running
 from tests.node.cli.serve_topics import HOSTILE

@@ -208,7 +208,7 @@ def test_a_java_that_does_not_start_is_a_sentence(place: Path) -> None:
     java.chmod(0o755)
     (place / "java" / "release").write_text('JAVA_VERSION="17.0.1"\n')
     environment = os.environ | {"JAVA_HOME": str(place / "java"), "XDG_CACHE_HOME": str(place)}
-    command = [sys.executable, "-m", "parley_node", "pipeline", "run", *WHERE]
+    command = [sys.executable, "-m", "parley", "pipeline", "run", *WHERE]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 2
     assert "no room" in done.stderr

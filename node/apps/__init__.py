@@ -1,0 +1,1 @@
+"""Applications made of a node: the commands of the same names run them."""

@@ -1,0 +1,1 @@
+"""A chat room of a node."""

@@ -1,0 +1,107 @@
+"""The simulated world: its nodes, their journals, their links and the time of all.
+
+One rule: when its time is up everybody closes as they would anywhere, and nothing is left
+running. Knows no command line.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import anyio
+from anyio.abc import TaskGroup
+
+from crypto.auditor import AuditorKey
+from crypto.identity import Identity
+from node.apps.simulate.link import Link
+from node.apps.simulate.offers import offer
+from node.apps.simulate.plan import Plan, Traffic
+from node.apps.simulate.simulated_time import SimulatedTime
+from node.apps.simulate.tally import Tally
+from node.apps.simulate.topics import Publisher
+from node.journal.journal import Journal
+from node.journal.settings import BUFFER_SIZE, SEGMENT_SIZE
+from node.node import Node
+
+# Bytes that may wait to be written before time stands still.
+_WAITING: Final = BUFFER_SIZE // 8
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """Where and for whom the nodes keep their journals; `segment_size` in bytes."""
+
+    directory: Path
+    auditor: AuditorKey
+    segment_size: int = SEGMENT_SIZE
+
+    def journal(self, time: SimulatedTime) -> Journal:
+        """The journal of one node. The disk may take its time: it is made-up data."""
+        return Journal.open(
+            self.directory,
+            self.auditor,
+            segment_size=self.segment_size,
+            fsync="never",
+            on_failure="stop",
+            clock=time.nanoseconds,
+        )
+
+
+async def simulate(
+    plan: Plan, passed: Callable[[float], None], keeping: Keeping | None = None
+) -> Tally:
+    """Run a plan; `passed` is told how many simulated seconds are over.
+
+    Without `keeping` nobody keeps a journal. Raises JournalFailedError.
+    """
+    time, tally = SimulatedTime(), Tally()
+    journals = [keeping.journal(time) for _ in range(plan.nodes)] if keeping else []
+    nodes = [
+        Node(
+            Identity.create(plan.keys()),
+            config=plan.config(number),
+            clock=time.clock,
+            journal=journals[number] if journals else None,
+        )
+        for number in range(plan.nodes)
+    ]
+
+    def behind() -> bool:
+        return any(journal.metrics.waiting > _WAITING for journal in journals)
+
+    links = [
+        Link(plan, time, number, nodes[client], nodes[server], tally)
+        for number, (client, server) in enumerate(plan.links())
+    ]
+    async with anyio.create_task_group() as moving:
+        async with AsyncExitStack() as stack:
+            for link in links:
+                await stack.enter_async_context(link.wire)
+            for node in nodes:
+                await stack.enter_async_context(node)
+            moving.start_soon(time.run, behind, passed)
+            async with anyio.create_task_group() as life:
+                _publish(plan, time, nodes, tally, life)
+                for link in links:
+                    life.start_soon(link.run)
+                await time.sleep(plan.seconds)
+                life.cancel_scope.cancel()
+        moving.cancel_scope.cancel()
+    for journal in journals:
+        if journal.failed is not None:
+            raise journal.failed
+    return tally
+
+
+def _publish(
+    plan: Plan, time: SimulatedTime, nodes: Sequence[Node], tally: Tally, life: TaskGroup
+) -> None:
+    """Have every node offer what it has, and publish."""
+    for number, node in enumerate(nodes):
+        topics = offer(node, time.sleep, patient=plan.burst is not None)
+        if Traffic.TOPICS in plan.traffic:
+            for name, topic in topics.items():
+                draws = plan.draws("publisher", number, name)
+                life.start_soon(Publisher(plan, topic, draws, time.sleep, tally).run)

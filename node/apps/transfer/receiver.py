@@ -1,0 +1,234 @@
+"""The receiving side of `parley.file`: a stream's handler for any node.
+
+One rule: whatever a sender does, its stream ends with a receipt or with a refusal, and
+what is under a file's name is whole. Disk and hash are used in threads only.
+"""
+
+import logging
+from collections import Counter
+from contextlib import suppress
+
+import anyio
+from anyio.to_thread import run_sync
+
+from node.apps.transfer.framing import read_message
+from node.apps.transfer.hashes import Hashes
+from node.apps.transfer.names import UnsafeNameError, require_safe, same_file_key
+from node.apps.transfer.partial import Partial
+from node.apps.transfer.protocol import (
+    LABEL,
+    Begin,
+    MessageError,
+    Offer,
+    Receipt,
+    RefusalCode,
+    Resume,
+)
+from node.apps.transfer.refusal import Refusal, storage_refusal
+from node.apps.transfer.store import Store
+from node.apps.transfer.watching import Transfer, Watcher
+from node.node import Node
+from node.peer.peer import Peer
+from node.streams.stream import Stream
+
+logger = logging.getLogger("parley.transfer")
+
+PARALLEL = 8  # transfers at a time, of all peers
+PER_PEER = 4  # and of one
+OFFER_TIMEOUT = 10.0  # seconds for the first message
+BEGIN_TIMEOUT = 900.0  # the sender may have to hash what we have
+STALL_TIMEOUT = 60.0  # and then for each next byte
+BATCH = 256 * 1024  # bytes that one thread's turn writes: no more than a stream's window
+
+
+class Receiver:
+    """Takes files into a store; `count` is how many at most, None for any number.
+
+    `finished` is set once `count` files are there.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        watcher: Watcher | None = None,
+        *,
+        parallel: int = PARALLEL,
+        count: int | None = None,
+    ) -> None:
+        self._store = store
+        self._watcher = watcher or Watcher()
+        self._parallel = parallel
+        self._count = count
+        self._arrived = 0
+        self._of_peer: Counter[Peer] = Counter()
+        self._names: set[str] = set()
+        self._hashes = Hashes()
+        self.finished = anyio.Event()
+
+    @property
+    def arrived(self) -> int:
+        """How many files were put in their place, or had been there."""
+        return self._arrived
+
+    def offer_on(self, node: Node) -> None:
+        """Take the files that the node's peers send; raises ParleyError if another does."""
+        node.on_stream(LABEL)(self.serve)
+
+    async def serve(self, stream: Stream) -> None:
+        """Take one file: the handler of a stream."""
+        peer = stream.peer
+        self._of_peer[peer] += 1
+        name = ""
+        try:
+            # After this one has been counted, so that others find it there.
+            self._require_slot(peer)
+            with anyio.fail_after(OFFER_TIMEOUT):
+                offer = await read_message(stream, Offer.decode)
+            name = _checked_name(offer)
+            await self._take_reserved(stream, offer)
+        except MessageError as error:
+            logger.info("%s: %s", peer, error)
+            text = "that is not how files are sent"
+            self._refuse(stream, name, Refusal(RefusalCode.MALFORMED, text))
+        except Refusal as refusal:
+            self._refuse(stream, name, refusal)
+        except TimeoutError:
+            self._refuse(stream, name, Refusal(RefusalCode.MALFORMED, "nothing came for too long"))
+        except OSError as error:
+            logger.warning("cannot store %r: %s", name, error)
+            self._refuse(stream, name, storage_refusal(error))
+        finally:
+            self._of_peer[peer] -= 1
+            self._of_peer += Counter()  # forgets who has none
+        if self._count is not None and self._arrived >= self._count:
+            self.finished.set()
+
+    def _require_slot(self, peer: Peer) -> None:
+        running = self._of_peer.total()
+        if running > self._parallel or self._of_peer[peer] > PER_PEER:
+            raise Refusal(RefusalCode.BUSY, "too many transfers at a time")
+        if self._count is not None and self._arrived + running > self._count:
+            raise Refusal(RefusalCode.BUSY, "no more files are taken")
+
+    def _refuse(self, stream: Stream, name: str, refusal: Refusal) -> None:
+        stream.reset(refusal.code, refusal.text)
+        self._watcher.refused(name, _who(stream), refusal)
+
+    async def _take_reserved(self, stream: Stream, offer: Offer) -> None:
+        """Nobody else sends a file of that name, or one that some disk takes for it."""
+        key = same_file_key(offer.name)
+        if key in self._names:
+            raise Refusal(RefusalCode.BUSY, "a file of that name is just arriving")
+        self._names.add(key)
+        try:
+            await self._take(stream, offer)
+        finally:
+            self._names.discard(key)
+
+    async def _take(self, stream: Stream, offer: Offer) -> None:
+        transfer = Transfer(offer, _who(stream))
+        new = not await self._is_there(offer, transfer.peer)
+        if new:
+            await self._receive(stream, transfer)
+        else:
+            transfer.offset = transfer.at = offer.size
+            await stream.send(Resume(offer.size, offer.sha256).encode())
+            with anyio.fail_after(BEGIN_TIMEOUT):
+                await _read_begin(stream, offer.size, only=True)
+        self._arrived += 1
+        self._watcher.finished(transfer, new=new)
+        await stream.send(Receipt(offer.sha256, new).encode())
+        await stream.send_eof()
+
+    async def _is_there(self, offer: Offer, who: str) -> bool:
+        file = await run_sync(self._store.open_existing, offer)
+        if file is None:
+            return False
+        try:
+            digest, size = await self._hashes.of(file, who)
+        finally:
+            file.close()
+        if size == offer.size and digest.digest() == offer.sha256:
+            return True
+        await run_sync(self._store.require_replaceable, offer.name)
+        return False
+
+    async def _receive(self, stream: Stream, transfer: Transfer) -> None:
+        offer = transfer.offer
+        partial = await run_sync(self._store.open_partial, offer)
+        began = False
+        try:
+            found = await partial.hash(self._hashes, transfer.peer)
+            await stream.send(Resume(partial.size, found).encode())
+            with anyio.fail_after(BEGIN_TIMEOUT):
+                begin = await _read_begin(stream, partial.size)
+            if begin.offset != partial.size:
+                await run_sync(partial.restart)
+            transfer.offset = transfer.at = partial.size
+            self._watcher.began(transfer)
+            began = True
+            await self._fill(stream, partial, transfer)
+            if partial.digest() != offer.sha256:
+                await run_sync(self._store.discard, partial)
+                raise Refusal(RefusalCode.MISMATCH, "what arrived has another SHA-256")
+            await run_sync(self._store.place, partial, offer.name)
+        except BaseException as error:
+            if began:
+                self._watcher.stopped(transfer, error if isinstance(error, Exception) else None)
+            if not partial.size:
+                with suppress(OSError):
+                    self._store.discard(partial)
+            raise
+        finally:
+            if began:  # else nobody knows what is in it
+                with suppress(OSError):
+                    partial.keep_hash(self._hashes)
+            partial.close()
+
+    async def _fill(self, stream: Stream, partial: Partial, transfer: Transfer) -> None:
+        """Write what comes: exactly as much as was offered."""
+        size, batch = transfer.offer.size, bytearray()
+        try:
+            while (piece := await _next_piece(stream)) is not None:
+                if transfer.at + len(piece) > size:
+                    raise Refusal(RefusalCode.MALFORMED, "more came than was offered")
+                batch += piece
+                transfer.at += len(piece)
+                self._watcher.advanced(transfer)
+                if len(batch) >= BATCH:
+                    full, batch = batch, bytearray()
+                    await run_sync(partial.write, full)
+            full, batch = batch, bytearray()
+            await run_sync(partial.write, full)
+        finally:
+            # What came before a cut need not come again. Not in a thread: asyncio may
+            # cancel for a second time, and would not wait for it.
+            partial.write(batch)
+        if transfer.at != size:
+            raise Refusal(RefusalCode.MALFORMED, "less came than was offered")
+
+
+async def _next_piece(stream: Stream) -> bytes | None:
+    with anyio.fail_after(STALL_TIMEOUT):
+        try:
+            return await stream.receive()
+        except anyio.EndOfStream:
+            return None
+
+
+async def _read_begin(stream: Stream, offset: int, *, only: bool = False) -> Begin:
+    begin = await read_message(stream, Begin.decode)
+    if begin.offset != offset and (only or begin.offset != 0):
+        raise MessageError("it begins where nobody said")
+    return begin
+
+
+def _checked_name(offer: Offer) -> str:
+    try:
+        return require_safe(offer.name)
+    except UnsafeNameError as error:
+        raise Refusal(RefusalCode.UNSAFE_NAME, str(error)) from None
+
+
+def _who(stream: Stream) -> str:
+    return str(stream.peer.node_id or stream.peer.name)

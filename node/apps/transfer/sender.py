@@ -1,0 +1,172 @@
+"""The sending side of `parley.file`: a file that was hashed, over a peer's stream.
+
+One rule: the receiver's word for what it has is checked against the file, before and
+after. Reconnecting is `retries`'.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from anyio.to_thread import run_sync
+
+from node.apps.transfer.files import OpenFile
+from node.apps.transfer.framing import read_message
+from node.apps.transfer.hashing import READ_PIECE, hash_prefix
+from node.apps.transfer.names import UnsafeNameError, require_safe
+from node.apps.transfer.protocol import LABEL, Begin, MessageError, Offer, Receipt, Resume
+from node.apps.transfer.watching import Transfer, Watcher
+from node.cli.exits import FileProblem
+from node.errors import CallRefused, ConfigError, ParleyError, StreamResetError
+from node.peer.peer import Peer
+from node.protocol.codes import FIRST_APPLICATION_CODE
+from node.streams.stream import Stream
+
+
+class Source:
+    """A file to send, open from `open` to `close`; its name is the path's last part."""
+
+    def __init__(self, path: Path, file: OpenFile, offer: Offer) -> None:
+        self.path = path
+        self.offer = offer
+        self._file = file
+
+    @classmethod
+    async def open(cls, path: Path) -> Self:
+        """Open a file and hash all of it.
+
+        Raises:
+            ConfigError: it is a directory, or its name is none that is taken (UnsafeNameError).
+            FileProblem: it cannot be read, or is no regular file.
+        """
+        name = safe_name(path)
+        with _readable(path):
+            file = await run_sync(_open, path)
+        try:
+            with _readable(path):
+                size = file.status().st_size
+                digest, hashed = await hash_prefix(file, size)
+            if hashed != size:
+                raise FileProblem(f"{path} changed while it was being read")
+        except BaseException:
+            file.close()
+            raise
+        return cls(path, file, Offer(name, size, digest.digest()))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+
+    async def begins_with(self, resume: Resume) -> bool:
+        """Whether the file begins with what the receiver has."""
+        if resume.offset == self.offer.size:
+            return resume.sha256 == self.offer.sha256
+        digest, size = await hash_prefix(self._file, resume.offset)
+        return size == resume.offset and digest.digest() == resume.sha256
+
+    async def read(self, offset: int) -> bytes:
+        """The next bytes, at most 1 MiB.
+
+        Raises:
+            FileProblem: it cannot be read, or became shorter.
+        """
+        size = min(READ_PIECE, self.offer.size - offset)
+        with _readable(self.path):
+            piece = await run_sync(self._file.read, offset, size)
+        if len(piece) != size:
+            raise FileProblem(f"{self.path} changed while it was being sent")
+        return piece
+
+
+def safe_name(path: Path) -> str:
+    """The name under which a file is offered.
+
+    Raises:
+        ConfigError: it is a directory. UnsafeNameError: it is none that is taken.
+    """
+    if path.is_dir():
+        raise ConfigError(f"{path} is a directory; send files, or an archive of it")
+    try:
+        return require_safe(path.name)
+    except UnsafeNameError as error:
+        raise UnsafeNameError(f"{path}: {error}; rename it first") from None
+
+
+async def send_file(peer: Peer, source: Source, watcher: Watcher | None = None) -> Receipt:
+    """Send a file, or what the receiver has not of it.
+
+    Raises:
+        CallRefused: with a RefusalCode; `data` is a sentence. FileProblem: it changed.
+        StreamResetError, PeerClosedError: it was cut; offer it again. ParleyError: the
+            receiver does not keep to the protocol, or says another SHA-256.
+    """
+    watcher = watcher or Watcher()
+    transfer = Transfer(source.offer, str(peer.node_id or peer.name))
+    try:
+        async with peer.open_stream(LABEL) as stream:
+            receipt = await _send(stream, source, transfer, watcher)
+    except StreamResetError as error:
+        watcher.stopped(transfer, error)
+        if error.code < FIRST_APPLICATION_CODE:
+            raise
+        refused = CallRefused(error.code, error.text)
+        refused.received = True
+        raise refused from error
+    except BaseException as error:
+        watcher.stopped(transfer, error if isinstance(error, Exception) else None)
+        raise
+    watcher.finished(transfer, new=receipt.new)
+    return receipt
+
+
+async def _send(stream: Stream, source: Source, transfer: Transfer, watcher: Watcher) -> Receipt:
+    offer = source.offer
+    await stream.send(offer.encode())
+    resume = await read_message(stream, Resume.decode)
+    if resume.offset > offer.size:
+        raise MessageError("the receiver has more than was offered")
+    begin = Begin(resume.offset if await source.begins_with(resume) else 0)
+    await stream.send(begin.encode())
+    transfer.offset = transfer.at = begin.offset
+    watcher.began(transfer)
+    while transfer.at < offer.size:
+        piece = await source.read(transfer.at)
+        await stream.send(piece)
+        transfer.at += len(piece)
+        watcher.advanced(transfer)
+    await stream.send_eof()
+    receipt = await read_message(stream, Receipt.decode)
+    if receipt.sha256 != offer.sha256:
+        raise ParleyError("the file arrived changed: the two SHA-256 differ")
+    return receipt
+
+
+def _open(path: Path) -> OpenFile:
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe must not block
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise FileProblem(f"{path} is no regular file")
+    return OpenFile(fd)
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise FileProblem(f"cannot read {path}: {error.strerror}") from error

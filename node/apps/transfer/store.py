@@ -1,0 +1,174 @@
+"""The directory that files arrive in: opened once, and never left.
+
+One rule: every name is one that `names.require_safe` let pass, opened relative to the
+directory and without following links. Everything here may wait for the disk: it is
+called in threads, one at a time, also while the store is being closed. Knows no peers.
+"""
+
+import errno
+import os
+import stat
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from node.apps.transfer.files import OpenFile
+from node.apps.transfer.names import is_partial, partial_name
+from node.apps.transfer.partial import Partial
+from node.apps.transfer.protocol import Offer, RefusalCode
+from node.apps.transfer.refusal import Refusal
+
+# Interrupted transfers whose beginnings are kept: strangers shall not fill a directory.
+MOST_PARTIALS: Final = 256
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_READ_WRITE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_OWNER_ONLY = 0o600
+# What file systems without hard links say.
+_NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
+
+
+class Store:
+    """A directory for files. `force` lets a file replace another of its name.
+
+    `max_size` is the largest file taken, in bytes; None leaves it to the disk's room.
+
+    Raises:
+        OSError: it is no directory that one can write to.
+    """
+
+    def __init__(
+        self, directory: Path, *, force: bool = False, max_size: int | None = None
+    ) -> None:
+        self.directory = directory
+        self.force = force
+        self.max_size = max_size
+        self._lock = threading.RLock()  # for `OpenFile`'s reason
+        self._fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        if not os.access(directory, os.W_OK | os.X_OK):
+            os.close(self._fd)
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(directory))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        with self._lock:
+            fd, self._fd = self._fd, -1
+            os.close(fd)
+
+    def open_existing(self, offer: Offer) -> OpenFile | None:
+        """The file of that name if it may be the one offered: of its size.
+
+        Raises:
+            Refusal: other content has the name, and must keep it. OSError.
+        """
+        with self._lock:
+            found = self._status(offer.name)
+            if found is None:
+                return None
+            if stat.S_ISREG(found.st_mode) and found.st_size == offer.size:
+                return OpenFile(os.open(offer.name, _READ, dir_fd=self._fd))
+            self.require_replaceable(offer.name)
+            return None
+
+    def require_replaceable(self, name: str) -> None:
+        """Raises Refusal if what has the name must keep it."""
+        found = self._status(name)
+        if found is not None and stat.S_ISDIR(found.st_mode):
+            raise Refusal(RefusalCode.EXISTS, "a directory has that name")
+        if found is not None and not self.force:
+            raise Refusal(RefusalCode.EXISTS, "another file has that name")
+
+    def open_partial(self, offer: Offer) -> Partial:
+        """What came of this offer before, or an empty file; its caller closes it.
+
+        Raises:
+            Refusal: it is too large, there is no room, or another process writes it. OSError.
+        """
+        if self.max_size is not None and offer.size > self.max_size:
+            raise Refusal(RefusalCode.TOO_LARGE, f"at most {self.max_size} bytes are taken")
+        name = partial_name(offer.name, offer.size, offer.sha256)
+        with self._lock:
+            self._require_few_partials(name)
+            partial = Partial(os.open(name, _READ_WRITE, _OWNER_ONLY, dir_fd=self._fd), name)
+            try:
+                self._require_usable(partial, offer.size)
+            except BaseException:
+                partial.close()
+                raise
+        return partial
+
+    def place(self, partial: Partial, name: str) -> None:
+        """Give a whole file its name, for good: on the disk before it is seen.
+
+        Raises:
+            Refusal: another file has got the name meanwhile. OSError.
+        """
+        partial.sync()
+        with self._lock:
+            self.require_replaceable(name)
+            if self.force:
+                os.replace(partial.name, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+            else:
+                self._place_new(partial.name, name)
+            os.fsync(self._fd)
+
+    def discard(self, partial: Partial) -> None:
+        """Remove a partial file that is of no use; one that is gone is none."""
+        with self._lock:
+            if self._is_there(partial):
+                os.unlink(partial.name, dir_fd=self._fd)
+
+    def _require_usable(self, partial: Partial, size: int) -> None:
+        if not self._is_there(partial):
+            raise Refusal(RefusalCode.BUSY, "the same file has just arrived")
+        if partial.size > size:
+            partial.restart()
+        room = os.fstatvfs(self._fd)
+        if size - partial.size > room.f_bavail * room.f_frsize:
+            if not partial.size:
+                self.discard(partial)
+            raise Refusal(RefusalCode.NO_SPACE, "the disk has no room for it")
+
+    def _place_new(self, partial: str, name: str) -> None:
+        try:
+            # Unlike a rename this fails where the name is taken, whatever its case.
+            os.link(partial, name, src_dir_fd=self._fd, dst_dir_fd=self._fd, follow_symlinks=False)
+            os.unlink(partial, dir_fd=self._fd)
+        except FileExistsError:
+            raise Refusal(RefusalCode.EXISTS, "another file has that name") from None
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            self._place_over_claim(partial, name)
+
+    def _place_over_claim(self, partial: str, name: str) -> None:
+        """Without hard links: claim the name by an empty file, and replace that."""
+        claim = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            os.close(os.open(name, claim, _OWNER_ONLY, dir_fd=self._fd))
+        except FileExistsError:
+            raise Refusal(RefusalCode.EXISTS, "another file has that name") from None
+        os.replace(partial, name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
+
+    def _is_there(self, partial: Partial) -> bool:
+        """Whether the name still is that file's: another process may have placed it."""
+        found = self._status(partial.name)
+        return found is not None and partial.is_file(found)
+
+    def _status(self, name: str) -> os.stat_result | None:
+        try:
+            return os.stat(name, dir_fd=self._fd, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+
+    def _require_few_partials(self, name: str) -> None:
+        there = list(filter(is_partial, os.listdir(self._fd)))
+        if name not in there and len(there) >= MOST_PARTIALS:
+            raise Refusal(RefusalCode.NO_SPACE, "too many transfers were begun and not finished")

@@ -1,0 +1,227 @@
+"""`parley simulate`: journals to work on, of real nodes whose traffic and time are made up.
+
+One rule: what it reports it counted itself; what was tampered with is listed outside of the
+journals, where nothing that checks them looks.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated, Any
+
+import anyio
+import typer
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from crypto.auditor import AuditorKey, AuditorPrivateKey
+from crypto.auditor_file import load_auditor_key, save_auditor_key
+from node.apps.simulate.counting import Counts, count
+from node.apps.simulate.plan import Plan, Traffic
+from node.apps.simulate.tally import Tally
+from node.apps.simulate.tamper.plant import tamper
+from node.apps.simulate.tamper.planted import Kind, save_list
+from node.apps.simulate.world import Keeping, simulate
+from node.cli.completing import words
+from node.cli.exits import FileProblem
+from node.cli.options import Json, Loop
+from node.cli.output import Output, set_up_logging
+from node.cli.run import event_loop, until_interrupted
+from node.errors import ConfigError
+from node.journal.segments import list_segments
+from node.journal.settings import SEGMENT_SIZE
+
+KEY_FILE = "auditor.key"
+DATA = "Traffic"
+FAULTS = "Tampering"
+
+
+def simulation(
+    journals: Annotated[
+        Path, typer.Option(metavar="DIR", help="Where the journals go; made if it is not there.")
+    ],
+    nodes: Annotated[int, typer.Option(min=2, max=1_000, help="How many nodes.")] = 3,
+    minutes: Annotated[float, typer.Option(help="Simulated minutes, above 0.")] = 1.0,
+    seed: Annotated[
+        int, typer.Option(help="The same seed gives the same traffic; keys are always new.")
+    ] = 0,
+    auditor: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KEY",
+            help=f"The auditor's public key. Default: that of {KEY_FILE} beside DIR, made if "
+            "it is not there.",
+        ),
+    ] = None,
+    segment_size: Annotated[
+        int, typer.Option(metavar="BYTES", help="Size at which a segment is closed.")
+    ] = SEGMENT_SIZE,
+    rate: Annotated[
+        float, typer.Option(help="Times the usual traffic.", rich_help_panel=DATA)
+    ] = 1.0,
+    traffic: Annotated[
+        list[Traffic] | None,
+        typer.Option(help="Only this; repeatable. Default: all.", rich_help_panel=DATA),
+    ] = None,
+    payload: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=2**19,
+            metavar="BYTES",
+            help="Data of each call and note; calls are simple then. Default: many sizes.",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
+    burst: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=4_096,
+            help="Notes published at once. Default: mostly one, at times many.",
+            rich_help_panel=DATA,
+        ),
+    ] = None,
+    latency: Annotated[
+        float,
+        typer.Option(metavar="SECONDS", help="From node to node.", rich_help_panel=DATA),
+    ] = 0.005,
+    one_suite: Annotated[
+        bool,
+        typer.Option(
+            "--one-suite",
+            help="All nodes prefer the same algorithms, and sign with Ed25519.",
+            rich_help_panel=DATA,
+        ),
+    ] = False,
+    tampering: Annotated[
+        list[Kind] | None,
+        typer.Option(
+            "--tamper",
+            help="Plant such a fault in the journals; repeatable.",
+            rich_help_panel=FAULTS,
+            autocompletion=words(*Kind),
+        ),
+    ] = None,
+    tamper_list: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Where the planted faults are listed. Default: DIR.tampered.json",
+            rich_help_panel=FAULTS,
+        ),
+    ] = None,
+    loop: Loop = "asyncio",
+    as_json: Json = False,
+) -> None:
+    """Run nodes with made-up traffic in simulated time, and keep their journals."""
+    set_up_logging("error")
+    out = Output(as_json)
+    plan = Plan(
+        nodes=nodes,
+        minutes=_positive("--minutes", minutes),
+        seed=seed,
+        rate=_positive("--rate", rate),
+        payload=payload,
+        burst=burst,
+        latency=_positive("--latency", latency, least=0.0),
+        traffic=frozenset(traffic or Traffic),
+        mixed=not one_suite,
+    )
+    listed = tamper_list or journals.with_name(f"{journals.name}.tampered.json")
+    _check_places(journals, listed)
+    journals.mkdir(mode=0o700, parents=True, exist_ok=True)
+    key, key_file = _auditor(auditor, journals.absolute().parent / KEY_FILE)
+    keeping = Keeping(journals, key, segment_size)
+    began = perf_counter()
+    tallies: list[Tally] = []
+    with _progress(out, plan) as passed:
+
+        async def running() -> None:
+            tallies.append(await simulate(plan, passed, keeping))
+
+        anyio.run(partial(until_interrupted, running), **event_loop(loop))
+    seconds = perf_counter() - began
+    counts = count(journals)
+    faults = tamper(journals, tampering or (), seed)
+    if faults:
+        save_list(listed, faults)
+    (tally,) = tallies
+    _show(out, tally, counts, seconds)
+    if key_file is not None:
+        out.say(f"auditor    {key_file}")
+    if faults:
+        out.say(f"tampered   {len(faults)} times; listed in {listed}")
+    out.done(
+        journals=str(journals),
+        auditor=key.text,
+        auditor_key_file=str(key_file) if key_file else None,
+        seconds=seconds,
+        simulated_seconds=plan.seconds,
+        kept=counts.fields(),
+        traffic=tally.fields(),
+        tampered=len(faults),
+        tamper_list=str(listed) if faults else None,
+    )
+
+
+def _positive(option: str, value: float, least: float | None = None) -> float:
+    if not (0 < value < 1e6 or value == least):
+        raise ConfigError(f"{option} is a number above 0, or 0 where that is allowed")
+    return value
+
+
+def _check_places(journals: Path, listed: Path) -> None:
+    """What is counted and tampered with shall be this simulation's alone."""
+    if journals.is_dir() and list_segments(journals):
+        raise FileProblem(f"{journals} has journals already")
+    if listed.absolute().is_relative_to(journals.absolute()):
+        raise ConfigError("the list of faults is kept outside of the journals")
+
+
+def _auditor(text: str | None, path: Path) -> tuple[AuditorKey, Path | None]:
+    """The public key to seal to, and the file of its private one, if that is ours to know."""
+    if text is not None:
+        return AuditorKey.parse(text), None
+    if path.exists():
+        return load_auditor_key(path).public, path
+    key = AuditorPrivateKey.create()
+    save_auditor_key(path, key)
+    return key.public, path
+
+
+@contextmanager
+def _progress(out: Output, plan: Plan) -> Iterator[Callable[[float], None]]:
+    """A bar over simulated time, for people at a terminal."""
+    progress = out.bar(
+        TextColumn("simulating"),
+        BarColumn(),
+        TextColumn("{task.completed:,.0f} of {task.total:,.0f} s"),
+        TimeRemainingColumn(),
+    )
+    with progress:
+        task = progress.add_task("", total=plan.seconds)
+        yield lambda seconds: progress.update(task, completed=seconds)
+
+
+def _show(out: Output, tally: Tally, counts: Counts, seconds: float) -> None:
+    events = counts.total()
+    table = Table("what", "count", "how")
+    rows: list[tuple[str, int, dict[str, Any]]] = [
+        ("sessions", tally.sessions, tally.endings),
+        ("calls", tally.calls.total(), tally.outcomes()),
+        ("notes published", tally.published.total(), tally.published),
+        ("notes received", tally.received.total(), tally.received),
+        ("slow consumers", tally.slow_resets.total(), tally.slow_resets),
+        ("named events", tally.emits.total(), tally.emits),
+        ("files", tally.files.total(), tally.files),
+        ("key updates, rekeys", tally.key_updates + tally.rekeys, {}),
+        ("events kept", events, {}),
+        ("segments", counts.segments, {"bytes": counts.size}),
+    ]
+    for what, number, how in rows:
+        table.add_row(what, f"{number:,}", ", ".join(f"{k} {v:,}" for k, v in sorted(how.items())))
+    out.console.print(table)
+    out.say(f"simulated  in {seconds:,.1f} s: {events / seconds:,.0f} events/s")

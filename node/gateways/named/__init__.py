@@ -1,0 +1,1 @@
+"""Named events: the gateway for its clients, and its own client."""

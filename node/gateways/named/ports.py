@@ -1,0 +1,145 @@
+"""What events and replies need to go out in the named events dialect.
+
+One rule: a payload goes as the crate writes it, or is refused: it has MessagePack and
+JSON, raw bytes and two payloads in tandem, and none of the native formats.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Final
+
+from node.dialects.named.codec import Flavour
+from node.dialects.named.codec import NamedEvent as Received
+from node.dialects.named.core import NamedCore
+from node.errors import PeerClosedError
+from node.handlers.items import TURN_SIZE
+from node.handlers.running import Outcome
+from node.messaging.emits import OutgoingEmit
+from node.messaging.formats import Format, FormatError, FormatName
+from node.messaging.payloads import FormattedPayload, Payload, make_payload
+from node.protocol.codes import ResultCode
+from node.protocol.errors import ConnectionClosedError, PayloadTooLargeError
+from node.protocol.limits import EVENT_COST
+from node.transport.backend import Backend
+from node.transport.waiting import left_after, turn_of
+
+if TYPE_CHECKING:
+    from node.gateways.named.peer import NamedPeer
+
+_OURS: Final = frozenset({Format.LBM, Format.CBOR})
+
+
+class NamedReplies:
+    """Replies to one event of such a peer."""
+
+    __slots__ = ("_core", "_event", "_peer", "_said", "format")
+
+    def __init__(self, peer: "NamedPeer", core: NamedCore, event: Received) -> None:
+        self._peer = peer
+        self._core = core
+        self._event = event
+        self._said = 0  # since others ran: a handler that never waits must not keep the loop
+        self.format: FormatName = peer.format
+
+    @property
+    def wanted(self) -> bool:
+        """Whether the connection is open: nothing says whether the emitter waits."""
+        return self._peer.is_open
+
+    async def reply(self, name: str, namespace: str, payload: Payload) -> None:
+        """Send one, when there is room.
+
+        Raises:
+            PeerClosedError: the connection is over. PayloadTooLargeError: it is.
+            LocalProtocolError: the name is too long. FormatError: it has no form in its
+                format.
+        """
+        try:
+            await self._send(name, namespace, on_wire(payload))
+        except ConnectionClosedError as error:
+            raise self._peer.closed_error() from error
+
+    async def send_all(self, items: AsyncGenerator[Any, Any]) -> Outcome:
+        """Reply with each of what the handler yields."""
+        async with aclosing(items):
+            async for item in items:
+                try:
+                    await self._send("", "", on_wire(make_payload(item, self.format)))
+                except PayloadTooLargeError:
+                    return ResultCode.PAYLOAD_TOO_LARGE, None
+                except ConnectionClosedError:
+                    break  # nobody reads on
+        return ResultCode.ACCEPTED, None
+
+    async def _send(self, name: str, namespace: str, data: bytes) -> None:
+        driver = self._peer.driver
+        if not driver.has_room:
+            await driver.room()
+        self._core.reply(self._event, data, name, namespace)
+        driver.touch()
+        self._said += len(data) + EVENT_COST
+        if self._said > TURN_SIZE:
+            self._said = 0
+            await turn_of(self._peer.backend)
+
+
+class NamedEmitter:
+    """What `Emission` needs of such a connection."""
+
+    __slots__ = ("_core", "_peer", "backend", "marks_end")
+
+    def __init__(self, peer: "NamedPeer", core: NamedCore) -> None:
+        self._peer = peer
+        self._core = core
+        self.backend: Backend = peer.backend
+        self.marks_end = core.flavour is Flavour.TYPED
+
+    @property
+    def has_room(self) -> bool:
+        """Whether nobody need wait."""
+        return self._peer.driver.has_room
+
+    async def room(self, timeout: float | None) -> float | None:
+        """Wait while too much waits to be written; CallTimeout if it takes too long."""
+        if self.has_room:
+            return timeout
+        return await left_after(self._peer.driver.room, timeout, self.backend.now)
+
+    def send(self, name: str, namespace: str, payload: Payload) -> None:
+        """Send an event to which no reply is wanted."""
+        self._core.emit(name, on_wire(payload), namespace)
+        self._peer.driver.touch()
+
+    def ask(
+        self, emit: OutgoingEmit, name: str, namespace: str, payload: Payload, timeout: float | None
+    ) -> None:
+        """Send an event; `emit` gets its replies."""
+        now = self.backend.now()
+        self._core.ask(emit, name, on_wire(payload), now, timeout, namespace)
+        self._peer.driver.touch()
+
+    def leave(self, emit: OutgoingEmit) -> None:
+        """Nobody waits for more than its first reply: the others run handlers."""
+        self._core.leave(emit)
+        self._peer.driver.settle()
+
+    def give_up(self, emit: OutgoingEmit) -> None:
+        """Nobody wants its replies; that cannot be said here."""
+        self._core.give_up(emit)
+
+    def closed_error(self) -> PeerClosedError:
+        """Why nothing can be sent any more."""
+        return self._peer.closed_error()
+
+
+def on_wire(payload: Payload) -> bytes:
+    """A payload as this dialect has it: after its format id, if it has one.
+
+    Raises:
+        FormatError: the crate has no such format, or a value has no form in it.
+    """
+    if payload.format is None or isinstance(payload, FormattedPayload):
+        return payload.raw
+    if payload.format in _OURS:
+        raise FormatError("named events (bromine) have neither LBM nor CBOR: msgpack, json or raw")
+    return bytes((payload.format,)) + payload.raw

@@ -1,0 +1,1 @@
+"""The event relay: the gateway, the client, and the bridge between both."""

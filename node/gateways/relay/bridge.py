@@ -1,0 +1,152 @@
+"""`Bridge`: a relay's broadcasts as notes of a topic, and its notes as broadcasts.
+
+One rule: what came from one side goes to the other and not back. On the relay the bridge
+is one of the clients, under its node's UUID (protocol.md, section 4).
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+from uuid import UUID
+
+from lbm.codec import Encodable
+from node.dialects.relay.codec import BROADCAST, UUIDS_SIZE, decode_messages, encode_message
+from node.dialects.relay.router import Piece
+from node.dialects.values import ConversionError, Rest, from_bytes, to_bytes
+from node.errors import ParleyError
+from node.gateways.relay.relay import Relay
+from node.handlers.topic import Topic
+from node.protocol.errors import PayloadTooLargeError
+from node.transport.loop import Runner, Waiter
+
+logger = logging.getLogger("parley.gateway")
+
+# The header of a note that was a broadcast: its sender's UUID, as text.
+SENDER = "relay.sender"
+# What a broadcast that waits to be published counts besides its payload.
+MESSAGE_COST = 300
+
+
+class Bridge:
+    """Joins a `relay` to a `topic` for as long as its `async with`, which is to be entered
+    before the relay listens, so that no client takes its `uuid` (`node.node_id.uuid`).
+
+    A note's data is the payload of the broadcast, with the header `relay.sender`; a note
+    becomes a payload by the table of docs/dialects.md, with `values` for what is neither
+    bytes nor text. `published` and `broadcast` count what crossed; `lost` what was too
+    long or had no form at the other side, or came faster than the topic takes it (more
+    than `limits.write_buffer` of the relay waits); `ignored` direct messages to the node.
+    """
+
+    def __init__(self, relay: Relay, topic: Topic, uuid: UUID, *, values: Rest = "cbor") -> None:
+        self.relay = relay
+        self.topic = topic
+        self.uuid = uuid
+        self.published = self.broadcast = self.lost = self.ignored = 0
+        self._values: Rest = values
+        self._tap = self._noted  # one object: the topic tells its taps apart by it
+        self._queue: deque[tuple[bytes, bytes]] = deque()
+        self._waiting_size = 0
+        self._waiter: Waiter | None = None
+        self._runner: Runner | None = None
+        self._undo: list[Callable[[], None]] = []
+
+    def __repr__(self) -> str:
+        return f"<Bridge {self.topic.name!r} as {self.uuid}>"
+
+    async def __aenter__(self) -> Self:
+        """Take part in both.
+
+        Raises:
+            ConfigError: the UUID is taken at the relay. ParleyError: the relay is not
+                running, or the bridge is already.
+        """
+        if self._undo:
+            raise ParleyError("the bridge is running already")
+        backend = self.relay.backend
+        self._undo = [self.relay.join(self.uuid, self), self.topic.tap(self._tap)]
+        self._runner = backend.spawn(self._publish)
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        undo, self._undo = self._undo, []
+        for step in undo:
+            step()
+        if self._runner is not None:
+            self._runner.cancel()
+            self._runner = None
+        self.lost += len(self._queue)
+        self._queue.clear()
+        self._waiting_size = 0
+
+    # From the relay.
+
+    def deliver(self, pieces: Sequence[Piece], held: int, now: float) -> None:
+        """Take messages, as a member of the relay."""
+        for to, sender, payload in decode_messages(b"".join(pieces)):
+            size = len(payload) + MESSAGE_COST
+            if to != BROADCAST:
+                self.ignored += 1
+            elif self._waiting_size + size > self.relay.limits.write_buffer:
+                self._lose("came faster than the topic takes them")
+            else:
+                self._waiting_size += size
+                self._queue.append((sender, payload))
+        if self._waiter is not None:
+            self._waiter.wake()
+
+    async def _publish(self) -> None:
+        queue = self._queue
+        while True:
+            while queue:
+                sender, payload = queue.popleft()
+                self._waiting_size -= len(payload) + MESSAGE_COST
+                headers = {SENDER: str(UUID(bytes=sender))}
+                try:
+                    await self.topic.publish(from_bytes(payload), headers, source=self._tap)
+                except PayloadTooLargeError:
+                    self._lose("was too long for a note")
+                except ParleyError as error:  # the node has ended
+                    self._lose(f"was for a topic that nobody has any more ({error})")
+                else:
+                    self.published += 1
+            self._waiter = self.relay.backend.waiter()
+            await self._waiter.wait()
+            self._waiter = None
+
+    # From the topic.
+
+    def _noted(self, data: Encodable, headers: Mapping[str, Encodable] | None) -> None:
+        if headers and self._came_from_here(headers.get(SENDER)):
+            self.ignored += 1
+            return
+        try:
+            payload = to_bytes(data, self._values)
+        except ConversionError as error:
+            self._lose(f"has no form at the relay ({error})")
+            return
+        if UUIDS_SIZE + len(payload) > self.relay.limits.longest_frame:
+            self._lose("was too long for the relay")
+            return
+        self.broadcast += 1
+        message = encode_message(BROADCAST, self.uuid.bytes, payload)
+        self.relay.broadcast(self.uuid, message)
+
+    def _came_from_here(self, sender: Encodable) -> bool:
+        """Whether a note is a broadcast of this very relay, which another node bridged too."""
+        try:
+            return isinstance(sender, str) and UUID(sender) in self.relay
+        except ValueError:
+            return False
+
+    def _lose(self, why: str) -> None:
+        if not self.lost:
+            logger.warning("%r: what %s is lost; counted, and not logged again", self, why)
+        self.lost += 1

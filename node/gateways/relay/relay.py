@@ -1,0 +1,132 @@
+"""`Relay`: a server of the event relay, on loopback and Unix sockets.
+
+One rule: who sends to a client waits for it while it reads; nothing waits for one that
+does not, which is dropped and counted. Knows no node; `Bridge` joins it to one.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Any, ClassVar
+from uuid import UUID
+
+from node.dialects.limits import RelayLimits
+from node.dialects.relay.connection import RelayConnection
+from node.dialects.relay.router import Member, Router
+from node.errors import ConfigError
+from node.gateways.guest import Guest
+from node.gateways.server import DialectServer
+from node.protocol.codes import CloseCode
+from node.protocol.reports import ConnectionEnded
+from node.transport.backend import Backend
+from node.transport.ground import Ground
+
+logger = logging.getLogger("parley.gateway")
+
+
+class Relay(DialectServer["RelayGuest"]):
+    """An event relay: lives as long as its `async with`, with or without a node.
+
+    `feedback` says whether a sender is told (code 5) that its target is not connected.
+    A client for which more than `limits.write_buffer` bytes wait is dropped; who sends to
+    one that reads is slowed down before.
+    """
+
+    def __init__(self, *, limits: RelayLimits | None = None, feedback: bool = True) -> None:
+        self.limits = limits or RelayLimits()
+        self._router = Router(feedback=feedback)
+        self._ground = Ground("the relay")
+        super().__init__("the relay", self.limits.clients, self.limits.memory)
+
+    def __repr__(self) -> str:
+        return f"<Relay, {len(self.clients)} clients>"
+
+    def __contains__(self, uuid: UUID) -> bool:
+        """Whether somebody is connected as `uuid`."""
+        return uuid.bytes in self._router.members
+
+    @property
+    def backend(self) -> Backend:
+        """The event loop it lives in; ParleyError outside of its `async with`."""
+        return self._ground.backend
+
+    @property
+    def clients(self) -> list[UUID]:
+        """Who is connected and has said its UUID; bridges are, too."""
+        return [UUID(bytes=uuid) for uuid in self._router.members]
+
+    @property
+    def dropped(self) -> int:
+        """How many clients were dropped because they did not read."""
+        return self._router.dropped
+
+    @property
+    def undeliverable(self) -> int:
+        """How many messages were for targets that were not connected."""
+        return self._router.undeliverable
+
+    # For members without a connection, such as bridges.
+
+    def join(self, uuid: UUID, member: Member) -> Callable[[], None]:
+        """Have `member` take part as `uuid`; what is returned takes it out again.
+
+        Raises:
+            ConfigError: the UUID is taken, or is none that a client may have.
+        """
+        try:
+            self._router.join(uuid.bytes, member)
+        except ValueError as error:
+            raise ConfigError(f"{uuid} cannot take part: {error}") from error
+        self._changes.notify()
+
+        def leave() -> None:
+            self._router.leave(uuid.bytes, member)
+            self._changes.notify()
+
+        return leave
+
+    def broadcast(self, sender: UUID, message: bytes) -> None:
+        """Hand a whole message to all clients but the sender."""
+        self._router.broadcast(sender.bytes, [message], len(message), self.backend.now())
+
+    # Inside.
+
+    async def _enter(self) -> Backend:
+        return await self._ground.enter()
+
+    async def _leave(self) -> None:
+        await self._ground.leave()
+
+    def _new_guest(self, name: str) -> "RelayGuest":
+        core = RelayConnection(self._router, self.limits, self.backend.now(), self.account)
+        guest = RelayGuest(core, self.backend, name, self._changes.notify, self._gone)
+        core.shell = guest.driver
+        return guest
+
+
+class RelayGuest(Guest):
+    """A client, as the relay's shell sees it. `changed` is told when it is let in or ends."""
+
+    dialect: ClassVar[str] = "the event relay"
+    turn_size: ClassVar[int] = 64 * 1024  # a message costs it a tenth of a call
+
+    def __init__(
+        self,
+        core: RelayConnection,
+        backend: Backend,
+        name: str,
+        changed: Callable[[], None],
+        on_gone: Callable[[Guest], None],
+    ) -> None:
+        super().__init__(core, backend, name, on_gone=on_gone)
+        self._client = core
+        self._changed = changed
+
+    def _take(self, report: Any, now: float) -> None:
+        self.name = f"{UUID(bytes=self._client.uuid)} from {self.name}"
+        logger.info("%s is connected", self)
+        self._changed()
+
+    def _lost(self, ended: ConnectionEnded) -> None:
+        if ended.code == CloseCode.OVERLOADED:
+            logger.warning("%s was dropped: it does not read", self)
+        self._changed()

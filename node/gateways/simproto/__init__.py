@@ -1,0 +1,1 @@
+"""SimProto: the gateway for its clients, and its own client."""

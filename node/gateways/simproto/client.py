@@ -1,0 +1,112 @@
+"""`SimProtoClient`: the side that connects, to a gateway of ours or to any SimProto peer.
+
+    async with SimProtoClient("tcp://127.0.0.1:7101") as client:
+        print(await client.call("echo", b"hi"))
+
+One rule: it needs no node; what the other side may ask of it is its `offering`. What is
+said on the connection is `SimProtoPeer`'s.
+"""
+
+from typing import Self
+
+from anyio.abc import ByteStream
+
+from lbm.codec import Encodable
+from node.config import NodeConfig
+from node.dialects.limits import SimProtoLimits
+from node.dialects.values import Rest
+from node.gateways.client import CONNECT_TIMEOUT, DialectClient
+from node.gateways.simproto.peer import DEFAULT_TIMEOUT, SimProtoPeer, require_form
+from node.gateways.simproto.subscription import WINDOW, SimProtoSubscription
+from node.offering import Offering
+from node.protocol.codes import CloseCode
+from node.protocol.reports import ConnectionEnded
+from node.streams.stream import Stream
+from node.transport.backend import Backend
+
+
+class SimProtoClient(DialectClient[SimProtoPeer]):
+    """A connection in SimProto, for as long as its `async with`.
+
+    `offering` is what the other side may call and subscribe to here: a node's, or by
+    default one of its own, for `client.offering.on_call(..)` and `.topic(..)`. `values` is
+    the form of data that is neither bytes nor text: "cbor", "msgpack" or "json".
+    """
+
+    def __init__(
+        self,
+        target: str | ByteStream,
+        *,
+        limits: SimProtoLimits | None = None,
+        offering: Offering | None = None,
+        values: Rest = "cbor",
+        timeout: float = CONNECT_TIMEOUT,
+    ) -> None:
+        """`target` is an address, or a byte stream as for `over`; `timeout` is seconds for
+        connecting.
+
+        Raises:
+            AddressError: not an address. ConfigError: `values` is none of them.
+        """
+        super().__init__(target, timeout)
+        self._limits = limits or SimProtoLimits()
+        self._values: Rest = require_form(values)
+        self.offering = offering or Offering(NodeConfig(), lambda: self._ground.backend)
+
+    @classmethod
+    def over(
+        cls,
+        stream: ByteStream,
+        *,
+        limits: SimProtoLimits | None = None,
+        offering: Offering | None = None,
+        values: Rest = "cbor",
+    ) -> Self:
+        """A client over any byte stream, such as `peer.open_stream("simproto")`: then all of
+        it is encrypted, and each side knows the other's node id. The stream ends with it."""
+        return cls(stream, limits=limits, offering=offering, values=values)
+
+    # What to ask of the other side.
+
+    @property
+    def peer(self) -> SimProtoPeer:
+        """The other side; ParleyError before it is connected."""
+        return self._connected()
+
+    async def call(
+        self, topic: str, data: Encodable = None, *, timeout: float | None = DEFAULT_TIMEOUT
+    ) -> bytes | None:
+        """`SimProtoPeer.call`."""
+        return await self.peer.call(topic, data, timeout=timeout)
+
+    def subscribe(
+        self,
+        topic: str,
+        data: Encodable = None,
+        *,
+        timeout: float | None = DEFAULT_TIMEOUT,
+        window: int = WINDOW,
+    ) -> SimProtoSubscription:
+        """`SimProtoPeer.subscribe`."""
+        return self.peer.subscribe(topic, data, timeout=timeout, window=window)
+
+    async def ping(self) -> float:
+        """`SimProtoPeer.ping`."""
+        return await self.peer.ping()
+
+    async def closed(self) -> ConnectionEnded:
+        """Wait for the end of the connection; returns why it ended."""
+        return await self.peer.closed()
+
+    async def close(self, code: int = CloseCode.NORMAL, text: str = "") -> None:
+        """End the connection: what is queued goes first."""
+        await self.peer.close(code, text)
+
+    # Inside.
+
+    def _new_guest(self, backend: Backend, place: str) -> SimProtoPeer:
+        target = self._target
+        carrier = target.peer if isinstance(target, Stream) else None
+        return SimProtoPeer(
+            backend, place, self._limits, self.offering, self._values, carrier=carrier
+        )

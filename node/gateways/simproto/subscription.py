@@ -1,0 +1,190 @@
+"""`SimProtoSubscription`: a topic of the other side of a SimProto connection, as it is read.
+
+One rule: what is not read slows only this subscription, and it ends with its `async
+with`. SimProto has no word for a subscription that its publisher ends: nothing comes any
+more, and nobody says so.
+"""
+
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import anyio
+
+from lbm.codec import Encodable
+from node.dialects.simproto.asking import OutgoingRequest
+from node.dialects.simproto.feeds import ON_THE_WAY
+from node.dialects.simproto.note_queue import NoteQueue
+from node.dialects.values import to_bytes
+from node.errors import (
+    ConfigError,
+    ParleyError,
+    PeerClosedError,
+    StreamResetError,
+    received_refusal,
+)
+from node.messaging.pending import LOST
+from node.protocol.codes import CloseCode, ResultCode
+from node.protocol.errors import ConnectionClosedError
+from node.transport.waiting import Changes
+
+if TYPE_CHECKING:
+    from node.gateways.simproto.peer import SimProtoPeer
+
+# Bytes of cost that may wait unread and acknowledged: a note's data and 64.
+WINDOW = 1 << 20
+# What a publisher of ours has on its way has room in it.
+LEAST_WINDOW = ON_THE_WAY
+# Seconds that leaving waits for the publisher to have understood.
+LEAVE_TIMEOUT = 5.0
+
+
+class SimProtoSubscription:
+    """The notes of a topic, in their order, each as bytes (None if it is empty): `async with
+    peer.subscribe("prices") as notes`, then `async for note in notes`. One task may read
+    at a time.
+
+    `data` is what came with the acceptance, bytes or None.
+
+    Raises:
+        ConfigError: `window` is below 65,536.
+    """
+
+    def __init__(
+        self,
+        peer: "SimProtoPeer",
+        topic: str,
+        data: Encodable,
+        timeout: float | None,
+        window: int,
+    ) -> None:
+        if window < LEAST_WINDOW:
+            raise ConfigError(f"window must be at least {LEAST_WINDOW} bytes")
+        self.peer = peer
+        self.topic = topic
+        self.data: bytes | None = None
+        self._changes = Changes(peer.backend.waiter)
+        patience = peer.core.limits.answer_timeout / 2
+        self.queue = NoteQueue(window, patience, self._acknowledge, self._changes.notify)
+        self._asked = data
+        self._timeout = timeout
+        self._begun = False
+        self._error: StreamResetError | PeerClosedError | None = None
+        self._reading = anyio.ResourceGuard("reading from")
+
+    def __repr__(self) -> str:
+        return f"<SimProtoSubscription to {self.topic!r} of {self.peer}>"
+
+    # Beginning and end.
+
+    async def __aenter__(self) -> Self:
+        """Subscribe.
+
+        Raises:
+            SubscribeRejected: the publisher said no (code 3). CallRefused: another code:
+                1 no such topic, 2 subscribed already. CallTimeout: no response in time.
+            PeerClosedError: the connection is over. ConversionError: the data has no form.
+        """
+        if self._begun:
+            raise ParleyError("a subscription is made once")
+        self._begun = True
+        peer, sim = self.peer, self.peer.sim
+        payload = to_bytes(self._asked, peer.values)
+        timeout = await peer.room(self._timeout)
+        waiter = peer.backend.waiter()
+        now = peer.backend.now()
+        try:
+            call = sim.asking.subscribe(self.topic, payload, now, timeout, waiter.wake)
+        except ConnectionClosedError as error:
+            raise peer.closed_error() from error
+        sim.readings.expect(self.topic, self, call)
+        peer.driver.touch()
+        try:
+            await waiter.wait()
+        except BaseException:
+            if not call.done:
+                sim.asking.give_up(call)
+                self.queue.close()
+            else:
+                self._leave()
+            raise
+        self._require_accepted(call)
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        left = self._leave()
+        if exc_type is None and left is not None:
+            with anyio.move_on_after(LEAVE_TIMEOUT):
+                await self._changes.until(lambda: left.done)
+
+    # Reading.
+
+    def __aiter__(self) -> AsyncIterator[bytes | None]:
+        return self
+
+    async def __anext__(self) -> bytes | None:
+        """The data of the next note, None if it is empty.
+
+        Raises:
+            StreamResetError: code 33, slow-consumer: we did not keep up.
+            PeerClosedError: the connection is over. ClosedResourceError: it was left.
+            BusyResourceError: two tasks read.
+        """
+        queue = self.queue
+        with self._reading:
+            if not queue:
+                await self._changes.until(
+                    lambda: bool(queue) or queue.closed or self._error is not None
+                )
+        if queue.closed:
+            raise anyio.ClosedResourceError
+        if queue:
+            return queue.take() or None
+        assert self._error is not None
+        raise self._error
+
+    # From the connection.
+
+    def cut_off(self) -> None:
+        """It was not read in time, and is over; what came stays readable."""
+        self._error = StreamResetError(CloseCode.SLOW_CONSUMER)
+        self._changes.notify()
+
+    def lost(self, code: int, text: str) -> None:
+        """The connection is over; what came stays readable."""
+        self._error = PeerClosedError(code, text)
+        self._changes.notify()
+
+    # Inside.
+
+    def _require_accepted(self, call: OutgoingRequest) -> None:
+        if call.code == LOST:
+            raise PeerClosedError(call.close_code, call.close_text)
+        if call.code != ResultCode.ACCEPTED:
+            if call.code == ResultCode.DEADLINE_EXCEEDED:
+                self.queue.close()
+            raise received_refusal(call.code, call.data, subscribing=True)
+        if self._error is None and not self.peer.sim.readings.reads(self.topic, self):
+            # It has a reader here already, which the other side should have known.
+            raise received_refusal(ResultCode.ALREADY_SUBSCRIBED, None, subscribing=True)
+        self.data = call.data if isinstance(call.data, bytes) else None
+
+    def _leave(self) -> OutgoingRequest | None:
+        """Want no more notes: tell the publisher, and return what it has yet to answer."""
+        peer = self.peer
+        self.queue.close()
+        now, notify = peer.backend.now(), self._changes.notify
+        left = peer.sim.readings.leave(self.topic, self, now, notify)
+        notify()
+        peer.driver.touch()
+        return left
+
+    def _acknowledge(self, dialog: int) -> None:
+        peer = self.peer
+        peer.sim.readings.acknowledge(dialog, peer.backend.now())
+        peer.driver.touch()

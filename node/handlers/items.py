@@ -1,0 +1,103 @@
+"""Sends what a handler yields, item by item, no faster than it is read.
+
+One rule: a handler that never waits does not keep the loop, and one that nobody reads
+from waits. Knows neither what an item is on the wire nor who wants it.
+"""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Final
+
+from node.handlers.running import Outcome
+from node.messaging.pending import IncomingCall
+from node.protocol.codes import ResultCode
+from node.protocol.errors import LocalProtocolError, PayloadTooLargeError
+from node.protocol.limits import EVENT_COST
+from node.transport.loop import Waiter
+from node.transport.waiting import turn_of
+
+if TYPE_CHECKING:
+    from node.peer.peer import Peer
+
+# Bytes of cost that a handler may yield before others run.
+TURN_SIZE: Final = 64 * 1024
+
+
+async def send_items(
+    peer: "Peer",
+    call: IncomingCall,
+    items: AsyncGenerator[Any, Any],
+    encode_item: Callable[[Any], bytes],
+    send: Callable[[IncomingCall, bytes], bool],
+) -> Outcome:
+    """Send each of `items` as parts of the answer to `call`, up to the handler's end."""
+    yielded = 0  # since others ran
+    async with aclosing(items):
+        async for item in items:
+            payload = encode_item(item)
+            try:
+                await send_part(peer, call, payload, send)
+            except PayloadTooLargeError:
+                return ResultCode.PAYLOAD_TOO_LARGE, None
+            except LocalProtocolError:
+                break  # nobody reads on: the call, the stream or the connection is over
+            yielded += len(payload) + EVENT_COST
+            if yielded > TURN_SIZE:
+                yielded = 0
+                await turn_of(peer.backend)
+    return ResultCode.ACCEPTED, None
+
+
+async def run_items(peer: "Peer", items: AsyncGenerator[Any, Any]) -> Outcome:
+    """Run a handler that yields for what it does: nobody wants what it says."""
+    yielded = 0
+    async with aclosing(items):
+        async for _ in items:
+            yielded += EVENT_COST
+            if yielded > TURN_SIZE:
+                yielded = 0
+                await turn_of(peer.backend)
+    return ResultCode.ACCEPTED, None
+
+
+async def send_part(
+    peer: "Peer", call: IncomingCall, payload: bytes, send: Callable[[IncomingCall, bytes], bool]
+) -> None:
+    """Send one part of an answer once there are room and credit for it.
+
+    Raises:
+        LocalProtocolError: nobody reads on, or it is too large.
+    """
+    await peer.room()
+    while not send(call, payload):
+        await _credit(peer, call)
+        await peer.room()
+    peer.touch()
+
+
+async def _credit(peer: "Peer", call: IncomingCall) -> None:
+    """Wait until there may be credit."""
+    wakes = call.on_credit
+    if not isinstance(wakes, _Wakes):
+        wakes = call.on_credit = _Wakes()
+    waiter = peer.backend.waiter()
+    wakes.waiters.add(waiter)
+    try:
+        await waiter.wait()
+    finally:
+        wakes.waiters.discard(waiter)
+        if not wakes.waiters:
+            call.on_credit = None
+
+
+class _Wakes:
+    """Those tasks of one handler that wait for credit: a handler may emit from several."""
+
+    __slots__ = ("waiters",)
+
+    def __init__(self) -> None:
+        self.waiters: set[Waiter] = set()
+
+    def __call__(self) -> None:
+        for waiter in self.waiters:
+            waiter.wake()

@@ -1,0 +1,220 @@
+"""The handlers of a node, found by the name that a peer asks for.
+
+One rule: a name finds its own handler, else that of the longest pattern (`admin.*`) it
+falls under; the `allow=` of every pattern above a name holds for it as well, so that a
+more exact handler never opens what a pattern closed. Runs nothing.
+"""
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from node.errors import ConfigError, ParleyError
+from node.handlers.rules import Allow, Roles, Rule
+from node.logs import LogRation
+from node.messaging.application_events import answering_types
+from node.protocol.codes import BUS_LABEL, Supercategory
+from node.transport.loop import Waiter
+
+H = TypeVar("H")
+
+WILDCARD = "*"
+# Characters that a name may have to fall under a pattern: each open stream keeps its
+# label, whose length nothing else bounds, and refusals put names into the log.
+LONGEST_NAME = 1_024
+
+
+class Slots:
+    """At most `limit` handlers run at a time; others wait in line, one for each peer, and
+    the peers take turns.
+
+    The lines are bounded by what peers may have unanswered.
+    """
+
+    __slots__ = ("_free", "_lines")
+
+    def __init__(self, limit: int) -> None:
+        self._free = limit
+        self._lines: dict[object, dict[Waiter, None]] = {}  # the next one's turn first
+
+    async def acquire(self, who: object, new_waiter: Callable[[], Waiter]) -> None:
+        """Wait for a slot in the line of `who`; whoever is cancelled has none."""
+        if self._free:
+            self._free -= 1
+            return
+        waiter = new_waiter()
+        self._lines.setdefault(who, {})[waiter] = None
+        try:
+            await waiter.wait()
+        except BaseException:
+            line = self._lines.get(who, {})
+            if waiter in line:
+                del line[waiter]
+                if not line:
+                    del self._lines[who]
+            else:
+                self.release()  # it was given to us at the last moment
+            raise
+
+    def release(self) -> None:
+        """Give a slot back: to the first in the line whose turn it is, if there is one."""
+        who = next(iter(self._lines), None)
+        if who is None:
+            self._free += 1
+            return
+        line = self._lines.pop(who)
+        first = next(iter(line))
+        del line[first]
+        if line:
+            self._lines[who] = line  # behind the others
+        first.wake()
+
+
+@dataclass(slots=True, eq=False)
+class Entry(Generic[H]):
+    """A handler and what was declared with it. `rules` are all that hold for its names."""
+
+    name: str
+    handler: H
+    own_rule: Rule | None = None
+    supercategories: frozenset[Supercategory] | None = None
+    slots: Slots | None = None
+    answers: frozenset[tuple[int, int]] = frozenset()
+    rules: tuple[Rule, ...] = ()
+    failures: LogRation = field(default_factory=LogRation)
+
+    def takes(self, supercategory: Supercategory | None) -> bool:
+        """Whether what travels between these roles may come here; None: roles that nobody
+        said."""
+        return self.supercategories is None or supercategory in self.supercategories
+
+
+class Registry(Generic[H]):
+    """The handlers of one kind; `kind` is for messages."""
+
+    __slots__ = ("_exact", "_patterns", "kind")
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._exact: dict[str, Entry[H]] = {}
+        self._patterns: list[tuple[str, Entry[H]]] = []  # the longest first
+
+    def add(
+        self,
+        name: str,
+        handler: H,
+        *,
+        allow: Allow | None = None,
+        supercategories: Collection[Supercategory] | None = None,
+        concurrency: int | None = None,
+        answers: Collection[tuple[int, int]] = (),
+    ) -> None:
+        """Register a handler under a name, or a pattern that ends in `*`.
+
+        Raises:
+            ParleyError: there is one of this name. ConfigError: an option is wrong.
+        """
+        if not isinstance(name, str):
+            raise ConfigError(f"{self.kind} {name!r}: a name is text")
+        if self.has(name):
+            raise ParleyError(f"{self.kind} {name!r} has a handler already")
+        if concurrency is not None and concurrency < 1:
+            raise ConfigError("concurrency must be at least 1")
+        entry = Entry(
+            name,
+            handler,
+            None if allow is None else Rule(allow),
+            parse_supercategories(supercategories),
+            None if concurrency is None else Slots(concurrency),
+            parse_types(answers),
+        )
+        if name.endswith(WILDCARD):
+            self._patterns.append((name.removesuffix(WILDCARD), entry))
+            self._patterns.sort(key=lambda pattern: len(pattern[0]), reverse=True)
+        else:
+            self._exact[name] = entry
+        for known in [*self._exact.values(), *(entry for _, entry in self._patterns)]:
+            known.rules = self._rules(known)
+
+    def find(self, name: str) -> Entry[H] | None:
+        """The handler that serves `name`; patterns are for 1,024 characters at most."""
+        entry = self._exact.get(name)
+        if entry is not None or len(name) > LONGEST_NAME:
+            return entry
+        for prefix, pattern in self._patterns:
+            if name.startswith(prefix):
+                return pattern
+        return None
+
+    def has(self, name: str) -> bool:
+        """Whether this very name, or pattern, has a handler."""
+        return name in self._exact or any(entry.name == name for _, entry in self._patterns)
+
+    def _rules(self, entry: Entry[H]) -> tuple[Rule, ...]:
+        """Its own rule, and those of the patterns that hold for every name it serves."""
+        name = entry.name.removesuffix(WILDCARD)
+        above = [
+            pattern.own_rule
+            for prefix, pattern in self._patterns
+            if pattern is not entry and name.startswith(prefix)
+        ]
+        return tuple(rule for rule in (entry.own_rule, *above) if rule is not None)
+
+
+@dataclass(slots=True, eq=False)
+class Handlers:
+    """All that peers may ask a node for, and the roles that its `allow=` speak of. `bus` serves
+    streams of that label, which no pattern of `streams` stands for."""
+
+    calls: Registry[Any] = field(default_factory=lambda: Registry("topic"))
+    streams: Registry[Any] = field(default_factory=lambda: Registry("label"))
+    subscribes: Registry[Any] = field(default_factory=lambda: Registry("subscriptions to"))
+    events: dict[str, Registry[Any]] = field(default_factory=dict)  # by namespace, "" for none
+    roles: Roles = field(default_factory=Roles)
+    bus: Entry[Any] | None = None
+    # For the log, of what peers cause apart from failures of one handler.
+    unsent: LogRation = field(default_factory=LogRation)
+    refused: LogRation = field(default_factory=LogRation)
+    violations: LogRation = field(default_factory=LogRation)
+    ended: LogRation = field(default_factory=LogRation)
+
+    def find_stream(self, label: str) -> Entry[Any] | None:
+        """The handler of streams of this label."""
+        return self.bus if label == BUS_LABEL else self.streams.find(label)
+
+    def find_event(self, namespace: str, name: str) -> Entry[Any] | None:
+        """The handler of a named event: that of its namespace alone, if it has one."""
+        registry = self.events.get(namespace)
+        return None if registry is None else registry.find(name)
+
+    def events_of(self, namespace: str) -> Registry[Any]:
+        """The handlers of a namespace, of which these may be the first."""
+        kind = f"event of {namespace!r}" if namespace else "event"
+        return self.events.setdefault(namespace, Registry(kind))
+
+
+def parse_supercategories(
+    given: Collection[Supercategory] | None,
+) -> frozenset[Supercategory] | None:
+    """The supercategories that a handler takes; None for all of them.
+
+    Raises:
+        ConfigError: none is left, or one is none.
+    """
+    if given is None:
+        return None
+    if not given or not all(isinstance(one, Supercategory) for one in given):
+        raise ConfigError("supercategories= takes at least one Supercategory")
+    return frozenset(given)
+
+
+def parse_types(given: Iterable[tuple[int, int]]) -> frozenset[tuple[int, int]]:
+    """Types of an application's events, as pairs of category and subcategory.
+
+    Raises:
+        ConfigError: a category is not 64..255, or a subcategory not 1..255.
+    """
+    try:
+        return answering_types(given)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error

@@ -1,0 +1,89 @@
+"""Runs one handler for one request, whatever dialect it came in: may it, may it now, and
+what came of it.
+
+One rule: whatever the handler does, there is an outcome, a code and a value; details go
+to the log. Sends nothing.
+"""
+
+import inspect
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from node.errors import CallRefused
+from node.handlers.registry import Entry, Slots
+from node.handlers.rules import Roles, permitted
+from node.protocol.codes import RESULT_SENTENCES, ResultCode
+
+if TYPE_CHECKING:
+    from node.gateways.guest import Guest
+    from node.peer.peer import Peer
+
+logger = logging.getLogger("parley.peer")
+
+# A code of section 9, and the answer that goes with it.
+Outcome = tuple[int, Any]
+
+FAILED: Final[Outcome] = (ResultCode.HANDLER_FAILED, RESULT_SENTENCES[ResultCode.HANDLER_FAILED])
+
+
+async def run_handler(
+    entry: Entry[Any],
+    request: object,
+    peer: "Peer | Guest",
+    name: str,
+    roles: Roles,
+    take_items: Callable[[AsyncGenerator[Any, Any]], Awaitable[Outcome]],
+) -> Outcome:
+    """What the handler of `entry` answers to `request`, which is of `peer` and for `name`.
+
+    `take_items` is given what a handler that yields yields, and makes the outcome of it.
+    What is cancelled is cancelled here too.
+    """
+    slots = None
+    try:
+        if entry.rules and not await permitted(entry.rules, peer, name, roles):
+            return ResultCode.NOT_AUTHORISED, None
+        if entry.slots is not None:
+            await _slot_and_room(entry.slots, peer)
+            slots = entry.slots
+        elif not peer.driver.has_room:
+            await peer.driver.room()
+        result = entry.handler(request)
+        if inspect.isasyncgen(result):
+            return await take_items(result)
+        if inspect.isawaitable(result):
+            result = await result
+    except CallRefused as refused:
+        if refused.received:
+            # By a call of the handler's own: none of the caller's business.
+            log_failure(entry, name, peer)
+            return FAILED
+        return refused.code, refused.data
+    except Exception:
+        log_failure(entry, name, peer)
+        return FAILED
+    finally:
+        if slots is not None:
+            slots.release()
+    return ResultCode.ACCEPTED, result
+
+
+def log_failure(
+    entry: Entry[Any], name: str, peer: "Peer | Guest", what: str = "the handler of %r"
+) -> None:
+    """Log the exception that is being handled, unless there were many of this handler: a peer
+    that sends what makes it fail shall not fill the log."""
+    now, failed = peer.backend.now(), what + " failed"
+    entry.failures.log(logger, logging.ERROR, now, failed, name, exc_info=True)
+
+
+async def _slot_and_room(slots: Slots, peer: "Peer | Guest") -> None:
+    """Wait for a slot while there is room for an answer: who reads none of them waits
+    without a slot, and what a handler's answers hold is bounded by its `concurrency`."""
+    driver, waiter = peer.driver, peer.backend.waiter
+    await slots.acquire(peer, waiter)
+    while not driver.has_room:
+        slots.release()
+        await driver.room()
+        await slots.acquire(peer, waiter)

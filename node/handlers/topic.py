@@ -1,0 +1,315 @@
+"""`Topic`: what a node publishes, and who may subscribe to it.
+
+One rule: publishing never waits for who does not keep up, beyond `patience` seconds at
+the high-water mark; what such a subscriber loses is the topic's choice. Knows its
+subscribers, not what they are told over their connections.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+
+from crypto.identity import NodeId
+from lbm.codec import Encodable
+from node.errors import ConfigError, ParleyError
+from node.handlers.registry import Handlers, parse_supercategories
+from node.handlers.rules import Allow, Rule
+from node.messaging.fanout import Fanout, Slow
+from node.messaging.feed import Feed
+from node.messaging.notes import encode_note, read_headers
+from node.protocol.codes import Supercategory
+from node.protocol.errors import PayloadTooLargeError
+from node.remote.requests import Request
+from node.transport.loop import Loop
+from node.transport.waiting import Changes, turn_of
+
+if TYPE_CHECKING:
+    from node.gateways.guest import Guest
+    from node.peer.peer import Peer
+
+logger = logging.getLogger("parley.peer")
+
+F = TypeVar("F", bound=Feed)
+
+# Why a node is refused what it has itself.
+FORWARD_LOOP: Final = "its own notes of this topic would go round for ever"
+# Bytes of cost that may wait for one subscriber: a note's encoding and 64 bytes.
+BUFFER = 1 << 20
+LEAST_BUFFER = 1 << 10
+# Seconds that publish waits at most for subscribers at the high-water mark.
+PATIENCE = 1.0
+# Seconds without any progress that `finish` waits for subscribers.
+FINISH_TIMEOUT = 30.0
+# Bytes of cost published in one turn of the loop before publish lets others run.
+TURN_SIZE = 256 * 1024
+# What a payload has besides one note.
+_OVERHEAD = 16
+
+
+class SubscribeRequest(Request):
+    """A peer (`peer`) wants to subscribe. The handler returns the data that the peer gets with
+    its acceptance, or raises `SubscribeRejected(data)`."""
+
+    __slots__ = ()
+
+
+# Makes a feed of a fanout; the second argument is to be told when it is closed.
+MakeFeed = Callable[[Fanout, Callable[[Feed], None]], F]
+# Is told the data and headers of each note, while it is published; it must not wait.
+Tap = Callable[[Encodable, Mapping[str, Encodable] | None], None]
+SubscribeHandler = Callable[[SubscribeRequest], Any | Awaitable[Any]]
+
+
+class Subscriber:
+    """The subscription of a peer or guest (`peer`), as its publisher sees it."""
+
+    __slots__ = ("_feed", "peer")
+
+    def __init__(self, peer: "Peer | Guest", feed: Feed) -> None:
+        self.peer = peer
+        self._feed = feed
+
+    @property
+    def dropped(self) -> int:
+        """How many notes it lost because it did not keep up."""
+        return self._feed.dropped
+
+    @property
+    def waiting_bytes(self) -> int:
+        """What waits for it: each note's encoding and 64 bytes."""
+        return self._feed.cost
+
+    def __repr__(self) -> str:
+        return f"<Subscriber {self.peer} of {self._feed.topic!r}>"
+
+
+class Topic:
+    """A topic that this node publishes, by its `name`. Made by `Node.topic`.
+
+    Raises:
+        ConfigError: an option is out of its range.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        handlers: Handlers,
+        loop: Callable[[], Loop],
+        max_payload: int,
+        *,
+        allow: Allow | None = None,
+        supercategories: Collection[Supercategory] | None = None,
+        slow: Slow = "unsubscribe",
+        buffer: int = BUFFER,
+        patience: float = PATIENCE,
+    ) -> None:
+        if slow not in ("unsubscribe", "drop-oldest"):
+            raise ConfigError(f"slow is {slow!r}; it must be unsubscribe or drop-oldest")
+        if buffer < LEAST_BUFFER:
+            raise ConfigError(f"buffer must be at least {LEAST_BUFFER} bytes")
+        if not patience >= 0:
+            raise ConfigError("patience must not be negative")
+        self.name = name
+        self._handlers = handlers
+        self._loop = loop
+        self._largest = max_payload - _OVERHEAD
+        self._own_rule = None if allow is None else Rule(allow)
+        self._supercategories = parse_supercategories(supercategories)
+        self._patience = patience
+        self._fanout = Fanout(name, buffer, slow)
+        self._flush_due = False
+        self._changes = Changes(lambda: loop().waiter())
+        self._fanout.on_room = self._changes.notify
+        self._feeds: set[Feed] = set()  # also those that are finishing
+        self._taps: dict[Tap, None] = {}
+        self._sources: list[NodeId | None] = []
+
+    def __repr__(self) -> str:
+        return f"<Topic {self.name!r}, {len(self._fanout.feeds)} subscribers>"
+
+    # Publishing.
+
+    async def publish(
+        self,
+        data: Encodable,
+        headers: Mapping[str, Encodable] | None = None,
+        *,
+        source: Tap | None = None,
+    ) -> None:
+        """Send a note to all subscribers, in the order of publishing; and to all taps, but
+        for `source`, from which it comes.
+
+        Returns at once, unless much was published in this turn of the loop or a
+        subscriber is at its high-water mark (half of `buffer`): then others run first,
+        for at most `patience` seconds. Cancelled meanwhile, it has been published.
+
+        Raises:
+            LbmEncodeError: `data` or `headers` have no encoding.
+            PayloadTooLargeError: it is longer than this node's payloads may be.
+            ParleyError: the node is not running.
+        """
+        note = encode_note(data)
+        fixed = read_headers(headers) if headers else None
+        size = len(note) + (fixed.size if fixed else 0)
+        if size > self._largest:
+            raise PayloadTooLargeError(f"a note of {size} bytes; at most {self._largest}")
+        if not self._flush_due:
+            self._loop().soon(self._flush_turn)
+            self._flush_due = True
+        fanout = self._fanout
+        fanout.add(note, fixed)
+        if self._taps:
+            self._tell_taps(data, headers, source)
+        if fanout.turn_size > TURN_SIZE or fanout.crowded:
+            await self._room()
+
+    def flush(self) -> None:
+        """Hand on what was published now, not with the loop's next turn."""
+        self._fanout.flush()
+
+    # Subscribers.
+
+    def on_subscribe(self, handler: SubscribeHandler) -> SubscribeHandler:
+        """Register what decides on each subscription: a decorator.
+
+        It returns the data for the subscriber, or raises `SubscribeRejected(data)`.
+
+        Raises:
+            ParleyError: there is one already.
+        """
+        self._handlers.subscribes.add(self.name, handler)
+        return handler
+
+    @property
+    def subscribers(self) -> list[Subscriber]:
+        """Who is subscribed now."""
+        return [Subscriber(cast("Peer | Guest", feed.owner), feed) for feed in self._fanout.feeds]
+
+    @property
+    def dropped(self) -> int:
+        """How many notes subscribers lost because they did not keep up, in all."""
+        return self._fanout.dropped
+
+    def close(self) -> None:
+        """End all subscriptions: each gets what waits for it, then the end."""
+        self._fanout.flush()
+        for feed in list(self._fanout.feeds):
+            feed.finish()
+
+    async def finish(self, timeout: float = FINISH_TIMEOUT) -> None:
+        """Close, and wait until each subscriber has all of its notes, or is gone.
+
+        Those of which none takes anything for `timeout` seconds lose their subscription.
+        """
+        self.close()
+        feeds = set(self._feeds)  # whoever subscribes from now on is not waited for
+        while left := feeds & self._feeds:
+            before = {feed: feed.left for feed in left}
+            await self._within(timeout, lambda: feeds.isdisjoint(self._feeds))
+            left = feeds & self._feeds
+            if all(before[feed] == feed.left for feed in left):
+                for feed in left:
+                    feed.end_slow()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for a condition on the subscribers; it is looked at whenever one came or went."""
+        await self._changes.until(condition)
+
+    def tap(self, tap: Tap) -> Callable[[], None]:
+        """Have `tap` told each note as it is published here, such as a bridge is; what is
+        returned ends that. It must neither wait nor raise, nor keep what it is given."""
+        self._taps[tap] = None
+
+        def untap() -> None:
+            self._taps.pop(tap, None)
+
+        return untap
+
+    # For `Publishing` and other dialects.
+
+    def takes(self, supercategory: Supercategory | None) -> bool:
+        """Whether peers of these roles may subscribe; None: roles that nobody said."""
+        return self._supercategories is None or supercategory in self._supercategories
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """All that hold for its subscribers."""
+        entry = self._handlers.subscribes.find(self.name)
+        rules = () if entry is None else entry.rules
+        return rules if self._own_rule is None else (self._own_rule, *rules)
+
+    def join(self, make: MakeFeed[F], on_closed: Callable[[F], None]) -> F:
+        """A subscriber more: `make` makes its feed of the fanout and of what is to be called
+        when the feed is closed, which is `on_closed` and more."""
+
+        def closed(_: Feed) -> None:
+            on_closed(feed)
+            self._changes.notify()
+
+        def over() -> None:
+            self._feeds.discard(feed)
+            self._changes.notify()
+
+        feed = make(self._fanout, closed)
+        feed.on_over = over
+        self._feeds.add(feed)
+        self._fanout.join(feed)
+        self._changes.notify()
+        return feed
+
+    # For who forwards another node's topic here.
+
+    def comes_from(self, node_id: NodeId | None) -> bool:
+        """Whether notes of that node are forwarded here: it must not have them back."""
+        return node_id is not None and node_id in self._sources
+
+    def add_source(self, node_id: NodeId | None) -> Callable[[], None]:
+        """Notes of that node are forwarded here, until what is returned is called. None,
+        of a connection in the clear, is not told apart.
+
+        Raises:
+            ParleyError: that node is subscribed here.
+        """
+        here = (subscriber.peer.node_id for subscriber in self.subscribers)
+        if node_id is not None and node_id in here:
+            raise ParleyError(f"that node is subscribed here: {FORWARD_LOOP}")
+        self._sources.append(node_id)
+        return lambda: self._sources.remove(node_id)
+
+    # Inside.
+
+    def _tell_taps(
+        self, data: Encodable, headers: Mapping[str, Encodable] | None, source: Tap | None
+    ) -> None:
+        for tap in list(self._taps):
+            if tap is source:
+                continue
+            try:
+                tap(data, headers)
+            except Exception:
+                logger.exception("a tap of topic %r failed", self.name)
+
+    def _flush_turn(self) -> None:
+        self._flush_due = False
+        self._fanout.flush()
+
+    async def _room(self) -> None:
+        """Let the loop turn; then wait while subscribers are at their mark."""
+        fanout = self._fanout
+        fanout.flush()
+        await turn_of(self._loop())
+        if not fanout.crowded or not self._patience:
+            fanout.give_up()
+            return
+        await self._within(self._patience, lambda: not fanout.crowded)
+        fanout.give_up()
+
+    async def _within(self, seconds: float, condition: Callable[[], bool]) -> None:
+        """Wait for a condition, for so long at most."""
+        loop = self._loop()
+        deadline = loop.now() + seconds
+        timer = loop.at(deadline, self._changes.notify)
+        try:
+            await self._changes.until(lambda: condition() or loop.now() >= deadline)
+        finally:
+            timer.cancel()

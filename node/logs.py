@@ -1,0 +1,70 @@
+"""What goes into logs and onto screens: another node's text, escaped, and a ration of lines.
+
+What another node says never begins a line or steers a terminal, and what it can cause without
+end is rationed: how many lines were left out is said with the next one.
+"""
+
+import logging
+from typing import Final
+
+from node.protocol.allowance import Allowance, Rate
+
+# Of what requests cause, of one kind: lines at once, and from then on for each second.
+LINES: Final = 100
+LINES_PER_SECOND: Final = 1.0
+
+
+def one_line(text: str) -> str:
+    """The text with its line ends and other control characters escaped."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def needs_extra(what: str, extra: str) -> str:
+    """The sentence for what is not installed. No index has the package: its name is not enough."""
+    return (
+        f"{what} needs Parley's extra {extra!r}: in a clone `uv run --extra {extra}`, "
+        f"elsewhere `pip install 'WHEEL[{extra}]'` with the path of Parley's wheel"
+    )
+
+
+class LogRation:
+    """`burst` lines at once, `per_second` for each second; `silent` were left out since the
+    last that had room."""
+
+    __slots__ = ("_allowance", "silent")
+
+    def __init__(self, burst: int = LINES, per_second: float = LINES_PER_SECOND) -> None:
+        self._allowance = Allowance(Rate(burst, 1 / per_second))
+        self.silent = 0
+
+    def has_room(self, now: float) -> bool:
+        """Whether a line may be written, which is counted; or left out, which is too.
+
+        `now` is seconds of a clock that never goes back, the same for all calls.
+        """
+        if self._allowance.take(now):
+            return True
+        self.silent += 1
+        return False
+
+    def log(
+        self,
+        logger: logging.Logger,
+        level: int,
+        now: float,
+        message: str,
+        *words: object,
+        exc_info: bool = False,
+    ) -> None:
+        """Log a line if there is room; with the exception that is being handled, if wanted."""
+        if logger.isEnabledFor(level) and self.has_room(now):
+            silent = self.told()
+            more = f" ({silent} more such lines were not logged)" if silent else ""
+            logger.log(level, message + more, *words, exc_info=exc_info)
+
+    def told(self) -> int:
+        """How many were left out; they are told now."""
+        silent, self.silent = self.silent, 0
+        return silent

@@ -1,0 +1,1 @@
+"""One native connection as its user sees it."""

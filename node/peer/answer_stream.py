@@ -1,0 +1,141 @@
+"""`AnswerStream`: the answer to a call, item by item, no faster than it is read.
+
+One rule: leaving its `async with` before the end cancels the call; nothing of it is
+left but its id, until the other side has answered. Knows its peer and its call.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, cast
+
+import anyio
+
+from lbm.codec import Encodable, Value
+from lbm.errors import LbmDecodeError
+from node.errors import ParleyError, PeerClosedError, StreamedAnswerError, received_refusal
+from node.messaging.chunks import ChunkInbox
+from node.messaging.pending import LOST, STREAMED, OutgoingCall
+from node.protocol.codes import MAIN_STREAM, ResultCode
+from node.protocol.errors import ConnectionClosedError, LocalProtocolError
+from node.transport.waiting import Changes
+
+if TYPE_CHECKING:
+    from node.peer.peer import Peer
+
+
+class AnswerStream:
+    """The items of a streamed answer, in their order. Made by `Peer.call_stream`.
+
+    `result` is what the final answer carried once the items are at their end: None,
+    unless the handler was no generator.
+    """
+
+    def __init__(
+        self,
+        peer: "Peer",
+        topic: str,
+        data: Encodable,
+        timeout: float | None,
+        headers: Mapping[str, Encodable] | None,
+        window: int | None,
+    ) -> None:
+        self.peer = peer
+        self.topic = topic
+        self.result: Value = None
+        self._arguments = data, timeout, headers, window
+        self._call: OutgoingCall | None = None
+        self._inbox: ChunkInbox | None = None
+        self._closed = False
+        self._changes = Changes(peer.backend.waiter)
+        self._reading = anyio.ResourceGuard("reading from")
+
+    def __repr__(self) -> str:
+        return f"<AnswerStream of {self.topic!r} from {self.peer}>"
+
+    async def __aenter__(self) -> Self:
+        """Call; raises as `Peer.call` does for what was not sent.
+
+        Raises:
+            ValueError: `window` is out of its range.
+        """
+        if self._call is not None:
+            raise ParleyError("a call is made once")
+        peer = self.peer
+        data, timeout, headers, window = self._arguments
+        timeout = await peer.room(timeout)
+        size = window or peer.limits.stream_window
+        inbox = self._inbox = ChunkInbox(size, self._changes.notify, self._grant, peer.core.account)
+        try:
+            call = peer.asking.call(
+                self.topic, data, peer.backend.now(), timeout, self._changes.notify, headers, window
+            )
+        except ConnectionClosedError as error:
+            raise peer.closed_error() from error
+        call.chunks = inbox
+        self._call = call
+        peer.touch()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        self._leave()
+
+    def __aiter__(self) -> AsyncIterator[Value]:
+        return self
+
+    async def __anext__(self) -> Value:
+        """The next item.
+
+        Raises:
+            CallRefused: the final answer's code is not 0. CallTimeout: it took too long.
+            PeerClosedError: the connection is over. ClosedResourceError: it was left.
+            BusyResourceError: two tasks read.
+        """
+        call, inbox = self._call, self._inbox
+        if call is None or inbox is None:
+            raise ParleyError("use `async with` before `async for`")
+        with self._reading:
+            await self._changes.until(lambda: bool(inbox) or call.done or self._closed)
+            if self._closed:
+                raise anyio.ClosedResourceError
+            if inbox:
+                try:
+                    return inbox.take()
+                except LbmDecodeError as error:
+                    self._leave()
+                    raise received_refusal(ResultCode.MALFORMED, None) from error
+            self.result = answer_of(call)
+            raise StopAsyncIteration
+
+    def _leave(self) -> None:
+        """Want no more items: cancel the call, forget what waits."""
+        self._closed = True
+        if self._call is not None and not self._call.done:
+            self.peer.asking.give_up(self._call)
+            self.peer.touch()
+        if self._inbox is not None:
+            self._inbox.clear()
+        self._changes.notify()
+
+    def _grant(self, credit: int) -> None:
+        if self._call is not None and not self._call.done:
+            try:
+                self.peer.core.streams.grant(MAIN_STREAM, self._call.async_id, credit)
+            except LocalProtocolError:
+                return  # the connection is closing
+            self.peer.touch()
+
+
+def answer_of(call: OutgoingCall) -> Value:
+    """The data of an answered request, or what its code means for the caller."""
+    if call.code == ResultCode.ACCEPTED:
+        return cast("Value", call.data)
+    if call.code == LOST:
+        raise PeerClosedError(call.close_code, call.close_text)
+    if call.code == STREAMED:
+        raise StreamedAnswerError
+    raise received_refusal(call.code, call.data)

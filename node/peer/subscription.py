@@ -1,0 +1,268 @@
+"""`Subscription`: a topic of a peer, as its subscriber reads it.
+
+One rule: what is not read slows only this subscription, and it ends with its `async
+with`: the publisher is told, and the connection stays as it was. Knows its peer; the
+streams of subscriptions are `Topics`'.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import anyio
+
+from lbm.codec import Encodable, Value
+from node.errors import (
+    ParleyError,
+    PeerClosedError,
+    StreamResetError,
+    received_refusal,
+)
+from node.messaging.inbox import NoteInbox
+from node.messaging.notes import NO_HEADERS, read_slow_text
+from node.messaging.pending import LOST, STREAMED, OutgoingCall
+from node.protocol.codes import CloseCode, ResultCode
+from node.protocol.errors import ConnectionClosedError, LocalProtocolError
+from node.protocol.reports import StreamReset
+from node.transport.waiting import Changes
+
+if TYPE_CHECKING:
+    from node.peer.peer import Peer
+
+# Seconds that leaving waits for the publisher to have understood.
+LEAVE_TIMEOUT = 5.0
+
+
+class Subscription:
+    """The notes of a topic, in their order: `async with peer.subscribe("prices") as sub`,
+    then `async for note in sub`. One task may read at a time.
+
+    `data` is what came with the acceptance, `headers` came with the last note. The end
+    of the notes is the publisher's: it closed the topic.
+    """
+
+    def __init__(
+        self,
+        peer: "Peer",
+        topic: str,
+        data: Encodable,
+        timeout: float | None,
+        window: int | None,
+    ) -> None:
+        self.peer = peer
+        self.topic = topic
+        self.data: Value = None
+        self.headers: Mapping[str, Value] = NO_HEADERS
+        self.inbox = NoteInbox(self._wake, self._consume, peer.core.account)
+        self._asked = data
+        self._timeout = timeout
+        self._window = window
+        self._begun = False
+        self._stream = 0
+        self._ready: list[Value] = []  # notes of the last event, the next one at the end
+        self._over = False
+        self._error: StreamResetError | PeerClosedError | None = None
+        self._lost_at_end = 0
+        self._changes = Changes(peer.backend.waiter)
+        self._reading = anyio.ResourceGuard("reading from")
+
+    @property
+    def dropped(self) -> int:
+        """How many notes were lost because we did not keep up, as far as we were told."""
+        return self.inbox.dropped
+
+    def __repr__(self) -> str:
+        return f"<Subscription to {self.topic!r} of {self.peer}>"
+
+    # Beginning and end.
+
+    async def __aenter__(self) -> Self:
+        """Subscribe.
+
+        Raises:
+            SubscribeRejected: the publisher said no (code 3). CallRefused: another code:
+                1 no such topic, 2 subscribed already, 20 not authorised, ...
+            CallTimeout: no answer in time. PeerClosedError: the connection is over.
+            LbmEncodeError: the data has no encoding.
+        """
+        if self._begun:
+            raise ParleyError("a subscription is made once")
+        self._begun = True
+        peer = self.peer
+        waiter = peer.backend.waiter()
+        asking, now = peer.asking, peer.backend.now()
+        try:
+            call = asking.subscribe(
+                self.topic, self._asked, now, self._timeout, waiter.wake, self._window
+            )
+        except ConnectionClosedError as error:
+            raise peer.closed_error() from error
+        peer.topics.expect(self.topic, self._window)
+        call.on_final = lambda code, stream: self._answered(call, code, stream)
+        peer.touch()
+        try:
+            await waiter.wait()
+        except BaseException:
+            self._over = True
+            if call.done:
+                self._leave()
+            else:
+                asking.give_up(call)
+                peer.touch()
+            raise
+        self._require_accepted(call)
+        self.data = call.data
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        left = self._leave()
+        if exc_type is not None or not left:
+            return
+        peer = self.peer
+        with anyio.move_on_after(LEAVE_TIMEOUT) as waiting:
+            await self._changes.until(lambda: not peer.topics.reads(self._stream))
+        if waiting.cancelled_caught:
+            peer.topics.abandon(self._stream)
+            peer.touch()
+
+    # Reading.
+
+    def __aiter__(self) -> AsyncIterator[Value]:
+        return self
+
+    async def __anext__(self) -> Value:
+        """The data of the next note.
+
+        Raises:
+            StreamResetError: the subscription was lost; code 33, slow-consumer, means that
+                we did not keep up. PeerClosedError: the connection is over.
+            ClosedResourceError: it was left. BusyResourceError: two tasks read.
+        """
+        if not self._ready:
+            await self._fill()
+        if not self._ready:
+            raise StopAsyncIteration
+        return self._ready.pop()
+
+    def batches(self) -> "Batches":
+        """The notes in lists of those that came together, 1 to 4,096: `async for notes in
+        sub.batches()`; raises as `async for` does."""
+        return Batches(self)
+
+    async def next_batch(self) -> list[Value]:
+        """The next of `batches`; none at the end. Raises as `async for` does."""
+        if not self._ready:
+            await self._fill()
+        batch, self._ready = self._ready, []
+        batch.reverse()
+        return batch
+
+    async def _fill(self) -> None:
+        """Take the next event's notes; none at the end."""
+        inbox = self.inbox
+        with self._reading:
+            while True:
+                inbox.used()
+                self.peer.touch()
+                while inbox:
+                    notes, self.headers = inbox.take()
+                    if notes:
+                        notes.reverse()
+                        self._ready = notes
+                        return
+                    inbox.used()
+                if inbox.closed:
+                    raise anyio.ClosedResourceError
+                if self._error is not None:
+                    inbox.dropped = max(inbox.dropped, self._lost_at_end)
+                    raise self._error
+                if self._over:
+                    return
+                await self._changes.until(lambda: bool(inbox) or self._over)
+
+    # From the connection.
+
+    def ended(self, reset: StreamReset | None) -> None:
+        """No more notes will come."""
+        if reset is not None:
+            self._error = StreamResetError(reset.code, reset.text)
+            if reset.code == CloseCode.SLOW_CONSUMER:
+                self._lost_at_end = read_slow_text(reset.text)
+        self._over = True
+        self._wake()
+
+    def lost(self, code: int, text: str) -> None:
+        """The connection is over; what came stays readable."""
+        self._error = PeerClosedError(code, text)
+        self._over = True
+        self._wake()
+
+    # Inside.
+
+    def _answered(self, call: OutgoingCall, code: int, stream: int) -> None:
+        """The final answer came: from here on notes may follow, before anybody wakes."""
+        topics = self.peer.topics
+        wanted = not call.done and code == ResultCode.ACCEPTED
+        if wanted and topics.read(self.topic, stream, self, self._window):
+            self._stream = stream
+        topics.expect_no_more(self.topic, stream)
+
+    def _require_accepted(self, call: OutgoingCall) -> None:
+        if self._stream:
+            return
+        self._over = True
+        if call.code == LOST:
+            raise PeerClosedError(call.close_code, call.close_text)
+        if call.code in (ResultCode.ACCEPTED, STREAMED):  # without its stream, or in Chunks
+            raise received_refusal(ResultCode.MALFORMED, None, subscribing=True)
+        raise received_refusal(call.code, call.data, subscribing=True)
+
+    def _leave(self) -> bool:
+        """Want no more notes: tell the publisher; returns whether it has yet to answer."""
+        if self.inbox.closed:
+            return False
+        self.inbox.close()
+        self._ready.clear()
+        self._over = True
+        self._wake()
+        peer = self.peer
+        if not peer.topics.reads(self._stream):
+            return False
+        try:
+            peer.asking.unsubscribe(self.topic, peer.backend.now(), LEAVE_TIMEOUT, self._wake)
+        except LocalProtocolError:
+            peer.topics.abandon(self._stream)
+        else:
+            peer.topics.leave(self._stream)
+        peer.touch()
+        return peer.topics.reads(self._stream)
+
+    def _consume(self, cost: int, count: int) -> None:
+        self.peer.core.consume(self._stream, cost, count)
+
+    def _wake(self) -> None:
+        self._changes.notify()
+
+
+class Batches:
+    """The batches of a subscription. Not a generator: who stops early leaves nothing open."""
+
+    __slots__ = ("_subscription",)
+
+    def __init__(self, subscription: Subscription) -> None:
+        self._subscription = subscription
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> list[Value]:
+        """Raises as `Subscription.__anext__`."""
+        batch = await self._subscription.next_batch()
+        if not batch:
+            raise StopAsyncIteration
+        return batch

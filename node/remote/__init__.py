@@ -1,0 +1,1 @@
+"""What a handler sees of the other side, and the connection it speaks on."""

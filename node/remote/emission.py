@@ -1,0 +1,254 @@
+"""`Emission`: an event that is emitted, and its replies as they are read.
+
+One rule: it is sent once, by awaiting it or by asking for its replies; who leaves them
+before the end says so. The same for every dialect: what sends is its `Emitter`.
+"""
+
+from collections.abc import AsyncIterator, Generator
+from types import TracebackType
+from typing import Any, Protocol, Self, cast
+
+import anyio
+
+from node.errors import (
+    ParleyError,
+    PeerClosedError,
+    UnreadRepliesError,
+    received_refusal,
+)
+from node.messaging.emits import UNREAD, OutgoingEmit, Reply, check_names
+from node.messaging.formats import Format
+from node.messaging.payloads import Payload
+from node.messaging.pending import LOST
+from node.protocol.codes import ResultCode
+from node.protocol.errors import ConnectionClosedError
+from node.transport.loop import Loop
+from node.transport.waiting import Changes
+
+# Seconds that `reply` waits unless it says otherwise; `replies` where nothing ends them.
+REPLY_TIMEOUT = 30.0
+
+
+class Emitter(Protocol):
+    """What sends events over one connection. `marks_end` tells whether the other side says
+    when a handler is done."""
+
+    marks_end: bool
+
+    @property
+    def backend(self) -> Loop:
+        """The loop it runs in."""
+
+    @property
+    def has_room(self) -> bool:
+        """Whether nobody need wait."""
+
+    async def room(self, timeout: float | None) -> float | None:
+        """Wait while too much waits to be written; returns what is left of `timeout`."""
+
+    def send(self, name: str, namespace: str, payload: Payload) -> None:
+        """Send an event to which no reply is wanted; ConnectionClosedError when over."""
+
+    def ask(
+        self, emit: OutgoingEmit, name: str, namespace: str, payload: Payload, timeout: float | None
+    ) -> None:
+        """Send an event; `emit` gets its replies, or code 17 after `timeout` seconds."""
+
+    def leave(self, emit: OutgoingEmit) -> None:
+        """Nobody waits for more of its replies; its handler may go on."""
+
+    def give_up(self, emit: OutgoingEmit) -> None:
+        """Nobody wants its replies: its handler is to end, where that can be said."""
+
+    def closed_error(self) -> PeerClosedError:
+        """Why nothing can be sent any more."""
+
+
+class Emission:
+    """An event on its way: `await` it to send it, `reply()` for its first reply, or
+    `replies()` for all. Made by `emit`.
+
+    Raises:
+        LocalProtocolError: the name or the namespace is not text.
+    """
+
+    __slots__ = ("_emitter", "_name", "_namespace", "_payload", "_sent")
+
+    def __init__(self, emitter: Emitter, name: str, namespace: str, payload: Payload) -> None:
+        check_names(name, namespace)
+        self._emitter = emitter
+        self._name = name
+        self._namespace = namespace
+        self._payload = payload
+        self._sent = False
+
+    def __repr__(self) -> str:
+        return f"<Emission of {self._name!r}>"
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        """Send it; no reply is wanted.
+
+        Raises:
+            PeerClosedError: the connection is over. PayloadTooLargeError: not sent.
+            LbmEncodeError, FormatError: the data has no form in the format.
+        """
+        return self._send().__await__()
+
+    async def reply(self, timeout: float | None = REPLY_TIMEOUT) -> Reply:
+        """Send it and wait for the first reply, at most `timeout` seconds. The handler goes
+        on if it has more to say; what it says then is not read. Without a handler, or
+        from one that says nothing, natively the reply is empty: its `data` is None.
+
+        Raises:
+            CallTimeout: it took longer. CallRefused: the handler failed (code 500), or
+                refused. And what awaiting it raises.
+        """
+        emitter = self._emitter
+        if not emitter.has_room:
+            timeout = await emitter.room(timeout)
+        waiter = emitter.backend.waiter()
+        emit = OutgoingEmit(waiter.wake)
+        self._ask(emit, timeout)
+        try:
+            await waiter.wait()
+        except BaseException:
+            emitter.give_up(emit)  # also if a reply came at the same time: nobody reads it
+            emit.drop_replies()
+            raise
+        if emit.replies:
+            emitter.leave(emit)
+            reply: Reply = emit.take()
+            emit.drop_replies()
+            return reply
+        return last_reply(emit) or Reply(None, Format.LBM, last=True)
+
+    def replies(self, timeout: float | None = None) -> "Replies":
+        """Send it, and read its replies with `async for`, for at most `timeout` seconds in
+        all. `async with` it to leave early: the handler is told, where that can be said.
+
+        Without a time-out until the last reply; where no reply is marked as that, for 30 s
+        (`math.inf`: for ever), since who leaves unsaid would be waited for without end.
+        """
+        if timeout is None and not self._emitter.marks_end:
+            timeout = REPLY_TIMEOUT
+        return Replies(self, timeout)
+
+    # Inside.
+
+    async def _send(self) -> None:
+        emitter = self._emitter
+        if not emitter.has_room:
+            await emitter.room(None)
+        self._once()
+        try:
+            emitter.send(self._name, self._namespace, self._payload)
+        except ConnectionClosedError as error:
+            raise emitter.closed_error() from error
+
+    def _ask(self, emit: OutgoingEmit, timeout: float | None) -> None:
+        self._once()
+        try:
+            self._emitter.ask(emit, self._name, self._namespace, self._payload, timeout)
+        except ConnectionClosedError as error:
+            raise self._emitter.closed_error() from error
+
+    def _once(self) -> None:
+        if self._sent:
+            raise ParleyError("an event is emitted once")
+        self._sent = True
+
+
+class Replies:
+    """The replies to an event, in their order, up to the last one. Made by
+    `Emission.replies`; one task may read at a time.
+
+    Without a mark for the end (named events of the crate's versions 0.14 to 0.17) they end
+    with the time-out, or by `close`.
+    """
+
+    def __init__(self, emission: Emission, timeout: float | None) -> None:
+        self._emission = emission
+        self._emitter = emission._emitter
+        self._timeout = timeout
+        self._changes = Changes(self._emitter.backend.waiter)
+        self._emit = OutgoingEmit(self._changes.notify)
+        self._begun = False
+        self._closed = False
+        self._reading = anyio.ResourceGuard("reading from")
+
+    def __repr__(self) -> str:
+        return f"<Replies to {self._emission!r}>"
+
+    async def __aenter__(self) -> Self:
+        """Emit it; raises as awaiting the emission does."""
+        await self._begin()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __aiter__(self) -> AsyncIterator[Reply]:
+        return self
+
+    async def __anext__(self) -> Reply:
+        """The next reply; the first time, emit the event.
+
+        Raises:
+            CallTimeout: it took longer. CallRefused: the handler failed (code 500), or
+                refused. UnreadRepliesError: too many waited to be read.
+            PeerClosedError: the connection is over. BusyResourceError: two tasks read.
+        """
+        with self._reading:
+            await self._begin()
+            emit = self._emit
+            await self._changes.until(lambda: bool(emit.replies) or emit.done or self._closed)
+            if emit.replies and not self._closed:
+                return cast("Reply", emit.take())
+            last = None if self._closed else self._last()
+            self._closed = True
+            if last is None:
+                raise StopAsyncIteration
+            return last
+
+    def close(self) -> None:
+        """Want no more replies; who waits for one gets the end."""
+        if self._begun and not self._emit.done:
+            self._emitter.give_up(self._emit)
+        self._closed = True
+        self._emit.drop_replies()
+        self._changes.notify()
+
+    async def aclose(self) -> None:
+        """Want no more replies, as `contextlib.aclosing` calls it."""
+        self.close()
+
+    async def _begin(self) -> None:
+        if not self._begun:
+            timeout = await self._emitter.room(self._timeout)
+            if not self._closed:
+                self._emission._ask(self._emit, timeout)
+                self._begun = True
+
+    def _last(self) -> Reply | None:
+        emit = self._emit
+        if emit.code == ResultCode.DEADLINE_EXCEEDED and not self._emitter.marks_end:
+            return None
+        return last_reply(emit)
+
+
+def last_reply(emit: OutgoingEmit) -> Reply | None:
+    """The last reply of an event that is over, if that had any; or what its code means."""
+    code = emit.code
+    if not code:
+        reply: Reply | None = emit.data
+        return reply
+    if code == LOST:
+        raise PeerClosedError(emit.close_code, emit.close_text)
+    if code == UNREAD:
+        raise UnreadRepliesError
+    raise received_refusal(code, emit.data)

@@ -1,0 +1,115 @@
+"""`NamedEvent`: an event as its handler sees it, in whatever dialect it came.
+
+One rule: what a handler emits on it are replies to the event that called it; what it
+returns is the last one. How they travel is the dialect's `ReplyPort`.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from anyio.lowlevel import checkpoint
+
+from lbm.codec import Encodable, Value
+from node.messaging.emits import check_names
+from node.messaging.formats import FormatName
+from node.messaging.payloads import Payload, Tandem, make_payload
+
+if TYPE_CHECKING:
+    from node.gateways.guest import Guest
+    from node.peer.peer import Peer
+
+
+class ReplyPort(Protocol):
+    """Where the replies to one event go. `format` is what they are in unless told."""
+
+    format: FormatName
+
+    @property
+    def wanted(self) -> bool:
+        """Whether the emitter said that it waits for replies, or cannot say."""
+
+    async def reply(self, name: str, namespace: str, payload: Payload) -> None:
+        """Send one; it may wait for room. PeerClosedError if the connection is over."""
+
+
+class NamedEvent:
+    """An event that `peer` emitted: its `name`, its `namespace` (empty for none), and what
+    it carries."""
+
+    __slots__ = ("_payload", "_port", "name", "namespace", "peer")
+
+    def __init__(
+        self, peer: "Peer | Guest", name: str, namespace: str, payload: Payload, port: ReplyPort
+    ) -> None:
+        self.peer = peer
+        self.name = name
+        self.namespace = namespace
+        self._payload = payload
+        self._port = port
+
+    def __repr__(self) -> str:
+        where = f" of {self.namespace!r}" if self.namespace else ""
+        return f"<NamedEvent {self.name!r}{where} from {self.peer}>"
+
+    @property
+    def data(self) -> Value:
+        """What it carries, by the format that it says; raw bytes if it says none.
+
+        Raises:
+            FormatError: it is not of that format.
+        """
+        return self._payload.data
+
+    @property
+    def raw(self) -> bytes:
+        """What it carries as bytes, unread."""
+        return self._payload.raw
+
+    @property
+    def tandem(self) -> Tandem:
+        """The two payloads that it carries.
+
+        Raises:
+            FormatError: it is no tandem payload.
+        """
+        return self._payload.tandem
+
+    @property
+    def payload(self) -> Payload:
+        """What it carries as it came, to be passed on or answered unread."""
+        return self._payload
+
+    @property
+    def format(self) -> int | None:
+        """The format id of what it carries (section 10); None for raw bytes."""
+        return self._payload.format
+
+    @property
+    def wants_reply(self) -> bool:
+        """Whether its emitter waits for replies; False if nobody would get them."""
+        return self._port.wanted
+
+    async def emit(
+        self,
+        name: str,
+        data: Encodable | Tandem | Payload = None,
+        *,
+        namespace: str = "",
+        format: FormatName | None = None,
+    ) -> None:
+        """Reply to it, with more to follow; nothing happens if nobody waits. Natively the
+        name goes along only if it is another one than the event's.
+
+        Raises:
+            LocalProtocolError: the name or the namespace is not text, or too long.
+            LbmEncodeError, FormatError: the data has no form in the format.
+            PeerClosedError: the connection is over.
+        """
+        check_names(name, namespace)
+        if self._port.wanted:
+            await self._port.reply(name, namespace, make_payload(data, format or self._port.format))
+        else:
+            await checkpoint()  # a handler that says things for ever can be ended here
+
+
+EventHandler = Callable[[NamedEvent], Any]

@@ -1,0 +1,227 @@
+"""`PeerStore`: the bus that another node offers, as a `Store`.
+
+One rule: each method is one request, or one for each portion that fits. A `PeerStore` on the next
+connection goes on as the same consumer. Knows neither groups nor retries; `asking.py` has the
+stream.
+"""
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import anyio
+
+from node.bus.config import BusConfig
+from node.bus.errors import (
+    BusClosedError,
+    InvalidEventError,
+)
+from node.bus.gathering import Bounds, Cost, Gathering
+from node.bus.model import (
+    ConsumerInfo,
+    Delivery,
+    GroupInfo,
+    NewEvent,
+    PendingInfo,
+    Published,
+    StoredEvent,
+    StreamInfo,
+    Trim,
+)
+from node.logs import LogRation
+from node.protocol.codes import ResultCode
+from node.remote_bus import answers, limits
+from node.remote_bus import requests as wire
+from node.remote_bus.answers import row_cost
+from node.remote_bus.asking import Asking, unreadable
+from node.remote_bus.late import Late
+from node.transport.backend import Backend
+
+if TYPE_CHECKING:
+    from node.peer.peer import Peer
+
+logger = logging.getLogger("parley.bus")
+
+# Publish requests under way at a time: one is answered while the next one is written.
+PUBLISHING: Final = 2
+
+
+class PeerStore(Asking):
+    """The bus of `peer`: one stream, `bus`, opened at `open`, and again should it be reset.
+
+    It takes what section 16 allows: at most 1,000 events in a `publish`, which have to fit into
+    one payload of the connection; names of consumers of at most 203 characters.
+    """
+
+    def __init__(self, peer: "Peer", config: BusConfig) -> None:
+        super().__init__(peer, config)
+        self._gathering: Gathering[wire.Publish, list[Published]]
+        self._too_large = LogRation(10, 1.0)
+
+    def __repr__(self) -> str:
+        return f"<PeerStore of {self._peer!r}>"
+
+    async def open(self, loop: Backend) -> None:
+        """Open the stream; raises BusClosedError if the connection is over, BusBusyError if it
+        has as many streams as may be."""
+        size = min(self._peer.limits.max_payload, limits.ANSWER_SIZE)
+        bounds = Bounds(limits.LARGEST_COUNT, size, PUBLISHING)
+        self._gathering = Gathering(self._publish, _cost, loop, bounds)
+        self._begin()
+
+    # Publishing.
+
+    async def publish(self, events: Sequence[NewEvent], *, durable: bool) -> list[Published]:
+        if not events:
+            return []
+        if len(events) > limits.LARGEST_COUNT:
+            raise InvalidEventError(
+                f"{len(events):,} events at a time; a node takes {limits.LARGEST_COUNT:,}"
+            )
+        if self._closed:
+            raise BusClosedError("the bus is closed")
+        given = [wire.Given(one.name, one.body, one.key, one.version) for one in events]
+        return await self._gathering.ask(wire.Publish(given, durable))
+
+    async def _publish(self, several: Sequence[wire.Publish]) -> list[list[Published]]:
+        """Publish what several asked for as one: all of it is stored, or nothing."""
+        events = [event for one in several for event in one.events]
+        answer = await self._ask(wire.Publish(events, several[0].durable))
+        published = self._rows(answer, answers.read_published)
+        if len(published) != len(events):
+            raise unreadable()
+        each = iter(published)
+        return [[next(each) for _ in one.events] for one in several]
+
+    # Consuming.
+
+    async def join(self, stream: str, group: str, consumer: str, after: str) -> None:
+        await self._ask(wire.Join(stream, group, consumer, after))
+
+    async def read(
+        self, stream: str, group: str, consumer: str, count: int, wait: float
+    ) -> list[Delivery]:
+        request = wire.Read(stream, group, consumer, _few(count), _short(wait))
+        return await self._deliveries(request, request.wait)
+
+    async def own(self, stream: str, group: str, consumer: str, count: int) -> list[Delivery]:
+        return await self._deliveries(wire.Own(stream, group, consumer, _few(count)))
+
+    async def claim(
+        self, stream: str, group: str, consumer: str, count: int, idle: float
+    ) -> list[Delivery]:
+        return await self._deliveries(wire.Claim(stream, group, consumer, _few(count), idle))
+
+    async def touch(self, stream: str, group: str, consumer: str, ids: Sequence[str]) -> None:
+        for some in self._portions(ids, stream, group, consumer):
+            await self._ask(wire.Touch(stream, group, consumer, some))
+
+    async def ack(self, stream: str, group: str, ids: Sequence[str]) -> int:
+        portions = self._portions(ids, stream, group)
+        return sum([await self._count(wire.Ack(stream, group, some)) for some in portions])
+
+    async def nack(
+        self, stream: str, group: str, consumer: str, id: str, delay: float, error: str
+    ) -> bool:
+        error = error[: limits.LONGEST_ERROR]
+        return bool(await self._count(wire.Nack(stream, group, consumer, id, delay, error)))
+
+    async def release(self, stream: str, group: str, consumer: str, ids: Sequence[str]) -> None:
+        for some in self._portions(ids, stream, group, consumer):
+            await self._ask(wire.Release(stream, group, consumer, some))
+
+    async def bury(self, stream: str, group: str, consumer: str, id: str, error: str) -> str | None:
+        error = error[: limits.LONGEST_ERROR]
+        answer = await self._ask(wire.Bury(stream, group, consumer, id, error))
+        return next(iter(answer.ids or ()), None)
+
+    # Looking.
+
+    async def streams(self) -> list[StreamInfo]:
+        return await self._pages(wire.Streams, answers.read_stream, lambda one: one.name)
+
+    async def groups(self, stream: str) -> list[GroupInfo]:
+        return await self._pages(
+            lambda after: wire.Groups(stream, after), answers.read_group, lambda one: one.name
+        )
+
+    async def consumers(self, stream: str, group: str) -> list[ConsumerInfo]:
+        return await self._pages(
+            lambda after: wire.Consumers(stream, group, after),
+            answers.read_consumer,
+            lambda one: one.name,
+        )
+
+    async def pending(self, stream: str, group: str, count: int, after: str) -> list[PendingInfo]:
+        answer = await self._ask(wire.Pending(stream, group, _few(count), after))
+        return self._rows(answer, answers.read_pending)
+
+    async def history(
+        self, stream: str, after: str, until: str | None, count: int, wait: float
+    ) -> list[StoredEvent]:
+        request = wire.History(stream, _few(count), after, until, _short(wait))
+        answer = await self._ask(request, request.wait)
+        if answer.code == ResultCode.PAYLOAD_TOO_LARGE:
+            id = next(iter(answer.ids or ()), "of no id")
+            raise InvalidEventError(f"event {id} is too large for the connection's max_payload")
+        return self._rows(answer, answers.read_stored)
+
+    # Keeping order.
+
+    async def rewind(self, stream: str, group: str, after: str) -> None:
+        await self._ask(wire.Rewind(stream, group, after))
+
+    async def redeliver(self, stream: str, group: str, ids: Sequence[str]) -> list[str]:
+        found: list[str] = []
+        for some in self._portions(ids, stream, group):
+            found += (await self._ask(wire.Redeliver(stream, group, some))).ids or []
+        return found
+
+    async def trim(self, stream: str, bounds: Trim) -> int:
+        return await self._count(wire.TrimStream(stream, *bounds))
+
+    async def drop(self, stream: str, ids: Sequence[str]) -> int:
+        portions = self._portions(ids, stream)
+        return sum([await self._count(wire.Drop(stream, some)) for some in portions])
+
+    async def remove_consumers(self, stream: str, group: str, idle: float) -> list[str]:
+        answer = await self._ask(wire.RemoveConsumers(stream, group, idle))
+        return self._rows(answer, answers.read_name)
+
+    async def remove_group(self, stream: str, group: str) -> bool:
+        return bool(await self._count(wire.RemoveGroup(stream, group)))
+
+    # Inside.
+
+    async def _deliveries(
+        self, request: wire.Read | wire.Own | wire.Claim, wait: float = 0.0
+    ) -> list[Delivery]:
+        late = Late(self._peer.backend.waiter())
+        try:
+            answer = await self._ask(request, wait, late)
+        except anyio.get_cancelled_exc_class():
+            await late.give_back(self, request)
+            raise
+        if answer.code == ResultCode.PAYLOAD_TOO_LARGE:
+            if self._too_large.has_room(self._peer.backend.now()):
+                logger.warning(
+                    "an event of %s is too large for the connection: raise max_payload on both "
+                    "sides, or it becomes a dead letter",
+                    request.name,
+                )
+            return []
+        return self._rows(answer, answers.read_delivery)
+
+
+def _cost(request: wire.Publish) -> Cost:
+    events = request.events
+    size = sum(row_cost([event.name, event.body, event.key]) for event in events)
+    return Cost(len(events), size, request.durable)
+
+
+def _few(count: int) -> int:
+    return max(1, min(count, limits.LARGEST_COUNT))
+
+
+def _short(wait: float) -> float:
+    return max(0.0, min(wait, limits.LONGEST_WAIT_MS / 1000))

@@ -1,0 +1,76 @@
+"""The buses of one node: made by address, begun and closed with it.
+
+One rule: one address is one bus, and one of them may be offered to peers. Knows no node.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import anyio
+
+from node.bus.bus import Bus
+from node.bus.config import BusConfig
+from node.bus.opening import open_store
+from node.errors import ConfigError, ParleyError
+from node.handlers.registry import Handlers
+from node.transport.backend import Backend
+
+if TYPE_CHECKING:
+    from node.remote_bus.authorisation import Allow
+
+
+class Buses:
+    """The buses of one node, in the loop that `loop` gives; `handlers` are the node's."""
+
+    def __init__(self, loop: Callable[[], Backend], handlers: Handlers) -> None:
+        self._loop = loop
+        self._handlers = handlers
+        self._buses: dict[str, tuple[Bus, BusConfig | None]] = {}
+
+    def get(self, url: str, config: BusConfig | None, allow: "Allow | None") -> Bus:
+        """The bus at an address, made if there is none; not opened yet.
+
+        Raises:
+            AddressError: it is no address of a bus. ConfigError: a setting is wrong, or is not
+                what it was for this address. ParleyError: a bus is offered already.
+        """
+        known = self._buses.get(url)
+        if known is None:
+            store, settings = open_store(url, config)
+            bus = Bus(store, settings, loop=self._loop)
+        else:
+            bus, first = known
+            if config is not None and config != first:
+                raise ConfigError("there is a bus at this address, with other settings")
+        if allow is not None:
+            self._offer(bus, allow)
+        if known is None:
+            self._buses[url] = (bus, config)
+            with suppress(ParleyError):  # the node does not run yet, and says so when it does
+                self._loop()
+                bus.begin()
+        return bus
+
+    def begin(self) -> None:
+        """The node runs: handlers begin."""
+        for bus, _ in self._buses.values():
+            bus.begin()
+
+    async def drain(self, timeout: float) -> None:
+        """Have all handlers finish what they do, in `timeout` seconds at most."""
+        async with anyio.create_task_group() as tasks:
+            for bus, _ in self._buses.values():
+                tasks.start_soon(bus.drain, timeout)
+
+    async def aclose(self) -> None:
+        """Close them all, for good; none is offered any more."""
+        self._handlers.bus = None
+        async with anyio.create_task_group() as tasks:
+            for bus, _ in self._buses.values():
+                tasks.start_soon(bus.aclose)
+
+    def _offer(self, bus: Bus, allow: "Allow") -> None:
+        from node.remote_bus.server import offer
+
+        offer(self._handlers, bus, allow)

@@ -1,0 +1,83 @@
+"""Accept hooks: the application's own word on who may be talked to, once the id is proved.
+
+One rule: only True lets a peer in. Anything else, an error, or no answer in time keeps it
+out, and the peer never learns why. Knows no connection.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, cast
+
+from anyio import move_on_after
+
+from crypto.identity import NodeId
+from lbm.codec import Value
+from node.errors import ConfigError
+from node.trust.policies import TrustPolicy
+
+logger = logging.getLogger("parley.trust")
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """Who asks to be let in, or was dialled.
+
+    Attributes:
+        node_id: who it proved to be.
+        role: what it claims to be, from which no rights follow.
+        info: what it says of itself, likewise; at most 1,024 bytes encoded.
+        address: the address that was dialled, without a node id; of one that dialled us
+            its host, or `unix`; `stream` for a byte stream.
+        dialled: whether it was us who dialled, or began over a byte stream.
+    """
+
+    node_id: NodeId
+    role: str
+    info: Mapping[str, Value] = field(hash=False)
+    address: str
+    dialled: bool
+
+
+AcceptHook = Callable[[Candidate], Awaitable[bool | None]]
+
+
+class Hook:
+    """An accept hook where a trust policy may stand."""
+
+    name: Final = "hook"
+    # There is no id to decide on.
+    allows_plaintext: Final = False
+
+    def __init__(self, function: AcceptHook) -> None:
+        self._function = function
+
+    async def refusal(self, candidate: Candidate, timeout: float) -> str | None:
+        """Why the candidate is not let in, for the local log; None if it is.
+
+        `timeout` is seconds for the hook, which is cancelled then.
+        """
+        allowed: bool | None = None
+        with move_on_after(timeout) as scope:
+            try:
+                allowed = await self._function(candidate)
+            except Exception:
+                logger.exception("the accept hook failed for %s", candidate.node_id)
+                return f"the accept hook failed for {candidate.node_id}"
+        if scope.cancel_called:  # also one that did not let itself be cancelled
+            return f"the accept hook did not decide on {candidate.node_id} in {timeout:g} s"
+        # Nothing but True: what a hook returns by mistake is mostly true.
+        return None if allowed is True else f"the accept hook refused {candidate.node_id}"
+
+
+Decider = TrustPolicy | Hook
+
+
+def decider(trust: TrustPolicy | AcceptHook) -> Decider:
+    """What decides, of what an application gave as `trust`; ConfigError if it is neither."""
+    # A protocol with properties cannot be asked of a class, so its one method is.
+    if hasattr(trust, "check"):
+        return cast(TrustPolicy, trust)
+    if callable(trust):
+        return Hook(trust)
+    raise ConfigError("trust is a trust policy or an async function of a Candidate")

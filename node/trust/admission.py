@@ -1,0 +1,120 @@
+"""Whether a new connection is taken at all: decided from its address alone, before crypto.
+
+One rule: what a remote address costs is bounded, and so is what is remembered of all of
+them. Pure: the time comes in as `now`. Knows no handshake and no identity.
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import Hashable
+from functools import lru_cache
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Final
+
+from node.config import NodeConfig
+from node.protocol.allowance import Allowance, Rate
+
+# Handshakes that an address which was quiet may begin at once, in seconds of its rate.
+BURST_SECONDS: Final = 2.0
+# Addresses whose rate is remembered; beyond it the one that was quiet for longest is not.
+# Whoever has more of them than that still meets `half_open` and `max_connections`.
+REMEMBERED: Final = 16_384
+# Who has an IPv6 address has its whole /64.
+IPV6_PREFIX_BITS: Final = 64
+
+
+class Admission:
+    """The doorkeeper of one node. Names are those of `transport.endpoints.remote_name`.
+
+    `refused` counts the connections that were turned away, by reason.
+    """
+
+    __slots__ = ("_config", "_counts", "_inside", "_left", "_rate", "refused")
+
+    def __init__(self, config: NodeConfig) -> None:
+        self._config = config
+        per_second = config.handshakes_per_second
+        self._rate = Rate(max(1.0, BURST_SECONDS * per_second), 1 / per_second)
+        self._inside: dict[Hashable, str | None] = {}
+        self._counts: Counter[str] = Counter()
+        # Who came last stands last.
+        self._left: OrderedDict[str, Allowance] = OrderedDict()
+        self.refused: Counter[str] = Counter()
+
+    def refusal(self, name: str, now: float) -> str | None:
+        """Why a connection from `name` is turned away; None if it is taken.
+
+        Being taken uses up one handshake of the address. `now` is seconds of a clock that
+        never goes back.
+        """
+        reason = self._refusal(self._key(name), now)
+        if reason is not None:
+            self.refused[reason] += 1
+        return reason
+
+    def entered(self, who: Hashable, name: str) -> None:
+        """The connection `who` from `name` was taken; it counts until `left`."""
+        key = self._inside[who] = self._key(name)
+        if key is not None:
+            self._counts[key] += 1
+
+    def left(self, who: Hashable) -> None:
+        """The connection is gone; a second time, or one that never entered, is fine."""
+        key = self._inside.pop(who, None)
+        if key is not None:
+            self._counts[key] -= 1
+            if not self._counts[key]:
+                del self._counts[key]
+
+    def __len__(self) -> int:
+        """How many connections are inside."""
+        return len(self._inside)
+
+    def _key(self, name: str) -> str | None:
+        """What stands for an address; None if no limit of addresses holds for it."""
+        key, local = address_key(name)
+        return None if local and not self._config.limit_loopback else key
+
+    def _refusal(self, key: str | None, now: float) -> str | None:
+        if len(self._inside) >= self._config.max_connections:
+            return "too many connections"
+        if key is None:
+            return None
+        if self._counts[key] >= self._config.connections_per_address:
+            return "too many connections of one address"
+        if not self._take_handshake(key, now):
+            return "too many handshakes of one address"
+        return None
+
+    def _take_handshake(self, key: str, now: float) -> bool:
+        self._forget_the_quiet(now)
+        allowance = self._left.pop(key, None) or Allowance(self._rate)
+        self._left[key] = allowance
+        return allowance.take(now)
+
+    def _forget_the_quiet(self, now: float) -> None:
+        """Drop those that have been quiet for so long that all of their allowance is back."""
+        left = self._left
+        while left:
+            allowance = next(iter(left.values()))
+            if len(left) < REMEMBERED and not allowance.is_full(now):
+                return
+            left.popitem(last=False)
+
+
+@lru_cache(maxsize=1024)
+def address_key(name: str) -> tuple[str, bool]:
+    """What limits count as one remote address, and whether it is this machine's own.
+
+    IPv6 counts by its /64, an IPv4 address that was mapped into IPv6 as that; a name that
+    is no IP address (`unix`) is of this machine.
+    """
+    try:
+        address: IPv4Address | IPv6Address = ip_address(name.partition("%")[0])
+    except ValueError:
+        return name, True
+    if isinstance(address, IPv6Address):
+        if address.ipv4_mapped is None:
+            prefix = int(address) >> IPV6_PREFIX_BITS << IPV6_PREFIX_BITS
+            return f"{IPv6Address(prefix)}/{IPV6_PREFIX_BITS}", address.is_loopback
+        address = address.ipv4_mapped
+    return str(address), address.is_loopback

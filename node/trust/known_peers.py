@@ -1,0 +1,323 @@
+"""The file of known peers: who was met, when first, and under which names (section 4).
+
+Rule: the file is replaced whole or not at all, and only after it was read again under
+the lock, so that two processes lose nothing of each other's. Decides nothing: whom to
+trust is `node.trust.policies`.
+
+    line = node id (52 characters) blank first seen (UTC, ISO 8601) blank names
+    names = comma-separated, or - for none; lines that are empty or begin with # are kept
+"""
+
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from time import sleep
+from typing import Final
+
+from crypto.errors import IdentityError
+from crypto.identity import NodeId
+from node.errors import ConfigError, KnownPeersError
+
+PathLike = str | os.PathLike[str]
+
+# About 13,000 peers. Whoever records strangers must stop somewhere.
+MAX_FILE_SIZE: Final = 1_048_576
+MAX_NAME_SIZE: Final = 1_024  # characters
+LOCK_TIMEOUT: Final = 5.0  # seconds to wait for another process that writes
+LOCK_PAUSE: Final = 0.01
+
+_NO_NAMES: Final = "-"
+
+# Device, inode, size and time of change: what tells one state of the file from the next.
+_Stamp = tuple[int, int, int, int]
+
+
+def default_known_peers() -> Path:
+    """Return `known_peers` in $PARLEY_HOME or ~/.config/parley; ConfigError without a home."""
+    home = os.environ.get("PARLEY_HOME")
+    try:
+        return Path(home or "~/.config/parley").expanduser() / "known_peers"
+    except RuntimeError as error:
+        raise ConfigError("there is no home directory: set PARLEY_HOME") from error
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPeer:
+    """A peer on record: its node id, the second it was first seen (UTC), and its names."""
+
+    node_id: NodeId
+    first_seen: datetime
+    names: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        first_seen = self.first_seen.isoformat(timespec="seconds").replace("+00:00", "Z")
+        return f"{self.node_id} {first_seen} {','.join(self.names) or _NO_NAMES}"
+
+
+class KnownPeers:
+    """The peers of a file, as it is on disk now; a missing file is an empty one.
+
+    Every method may raise KnownPeersError: the file cannot be read or written, or a line
+    is malformed (file and line are named). Reads and writes block, for milliseconds.
+    """
+
+    def __init__(self, path: PathLike) -> None:
+        # Resolved: a link would otherwise be replaced by a file, and have a lock of its own.
+        self.path = Path(os.path.realpath(path))
+        # One tuple, so that a thread sees stamp, bytes and lines of the same reading.
+        self._cached: tuple[_Stamp | None, bytes, _Lines] = _MISSING
+
+    def lookup(self, node_id: NodeId) -> KnownPeer | None:
+        """Return what is on record about a node id."""
+        return self._current().by_id.get(node_id)
+
+    def by_name(self, name: str) -> KnownPeer | None:
+        """Return the one peer that has this name."""
+        return self._current().by_name.get(name)
+
+    def __iter__(self) -> Iterator[KnownPeer]:
+        """Go through the peers in the order of the file."""
+        return iter(self._current().by_id.values())
+
+    def __len__(self) -> int:
+        return len(self._current().by_id)
+
+    def add(self, node_id: NodeId, name: str | None, now: datetime) -> KnownPeer:
+        """Record a peer, or one more name of it; its first-seen time stays.
+
+        `now` is aware of its zone (else ValueError). KnownPeersError if the name is
+        another peer's, or none that a line can hold, or if the file is full.
+        """
+        if now.tzinfo is None:
+            raise ValueError("`now` must be aware of its time zone")
+        added = () if name is None else (_checked_name(name),)
+        with self._locked():
+            lines = self._read()
+            peer = lines.by_id.get(node_id)
+            if peer is None:
+                peer = KnownPeer(node_id, now.astimezone(UTC).replace(microsecond=0))
+            names = tuple(dict.fromkeys(peer.names + added))
+            return self._store(lines, replace(peer, names=names))
+
+    def rename(self, node_id: NodeId, *names: str) -> KnownPeer:
+        """Give a peer these names in place of its old ones; KnownPeersError as for `add`."""
+        checked = tuple(dict.fromkeys(_checked_name(name) for name in names))
+        with self._locked():
+            lines = self._read()
+            peer = lines.by_id.get(node_id)
+            if peer is None:
+                raise KnownPeersError(f"{node_id} is not in {self.path}")
+            return self._store(lines, replace(peer, names=checked))
+
+    def forget(self, node_id: NodeId) -> bool:
+        """Strike a peer out; False if it was not on record."""
+        with self._locked():
+            lines = self._read()
+            if node_id not in lines.by_id:
+                return False
+            self._write(lines.without(node_id))
+        return True
+
+    def __repr__(self) -> str:
+        return f"<KnownPeers {self.path}>"
+
+    def _store(self, lines: "_Lines", peer: KnownPeer) -> KnownPeer:
+        for name in peer.names:
+            holder = lines.by_name.get(name)
+            if holder is not None and holder.node_id != peer.node_id:
+                raise KnownPeersError(f"{self.path} has the name {name} for {holder.node_id}")
+        if lines.by_id.get(peer.node_id) != peer:
+            self._write(lines.with_peer(peer))
+        return peer
+
+    def _current(self) -> "_Lines":
+        """Return the file's lines, read again only if it is not the file that was read."""
+        stamp, _, lines = self._cached
+        try:
+            if _stamp(os.stat(self.path)) == stamp:
+                return lines
+        except OSError:
+            pass  # `_read` meets the same error and knows what it means
+        return self._read()
+
+    def _read(self) -> "_Lines":
+        try:
+            # Not blocking: a pipe at that path would otherwise hold the caller for ever.
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            with open(descriptor, "rb") as file:
+                status = os.fstat(descriptor)
+                if not stat.S_ISREG(status.st_mode):
+                    raise KnownPeersError(f"{self.path} is no regular file")
+                data = file.read(MAX_FILE_SIZE + 1)
+        except FileNotFoundError:
+            self._cached = _MISSING
+            return self._cached[2]
+        except OSError as error:
+            raise KnownPeersError(f"cannot read {self.path}: {error.strerror}") from error
+        if len(data) > MAX_FILE_SIZE:
+            raise KnownPeersError(f"{self.path} is longer than {MAX_FILE_SIZE} bytes")
+        # Parsing is the dear part (150 ms for a full file), reading and comparing is not.
+        _, old, lines = self._cached
+        if data != old:
+            lines = _parse(data, self.path)
+        # The stamp is older than the data: what changes in between is read once more.
+        self._cached = _stamp(status), data, lines
+        return lines
+
+    def _write(self, lines: "_Lines") -> None:
+        """Replace the file by these lines; the caller holds the lock."""
+        data = "".join(f"{text}\n" for text, _ in lines.items).encode("utf-8")
+        if len(data) > MAX_FILE_SIZE:
+            raise KnownPeersError(f"{self.path} is full ({MAX_FILE_SIZE} bytes)")
+        # One name is enough under the lock, and a crash leaves no more than one behind.
+        fresh = self.path.with_name(self.path.name + ".new")
+        try:
+            fresh.unlink(missing_ok=True)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            with open(os.open(fresh, flags, 0o600), "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+                stamp = _stamp(os.fstat(file.fileno()))
+            os.replace(fresh, self.path)
+        except OSError as error:
+            raise KnownPeersError(f"cannot write {self.path}: {error.strerror}") from error
+        self._cached = stamp, data, lines
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold the lock: a file beside the other, since that one is replaced."""
+        lock = self.path.with_name(self.path.name + ".lock")
+        try:
+            _make_directories(self.path.parent)
+            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise KnownPeersError(f"cannot open {lock}: {error.strerror}") from error
+        try:
+            try:
+                _lock(descriptor)
+            except OSError as error:
+                raise KnownPeersError(f"cannot lock {lock}: {error.strerror}") from error
+            yield
+        finally:
+            # Closing unlocks. The file stays: to remove it would give the next two
+            # processes a lock each.
+            os.close(descriptor)
+
+
+def _lock(descriptor: int) -> None:
+    """Lock a file, waiting at most `LOCK_TIMEOUT` for who holds it; else BlockingIOError."""
+    for _ in range(round(LOCK_TIMEOUT / LOCK_PAUSE)):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sleep(LOCK_PAUSE)
+        else:
+            return
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+class _Lines:
+    """The lines of a file, comments and all, with the peers found among them."""
+
+    __slots__ = ("by_id", "by_name", "items")
+
+    def __init__(self, items: tuple[tuple[str, KnownPeer | None], ...]) -> None:
+        self.items = items
+        peers = [peer for _, peer in items if peer is not None]
+        self.by_id = {peer.node_id: peer for peer in peers}
+        self.by_name = {name: peer for peer in peers for name in peer.names}
+
+    def with_peer(self, peer: KnownPeer) -> "_Lines":
+        """Return lines with this peer in place of its old line, or at the end."""
+        line = (str(peer), peer)
+        if peer.node_id not in self.by_id:
+            return _Lines((*self.items, line))
+        return _Lines(
+            tuple(
+                line if old is not None and old.node_id == peer.node_id else (text, old)
+                for text, old in self.items
+            )
+        )
+
+    def without(self, node_id: NodeId) -> "_Lines":
+        """Return lines without this peer's."""
+        return _Lines(
+            tuple((text, old) for text, old in self.items if old is None or old.node_id != node_id)
+        )
+
+
+_MISSING: Final[tuple[None, bytes, _Lines]] = (None, b"", _Lines(()))
+
+
+def _parse(data: bytes, path: Path) -> _Lines:
+    items: list[tuple[str, KnownPeer | None]] = []
+    ids: set[NodeId] = set()
+    names: set[str] = set()
+    # Not `splitlines`, which also ends lines where an editor shows none.
+    for number, raw in enumerate(data.removesuffix(b"\n").split(b"\n") if data else [], 1):
+        try:
+            text = raw.decode("utf-8")
+            peer = _peer(text)
+            if peer is not None:
+                # Which of two lines holds is not to be guessed where trust is at stake.
+                if peer.node_id in ids:
+                    raise KnownPeersError("this node id has a line already")
+                if len(set(peer.names)) != len(peer.names) or not names.isdisjoint(peer.names):
+                    raise KnownPeersError("a name stands here for the second time")
+                ids.add(peer.node_id)
+                names.update(peer.names)
+        except UnicodeDecodeError as error:
+            raise KnownPeersError(f"{path}, line {number}: this is not UTF-8") from error
+        except KnownPeersError as error:
+            raise KnownPeersError(f"{path}, line {number}: {error}") from error
+        items.append((text, peer))
+    return _Lines(tuple(items))
+
+
+def _peer(line: str) -> KnownPeer | None:
+    """Read a line; None for an empty one or a comment."""
+    fields = line.split()
+    if not fields or fields[0].startswith("#"):
+        return None
+    if len(fields) != 3:
+        raise KnownPeersError("a line is a node id, a first-seen time and names (or -)")
+    try:
+        node_id = NodeId.parse(fields[0])
+    except IdentityError as error:
+        raise KnownPeersError(str(error)) from error
+    try:
+        first_seen = datetime.fromisoformat(fields[1])
+    except ValueError as error:
+        raise KnownPeersError("the first-seen time is not ISO 8601") from error
+    if first_seen.utcoffset() != timedelta(0):
+        raise KnownPeersError("the first-seen time is not in UTC (it ends in Z)")
+    if fields[2] == _NO_NAMES:
+        return KnownPeer(node_id, first_seen)
+    names = tuple(_checked_name(name) for name in fields[2].split(","))
+    return KnownPeer(node_id, first_seen, names)
+
+
+def _checked_name(name: str) -> str:
+    if not name or len(name) > MAX_NAME_SIZE:
+        raise KnownPeersError(f"a name has 1 to {MAX_NAME_SIZE} characters")
+    if name == _NO_NAMES or "," in name or " " in name or not name.isprintable():
+        raise KnownPeersError("a name is not - and has neither commas nor blanks")
+    return name
+
+
+def _stamp(status: os.stat_result) -> _Stamp:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _make_directories(directory: Path) -> None:
+    """Make what is missing of a directory, each level for the owner alone."""
+    # `Path.mkdir(parents=True)` would give its mode to the last level only.
+    missing = [level for level in (directory, *directory.parents) if not level.exists()]
+    for level in reversed(missing):
+        level.mkdir(0o700, exist_ok=True)

@@ -1,0 +1,206 @@
+"""Trust policies: may this node, which proved its id, be talked to? (section 4)
+
+Rule: a policy either returns or raises NotTrustedError; whatever stands in the way of a
+decision, such as an unreadable file, is a refusal. Knows no connection: the id was
+proved in the handshake, and `name` is the address that was dialled, or None.
+"""
+
+import os
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Protocol
+
+from crypto.identity import NodeId, PublicIdentity
+from node.errors import ConfigError, IdentityChangedError, KnownPeersError, NotTrustedError
+from node.trust.known_peers import KnownPeer, KnownPeers, default_known_peers
+
+__all__ = [
+    "AnyPeer",
+    "FirstUse",
+    "Known",
+    "KnownPeer",
+    "KnownPeers",
+    "OneOf",
+    "Pinned",
+    "TrustPolicy",
+    "default_known_peers",
+    "parse_trust",
+]
+
+
+class TrustPolicy(Protocol):
+    """What decides whether a peer is trusted."""
+
+    @property
+    def name(self) -> str:
+        """What logs call it."""
+
+    @property
+    def allows_plaintext(self) -> bool:
+        """Whether a peer that proves no id at all may be met (section 5)."""
+
+    @property
+    def reads_files(self) -> bool:
+        """Whether `check` may wait for a file; then it is called in a thread."""
+
+    def check(self, peer: PublicIdentity, name: str | None) -> None:
+        """Return if the peer is trusted, else raise NotTrustedError.
+
+        Its text says which policy refused which id, and why: for the local log and
+        user, never for the peer. `name` is the dialled address without a node id; None
+        if the peer dialled.
+        """
+
+
+# Node ids are compared with == and looked up in dicts. They are public, they travel in
+# every Proof, and knowing one helps nobody to hold its key: there is nothing that the
+# time of a comparison could give away.
+
+
+class AnyPeer:
+    """Trusts everybody: for tests, local sockets and services open to all."""
+
+    name = "any"
+    allows_plaintext = True
+    reads_files = False
+
+    def check(self, peer: PublicIdentity, name: str | None) -> None:
+        """Return."""
+
+
+class Pinned:
+    """Trusts the one id that was given beforehand."""
+
+    name = "pinned"
+    allows_plaintext = False
+    reads_files = False
+
+    def __init__(self, node_id: NodeId) -> None:
+        self.node_id = node_id
+
+    def check(self, peer: PublicIdentity, name: str | None) -> None:
+        """Return if the peer is that one; else NotTrustedError."""
+        if peer.node_id != self.node_id:
+            raise _refusal(self, peer, f"{self.node_id} is expected")
+
+
+class OneOf:
+    """Trusts each of a set of ids, such as the members of a federation."""
+
+    name = "one-of"
+    allows_plaintext = False
+    reads_files = False
+
+    def __init__(self, node_ids: Collection[NodeId]) -> None:
+        self.node_ids = frozenset(node_ids)
+
+    def check(self, peer: PublicIdentity, name: str | None) -> None:
+        """Return if the peer is among them; else NotTrustedError."""
+        if peer.node_id not in self.node_ids:
+            raise _refusal(self, peer, f"it is none of the {len(self.node_ids)} expected")
+
+
+class Known:
+    """Trusts the ids in a file of known peers, and writes nothing."""
+
+    name = "known"
+    allows_plaintext = False
+    reads_files = True
+
+    def __init__(self, known_peers: KnownPeers) -> None:
+        self.known_peers = known_peers
+
+    def check(self, peer: PublicIdentity, name: str | None) -> None:
+        """Return if the peer is on record and `name` is not another's; else NotTrustedError."""
+        with _failing_closed(self, peer):
+            # One known peer must not pass for another either.
+            _require_same_id(self, self.known_peers, peer, name)
+            if self.known_peers.lookup(peer.node_id) is None:
+                raise _refusal(self, peer, f"it is not in {self.known_peers.path}")
+
+
+class FirstUse:
+    """Trusts and records whom it meets first; from then on a name stands for one id.
+
+    It protects the second meeting, not the first. `clock` gives the first-seen time.
+    """
+
+    name = "first-use"
+    allows_plaintext = False
+    reads_files = True
+
+    def __init__(
+        self, known_peers: KnownPeers, clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    ) -> None:
+        self.known_peers = known_peers
+        self._clock = clock
+
+    def check(self, peer: PublicIdentity, name: str | None) -> None:
+        """Record the peer and its name; NotTrustedError if `name` is another's on record."""
+        with _failing_closed(self, peer):
+            known = self.known_peers.lookup(peer.node_id)
+            if known is not None and (name is None or name in known.names):
+                return
+            try:
+                self.known_peers.add(peer.node_id, name, self._clock())
+            except KnownPeersError:
+                # `add` keeps one id for each name, also against another process. Here
+                # is only said what that means.
+                _require_same_id(self, self.known_peers, peer, name)
+                raise
+
+
+def parse_trust(text: str, known_path: str | os.PathLike[str] | None = None) -> TrustPolicy:
+    """Return the policy that a setting names.
+
+    `any`; `first-use` or `known`, on the file at `known_path` (by default
+    `default_known_peers()`); or the path of a file of known peers, with a slash or dot in
+    it. ConfigError for anything else: a mistyped word shall not pass for a file.
+    """
+    if text == AnyPeer.name:
+        return AnyPeer()
+    if text in (FirstUse.name, Known.name):
+        known_peers = KnownPeers(default_known_peers() if known_path is None else known_path)
+        return FirstUse(known_peers) if text == FirstUse.name else Known(known_peers)
+    if "\0" in text or not ("/" in text or "." in text):
+        raise ConfigError("trust is any, first-use, known, or the path of a known-peers file")
+    return Known(KnownPeers(os.path.expanduser(text)))
+
+
+def _refusal(policy: TrustPolicy, peer: PublicIdentity, reason: str) -> NotTrustedError:
+    return NotTrustedError(f"trust policy {policy.name!r} refused {peer.node_id}: {reason}")
+
+
+def _require_same_id(
+    policy: TrustPolicy, known_peers: KnownPeers, peer: PublicIdentity, name: str | None
+) -> None:
+    """Raise IdentityChangedError if `name` is on record under another id than the peer's."""
+    if name is None:
+        return
+    holder = known_peers.by_name(name)
+    if holder is not None and holder.node_id != peer.node_id:
+        refusal = _refusal(
+            policy,
+            peer,
+            f"WARNING: THE ID BEHIND {name} HAS CHANGED. Since {holder.first_seen:%Y-%m-%d} it "
+            f"was {holder.node_id}. Somebody may be posing as that peer; if the change is "
+            f"known to be right, forget the old id in {known_peers.path}",
+        )
+        raise IdentityChangedError(
+            refusal.text,
+            name=name,
+            old=holder.node_id,
+            new=peer.node_id,
+            first_seen=holder.first_seen,
+            path=known_peers.path,
+        )
+
+
+@contextmanager
+def _failing_closed(policy: TrustPolicy, peer: PublicIdentity) -> Iterator[None]:
+    """Turn trouble with the file into a refusal."""
+    try:
+        yield
+    except KnownPeersError as error:
+        raise _refusal(policy, peer, str(error)) from error

@@ -1,0 +1,40 @@
+"""`parley` from its first moment on, while the imports of all the rest take their time.
+
+One rule: before the commands are there, whatever ends it does so without a traceback, be it
+a signal or another package in our place. What is imported here comes before that, so it is little.
+"""
+
+import os
+import signal
+import sys
+
+
+def main() -> None:
+    """The entry point of the script `parley`; it does not return."""
+    # Where SIGINT is ignored, as a script's `parley .. &` has it, that stays.
+    interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if interruptible:
+        # Not as an exception: some of what is imported would swallow it, or tell of it.
+        signal.signal(signal.SIGINT, _leave)
+    try:
+        from node.cli.main import main as run
+    except ImportError as error:
+        from parley.shadows import explained
+
+        if (reason := explained(error)) is error:
+            raise
+        sys.exit(f"parley: {reason}")
+    try:
+        if interruptible:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        run()
+    except KeyboardInterrupt:  # before or after the command
+        sys.exit(128 + signal.SIGINT)
+
+
+def _leave(number: int, frame: object) -> None:
+    os._exit(128 + number)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,254 @@
+"""A room between nodes in this process: who is there, who says what, and what is refused."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import anyio
+import pytest
+
+from crypto.identity import Identity
+from node import CallRefused, Node, NodeConfig, Peer, SubscribeRejected
+from node.apps.chat.member import Member, joined
+from node.apps.chat.messages import Message, Person
+from node.apps.chat.room import RATE_COUNT, RATE_SECONDS, Room
+from node.errors import ParleyError
+from tests.node.network import config, eventually, introduce, new_node
+
+pytestmark = pytest.mark.anyio
+
+PATIENCE = 10.0
+
+
+class Hall:
+    """A room with its host; `seen` is all that happened in it."""
+
+    def __init__(self, limit: int = 100) -> None:
+        self.node = new_node()
+        self.seen: list[tuple[str, str, str]] = []
+        self.room = Room(self.node, "lobby", "Host", self._note, limit=limit)
+
+    def _note(self, message: Message) -> None:
+        self.seen.append((message.kind, message.person.name, message.text))
+
+    @property
+    def names(self) -> list[str]:
+        return [person.name for person in self.room.people]
+
+    async def guest(self, node: Node) -> Peer:
+        peer, _ = await introduce(node, self.node)
+        return peer
+
+
+@asynccontextmanager
+async def hall(limit: int = 100) -> AsyncIterator[Hall]:
+    made = Hall(limit)
+    with anyio.fail_after(PATIENCE):
+        async with made.node, anyio.create_task_group() as tasks:
+            tasks.start_soon(made.room.run)
+            yield made
+            tasks.cancel_scope.cancel()
+
+
+async def next_of(member: Member, kind: str) -> Message:
+    async for message in member:
+        if message.kind == kind:
+            return message
+    raise AssertionError(f"the room was closed before a {kind}")
+
+
+async def test_two_people_and_the_host_talk(anyio_backend: str) -> None:
+    async with hall() as here, new_node() as a, new_node() as b:
+        async with joined(await here.guest(a), "lobby", "ann") as ann:
+            assert ann.me == Person(a.node_id, "ann")
+            assert ann.people == [here.room.host]
+            async with joined(await here.guest(b), "lobby", "bob") as bob:
+                assert (await next_of(ann, "join")).person == ann.me
+                assert (await next_of(ann, "join")).person == bob.me
+                await bob.say("hello ✓ \x1b[2J")
+                await here.room.say("welcome")
+                for member in (ann, bob):
+                    said = await next_of(member, "text")
+                    assert said == Message("text", bob.me, "hello ✓ \x1b[2J")
+                    assert await next_of(member, "text") == Message(
+                        "text", here.room.host, "welcome"
+                    )
+                    assert {person.name for person in member.people} == {"Host", "ann", "bob"}
+            assert await next_of(ann, "leave") == Message("leave", Person(b.node_id, "bob"))
+            assert [person.name for person in ann.people] == ["Host", "ann"]
+        await eventually(lambda: here.names == ["Host"])
+    assert here.seen == [
+        *(("join", "ann", ""), ("join", "bob", "")),
+        *(("text", "bob", "hello ✓ \x1b[2J"), ("text", "Host", "welcome")),
+        *(("leave", "bob", ""), ("leave", "ann", "")),
+    ]
+
+
+async def test_a_taken_name_gets_a_number(anyio_backend: str) -> None:
+    long = "x" * 32
+    names = []
+    async with hall() as here, AsyncExitStack() as stack:
+        for wish in ("HOST", "host", long, long):
+            node = await stack.enter_async_context(new_node())
+            member = joined(await here.guest(node), "lobby", wish)
+            names.append((await stack.enter_async_context(member)).me.name)
+    assert names == ["HOST-2", "host-3", long, "x" * 30 + "-2"]
+
+
+async def test_one_id_at_two_places_is_one_person(anyio_backend: str) -> None:
+    identity = Identity.create()
+    async with (
+        hall() as here,
+        Node(identity, config=config()) as a,
+        Node(identity, config=config()) as b,
+    ):
+        async with joined(await here.guest(a), "lobby", "ann") as first:
+            async with joined(await here.guest(b), "lobby", "another") as second:
+                assert second.me == first.me
+                await second.say("from there")
+                assert (await next_of(first, "text")).person == first.me
+            assert here.names == ["Host", "ann"]
+            await first.say("still here")
+        await eventually(lambda: here.names == ["Host"])
+    assert [kind for kind, _, _ in here.seen] == ["join", "text", "text", "leave"]
+
+
+async def test_whoever_claims_to_be_another_is_not_believed(anyio_backend: str) -> None:
+    async with hall() as here, new_node() as a, new_node() as eve:
+        peer = await here.guest(eve)
+        claim = {"name": "eve", "id": str(a.node_id), "from": {"id": str(a.node_id)}}
+        async with peer.subscribe("chat.lobby", claim) as sub:
+            assert isinstance(sub.data, dict)
+            assert sub.data["you"] == {"id": str(eve.node_id), "name": "eve"}
+            await peer.call("chat.lobby.say", "hi")
+            assert here.seen[-1] == ("text", "eve", "hi")
+
+
+async def test_only_who_is_there_may_speak(anyio_backend: str) -> None:
+    async with hall() as here, new_node() as a:
+        peer = await here.guest(a)
+        with pytest.raises(CallRefused) as caught:
+            await peer.call("chat.lobby.say", "hi")
+        assert caught.value.code == 20
+        async with joined(peer, "lobby", "ann") as ann:
+            await ann.say("hi")
+        with pytest.raises(CallRefused) as caught:
+            await peer.call("chat.lobby.say", "hi")
+        assert caught.value.code == 20
+
+
+@pytest.mark.parametrize(
+    ("text", "code"), [("", 23), (None, 23), (b"hi", 23), (["hi"], 23), ("x" * 4_097, 21)]
+)
+async def test_what_is_no_message(anyio_backend: str, text: object, code: int) -> None:
+    async with hall() as here, new_node() as a:
+        peer = await here.guest(a)
+        async with joined(peer, "lobby", "ann") as ann:
+            with pytest.raises(CallRefused) as caught:
+                await peer.call("chat.lobby.say", text)  # type: ignore[arg-type]  # on purpose
+            assert caught.value.code == code
+            await ann.say("x" * 4_096)
+    assert [kind for kind, _, _ in here.seen][:2] == ["join", "text"]
+
+
+@pytest.mark.parametrize("data", [None, "ann", {}, {"name": 5}, {"name": "\x1b[2J"}, {"name": ""}])
+async def test_a_name_that_is_none(anyio_backend: str, data: object) -> None:
+    async with hall() as here, new_node() as a:
+        peer = await here.guest(a)
+        with pytest.raises(SubscribeRejected) as caught:
+            await peer.subscribe("chat.lobby", data).__aenter__()  # type: ignore[arg-type]  # as above
+        assert "a name" in str(caught.value.data)
+        assert here.names == ["Host"]
+
+
+async def test_too_much_is_refused_for_a_while(
+    anyio_backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with hall() as here, new_node() as a, new_node() as b:
+        peer = await here.guest(a)
+        async with (
+            joined(peer, "lobby", "ann") as ann,
+            joined(await here.guest(b), "lobby", "bob") as bob,
+        ):
+            for number in range(RATE_COUNT - 1):
+                await ann.say(str(number))
+            with pytest.raises(CallRefused) as caught:
+                await ann.say("too much")
+            assert caught.value.code == 19
+            await bob.say("each has a rate of their own")
+        with pytest.raises(SubscribeRejected, match="refused"):  # nor by coming back
+            await peer.subscribe("chat.lobby", {"name": "ann"}).__aenter__()
+        now = anyio.current_time()
+        monkeypatch.setattr(
+            "node.apps.chat.room.anyio.current_time", lambda: now + RATE_SECONDS + 1
+        )
+        async with joined(peer, "lobby", "ann") as ann:
+            await ann.say("later")
+
+
+async def test_a_full_room(anyio_backend: str) -> None:
+    async with hall(limit=1) as here, new_node() as a, new_node() as b:
+        other = await here.guest(b)
+        async with joined(await here.guest(a), "lobby", "ann"):
+            with pytest.raises(SubscribeRejected) as caught:
+                await other.subscribe("chat.lobby", {"name": "bob"}).__aenter__()
+            assert caught.value.data == "the room is full"
+        await eventually(lambda: here.names == ["Host"])
+        async with joined(other, "lobby", "bob") as bob:
+            await bob.say("there is room")
+
+
+async def test_who_vanishes_has_left(anyio_backend: str) -> None:
+    async with hall() as here, new_node() as a, new_node() as b:
+        peer = await here.guest(a)
+        async with joined(await here.guest(b), "lobby", "bob") as bob:
+            async with peer.subscribe("chat.lobby", {"name": "ann"}):
+                assert (await next_of(bob, "join")).person.name == "bob"
+                assert (await next_of(bob, "join")).person.name == "ann"
+                peer.core.receive_eof(peer.backend.now())  # the line is cut
+                peer.driver.settle()
+                assert (await next_of(bob, "leave")).person.name == "ann"
+            assert here.names == ["Host", "bob"]
+
+
+async def test_nobody_joins_without_an_id(anyio_backend: str) -> None:
+    plain = NodeConfig(plaintext="only")
+    with anyio.fail_after(PATIENCE):
+        async with (
+            Node(Identity.create(), config=plain) as host,
+            Node(Identity.create(), config=plain) as guest,
+        ):
+            room = Room(host, "lobby", "Host", lambda _: None)
+            peer, _ = await introduce(guest, host)
+            with pytest.raises(SubscribeRejected) as caught:
+                await peer.subscribe("chat.lobby", {"name": "ann"}).__aenter__()
+            assert "plaintext" in str(caught.value.data)
+            assert room.people == [room.host]
+
+
+@pytest.mark.parametrize(
+    "welcome", [None, "hi", {}, {"you": 1, "people": []}, {"you": {"id": "x", "name": "y"}}]
+)
+async def test_a_topic_that_is_no_room(anyio_backend: str, welcome: object) -> None:
+    with anyio.fail_after(PATIENCE):
+        async with new_node() as host, new_node() as guest:
+            host.topic("chat.lobby").on_subscribe(lambda request: welcome)
+            peer, _ = await introduce(guest, host)
+            with pytest.raises(ParleyError, match="no chat room"):
+                async with joined(peer, "lobby", "ann"):
+                    raise AssertionError("it is none")
+            assert await peer.ping() < PATIENCE
+
+
+async def test_nonsense_from_a_host_is_passed_over(anyio_backend: str) -> None:
+    with anyio.fail_after(PATIENCE):
+        async with new_node() as host, new_node() as guest:
+            you = Person(guest.node_id, "ann")
+            topic = host.topic("chat.lobby")
+            topic.on_subscribe(lambda request: {"you": you.encode(), "people": []})
+            peer, _ = await introduce(guest, host)
+            async with joined(peer, "lobby", "ann") as ann:
+                forged = {"id": str(host.node_id), "name": "x\r\nbob: hi"}
+                for note in (None, 5, {"kind": "text", "from": forged, "text": "x"}):
+                    await topic.publish(note)
+                await topic.publish(Message("text", you, "sense").encode())
+                assert (await next_of(ann, "text")).text == "sense"

@@ -1,0 +1,79 @@
+"""Simulated journals for tests, made once, and what an audit says of a directory of them."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import anyio
+
+from crypto.auditor import AuditorPrivateKey
+from node.apps.simulate.plan import Plan
+from node.apps.simulate.tally import Tally
+from node.apps.simulate.world import Keeping, simulate
+from node.journal.audit.audit import Audit
+from node.journal.audit.rows import EVENT_COLUMNS, Finding, SessionRow
+from node.journal.segments import list_segments, read_footer, read_range
+
+# Small, and yet with several sessions, suites, rekeys and segments.
+PLAN = Plan(nodes=4, minutes=0.3, seed=7)
+SEGMENT_SIZE = 60_000
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """Journals that nobody tampered with, who may read them, and what happened."""
+
+    directory: Path
+    key: AuditorPrivateKey
+    tally: Tally
+
+
+@dataclass(frozen=True)
+class Audited:
+    """What an audit of all journals of a directory gave."""
+
+    events: list[dict[str, Any]]
+    findings: list[Finding]
+    sessions: list[SessionRow]
+
+
+def run(plan: Plan, keeping: Keeping | None = None, backend: str = "asyncio") -> Tally:
+    """Run a simulation on an event loop of its own."""
+
+    async def running() -> Tally:
+        return await simulate(plan, lambda _: None, keeping)
+
+    return anyio.run(running, backend=backend)
+
+
+def make(directory: Path) -> Simulated:
+    """Journals of `PLAN`."""
+    key = AuditorPrivateKey.create()
+    keeping = Keeping(directory, key.public, SEGMENT_SIZE)
+    return Simulated(directory, key, run(PLAN, keeping))
+
+
+def audit(directory: Path, key: AuditorPrivateKey, node: str | None = None) -> Audited:
+    """Read all journals of a directory, one after the other; or that of one node."""
+    audits: dict[str, Audit] = {}
+    for file in list_segments(directory, node):
+        found = audits.setdefault(file.name.node, Audit([key], payloads=False))
+        footer = read_footer(file.path)
+        blocks = footer.blocks if footer else ()
+        for record in read_range(file.path, 0, file.size, blocks):
+            found.record(file.name.stem, record)
+    result = Audited([], [], [])
+    for found in audits.values():
+        found.finish_pending()
+        for row in found.take_events():
+            result.events.append(dict(zip(EVENT_COLUMNS, row, strict=True)))
+        result.findings.extend(found.take_findings())
+        result.sessions.extend(found.take_sessions())
+    return result
+
+
+def listed(path: Path) -> list[dict[str, Any]]:
+    """The list of faults that a file has."""
+    faults: list[dict[str, Any]] = json.loads(path.read_text())["tampered"]
+    return faults

@@ -1,0 +1,74 @@
+"""`parley simulate` as a command: what it writes, counts, and will not do."""
+
+from pathlib import Path
+
+import pytest
+
+from crypto.auditor import AuditorPrivateKey
+from crypto.auditor_file import load_auditor_key
+from node.apps.simulate.counting import count
+from tests.node.apps.simulate.journals import audit, listed
+from tests.node.cli.conftest import Parley
+
+SMALL = ("--nodes", "2", "--minutes", "0.05", "--one-suite")
+
+
+def test_journals_a_key_and_a_list_of_faults(parley: Parley, tmp_path: Path) -> None:
+    place = tmp_path / "j"
+    done = parley(
+        *("simulate", *SMALL, "--journals", str(place), "--tamper", "drop", "--json"),
+    )
+    assert done.code == 0, done.err
+    last = done.last
+    assert last["event"] == "done"
+    assert last["auditor_key_file"] == str(tmp_path / "auditor.key")
+    key = load_auditor_key(tmp_path / "auditor.key")
+    assert last["auditor"] == key.public.text
+    # It was counted before an event was taken out.
+    assert last["kept"]["records"]["event"] == count(place).total() + 1
+    assert last["traffic"]["sessions"] >= 1
+    (fault,) = listed(Path(last["tamper_list"]))
+    assert Path(last["tamper_list"]) == tmp_path / "j.tampered.json"
+    (finding,) = audit(place, key).findings
+    assert (finding.kind, finding.place) == ("gap", fault["place"])
+    again = parley("simulate", *SMALL, "--journals", str(place))
+    assert (again.code, again.err) == (6, f"parley: {place} has journals already\n")
+
+
+def test_for_people_and_for_an_auditor_elsewhere(parley: Parley, tmp_path: Path) -> None:
+    key = AuditorPrivateKey.create()
+    place = tmp_path / "j"
+    options = ("--auditor", key.public.text, "--loop", "trio", "--traffic", "calls", "--rate", "5")
+    done = parley("simulate", *SMALL, "--journals", str(place), *options)
+    assert done.code == 0, done.err
+    for word in ("sessions", "calls", "events kept", "simulated  in "):
+        assert word in done.out
+    assert not (tmp_path / "auditor.key").exists()
+    audited = audit(place, key)
+    assert audited.findings == []
+    assert {event["status"] for event in audited.events} <= {"ok", "unsealed"}
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--minutes", "0"], "--minutes is a number above 0"),
+        (["--rate", "nan"], "--rate is a number above 0"),
+        (["--latency", "-1"], "--latency is a number above 0"),
+        (["--tamper-list", "j/list"], "the list of faults is kept outside of the journals"),
+        (["--nodes", "1"], "Invalid value for '--nodes'"),
+        (["--tamper", "nonsense"], "Invalid value for '--tamper'"),
+        (["--segment-size", "1"], "segment_size"),
+    ],
+)
+def test_what_is_asked_for_must_make_sense(
+    parley: Parley,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: list[str],
+    sentence: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = parley("simulate", "--journals", "j", *options)
+    assert done.code == 2
+    assert sentence in done.err

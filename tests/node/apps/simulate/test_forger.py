@@ -1,0 +1,57 @@
+"""The forger that knows only the documents: what it plants is found, where it planted it."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.node.apps.simulate.journals import Simulated, audit
+from tests.pipeline import forger
+
+EXPECTED = {
+    "bit-flip": {"bad-chain"},
+    "drop": {"gap", "bad-chain"},  # the latter where keys change before the next checkpoint
+    "duplicate": {"duplicate"},
+    "reorder": {"reordered"},
+    # The latter with sealing `each`, where nothing but a checkpoint follows.
+    "foreign-seal": {"bad-seal", "bad-chain"},
+    "rechain": {"bad-seal"},
+    "forged-code": {"end-mismatch"},
+    "early-end": set[str](),  # only the other side's journal tells
+    "bad-crc": {"bad-crc"},
+    "torn-tail": {"torn"},
+    "missing-segment": {"missing-segment"},
+}
+
+
+@pytest.mark.parametrize("kind", forger.KINDS)
+def test_a_fault_is_found_where_it_is(simulated: Simulated, copied: Path, kind: str) -> None:
+    fault = forger.forge(copied, kind, seed=4)
+    findings = audit(copied, simulated.key, fault.file[:52]).findings
+    wanted = EXPECTED[kind]
+    assert bool(wanted) == bool(findings)
+    if not findings:
+        return
+    first = findings[0]
+    assert first.kind in wanted
+    if fault.place is not None and kind != "bad-crc":
+        assert (first.session, first.direction) == (fault.session, fault.direction)
+        assert first.place is not None
+        # The first seal that does not fit comes at the event or after it.
+        later = kind == "rechain" and first.place > fault.place
+        assert later or first.place == fault.place
+
+
+def test_what_nobody_touched_is_written_as_it_was(copied: Path) -> None:
+    for session in forger.load(copied):
+        for segment in session.segments:
+            before = segment.path.read_bytes()
+            segment.save()
+            assert segment.path.read_bytes() == before
+
+
+def test_sessions_to_be_avoided_are(copied: Path) -> None:
+    every = frozenset(session.id for session in forger.load(copied))
+    with pytest.raises(ValueError, match="no place for drop"):
+        forger.forge(copied, "drop", avoid=every)
+    one = min(every)
+    assert forger.forge(copied, "drop", avoid=every - {one}).session == one

@@ -1,0 +1,124 @@
+"""Tampering: all kinds at once are found where they were planted, and nothing else is."""
+
+from pathlib import Path
+
+import pytest
+
+from node.apps.simulate.tamper.plant import tamper
+from node.apps.simulate.tamper.planted import Kind, Planted, save_list
+from node.apps.simulate.tamper.segment import Segment
+from node.apps.simulate.tamper.survey import survey
+from node.cli.exits import FileProblem
+from node.journal.audit.rows import Finding
+from tests.node.apps.simulate.journals import Audited, Simulated, audit, listed
+
+# What an audit calls it; a forged end that comes early is for the other side's journal to tell.
+NAMES = {
+    Kind.BIT_FLIP: {"bad-chain", "bad-seal", "malformed"},
+    Kind.DROP: {"gap", "bad-chain"},  # that, where keys change before the next checkpoint
+    Kind.REORDER: {"reordered"},
+    Kind.DUPLICATE: {"duplicate"},
+    Kind.FOREIGN_SEAL: {"bad-seal", "bad-chain"},
+    Kind.RECHAIN: {"bad-seal", "undecryptable"},
+    Kind.FORGED_END: {"end-mismatch"},
+    Kind.BAD_CRC: {"bad-crc", "bad-chain", "bad-seal"},
+    Kind.TORN_TAIL: {"torn"},
+    Kind.MISSING_SEGMENT: {"missing-segment", "gap"},
+}
+
+
+def explains(fault: Planted, finding: Finding) -> bool:
+    """Whether a finding is of a fault: the same session and direction, as far as both say."""
+    if finding.journal != fault.node or finding.kind not in NAMES[fault.kind]:
+        return False
+    if finding.session is None or fault.session is None:
+        return finding.session is None or fault.kind is Kind.MISSING_SEGMENT
+    same = finding.session == fault.session and finding.direction == fault.direction
+    if fault.kind is Kind.RECHAIN:
+        return same and finding.place is not None and finding.place >= (fault.place or 0)
+    return same and finding.place == fault.place
+
+
+def test_all_kinds_at_once(simulated: Simulated, copied: Path) -> None:
+    faults = tamper(copied, Kind, seed=1)
+    assert sorted({fault.kind for fault in faults}) == sorted(Kind)
+    ways = [(f.node, f.session, f.direction) for f in faults if f.session and f.direction]
+    assert len(set(ways)) == len(ways)
+    findings = audit(copied, simulated.key).findings
+    for fault in faults:
+        found = [finding for finding in findings if explains(fault, finding)]
+        assert found or fault.detail.startswith("ends at"), fault
+    for finding in findings:
+        assert any(explains(fault, finding) for fault in faults), finding
+
+
+@pytest.mark.parametrize("kind", [Kind.BIT_FLIP, Kind.REORDER, Kind.FOREIGN_SEAL, Kind.RECHAIN])
+def test_a_kind_by_itself(simulated: Simulated, copied: Path, kind: Kind) -> None:
+    (fault,) = tamper(copied, [kind], seed=2)
+    findings = audit(copied, simulated.key, fault.node).findings
+    assert findings
+    assert all(explains(fault, finding) for finding in findings)
+    changed = {
+        path.name
+        for path in simulated.directory.glob("*.pjl")
+        if path.read_bytes() != (copied / path.name).read_bytes()
+    }
+    assert fault.file in changed
+    assert kind is Kind.RECHAIN or changed == {fault.file}
+
+
+def test_the_same_seed_plants_at_the_same_places(simulated: Simulated, copied: Path) -> None:
+    first = tamper(copied, [Kind.DROP, Kind.FORGED_END], seed=5)
+    for path in simulated.directory.glob("*.pjl"):
+        (copied / path.name).write_bytes(path.read_bytes())
+    assert tamper(copied, [Kind.DROP, Kind.FORGED_END], seed=5) == first
+
+
+def test_an_early_end_leaves_nothing_of_what_followed(
+    simulated: Simulated, audited: Audited, copied: Path
+) -> None:
+    _, early = tamper(copied, [Kind.FORGED_END], seed=1)
+    assert early.count > 0
+
+    def events(found: Audited) -> set[tuple[str, int]]:
+        whose = early.node, early.session
+        rows = (event for event in found.events if (event["journal"], event["session"]) == whose)
+        return {(event["direction"], event["place"]) for event in rows}
+
+    left = events(audit(copied, simulated.key, early.node))
+    assert left < events(audited)
+    assert len(left) == len(events(audited)) - early.count
+
+
+def test_a_segment_is_written_as_it_was(simulated: Simulated, copied: Path) -> None:
+    for path in copied.glob("*.pjl"):
+        before = path.read_bytes()
+        Segment(path).save()
+        assert path.read_bytes() == before
+
+
+def test_a_survey_knows_every_event(simulated: Simulated) -> None:
+    found = survey(simulated.directory)
+    assert len(found.sessions) == 2 * simulated.tally.sessions
+    for session in found.sessions:
+        assert session.end == session.segments[-1]
+        for direction, place in enumerate(session.places):
+            mine = [s for s in found.stretches if s.session is session and s.direction == direction]
+            assert sum(stretch.count for stretch in mine) == place
+            assert [stretch.has_end for stretch in mine if stretch.has_end] == [True]
+
+
+def test_where_there_is_no_place_it_says_so(simulated: Simulated, copied: Path) -> None:
+    for path in sorted(copied.glob("*.pjl"))[1:]:
+        path.unlink()
+    with pytest.raises(FileProblem, match="no place is left for missing-segment"):
+        tamper(copied, [Kind.MISSING_SEGMENT], 0)
+    with pytest.raises(FileProblem, match="no place is left for drop"):
+        tamper(copied, [Kind.DROP] * 40, 0)
+
+
+def test_the_list(tmp_path: Path) -> None:
+    fault = Planted(Kind.DROP, "a.pjl", "node", "00", "sent", 3, 1)
+    save_list(tmp_path / "list", [fault])
+    (entry,) = listed(tmp_path / "list")
+    assert (entry["kind"], entry["place"], entry["detail"]) == ("drop", 3, "")

@@ -1,0 +1,65 @@
+"""A simulation as a whole: the same on each event loop, and its journals bear it out."""
+
+from collections import Counter
+
+from node.apps.simulate.counting import count
+from node.apps.simulate.plan import Plan, Traffic
+from tests.node.apps.simulate.journals import Audited, Simulated, run
+
+
+def test_a_seed_gives_the_same_traffic_on_both_event_loops() -> None:
+    plan = Plan(nodes=3, minutes=0.1, seed=3)
+    traffic = run(plan).fields()
+    assert run(plan, backend="trio").fields() == traffic
+    assert traffic["sessions"] >= 3
+    assert traffic["calls"]["kv.get"]["accepted"] > 10
+    assert traffic["received"]["market.ticks"] > 100
+
+
+def test_only_the_traffic_that_is_asked_for() -> None:
+    calls = frozenset({Traffic.CALLS})
+    tally = run(Plan(nodes=2, minutes=0.05, traffic=calls, payload=16, rate=10, mixed=False))
+    assert {topic for topic, _ in tally.calls} == {"kv.get", "kv.put"}
+    assert tally.sessions == 1
+    assert not tally.published.total() + tally.emits.total() + tally.files.total()
+
+
+def test_the_journals_say_what_the_applications_saw(simulated: Simulated, audited: Audited) -> None:
+    tally = simulated.tally
+    assert audited.findings == []
+    assert {event["status"] for event in audited.events} <= {"ok", "unsealed"}
+    starts = [session for session in audited.sessions if session.what == "start"]
+    assert len(starts) == 2 * tally.sessions
+    assert len({session.suite for session in starts}) > 2
+    assert any(session.generation for session in audited.sessions)  # a rekey
+    calls: Counter[str] = Counter()
+    results: Counter[int] = Counter()
+    notes: Counter[str] = Counter()
+    for event in audited.events:
+        if event["type"] == "call" and event["direction"] == "sent":
+            calls[event["topic"]] += 1
+        elif event["type"] == "result" and event["direction"] == "received":
+            results[event["code"]] += 1
+        elif event["type"] in ("notes", "notify") and event["direction"] == "received":
+            notes[event["topic"]] += 1
+    outcomes = tally.outcomes()
+    for code in (1, 20, 64):
+        assert results[code] == outcomes[str(code)]
+    # Who gave up has its answer as well, unless the connection ended first.
+    assert results[17] + results[18] <= outcomes["late"]
+    made = sum(count for (topic, _), count in tally.calls.items() if topic == "nowhere")
+    lost = outcomes["lost"]
+    assert made - lost <= calls["nowhere"] <= made
+    assert tally.calls.total() - lost <= calls.total() <= tally.calls.total()
+    # What is received is more than what is read, where a session ends before.
+    assert all(notes[topic] >= number for topic, number in tally.received.items())
+
+
+def test_what_is_counted_in_journals(simulated: Simulated, audited: Audited) -> None:
+    counts = count(simulated.directory)
+    events = {(e["journal"], e["direction"], e["session"], e["place"]) for e in audited.events}
+    proofs = 2 * counts.records["session start"]
+    assert counts.total() == len(events) - proofs
+    assert sum(found.total() for found in counts.events.values()) == counts.total()
+    assert counts.segments == counts.records["segment end"] > 4
+    assert counts.fields()["size"] == counts.size > 0

@@ -1,0 +1,89 @@
+"""A receiver and a sender in one process, for tests of what they do with a file.
+
+One rule: everything ends with its `async with`.
+"""
+
+import hashlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from node.apps.transfer.protocol import Offer
+from node.apps.transfer.receiver import Receiver
+from node.apps.transfer.store import Store
+from node.apps.transfer.watching import Transfer, Watcher
+from node.errors import ParleyError
+from tests.node.network import Meeting, meeting
+
+PATTERN = bytes(range(251)) * 4178  # a little more than 1 MiB, and no power of two
+
+
+@dataclass
+class Told(Watcher):
+    """What a watcher was told."""
+
+    offsets: list[int] = field(default_factory=list)
+    stops: list[Exception | None] = field(default_factory=list)
+    news: list[bool] = field(default_factory=list)
+    refusals: list[int] = field(default_factory=list)
+    pauses: list[float] = field(default_factory=list)
+    at: int = 0
+
+    def began(self, transfer: Transfer) -> None:
+        self.offsets.append(transfer.offset)
+
+    def advanced(self, transfer: Transfer) -> None:
+        self.at = transfer.at
+
+    def stopped(self, transfer: Transfer, error: Exception | None) -> None:
+        self.stops.append(error)
+
+    def finished(self, transfer: Transfer, *, new: bool) -> None:
+        self.news.append(new)
+
+    def refused(self, name: str, peer: str, error: ParleyError) -> None:
+        self.refusals.append(getattr(error, "code", -1))
+
+    def retrying(self, name: str, error: Exception, number: int, pause: float) -> None:
+        self.pauses.append(pause)
+
+
+@dataclass
+class Place:
+    """A node that receives into `directory`, and one that has met it."""
+
+    directory: Path
+    met: Meeting
+    receiver: Receiver
+    told: Told
+
+    def names(self) -> list[str]:
+        """What is there."""
+        return sorted(entry.name for entry in self.directory.iterdir())
+
+
+@asynccontextmanager
+async def receiving(
+    tmp_path: Path, *, force: bool = False, max_size: int | None = None, **settings: Any
+) -> AsyncIterator[Place]:
+    """A receiver with its directory in `tmp_path`."""
+    directory, told = tmp_path / "in", Told()
+    directory.mkdir(exist_ok=True)
+    with Store(directory, force=force, max_size=max_size) as store:
+        async with meeting() as met:
+            receiver = Receiver(store, told, **settings)
+            receiver.offer_on(met.server)
+            yield Place(directory, met, receiver, told)
+
+
+def offered(content: bytes, name: str = "a") -> Offer:
+    """The offer of a file with this content."""
+    return Offer(name, len(content), hashlib.sha256(content).digest())
+
+
+def written(path: Path, content: bytes = PATTERN) -> Path:
+    """A file with this content."""
+    path.write_bytes(content)
+    return path

@@ -1,0 +1,11 @@
+"""docs/howto/send-files.md says of refusals what the code does."""
+
+from pathlib import Path
+
+from node.apps.transfer.protocol import RefusalCode
+
+
+def test_every_refusal_is_described() -> None:
+    text = (Path(__file__).parents[4] / "docs" / "howto" / "send-files.md").read_text()
+    for code in RefusalCode:
+        assert f"\n| {code.name.lower().replace('_', ' ')} | {code.value} | " in text

@@ -1,0 +1,76 @@
+"""Tests of node/apps/transfer/protocol.py: one encoding each, and limits of what is read."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lbm.codec import encode
+from node.apps.transfer.protocol import (
+    LARGEST_FILE,
+    LARGEST_MESSAGE,
+    Begin,
+    MessageError,
+    Offer,
+    Receipt,
+    Resume,
+    message_size,
+)
+
+SHA256 = st.binary(min_size=32, max_size=32)
+SIZES = st.integers(0, LARGEST_FILE)
+MESSAGES = st.one_of(
+    st.builds(Offer, st.text(max_size=100), SIZES, SHA256),
+    st.builds(Resume, SIZES, SHA256),
+    st.builds(Begin, SIZES),
+    st.builds(Receipt, SHA256, st.booleans()),
+)
+KINDS: tuple[Any, ...] = (Offer, Resume, Begin, Receipt)
+
+
+@given(MESSAGES)
+def test_what_is_encoded_is_read_again(message: Any) -> None:
+    data = message.encode()
+    assert message_size(data[:2]) == len(data) - 2 <= LARGEST_MESSAGE
+    assert type(message).decode(data[2:]) == message
+
+
+@given(st.sampled_from(KINDS), st.binary(max_size=80) | MESSAGES.map(lambda m: m.encode()[2:]))
+def test_whatever_comes_it_is_a_message_or_message_error(kind: Any, data: bytes) -> None:
+    try:
+        message = kind.decode(data)
+    except MessageError:
+        return
+    assert kind.decode(message.encode()[2:]) == message
+
+
+@pytest.mark.parametrize(
+    ("kind", "cells"),
+    [
+        (Offer, {64: "a", 65: 1}),
+        (Offer, {64: b"a", 65: 1, 66: bytes(32)}),
+        (Offer, {64: "a", 65: 1, 66: bytes(31)}),
+        (Offer, {64: "a", 65: LARGEST_FILE + 1, 66: bytes(32)}),
+        (Offer, {64: "a", 65: True, 66: bytes(32)}),
+        (Offer, {64: "a" * 600, 65: 1, 66: bytes(32)}),
+        (Resume, {67: 1}),
+        (Resume, {67: -1, 66: bytes(32)}),
+        (Begin, {}),
+        (Begin, {67: "0"}),
+        (Receipt, {66: bytes(32), 68: 1}),
+    ],
+)
+def test_malformed_messages(kind: Any, cells: dict[int, Any]) -> None:
+    with pytest.raises(MessageError):
+        kind.decode(encode(cells))
+
+
+def test_unknown_cells_are_ignored() -> None:
+    assert Begin.decode(encode({67: 5, 200: "later"})) == Begin(5)
+
+
+@pytest.mark.parametrize("prefix", [b"", b"\1", b"\0\0", b"\xff\xff", b"\4\1", b"\0\0\1"])
+def test_sizes_of_no_message(prefix: bytes) -> None:
+    with pytest.raises(MessageError):
+        message_size(prefix)

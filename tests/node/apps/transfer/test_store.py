@@ -1,0 +1,255 @@
+"""Tests of node/apps/transfer/store.py and partial.py: never left, never overwritten."""
+
+import errno
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+import node.apps.transfer.store as store_module
+from node.apps.transfer.names import PARTIAL_ENDING, partial_name
+from node.apps.transfer.partial import Partial
+from node.apps.transfer.protocol import Offer, RefusalCode
+from node.apps.transfer.refusal import Refusal, storage_refusal
+from node.apps.transfer.store import Store
+
+CONTENT = b"content"
+
+
+def offer(content: bytes = CONTENT, name: str = "a") -> Offer:
+    return Offer(name, len(content), hashlib.sha256(content).digest())
+
+
+def partial_of(wanted: Offer) -> str:
+    return partial_name(wanted.name, wanted.size, wanted.sha256)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    path = tmp_path / "in"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def store(directory: Path) -> Iterator[Store]:
+    with Store(directory) as store:
+        yield store
+
+
+@pytest.fixture
+def forcing(directory: Path) -> Iterator[Store]:
+    with Store(directory, force=True) as store:
+        yield store
+
+
+def put(store: Store, content: bytes = CONTENT, name: str = "a") -> None:
+    partial = store.open_partial(offer(content, name))
+    try:
+        partial.write(content)
+        assert partial.digest() == hashlib.sha256(content).digest()
+        store.place(partial, name)
+    finally:
+        partial.close()
+
+
+def refused(code: RefusalCode) -> "pytest.RaisesExc[Refusal]":
+    return pytest.RaisesExc(Refusal, check=lambda error: error.code == code)
+
+
+def test_a_file_is_placed_for_its_owner_only(store: Store, directory: Path) -> None:
+    put(store)
+    assert os.listdir(directory) == ["a"]
+    assert (directory / "a").read_bytes() == CONTENT
+    assert stat.S_IMODE((directory / "a").stat().st_mode) == 0o600
+    assert (directory / "a").stat().st_nlink == 1
+
+
+def test_it_goes_on_where_it_stopped_and_only_for_the_same(store: Store, directory: Path) -> None:
+    first = store.open_partial(offer())
+    first.write(CONTENT[:3])
+    first.close()
+    for other in (offer(b"another"), offer(name="b")):
+        partial = store.open_partial(other)
+        assert partial.size == 0
+        partial.close()
+    again = store.open_partial(offer())
+    assert again.size == 3
+    again.close()
+
+
+def test_a_partial_that_is_too_long_begins_anew(store: Store, directory: Path) -> None:
+    (directory / partial_of(offer())).write_bytes(CONTENT * 2)
+    partial = store.open_partial(offer())
+    assert partial.size == 0
+    partial.close()
+
+
+def test_another_file_keeps_its_name(store: Store, directory: Path) -> None:
+    (directory / "a").write_bytes(b"mine")
+    with refused(RefusalCode.EXISTS):
+        store.open_existing(offer())
+    with refused(RefusalCode.EXISTS):
+        put(store)
+    assert (directory / "a").read_bytes() == b"mine"
+
+
+def test_one_that_came_meanwhile_keeps_it_too(
+    store: Store, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "require_replaceable", lambda name: None)  # it came after that
+    (directory / "a").write_bytes(b"mine")
+    with refused(RefusalCode.EXISTS):
+        put(store)
+    assert (directory / "a").read_bytes() == b"mine"
+
+
+def test_force_replaces(forcing: Store, directory: Path) -> None:
+    (directory / "a").write_bytes(b"mine")
+    assert forcing.open_existing(offer()) is None
+    put(forcing)
+    assert (directory / "a").read_bytes() == CONTENT
+    assert os.listdir(directory) == ["a"]
+
+
+def test_a_directory_is_never_replaced(forcing: Store, directory: Path) -> None:
+    (directory / "a").mkdir()
+    with refused(RefusalCode.EXISTS):
+        forcing.open_existing(offer())
+    with refused(RefusalCode.EXISTS):
+        put(forcing)
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_links_are_not_followed(directory: Path, tmp_path: Path, force: bool) -> None:
+    outside = tmp_path / "outside"
+    outside.write_bytes(CONTENT)
+    (directory / "a").symlink_to(outside)
+    with Store(directory, force=force) as store:
+        if force:
+            assert store.open_existing(offer()) is None
+            put(store, b"new")
+            assert not (directory / "a").is_symlink()
+        else:
+            with refused(RefusalCode.EXISTS):
+                store.open_existing(offer())
+    assert outside.read_bytes() == CONTENT
+
+
+def test_a_partial_is_no_link_and_no_pipe(store: Store, directory: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    path = directory / partial_of(offer())
+    path.symlink_to(outside)
+    with pytest.raises(OSError, match=os.strerror(errno.ELOOP)):
+        store.open_partial(offer())
+    path.unlink()
+    os.mkfifo(path)
+    with refused(RefusalCode.STORAGE):
+        store.open_partial(offer())
+    path.unlink()
+    outside.write_bytes(b"")
+    path.hardlink_to(outside)
+    with refused(RefusalCode.STORAGE):
+        store.open_partial(offer())
+    assert outside.read_bytes() == b""
+
+
+def test_two_processes_do_not_mix(store: Store, directory: Path) -> None:
+    partial = store.open_partial(offer())
+    with Store(directory) as other, refused(RefusalCode.BUSY):
+        other.open_partial(offer())
+    partial.close()
+    with Store(directory) as other:
+        other.open_partial(offer()).close()
+
+
+def test_a_partial_that_was_placed_while_one_waited(
+    store: Store, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def placed_meanwhile(self: Partial, fd: int, name: str) -> None:
+        really(self, fd, name)
+        (directory / name).rename(directory / "a")
+
+    really = Partial.__init__
+    monkeypatch.setattr(Partial, "__init__", placed_meanwhile)
+    with refused(RefusalCode.BUSY):
+        store.open_partial(offer())
+
+
+def test_limits(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Store(directory, max_size=6) as store, refused(RefusalCode.TOO_LARGE):
+        store.open_partial(offer())
+    with Store(directory) as store:
+        full = SimpleNamespace(f_bavail=0, f_frsize=4096)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fstatvfs", lambda fd: full)
+            with refused(RefusalCode.NO_SPACE):
+                store.open_partial(offer())
+        assert os.listdir(directory) == []
+        store.open_partial(offer()).close()
+        monkeypatch.setattr(store_module, "MOST_PARTIALS", 1)
+        with refused(RefusalCode.NO_SPACE):
+            store.open_partial(offer(name="b"))
+        store.open_partial(offer()).close()  # that one is there already
+
+
+def test_files_that_are_named_like_partial_ones_do_not_count(
+    store: Store, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "MOST_PARTIALS", 2)
+    for number in range(3):
+        put(store, name=f"f{number}{PARTIAL_ENDING}")
+    store.open_partial(offer()).close()
+
+
+def test_disks_without_hard_links(
+    store: Store, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_links(*args: object, **options: object) -> None:
+        raise PermissionError(errno.EPERM, "")
+
+    monkeypatch.setattr(os, "link", no_links)
+    put(store)
+    assert (directory / "a").read_bytes() == CONTENT
+    monkeypatch.setattr(store, "require_replaceable", lambda name: None)
+    with refused(RefusalCode.EXISTS):
+        put(store, b"other")
+    assert (directory / "a").read_bytes() == CONTENT
+
+
+def test_what_was_discarded_is_gone(store: Store, directory: Path) -> None:
+    partial = store.open_partial(offer())
+    store.discard(partial)
+    store.discard(partial)
+    partial.close()
+    assert os.listdir(directory) == []
+
+
+def test_the_directory_stays_the_one_that_was_opened(
+    store: Store, directory: Path, tmp_path: Path
+) -> None:
+    directory.rename(tmp_path / "moved")
+    (tmp_path / "elsewhere").mkdir()
+    directory.symlink_to(tmp_path / "elsewhere")
+    put(store)
+    assert os.listdir(tmp_path / "moved") == ["a"]
+    assert os.listdir(tmp_path / "elsewhere") == []
+
+
+def test_no_directory(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        Store(tmp_path / "none")
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(NotADirectoryError):
+        Store(tmp_path / "file")
+
+
+def test_what_a_sender_is_told_of_a_disk_says_nothing_of_it() -> None:
+    full = storage_refusal(OSError(errno.ENOSPC, "No space", "/secret/path"))
+    broken = storage_refusal(OSError(errno.EIO, "I/O error", "/secret/path"))
+    assert (full.code, broken.code) == (RefusalCode.NO_SPACE, RefusalCode.STORAGE)
+    assert "secret" not in full.text + broken.text

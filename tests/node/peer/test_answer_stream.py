@@ -1,0 +1,542 @@
+"""Tests of node/peer/answer_stream.py: answers in items, in order, no faster than they are read."""
+
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
+import anyio
+import pytest
+from anyio import create_task_group, fail_after, move_on_after
+
+from lbm.noise import parse_padding
+from node import Call, CallRefused, CallTimeout
+from node.errors import ParleyError, PeerClosedError, StreamedAnswerError
+from node.messaging.pending import OutgoingCall
+from node.peer.answer_stream import AnswerStream
+from node.protocol.codes import CHUNK, MAIN_STREAM, SIM, CloseCode, ResultCode
+from node.protocol.limits import EVENT_COST, Limits
+from tests.node.network import Meeting, config, eventually, meeting, settled, started
+
+pytestmark = pytest.mark.anyio
+
+# What an item of 100 bytes costs on top of them: its heads, and what every event costs.
+OVERHEAD = EVENT_COST + 4
+
+
+class Endless:
+    """A handler that yields for ever, and notes what became of it."""
+
+    def __init__(self, met: Meeting, topic: str = "endless", size: int = 100) -> None:
+        self.yielded = 0
+        self.ended = 0
+        self._item = bytes(size)
+        met.server.on_call(topic)(self.handle)
+
+    async def handle(self, call: Call) -> AsyncIterator[bytes]:
+        try:
+            while True:
+                self.yielded += 1
+                yield self._item
+        finally:
+            self.ended += 1
+
+
+def offer(met: Meeting) -> None:
+    """`count` yields as many numbers as it is told, `echo` answers at once."""
+
+    @met.server.on_call("count")
+    async def count(call: Call) -> AsyncIterator[int]:
+        assert isinstance(call.data, int)
+        for number in range(call.data):
+            yield number
+
+    met.server.on_call("echo")(lambda call: call.data)
+
+
+@pytest.fixture(params=["memory", "tcp"])
+async def met(anyio_backend: str, request: pytest.FixtureRequest) -> AsyncIterator[Meeting]:
+    async with meeting(transport=request.param) as met:
+        offer(met)
+        yield met
+
+
+async def drain(answer: AnswerStream, pause: float = 0.0) -> None:
+    """Read to the end."""
+    async for _ in answer:
+        await anyio.sleep(pause)
+
+
+async def nothing_waits(met: Meeting) -> None:
+    """No id is busy, no handler runs, and the connection still answers."""
+    await eventually(lambda: not len(met.peer.asking))
+    await eventually(lambda: met.back.running_calls == 0)
+    assert await met.peer.call("echo", "still here", timeout=5) == "still here"
+
+
+# Reading.
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 3000])
+async def test_items_come_in_their_order_and_end(
+    met: Meeting, anyio_backend: str, number: int
+) -> None:
+    async with met.peer.call_stream("count", number) as answer:
+        assert [item async for item in answer] == list(range(number))
+        assert [item async for item in answer] == []
+        assert answer.result is None
+    await nothing_waits(met)
+
+
+async def test_items_of_every_kind(met: Meeting, anyio_backend: str) -> None:
+    items = [None, 0, "", b"\0", [None], {}, {"a": [1.5]}, False]
+
+    @met.server.on_call("kinds")
+    async def kinds(call: Call) -> AsyncIterator[object]:
+        for item in items:
+            yield item
+
+    async with met.peer.call_stream("kinds") as answer:
+        assert [item async for item in answer] == items
+
+
+async def test_many_answers_at_once_keep_to_themselves(met: Meeting, anyio_backend: str) -> None:
+    read: dict[int, list[object]] = {}
+
+    async def ask(number: int) -> None:
+        async with met.peer.call_stream("count", number, window=500) as answer:
+            read[number] = [item async for item in answer]
+
+    async with create_task_group() as tasks:
+        for number in range(60):
+            tasks.start_soon(ask, number)
+    assert read == {number: list(range(number)) for number in range(60)}
+    await nothing_waits(met)
+
+
+async def test_a_plain_answer_has_no_items_and_a_result(met: Meeting, anyio_backend: str) -> None:
+    async with met.peer.call_stream("echo", [1]) as answer:
+        assert [item async for item in answer] == []
+        assert answer.result == [1]
+
+
+async def test_an_unknown_topic_and_one_that_refuses(met: Meeting, anyio_backend: str) -> None:
+    async with met.peer.call_stream("nobody") as answer:
+        with pytest.raises(CallRefused, match="topic not found"):
+            await anext(answer)
+        with pytest.raises(CallRefused, match="topic not found"):
+            await anext(answer)
+
+
+# Backpressure.
+
+
+@pytest.mark.parametrize("window", [1, 1000, 50_000, None])
+async def test_who_yields_for_ever_is_held_at_the_window(
+    met: Meeting, anyio_backend: str, window: int | None
+) -> None:
+    """The last item may go beyond it, and one more is made and waits."""
+    endless = Endless(met)
+    size = window or met.peer.limits.stream_window
+    most = -(-size // (100 + OVERHEAD)) + 1
+    async with met.peer.call_stream("endless", window=window) as answer:
+        await eventually(lambda: endless.yielded == most)
+        await settled()
+        assert endless.yielded == most
+        assert await met.peer.call("echo", 1, timeout=5) == 1
+        # What is read comes back in halves of the window, not before.
+        halves = 0
+        while halves < size / 2:
+            assert endless.yielded == most
+            assert await anext(answer) == bytes(100)
+            halves += 100 + OVERHEAD
+        await eventually(lambda: endless.yielded > most)
+        await settled()
+        assert endless.yielded <= most + -(-halves // (100 + OVERHEAD)) + 1
+    await eventually(lambda: endless.ended == 1)
+    await nothing_waits(met)
+
+
+async def test_a_handler_that_never_waits_lets_others_run(met: Meeting, anyio_backend: str) -> None:
+    """Even if its caller's window and its transport take all there is."""
+    endless = Endless(met)
+    async with met.peer.call_stream("endless", window=2**31 - 1) as answer:
+        await anext(answer)
+        for number in range(4):
+            assert await met.peer.call("echo", number, timeout=5) == number
+    await eventually(lambda: endless.ended == 1)
+
+
+@pytest.mark.parametrize("padding", ["padme", "bucket:512"])
+async def test_padding_counts_on_both_sides(anyio_backend: str, padding: str) -> None:
+    async with meeting(padding=parse_padding(padding)) as met:
+        offer(met)
+        async with met.peer.call_stream("count", 500, window=2000) as answer:
+            assert [item async for item in answer] == list(range(500))
+        assert met.peer.is_open
+
+
+async def test_on_other_kinds_of_connection(anyio_backend: str) -> None:
+    for settings in (
+        config(plaintext="only"),
+        config(deliver="sealed"),
+        config(limits=Limits(stream_window=1024)),
+    ):
+        async with meeting(client=settings, server=settings) as met:
+            offer(met)
+            async with met.peer.call_stream("count", 300) as answer:
+                assert [item async for item in answer] == list(range(300))
+
+
+async def test_a_transport_that_takes_nothing_bounds_what_is_made(anyio_backend: str) -> None:
+    """A hostile caller names the greatest window for many calls and never reads."""
+    write_buffer, handlers, size = 100_000, 20, 10_000
+    async with meeting(write_buffer=write_buffer) as met:
+        endless = Endless(met, size=size)
+        met.back.driver._writable = False
+        async with create_task_group() as tasks:
+
+            async def ask() -> None:
+                async with met.peer.call_stream("endless", window=2**31 - 1):
+                    await anyio.sleep_forever()
+
+            for _ in range(handlers):
+                tasks.start_soon(ask)
+            await eventually(lambda: met.back.running_calls == handlers)
+            for _ in range(5):
+                met.back.driver._writable = False
+                await settled()
+            queued = met.back.core.queued_bytes
+            assert write_buffer < queued <= write_buffer + handlers * (size + EVENT_COST)
+            made = endless.yielded
+            await settled()
+            assert endless.yielded == made
+            tasks.cancel_scope.cancel()
+        met.back.driver.may_write()
+
+
+# Leaving early.
+
+
+async def test_leaving_cancels_the_handler_and_its_id_is_free(
+    met: Meeting, anyio_backend: str
+) -> None:
+    endless = Endless(met)
+    async with met.peer.call_stream("endless") as answer:
+        assert await anext(answer) == bytes(100)
+        assert len(met.peer.asking) == 1
+    await eventually(lambda: endless.ended == 1)
+    await nothing_waits(met)
+    with pytest.raises(anyio.ClosedResourceError):
+        await anext(answer)
+
+
+async def test_break_inside(met: Meeting, anyio_backend: str) -> None:
+    endless = Endless(met)
+    for _ in range(3):
+        async with met.peer.call_stream("endless", window=1000) as answer:
+            async for _ in answer:
+                break
+    await eventually(lambda: endless.ended == 3)
+    await nothing_waits(met)
+
+
+async def test_leaving_by_an_exception_and_by_cancellation(
+    met: Meeting, anyio_backend: str
+) -> None:
+    endless = Endless(met)
+    with suppress(ZeroDivisionError):
+        async with met.peer.call_stream("endless") as answer:
+            async for _ in answer:
+                raise ZeroDivisionError
+    with move_on_after(0.02):
+        async with met.peer.call_stream("endless") as answer:
+            await anyio.sleep_forever()
+    await eventually(lambda: endless.ended == 2)
+    await nothing_waits(met)
+
+
+async def test_leaving_ends_the_wait_of_another_task(met: Meeting, anyio_backend: str) -> None:
+    met.server.on_call("never")(lambda call: anyio.sleep(60))
+    async with create_task_group() as tasks:
+        async with met.peer.call_stream("never") as answer:
+            outcome = await started(tasks, lambda: anext(answer))
+            assert not outcome
+        await eventually(lambda: bool(outcome))
+    assert isinstance(outcome[0], anyio.ClosedResourceError)
+    await nothing_waits(met)
+
+
+async def test_a_handler_that_swallows_its_cancellation_sends_no_more(
+    met: Meeting, anyio_backend: str
+) -> None:
+    """An item after the final answer would be another call's."""
+    ended = anyio.Event()
+
+    @met.server.on_call("stubborn")
+    async def stubborn(call: Call) -> AsyncIterator[str]:
+        try:
+            yield "first"
+            with suppress(anyio.get_cancelled_exc_class()):
+                await anyio.sleep(60)
+            yield "after the end"
+            yield "never"
+        finally:
+            ended.set()
+
+    async with met.peer.call_stream("stubborn") as answer:
+        assert await anext(answer) == "first"
+    met.peer.asking._waiting._next[MAIN_STREAM] = 1
+    await eventually(lambda: not len(met.peer.asking))
+    async with met.peer.call_stream("count", 50, window=100) as answer:
+        assert [item async for item in answer] == list(range(50))
+    with fail_after(2):
+        await ended.wait()
+    assert met.peer.dropped == 0
+    await nothing_waits(met)
+
+
+# Ends that are no success.
+
+
+async def test_a_deadline_while_it_streams(met: Meeting, anyio_backend: str) -> None:
+    endless = Endless(met)
+    async with met.peer.call_stream("endless", timeout=0.1, window=1000) as answer:
+        with fail_after(5), pytest.raises(CallTimeout):
+            await drain(answer, 0.01)
+    await eventually(lambda: endless.ended == 1)
+    await nothing_waits(met)
+
+
+async def test_the_server_keeps_the_deadline_of_a_caller_that_does_not(
+    met: Meeting, anyio_backend: str
+) -> None:
+    endless = Endless(met)
+    async with met.peer.call_stream("endless", timeout=0.1, window=1000) as answer:
+        call = answer._call
+        assert call is not None
+        met.peer.asking.deadlines.discard(call, call.slot)
+        await eventually(lambda: endless.ended == 1)
+        with pytest.raises(CallTimeout):
+            await drain(answer)
+    await nothing_waits(met)
+
+
+async def test_a_refusal_after_some_items(met: Meeting, anyio_backend: str) -> None:
+    @met.server.on_call("some")
+    async def some(call: Call) -> AsyncIterator[int]:
+        yield 1
+        yield 2
+        raise CallRefused(99, "enough")
+
+    async with met.peer.call_stream("some") as answer:
+        assert [await anext(answer), await anext(answer)] == [1, 2]
+        with pytest.raises(CallRefused) as caught:
+            await anext(answer)
+    assert (caught.value.code, caught.value.data) == (99, "enough")
+
+
+async def test_a_failing_handler_tells_the_log_and_not_the_caller(
+    met: Meeting, anyio_backend: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    @met.server.on_call("bad")
+    async def bad(call: Call) -> AsyncIterator[int]:
+        yield 1
+        raise ValueError("the password is swordfish")
+
+    async with met.peer.call_stream("bad") as answer:
+        assert await anext(answer) == 1
+        with pytest.raises(CallRefused) as caught:
+            await anext(answer)
+    assert (caught.value.code, caught.value.data) == (16, "the handler failed")
+    assert "swordfish" in caplog.text
+    assert "Traceback" in caplog.text
+
+
+@pytest.mark.parametrize("item", [object(), {1, 2}, 2**64, "\ud800"])
+async def test_an_item_without_encoding_is_a_failed_handler(
+    met: Meeting, anyio_backend: str, item: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    ended: list[int] = []
+
+    @met.server.on_call("odd")
+    async def odd(call: Call) -> AsyncIterator[object]:
+        try:
+            yield 1
+            yield item
+        finally:
+            ended.append(1)
+
+    async with met.peer.call_stream("odd") as answer:
+        assert await anext(answer) == 1
+        with pytest.raises(CallRefused) as caught:
+            await anext(answer)
+    assert (caught.value.code, caught.value.data) == (16, "the handler failed")
+    assert ended == [1]
+    assert "'odd'" in caplog.text
+    await nothing_waits(met)
+
+
+async def test_an_item_that_is_too_large_is_code_21(met: Meeting, anyio_backend: str) -> None:
+    ended: list[int] = []
+
+    @met.server.on_call("large")
+    async def large(call: Call) -> AsyncIterator[bytes]:
+        try:
+            yield b"small"
+            yield bytes(met.peer.limits.max_payload)
+        finally:
+            ended.append(1)
+
+    async with met.peer.call_stream("large") as answer:
+        assert await anext(answer) == b"small"
+        with pytest.raises(CallRefused) as caught:
+            await anext(answer)
+    assert caught.value.code == ResultCode.PAYLOAD_TOO_LARGE
+    assert ended == [1]
+    await nothing_waits(met)
+
+
+async def test_call_on_a_handler_that_yields(met: Meeting, anyio_backend: str) -> None:
+    endless = Endless(met)
+    with pytest.raises(StreamedAnswerError):
+        await met.peer.call("endless")
+    await eventually(lambda: endless.ended == 1)
+    with pytest.raises(StreamedAnswerError):
+        await met.peer.call("count", 1)
+    # Without items it is an answer as any other.
+    assert await met.peer.call("count", 0) is None
+    await nothing_waits(met)
+
+
+async def test_a_call_that_wants_no_answer_ends_a_handler_that_yields(
+    met: Meeting, anyio_backend: str
+) -> None:
+    endless = Endless(met)
+    call = b"\xa1\x15\x67endless"
+    met.peer.core.send(MAIN_STREAM, 0, SIM, 1, call)
+    met.peer.touch()
+    await eventually(lambda: endless.ended == 1)
+    assert endless.yielded == 1
+    await nothing_waits(met)
+    assert met.peer.dropped == 0
+
+
+async def test_an_item_that_cannot_be_read(met: Meeting, anyio_backend: str) -> None:
+    """Of a node that is not ours: the call is cancelled, the connection stays."""
+    ended = anyio.Event()
+
+    @met.server.on_call("junk")
+    async def junk(call: Call) -> None:
+        (incoming,) = met.back.answering._unanswered.values()
+        met.back.core.send(MAIN_STREAM, incoming.async_id, SIM, CHUNK, b"junk", lbm=False)
+        met.back.touch()
+        try:
+            await anyio.sleep(60)
+        finally:
+            ended.set()
+
+    async with met.peer.call_stream("junk") as answer:
+        with pytest.raises(CallRefused) as caught:
+            await anext(answer)
+        assert caught.value.code == ResultCode.MALFORMED
+        with pytest.raises(anyio.ClosedResourceError):
+            await anext(answer)
+        with fail_after(2):
+            await ended.wait()
+    await nothing_waits(met)
+
+
+# The end of the connection.
+
+
+@pytest.mark.parametrize("how", ["close", "abort", "lost"])
+@pytest.mark.parametrize("who", ["caller", "server"])
+async def test_the_connection_ends_while_it_streams(
+    met: Meeting, anyio_backend: str, how: str, who: str
+) -> None:
+    endless = Endless(met)
+    ender = met.peer if who == "caller" else met.back
+    codes = {"close": CloseCode.GOING_AWAY, "abort": CloseCode.PROTOCOL_ERROR}
+    async with create_task_group() as tasks:
+        async with met.peer.call_stream("endless", window=1000) as answer:
+            await anext(answer)
+            if how == "close":
+                tasks.start_soon(ender.close, CloseCode.GOING_AWAY)
+            elif how == "abort":
+                ender.core.abort(ender.backend.now(), CloseCode.PROTOCOL_ERROR, "a test")
+                ender.driver.settle()
+            else:
+                ender.driver.ended()
+            with fail_after(3), pytest.raises(PeerClosedError) as caught:
+                await drain(answer)
+            with pytest.raises(PeerClosedError):
+                await anext(answer)
+        assert caught.value.code == codes.get(how, CloseCode.CONNECTION_LOST)
+        await eventually(lambda: endless.ended == 1)
+    assert len(met.peer.asking) == 0
+    assert met.back.running_calls == 0
+    with pytest.raises(PeerClosedError):
+        async with met.peer.call_stream("endless"):
+            pytest.fail("it is closed")
+
+
+# Misuse.
+
+
+async def test_reading_without_async_with(met: Meeting, anyio_backend: str) -> None:
+    answer = met.peer.call_stream("count", 1)
+    with pytest.raises(ParleyError, match="async with"):
+        await anext(answer)
+    assert "'count'" in repr(answer)
+    assert len(met.peer.asking) == 0
+
+
+async def test_entering_twice(met: Meeting, anyio_backend: str) -> None:
+    answer = met.peer.call_stream("count", 1)
+    async with answer:
+        with pytest.raises(ParleyError, match="once"):
+            await answer.__aenter__()
+        assert [item async for item in answer] == [0]
+    with pytest.raises(ParleyError, match="once"):
+        await answer.__aenter__()
+
+
+async def test_two_readers(met: Meeting, anyio_backend: str) -> None:
+    met.server.on_call("never")(lambda call: anyio.sleep(60))
+    async with create_task_group() as tasks, met.peer.call_stream("never") as answer:
+        outcome = await started(tasks, lambda: anext(answer))
+        with pytest.raises(anyio.BusyResourceError):
+            await anext(answer)
+        assert not outcome
+        tasks.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("window", [0, -1, 2**31])
+async def test_a_window_out_of_range(met: Meeting, anyio_backend: str, window: int) -> None:
+    with pytest.raises(ValueError, match="window"):
+        async with met.peer.call_stream("count", 1, window=window):
+            pytest.fail("it was sent")
+    assert len(met.peer.asking) == 0
+
+
+async def test_the_time_to_send_counts(met: Meeting, anyio_backend: str) -> None:
+    met.peer.driver._writable = False
+    for _ in range(6):
+        met.peer.core.send(MAIN_STREAM, 0, 64, 1, bytes(1 << 20), lbm=False)
+    with fail_after(2), pytest.raises(CallTimeout):
+        async with met.peer.call_stream("count", 1, timeout=0.02):
+            pytest.fail("it was sent")
+    assert len(met.peer.asking) == 0
+    met.peer.driver.may_write()
+
+
+async def test_what_was_left_holds_nothing(met: Meeting, anyio_backend: str) -> None:
+    Endless(met)
+    async with met.peer.call_stream("endless") as answer:
+        await anext(answer)
+        await settled()
+        assert answer._inbox
+    assert not answer._inbox
+    call = answer._call
+    assert isinstance(call, OutgoingCall)
+    await nothing_waits(met)
+    assert not answer._inbox

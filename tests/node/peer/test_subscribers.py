@@ -1,0 +1,508 @@
+"""What becomes of a Subscribe: accepted, with first data, or one of the codes of section 9."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import anyio
+import pytest
+
+from lbm import keys
+from lbm.codec import encode
+from node import CallRefused, Peer
+from node.errors import CallTimeout, SubscribeRejected
+from node.handlers.topic import SubscribeRequest, Topic
+from node.messaging.finals import sim_final
+from node.messaging.pending import OutgoingCall
+from node.protocol.codes import CANCEL, SIM, SUBSCRIBE, UNSUBSCRIBE, ResultCode, Supercategory
+from node.protocol.limits import Limits
+from tests.node.network import Meeting, eventually, meeting, settled, started
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(params=["memory", "tcp"])
+async def met(request: pytest.FixtureRequest, anyio_backend: str) -> AsyncIterator[Meeting]:
+    async with meeting(transport=request.param) as met:
+        yield met
+
+
+async def refused(peer: Peer, topic: str = "x", data: Any = None) -> CallRefused:
+    """How a subscription is refused."""
+    with pytest.raises(CallRefused) as caught:
+        await peer.subscribe(topic, data).__aenter__()
+    return caught.value
+
+
+def nothing_there(met: Meeting, topic: Topic) -> bool:
+    """Whether neither side has anything of a subscription."""
+    ours, theirs = met.peer.topics, met.back.topics
+    return not (
+        topic.subscribers
+        or theirs._feeds
+        or theirs._feeds_by_topic
+        or ours._expected
+        or ours._offered
+        or ours._readers
+        or ours._readers_by_topic
+        or met.peer.core.streams.windows
+        or met.peer.core.streams._streams.open
+        or met.back.core.streams._streams.open
+    )
+
+
+# Accepted.
+
+
+@pytest.mark.parametrize("data", [None, 0, {"price": 5}, [1, "two"], b"", False])
+async def test_first_data_comes_with_the_acceptance(met: Meeting, data: Any) -> None:
+    topic = met.server.topic("x")
+    asked = []
+
+    @topic.on_subscribe
+    async def accept(request: SubscribeRequest) -> Any:
+        await anyio.lowlevel.checkpoint()
+        asked.append((request.topic, request.data, request.peer))
+        assert repr(request) == f"<SubscribeRequest 'x' from {met.back}>"
+        return data
+
+    async with met.peer.subscribe("x", ["please"]) as sub:
+        assert sub.data == data
+        assert type(sub.data) is type(data)
+        assert asked == [("x", ["please"], met.back)]
+        await topic.publish(1)
+        assert await anext(sub) == 1
+
+
+async def test_a_handler_need_not_be_async(met: Meeting) -> None:
+    met.server.topic("x").on_subscribe(lambda request: [request.data, "yes"])
+    async with met.peer.subscribe("x", 5) as sub:
+        assert sub.data == [5, "yes"]
+
+
+async def test_without_a_handler_everybody_is_accepted(met: Meeting) -> None:
+    met.server.topic("x")
+    async with met.peer.subscribe("x", "anything") as sub:
+        assert sub.data is None
+
+
+async def test_one_handler_for_many_topics(met: Meeting) -> None:
+    for name in ("prices.eur", "prices.usd", "news"):
+        met.server.topic(name)
+
+    @met.server.on_subscribe("prices.*")
+    async def accept(request: SubscribeRequest) -> str:
+        return request.topic.upper()
+
+    async with met.peer.subscribe("prices.eur") as one, met.peer.subscribe("prices.usd") as two:
+        assert (one.data, two.data) == ("PRICES.EUR", "PRICES.USD")
+    async with met.peer.subscribe("news") as sub:
+        assert sub.data is None
+
+
+async def test_notes_published_while_it_is_decided_are_not_for_it(met: Meeting) -> None:
+    topic = met.server.topic("x")
+
+    @topic.on_subscribe
+    async def accept(request: SubscribeRequest) -> None:
+        await topic.publish("too early")
+        await anyio.lowlevel.checkpoint()
+
+    async with met.peer.subscribe("x") as sub:
+        await topic.publish("in time")
+        assert await anext(sub) == "in time"
+
+
+async def test_many_topics_of_one_peer(met: Meeting) -> None:
+    topics = [met.server.topic(f"t{number}") for number in range(50)]
+    async with AsyncExitStack() as stack:
+        subs = [await stack.enter_async_context(met.peer.subscribe(topic.name)) for topic in topics]
+        for number, topic in enumerate(topics):
+            await topic.publish(number)
+        assert [await anext(sub) for sub in subs] == list(range(50))
+    await eventually(lambda: not met.peer.core.streams._streams.open)
+
+
+async def test_both_sides_subscribe_to_each_other(met: Meeting) -> None:
+    ours, theirs = met.client.topic("x"), met.server.topic("x")
+    async with met.peer.subscribe("x") as from_server, met.back.subscribe("x") as from_client:
+        await ours.publish("of the client")
+        await theirs.publish("of the server")
+        assert await anext(from_client) == "of the client"
+        assert await anext(from_server) == "of the server"
+
+
+# Refused, with each code.
+
+
+async def test_1_no_such_topic(met: Meeting) -> None:
+    topic = met.server.topic("x")
+    for name in ("", "y", "x.y", "X", "topic:x"):
+        error = await refused(met.peer, name)
+        assert (error.code, error.data) == (ResultCode.TOPIC_NOT_FOUND, None)
+    assert nothing_there(met, topic)
+
+
+async def test_2_subscribed_already(met: Meeting) -> None:
+    topic = met.server.topic("x")
+    async with met.peer.subscribe("x") as sub:
+        error = await refused(met.peer)
+        assert (error.code, error.data) == (ResultCode.ALREADY_SUBSCRIBED, None)
+        assert not isinstance(error, SubscribeRejected)
+        await topic.publish("still here")
+        assert await anext(sub) == "still here"
+        assert len(topic.subscribers) == 1
+    await eventually(lambda: nothing_there(met, topic))
+
+
+async def test_2_two_subscribes_under_way_at_once(met: Meeting) -> None:
+    topic = met.server.topic("x")
+    go_on = anyio.Event()
+
+    @topic.on_subscribe
+    async def accept(request: SubscribeRequest) -> Any:
+        await go_on.wait()
+        return request.data
+
+    first, second = met.peer.subscribe("x", 1), met.peer.subscribe("x", 2, window=1_024)
+    async with anyio.create_task_group() as tasks:
+        one = await started(tasks, first.__aenter__)
+        two = await started(tasks, second.__aenter__)
+        go_on.set()
+        await eventually(lambda: bool(one and two))
+    (outcome,) = [got for got in (*one, *two) if isinstance(got, Exception)]
+    assert isinstance(outcome, CallRefused)
+    assert outcome.code == ResultCode.ALREADY_SUBSCRIBED
+    sub = first if one == [first] else second
+    await topic.publish(bytes(3_000))
+    await topic.publish("for the one")
+    assert await anext(sub) == bytes(3_000)
+    assert await anext(sub) == "for the one"
+    await sub.__aexit__(None, None, None)
+    await eventually(lambda: nothing_there(met, topic))
+
+
+@pytest.mark.parametrize("data", [None, "full", {"until": 5}])
+async def test_3_rejected_with_data(met: Meeting, data: Any) -> None:
+    topic = met.server.topic("x")
+
+    @topic.on_subscribe
+    async def reject(request: SubscribeRequest) -> None:
+        raise SubscribeRejected(data)
+
+    error = await refused(met.peer)
+    assert isinstance(error, SubscribeRejected)
+    assert (error.code, error.data) == (ResultCode.REJECTED, data)
+    assert nothing_there(met, topic)
+
+
+@pytest.mark.parametrize("code", [16, 19, 20, 64, 4_000])
+async def test_another_code_of_the_handlers_choice(met: Meeting, code: int) -> None:
+    @met.server.topic("x").on_subscribe
+    def refuse(request: SubscribeRequest) -> None:
+        raise CallRefused(code, "why")
+
+    error = await refused(met.peer)
+    assert (error.code, error.data) == (code, "why")
+
+
+@pytest.mark.parametrize("answer", [{1, 2}, 2**64, "\ud800"])
+async def test_16_first_data_without_an_encoding(met: Meeting, answer: Any) -> None:
+    topic = met.server.topic("x")
+    topic.on_subscribe(lambda request: answer)
+    error = await refused(met.peer)
+    assert (error.code, error.data) == (ResultCode.HANDLER_FAILED, "the handler failed")
+    assert nothing_there(met, topic)
+
+
+async def test_16_first_data_that_nests_too_deeply_for_its_answer(met: Meeting) -> None:
+    topic = met.server.topic("x")
+    nested: Any = 0
+    for _ in range(15):
+        nested = [nested]
+    topic.on_subscribe(lambda request: [nested] if request.data else nested)
+    assert (await refused(met.peer, data=True)).code == ResultCode.HANDLER_FAILED
+    assert nothing_there(met, topic)
+    async with met.peer.subscribe("x") as sub:
+        assert sub.data == nested
+
+
+async def test_16_a_handler_that_fails(met: Meeting, caplog: pytest.LogCaptureFixture) -> None:
+    topic = met.server.topic("x")
+
+    @topic.on_subscribe
+    async def fail(request: SubscribeRequest) -> None:
+        raise ValueError("a secret of the server")
+
+    error = await refused(met.peer)
+    assert (error.code, error.data) == (ResultCode.HANDLER_FAILED, "the handler failed")
+    assert "a secret of the server" in caplog.text
+    assert nothing_there(met, topic)
+
+
+async def test_16_a_refusal_that_the_handler_met_itself(met: Meeting) -> None:
+    @met.server.topic("x").on_subscribe
+    async def ask(request: SubscribeRequest) -> Any:
+        return await request.peer.call("nobody")
+
+    assert (await refused(met.peer)).code == ResultCode.HANDLER_FAILED
+
+
+async def test_16_a_rejection_with_data_that_has_no_encoding(met: Meeting) -> None:
+    @met.server.topic("x").on_subscribe
+    def reject(request: SubscribeRequest) -> None:
+        raise SubscribeRejected({1, 2})
+
+    assert (await refused(met.peer)).code == ResultCode.HANDLER_FAILED
+
+
+async def test_17_and_18_no_answer_in_time(met: Meeting) -> None:
+    topic = met.server.topic("x")
+    stopped = []
+
+    @topic.on_subscribe
+    async def hold(request: SubscribeRequest) -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            stopped.append(request.data)
+
+    with pytest.raises(CallTimeout):
+        await met.peer.subscribe("x", 1, timeout=0.02).__aenter__()
+    await eventually(lambda: stopped == [1])
+    with anyio.move_on_after(0.02):
+        await met.peer.subscribe("x", 2).__aenter__()
+    await eventually(lambda: stopped == [1, 2])
+    await eventually(lambda: nothing_there(met, topic))
+    assert len(met.peer.asking) == 0
+
+
+async def test_18_is_the_answer_to_a_cancelled_request(met: Meeting) -> None:
+    topic = met.server.topic("x")
+
+    @topic.on_subscribe
+    async def hold(request: SubscribeRequest) -> None:
+        await anyio.sleep_forever()
+
+    woken: list[int] = []
+    now = met.peer.backend.now()
+    call = met.peer.asking.subscribe("x", None, now, None, lambda: woken.append(1))
+    codes: list[tuple[int, int]] = []
+    call.on_final = lambda code, stream: codes.append((code, stream))
+    met.peer.topics.expect("x")
+    met.peer.touch()
+    await settled()
+    met.peer.asking.give_up(call)
+    met.peer.touch()
+    await eventually(lambda: bool(codes))
+    assert codes == [(ResultCode.CANCELLED, 0)]
+    assert woken == []
+
+
+async def test_19_no_stream_is_free(anyio_backend: str) -> None:
+    async with meeting(limits=Limits(max_streams=1)) as met:
+        first, second = met.server.topic("x"), met.server.topic("y")
+        async with met.peer.subscribe("x") as sub:
+            assert (await refused(met.peer, "y")).code == ResultCode.OVERLOADED
+            assert second.subscribers == []
+            await first.publish(1)
+            assert await anext(sub) == 1
+        await eventually(lambda: nothing_there(met, first))
+        async with met.peer.subscribe("y"):
+            assert len(second.subscribers) == 1
+
+
+async def test_19_a_node_that_is_closing(met: Meeting) -> None:
+    met.server.topic("x")
+    met.back.drain()
+    assert (await refused(met.peer)).code == ResultCode.OVERLOADED
+    assert (await refused(met.peer, "y")).code == ResultCode.TOPIC_NOT_FOUND
+
+
+async def test_20_not_allowed(met: Meeting) -> None:
+    topic = met.server.topic("x", allow=["reader"])
+    asked = []
+    topic.on_subscribe(lambda request: asked.append(request.data))
+    assert (await refused(met.peer)).code == ResultCode.NOT_AUTHORISED
+    assert asked == []
+    assert nothing_there(met, topic)
+    met.server.roles.assign(met.client.node_id, "reader")
+    async with met.peer.subscribe("x"):
+        assert asked == [None]
+
+
+async def test_20_a_pattern_holds_for_the_topics_under_it(met: Meeting) -> None:
+    met.server.on_subscribe("admin.*", allow=["admin"])(lambda request: request.topic)
+    met.server.topic("admin.log")
+    met.server.topic("admin.all", allow=lambda peer, name: True)
+    for name in ("admin.log", "admin.all"):
+        assert (await refused(met.peer, name)).code == ResultCode.NOT_AUTHORISED
+    met.server.roles.assign(met.client.node_id, "admin")
+    async with met.peer.subscribe("admin.log") as sub:
+        assert sub.data == "admin.log"
+
+
+async def test_21_first_data_that_is_too_large(anyio_backend: str) -> None:
+    async with meeting(limits=Limits(max_payload=4_096)) as met:
+        topic = met.server.topic("x")
+        topic.on_subscribe(lambda request: bytes(int(str(request.data))))
+        assert (await refused(met.peer, data=4_090)).code == ResultCode.PAYLOAD_TOO_LARGE
+        assert nothing_there(met, topic)
+        for size in (4_050, 4_061):
+            async with met.peer.subscribe("x", size) as sub:
+                assert sub.data == bytes(size)
+
+
+async def test_22_wrong_supercategory(met: Meeting) -> None:
+    met.server.topic("x", supercategories=[Supercategory.CLIENT_TO_SERVER])
+    met.server.topic("y")
+    met.server.on_subscribe("y", supercategories=[Supercategory.SERVER_TO_CLIENT])(lambda r: None)
+    for name in ("x", "y"):
+        assert (await refused(met.peer, name)).code == ResultCode.WRONG_SUPERCATEGORY
+
+
+async def test_23_malformed(met: Meeting) -> None:
+    topic = met.server.topic("x")
+    outcome = await asked_raw(met.peer, SUBSCRIBE, b"junk")
+    assert outcome == ResultCode.MALFORMED
+    assert nothing_there(met, topic)
+
+
+async def asked_raw(peer: Peer, subcategory: int, payload: bytes) -> int:
+    """The code that answers a request of our own making."""
+    codes: list[int] = []
+    call = peer.asking.ask(OutgoingCall(lambda: None), SIM, subcategory, payload, 0.0, None)
+    call.on_final = lambda code, stream: codes.append(code)
+    peer.touch()
+    await eventually(lambda: bool(codes))
+    return codes[0]
+
+
+# Unsubscribe.
+
+
+async def test_unsubscribe_of_what_is_not_subscribed(met: Meeting) -> None:
+    topic = met.server.topic("x")
+    for name, expected in (("x", ResultCode.NOT_SUBSCRIBED), ("y", ResultCode.TOPIC_NOT_FOUND)):
+        payload = encode({keys.TOPIC: name})
+        assert await asked_raw(met.peer, UNSUBSCRIBE, payload) == expected
+    assert await asked_raw(met.peer, UNSUBSCRIBE, b"junk") == ResultCode.MALFORMED
+    assert nothing_there(met, topic)
+
+
+async def test_unsubscribe_while_it_is_decided(met: Meeting) -> None:
+    """It waits for the decision, and then holds: the last word is the peer's."""
+    topic = met.server.topic("x")
+    go_on = anyio.Event()
+
+    @topic.on_subscribe
+    async def accept(request: SubscribeRequest) -> None:
+        await go_on.wait()
+
+    codes: list[int] = []
+
+    async def unsubscribe() -> None:
+        codes.append(await asked_raw(met.peer, UNSUBSCRIBE, encode({keys.TOPIC: "x"})))
+
+    async with anyio.create_task_group() as tasks:
+        sub = met.peer.subscribe("x")
+        entered = await started(tasks, sub.__aenter__)
+        await started(tasks, unsubscribe)
+        assert (entered, codes) == ([], [])
+        go_on.set()
+        await eventually(lambda: (entered, codes) == ([sub], [ResultCode.ACCEPTED]))
+        await topic.publish(1)
+        with pytest.raises(StopAsyncIteration):
+            await anext(sub)
+        await sub.__aexit__(None, None, None)
+
+
+# Who vanishes while it is decided.
+
+
+async def test_a_peer_that_dies_while_it_is_decided(met: Meeting) -> None:
+    topic = met.server.topic("x")
+    stopped = []
+
+    @topic.on_subscribe
+    async def hold(request: SubscribeRequest) -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            stopped.append(1)
+
+    async with anyio.create_task_group() as tasks:
+        await started(tasks, met.peer.subscribe("x").__aenter__)
+        await met.peer.close()
+        await eventually(lambda: stopped == [1])
+    assert topic.subscribers == []
+    assert met.back.topics._feeds == {}
+
+
+async def test_a_handler_that_accepts_although_it_was_cancelled(met: Meeting) -> None:
+    topic = met.server.topic("x")
+    over = []
+
+    @topic.on_subscribe
+    async def stubborn(request: SubscribeRequest) -> str:
+        try:
+            await anyio.sleep_forever()
+        except anyio.get_cancelled_exc_class():
+            over.append(1)
+        return "accepted all the same"
+
+    with pytest.raises(CallTimeout):
+        await met.peer.subscribe("x", timeout=0.01).__aenter__()
+    await eventually(lambda: over == [1])
+    await eventually(lambda: nothing_there(met, topic))
+
+
+async def test_an_acceptance_that_meets_its_cancel_is_abandoned(
+    met: Meeting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """We give up while the acceptance is under way: the stream is reset, and the topic free."""
+    topic = met.server.topic("x")
+    # The publisher never hears of Cancel, as if its answer had crossed it.
+    monkeypatch.setitem(met.back.dispatch._sim, CANCEL, lambda event, now: False)
+    go_on = anyio.Event()
+
+    @topic.on_subscribe
+    async def accept(request: SubscribeRequest) -> None:
+        await go_on.wait()
+
+    with anyio.move_on_after(0.02):
+        await met.peer.subscribe("x").__aenter__()
+    go_on.set()
+    await eventually(lambda: len(met.peer.asking) == 0)
+    await eventually(lambda: nothing_there(met, topic))
+    async with met.peer.subscribe("x") as sub:
+        await topic.publish("again")
+        assert await anext(sub) == "again"
+
+
+async def test_an_answer_that_names_another_stream(met: Meeting) -> None:
+    """A publisher that is not ours answers with a stream that it did not open for it."""
+    from_server = met.back.core
+
+    async def answer(stream_named: int) -> CallRefused:
+        async with anyio.create_task_group() as tasks:
+            entered = await started(tasks, met.peer.subscribe("y").__aenter__)
+            from_server.send(1, asked[-1], *sim_final(0, None, stream_named))
+            met.back.touch()
+            await eventually(lambda: bool(entered))
+        (error,) = entered
+        assert isinstance(error, CallRefused)
+        return error
+
+    asked: list[int] = []
+
+    def keep(event: Any, now: float) -> bool:
+        asked.append(event.async_id)
+        return False
+
+    met.back.dispatch._sim[SUBSCRIBE] = keep
+    other = from_server.open_stream("topic:other")
+    right = from_server.open_stream("topic:y")
+    for named in (0, 1, other, right + 2, 2**32 - 1):
+        assert (await answer(named)).code == ResultCode.MALFORMED
+    await eventually(lambda: not met.peer.core.streams._streams.open)

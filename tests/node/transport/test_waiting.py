@@ -1,0 +1,60 @@
+"""Tests of node/transport/waiting.py: whoever waits looks again after each change."""
+
+import pytest
+from anyio import create_task_group, fail_after, move_on_after
+
+from node.testing import FakeClock
+from node.transport.clocked import ClockedBackend
+from node.transport.ground import current_backend
+from node.transport.waiting import Changes, pause
+from tests.node.network import settled, started
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_what_is_so_is_not_waited_for(anyio_backend: str) -> None:
+    async with create_task_group() as tasks:
+        with fail_after(1):
+            await Changes(current_backend(tasks).waiter).until(lambda: True)
+
+
+async def test_each_waits_for_its_own_condition(anyio_backend: str) -> None:
+    async with create_task_group() as tasks:
+        changes = Changes(current_backend(tasks).waiter)
+        state = 0
+        low = await started(tasks, lambda: changes.until(lambda: state >= 1))
+        high = await started(tasks, lambda: changes.until(lambda: state >= 2))
+        changes.notify()
+        await settled()
+        assert (low, high) == ([], [])
+        state = 1
+        changes.notify()
+        await settled()
+        assert (low, high) == ([None], [])
+        state = 2
+        changes.notify()
+        changes.notify()
+        await settled()
+        assert high == [None]
+
+
+async def test_who_gives_up_is_forgotten(anyio_backend: str) -> None:
+    async with create_task_group() as tasks:
+        changes = Changes(current_backend(tasks).waiter)
+        with move_on_after(0.005):
+            await changes.until(lambda: False)
+        assert not changes._waiters
+
+
+async def test_a_pause_is_by_the_clock_of_the_loop(anyio_backend: str) -> None:
+    clock = FakeClock()
+    async with create_task_group() as tasks:
+        loop = ClockedBackend(current_backend(tasks), clock)
+        slept = await started(tasks, lambda: pause(loop, 3600))
+        await clock.tick(3599)
+        assert slept == []
+        await clock.tick(1)
+        assert slept == [None]
+        with move_on_after(0.005):
+            await pause(loop, 3600)
+        assert clock.next_timer == float("inf")  # who gave up leaves none

@@ -1,0 +1,70 @@
+"""`parley` while it starts: a process of its own for each, since it ends in the middle."""
+
+import os
+import runpy
+import signal
+import subprocess
+import sys
+
+import pytest
+
+# Sends the process SIGINT when it begins to import a module.
+PROGRAM = """
+import os, signal, sys
+from importlib.abc import MetaPathFinder
+
+class Interrupts(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == WHERE:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
+
+import parley.__main__
+WHERE, *arguments = sys.argv[1:]
+sys.meta_path.insert(0, Interrupts())
+sys.argv = ["parley", *arguments]
+parley.__main__.main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("where", "said"),
+    [
+        ("node", ""),
+        ("cryptography", ""),
+        ("node.cli.sub", ""),
+        ("anyio._backends._asyncio", "parley: interrupted by SIGINT\n"),  # the command runs
+    ],
+)
+def test_an_interrupt_is_quiet_from_the_first_import_on(where: str, said: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, where, "ping", "tcp://127.0.0.1:1"],
+        capture_output=True,
+        text=True,
+        timeout=25,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", said)
+
+
+def test_an_interrupt_that_is_ignored_stays_so() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, "node", "--version"],
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+        env={**os.environ, "PARLEY_HOME": os.devnull},
+        capture_output=True,
+        text=True,
+        timeout=25,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_module_of_the_commands_runs_them_too(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["parley", "errors", "--help"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("node.cli", run_name="__main__")
+    assert ended.value.code in (0, None)
+    assert "Usage: parley errors" in capfd.readouterr().out
