@@ -4,6 +4,7 @@ import anyio
 import pytest
 
 from node import Stream, StreamResetError
+from node.peer import calls
 from node.protocol.codes import CloseCode
 from node.protocol.limits import Limits
 from tests.node.network import eventually, meeting
