@@ -1,0 +1,141 @@
+"""Build the docs site: `python -m docs.build_site`; with `--serve`, to read it while writing.
+
+The Markdown files stay where readers of the repository look for them. This copies them to one
+folder, as pages: README.md is the front page, each example becomes a page, and a link to a file
+that is not a page (a test, for example) becomes plain text. Zensical makes the site of them, as
+`zensical.toml` says, and stops at a link or an anchor that leads nowhere.
+"""
+
+import argparse
+import ast
+import posixpath
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PAGES = ROOT / "build" / "docs" / "pages"
+SITE = ROOT / "build" / "docs" / "site"
+
+# The pages of what lies outside of docs/.
+_ELSEWHERE = {
+    "README.md": "index.md",
+    "CHANGELOG.md": "changelog.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
+    "examples": "examples/index.md",
+    "tests/README.md": "tests.md",
+    "tests/vectors/README.md": "vectors.md",
+}
+_FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
+_TITLE = re.compile(r"^# (.*)$", re.MULTILINE)
+# What a browser fetches by itself from another host.
+_FETCHED = re.compile(r'<(?:script|img|iframe|link)\b[^>]*(?:src|href)="(?:https?:)?//[^"]*"[^>]*>')
+
+
+def site_pages() -> dict[str, str]:
+    """Return the page of each file that has one: a path in the tree, and one in the site."""
+    pages = {source: page for source, page in _ELSEWHERE.items() if (ROOT / source).exists()}
+    for path in sorted((ROOT / "docs").rglob("*.md")):
+        source = path.relative_to(ROOT).as_posix()
+        pages[source] = source.removeprefix("docs/").replace("README.md", "index.md")
+    for path in sorted((ROOT / "docs").glob("*.svg")):
+        pages[f"docs/{path.name}"] = path.name
+    for path in sorted((ROOT / "examples").glob("[0-9]*.py")):
+        pages[f"examples/{path.name}"] = f"examples/{path.stem}.md"
+    return pages
+
+
+def page_texts() -> Iterator[tuple[str, str]]:
+    """Yield each page and its text, whose links are those of the site."""
+    pages = site_pages()
+    for source, page in pages.items():
+        if source == "examples":
+            yield page, _list_of_examples(pages)
+        elif source.endswith(".py"):
+            code = (ROOT / source).read_text()
+            yield page, f"# {posixpath.basename(source)}\n\n```python\n{code}```\n"
+        elif source.endswith(".svg"):
+            yield page, (ROOT / source).read_text()
+        else:
+            yield page, with_links((ROOT / source).read_text(), source, pages)
+
+
+def write_pages() -> None:
+    """Bring the folder of pages up to date, and leave what is unchanged alone."""
+    texts = dict(page_texts()) | {"site.css": (ROOT / "docs" / "site.css").read_text()}
+    for path in PAGES.rglob("*.*"):
+        if path.relative_to(PAGES).as_posix() not in texts:
+            path.unlink()
+    for page, text in texts.items():
+        path = PAGES / page
+        if not path.exists() or path.read_text() != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+
+def fetched_elements(html: str) -> list[str]:
+    """Return the elements of a page that a browser would load from another host."""
+    return _FETCHED.findall(html)
+
+
+def with_links(text: str, source: str, pages: dict[str, str]) -> str:
+    """Return the text of `source` with its links as the site has them. Code stays as it is."""
+
+    def link(match: re.Match[str]) -> str:
+        words, (place, mark, fragment) = match[1], match[2].partition("#")
+        if not place or "://" in place:
+            return match[0]
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(source), place))
+        if target not in pages:
+            return words if (ROOT / target).exists() else match[0]
+        if words == posixpath.basename(target) and words.endswith(".md"):
+            title = _TITLE.search((ROOT / target).read_text())
+            words = title[1] if title else words
+        start = posixpath.dirname(pages[source]) or "."
+        return f"[{words}]({posixpath.relpath(pages[target], start)}{mark}{fragment})"
+
+    parts, end = [], 0
+    for fence in _FENCE.finditer(text):
+        parts += [_LINK.sub(link, text[end : fence.start()]), fence[0]]
+        end = fence.end()
+    return "".join([*parts, _LINK.sub(link, text[end:])])
+
+
+def _list_of_examples(pages: dict[str, str]) -> str:
+    lines = ["# Examples", "", "One idea each; the tests run them all.", ""]
+    for path in (ROOT / source for source in pages if source.endswith(".py")):
+        about = ast.get_docstring(ast.parse(path.read_text())) or ""
+        summary = " ".join(about.split("\n\n")[0].split())
+        lines.append(f"- [{path.stem}]({path.stem}.md): {summary}")
+    return "\n".join([*lines, ""])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Build the docs site in build/docs/site.")
+    parser.add_argument("--serve", action="store_true", help="serve it on a port of this machine")
+    serve: bool = parser.parse_args().serve
+    write_pages()
+    zensical = [sys.executable, "-m", "zensical"]
+    if serve:
+        with subprocess.Popen([*zensical, "serve"], cwd=ROOT) as server:  # noqa: S603
+            while server.poll() is None:
+                time.sleep(1)
+                write_pages()
+        return server.returncode
+    command = [*zensical, "build", "--clean", "--strict"]
+    built = subprocess.run(command, cwd=ROOT, check=False)  # noqa: S603
+    failed = built.returncode != 0
+    for path in sorted(SITE.rglob("*.html")):
+        for element in fetched_elements(path.read_text()):
+            print(f"{path.name} would load from another host: {element}")
+            failed = True
+    return int(failed)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
