@@ -22,7 +22,7 @@ from benchmarks.task import Task
 from crypto.auditor import AuditorPrivateKey
 from node import Identity, Node
 from node.journal.journal import Journal
-from node.journal.settings import Fsync
+from node.journal.options import Fsync
 from node.settings import load_settings
 
 POLICIES: Final[dict[str, Fsync]] = {

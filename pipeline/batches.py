@@ -29,7 +29,7 @@ from node.journal.records import (
     OK,
     TORN,
 )
-from node.journal.segments import LONGEST_DAMAGE, Range, is_cut, open_segment, read_at
+from node.journal.segments import LONGEST_DAMAGE, RecordRange, is_cut, open_segment, read_at
 from pipeline.schema import BRONZE_ARROW, FOREIGN, UNREADABLE
 
 # How much is read and given out at a time, unless one record is longer.
@@ -56,7 +56,7 @@ class SegmentRange:
 
     path: str
     name: SegmentName
-    range: Range
+    range: RecordRange
     is_growing: bool = False
 
 

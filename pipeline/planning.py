@@ -9,7 +9,7 @@ from glob import glob, has_magic
 from pathlib import Path
 
 from node.journal.names import CLOSED, LIVE, parse_name
-from node.journal.segments import Range, SegmentFile, list_segments, plan_ranges
+from node.journal.segments import RecordRange, SegmentFile, list_segments, plan_ranges
 from pipeline.batches import SegmentRange
 from pipeline.errors import PipelineError
 from pipeline.progress import Position, Progress
@@ -76,12 +76,12 @@ def whole_ranges(file: SegmentFile, target: int) -> list[SegmentRange]:
     try:
         ranges = plan_ranges(file.path, file.size, target=target)
     except OSError:
-        ranges = [Range(0, file.size, 0, ())]  # reading it says why
+        ranges = [RecordRange(0, file.size, 0, ())]  # reading it says why
     if file.is_live and file.size:
-        last = ranges.pop() if ranges else Range(0, 0, 0, ())
+        last = ranges.pop() if ranges else RecordRange(0, 0, 0, ())
         ranges.append(last._replace(end=file.size))
     if not ranges and not file.is_live:
-        ranges = [Range(0, 0, 0, ())]  # not even a first record: a row says so
+        ranges = [RecordRange(0, 0, 0, ())]  # not even a first record: a row says so
     path = str(file.path)
     return [SegmentRange(path, file.name, range_, file.is_live) for range_ in ranges]
 
@@ -128,15 +128,17 @@ def ranges_between(
             # It is gone since: reading it makes a row that says so.
             path = str(Path(listing.directory) / str(name))
             until = start.offset if end is None else end.offset
-            parts.append(SegmentRange(path, name, Range(start.offset, until, start.offset, ())))
+            parts.append(
+                SegmentRange(path, name, RecordRange(start.offset, until, start.offset, ()))
+            )
             continue
         size = file.size if end is None else end.offset
         try:
             ranges = plan_ranges(file.path, size, start.offset, start.block, target)
         except OSError:
-            ranges = [Range(start.offset, size, start.offset, ())]
+            ranges = [RecordRange(start.offset, size, start.offset, ())]
         if not ranges and (size < start.offset or size == 0):
-            ranges = [Range(start.offset, size, start.offset, ())]  # cut since, or empty
+            ranges = [RecordRange(start.offset, size, start.offset, ())]  # cut since, or empty
         parts += [SegmentRange(str(file.path), name, range_) for range_ in ranges]
     return parts
 

@@ -14,12 +14,12 @@ from lbm import keys as cells
 from lbm.codec import encode
 from node.journal import keys
 from node.journal.bodies import SegmentEnd, SegmentHead
-from node.journal.feed import Feed, Turn
+from node.journal.buffer import RecordBuffer, Turn
 from node.journal.log import Log
 from node.journal.names import LIVE, SegmentName
+from node.journal.options import JournalOptions
 from node.journal.records import encode_record
 from node.journal.session_log import SessionLog
-from node.journal.settings import JournalSettings
 from node.messaging.notes import encode_note, notes_payload
 from node.protocol.codes import CALL, NOTES, SIM
 from node.protocol.config import CoreConfig
@@ -71,9 +71,9 @@ class _FileJournal:
         self._identity = identity
         self._time = _BEGIN
         self._loop = _Loop()
-        self._feed = Feed()
+        self._feed = RecordBuffer()
         self._auditors = (auditor.public,)
-        settings = JournalSettings(
+        settings = JournalOptions(
             directory,
             self._auditors,
             2**26,

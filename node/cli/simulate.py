@@ -30,8 +30,8 @@ from node.cli.options import Json, Loop
 from node.cli.output import Output, set_up_logging
 from node.cli.run import event_loop, until_interrupted
 from node.errors import ConfigError
+from node.journal.options import SEGMENT_SIZE
 from node.journal.segments import list_segments
-from node.journal.settings import SEGMENT_SIZE
 
 KEY_FILE = "auditor.key"
 DATA = "Traffic"

@@ -13,12 +13,12 @@ from lbm.cells import read_array, read_bool, read_bytes, read_text, read_uint
 from lbm.codec import encode
 from node.journal import keys
 from node.journal.errors import JournalFormatError
-from node.journal.parsing import (
+from node.journal.fields import (
     EVENT,
     EVENT_HEAD,
     SESSION,
+    BodyReader,
     Box,
-    Parsing,
     a_uint,
     box_list,
     byte_string,
@@ -60,7 +60,7 @@ class SegmentHead:
     @classmethod
     def parse(cls, body: bytes) -> "SegmentHead":
         """Raises JournalFormatError, also for another format or version."""
-        with Parsing("segment") as parsing:
+        with BodyReader("segment") as parsing:
             cells = parsing.cells(body)
             if read_text(cells, keys.FORMAT) != keys.FORMAT_NAME:
                 raise JournalFormatError("not a journal")
@@ -93,7 +93,7 @@ class Secret:
     @classmethod
     def parse(cls, body: bytes) -> "Secret":
         """Raises JournalFormatError."""
-        with Parsing("secret") as parsing:
+        with BodyReader("secret") as parsing:
             session, cells = parsing.session(body)
             boxes = box_list(read_array(cells, keys.BOXES))
             return cls(session, read_uint(cells, keys.GENERATION), boxes)
@@ -121,7 +121,7 @@ class KeyUpdate:
     @classmethod
     def parse(cls, body: bytes) -> "KeyUpdate":
         """Raises JournalFormatError."""
-        with Parsing("key update") as parsing:
+        with BodyReader("key update") as parsing:
             session, direction = parse_event_head(body)
             cells = parsing.cells(body[EVENT_HEAD:])
             generation = None
@@ -162,7 +162,7 @@ class SessionEnd:
     @classmethod
     def parse(cls, body: bytes) -> "SessionEnd":
         """Raises JournalFormatError."""
-        with Parsing("session end") as parsing:
+        with BodyReader("session end") as parsing:
             session, cells = parsing.session(body)
             code = cells.get(keys.CODE)
             chains, places = read_array(cells, keys.CHAINS), read_array(cells, keys.PLACES)
@@ -200,7 +200,7 @@ class SegmentEnd:
     @classmethod
     def parse(cls, body: bytes) -> "SegmentEnd":
         """Raises JournalFormatError."""
-        with Parsing("segment end") as parsing:
+        with BodyReader("segment end") as parsing:
             cells = parsing.cells(body[:-4])
             blocks = read_bytes(cells, keys.BLOCKS)
             if len(blocks) % 8 or SESSION.unpack(body[-4:])[0] != 9 + len(body):
@@ -219,6 +219,6 @@ def encode_block(number: int, live: int) -> bytes:
 
 def parse_block(body: bytes) -> tuple[int, int]:
     """Number and count of checkpoints; raises JournalFormatError."""
-    with Parsing("block"):
+    with BodyReader("block"):
         number, live = _BLOCK.unpack(body)
         return number, live

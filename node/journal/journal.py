@@ -16,20 +16,20 @@ import anyio
 from crypto.identity import Identity
 from node.errors import ParleyError
 from node.journal.errors import JournalBusyError, JournalFailedError
-from node.journal.recovery import Recovered
-from node.journal.run import Run
-from node.journal.session_log import SessionLog
-from node.journal.settings import (
+from node.journal.options import (
     BUFFER_SIZE,
     SEGMENT_AGE,
     SEGMENT_SIZE,
     Auditor,
     Clock,
     Fsync,
-    JournalSettings,
+    JournalOptions,
     OnFailure,
     parse_auditors,
 )
+from node.journal.recovery import Recovered
+from node.journal.run import Run
+from node.journal.session_log import SessionLog
 from node.transport.backend import Backend
 from node.transport.gate import Gate
 
@@ -59,7 +59,7 @@ class Journal:
 
     def __init__(
         self,
-        settings: JournalSettings,
+        settings: JournalOptions,
         on_alarm: Callable[[JournalFailedError], None] | None = None,
     ) -> None:
         """Take settings; `open` makes them."""
@@ -97,7 +97,7 @@ class Journal:
             ConfigError: a setting out of range, or no auditor. InvalidKeyError: no key.
             JournalFailedError: the directory cannot be made.
         """
-        settings = JournalSettings(
+        settings = JournalOptions(
             Path(directory),
             parse_auditors(auditor),
             segment_size,
@@ -145,9 +145,9 @@ class Journal:
         run = self._run
         if run is None:
             return JournalMetrics(0, 0, 0, 0, 0)
-        feed = run.feed
+        buffer = run.buffer
         return JournalMetrics(
-            feed.records, feed.written, feed.waiting, feed.segments, run.log.sessions
+            buffer.records, buffer.written, buffer.waiting, buffer.segments, run.log.sessions
         )
 
     async def sync(self) -> None:

@@ -11,10 +11,10 @@ from typing import Final, Protocol
 
 from node.journal import keys
 from node.journal.bodies import SegmentHead, encode_block
-from node.journal.feed import NEVER, Feed, Turn
+from node.journal.buffer import NEVER, RecordBuffer, Turn
 from node.journal.names import SegmentName, run_start
+from node.journal.options import JournalOptions
 from node.journal.records import encode_record
-from node.journal.settings import JournalSettings
 from node.transport.loop import Loop, Timer
 
 _LAST_SESSION: Final = 2**32 - 1
@@ -51,19 +51,19 @@ class Log:
         "_segment_due",
         "_segment_size",
         "_sessions",
+        "buffer",
         "clock",
-        "feed",
         "on_mark",
     )
 
     def __init__(
         self,
-        feed: Feed,
+        buffer: RecordBuffer,
         head: SegmentHead,
         loop: Loop,
-        settings: JournalSettings,
+        settings: JournalOptions,
     ) -> None:
-        self.feed = feed
+        self.buffer = buffer
         self.clock = settings.clock
         self._head = head
         self._loop = loop
@@ -80,7 +80,7 @@ class Log:
         self._age_timer: Timer | None = None
         # Whose say it is as well when to be called again: returns a position.
         self.on_mark: Callable[[], int] = _never
-        feed.passed = self._passed
+        buffer.passed = self._passed
 
     @property
     def name(self) -> SegmentName:
@@ -112,7 +112,7 @@ class Log:
         self._ended = self._rolling = True
         self.on_mark = _never
         self.plan()
-        self.feed.close()
+        self.buffer.close()
         if self._age_timer is not None:
             self._age_timer.cancel()
             self._age_timer = None
@@ -133,10 +133,10 @@ class Log:
     def record(self, kind: int, body: bytes) -> int:
         """Append a record; returns its time."""
         time = self.clock()
-        feed = self.feed
-        feed.put(encode_record(kind, time, body))
-        if feed.appended >= feed.mark:
-            feed.passed()
+        buffer = self.buffer
+        buffer.put(encode_record(kind, time, body))
+        if buffer.appended >= buffer.mark:
+            buffer.passed()
         return time
 
     def plan(self) -> None:
@@ -144,12 +144,12 @@ class Log:
         mark = self.on_mark()
         if not self._rolling:
             mark = min(mark, self._next_block, self._segment_due)
-        self.feed.mark = mark
+        self.buffer.mark = mark
 
     # Inside.
 
     def _passed(self) -> None:
-        if not self._rolling and self.feed.appended >= min(self._next_block, self._segment_due):
+        if not self._rolling and self.buffer.appended >= min(self._next_block, self._segment_due):
             self._rolling = True
             self._loop.soon(self._roll)
         self.plan()
@@ -157,7 +157,7 @@ class Log:
     def _roll(self) -> None:
         if self._ended:
             return
-        if self.feed.appended >= self._segment_due:
+        if self.buffer.appended >= self._segment_due:
             self._head = replace(self._head, number=self._head.number + 1)
             self._turn(self.name)
             self._open_segment()
@@ -167,14 +167,14 @@ class Log:
         self.plan()
 
     def _turn(self, following: SegmentName | None) -> None:
-        feed = self.feed
-        feed.append(Turn(tuple(self._blocks), feed.parts, following))
-        if feed.idle:
-            feed.wake()
+        buffer = self.buffer
+        buffer.append(Turn(tuple(self._blocks), buffer.parts, following))
+        if buffer.idle:
+            buffer.wake()
 
     def _open_segment(self) -> None:
         self._blocks.clear()
-        self._began = self.feed.appended
+        self._began = self.buffer.appended
         self._segment_due = self._began + self._segment_size
         if self._age_timer is not None:
             self._age_timer.cancel()
@@ -183,15 +183,15 @@ class Log:
         self._open_block()
 
     def _open_block(self) -> None:
-        feed = self.feed
-        began = feed.appended
+        buffer = self.buffer
+        began = buffer.appended
         self._blocks.append(began - self._began)
         sessions = self._sessions.items()
         checkpoints = [session.checkpoint() for _, session in sessions]
         self.record(keys.BLOCK, encode_block(len(self._blocks) - 1, len(checkpoints)))
         for body in checkpoints:
             self.record(keys.CHECKPOINT, body)
-        taken = feed.appended - began
+        taken = buffer.appended - began
         self._next_block = began + max(keys.BLOCK_SIZE, taken * keys.CHECKPOINT_PART)
 
     def _aged(self) -> None:

@@ -14,12 +14,12 @@ from typing import Final
 
 from crypto.identity import NodeId
 from node.journal.bodies import SegmentHead
+from node.journal.buffer import NEVER, RecordBuffer
 from node.journal.errors import JournalBusyError, JournalFailedError
-from node.journal.feed import NEVER, Feed
 from node.journal.log import Log
 from node.journal.names import lock_name, parse_name, run_start
+from node.journal.options import JournalOptions
 from node.journal.recovery import Recovered, recover_left
-from node.journal.settings import JournalSettings
 from node.journal.writer import Writer
 from node.transport.backend import Backend
 from node.transport.gate import Gate
@@ -36,7 +36,7 @@ class Run:
 
     def __init__(
         self,
-        settings: JournalSettings,
+        settings: JournalOptions,
         node_id: NodeId,
         backend: Backend,
         on_failed: Callable[[JournalFailedError], None],
@@ -52,14 +52,14 @@ class Run:
         self._syncs: list[tuple[int, Waiter]] = []
         self._ends: list[Waiter] = []
         self.recovered: list[Recovered] = []
-        self.feed = feed = Feed()
-        feed.watched = self._holding
+        self.buffer = buffer = RecordBuffer()
+        buffer.watched = self._holding
         if self._holding:
-            self.gate = Gate(lambda: feed.appended, lambda: feed.synced)
+            self.gate = Gate(lambda: buffer.appended, lambda: buffer.synced)
         else:
             self.gate = Gate()
         self.writer = Writer(
-            feed,
+            buffer,
             settings,
             partial(backend.soon_from_thread, self._progress),
             partial(backend.soon_from_thread, self._failed),
@@ -86,7 +86,7 @@ class Run:
         self.recovered = recover_left(settings.directory, node, now)
         start = _start_after(settings.directory, node, now)
         head = SegmentHead(self._node_id, start, 0, tuple(map(bytes, settings.auditors)), SOFTWARE)
-        self.log = Log(self.feed, head, self._backend, settings)
+        self.log = Log(self.buffer, head, self._backend, settings)
         self.log.on_mark = self._mark
         self.writer.start(self.log.name)
 
@@ -105,16 +105,16 @@ class Run:
 
     async def sync(self) -> None:
         """Wait until what was appended is synced, or the journal failed."""
-        feed = self.feed
-        position = feed.appended
-        if feed.synced >= position or feed.failed is not None:
+        buffer = self.buffer
+        position = buffer.appended
+        if buffer.synced >= position or buffer.failed is not None:
             return
         waiter = self._backend.waiter()
         entry = position, waiter
         self._syncs.append(entry)
-        feed.sync_wanted = max(feed.sync_wanted, position)
-        feed.watched = True
-        feed.wake()
+        buffer.sync_wanted = max(buffer.sync_wanted, position)
+        buffer.watched = True
+        buffer.wake()
         try:
             await waiter.wait()
         finally:
@@ -142,30 +142,30 @@ class Run:
         self._ends.clear()
 
     def _progress(self) -> None:
-        feed = self.feed
-        for entry in [entry for entry in self._syncs if entry[0] <= feed.synced]:
+        buffer = self.buffer
+        for entry in [entry for entry in self._syncs if entry[0] <= buffer.synced]:
             self._syncs.remove(entry)
             entry[1].wake()
         self.gate.release()
-        if not self.gate.open and feed.waiting <= self._least:
+        if not self.gate.open and buffer.waiting <= self._least:
             self.gate.reopen()
             self.log.plan()
-        feed.watched = bool(self._syncs) or self._holding or not self.gate.open
+        buffer.watched = bool(self._syncs) or self._holding or not self.gate.open
 
     def _mark(self) -> int:
         """Shut the gate if the buffer is full; returns where it will be."""
-        feed, gate = self.feed, self.gate
-        full = feed.written + self._most
-        if gate.open and feed.appended >= full:
+        buffer, gate = self.buffer, self.gate
+        full = buffer.written + self._most
+        if gate.open and buffer.appended >= full:
             gate.shut()
-            feed.watched = True
-            feed.wake()  # it may be letting records gather
-            if feed.waiting <= self._least:  # the writer came on, and did not see it watched
+            buffer.watched = True
+            buffer.wake()  # it may be letting records gather
+            if buffer.waiting <= self._least:  # the writer came on, and did not see it watched
                 self._backend.soon(self._progress)
         return full if gate.open else NEVER
 
     def _failed(self) -> None:
-        error = self.feed.failed
+        error = self.buffer.failed
         failed = JournalFailedError(f"the journal in {self._settings.directory} failed: {error}")
         failed.__cause__ = error
         self.log.stop()

@@ -15,8 +15,8 @@ from typing import BinaryIO, Final, NamedTuple
 from node.journal import keys
 from node.journal.bodies import SegmentEnd
 from node.journal.errors import JournalFormatError
+from node.journal.fields import LIMITS
 from node.journal.names import CLOSED, LIVE, TORN, SegmentName, parse_name
-from node.journal.parsing import LIMITS
 from node.journal.records import (
     BAD_LENGTH,
     FRAME_SIZE,
@@ -54,7 +54,7 @@ class SegmentFile(NamedTuple):
         return self.name.state == LIVE
 
 
-class Range(NamedTuple):
+class RecordRange(NamedTuple):
     """A part of a segment that one reader takes: the bytes from `start` up to `end`.
 
     `block` is the offset of the block record whose block `start` is in (`start` itself, if
@@ -199,7 +199,7 @@ def _walk_heads(file: BinaryIO, start: int, end: int) -> Heads:
 
 def plan_ranges(
     path: Path, size: int, start: int = 0, block: int = 0, target: int = RANGE_SIZE
-) -> list[Range]:
+) -> list[RecordRange]:
     """Divide what a segment has from `start` on into ranges of about `target` bytes.
 
     A closed segment is divided by its `segment end`, or by walking where that is damaged, up
@@ -217,7 +217,7 @@ def plan_ranges(
         blocks = heads.blocks
         size = heads.end if live else size
         block = start if start in blocks else block
-    ranges: list[Range] = []
+    ranges: list[RecordRange] = []
     inside: list[int] = []
     for one in blocks:
         if not start < one < size:
@@ -225,10 +225,10 @@ def plan_ranges(
         if one - start < target:
             inside.append(one)
             continue
-        ranges.append(Range(start, one, block, tuple(inside)))
+        ranges.append(RecordRange(start, one, block, tuple(inside)))
         start, block, inside = one, one, []
     if start < size:
-        ranges.append(Range(start, size, block, tuple(inside)))
+        ranges.append(RecordRange(start, size, block, tuple(inside)))
     return ranges
 
 

@@ -27,9 +27,15 @@ from lbm.codec import encode
 from lbm.errors import LbmDecodeError
 from node.journal import keys
 from node.journal.bodies import KeyUpdate, Secret, SessionEnd
-from node.journal.feed import Feed
+from node.journal.buffer import RecordBuffer
 from node.journal.log import Log
-from node.journal.sessions import Checkpoint, Direction, Generation, SessionFacts, SessionStart
+from node.journal.sessions import (
+    Checkpoint,
+    DirectionCheckpoint,
+    Generation,
+    SessionFacts,
+    SessionStart,
+)
 from node.protocol import event_types
 from node.protocol.codes import CloseCode
 from node.protocol.handshake import Agreed, known
@@ -60,9 +66,9 @@ class _Way:
         self.generation = 0
         self.updates = 0
 
-    def state(self, told: DirectionState) -> Direction:
+    def state(self, told: DirectionState) -> DirectionCheckpoint:
         """With what the core says of it."""
-        return Direction(
+        return DirectionCheckpoint(
             told.chain,
             self.place,
             told.epoch,
@@ -84,9 +90,9 @@ class SessionLog:
         "_address",
         "_ask",
         "_auditors",
+        "_buffer",
         "_clock",
         "_facts",
-        "_feed",
         "_generations",
         "_label_key",
         "_labels",
@@ -110,7 +116,7 @@ class SessionLog:
         address: str,
     ) -> None:
         self._log = log
-        self._feed: Feed = log.feed
+        self._buffer: RecordBuffer = log.buffer
         self._clock: Callable[[], int] = log.clock
         self._auditors = auditors
         self._local_keys = local_keys
@@ -163,19 +169,19 @@ class SessionLog:
         way.place += 1
         record = _pack_event(keys.EVENT, self._clock(), self._number, sent)
         size = _HEAD + len(wire)
-        feed = self._feed
+        buffer = self._buffer
         if size < _LARGE:
             record += wire
-            feed.append(_pack_frame(size - _FRAME, crc32(record)) + record)
+            buffer.append(_pack_frame(size - _FRAME, crc32(record)) + record)
         else:
-            feed.append(_pack_frame(size - _FRAME, crc32(wire, crc32(record))) + record)
-            feed.append(wire)
-            feed.parts += 1
-        feed.appended = appended = feed.appended + size
-        if appended >= feed.mark:
-            feed.passed()
-        if feed.idle:
-            feed.wake()
+            buffer.append(_pack_frame(size - _FRAME, crc32(wire, crc32(record))) + record)
+            buffer.append(wire)
+            buffer.parts += 1
+        buffer.appended = appended = buffer.appended + size
+        if appended >= buffer.mark:
+            buffer.passed()
+        if buffer.idle:
+            buffer.wake()
 
     def epoch_began(self, sent: bool, epoch: int, secret: bytes, rekey: int) -> None:
         """A key update's record; the epochs' own secrets follow from the generation's."""

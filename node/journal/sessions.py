@@ -13,7 +13,7 @@ from lbm.cells import read_array, read_bool, read_bytes, read_text, read_uint
 from lbm.codec import Value, encode
 from node.journal import keys
 from node.journal.errors import JournalFormatError
-from node.journal.parsing import SESSION, Box, Parsing, a_uint, box_list, byte_string, hash_value
+from node.journal.fields import SESSION, BodyReader, Box, a_uint, box_list, byte_string, hash_value
 
 _COUNTER: Final = Struct(">IQ")
 
@@ -99,7 +99,7 @@ class SessionStart:
     @classmethod
     def parse(cls, body: bytes) -> "SessionStart":
         """Raises JournalFormatError."""
-        with Parsing("session start") as parsing:
+        with BodyReader("session start") as parsing:
             session, cells = parsing.session(body)
             return cls(
                 session,
@@ -111,7 +111,7 @@ class SessionStart:
 
 
 @dataclass(frozen=True, slots=True)
-class Direction:
+class DirectionCheckpoint:
     """A direction between two events. `chain` has the hash's size; `place` is that of the
     last event; `updates` counts plain key updates since the generation began here."""
 
@@ -138,7 +138,7 @@ class Direction:
         ]
 
     @classmethod
-    def read(cls, value: Any) -> "Direction":
+    def read(cls, value: Any) -> "DirectionCheckpoint":
         """Raises JournalFormatError."""
         if not isinstance(value, list) or len(value) < 7:
             raise JournalFormatError("a direction is an array of seven")
@@ -197,8 +197,8 @@ class Checkpoint:
     th1: bytes
     th2: bytes
     started: int
-    received: Direction
-    sent: Direction
+    received: DirectionCheckpoint
+    sent: DirectionCheckpoint
     generations: tuple[Generation, ...]
     labels: bytes | None = None
 
@@ -219,7 +219,7 @@ class Checkpoint:
     @classmethod
     def parse(cls, body: bytes) -> "Checkpoint":
         """Raises JournalFormatError."""
-        with Parsing("checkpoint") as parsing:
+        with BodyReader("checkpoint") as parsing:
             session, cells = parsing.session(body)
             directions = read_array(cells, keys.DIRECTIONS)
             if len(directions) != 2:
@@ -233,8 +233,8 @@ class Checkpoint:
                 hash_value(read_bytes(cells, keys.TH1)),
                 hash_value(read_bytes(cells, keys.TH2)),
                 read_uint(cells, keys.STARTED),
-                Direction.read(directions[0]),
-                Direction.read(directions[1]),
+                DirectionCheckpoint.read(directions[0]),
+                DirectionCheckpoint.read(directions[1]),
                 generations,
                 read_bytes(cells, keys.LABELS, default=None),
             )

@@ -1,4 +1,4 @@
-"""The writer's thread: takes records from the feed, writes and syncs segments.
+"""The writer's thread: takes records from the buffer, writes and syncs segments.
 
 One rule: what is in a segment is whole records, also after a write that failed: what it
 left of one is cut off, and nothing is written after it. Knows no sessions.
@@ -13,11 +13,11 @@ from typing import Final
 
 from node.journal import keys
 from node.journal.bodies import SegmentEnd
-from node.journal.feed import Feed, Turn
+from node.journal.buffer import RecordBuffer, Turn
 from node.journal.names import LIVE, SegmentName
+from node.journal.options import JournalOptions
 from node.journal.records import encode_record
 from node.journal.segments import walk_heads
-from node.journal.settings import JournalSettings
 
 logger = logging.getLogger("parley.journal")
 
@@ -41,12 +41,12 @@ class Writer:
 
     def __init__(
         self,
-        feed: Feed,
-        settings: JournalSettings,
+        buffer: RecordBuffer,
+        settings: JournalOptions,
         on_progress: Callable[[], None],
         on_failed: Callable[[], None],
     ) -> None:
-        self._feed = feed
+        self._buffer = buffer
         self._directory = settings.directory
         self._clock = settings.clock
         self._fsync = settings.fsync
@@ -56,7 +56,7 @@ class Writer:
         self._file = -1
         self._path = settings.directory
         self._count = 0  # of items in the segment
-        self._parts = 0  # the feed's, when the segment began
+        self._parts = 0  # the buffer's, when the segment began
         self._ended = False
         self._synced_at = 0.0
         self._thread = Thread(target=self._run, name="parley journal", daemon=True)
@@ -83,7 +83,7 @@ class Writer:
             self._failed(OSError(f"internal error: {error!r}"))
 
     def _work(self) -> None:
-        feed, pending = self._feed, self._feed.pending
+        buffer, pending = self._buffer, self._buffer.pending
         while not self._ended:
             items = pending[:AT_ONCE]
             if items:
@@ -92,17 +92,17 @@ class Writer:
             synced = self._sync_is_due()
             if synced:
                 self._sync()
-            if feed.watched and (items or synced):
+            if buffer.watched and (items or synced):
                 self._on_progress()
             if len(items) == AT_ONCE or self._ended:
                 continue
             if items and self._fsync != "always":
-                feed.sleep(LINGER)  # less where somebody waits
+                buffer.sleep(LINGER)  # less where somebody waits
                 continue
-            feed.idle = True
-            if not pending and feed.sync_wanted <= feed.synced:
-                feed.sleep(self._until_sync())
-            feed.idle = False
+            buffer.idle = True
+            if not pending and buffer.sync_wanted <= buffer.synced:
+                buffer.sleep(self._until_sync())
+            buffer.idle = False
 
     def _take(self, items: "list[bytes | Turn]") -> None:
         # Turns are rare: they are looked for only where one is.
@@ -133,15 +133,15 @@ class Writer:
             self._cut()
             raise
         self._count += count
-        feed = self._feed
-        feed.items += count
-        feed.written += size
+        buffer = self._buffer
+        buffer.items += count
+        buffer.written += size
 
     def _joined(self, records: Sequence[bytes]) -> Sequence[bytes]:
         """The same bytes, in one piece if the records are small."""
         # Judged by all that waits: to ask each one for its length costs half of the gain.
-        feed = self._feed
-        small = feed.waiting <= _SMALL * (len(records) + len(feed.pending))
+        buffer = self._buffer
+        small = buffer.waiting <= _SMALL * (len(records) + len(buffer.pending))
         return (b"".join(records),) if small else records
 
     def _write_rest(self, pieces: Sequence[bytes], done: int) -> None:
@@ -170,15 +170,15 @@ class Writer:
         self._path = self._directory / str(name._replace(state=LIVE))
         self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)
         self._count = 0
-        self._feed.segments += 1
+        self._buffer.segments += 1
         self._sync_directory()
 
     def _close(self, turn: Turn) -> None:
         body = SegmentEnd(self._count - (turn.parts - self._parts), turn.blocks).encode()
         self._parts = turn.parts
-        written = self._feed.written
+        written = self._buffer.written
         self._write([encode_record(keys.SEGMENT_END, self._clock(), body)])
-        self._feed.written = written  # positions count what the loop's thread appended
+        self._buffer.written = written  # positions count what the loop's thread appended
         if self._fsync != "never":
             self._sync()
         os.close(self._file)
@@ -189,25 +189,25 @@ class Writer:
     # Syncing.
 
     def _sync_is_due(self) -> bool:
-        feed = self._feed
-        if feed.synced >= feed.written:
+        buffer = self._buffer
+        if buffer.synced >= buffer.written:
             return False
-        if self._fsync == "always" or feed.sync_wanted > feed.synced:
+        if self._fsync == "always" or buffer.sync_wanted > buffer.synced:
             return True
         return self._fsync == "interval" and self._until_sync() == 0
 
     def _until_sync(self) -> float | None:
         """Seconds until what is written is to be synced; None if nothing is."""
-        if self._fsync == "never" or self._feed.synced >= self._feed.written:
+        if self._fsync == "never" or self._buffer.synced >= self._buffer.written:
             return None
         return max(0.0, self._synced_at + self._interval - _monotonic())
 
     def _sync(self) -> None:
-        written = self._feed.written
+        written = self._buffer.written
         if self._file >= 0:
             _sync_data(self._file)
         self._synced_at = _monotonic()
-        self._feed.synced = written
+        self._buffer.synced = written
 
     def _sync_directory(self) -> None:
         """A new name, too, is only on the disk once the directory is."""
@@ -223,11 +223,11 @@ class Writer:
 
     def _failed(self, error: OSError) -> None:
         """Nothing is written any more."""
-        feed = self._feed
+        buffer = self._buffer
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
-        feed.failed = error
+        buffer.failed = error
         self._on_failed()
 
 

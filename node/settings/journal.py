@@ -13,7 +13,7 @@ from crypto.errors import InvalidKeyError
 from node.config import Range, require_in_range
 from node.errors import ConfigError
 from node.journal.journal import Journal
-from node.journal.settings import BUFFER_SIZE, SEGMENT_AGE, SEGMENT_SIZE, Fsync, OnFailure
+from node.journal.options import BUFFER_SIZE, SEGMENT_AGE, SEGMENT_SIZE, Fsync, OnFailure
 from node.protocol.typed import check_types
 
 FSYNC: Final[tuple[str, ...]] = get_args(Fsync)

@@ -10,8 +10,8 @@ from typing import Final
 
 from node.journal import keys
 from node.journal.bodies import encode_block, parse_block
+from node.journal.fields import EVENT, EVENT_HEAD, parse_event_head
 from node.journal.names import parse_name
-from node.journal.parsing import EVENT, EVENT_HEAD, parse_event_head
 from node.journal.records import encode_record, read_records
 from node.journal.segments import _walk_heads
 from tests.fuzz.allowed import ALLOWED

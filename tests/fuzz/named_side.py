@@ -9,9 +9,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from node.dialects.limits import NamedLimits
-from node.dialects.named.codec import EventType, NamedEvent
-from node.dialects.named.core import NamedCore
-from node.dialects.named.replies import NamedReply
+from node.dialects.named.codec import BromineEvent, BromineType
+from node.dialects.named.core import NamedCore, NamedReply
 from node.messaging.emits import OutgoingEmit
 from node.protocol.codes import ResultCode
 from node.protocol.reports import ConnectionEnded
@@ -36,7 +35,7 @@ class NamedSide:
         self.hear = hear
         self.now = now
         self._limits = limits
-        self._running: deque[NamedEvent] = deque()
+        self._running: deque[BromineEvent] = deque()
         self._came = 0
         self._asked: list[OutgoingEmit] = []
         self._woken = 0
@@ -68,8 +67,8 @@ class NamedSide:
 
     def take(self, report: Any) -> None:
         """Take an event for a handler."""
-        assert isinstance(report, NamedEvent)
-        assert report.type is not EventType.END
+        assert isinstance(report, BromineEvent)
+        assert report.type is not BromineType.END
         assert len(report.name.encode()) <= self._limits.longest_name
         self._running.append(report)
         self._came += 1

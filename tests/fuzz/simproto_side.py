@@ -9,13 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from lbm.codec import decode_value
-from node.dialects.simproto.asking import OutgoingRequest
+from node.dialects.simproto.codec import RPC
 from node.dialects.simproto.core import RequestReceived, SimProtoCore
 from node.dialects.simproto.feeds import SimProtoFeed
-from node.dialects.simproto.note_queue import NoteQueue
-from node.dialects.simproto.packets import RPC
-from node.dialects.simproto.readings import Left
+from node.dialects.simproto.requests import SimProtoRequest
 from node.dialects.simproto.sim import Sim
+from node.dialects.simproto.subscriptions import NoteQueue, UnsubscribeAnswered
 from node.messaging.batch import Batch
 from node.messaging.fanout import Fanout, Slow
 from node.messaging.notes import encode_note
@@ -78,10 +77,10 @@ class SimProtoSide:
         self._fanouts = {name: Fanout(name, FEED_LIMIT, slow) for name, slow in TOPICS.items()}
         self._feeds: list[SimProtoFeed] = []
         self._running: deque[IncomingCall] = deque()
-        self._asked: list[OutgoingRequest] = []
+        self._asked: list[SimProtoRequest] = []
         self._done = 0
         self._readers: list[Reader] = []
-        self._subscribed: list[tuple[str, Reader, OutgoingRequest]] = []
+        self._subscribed: list[tuple[str, Reader, SimProtoRequest]] = []
         self._woken: deque[Callable[[], None]] = deque()
         self._ended = False
         self._acts: Final = (
@@ -103,7 +102,7 @@ class SimProtoSide:
 
     def take(self, report: Any) -> None:
         """Take a report."""
-        if isinstance(report, RequestReceived | Left):
+        if isinstance(report, RequestReceived | UnsubscribeAnswered):
             self.sim.take(report, self.now())
         else:
             assert isinstance(report, PongReceived)
@@ -112,7 +111,7 @@ class SimProtoSide:
     def end(self, ended: ConnectionEnded) -> None:
         """The connection is over."""
         self._ended = True
-        reading = [r for r in self._readers if self.sim.readings.reads(r.topic, r)]
+        reading = [r for r in self._readers if self.sim.subscriptions.reads(r.topic, r)]
         self.sim.connection_ended(ended.code, ended.text)
         assert all(reader.over for reader in reading)
 
@@ -129,7 +128,7 @@ class SimProtoSide:
         limits = self.core.limits
         assert self.core.owed <= limits.dialogs
         # More only if what they ask about a topic waits for a decision about it.
-        more = len(self.sim.answering) - len(self._running)
+        more = len(self.sim.incoming) - len(self._running)
         assert more == 0 or (more > 0 and any(call.subcategory != RPC for call in self._running))
         assert 0 <= self.core.free_dialogs <= limits.dialogs
         for reader in self._readers:
@@ -161,14 +160,14 @@ class SimProtoSide:
         if self.core.free_dialogs == self.core.limits.dialogs:
             assert all(feed.left == (0, 0) for feed in self._feeds if feed.open)
         for topic, reader, call in self._subscribed:
-            assert call.code not in REFUSED or not self.sim.readings.reads(topic, reader)
+            assert call.code not in REFUSED or not self.sim.subscriptions.reads(topic, reader)
 
     def check_end(self) -> None:
         """Nobody waits any more."""
         assert not self._running
         assert all(call.done for call in self._asked)
         assert not any(feed.open for feed in self._feeds)
-        assert not self.sim.answering
+        assert not self.sim.incoming
 
     # For the sim layer.
 
@@ -197,11 +196,11 @@ class SimProtoSide:
         else:
             rejected = call.topic == "secret"
             self._answer_now(call, ResultCode.REJECTED if rejected else ResultCode.OVERLOADED)
-        self.sim.answering.decided(call, self.now())
+        self.sim.incoming.decided(call, self.now())
 
     def _answer_now(self, call: IncomingCall, code: int) -> bool:
         data = call.data if isinstance(call.data, bytes) else b""
-        return self.sim.answering.answer(call, code, data, self.now())
+        return self.sim.incoming.answer(call, code, data, self.now())
 
     def _join(self, topic: str) -> None:
         feed = SimProtoFeed(self._fanouts[topic], self, self, self.sim.remove_feed)
@@ -218,7 +217,7 @@ class SimProtoSide:
 
     def acknowledge(self, dialog: int) -> None:
         """A note has its place."""
-        self.sim.readings.acknowledge(dialog, self.now())
+        self.sim.subscriptions.acknowledge(dialog, self.now())
 
     # For its feeds, as their publisher.
 
@@ -250,32 +249,32 @@ class SimProtoSide:
         self._ask(step, step.stream / 8)
 
     def _ask(self, step: Step, timeout: float | None) -> None:
-        asking = self.sim.asking
+        asking = self.sim.outgoing
         call = asking.call("echo", step.payload, self.now(), timeout, self._finished)
         self._asked.append(call)
 
     def _subscribe(self, step: Step) -> None:
         topic = NAMES[step.stream % len(NAMES)]
         reader = Reader(self, topic)
-        asking = self.sim.asking
+        asking = self.sim.outgoing
         call = asking.subscribe(topic, step.payload, self.now(), 5.0, self._finished)
-        self.sim.readings.expect(topic, reader, call)
+        self.sim.subscriptions.expect(topic, reader, call)
         self._asked.append(call)
         self._subscribed.append((topic, reader, call))
-        if self.sim.readings.reads(topic, reader):
+        if self.sim.subscriptions.reads(topic, reader):
             self._readers.append(reader)
 
     def _leave(self, step: Step) -> None:
         if self._readers:
             reader = self._readers.pop(step.stream % len(self._readers))
             reader.queue.close()
-            self.sim.readings.leave(reader.topic, reader, self.now())
+            self.sim.subscriptions.leave(reader.topic, reader, self.now())
 
     def _give_up(self, step: Step) -> None:
         if self._asked:
             call = self._asked.pop(step.stream % len(self._asked))
             self._done -= call.done
-            self.sim.asking.give_up(call)
+            self.sim.outgoing.give_up(call)
 
     def _publish(self, step: Step) -> None:
         fanout = self._fanouts[NAMES[step.stream % len(NAMES)]]
@@ -296,8 +295,8 @@ class SimProtoSide:
         if call.subcategory != RPC:
             self._decide(call)
             return
-        self.sim.answering.answer(call, code, data, self.now())
-        self.sim.answering.answer(call, ResultCode.ACCEPTED, b"twice", self.now())
+        self.sim.incoming.answer(call, code, data, self.now())
+        self.sim.incoming.answer(call, ResultCode.ACCEPTED, b"twice", self.now())
 
     def _ping(self, step: Step) -> None:
         self.core.ping(self.now())

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from node.journal.names import LIVE
 from node.journal.records import BAD_CRC, BAD_LENGTH, OK, TORN, Record, encode_record
-from node.journal.segments import Range, plan_ranges, read_range
+from node.journal.segments import RecordRange, plan_ranges, read_range
 from pipeline import batches
 from pipeline.batches import SegmentRange, foreign_batch, read_batches
 from pipeline.schema import BRONZE_ARROW, FOREIGN, UNREADABLE
@@ -19,14 +19,16 @@ from tests.pipeline.segments import Made, make_segment
 MADE = make_segment()
 
 
-def rows(path: Path, range_: Range, made: Made = MADE, **options: Any) -> list[dict[str, Any]]:
+def rows(
+    path: Path, range_: RecordRange, made: Made = MADE, **options: Any
+) -> list[dict[str, Any]]:
     found = list(read_batches(SegmentRange(str(path), made.name, range_, **options)))
     assert all(batch.schema == BRONZE_ARROW for batch in found)
     return [row for batch in found for row in batch.to_pylist()]
 
 
-def whole(path: Path) -> Range:
-    return Range(0, path.stat().st_size, 0, MADE.blocks)
+def whole(path: Path) -> RecordRange:
+    return RecordRange(0, path.stat().st_size, 0, MADE.blocks)
 
 
 def as_record(row: dict[str, Any]) -> Record:
@@ -84,7 +86,7 @@ def test_a_range_that_begins_in_a_block_brings_what_leads_up_to_it(tmp_path: Pat
     path = MADE.write(tmp_path)
     block = MADE.blocks[1]
     start = MADE.offsets[MADE.offsets.index(block) + 5]
-    found = rows(path, Range(start, MADE.blocks[2], block, ()))
+    found = rows(path, RecordRange(start, MADE.blocks[2], block, ()))
     assert [row["offset"] for row in found] == [
         o for o in MADE.offsets if block <= o < MADE.blocks[2] or not o
     ]
@@ -96,7 +98,7 @@ def test_times_and_bodies_that_no_writer_would_write(tmp_path: Path) -> None:
     odd = [encode_record(6, 2**64 - 1, b""), encode_record(255, 2**63 - 1, b"\1\2\3\4\5")]
     path = tmp_path / str(MADE.name)
     path.write_bytes(b"".join(odd))
-    first, second, _ = rows(path, Range(0, path.stat().st_size, 0, ()))
+    first, second, _ = rows(path, RecordRange(0, path.stat().st_size, 0, ()))
     assert (first["time"], first["time_ns"], first["session"]) == (None, None, None)
     assert (second["kind"], second["time_ns"], second["session"]) == (255, 2**63 - 1, None)
     assert second["time"].year == 2262
@@ -107,7 +109,7 @@ def test_a_record_longer_than_a_chunk(tmp_path: Path, monkeypatch: pytest.Monkey
     data = [encode_record(6, 0, bytes([n]) * size) for n, size in enumerate((10, 5000, 20))]
     path = tmp_path / str(MADE.name)
     path.write_bytes(b"".join(data))
-    found = rows(path, Range(0, path.stat().st_size, 0, ()))
+    found = rows(path, RecordRange(0, path.stat().st_size, 0, ()))
     assert [(len(row["body"]), row["status"]) for row in found] == [
         (10, OK),
         (5000, OK),
@@ -149,7 +151,7 @@ def test_what_happens_to_a_file_before_it_is_read(tmp_path: Path) -> None:
 def test_a_growing_files_last_record_is_torn_not_damaged(tmp_path: Path) -> None:
     path = MADE.write(tmp_path, LIVE)
     end = MADE.offsets[-3] + 9
-    *_, last = rows(path, Range(0, end, 0, ()), is_growing=True)
+    *_, last = rows(path, RecordRange(0, end, 0, ()), is_growing=True)
     assert (last["offset"], last["size"], last["status"]) == (MADE.offsets[-3], 9, TORN)
 
 
@@ -173,6 +175,6 @@ def test_a_file_cut_to_before_its_range_is_told_where_the_range_begins(tmp_path:
     path = MADE.write(tmp_path)
     start = MADE.blocks[1]
     path.write_bytes(MADE.data[: start // 2])
-    [row] = rows(path, Range(start, len(MADE.data), start, ()))
+    [row] = rows(path, RecordRange(start, len(MADE.data), start, ()))
     assert (row["status"], row["offset"], row["lead"]) == (TORN, start, False)
     assert row["size"] == len(MADE.data) - start

@@ -13,8 +13,8 @@ import pytest
 from lbm.codec import decode, encode
 from node.journal import keys
 from node.journal.audit import Audit
+from node.journal.fields import LIMITS
 from node.journal.names import CLOSED
-from node.journal.parsing import LIMITS
 from node.journal.records import Record, read_records
 from node.journal.segments import read_range
 from tests.node.journal.recorded import AUDITOR

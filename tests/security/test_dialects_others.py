@@ -12,10 +12,10 @@ import pytest
 
 from node import SubscribeRejected
 from node.dialects.limits import NamedLimits
-from node.dialects.named.codec import EventType, Flavour, NamedEvent
+from node.dialects.named.codec import BromineEvent, BromineType, Flavour
 from node.dialects.named.core import NamedCore
 from node.dialects.relay.codec import SERVER
-from node.dialects.simproto.heads import RESPONSE, serialise_message
+from node.dialects.simproto.codec import RESPONSE, serialise_message
 from node.gateways.forward import Forward
 from node.gateways.named.client import NamedClient
 from node.gateways.named.gateway import NamedGateway
@@ -36,17 +36,17 @@ PLACE: Final = "tcp://127.0.0.1:0"
 
 
 @pytest.mark.parametrize("flavour", Flavour)
-@pytest.mark.parametrize("kind", [EventType.RESPONSE, EventType.ERROR])
-def test_nobody_replies_to_what_was_emitted_to_another(flavour: Flavour, kind: EventType) -> None:
+@pytest.mark.parametrize("kind", [BromineType.RESPONSE, BromineType.ERROR])
+def test_nobody_replies_to_what_was_emitted_to_another(flavour: Flavour, kind: BromineType) -> None:
     """Both connections count their events alike, so that guessing is easy."""
     asked, other = (NamedCore(0.0, NamedLimits(), flavour) for _ in range(2))
     emit = OutgoingEmit(lambda: None)
     asked.ask(emit, "secret", b"?", 0.0)
-    name = "error" if kind is EventType.ERROR else "pong"
+    name = "error" if kind is BromineType.ERROR else "pong"
     answer = reply(emit.async_id, b"forged", name, kind)
     other.receive_data(on_wire(answer, flavour), 0.0)
     (event,) = other.reports()
-    assert isinstance(event, NamedEvent), "an ordinary event, for whoever handles those"
+    assert isinstance(event, BromineEvent), "an ordinary event, for whoever handles those"
     assert not emit.done
     assert not emit.replies
     asked.receive_data(on_wire(reply(emit.async_id, b"true"), flavour), 0.0)
@@ -55,7 +55,7 @@ def test_nobody_replies_to_what_was_emitted_to_another(flavour: Flavour, kind: E
 
 def test_nobody_responds_to_what_was_asked_of_another() -> None:
     asked, other = Side(), Side()
-    call = asked.sim.asking.call("echo", b"?", 0.0, None, lambda: None)
+    call = asked.sim.outgoing.call("echo", b"?", 0.0, None, lambda: None)
     other.receive(serialise_message(RESPONSE, call.async_id, b"\0forged"))
     assert other.code is CloseCode.PROTOCOL_ERROR
     assert not call.done

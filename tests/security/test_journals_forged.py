@@ -16,8 +16,8 @@ from crypto.schedule import application_secrets, next_secret
 from lbm import keys as cells
 from lbm.codec import encode
 from node.journal import keys
+from node.journal.audit.claims import suite_of
 from node.journal.audit.keyring import labels_key
-from node.journal.audit.known import suite_of
 from node.journal.audit.rows import EVENT_COLUMNS, STATUS_AT
 from node.journal.bodies import SegmentHead, SessionEnd
 from node.journal.records import Record, encode_record, read_records

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from node.journal import keys
-from node.journal.parsing import parse_event_head
+from node.journal.fields import parse_event_head
 from node.journal.segments import list_segments, read_range
 
 

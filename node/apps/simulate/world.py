@@ -22,7 +22,7 @@ from node.apps.simulate.simulated_time import SimulatedTime
 from node.apps.simulate.tally import Tally
 from node.apps.simulate.topics import Publisher
 from node.journal.journal import Journal
-from node.journal.settings import BUFFER_SIZE, SEGMENT_SIZE
+from node.journal.options import BUFFER_SIZE, SEGMENT_SIZE
 from node.node import Node
 
 # Bytes that may wait to be written before time stands still.

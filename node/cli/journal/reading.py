@@ -16,7 +16,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from node.cli.exits import FileProblem
 from node.errors import ConfigError
 from node.journal.records import Record
-from node.journal.segments import Range, SegmentFile, list_segments, plan_ranges, read_range
+from node.journal.segments import RecordRange, SegmentFile, list_segments, plan_ranges, read_range
 
 SHORTEST_ID: Final = 4  # characters of a node id that may stand for all of it
 _STEP: Final = 1 << 20  # bytes between two moves of the bar
@@ -77,7 +77,7 @@ class Bar:
 def read_segment(segment: SegmentFile, bar: Bar) -> Iterator[Record]:
     """All records of a segment; of a live one those that are wholly there. Raises OSError."""
     waiting = done = 0
-    for part in plan_ranges(segment.path, segment.size) or [Range(0, 0, 0, ())]:
+    for part in plan_ranges(segment.path, segment.size) or [RecordRange(0, 0, 0, ())]:
         for record in read_range(segment.path, part.start, part.end, part.blocks):
             yield record
             waiting += record.size

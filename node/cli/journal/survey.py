@@ -14,8 +14,8 @@ from crypto.identity import PublicIdentity
 from node.journal import keys
 from node.journal.bodies import SegmentEnd, SegmentHead, SessionEnd
 from node.journal.errors import JournalFormatError
+from node.journal.fields import parse_event_head
 from node.journal.names import CLOSED, SegmentName
-from node.journal.parsing import parse_event_head
 from node.journal.records import OK, Record
 from node.journal.segments import SegmentFile
 from node.journal.sessions import Checkpoint, SessionStart

@@ -69,7 +69,7 @@ class Flavour(StrEnum):
     TYPED = "typed"
 
 
-class EventType(IntEnum):
+class BromineType(IntEnum):
     """The types of the typed flavour. A plain event is the first if it refers to none,
     else the second."""
 
@@ -79,17 +79,17 @@ class EventType(IntEnum):
     ERROR = 3
 
 
-_TYPES = tuple(EventType)
+_TYPES = tuple(BromineType)
 # Enums' members are slow to look up.
-_INITIATOR, _RESPONSE = EventType.INITIATOR, EventType.RESPONSE
+_INITIATOR, _RESPONSE = BromineType.INITIATOR, BromineType.RESPONSE
 _TYPED = Flavour.TYPED
 
 
-class NamedEvent(NamedTuple):
+class BromineEvent(NamedTuple):
     """One event. `ref_id` is the event that it replies to; `namespace` is empty for none."""
 
     event_id: int
-    type: EventType
+    type: BromineType
     ref_id: int | None
     namespace: str
     name: str
@@ -122,7 +122,7 @@ def measure_of(flavour: Flavour, longest: int) -> Callable[[bytes, int], int]:
     return measure
 
 
-def parse_event(frame: memoryview, flavour: Flavour, longest_name: int) -> NamedEvent:
+def parse_event(frame: memoryview, flavour: Flavour, longest_name: int) -> BromineEvent:
     """The event in a whole frame that `measure_of` let pass.
 
     Raises:
@@ -161,13 +161,13 @@ def parse_event(frame: memoryview, flavour: Flavour, longest_name: int) -> Named
     if stop > end:
         raise violation("the header ends within its name")
     name = _parse_name(whole, at, stop, longest_name)
-    return NamedEvent(event_id, kind, ref_id, namespace, name, bytes(whole[end:]))
+    return BromineEvent(event_id, kind, ref_id, namespace, name, bytes(whole[end:]))
 
 
 def serialise_head(
     flavour: Flavour,
     event_id: int,
-    kind: EventType,
+    kind: BromineType,
     ref_id: int | None,
     namespace: str,
     name: str,

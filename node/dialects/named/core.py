@@ -15,17 +15,17 @@ from node.dialects.named.codec import (
     ERROR_NAME,
     LARGEST_CODE,
     REPLY_NAME,
-    EventType,
+    BromineEvent,
+    BromineType,
     Flavour,
-    NamedEvent,
     decode_error,
     encode_error,
     serialise_head,
 )
-from node.dialects.named.intake import Intake
-from node.dialects.named.replies import NamedReply, cost_of
+from node.dialects.named.intake import NamedIntake
 from node.messaging.deadlines import Deadlines, within_reason
-from node.messaging.emits import UNREAD, OutgoingEmit
+from node.messaging.emits import UNREAD, OutgoingEmit, Reply
+from node.messaging.payloads import FormattedPayload
 from node.messaging.pending import LOST
 from node.protocol.account import SHARE, Account
 from node.protocol.codes import EVENT_FAILED, CloseCode, ResultCode
@@ -34,13 +34,13 @@ from node.protocol.errors import LocalProtocolError, RemoteProtocolError
 # Ids need to be unique among those that one side waits for. The crate, though, forgets
 # whom it waits for by the ids that it is sent (0.22); its own never have this bit.
 FIRST_ID: Final = 1 << 47
-_INITIATOR, _RESPONSE, _END, _ERROR = EventType  # members are slow to look up
+_INITIATOR, _RESPONSE, _END, _ERROR = BromineType  # members are slow to look up
 # Data from which on it is queued as it is, instead of in one piece with its head.
 COPIED_SIZE: Final = 4_096
 
 
 class NamedCore(ForeignCore):
-    """One connection. Its reports are the events for handlers, as `NamedEvent`: each is
+    """One connection. Its reports are the events for handlers, as `BromineEvent`: each is
     to be given to `finish`, `fail` or `release` once. `dropped` counts Ends that came for
     events of ours which nobody waits for any more.
     """
@@ -69,7 +69,7 @@ class NamedCore(ForeignCore):
         self._next_id = FIRST_ID
         self._waiting: dict[int, OutgoingEmit] = {}
         self._deadlines: Deadlines[OutgoingEmit] = Deadlines()
-        self._intake = Intake(flavour, limits, self._take, self.account)
+        self._intake = NamedIntake(flavour, limits, self._take, self.account)
 
     # For the driver.
 
@@ -90,7 +90,7 @@ class NamedCore(ForeignCore):
         """
         self._send(_INITIATOR, name, data, namespace, None)
 
-    def reply(self, event: NamedEvent, data: bytes, name: str = "", namespace: str = "") -> None:
+    def reply(self, event: BromineEvent, data: bytes, name: str = "", namespace: str = "") -> None:
         """Reply to an event, before its last reply; raises as `emit`. Where nobody waits
         for it it is an event of its own: without a name of its own it is `reply`."""
         self._send(_RESPONSE, name or REPLY_NAME, data, namespace, event)
@@ -133,7 +133,7 @@ class NamedCore(ForeignCore):
             for reply, _ in list(emit.replies)[1:]:
                 self._take_ordinary(reply.event)
 
-    def finish(self, event: NamedEvent, data: bytes | None, now: float) -> None:
+    def finish(self, event: BromineEvent, data: bytes | None, now: float) -> None:
         """Its handler is over and returned `data`, None for nothing. That is one more
         reply; typed, an event named `end` says that it was the last, in any case.
 
@@ -146,7 +146,7 @@ class NamedCore(ForeignCore):
             self._send(_RESPONSE, REPLY_NAME, data, "", event)
         self.release(event, now)
 
-    def fail(self, event: NamedEvent, code: int, text: str, now: float) -> None:
+    def fail(self, event: BromineEvent, code: int, text: str, now: float) -> None:
         """Its handler failed: an event named `error` says so, unless it was an error itself,
         since two sides could go on like that for ever. A code that is too large for it goes
         as 500. Raises as `finish`."""
@@ -155,7 +155,7 @@ class NamedCore(ForeignCore):
             self._send(_ERROR, ERROR_NAME, encode_error(code, text), "", event)
         self.release(event, now)
 
-    def release(self, event: NamedEvent, now: float) -> None:
+    def release(self, event: BromineEvent, now: float) -> None:
         """Its handler is over, or it has none: there is room for another."""
         try:
             self._intake.done(event)
@@ -189,7 +189,7 @@ class NamedCore(ForeignCore):
     def _receive(self, data: bytes, now: float) -> None:
         self._intake.feed(data)
 
-    def _take(self, event: NamedEvent) -> None:
+    def _take(self, event: BromineEvent) -> None:
         ref_id = event.ref_id
         if ref_id is not None:
             emit = self._waiting.get(ref_id)
@@ -201,11 +201,11 @@ class NamedCore(ForeignCore):
         else:
             self._take_ordinary(event)
 
-    def _take_ordinary(self, event: NamedEvent) -> None:
+    def _take_ordinary(self, event: BromineEvent) -> None:
         self._intake.started(event)
         self.happened.append(event)
 
-    def _take_reply(self, emit: OutgoingEmit, event: NamedEvent) -> None:
+    def _take_reply(self, emit: OutgoingEmit, event: BromineEvent) -> None:
         if self._is_error(event):
             self._forget(emit)
             code, text = decode_error(event.data) or (ResultCode.MALFORMED, "")
@@ -217,7 +217,7 @@ class NamedCore(ForeignCore):
             self._forget(emit)
             emit.finish(UNREAD, None)
 
-    def _is_error(self, event: NamedEvent) -> bool:
+    def _is_error(self, event: BromineEvent) -> bool:
         if self.flavour is Flavour.TYPED:
             return event.type is _ERROR
         # No type says so in the document's format; the crate goes by the name there.
@@ -228,7 +228,7 @@ class NamedCore(ForeignCore):
         self._deadlines.discard(emit, emit.slot)
 
     def _send(
-        self, kind: EventType, name: str, data: bytes, namespace: str, to: NamedEvent | None
+        self, kind: BromineType, name: str, data: bytes, namespace: str, to: BromineEvent | None
     ) -> int:
         self._require_open()
         event_id = self._next_id
@@ -271,3 +271,21 @@ class NamedCore(ForeignCore):
             emit.close_code = code
             emit.close_text = reason
             emit.finish(LOST, None)
+
+
+class NamedReply(FormattedPayload, Reply):
+    """A reply: `event` as it came. `last` says that it came with the End."""
+
+    __slots__ = ("event",)
+
+    def __init__(self, event: BromineEvent) -> None:
+        super().__init__(event.data)
+        self.event = event
+        self.name = event.name
+        self.namespace = event.namespace
+        self.last = event.type is BromineType.END
+
+
+def cost_of(event: BromineEvent) -> int:
+    """What an event holds while it waits, in bytes."""
+    return len(event.data) + len(event.name) + len(event.namespace)

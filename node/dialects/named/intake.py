@@ -10,7 +10,7 @@ from typing import Final
 
 from node.dialects.frames import FrameSplitter
 from node.dialects.limits import NamedLimits
-from node.dialects.named.codec import TOTAL_SIZE, Flavour, NamedEvent, measure_of, parse_event
+from node.dialects.named.codec import TOTAL_SIZE, BromineEvent, Flavour, measure_of, parse_event
 from node.protocol.account import REQUEST_WEIGHT, Account
 
 # Events that are taken before others have their turn: of the shortest ones thousands come
@@ -18,7 +18,7 @@ from node.protocol.account import REQUEST_WEIGHT, Account
 TURN_EVENTS: Final = 64
 
 
-class Intake:
+class NamedIntake:
     """Hands each event to `take`, in order. `running` counts those that handlers have, which
     are charged to `account`.
 
@@ -43,7 +43,7 @@ class Intake:
         self,
         flavour: Flavour,
         limits: NamedLimits,
-        take: Callable[[NamedEvent], None],
+        take: Callable[[BromineEvent], None],
         account: Account,
     ) -> None:
         self._account = account
@@ -72,12 +72,12 @@ class Intake:
         self._turn_left = TURN_EVENTS
         self._take_frames()
 
-    def started(self, event: NamedEvent) -> None:
+    def started(self, event: BromineEvent) -> None:
         """A handler has it."""
         self.running += 1
         self._account.charge(len(event.data) + REQUEST_WEIGHT)
 
-    def done(self, event: NamedEvent) -> None:
+    def done(self, event: BromineEvent) -> None:
         """Its handler is over: there is room for another; raises as `feed`."""
         self.running -= 1
         self._account.release(len(event.data) + REQUEST_WEIGHT)

@@ -8,7 +8,7 @@ else is there is the router's.
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from node.dialects.core import ForeignCore
+from node.dialects.core import ByteQueue, ForeignCore
 from node.dialects.limits import RelayLimits
 from node.dialects.relay.codec import (
     BROADCAST,
@@ -19,11 +19,9 @@ from node.dialects.relay.codec import (
     encode_error,
     is_client_uuid,
 )
-from node.dialects.relay.crowd import Crowd
-from node.dialects.relay.queue import Slices
-from node.dialects.relay.router import Piece, Router
-from node.dialects.relay.sorting import Batch, Sorter
-from node.protocol.account import SHARE, Account
+from node.dialects.relay.router import Piece, RelayCrowd, Router
+from node.dialects.relay.sorter import Batch, Sorter
+from node.protocol.account import FRAMES_WEIGHT, SHARE, Account
 from node.protocol.codes import CloseCode
 
 # Parts of `write_buffer`: above the first senders wait for a client, until no more than the
@@ -32,7 +30,7 @@ CROWDED_PART: Final = 2
 CAUGHT_UP_PART: Final = 4
 
 
-class Shell(Protocol):
+class RelayShell(Protocol):
     """The driver, of which a core that another's batch reaches asks to be looked at."""
 
     def touch(self) -> None:
@@ -82,9 +80,9 @@ class RelayConnection(ForeignCore):
         # What waits for it is bounded below; where all clients' is full, it has no room.
         account = Account(2 * limits.write_buffer, total, SHARE)
         super().__init__(now, limits.write_buffer, account)
-        self.outbox = self._slices = Slices(limits.write_buffer, account)
+        self.outbox = self._slices = SliceQueue(limits.write_buffer, account)
         self.uuid = b""
-        self.shell: Shell | None = None
+        self.shell: RelayShell | None = None
         self._router = router
         self._limits = limits
         self._sorter: Sorter | None = None
@@ -92,8 +90,8 @@ class RelayConnection(ForeignCore):
         self._uuid_deadline = now + limits.uuid_timeout
         self._crowded_size = limits.write_buffer // CROWDED_PART
         self._caught_up_size = limits.write_buffer // CAUGHT_UP_PART
-        self._crowd = Crowd(limits.patience)  # who waits for it
-        self._crowds: dict[Crowd, None] = {}  # where it waits
+        self._crowd = RelayCrowd(limits.patience)  # who waits for it
+        self._crowds: dict[RelayCrowd, None] = {}  # where it waits
         self._waited = False  # and its silence meanwhile was ours
 
     @property
@@ -101,7 +99,7 @@ class RelayConnection(ForeignCore):
         """Whether what came is sorted, and nobody whom it was for is to be waited for."""
         return self._sorter is None or not (self._crowds or self._sorter.postponed)
 
-    def deliver(self, pieces: Sequence[Piece], held: int, now: float) -> Crowd | None:
+    def deliver(self, pieces: Sequence[Piece], held: int, now: float) -> RelayCrowd | None:
         """Take messages for this client, as a `Member`."""
         if self.closing:
             return None
@@ -128,7 +126,7 @@ class RelayConnection(ForeignCore):
         self._router.crowded[self.uuid] = self._crowd
         return self._crowd
 
-    def go_on(self, crowd: Crowd) -> None:
+    def go_on(self, crowd: RelayCrowd) -> None:
         """One less to wait for, as a `Sender`."""
         self._crowds.pop(crowd, None)
         if not self._crowds:
@@ -197,7 +195,7 @@ class RelayConnection(ForeignCore):
             if uuid == target or (target == BROADCAST and uuid != self.uuid):
                 self._wait_in(crowd, now)
 
-    def _wait_in(self, crowd: Crowd, now: float) -> None:
+    def _wait_in(self, crowd: RelayCrowd, now: float) -> None:
         crowd.join(self, now)
         self._crowds[crowd] = None
 
@@ -264,3 +262,59 @@ class RelayConnection(ForeignCore):
         self._crowds.clear()
         self._crowd.disperse()
         super()._end(code, reason, remote=remote)
+
+
+# What a slice takes besides the bytes that it shows.
+SLICE_COST: Final = 200
+
+
+class SliceQueue(ByteQueue):
+    """An `ByteQueue` that knows what its slices hold.
+
+    Those at its end whose cost is not settled are *loose*: once they may hold more than
+    half of `write_buffer`, and more than twice their bytes, they become one copy.
+    """
+
+    __slots__ = ("_held", "_loose", "_most_held")
+
+    def __init__(self, write_buffer: int, account: Account) -> None:
+        super().__init__(account)
+        self._most_held = write_buffer // 2
+        self._loose = 0
+        self._held = 0  # by the loose ones, at most
+
+    def extend(self, slices: Sequence[bytes | memoryview], held: int) -> None:
+        """Queue slices of buffers that have `held` bytes together."""
+        count = len(slices)
+        self._queue.extend(slices)
+        size = sum(map(len, slices))
+        self._account.charge(size + FRAMES_WEIGHT * count)
+        self.count += count
+        self.size += size
+        self._loose += count
+        self._held += held + SLICE_COST * count
+        if self._held > self._most_held:
+            self._settle()
+
+    def take(self, limit: int) -> bytes:
+        """As `ByteQueue.take`."""
+        data = super().take(limit)
+        if not self.count:
+            self._loose = self._held = 0
+        return data
+
+    def clear(self) -> None:
+        """Forget all."""
+        super().clear()
+        self._loose = self._held = 0
+
+    def _settle(self) -> None:
+        queue = self._queue
+        loose = [queue.pop() for _ in range(min(self._loose, self.count))]
+        loose.reverse()
+        if self._held > 2 * sum(map(len, loose)):
+            self._account.release(FRAMES_WEIGHT * (len(loose) - 1))
+            self.count -= len(loose) - 1
+            loose = [b"".join(loose)]
+        queue.extend(loose)
+        self._loose = self._held = 0

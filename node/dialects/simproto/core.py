@@ -1,17 +1,54 @@
-"""One SimProto connection, either side: sim packets on dialogs.
+"""One SimProto connection's dialog layer, either side: who asked what, and who owes whom.
 
-One rule: what is no packet of the document ends the connection; what a packet asks for
-is decided above. Knows neither topics nor handlers.
+One rule: an id is one dialog's until its response came, and whatever fits no dialog ends
+the connection; so does a response that takes too long. Payloads are the layer above's.
+Source: the SimProto document, 'Dialog Layer'.
 """
 
-from typing import NamedTuple
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
 
-from node.dialects.simproto.dialogs import Asker, Dialogs
-from node.dialects.simproto.packets import (
+from node.dialects.core import NEVER, ForeignCore
+from node.dialects.frames import FrameSplitter
+from node.dialects.limits import SimProtoLimits
+from node.dialects.simproto.codec import (
+    HEAD,
+    HEAD_SIZE,
+    LAST_ID,
+    PING,
+    PONG,
+    REQUEST,
+    RESPONSE,
     RESPONSE_HEADS,
+    HeadReader,
     parse_request,
+    serialise_message,
     serialise_request,
 )
+from node.protocol.account import REQUEST_WEIGHT, SHARE, Account
+from node.protocol.codes import CloseCode
+from node.protocol.errors import (
+    LocalProtocolError,
+    PayloadTooLargeError,
+    RemoteProtocolError,
+    violation,
+)
+from node.protocol.limits import WAITING_PONGS
+from node.protocol.reports import PongReceived
+
+# Data from which on it is queued as it is, instead of in one piece with its head.
+COPIED_SIZE: Final = 4_096
+
+
+class Asker(Protocol):
+    """Whoever made a request of ours."""
+
+    def responded(self, payload: memoryview) -> None:
+        """The response came; RemoteProtocolError for one that may not be."""
+
+    def lost(self, code: int, text: str) -> None:
+        """The connection is over, with this close code: no response will come."""
 
 
 class RequestReceived(NamedTuple):
@@ -24,29 +61,199 @@ class RequestReceived(NamedTuple):
     data: bytes
 
 
-class SimProtoCore(Dialogs):
-    """One connection. Its reports are `RequestReceived`, `PongReceived` and
-    `ConnectionEnded`; responses go to the requests that they answer."""
+class SimProtoCore(ForeignCore):
+    """The dialogs of one connection, both ways, with a sim packet in each. Responses go to
+    whoever asked; the reports are `RequestReceived`, `PongReceived` and `ConnectionEnded`. A
+    Ping is answered here. `heard` is when something came last, or when reading resumed.
+    """
 
-    __slots__ = ()
+    __slots__ = (
+        "_asked",
+        "_deaf_until",
+        "_next_id",
+        "_owed",
+        "_pings",
+        "_pong_due",
+        "_pongs",
+        "_splitter",
+        "_taken",
+        "heard",
+        "limits",
+        "on_free",
+    )
+
+    def __init__(self, now: float, limits: SimProtoLimits, total: Account | None = None) -> None:
+        account = Account(limits.client_memory, total, SHARE)
+        super().__init__(now, limits.write_buffer, account)
+        self.limits = limits
+        self.on_free: Callable[[], None] | None = None  # a dialog of ours is over
+        self._splitter = FrameSplitter(1, HeadReader(limits.longest_frame).measure)
+        self._next_id = 1
+        self._asked: dict[int, tuple[Asker, float]] = {}  # by id, the oldest first
+        self._owed: dict[int, int] = {}  # their requests: bytes of memory by id
+        self._deaf_until = NEVER  # more than may wait is owed, and this is how long it may be
+        self.heard = now
+        self._pings: dict[int, float] = {}  # ours: when they were sent
+        self._pong_due = NEVER
+        self._taken = 0  # how many messages were ever taken out of the outbox
+        self._pongs: deque[int] = deque()  # which of all those ever put there are Pongs
+
+    # Asking.
+
+    @property
+    def free_dialogs(self) -> int:
+        """How many requests more of ours may wait for their responses."""
+        return self.limits.dialogs - len(self._asked)
 
     def ask(self, kind: int, topic: str, data: bytes, now: float, asker: Asker) -> int:
-        """Send a request; returns its dialog.
+        """Begin a dialog with a request packet; returns its id.
 
         Raises:
-            LocalProtocolError: not now, or too long; as `request` and `serialise_request`.
-            ValueError: the topic has no UTF-8.
+            LocalProtocolError: `dialogs` of them wait already. PayloadTooLargeError: it is
+                longer than `longest_frame`, or the topic than `longest_name`.
+            ConnectionClosedError: the connection is over. ValueError: the topic has no UTF-8.
         """
-        prefix = serialise_request(kind, topic, self.limits.longest_name)
-        return self.request(prefix, data, now, asker)
+        limits = self.limits
+        packet = serialise_request(kind, topic, limits.longest_name)
+        self._require_open()
+        if len(self._asked) >= limits.dialogs:
+            raise LocalProtocolError(f"{limits.dialogs:,} requests wait for their responses")
+        dialog = self._next_id
+        self._send(REQUEST, dialog, packet, data)
+        self._next_id = dialog + 1 if dialog < LAST_ID else 1
+        self._asked[dialog] = asker, now + limits.answer_timeout
+        return dialog
+
+    def ping(self, now: float) -> int:
+        """Ask whether the other side is there; `PongReceived` has the id that is returned.
+
+        Raises:
+            LocalProtocolError: 64 wait already. ConnectionClosedError: it is over.
+        """
+        self._require_open()
+        if len(self._pings) >= WAITING_PONGS:
+            raise LocalProtocolError(f"{WAITING_PONGS} Pings wait for their Pongs")
+        dialog = self._next_id
+        self._next_id = dialog + 1 if dialog < LAST_ID else 1
+        self.outbox.put(serialise_message(PING, dialog))
+        self._pings[dialog] = now
+        if self._pong_due == NEVER:
+            self._pong_due = now + self.limits.ping_timeout
+        return dialog
+
+    # Answering.
 
     def answer(self, dialog: int, code: int, data: bytes, now: float) -> None:
-        """Answer a request of theirs; `code` is 0..255.
+        """End a dialog of theirs with a response packet; `code` is 0..255. Once the connection
+        is closing this does nothing.
 
         Raises:
-            PayloadTooLargeError: `data` is too long; it is still to be answered.
+            PayloadTooLargeError: longer than `longest_frame`; it is still to be answered.
         """
-        self.respond(dialog, RESPONSE_HEADS[code], data, now)
+        if self.closing or dialog not in self._owed:
+            return
+        self._send(RESPONSE, dialog, RESPONSE_HEADS[code], data)
+        self.account.release(self._owed.pop(dialog))
+        if self._deaf_until != NEVER and not self._owes_too_much:
+            self._deaf_until = NEVER
+            self._listens_again(now)
+
+    def lose_all(self, code: int, text: str) -> None:
+        """The connection is over: whoever waits, waits in vain."""
+        asked, self._asked = self._asked, {}
+        for asker, _ in asked.values():
+            asker.lost(code, text)
+
+    @property
+    def _owes_too_much(self) -> bool:
+        """Whether nothing more is to be read before a request was answered."""
+        return bool(self._owed) and not self.account.has_room()
+
+    @property
+    def owed(self) -> int:
+        """How many requests of theirs are not answered."""
+        return len(self._owed)
+
+    # For the driver.
+
+    @property
+    def wants_data(self) -> bool:
+        """Whether bytes should be read now: who does not read answers may not ask more,
+        nor who has asked more than may wait for its answer."""
+        return (
+            self.outbox.size <= self._write_buffer and self._deaf_until == NEVER
+        ) or self.closing
+
+    def data_to_send(self, now: float) -> bytes:
+        """The next bytes for the transport, about 256 KiB at most; empty for none."""
+        outbox = self.outbox
+        count, deaf = outbox.count, outbox.size > self._write_buffer
+        data = super().data_to_send(now)
+        self._taken += count - outbox.count
+        if deaf:
+            self._listens_again(now)  # it takes what we write: its word may wait unread
+        return data
+
+    # From the base.
+
+    def _receive(self, data: bytes, now: float) -> None:
+        self.heard = now
+        asked = self._asked
+        for message in self._splitter.feed(data):
+            kind, dialog, _ = HEAD.unpack_from(message)
+            payload = message[HEAD_SIZE:]
+            if kind == RESPONSE:
+                waiting = asked.pop(dialog, None)
+                if waiting is None:
+                    raise violation(f"a response to {dialog}, which is no request of ours")
+                try:
+                    waiting[0].responded(payload)
+                except RemoteProtocolError:
+                    asked[dialog] = waiting  # it learns of the end, as all do who wait
+                    raise
+                if self.on_free is not None:
+                    self.on_free()
+            elif kind == REQUEST:
+                self._owe(dialog, len(payload), now)
+                self._request_received(dialog, payload)
+            elif kind == PING:
+                self._answer_ping(dialog, bytes(payload))
+            else:
+                self._take_pong(dialog, now)
+
+    def _end(self, code: int, reason: str, *, remote: bool = True) -> None:
+        super()._end(code, reason, remote=remote)
+        while self._owed:
+            self.account.release(self._owed.popitem()[1])
+
+    def _next_deadline(self) -> float:
+        due = next(iter(self._asked.values()))[1] if self._asked else NEVER
+        if self._deaf_until != NEVER:
+            return min(due, self._deaf_until)
+        return min(due, self._pong_due if self._pings else self._ping_at())
+
+    def _handle_deadline(self, now: float) -> None:
+        limits = self.limits
+        if self._asked and next(iter(self._asked.values()))[1] <= now:
+            reason = f"no response in {limits.answer_timeout:g} s"
+            self.abort(now, CloseCode.TIMEOUT, reason)
+        elif self._deaf_until != NEVER:
+            # What was asked so long ago nobody waits for any more, and who is gone we
+            # could not hear.
+            if self._deaf_until <= now:
+                reason = "requests wait for handlers, and there is no room for more"
+                self.abort(now, CloseCode.OVERLOADED, reason)
+        elif not self._pings:
+            if self._ping_at() <= now:
+                self.ping(now)
+        elif self._pong_due <= now:
+            if self._splitter.pending_bytes and self.heard + limits.ping_timeout > now:
+                # No Pong overtakes the message that is on its way.
+                self._pong_due = self.heard + limits.ping_timeout
+                return
+            self.abort(now, CloseCode.TIMEOUT, f"no Pong in {limits.ping_timeout:g} s")
+
+    # Inside.
 
     def _request_received(self, dialog: int, payload: memoryview) -> None:
         kind, name, data = parse_request(payload)
@@ -57,3 +264,53 @@ class SimProtoCore(Dialogs):
             except UnicodeDecodeError:
                 topic = None  # matches no topic: ours are text
         self.happened.append(RequestReceived(dialog, kind, topic, data))
+
+    def _send(self, kind: int, dialog: int, prefix: bytes, data: bytes) -> None:
+        size = len(prefix) + len(data)
+        if size > self.limits.longest_frame:
+            limit = self.limits.longest_frame
+            raise PayloadTooLargeError(f"a payload of {size:,} bytes; at most {limit:,}")
+        if len(data) < COPIED_SIZE:
+            self.outbox.put(HEAD.pack(kind, dialog, size) + prefix + data)
+        else:
+            self.outbox.put(HEAD.pack(kind, dialog, size) + prefix)
+            self.outbox.put(data)
+
+    def _owe(self, dialog: int, size: int, now: float) -> None:
+        owed = self._owed
+        if dialog in owed:
+            raise violation(f"request {dialog} came twice")
+        if len(owed) >= self.limits.dialogs:
+            raise RemoteProtocolError(
+                CloseCode.OVERLOADED, f"more than {self.limits.dialogs:,} requests at once"
+            )
+        weight = owed[dialog] = size + REQUEST_WEIGHT
+        self.account.charge(weight)
+        if self._deaf_until == NEVER and self._owes_too_much:
+            self._deaf_until = now + self.limits.answer_timeout
+
+    def _answer_ping(self, dialog: int, payload: bytes) -> None:
+        outbox, pongs = self.outbox, self._pongs
+        while pongs and pongs[0] < self._taken:
+            pongs.popleft()
+        if len(pongs) >= WAITING_PONGS:
+            raise RemoteProtocolError(CloseCode.OVERLOADED, "Pongs that nobody reads")
+        pongs.append(self._taken + outbox.count)
+        outbox.put(serialise_message(PONG, dialog, payload))
+
+    def _take_pong(self, dialog: int, now: float) -> None:
+        sent = self._pings.pop(dialog, None)
+        if sent is None:
+            raise violation(f"a Pong to {dialog}, which is no Ping of ours")
+        timeout = self.limits.ping_timeout
+        self._pong_due = next(iter(self._pings.values())) + timeout if self._pings else NEVER
+        self.happened.append(PongReceived(dialog, now - sent))
+
+    def _ping_at(self) -> float:
+        return self.heard + self.limits.idle_before_ping
+
+    def _listens_again(self, now: float) -> None:
+        """For a while we did not read: what has to come to us has its time from now on."""
+        self.heard = now
+        if self._pings:
+            self._pong_due = max(self._pong_due, now + self.limits.ping_timeout)

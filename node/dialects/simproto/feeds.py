@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from node.dialects.simproto.codec import NOTIFY, parse_response
 from node.dialects.simproto.core import SimProtoCore
 from node.dialects.simproto.dialog_room import DialogRoom
-from node.dialects.simproto.packets import NOTIFY, parse_response
 from node.messaging.batch import Batch
 from node.messaging.feed import Feed
 from node.protocol.errors import ConnectionClosedError, PayloadTooLargeError
@@ -44,7 +44,7 @@ class NoteDialog:
         self._feed.lost()
 
 
-class Publisher(Protocol):
+class NotePublisher(Protocol):
     """Whoever publishes to the other side of a connection."""
 
     core: SimProtoCore
@@ -72,7 +72,7 @@ class SimProtoFeed(Feed):
     def __init__(
         self,
         fanout: "Fanout",
-        publisher: Publisher,
+        publisher: NotePublisher,
         owner: object,
         on_closed: Callable[[Any], None],
     ) -> None:

@@ -6,27 +6,26 @@ those of ours that they read, and gives each request to the one that it is for.
 
 from collections.abc import Callable
 
-from node.dialects.simproto.answering import Answering
-from node.dialects.simproto.asking import Asking
-from node.dialects.simproto.core import RequestReceived, SimProtoCore
-from node.dialects.simproto.dialog_room import DialogRoom
-from node.dialects.simproto.feeds import SimProtoFeed
-from node.dialects.simproto.packets import (
+from node.dialects.simproto.codec import (
     ACCEPTED,
     NOT_FOUND,
     NOT_SUBSCRIBED,
     NOTIFY,
 )
-from node.dialects.simproto.readings import Left, Readings
+from node.dialects.simproto.core import RequestReceived, SimProtoCore
+from node.dialects.simproto.dialog_room import DialogRoom
+from node.dialects.simproto.feeds import SimProtoFeed
+from node.dialects.simproto.requests import IncomingRequests, OutgoingRequests
+from node.dialects.simproto.subscriptions import Subscriptions, UnsubscribeAnswered
 from node.messaging.pending import IncomingCall
 from node.protocol.codes import ResultCode
 
 
 class Sim:
-    """All requests of one connection. `find`, `run` and `stop` are those of `Answering`;
+    """All requests of one connection. `find`, `run` and `stop` are those of `IncomingRequests`;
     `knows` tells whether we publish a topic."""
 
-    __slots__ = ("_core", "_feeds", "_knows", "answering", "asking", "readings", "room")
+    __slots__ = ("_core", "_feeds", "_knows", "incoming", "outgoing", "room", "subscriptions")
 
     def __init__(
         self,
@@ -39,19 +38,19 @@ class Sim:
         self._core = core
         self._knows = knows
         self._feeds: dict[str, SimProtoFeed] = {}
-        self.asking = Asking(core)
-        self.answering = Answering(core, find, run, stop, self._unsubscribe)
-        self.readings = Readings(core, self.asking)
+        self.outgoing = OutgoingRequests(core)
+        self.incoming = IncomingRequests(core, find, run, stop, self._unsubscribe)
+        self.subscriptions = Subscriptions(core, self.outgoing)
         self.room = DialogRoom(core)
 
-    def take(self, report: RequestReceived | Left, now: float) -> None:
+    def take(self, report: RequestReceived | UnsubscribeAnswered, now: float) -> None:
         """Take a report that is the sim layer's."""
-        if isinstance(report, Left):
-            self.readings.left(report)
+        if isinstance(report, UnsubscribeAnswered):
+            self.subscriptions.left(report)
         elif report.kind == NOTIFY:
-            self.readings.note_received(report, now)
+            self.subscriptions.note_received(report, now)
         else:
-            self.answering.request_received(report, now)
+            self.incoming.request_received(report, now)
 
     # Topics of ours.
 
@@ -89,18 +88,18 @@ class Sim:
 
     def next_deadline(self) -> float:
         """When `handle_deadline` has something to do."""
-        return min(self.asking.deadlines.earliest, self.readings.next_deadline())
+        return min(self.outgoing.deadlines.earliest, self.subscriptions.next_deadline())
 
     def handle_deadline(self, now: float) -> None:
         """End what is late."""
-        self.asking.handle_deadline(now)
-        self.readings.handle_deadline(now)
+        self.outgoing.handle_deadline(now)
+        self.subscriptions.handle_deadline(now)
 
     def connection_ended(self, code: int, text: str) -> None:
         """Callers get `LOST`, handlers are stopped, subscriptions are over."""
         self._core.lose_all(code, text)
-        self.answering.connection_ended()
-        self.readings.connection_ended(code, text)
+        self.incoming.connection_ended()
+        self.subscriptions.connection_ended(code, text)
         for feed in list(self._feeds.values()):
             feed.lost()
         self.room.end()

@@ -11,8 +11,7 @@ from typing import Any, ClassVar
 
 from lbm.codec import Encodable
 from node.dialects.limits import NamedLimits
-from node.dialects.named.codec import Flavour
-from node.dialects.named.codec import NamedEvent as Received
+from node.dialects.named.codec import BromineEvent, Flavour
 from node.dialects.named.core import NamedCore
 from node.gateways.guest import Guest
 from node.gateways.named.ports import NamedEmitter, NamedReplies, on_wire
@@ -112,7 +111,7 @@ class NamedPeer(Guest):
 
     # From the core.
 
-    def _take(self, report: Received, now: float) -> None:
+    def _take(self, report: BromineEvent, now: float) -> None:
         entry = self._handlers.find_event(report.namespace, report.name)
         if entry is None:
             self.ignored += 1
@@ -141,7 +140,7 @@ class NamedPeer(Guest):
 
     # Handlers.
 
-    async def _serve(self, entry: Entry[Any], event: Received) -> None:
+    async def _serve(self, entry: Entry[Any], event: BromineEvent) -> None:
         self._begun.add(id(event))
         outcome: Outcome = (ResultCode.CANCELLED, None)
         port = NamedReplies(self, self._named, event)
@@ -166,7 +165,7 @@ class NamedPeer(Guest):
             if self._gone:
                 self._look(self)
 
-    def _answer(self, event: Received, code: int, data: Any) -> None:
+    def _answer(self, event: BromineEvent, code: int, data: Any) -> None:
         """Say what a handler returned or how it failed, if that must be without what has no
         form."""
         core, now, unsent = self._named, self.backend.now(), self._handlers.unsent

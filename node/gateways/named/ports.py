@@ -8,8 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final
 
-from node.dialects.named.codec import Flavour
-from node.dialects.named.codec import NamedEvent as Received
+from node.dialects.named.codec import BromineEvent, Flavour
 from node.dialects.named.core import NamedCore
 from node.errors import PeerClosedError
 from node.handlers.items import TURN_SIZE
@@ -34,7 +33,7 @@ class NamedReplies:
 
     __slots__ = ("_core", "_event", "_peer", "_said", "format")
 
-    def __init__(self, peer: "NamedPeer", core: NamedCore, event: Received) -> None:
+    def __init__(self, peer: "NamedPeer", core: NamedCore, event: BromineEvent) -> None:
         self._peer = peer
         self._core = core
         self._event = event

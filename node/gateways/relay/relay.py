@@ -11,7 +11,7 @@ from uuid import UUID
 
 from node.dialects.limits import RelayLimits
 from node.dialects.relay.connection import RelayConnection
-from node.dialects.relay.router import Member, Router
+from node.dialects.relay.router import RelayMember, Router
 from node.errors import ConfigError
 from node.gateways.guest import Guest
 from node.gateways.server import DialectServer
@@ -66,7 +66,7 @@ class Relay(DialectServer["RelayGuest"]):
 
     # For members without a connection, such as bridges.
 
-    def join(self, uuid: UUID, member: Member) -> Callable[[], None]:
+    def join(self, uuid: UUID, member: RelayMember) -> Callable[[], None]:
         """Have `member` take part as `uuid`; what is returned takes it out again.
 
         Raises:

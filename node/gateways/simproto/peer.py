@@ -14,7 +14,7 @@ from node.dialects.simproto.sim import Sim
 from node.dialects.values import RESTS, Rest, to_bytes
 from node.errors import ConfigError, NotSpokenError
 from node.gateways.guest import Guest
-from node.gateways.simproto.serving import SimProtoServing
+from node.gateways.simproto.service import SimProtoService
 from node.gateways.simproto.subscription import WINDOW, SimProtoSubscription
 from node.messaging.pending import IncomingCall
 from node.offering import Offering
@@ -57,7 +57,7 @@ class SimProtoPeer(Guest):
         self.values: Rest = values
         self.core = core = SimProtoCore(backend.now(), limits, total)
         self.carrier = carrier
-        self.serving = serving = SimProtoServing(self, offering, values)
+        self.serving = serving = SimProtoService(self, offering, values)
         self.sim = sim = Sim(core, serving.find, serving.run, _stop, serving.knows)
         serving.core, serving.room = core, sim.room
         self._pings: dict[int, tuple[Waiter, list[float]]] = {}
@@ -99,7 +99,7 @@ class SimProtoPeer(Guest):
         if not self.driver.has_room or self.core.free_dialogs <= 0:
             timeout = await self.room(timeout)
         waiter = self.backend.waiter()
-        asking = self.sim.asking
+        asking = self.sim.outgoing
         try:
             call = asking.call(topic, payload, self.backend.now(), timeout, waiter.wake)
         except ConnectionClosedError as error:
@@ -178,7 +178,7 @@ class SimProtoPeer(Guest):
     @property
     def running_requests(self) -> int:
         """How many requests of theirs are not answered."""
-        return len(self.sim.answering)
+        return len(self.sim.incoming)
 
     def drain(self) -> None:
         """Take nothing new: requests are refused."""

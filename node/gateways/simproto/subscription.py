@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Self
 import anyio
 
 from lbm.codec import Encodable
-from node.dialects.simproto.asking import OutgoingRequest
 from node.dialects.simproto.feeds import ON_THE_WAY
-from node.dialects.simproto.note_queue import NoteQueue
+from node.dialects.simproto.requests import SimProtoRequest
+from node.dialects.simproto.subscriptions import NoteQueue
 from node.dialects.values import to_bytes
 from node.errors import (
     ConfigError,
@@ -94,16 +94,16 @@ class SimProtoSubscription:
         waiter = peer.backend.waiter()
         now = peer.backend.now()
         try:
-            call = sim.asking.subscribe(self.topic, payload, now, timeout, waiter.wake)
+            call = sim.outgoing.subscribe(self.topic, payload, now, timeout, waiter.wake)
         except ConnectionClosedError as error:
             raise peer.closed_error() from error
-        sim.readings.expect(self.topic, self, call)
+        sim.subscriptions.expect(self.topic, self, call)
         peer.driver.touch()
         try:
             await waiter.wait()
         except BaseException:
             if not call.done:
-                sim.asking.give_up(call)
+                sim.outgoing.give_up(call)
                 self.queue.close()
             else:
                 self._leave()
@@ -162,29 +162,29 @@ class SimProtoSubscription:
 
     # Inside.
 
-    def _require_accepted(self, call: OutgoingRequest) -> None:
+    def _require_accepted(self, call: SimProtoRequest) -> None:
         if call.code == LOST:
             raise PeerClosedError(call.close_code, call.close_text)
         if call.code != ResultCode.ACCEPTED:
             if call.code == ResultCode.DEADLINE_EXCEEDED:
                 self.queue.close()
             raise received_refusal(call.code, call.data, subscribing=True)
-        if self._error is None and not self.peer.sim.readings.reads(self.topic, self):
+        if self._error is None and not self.peer.sim.subscriptions.reads(self.topic, self):
             # It has a reader here already, which the other side should have known.
             raise received_refusal(ResultCode.ALREADY_SUBSCRIBED, None, subscribing=True)
         self.data = call.data if isinstance(call.data, bytes) else None
 
-    def _leave(self) -> OutgoingRequest | None:
+    def _leave(self) -> SimProtoRequest | None:
         """Want no more notes: tell the publisher, and return what it has yet to answer."""
         peer = self.peer
         self.queue.close()
         now, notify = peer.backend.now(), self._changes.notify
-        left = peer.sim.readings.leave(self.topic, self, now, notify)
+        left = peer.sim.subscriptions.leave(self.topic, self, now, notify)
         notify()
         peer.driver.touch()
         return left
 
     def _acknowledge(self, dialog: int) -> None:
         peer = self.peer
-        peer.sim.readings.acknowledge(dialog, peer.backend.now())
+        peer.sim.subscriptions.acknowledge(dialog, peer.backend.now())
         peer.driver.touch()

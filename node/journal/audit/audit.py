@@ -10,20 +10,18 @@ from typing import Final
 
 from crypto.auditor import AuditorPrivateKey
 from node.journal import keys
-from node.journal.audit.beginning import resume_session, start_session
-from node.journal.audit.blocks import Blocks
 from node.journal.audit.compact import CompactRow, event_rows
 from node.journal.audit.keyring import Boxes
-from node.journal.audit.output import CUT, DAMAGE, NO_END, NO_START, TWICE, Output
+from node.journal.audit.output import CUT, DAMAGE, NO_END, NO_START, TWICE, AuditOutput
 from node.journal.audit.rows import EventRow, Finding, SessionRow, Span
-from node.journal.audit.segment import OpenSegment
+from node.journal.audit.segment import UNKNOWN, Blocks, OpenSegment, UnknownSessions
 from node.journal.audit.session import AuditedSession
+from node.journal.audit.start import resume_session, start_session
 from node.journal.audit.track import Track
-from node.journal.audit.unknown import UNKNOWN, UnknownSessions
 from node.journal.bodies import KeyUpdate, Secret, SessionEnd, parse_block
 from node.journal.errors import JournalFormatError
+from node.journal.fields import EVENT, EVENT_HEAD
 from node.journal.names import SegmentName, parse_name
-from node.journal.parsing import EVENT, EVENT_HEAD
 from node.journal.records import BAD_CRC, OK, TORN, Record
 from node.journal.sessions import Checkpoint, SessionStart
 
@@ -47,7 +45,7 @@ class Audit:
         payloads: bool = True,
         stitched: bool = False,
     ) -> None:
-        self._output = Output(Boxes(auditors), stitched=stitched)
+        self._output = AuditOutput(Boxes(auditors), stitched=stitched)
         self._payloads = payloads
         self._name: SegmentName | None = None
         self._next = 0  # the offset at which the next record must begin

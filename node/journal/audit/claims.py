@@ -4,15 +4,24 @@ One rule: a Close is sealed and the last event of all, so code, text and who clo
 where there is one and it can be read; all else that an end says is its node's bare word.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
 
+from crypto.errors import CryptoError
+from crypto.hashing import SHA256
+from crypto.registry import PARAMETERS, Suite
+from lbm.codec import encode
+from node.journal import keys
+from node.journal.audit.output import SessionOutput
 from node.journal.audit.track import Track
 from node.journal.bodies import SessionEnd
+from node.journal.errors import JournalFormatError
 from node.journal.keys import RECEIVED, SENT
-from node.journal.sessions import Direction
+from node.journal.sessions import DirectionCheckpoint, Generation, SessionFacts
 
 
-def beside_checkpoint(track: Track, state: Direction, time: int, offset: int) -> None:
+def beside_checkpoint(track: Track, state: DirectionCheckpoint, time: int, offset: int) -> None:
     """The finding of a checkpoint that says something else of a direction."""
     missing = state.place - track.place
     if missing > 0:
@@ -54,3 +63,83 @@ def contradiction(end: SessionEnd, tracks: Sequence[Track]) -> str | None:
     if code != end.code:
         return f"the end says code {end.code}, the sealed Close {code}"
     return None if text == end.text else "the end's text is not that of the sealed Close"
+
+
+class KnownSession(NamedTuple):
+    """What a session begins with: as its start or a checkpoint has it; `started` in ns,
+    `offset` of that record, `states` received and sent."""
+
+    facts: SessionFacts
+    started: int
+    offset: int
+    th1: bytes
+    th2: bytes
+    states: tuple[DirectionCheckpoint, DirectionCheckpoint]
+    generations: tuple[Generation, ...] = ()
+    labels: bytes | None = None
+
+
+def suite_of(facts: SessionFacts) -> Suite:
+    """The suite of a session; raises JournalFormatError for one that there is not."""
+    try:
+        return Suite.of(dict(zip(PARAMETERS, facts.suite, strict=True)))
+    except (CryptoError, KeyError) as error:
+        raise JournalFormatError(f"an unknown suite: {error}") from error
+
+
+def constant_of(facts: SessionFacts, th1: bytes, th2: bytes, started: int) -> bytes:
+    """A digest of what never changes in a session."""
+    cells = {**facts.cells(), keys.TH1: th1, keys.TH2: th2, keys.STARTED: started}
+    return SHA256.digest(encode(cells))
+
+
+_KNOWN: Final = 16  # the last ones; a session uses two at a time
+
+
+class Generations:
+    """The last generations of a session, as records or a checkpoint have told of them."""
+
+    __slots__ = ("_known", "_out")
+
+    def __init__(self, out: SessionOutput, known: Iterable[Generation]) -> None:
+        self._out = out
+        # None: it was told that it is absent.
+        self._known: dict[int, Generation | None] = {one.number: one for one in known}
+
+    def __contains__(self, generation: int) -> bool:
+        return generation in self._known
+
+    def since(self, oldest: int) -> list[int]:
+        """The numbers of those that a checkpoint has while no direction is before `oldest`."""
+        return sorted(number for number in self._known if not number or number >= oldest)
+
+    def add(self, generation: Generation) -> None:
+        """Its secret's record is there; raises JournalFormatError if it was there before."""
+        if self._known.get(generation.number) is not None:
+            raise JournalFormatError(f"a second secret of generation {generation.number}")
+        self._put(generation.number, generation)
+
+    def require(self, generation: int, time: int, offset: int) -> bool:
+        """Whether the secret was there before this record, which needs it; told once if not."""
+        if generation in self._known:
+            return True
+        self._put(generation, None)
+        what = f"the record of the secret of generation {generation} is absent: it must come first"
+        self._out.finding("missing-secret", None, None, time, offset, what)
+        return False
+
+    def agrees(self, said: Generation) -> bool:
+        """Whether what a later record says of a generation is what was said before: its boxes,
+        if it has any, and the rekey's three values, which it has from its first key update on."""
+        known = self._known.get(said.number)
+        if known is None:
+            return True
+        whole = replace(said, boxes=said.boxes or known.boxes)
+        if known.commit is None:
+            known = self._known[said.number] = replace(whole, boxes=known.boxes)
+        return whole == known
+
+    def _put(self, number: int, generation: Generation | None) -> None:
+        self._known[number] = generation
+        if len(self._known) > _KNOWN:
+            del self._known[min(known for known in self._known if known)]

@@ -10,8 +10,8 @@ from crypto.identity import PublicIdentity
 from node.journal.audit.compact import UNREAD, CompactRow
 from node.journal.audit.keyring import Boxes
 from node.journal.audit.rows import DIRECTIONS, GAP, Finding, SessionRow, Span
+from node.journal.fields import EVENT_HEAD
 from node.journal.keys import RECEIVED
-from node.journal.parsing import EVENT_HEAD
 from node.journal.records import Record
 from node.journal.sessions import SessionFacts
 
@@ -32,7 +32,7 @@ CUT: Final = (
 )
 
 
-class Output:
+class AuditOutput:
     """The rows of one audit, and how it is done: `journal` and `segment` are being read.
 
     `stitched`: whoever takes the spans compares them with each other, and finds what is
@@ -130,7 +130,7 @@ class SessionOutput:
 
     def __init__(
         self,
-        output: Output,
+        output: AuditOutput,
         facts: SessionFacts,
         local: PublicIdentity,
         remote: PublicIdentity,

@@ -9,7 +9,7 @@ from typing import Final
 
 from node.journal.audit.rows import BAD_CHAIN, BAD_SEAL, DUPLICATE, GAP
 from node.journal.audit.track import Track
-from node.journal.audit.wire import Wire
+from node.journal.audit.wire import WireEvent
 
 # Events that are tried in other orders, and those kept until the next checkpoint.
 MAX_TRIED: Final = 64
@@ -35,10 +35,10 @@ class Search:
         "_unread",
     )
 
-    def __init__(self, track: Track, first: Wire | None, *, damaged: bool) -> None:
+    def __init__(self, track: Track, first: WireEvent | None, *, damaged: bool) -> None:
         self._track = track
         self._place = track.place + 1
-        self._kept: list[Wire] = []
+        self._kept: list[WireEvent] = []
         self._marks: set[bytes] = set()
         self._unread = 0  # events that could not even be taken apart
         self._overflow = 0
@@ -50,7 +50,7 @@ class Search:
         else:
             self._keep(first)
 
-    def take(self, wire: Wire | None) -> bool:
+    def take(self, wire: WireEvent | None) -> bool:
         """Take the next event; returns whether the chain is whole again."""
         track = self._track
         if wire is None:
@@ -135,7 +135,7 @@ class Search:
 
     # Inside.
 
-    def _keep(self, wire: Wire) -> None:
+    def _keep(self, wire: WireEvent) -> None:
         self._size += wire.size
         if len(self._kept) < MAX_KEPT and self._size <= MAX_KEPT_SIZE:
             self._kept.append(wire)
@@ -172,7 +172,7 @@ class Search:
             )
         return not self._kept and not self._unread
 
-    def _first_was_marked_wrongly(self, wire: Wire) -> bool:
+    def _first_was_marked_wrongly(self, wire: WireEvent) -> bool:
         """Whether only the 16 bytes (or the seal) of the first event are wrong, not its blob."""
         track = self._track
         if len(self._kept) != 1 or self._unread or self._place != track.place + 1:
@@ -188,7 +188,7 @@ class Search:
         track.accept(wire, after)
         return True
 
-    def _marked_wrongly(self, wire: Wire, value: bytes) -> None:
+    def _marked_wrongly(self, wire: WireEvent, value: bytes) -> None:
         """The chain goes on behind `wire`, which shows another value, or has a wrong seal."""
         track = self._track
         status, kind = (BAD_SEAL, "bad-seal") if track.each else (BAD_CHAIN, "bad-chain")
@@ -206,7 +206,7 @@ class Search:
         track.accept_marked_wrongly(wire, value, status)
 
 
-def report_copy(track: Track, wire: Wire) -> None:
+def report_copy(track: Track, wire: WireEvent) -> None:
     """An event that stands in the journal a second time."""
     place = None
     if wire.mark in track.recent:  # each accepted event has left one mark

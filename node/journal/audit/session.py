@@ -13,11 +13,17 @@ from crypto.identity import PublicIdentity
 from lbm.codec import decode
 from lbm.errors import LbmDecodeError
 from lbm.keys import IDENTITY_KEYS
-from node.journal.audit.claims import beside_checkpoint, beside_end, contradiction
-from node.journal.audit.generations import Generations
+from node.journal.audit.claims import (
+    Generations,
+    KnownSession,
+    beside_checkpoint,
+    beside_end,
+    constant_of,
+    contradiction,
+    suite_of,
+)
 from node.journal.audit.keyring import Keyring
-from node.journal.audit.known import Known, constant_of, suite_of
-from node.journal.audit.output import Output, SessionOutput
+from node.journal.audit.output import AuditOutput, SessionOutput
 from node.journal.audit.rows import DIRECTIONS, Span
 from node.journal.audit.search import Search, report_copy
 from node.journal.audit.track import Track, labels_of
@@ -32,7 +38,7 @@ _WAITING_BOXES: Final = 4
 class AuditedSession:
     """One session. Raises JournalFormatError if a record's values fit no session at all."""
 
-    def __init__(self, output: Output, known: Known) -> None:
+    def __init__(self, output: AuditOutput, known: KnownSession) -> None:
         self.facts = facts = known.facts
         suite = suite_of(facts)
         try:

@@ -20,14 +20,12 @@ from lbm.codec import decode
 from lbm.keys import TEXT
 from node.journal.audit.compact import PROOF, UNREAD, CompactRow
 from node.journal.audit.content import Label, read_content, read_label
-from node.journal.audit.keyring import Keyring
-from node.journal.audit.lanes import Lanes
+from node.journal.audit.keyring import Keyring, Lanes
 from node.journal.audit.rows import BAD_SEAL, OK, UNDECRYPTABLE, UNSEALED
-from node.journal.audit.seals import BadSeals, Sink
-from node.journal.audit.unread import Unread
-from node.journal.audit.wire import HEAD, LEAST_BLOB, PREFIX, Wire
-from node.journal.parsing import EVENT_HEAD
-from node.journal.sessions import Direction
+from node.journal.audit.tallies import BadSeals, Sink, Unread
+from node.journal.audit.wire import HEAD, LEAST_BLOB, PREFIX, WireEvent
+from node.journal.fields import EVENT_HEAD
+from node.journal.sessions import DirectionCheckpoint
 from node.protocol import codes
 
 # Where these stand in an event's record.
@@ -97,7 +95,7 @@ class Track:
         keyring: Keyring | None,
         labels: dict[int, Label],
         initiator: bool,
-        state: Direction,
+        state: DirectionCheckpoint,
         rekey_commit: bytes,
         sink: Sink,
     ) -> None:
@@ -124,7 +122,7 @@ class Track:
         self.sealed_ns: int | None = None  # the time of the first valid seal
         self.adopt(state, rekey_commit)
 
-    def adopt(self, state: Direction, rekey_commit: bytes) -> None:
+    def adopt(self, state: DirectionCheckpoint, rekey_commit: bytes) -> None:
         """Go on from a checkpoint's word; what is pending is no longer led to.
 
         `rekey_commit` is that of the generation, empty for the handshake's.
@@ -139,7 +137,7 @@ class Track:
         self.lanes.guess = False
         self.find_secret()
 
-    def is_at(self, state: Direction) -> bool:
+    def is_at(self, state: DirectionCheckpoint) -> bool:
         """Whether a checkpoint says of this direction what was found."""
         return (
             self.chain.value == state.chain
@@ -149,17 +147,17 @@ class Track:
             and self.updates == state.updates
         )
 
-    def forget_ended(self, state: Direction) -> None:
+    def forget_ended(self, state: DirectionCheckpoint) -> None:
         """Free the keys of streams that have ended, by a checkpoint that fits."""
         self.lanes.keep(state.counters)
 
-    def parse(self, offset: int, time: int, wire: bytes) -> Wire:
+    def parse(self, offset: int, time: int, wire: bytes) -> WireEvent:
         """Take an event apart; ValueError if it cannot be one."""
-        return Wire(self.head, offset, time, wire, self.each, self._seal_size)
+        return WireEvent(self.head, offset, time, wire, self.each, self._seal_size)
 
     # Events.
 
-    def fits(self, wire: Wire) -> bytes | None:
+    def fits(self, wire: WireEvent) -> bytes | None:
         """The chain value after `wire` if it is what comes next, else None."""
         value = self.value_after(wire)
         if self.each:
@@ -188,11 +186,11 @@ class Track:
             self._hold(row)
         return True
 
-    def value_after(self, wire: Wire) -> bytes:
+    def value_after(self, wire: WireEvent) -> bytes:
         """The chain value if `wire` comes next, whatever it shows itself."""
         return self._new_hash(b"".join((self.chain.value, wire.stream4, wire.blob))).digest()
 
-    def accept(self, wire: Wire, value: bytes, status: str = OK) -> None:
+    def accept(self, wire: WireEvent, value: bytes, status: str = OK) -> None:
         """Take `wire` as the next event; `value` is the chain value after it."""
         self.chain.value = value
         self.place += 1
@@ -207,14 +205,14 @@ class Track:
             self.bad_seals.add(self.place, wire)
             self._give(row, BAD_SEAL)
 
-    def accept_marked_wrongly(self, wire: Wire, value: bytes, status: str) -> None:
+    def accept_marked_wrongly(self, wire: WireEvent, value: bytes, status: str) -> None:
         """Take `wire`, whose blob is in the chain, but not its prefix (or, in `each`, seal)."""
         self.chain.value = value
         self.place += 1
         self.recent.append(wire.mark)
         self._give(self._row_of(wire, self.place, value[:PREFIX], status), status)
 
-    def refuse(self, wire: Wire, place: int | None, status: str) -> None:
+    def refuse(self, wire: WireEvent, place: int | None, status: str) -> None:
         """An event that the chain does not lead to: its row, with what is wrong."""
         if not self.silent:
             self._give(self._row_of(wire, place, wire.prefix, status), status)
@@ -275,7 +273,7 @@ class Track:
         if row is not None:
             self.sink.rows([row._replace(status=status)])
 
-    def _sealed(self, wire: Wire, row: CompactRow | None) -> None:
+    def _sealed(self, wire: WireEvent, row: CompactRow | None) -> None:
         self.bad_seals.tell(mended=True)
         if self.sealed_ns is None:
             self.sealed_ns = wire.time
@@ -284,7 +282,7 @@ class Track:
             rows.append(row)
             self.sink.rows(rows, wire.time)
 
-    def _seal_is_valid(self, wire: Wire, value: bytes) -> bool:
+    def _seal_is_valid(self, wire: WireEvent, value: bytes) -> bool:
         if wire.seal is None:
             return False
         hash = self._suite.hash_algorithm
@@ -295,7 +293,7 @@ class Track:
         return True
 
     def _row_of(
-        self, wire: Wire, place: int | None, digest: bytes, status: str
+        self, wire: WireEvent, place: int | None, digest: bytes, status: str
     ) -> CompactRow | None:
         return self._row(
             wire.head,

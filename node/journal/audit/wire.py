@@ -10,7 +10,7 @@ PREFIX: Final = 16
 LEAST_BLOB: Final = 21  # async id, type, one byte of payload, tag
 
 
-class Wire:
+class WireEvent:
     """One event as it stands in the journal, taken apart; `prefix` is empty in `each`."""
 
     __slots__ = (

@@ -1,12 +1,12 @@
 import pytest
 
-from node.dialects.outgoing import Outgoing
+from node.dialects.core import ByteQueue
 from node.protocol.account import Account
 
 
 @pytest.mark.parametrize("sizes", [[5], [300], [100, 100, 100], [300, 1], [1, 300], [99, 1, 99]])
 def test_it_gives_whole_strings_up_to_the_limit_or_all(sizes: list[int]) -> None:
-    outgoing = Outgoing(Account(1 << 30))
+    outgoing = ByteQueue(Account(1 << 30))
     put = [bytes([n]) * size for n, size in enumerate(sizes)]
     for data in put:
         outgoing.put(data)

@@ -11,8 +11,8 @@ from node.dialects.named.codec import Flavour
 from node.dialects.named.core import NamedCore
 from node.dialects.relay.connection import RelayConnection
 from node.dialects.relay.router import Router
+from node.dialects.simproto.codec import RPC
 from node.dialects.simproto.core import SimProtoCore
-from node.dialects.simproto.packets import RPC
 from node.gateways.named.gateway import NamedGateway
 from node.gateways.relay.relay import Relay
 from node.gateways.simproto.gateway import SimProtoGateway

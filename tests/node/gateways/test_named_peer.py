@@ -13,8 +13,7 @@ from node import (
     Supercategory,
     on_event,
 )
-from node.dialects.named.codec import EventType
-from node.dialects.named.codec import NamedEvent as Received
+from node.dialects.named.codec import BromineEvent, BromineType
 from node.gateways.named.gateway import FlavourName
 from node.protocol.codes import CloseCode
 from node.protocol.errors import LocalProtocolError, PayloadTooLargeError
@@ -234,7 +233,7 @@ async def test_a_handler_that_is_cancelled_before_it_began_keeps_no_place(
         served.node.on("wait")(_never)
         await served.until(lambda: bool(served.peers))
         (peer,) = served.peers
-        event = Received(1, EventType.INITIATOR, None, "", "wait", b"")
+        event = BromineEvent(1, BromineType.INITIATOR, None, "", "wait", b"")
         peer._take(event, served.backend.now())
         peer.stop_handlers()
         with anyio.fail_after(PATIENCE):

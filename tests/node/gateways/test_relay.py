@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from node.dialects.limits import RelayLimits
-from node.dialects.relay.sorting import Sorter
+from node.dialects.relay.sorter import Sorter
 from node.errors import (
     AddressError,
     ConfigError,

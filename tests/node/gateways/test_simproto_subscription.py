@@ -126,7 +126,7 @@ async def test_giving_up_while_the_publisher_decides(anyio_backend: str) -> None
         with pytest.raises(CallTimeout):
             await sides.client.subscribe("news", timeout=0.02).__aenter__()
         go.set()
-        readings = sides.client.peer.sim.readings
+        readings = sides.client.peer.sim.subscriptions
         await eventually(lambda: not readings._readers and not readings._leaving)
         assert not news.subscribers  # nobody waited: it was left again
         async with sides.client.subscribe("news") as notes:

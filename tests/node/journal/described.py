@@ -8,7 +8,13 @@ from typing import Any, Final
 
 from node.journal import keys
 from node.journal.bodies import KeyUpdate, Secret, SegmentEnd, SegmentHead, SessionEnd
-from node.journal.sessions import Checkpoint, Direction, Generation, SessionFacts, SessionStart
+from node.journal.sessions import (
+    Checkpoint,
+    DirectionCheckpoint,
+    Generation,
+    SessionFacts,
+    SessionStart,
+)
 from tests.reference.vectors_journal import plain
 
 # What parses the bodies that have a map.
@@ -29,7 +35,7 @@ _NAMES: Final = {"seal_delay_ms": "seal_delay", "generations": "secrets"}
 def described(value: Any) -> Any:
     """What was parsed, as a vector has it."""
     match value:
-        case Direction():
+        case DirectionCheckpoint():
             counters = plain([list(counter) for counter in value.counters.items()])
             return _of_fields(value) | {"counters": counters}
         case Generation():

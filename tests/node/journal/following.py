@@ -22,7 +22,7 @@ from node.journal.bodies import (
     SessionEnd,
     parse_block,
 )
-from node.journal.parsing import EVENT_HEAD, SESSION, parse_event_head
+from node.journal.fields import EVENT_HEAD, SESSION, parse_event_head
 from node.journal.records import OK, Record, read_records
 from node.journal.sessions import Checkpoint, SessionStart
 

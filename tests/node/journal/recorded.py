@@ -12,12 +12,12 @@ from crypto.identity import Identity
 from node.journal import keys
 from node.journal.audit import Audit
 from node.journal.bodies import SegmentEnd, SegmentHead
-from node.journal.feed import Feed, Turn
+from node.journal.buffer import RecordBuffer, Turn
 from node.journal.log import Log
 from node.journal.names import SegmentName, run_start
+from node.journal.options import JournalOptions
 from node.journal.records import Record, encode_record, read_records
 from node.journal.session_log import SessionLog
-from node.journal.settings import JournalSettings
 from tests.node.protocol.pair import ALICE, BOB, FAST, Pair, make_config
 
 NOW: Final = 1_800_000_000_000_000_000
@@ -63,14 +63,14 @@ class MemoryJournal:
         self.identity = identity
         self.time = NOW
         self.loop = ListedLoop()
-        self.feed = Feed()
+        self.buffer = RecordBuffer()
         self.auditors = auditors
         head = SegmentHead(identity.node_id, NOW, 0, tuple(map(bytes, auditors)), "test")
         loop: Any = self.loop
-        settings = JournalSettings(
+        settings = JournalOptions(
             Path(), auditors, segment_size, 1e9, 2**23, "never", 1.0, "alarm", self.clock
         )
-        self.log = Log(self.feed, head, loop, settings)
+        self.log = Log(self.buffer, head, loop, settings)
         self.log.begin()
 
     def clock(self) -> int:
@@ -95,7 +95,7 @@ class MemoryJournal:
         found: dict[str, bytes] = {}
         name = SegmentName(self.identity.node_id.text, run_start(NOW), 0)
         records: list[bytes] = []
-        for piece in self.feed.pending:
+        for piece in self.buffer.pending:
             if isinstance(piece, Turn):
                 end = SegmentEnd(len(records), piece.blocks).encode()
                 records.append(encode_record(keys.SEGMENT_END, self.time, end))

@@ -9,8 +9,8 @@ from typing import Final
 from crypto.identity import NodeId
 from node.journal import keys
 from node.journal.bodies import SegmentEnd, SegmentHead, encode_block
+from node.journal.fields import EVENT
 from node.journal.names import CLOSED, LIVE, SegmentName
-from node.journal.parsing import EVENT
 from node.journal.records import encode_record
 
 NODE: Final = NodeId(bytes(range(32)))

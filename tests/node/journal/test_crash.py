@@ -25,9 +25,9 @@ from node import Node
 from node.journal import keys
 from node.journal.audit import Audit
 from node.journal.audit.rows import STATUS_AT
+from node.journal.fields import parse_event_head
 from node.journal.journal import Journal
 from node.journal.names import TORN
-from node.journal.parsing import parse_event_head
 from node.journal.records import OK
 from node.journal.segments import (
     SegmentFile,

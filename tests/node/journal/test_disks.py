@@ -127,7 +127,7 @@ async def test_sync_syncs_and_the_interval_does_by_itself(
         run.log.record(200, b"something")
         await journal_of(node).sync()
         assert disk.syncs == 1 + unasked
-        assert run.feed.synced == run.feed.appended
+        assert run.buffer.synced == run.buffer.appended
         await journal_of(node).sync()
         assert disk.syncs == 1 + unasked
 

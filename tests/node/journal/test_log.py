@@ -9,10 +9,10 @@ from crypto.auditor import AuditorPrivateKey
 from crypto.identity import Identity
 from node.journal import keys
 from node.journal.bodies import SegmentHead, parse_block
-from node.journal.feed import NEVER, Feed, Turn
+from node.journal.buffer import NEVER, RecordBuffer, Turn
 from node.journal.log import Log
+from node.journal.options import JournalOptions, parse_auditors
 from node.journal.records import encode_record, read_records
-from node.journal.settings import JournalSettings, parse_auditors
 from node.transport.loop import Loop
 from tests.node.transport.test_driver import FakeLoop
 
@@ -38,12 +38,12 @@ class FakeSession:
 
 
 class Scene:
-    """A log, its loop and its feed."""
+    """A log, its loop and its buffer."""
 
     def __init__(self, segment_size: int = 2**26, segment_age: float = 3600.0) -> None:
         self.loop = FakeLoop()
-        self.feed = Feed()
-        settings = JournalSettings(
+        self.buffer = RecordBuffer()
+        settings = JournalOptions(
             Path("."),
             AUDITORS,
             segment_size,
@@ -55,7 +55,7 @@ class Scene:
             lambda: 7,
         )
         head = SegmentHead(NODE, 0, 0, tuple(map(bytes, AUDITORS)), "test")
-        self.log = Log(self.feed, head, cast(Loop, self.loop), settings)
+        self.log = Log(self.buffer, head, cast(Loop, self.loop), settings)
         self.log.begin()
 
     def record(self, size: int) -> None:
@@ -65,7 +65,7 @@ class Scene:
     def segments(self) -> list[list[int]]:
         """The kinds of records, segment by segment."""
         segments: list[list[int]] = [[]]
-        for item in self.feed.pending:
+        for item in self.buffer.pending:
             if isinstance(item, Turn):
                 segments.append([])
             else:
@@ -81,7 +81,7 @@ def test_a_block_begins_in_a_turn_of_the_loop_s_own() -> None:
     assert scene.segments() == [[keys.SEGMENT, keys.BLOCK, 200, 200]]
     scene.loop.turn()
     assert scene.segments()[0][4:] == [keys.BLOCK, keys.CHECKPOINT]
-    blocks = [item for item in scene.feed.pending if not isinstance(item, Turn)]
+    blocks = [item for item in scene.buffer.pending if not isinstance(item, Turn)]
     assert parse_block(next(read_records(blocks[4])).body) == (1, 1)
     scene.log.leave(session.number)
     scene.record(keys.BLOCK_SIZE)
@@ -110,10 +110,10 @@ def test_a_segment_is_closed_when_it_is_long_enough() -> None:
     scene.record(8192)
     scene.loop.turn()
     assert scene.segments() == [[keys.SEGMENT, keys.BLOCK, 200], [keys.SEGMENT, keys.BLOCK]]
-    (turn,) = [item for item in scene.feed.pending if isinstance(item, Turn)]
+    (turn,) = [item for item in scene.buffer.pending if isinstance(item, Turn)]
     assert turn.following == scene.log.name
     assert scene.log.name.number == 1
-    first = cast(bytes, scene.feed.pending[0])
+    first = cast(bytes, scene.buffer.pending[0])
     assert turn.blocks == (len(first),)
 
 
@@ -138,7 +138,7 @@ def test_the_end_ends_what_lives_and_comes_once() -> None:
     assert session.ended
     assert scene.log.sessions == 0
     assert scene.segments() == [[keys.SEGMENT, keys.BLOCK, 200], []]
-    assert scene.feed.mark == NEVER
+    assert scene.buffer.mark == NEVER
     assert scene.loop.set_timers == []
 
 

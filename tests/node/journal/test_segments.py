@@ -12,7 +12,7 @@ from node.journal.names import LIVE, TORN
 from node.journal.records import BAD_CRC, BAD_LENGTH, OK, Record, encode_record
 from node.journal.records import TORN as TORN_RECORD
 from node.journal.segments import (
-    Range,
+    RecordRange,
     list_segments,
     list_torn,
     plan_ranges,
@@ -119,7 +119,7 @@ def test_a_footer_with_blocks_that_cannot_be_is_none(
     data = event(100) + encode_record(keys.SEGMENT_END, 1, end)
     path = write(tmp_path, data)
     assert read_footer(path) is None
-    assert plan_ranges(path, len(data)) == [Range(0, len(data), 0, ())]
+    assert plan_ranges(path, len(data)) == [RecordRange(0, len(data), 0, ())]
 
 
 # Ranges.

@@ -7,8 +7,8 @@ import pytest
 from node.journal import keys
 from node.journal.bodies import encode_block, parse_block
 from node.journal.errors import JournalFormatError
+from node.journal.fields import EVENT, EVENT_HEAD, parse_event_head
 from node.journal.names import parse_name, run_start
-from node.journal.parsing import EVENT, EVENT_HEAD, parse_event_head
 from node.journal.records import OK, encode_record, read_records
 from tests.node.journal.described import BODIES, described
 from tests.vectors.load import Vector, of_kind, unhex, vectors

@@ -12,10 +12,10 @@ from crypto.auditor import AuditorPrivateKey
 from crypto.identity import Identity
 from node.journal import keys, writer
 from node.journal.bodies import SegmentEnd
-from node.journal.feed import Feed, Turn
+from node.journal.buffer import RecordBuffer, Turn
 from node.journal.names import SegmentName, run_start
+from node.journal.options import JournalOptions, parse_auditors
 from node.journal.records import Record, encode_record, read_records
-from node.journal.settings import JournalSettings, parse_auditors
 from node.journal.writer import AT_ONCE, Writer
 
 AUDITORS = parse_auditors(AuditorPrivateKey.create().public)
@@ -28,17 +28,17 @@ class Scene:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.feed = Feed()
+        self.buffer = RecordBuffer()
         self.failed = Event()
-        settings = JournalSettings(
+        settings = JournalOptions(
             directory, AUDITORS, 2**26, 3600.0, 2**23, "interval", 1.0, "alarm", lambda: 7
         )
-        self.writer = Writer(self.feed, settings, lambda: None, self.failed.set)
+        self.writer = Writer(self.buffer, settings, lambda: None, self.failed.set)
 
     def end(self) -> None:
         """End the segment and the thread."""
-        self.feed.append(Turn((), self.feed.parts, None))
-        self.feed.wake()
+        self.buffer.append(Turn((), self.buffer.parts, None))
+        self.buffer.wake()
         assert self.writer.join(10)
 
     def records(self) -> list[Record]:
@@ -78,11 +78,11 @@ def eventually(true: Callable[[], bool]) -> None:
 def put(scene: Scene, count: int) -> None:
     """Records of rising sizes, and one in two parts."""
     for number in range(count):
-        scene.feed.put(encode_record(200, number, bytes(number)))
+        scene.buffer.put(encode_record(200, number, bytes(number)))
     record = encode_record(201, 1, bytes(5000))
-    scene.feed.put(record[:20])
-    scene.feed.parts += 1
-    scene.feed.put(record[20:])
+    scene.buffer.put(record[:20])
+    scene.buffer.parts += 1
+    scene.buffer.put(record[20:])
 
 
 @pytest.mark.parametrize("part", [0, 1, 30, 5000])
@@ -111,12 +111,12 @@ def test_small_records_are_written_as_one_piece_and_large_ones_uncopied(
     monkeypatch.setattr(os, "writev", writev)
     records = [encode_record(200, number, bytes(size)) for number in range(20)]
     for record in records:
-        scene.feed.put(record)
+        scene.buffer.put(record)
     scene.writer.start(NAME)
-    eventually(lambda: scene.feed.written == scene.feed.appended)
+    eventually(lambda: scene.buffer.written == scene.buffer.appended)
     assert len(calls[0]) == pieces
     assert b"".join(calls[0]) == b"".join(records)
-    assert scene.feed.records == 20
+    assert scene.buffer.records == 20
 
 
 def test_the_rest_of_large_records_is_written_after_a_part(
@@ -124,7 +124,7 @@ def test_the_rest_of_large_records_is_written_after_a_part(
 ) -> None:
     monkeypatch.setattr(os, "writev", writing(lambda records: 7000))
     for number in range(5):
-        scene.feed.put(encode_record(200, number, bytes(5000)))
+        scene.buffer.put(encode_record(200, number, bytes(5000)))
     scene.writer.start(NAME)
     scene.end()
     assert [len(record.body) for record in scene.records()[:-1]] == [5000] * 5
@@ -134,13 +134,13 @@ def test_who_waits_does_not_wait_until_records_have_gathered(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writer, "LINGER", 3600.0)
-    feed = scene.feed
-    feed.put(encode_record(200, 0, b""))
+    buffer = scene.buffer
+    buffer.put(encode_record(200, 0, b""))
     scene.writer.start(NAME)
-    eventually(lambda: feed.written == feed.appended)
-    feed.put(encode_record(200, 1, b""))
-    feed.wake()
-    eventually(lambda: feed.written == feed.appended)
+    eventually(lambda: buffer.written == buffer.appended)
+    buffer.put(encode_record(200, 1, b""))
+    buffer.wake()
+    eventually(lambda: buffer.written == buffer.appended)
 
 
 def test_more_than_one_call_takes_is_written_in_several(scene: Scene) -> None:
@@ -170,7 +170,7 @@ def test_a_part_of_a_record_is_cut_off_when_the_rest_fails(
     put(scene, 3)
     scene.writer.start(NAME)
     assert scene.failed.wait(10)
-    assert scene.feed.failed is not None
+    assert scene.buffer.failed is not None
     records = scene.records()
     assert {record.status for record in records} <= {"ok"}
     assert sum(record.size for record in records) == whole

@@ -16,7 +16,7 @@ from node.apps.simulate.tamper.survey import Session, Stretch
 from node.apps.simulate.tamper.wires import Chains
 from node.journal import keys
 from node.journal.bodies import SessionEnd
-from node.journal.parsing import parse_event_head
+from node.journal.fields import parse_event_head
 from node.journal.sessions import Checkpoint
 from node.protocol.codes import CloseCode
 

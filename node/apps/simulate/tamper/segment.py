@@ -9,7 +9,7 @@ from typing import Final
 
 from node.journal import keys
 from node.journal.bodies import SegmentEnd, encode_block, parse_block
-from node.journal.parsing import EVENT, parse_event_head
+from node.journal.fields import EVENT, parse_event_head
 from node.journal.records import encode_record, read_records
 
 HEAD: Final = EVENT.size  # session and direction, before an event's bytes

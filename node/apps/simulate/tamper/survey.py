@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from node.journal import keys
+from node.journal.fields import parse_event_head
 from node.journal.names import CLOSED, SegmentName
-from node.journal.parsing import parse_event_head
 from node.journal.segments import list_segments, read_range
 from node.journal.sessions import SessionFacts, SessionStart
 

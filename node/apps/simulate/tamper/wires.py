@@ -15,7 +15,7 @@ from crypto.schedule import (
 )
 from node.journal import keys
 from node.journal.bodies import KeyUpdate
-from node.journal.parsing import EVENT, parse_event_head
+from node.journal.fields import EVENT, parse_event_head
 from node.journal.records import Record
 from node.journal.sessions import Checkpoint, SessionFacts, SessionStart
 

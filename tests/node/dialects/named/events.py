@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 
 from node.dialects.limits import NamedLimits
-from node.dialects.named.codec import EventType, Flavour, NamedEvent, serialise_head
+from node.dialects.named.codec import BromineEvent, BromineType, Flavour, serialise_head
 
 LIMITS = NamedLimits()
 FLAVOURS = tuple(Flavour)
@@ -11,7 +11,7 @@ FLAVOURS = tuple(Flavour)
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 
 
-def serialise_event(event: NamedEvent, flavour: Flavour, limits: NamedLimits) -> bytes:
+def serialise_event(event: BromineEvent, flavour: Flavour, limits: NamedLimits) -> bytes:
     """All bytes of an event; raises as `serialise_head`."""
     event_id, kind, ref_id, namespace, name, data = event
     head = serialise_head(flavour, event_id, kind, ref_id, namespace, name, len(data), limits)
@@ -19,13 +19,13 @@ def serialise_event(event: NamedEvent, flavour: Flavour, limits: NamedLimits) ->
 
 
 @st.composite
-def events(draw: st.DrawFn, flavour: Flavour) -> NamedEvent:
+def events(draw: st.DrawFn, flavour: Flavour) -> BromineEvent:
     """Any event that this flavour can say."""
     ref_id = draw(st.none() | st.integers(0, 2**64 - 1))
-    plain = EventType.INITIATOR if ref_id is None else EventType.RESPONSE
-    return NamedEvent(
+    plain = BromineType.INITIATOR if ref_id is None else BromineType.RESPONSE
+    return BromineEvent(
         draw(st.integers(0, 2**64 - 1)),
-        plain if flavour is Flavour.PLAIN else draw(st.sampled_from(EventType)),
+        plain if flavour is Flavour.PLAIN else draw(st.sampled_from(BromineType)),
         ref_id,
         draw(names),
         draw(names),
@@ -35,22 +35,22 @@ def events(draw: st.DrawFn, flavour: Flavour) -> NamedEvent:
 
 def ask(
     name: str = "ping", data: bytes = b"", event_id: int = 7, namespace: str = ""
-) -> NamedEvent:
+) -> BromineEvent:
     """An event that replies to none."""
-    return NamedEvent(event_id, EventType.INITIATOR, None, namespace, name, data)
+    return BromineEvent(event_id, BromineType.INITIATOR, None, namespace, name, data)
 
 
 def reply(
     ref_id: int,
     data: bytes = b"",
     name: str = "pong",
-    kind: EventType = EventType.RESPONSE,
+    kind: BromineType = BromineType.RESPONSE,
     event_id: int = 8,
-) -> NamedEvent:
+) -> BromineEvent:
     """An event that replies to `ref_id`."""
-    return NamedEvent(event_id, kind, ref_id, "", name, data)
+    return BromineEvent(event_id, kind, ref_id, "", name, data)
 
 
-def on_wire(event: NamedEvent, flavour: Flavour) -> bytes:
+def on_wire(event: BromineEvent, flavour: Flavour) -> bytes:
     """Its bytes."""
     return serialise_event(event, flavour, LIMITS)

@@ -10,9 +10,9 @@ from node.dialects.frames import FrameSplitter
 from node.dialects.limits import NamedLimits
 from node.dialects.named.codec import (
     TOTAL_SIZE,
-    EventType,
+    BromineEvent,
+    BromineType,
     Flavour,
-    NamedEvent,
     decode_error,
     encode_error,
     measure_of,
@@ -35,7 +35,7 @@ REFUSALS = (CloseCode.PROTOCOL_ERROR, CloseCode.FRAME_TOO_LARGE)
 
 def read(
     data: bytes, flavour: Flavour, limits: NamedLimits = LIMITS, piece: int = 1 << 20
-) -> list[NamedEvent]:
+) -> list[BromineEvent]:
     """The events in `data`, fed in pieces."""
     splitter = FrameSplitter(TOTAL_SIZE, measure_of(flavour, limits.longest_frame))
     return [
@@ -61,7 +61,7 @@ def outcome(data: bytes, flavour: Flavour) -> object:
 
 
 def test_a_plain_event_is_the_documents_bytes() -> None:
-    event = NamedEvent(0x0102030405060708, EventType.RESPONSE, 9, "ns", "ping", b"data")
+    event = BromineEvent(0x0102030405060708, BromineType.RESPONSE, 9, "ns", "ping", b"data")
     assert (
         on_wire(event, Flavour.PLAIN)
         == bytes.fromhex("0000000000000022 001e 000900 0102030405060708 ff 0000000000000009")
@@ -70,7 +70,7 @@ def test_a_plain_event_is_the_documents_bytes() -> None:
 
 
 def test_a_typed_event_has_one_more_byte_after_its_id() -> None:
-    event = NamedEvent(0x0102030405060708, EventType.END, None, "", "end", b"")
+    event = BromineEvent(0x0102030405060708, BromineType.END, None, "", "end", b"")
     assert (
         on_wire(event, Flavour.TYPED)
         == bytes.fromhex("0000000000000014 0014 000900 0102030405060708 02 00 0000 0003") + b"end"
@@ -89,14 +89,14 @@ def test_whatever_is_said_is_read(flavour: Flavour, data: st.DataObject) -> None
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize("event", [ask(namespace="game"), reply(2**64 - 1, b"some data")])
-def test_a_cut_event_is_waited_for(flavour: Flavour, event: NamedEvent) -> None:
+def test_a_cut_event_is_waited_for(flavour: Flavour, event: BromineEvent) -> None:
     raw = on_wire(event, flavour)
     assert [read(raw[:size], flavour) for size in range(len(raw))] == [[]] * len(raw)
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize("event", [ask(data=b"d", namespace="é"), reply(5, b"some data")])
-def test_any_changed_byte_is_read_or_refused(flavour: Flavour, event: NamedEvent) -> None:
+def test_any_changed_byte_is_read_or_refused(flavour: Flavour, event: BromineEvent) -> None:
     raw = bytearray(on_wire(event, flavour))
     outcomes = set()
     for at, right in enumerate(raw):
@@ -131,7 +131,7 @@ def test_what_follows_the_name_in_a_header_is_ignored(flavour: Flavour) -> None:
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
 def test_a_header_that_is_shorter_than_its_fields_is_refused(flavour: Flavour) -> None:
-    event = NamedEvent(1, EventType.RESPONSE, 2, "space", "name", b"")
+    event = BromineEvent(1, BromineType.RESPONSE, 2, "space", "name", b"")
     raw = on_wire(event, flavour)
     total, header = struct.unpack_from(">QH", raw)
     for size in range(header):

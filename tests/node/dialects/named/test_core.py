@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from node.dialects.core import NEVER
 from node.dialects.limits import NamedLimits
-from node.dialects.named.codec import EventType, Flavour, NamedEvent, encode_error
+from node.dialects.named.codec import BromineEvent, BromineType, Flavour, encode_error
 from node.dialects.named.core import COPIED_SIZE, FIRST_ID, NamedCore
 from node.dialects.named.intake import TURN_EVENTS
 from node.messaging.emits import UNREAD, OutgoingEmit
@@ -37,7 +37,7 @@ class Line:
         self.now = 100.0
         self.core = NamedCore(self.now, NamedLimits(**limits), flavour)
 
-    def say(self, *events: NamedEvent) -> list[Any]:
+    def say(self, *events: BromineEvent) -> list[Any]:
         """Events come; what is reported."""
         return self.say_raw(b"".join(on_wire(event, self.flavour) for event in events))
 
@@ -48,7 +48,7 @@ class Line:
     def reports(self) -> list[Any]:
         return self.core.reports()
 
-    def heard(self) -> list[NamedEvent]:
+    def heard(self) -> list[BromineEvent]:
         """What we sent since the last time."""
         return read(self.core.data_to_send(self.now), self.flavour)
 
@@ -76,8 +76,8 @@ def test_events_have_ids_of_their_own(line: Line) -> None:
     line.core.emit("a", b"1")
     line.core.emit("b", b"2", "game")
     assert line.heard() == [
-        NamedEvent(FIRST_ID, EventType.INITIATOR, None, "", "a", b"1"),
-        NamedEvent(FIRST_ID + 1, EventType.INITIATOR, None, "game", "b", b"2"),
+        BromineEvent(FIRST_ID, BromineType.INITIATOR, None, "", "a", b"1"),
+        BromineEvent(FIRST_ID + 1, BromineType.INITIATOR, None, "game", "b", b"2"),
     ]
 
 
@@ -85,7 +85,7 @@ def test_events_have_ids_of_their_own(line: Line) -> None:
 def test_a_reply_refers_to_the_event_it_replies_to(line: Line, name: str, told: str) -> None:
     (event,) = line.say(ask(event_id=42))
     line.core.reply(event, b"data", name)
-    assert line.heard() == [NamedEvent(FIRST_ID, EventType.RESPONSE, 42, "", told, b"data")]
+    assert line.heard() == [BromineEvent(FIRST_ID, BromineType.RESPONSE, 42, "", told, b"data")]
 
 
 def test_long_data_is_sent_as_it_is(line: Line) -> None:
@@ -98,15 +98,15 @@ def test_long_data_is_sent_as_it_is(line: Line) -> None:
 def test_what_was_returned_is_one_more_reply(line: Line) -> None:
     (event,) = line.say(ask(event_id=42))
     line.core.finish(event, b"value", line.now)
-    kind, name = EventType.RESPONSE, "reply"
+    kind, name = BromineType.RESPONSE, "reply"
     if line.flavour is TYPED:
-        kind, name = EventType.END, "end"
-    assert line.heard() == [NamedEvent(FIRST_ID, kind, 42, "", name, b"value")]
+        kind, name = BromineType.END, "end"
+    assert line.heard() == [BromineEvent(FIRST_ID, kind, 42, "", name, b"value")]
     assert line.core.running == 0
 
 
 def test_a_handler_that_returned_nothing_has_an_end_only_with_types() -> None:
-    for flavour, ends in ((PLAIN, []), (TYPED, [(EventType.END, "end", b"")])):
+    for flavour, ends in ((PLAIN, []), (TYPED, [(BromineType.END, "end", b"")])):
         line = Line(flavour)
         (event,) = line.say(ask(namespace="game"))
         line.core.finish(event, None, line.now)
@@ -118,8 +118,8 @@ def test_a_failure_is_an_event_named_error(line: Line) -> None:
     (event,) = line.say(ask(event_id=42))
     line.core.fail(event, 500, "boom", line.now)
     (heard,) = line.heard()
-    kind = EventType.ERROR if line.flavour is TYPED else EventType.RESPONSE
-    assert heard == NamedEvent(FIRST_ID, kind, 42, "", "error", encode_error(500, "boom"))
+    kind = BromineType.ERROR if line.flavour is TYPED else BromineType.RESPONSE
+    assert heard == BromineEvent(FIRST_ID, kind, 42, "", "error", encode_error(500, "boom"))
     assert line.core.running == 0
 
 
@@ -132,7 +132,7 @@ def test_a_code_of_a_failure_that_has_no_room_goes_as_500(line: Line) -> None:
 
 
 def test_an_error_is_not_answered_with_an_error(line: Line) -> None:
-    error = reply(5, encode_error(500, "boom"), "error", EventType.ERROR)
+    error = reply(5, encode_error(500, "boom"), "error", BromineType.ERROR)
     for event in line.say(error):
         line.core.fail(event, 500, "again", line.now)
     assert (line.heard(), line.core.running) == ([], 0)
@@ -199,7 +199,7 @@ def test_with_types_an_end_ends_the_replies(data: bytes) -> None:
     emit = line.ask()
     line.say(reply(emit.async_id, b"0", "end"))  # a name is not a type
     assert line.core.waiting == 1
-    line.say(reply(emit.async_id, data, "any", EventType.END))
+    line.say(reply(emit.async_id, data, "any", BromineType.END))
     assert (taken(emit), emit.done, emit.code) == ([b"0"], True, 0)
     assert (emit.data.raw if emit.data else b"") == data
     assert line.core.waiting == 0
@@ -207,7 +207,7 @@ def test_with_types_an_end_ends_the_replies(data: bytes) -> None:
 
 def test_an_end_that_nobody_waits_for_is_dropped() -> None:
     line = Line(TYPED)
-    dangling = reply(5, b"1", "end", EventType.END)
+    dangling = reply(5, b"1", "end", BromineType.END)
     assert line.say(dangling, dangling._replace(ref_id=None)) == []
     assert (line.core.dropped, line.core.running) == (2, 0)
 
@@ -222,7 +222,7 @@ def test_an_end_that_nobody_waits_for_is_dropped() -> None:
 )
 def test_an_error_ends_the_replies(line: Line, data: bytes, code: int, text: str) -> None:
     emit = line.ask()
-    kind = EventType.ERROR if line.flavour is TYPED else EventType.RESPONSE
+    kind = BromineType.ERROR if line.flavour is TYPED else BromineType.RESPONSE
     line.say(reply(emit.async_id, data, "error", kind))
     assert (emit.done, emit.code, emit.data, line.core.waiting) == (True, code, text, 0)
 
@@ -232,7 +232,7 @@ def test_with_types_the_name_of_an_error_does_not_matter() -> None:
     emit = line.ask()
     line.say(reply(emit.async_id, b"1", "error"))
     assert (taken(emit), line.core.waiting) == ([b"1"], 1)
-    line.say(reply(emit.async_id, b"1", "any", EventType.ERROR))
+    line.say(reply(emit.async_id, b"1", "any", BromineType.ERROR))
     assert (emit.done, line.core.waiting) == (True, 0)
 
 

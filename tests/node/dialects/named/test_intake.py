@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node.dialects.limits import NamedLimits
-from node.dialects.named.codec import Flavour, NamedEvent
-from node.dialects.named.intake import TURN_EVENTS, Intake
+from node.dialects.named.codec import BromineEvent, Flavour
+from node.dialects.named.intake import TURN_EVENTS, NamedIntake
 from node.protocol.account import Account
 from node.protocol.errors import RemoteProtocolError
 from tests.node.dialects.named.events import FLAVOURS, ask, on_wire
@@ -20,11 +20,11 @@ class Taker:
     """Takes events for handlers, which it ends when told."""
 
     def __init__(self, flavour: Flavour, limits: NamedLimits) -> None:
-        self.taken: list[NamedEvent] = []
+        self.taken: list[BromineEvent] = []
         self.turns = 0
-        self.intake = Intake(flavour, limits, self.take, Account(limits.client_memory))
+        self.intake = NamedIntake(flavour, limits, self.take, Account(limits.client_memory))
 
-    def take(self, event: NamedEvent) -> None:
+    def take(self, event: BromineEvent) -> None:
         self.taken.append(event)
         self.intake.started(event)
 
@@ -94,13 +94,13 @@ def test_what_is_cleared_is_not_taken(flavour: Flavour) -> None:
 
 @both
 def test_it_may_be_cleared_by_what_comes_of_an_event(flavour: Flavour) -> None:
-    taken: list[NamedEvent] = []
+    taken: list[BromineEvent] = []
 
-    def take(event: NamedEvent) -> None:
+    def take(event: BromineEvent) -> None:
         taken.append(event)
         intake.clear()
 
-    intake = Intake(flavour, NamedLimits(), take, Account(1 << 20))
+    intake = NamedIntake(flavour, NamedLimits(), take, Account(1 << 20))
     intake.feed(on_wire(ask(), flavour) * 3)
     assert (len(taken), intake.holds_back) == (1, False)
 

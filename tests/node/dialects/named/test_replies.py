@@ -2,8 +2,8 @@
 
 import pytest
 
-from node.dialects.named.codec import EventType
-from node.dialects.named.replies import NamedReply, cost_of
+from node.dialects.named.codec import BromineType
+from node.dialects.named.core import NamedReply, cost_of
 from node.messaging.emits import Reply
 from node.messaging.formats import FormatError
 from node.messaging.payloads import Tandem
@@ -31,9 +31,9 @@ def test_what_is_of_no_format_is_told_who_reads_it() -> None:
     assert given.raw == b"\xffabc"
 
 
-@pytest.mark.parametrize("kind", EventType)
-def test_the_last_is_that_of_the_end(kind: EventType) -> None:
-    assert NamedReply(reply(1, kind=kind)).last == (kind is EventType.END)
+@pytest.mark.parametrize("kind", BromineType)
+def test_the_last_is_that_of_the_end(kind: BromineType) -> None:
+    assert NamedReply(reply(1, kind=kind)).last == (kind is BromineType.END)
 
 
 def test_it_counts_its_data_and_names() -> None:

@@ -10,9 +10,9 @@ from node.dialects.limits import LARGEST_NAME, NamedLimits
 from node.dialects.named.codec import (
     LENGTHS_SIZE,
     TOTAL_SIZE,
-    EventType,
+    BromineEvent,
+    BromineType,
     Flavour,
-    NamedEvent,
     decode_error,
     encode_error,
     measure_of,
@@ -38,7 +38,7 @@ def writable(vector: Vector) -> bool:
     return not vector.get("read_only")
 
 
-def received(vector: Vector, piece: int) -> tuple[list[NamedEvent], int]:
+def received(vector: Vector, piece: int) -> tuple[list[BromineEvent], int]:
     """The events of a vector and how many bytes are left."""
     flavour = FLAVOURS[vector["flavour"]]
     longest = vector.get("limit", LIMIT) + LENGTHS_SIZE
@@ -52,7 +52,7 @@ def received(vector: Vector, piece: int) -> tuple[list[NamedEvent], int]:
     return events, splitter.pending_bytes
 
 
-def event_of(vector: Vector, fields: Any) -> NamedEvent:
+def event_of(vector: Vector, fields: Any) -> BromineEvent:
     """The event that a vector's fields tell of."""
     ref_id = None if fields["ref_id"] is None else int(fields["ref_id"])
     told = "initiator" if ref_id is None else "response"
@@ -62,8 +62,8 @@ def event_of(vector: Vector, fields: Any) -> NamedEvent:
         texts.append(text * count)
     if FLAVOURS[vector["flavour"]] is Flavour.TYPED:
         told = fields["type"]
-    kind = EventType[told.upper()]
-    return NamedEvent(int(fields["id"]), kind, ref_id, texts[0], texts[1], unhex(fields["data"]))
+    kind = BromineType[told.upper()]
+    return BromineEvent(int(fields["id"]), kind, ref_id, texts[0], texts[1], unhex(fields["data"]))
 
 
 @pytest.mark.parametrize("piece", [1, 1 << 20])

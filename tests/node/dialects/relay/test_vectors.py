@@ -15,8 +15,8 @@ from node.dialects.relay.codec import (
     encode_message,
 )
 from node.dialects.relay.connection import RelayConnection
-from node.dialects.relay.router import Member, Router
-from node.dialects.relay.sorting import Batch, Sorter
+from node.dialects.relay.router import RelayMember, Router
+from node.dialects.relay.sorter import Batch, Sorter
 from node.protocol.errors import RemoteProtocolError
 from tests.node.dialects.relay.hall import Hall, faults, messages, written
 from tests.vectors.load import Vector, of_kind, read, unhex, vectors
@@ -36,7 +36,7 @@ def hall_of(vector: Vector) -> Hall:
 def sorted_out(vector: Vector, piece: int) -> tuple[dict[bytes, bytes], bool]:
     """Who gets what of a vector's bytes, and whether the connection is to be closed."""
     router, data, closes = Router(), unhex(vector["hex"]), False
-    members: dict[bytes, Member] = {}
+    members: dict[bytes, RelayMember] = {}
     for uuid in map(unhex, vector.get("connected", PAIR)):
         members[uuid] = RelayConnection(router, LIMITS, 0.0)
         router.join(uuid, members[uuid])

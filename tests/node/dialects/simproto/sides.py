@@ -9,14 +9,19 @@ from typing import Any
 
 from lbm.codec import decode_value
 from node.dialects.limits import SimProtoLimits
-from node.dialects.simproto.asking import OutgoingRequest
+from node.dialects.simproto.codec import (
+    HEAD_SIZE,
+    REQUEST,
+    REQUEST_HEAD,
+    RESPONSE,
+    RPC,
+    serialise_message,
+)
 from node.dialects.simproto.core import RequestReceived, SimProtoCore
 from node.dialects.simproto.feeds import SimProtoFeed
-from node.dialects.simproto.heads import HEAD_SIZE, REQUEST, RESPONSE, serialise_message
-from node.dialects.simproto.note_queue import NoteQueue
-from node.dialects.simproto.packets import REQUEST_HEAD, RPC
-from node.dialects.simproto.readings import Left
+from node.dialects.simproto.requests import SimProtoRequest
 from node.dialects.simproto.sim import Sim
+from node.dialects.simproto.subscriptions import NoteQueue, UnsubscribeAnswered
 from node.messaging.batch import Batch
 from node.messaging.fanout import Fanout
 from node.messaging.notes import encode_note
@@ -102,7 +107,7 @@ class Side:
         while self.core.happened:
             for report in self.core.reports():
                 self.reports.append(report)
-                if isinstance(report, RequestReceived | Left):
+                if isinstance(report, RequestReceived | UnsubscribeAnswered):
                     self.sim.take(report, self.now)
                 elif isinstance(report, ConnectionEnded):
                     assert self.ended is None
@@ -141,7 +146,7 @@ class Side:
         return ResultCode.ACCEPTED if known else ResultCode.TOPIC_NOT_FOUND
 
     def _run(self, call: IncomingCall) -> None:
-        answer = self.sim.answering.answer
+        answer = self.sim.incoming.answer
         data = call.data if isinstance(call.data, bytes) else b""
         if call.subcategory == RPC:
             if call.topic == "wait":
@@ -152,10 +157,10 @@ class Side:
                 answer(call, ResultCode.ACCEPTED, data, self.now)
         else:
             self._decide(call, data)
-            self.sim.answering.decided(call, self.now)
+            self.sim.incoming.decided(call, self.now)
 
     def _decide(self, call: IncomingCall, data: bytes) -> None:
-        answer = self.sim.answering.answer
+        answer = self.sim.incoming.answer
         if call.topic == "secret":
             answer(call, ResultCode.REJECTED, b"no", self.now)
         elif call.topic == "odd":
@@ -189,7 +194,7 @@ def call(side: Side, topic: str = "echo", data: bytes = b"hi", **options: float)
     def on_done() -> None:
         answer.extend((asked.code, asked.data))
 
-    asked = side.sim.asking.call(topic, data, side.now, options.get("timeout"), on_done)
+    asked = side.sim.outgoing.call(topic, data, side.now, options.get("timeout"), on_done)
     return answer
 
 
@@ -206,12 +211,12 @@ class Notes:
         self.side = side
         self.topic = topic
         self.queue = NoteQueue(window, 10.0, self._acknowledge, lambda: None)
-        self.call: OutgoingRequest | None = None
+        self.call: SimProtoRequest | None = None
         self.end: tuple[int, str] | str = ""
 
     def subscribe(self, data: bytes = b"") -> "Notes":
-        self.call = self.side.sim.asking.subscribe(self.topic, data, 0.0, None, lambda: None)
-        self.side.sim.readings.expect(self.topic, self, self.call)
+        self.call = self.side.sim.outgoing.subscribe(self.topic, data, 0.0, None, lambda: None)
+        self.side.sim.subscriptions.expect(self.topic, self, self.call)
         return self
 
     @property
@@ -219,9 +224,9 @@ class Notes:
         assert self.call is not None
         return (self.call.code, self.call.data) if self.call.done else None
 
-    def leave(self) -> OutgoingRequest | None:
+    def leave(self) -> SimProtoRequest | None:
         self.queue.close()
-        return self.side.sim.readings.leave(self.topic, self, self.side.now)
+        return self.side.sim.subscriptions.leave(self.topic, self, self.side.now)
 
     def read(self) -> list[bytes]:
         return [self.queue.take() for _ in range(len(self.queue))]
@@ -233,4 +238,4 @@ class Notes:
         self.end = code, text
 
     def _acknowledge(self, dialog: int) -> None:
-        self.side.sim.readings.acknowledge(dialog, self.side.now)
+        self.side.sim.subscriptions.acknowledge(dialog, self.side.now)

@@ -2,9 +2,8 @@
 
 import pytest
 
-from node.dialects.simproto.answering import response_code
-from node.dialects.simproto.heads import RESPONSE, serialise_message
-from node.dialects.simproto.packets import RPC, SUBSCRIBE
+from node.dialects.simproto.codec import RESPONSE, RPC, SUBSCRIBE, serialise_message
+from node.dialects.simproto.requests import response_code
 from node.protocol.codes import ResultCode
 from tests.node.dialects.simproto.sides import TIGHT, Side, request
 
@@ -12,7 +11,7 @@ from tests.node.dialects.simproto.sides import TIGHT, Side, request
 def test_an_answer_that_is_too_long_is_a_failure() -> None:
     side = Side(TIGHT)
     side.receive(request(RPC, "wait", dialog=3))
-    answer = side.sim.answering.answer
+    answer = side.sim.incoming.answer
     assert not answer(side.pending[0], ResultCode.ACCEPTED, b"x" * 256, 0.0)
     assert side.said() == serialise_message(RESPONSE, 3, b"\x01")
 
@@ -20,8 +19,8 @@ def test_an_answer_that_is_too_long_is_a_failure() -> None:
 def test_an_id_is_free_once_it_is_answered() -> None:
     side = Side()
     side.receive(request(RPC, "wait", dialog=5))
-    side.sim.answering.answer(side.pending[0], ResultCode.ACCEPTED, b"x", 0.0)
-    side.sim.answering.answer(side.pending[0], ResultCode.ACCEPTED, b"again", 0.0)
+    side.sim.incoming.answer(side.pending[0], ResultCode.ACCEPTED, b"x", 0.0)
+    side.sim.incoming.answer(side.pending[0], ResultCode.ACCEPTED, b"again", 0.0)
     assert side.said() == serialise_message(RESPONSE, 5, b"\0x")
     assert side.receive(request(RPC, "echo", dialog=5)) == serialise_message(RESPONSE, 5, b"\0")
 

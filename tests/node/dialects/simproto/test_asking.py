@@ -1,6 +1,6 @@
 """What we ask: callers that wait for less than the connection does, or no longer."""
 
-from node.dialects.simproto.heads import RESPONSE, serialise_message
+from node.dialects.simproto.codec import RESPONSE, serialise_message
 from node.messaging.pending import LOST
 from node.protocol.codes import CloseCode, ResultCode
 from tests.node.dialects.simproto.sides import TIGHT, Side, call
@@ -23,8 +23,8 @@ def test_a_caller_may_be_shorter_of_patience() -> None:
 def test_who_gave_up_is_not_called_and_the_response_is_expected() -> None:
     side = Side(TIGHT)
     done: list[int] = []
-    asked = side.sim.asking.call("echo", b"", 0.0, 5.0, lambda: done.append(1))
-    side.sim.asking.give_up(asked)
+    asked = side.sim.outgoing.call("echo", b"", 0.0, 5.0, lambda: done.append(1))
+    side.sim.outgoing.give_up(asked)
     assert side.core.free_dialogs == TIGHT.dialogs - 1
     side.receive(serialise_message(RESPONSE, 1, b"\0"))
     assert side.ended is None
@@ -36,7 +36,7 @@ def test_an_answered_call_leaves_no_deadline() -> None:
     side = Side(TIGHT)
     call(side, timeout=5.0)
     side.receive(serialise_message(RESPONSE, 1, b"\0"))
-    assert len(side.sim.asking.deadlines) == 0
+    assert len(side.sim.outgoing.deadlines) == 0
 
 
 def test_who_gets_a_response_that_is_none_learns_of_the_end_like_all_others() -> None:

@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.dialects.simproto.heads import RESPONSE, serialise_message
-from node.dialects.simproto.packets import NOTIFY, RPC
+from node.dialects.simproto.codec import NOTIFY, RESPONSE, RPC, serialise_message
 from node.protocol.codes import CloseCode
 from tests.node.dialects.simproto.sides import TIGHT, Side, call, request
 

@@ -1,8 +1,8 @@
 """Scarce dialogs: callers go first, feeds take turns, nobody is passed over."""
 
 from node.dialects.limits import SimProtoLimits
+from node.dialects.simproto.codec import RESPONSE, serialise_message
 from node.dialects.simproto.dialog_room import DialogRoom
-from node.dialects.simproto.heads import RESPONSE, serialise_message
 from tests.node.dialects.simproto.sides import Side
 
 
@@ -24,7 +24,7 @@ def filled(dialogs: int) -> tuple[Side, DialogRoom]:
     """A side all of whose dialogs wait for a response."""
     side = Side(SimProtoLimits(dialogs=dialogs))
     for _ in range(dialogs):
-        side.sim.asking.call("echo", b"", 0.0, None, lambda: None)
+        side.sim.outgoing.call("echo", b"", 0.0, None, lambda: None)
     return side, side.sim.room
 
 

@@ -5,16 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from node.dialects.limits import SimProtoLimits
-from node.dialects.simproto.heads import (
+from node.dialects.simproto.codec import (
     HEAD_SIZE,
     LAST_ID,
     PING,
     PONG,
     REQUEST,
     RESPONSE,
+    RPC,
     serialise_message,
 )
-from node.dialects.simproto.packets import RPC
 from node.protocol.account import REQUEST_WEIGHT
 from node.protocol.codes import CloseCode, ResultCode
 from node.protocol.errors import (
@@ -208,7 +208,7 @@ def test_more_bytes_than_may_wait_stop_reading() -> None:
     assert side.core.next_deadline() == 30.0
     side.at(25.0)
     assert side.ended is None
-    side.sim.answering.answer(side.pending[0], ResultCode.ACCEPTED, b"", 25.0)
+    side.sim.incoming.answer(side.pending[0], ResultCode.ACCEPTED, b"", 25.0)
     assert reads(side)
     side.receive(serialise_message(RESPONSE, 1, b"\0"))
     assert side.core.next_deadline() == 35.0  # the Pong's, anew
@@ -297,7 +297,7 @@ def test_nothing_is_asked_once_it_is_over() -> None:
         call(side)
     with pytest.raises(ConnectionClosedError):
         side.core.ping(0.0)
-    side.sim.answering.answer(side.pending[0], ResultCode.ACCEPTED, b"late", 0.0)
+    side.sim.incoming.answer(side.pending[0], ResultCode.ACCEPTED, b"late", 0.0)
     assert side.said() == b""
 
 

@@ -3,8 +3,13 @@
 import pytest
 
 from node.dialects.limits import SimProtoLimits
-from node.dialects.simproto.heads import REQUEST, RESPONSE, serialise_message
-from node.dialects.simproto.packets import SUBSCRIBE, UNSUBSCRIBE
+from node.dialects.simproto.codec import (
+    REQUEST,
+    RESPONSE,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+    serialise_message,
+)
 from node.messaging.fanout import Slow
 from tests.node.dialects.simproto.sides import LIMITS, Notes, Side, code_of, exchange, request
 
@@ -18,7 +23,7 @@ def test_notes_leave_dialogs_for_calls_and_feeds_take_turns() -> None:
     side.publish("news", *[b"%d" % number for number in range(20)])
     assert side.core.free_dialogs == 2
     assert side.said().count(b"news") == 6
-    side.sim.asking.call("echo", b"", 0.0, None, lambda: None)
+    side.sim.outgoing.call("echo", b"", 0.0, None, lambda: None)
     side.said()
     sent = 6
     for dialog in range(1, 7):

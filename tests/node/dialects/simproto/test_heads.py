@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.dialects.simproto.heads import (
+from node.dialects.simproto.codec import (
     HEAD_SIZE,
     LAST_ID,
     LONGEST_PING_PAYLOAD,

@@ -2,7 +2,8 @@
 
 import pytest
 
-from node.dialects.simproto.note_queue import NEVER, NoteQueue
+from node.dialects.core import NEVER
+from node.dialects.simproto.subscriptions import NoteQueue
 
 NOTE = b"x" * 36  # 100 bytes of cost
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.dialects.simproto.packets import (
+from node.dialects.simproto.codec import (
     NOTIFY,
     REQUEST_HEAD_SIZE,
     parse_request,

@@ -1,7 +1,6 @@
 """Topics of theirs that we read: asked for, accepted, left, and not read in time."""
 
-from node.dialects.simproto.heads import REQUEST, RESPONSE, serialise_message
-from node.dialects.simproto.packets import NOTIFY
+from node.dialects.simproto.codec import NOTIFY, REQUEST, RESPONSE, serialise_message
 from node.protocol.codes import ResultCode
 from tests.node.dialects.simproto.sides import Notes, Side, code_of, exchange, request
 
@@ -18,7 +17,7 @@ def test_a_subscription_of_ours() -> None:
     assert Notes(one, "nobody").subscribe().answer is None
     exchange(one, other)
     assert double.answer == (2, None)
-    assert one.sim.readings.reads("news", notes)
+    assert one.sim.subscriptions.reads("news", notes)
     left = notes.leave()
     assert left is not None
     again = Notes(one).subscribe()
@@ -30,7 +29,7 @@ def test_a_subscription_of_ours() -> None:
     exchange(one, other)
     assert again.read() == [b"c"]
     assert notes.read() == []
-    assert one.sim.readings.dropped == 1
+    assert one.sim.subscriptions.dropped == 1
     assert one.ended is other.ended is None
 
 
@@ -40,7 +39,7 @@ def test_rejected_with_data() -> None:
     exchange(one, other)
     assert secret.answer == (ResultCode.REJECTED, b"no")
     assert odd.answer == (ResultCode.REJECTED, None)
-    assert not one.sim.readings.reads("secret", secret)
+    assert not one.sim.subscriptions.reads("secret", secret)
 
 
 def test_notes_may_come_before_the_acceptance() -> None:
@@ -57,7 +56,7 @@ def test_accepted_when_nobody_waits_any_more() -> None:
     notes = Notes(side).subscribe()
     assert notes.call is not None
     notes.queue.close()
-    side.sim.asking.give_up(notes.call)
+    side.sim.outgoing.give_up(notes.call)
     side.said()
     assert code_of(side.receive(request(NOTIFY, "news", b"early"))) == 2
     unsubscribe = serialise_message(REQUEST, 2, b"\2\4\0news")

@@ -1,7 +1,13 @@
 """Who is asked, told and answered: topics both ways, with exactly the document's codes."""
 
-from node.dialects.simproto.heads import REQUEST, RESPONSE, serialise_message
-from node.dialects.simproto.packets import NOTIFY, SUBSCRIBE, UNSUBSCRIBE
+from node.dialects.simproto.codec import (
+    NOTIFY,
+    REQUEST,
+    RESPONSE,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+    serialise_message,
+)
 from node.protocol.codes import CloseCode
 from tests.node.dialects.simproto.sides import Notes, Side, code_of, exchange, request
 

@@ -6,25 +6,23 @@ from typing import Any
 import pytest
 
 from node.dialects.limits import SimProtoLimits
-from node.dialects.simproto.asking import OutgoingRequest
-from node.dialects.simproto.core import RequestReceived
-from node.dialects.simproto.heads import (
+from node.dialects.simproto.codec import (
     HEAD_SIZE,
+    NOTIFY,
     PING,
     PONG,
     REQUEST,
     RESPONSE,
-    HeadReader,
-    serialise_message,
-)
-from node.dialects.simproto.packets import (
-    NOTIFY,
     RESPONSE_HEADS,
     RPC,
     SUBSCRIBE,
     UNSUBSCRIBE,
+    HeadReader,
+    serialise_message,
     serialise_request,
 )
+from node.dialects.simproto.core import RequestReceived
+from node.dialects.simproto.requests import SimProtoRequest
 from node.messaging.deadlines import Deadlines
 from node.messaging.pending import LOST, IncomingCall
 from node.protocol.errors import LocalProtocolError
@@ -84,8 +82,8 @@ class Waiting:
         def on_done() -> None:
             self.responses.append((call.code, call.data))
 
-        deadlines: Deadlines[OutgoingRequest] = Deadlines()
-        call = OutgoingRequest(on_done, deadlines)
+        deadlines: Deadlines[SimProtoRequest] = Deadlines()
+        call = SimProtoRequest(on_done, deadlines)
         assert self.side.core.ask(KINDS[kind], "t", b"", 0.0, call) == dialog
 
 
@@ -176,9 +174,9 @@ def test_never_sent(vector: Vector) -> None:
         # A handler that says what may not be.
         def answer(call: IncomingCall) -> None:
             code, data = MEANINGS[fields["meaning"]], unhex(fields["data"])
-            side.sim.answering.answer(call, code, data, 0.0)
+            side.sim.incoming.answer(call, code, data, 0.0)
 
-        side.sim.answering._run = answer
+        side.sim.incoming._run = answer
     name = "echo" if kind == RPC else "news"
     packet = serialise_request(kind, name, 65_535) + unhex(fields["data"])
     said = side.receive(serialise_message(REQUEST, 1, packet))

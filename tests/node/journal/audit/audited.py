@@ -12,7 +12,7 @@ from node.journal.audit.compact import CompactRow
 from node.journal.audit.rows import Finding, SessionRow
 from node.journal.audit.search import Search
 from node.journal.audit.track import Track
-from node.journal.parsing import EVENT_HEAD
+from node.journal.fields import EVENT_HEAD
 from node.journal.records import Record
 from node.protocol import codes
 from tests.node.journal.recorded import AUDITOR, Recorded, records_of

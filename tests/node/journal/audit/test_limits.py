@@ -6,9 +6,9 @@ import pytest
 
 from crypto.streamkeys import StreamKey
 from node.journal import keys
-from node.journal.audit import lanes, search, track, unknown
-from node.journal.audit.lanes import Lanes
-from node.journal.parsing import EVENT, EVENT_HEAD
+from node.journal.audit import keyring, search, segment, track
+from node.journal.audit.keyring import Lanes
+from node.journal.fields import EVENT, EVENT_HEAD
 from tests.node.journal.audit.audited import (
     PREFIX_AT,
     SUITE,
@@ -88,7 +88,7 @@ def test_behind_a_hole_that_is_too_large_nothing_is_decrypted_and_all_are_rows(
         return {row.content.type for row in audited.rows if row.status == "gap"}
 
     assert "application" in behind_it()
-    monkeypatch.setattr(lanes, "TRIED_COUNTERS", 5)
+    monkeypatch.setattr(keyring, "TRIED_COUNTERS", 5)
     assert behind_it() == {None, "seal"}  # in the stream that has no hole
 
 
@@ -100,9 +100,9 @@ def test_as_many_counters_are_tried_as_there_may_be_and_a_wrong_one_is_never_kep
     lane.secret = secret
     assert lane.decrypt(stream, blobs[5], form) is None  # nothing is said to be missing
     lane.guess = True
-    assert lane.decrypt(stream, blobs[lanes.TRIED_COUNTERS], form) is None
-    assert lane.decrypt(stream, blobs[lanes.TRIED_COUNTERS - 1], form) == b"63"
-    assert lane.decrypt(stream, blobs[lanes.TRIED_COUNTERS], form) == b"64"
+    assert lane.decrypt(stream, blobs[keyring.TRIED_COUNTERS], form) is None
+    assert lane.decrypt(stream, blobs[keyring.TRIED_COUNTERS - 1], form) == b"63"
+    assert lane.decrypt(stream, blobs[keyring.TRIED_COUNTERS], form) == b"64"
 
 
 # Events that wait, and those that nobody knows.
@@ -177,7 +177,7 @@ def test_rows_that_wait_are_bounded_behind_a_foreign_event_too(
 def test_sessions_that_nobody_knows_are_counted_one_by_one_up_to_a_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(unknown, "MOST_UNKNOWN", 3)
+    monkeypatch.setattr(segment, "MOST_UNKNOWN", 3)
     records = list(recorded())
     at = received(records)[49]
     stem, event = records[at]

@@ -10,9 +10,9 @@ from crypto.schedule import application_secrets, next_secret
 from lbm.codec import encode
 from node.journal import keys
 from node.journal.audit import keyring, session, track
+from node.journal.audit.claims import suite_of
 from node.journal.audit.content import LONGEST_TOPIC
 from node.journal.audit.keyring import Boxes, Keyring, labels_key
-from node.journal.audit.known import suite_of
 from node.journal.bodies import Secret
 from node.journal.records import Record
 from node.journal.sessions import Checkpoint, Generation, SessionStart

@@ -12,7 +12,7 @@ from node.journal import keys
 from node.journal.audit import Audit
 from node.journal.audit.rows import STATUS_AT, Finding
 from node.journal.bodies import SessionEnd
-from node.journal.parsing import EVENT, EVENT_HEAD
+from node.journal.fields import EVENT, EVENT_HEAD
 from node.journal.records import Record
 from node.journal.sessions import SessionStart
 from tests.node.journal.audit.audited import received

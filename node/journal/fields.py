@@ -33,14 +33,14 @@ Box = tuple[bytes, bytes]  # the auditor's public key, and the sealed box
 
 def parse_event_head(body: bytes) -> tuple[int, int]:
     """Session and direction of an event or key update; raises JournalFormatError."""
-    with Parsing("event"):
+    with BodyReader("event"):
         session, direction = EVENT.unpack_from(body)
         if direction > keys.SENT:
             raise JournalFormatError(f"direction {direction}")
         return session, direction
 
 
-class Parsing:
+class BodyReader:
     """Translates what decoders raise, once."""
 
     __slots__ = ("_what",)
@@ -48,7 +48,7 @@ class Parsing:
     def __init__(self, what: str) -> None:
         self._what = what
 
-    def __enter__(self) -> "Parsing":
+    def __enter__(self) -> "BodyReader":
         return self
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:

@@ -4,25 +4,122 @@ One rule: a note has one response: 0 if somebody reads its topic, else 2. Knows 
 reader is told, not what it does.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
-from node.dialects.simproto.asking import Asking, OutgoingRequest
+from node.dialects.core import NEVER
+from node.dialects.simproto.codec import ACCEPTED, NOT_FOUND, NOT_SUBSCRIBED
 from node.dialects.simproto.core import RequestReceived, SimProtoCore
-from node.dialects.simproto.note_queue import NEVER, NoteQueue
-from node.dialects.simproto.packets import ACCEPTED, NOT_FOUND, NOT_SUBSCRIBED
+from node.dialects.simproto.requests import OutgoingRequests, SimProtoRequest
 from node.protocol.errors import LocalProtocolError
+from node.protocol.limits import EVENT_COST
 
 
-class Left(NamedTuple):
+class NoteQueue:
+    """What waits for one reader. Up to `window` bytes of cost (a note's data and 64) are
+    acknowledged as they come, up to twice that and one note `patience` seconds later at
+    most.
+
+    `acknowledge` is called with a dialog, `on_note` when something came.
+    """
+
+    __slots__ = (
+        "_acknowledge",
+        "_held",
+        "_held_size",
+        "_on_note",
+        "_patience",
+        "_size",
+        "_waiting",
+        "_window",
+        "closed",
+    )
+
+    def __init__(
+        self,
+        window: int,
+        patience: float,
+        acknowledge: Callable[[int], None],
+        on_note: Callable[[], None],
+    ) -> None:
+        self._window = window
+        self._patience = patience
+        self._acknowledge = acknowledge
+        self._on_note = on_note
+        self._waiting: deque[bytes] = deque()
+        self._size = 0
+        self._held: deque[tuple[int, int, float]] = deque()  # dialog, cost, when it is due
+        self._held_size = 0
+        self.closed = False
+
+    def __len__(self) -> int:
+        """How many notes wait."""
+        return len(self._waiting)
+
+    @property
+    def deadline(self) -> float:
+        """When the next acknowledgement is due, whether there is room or not."""
+        return self._held[0][2] if self._held else NEVER
+
+    def put(self, data: bytes, dialog: int, now: float) -> bool:
+        """A note came; False if there is no room for it at all."""
+        cost, limit = len(data) + EVENT_COST, 2 * self._window
+        # The first one to be held is, however long: its publisher could not know.
+        if self._size > limit or (self._held and self._size + cost > limit):
+            return False
+        self._waiting.append(data)
+        self._size += cost
+        if self._size > self._window and len(self._waiting) > 1:
+            self._held.append((dialog, cost, now + self._patience))
+            self._held_size += cost
+        else:
+            self._acknowledge(dialog)
+        self._on_note()
+        return True
+
+    def take(self) -> bytes:
+        """The next note's data.
+
+        Raises:
+            IndexError: there is none.
+        """
+        data = self._waiting.popleft()
+        self._size -= len(data) + EVENT_COST
+        while self._held and (
+            self._size - self._held_size + self._held[0][1] <= self._window
+            or len(self._held) == len(self._waiting)  # the next one to be read
+        ):
+            self._release()
+        return data
+
+    def handle_deadline(self, now: float) -> None:
+        """Acknowledge what can wait no longer."""
+        while self._held and self._held[0][2] <= now:
+            self._release()
+
+    def close(self) -> None:
+        """Nobody reads any more: forget what waits."""
+        self.closed = True
+        self._waiting.clear()
+        self._size = 0
+        while self._held:
+            self._release()
+
+    def _release(self) -> None:
+        dialog, cost, _ = self._held.popleft()
+        self._held_size -= cost
+        self._acknowledge(dialog)
+
+
+class UnsubscribeAnswered(NamedTuple):
     """The report that an Unsubscribe of ours was answered."""
 
     topic: str
 
 
-class Reader(Protocol):
+class NoteReader(Protocol):
     """A subscription of ours."""
 
     queue: NoteQueue
@@ -34,21 +131,21 @@ class Reader(Protocol):
         """The connection is over; what came stays readable."""
 
 
-class Readings:
+class Subscriptions:
     """Our subscriptions by topic: asked for, or accepted. `dropped` counts notes that
     nobody read."""
 
     __slots__ = ("_asking", "_core", "_holding", "_leaving", "_readers", "dropped")
 
-    def __init__(self, core: SimProtoCore, asking: Asking) -> None:
+    def __init__(self, core: SimProtoCore, asking: OutgoingRequests) -> None:
         self._core = core
         self._asking = asking
-        self._readers: dict[str, Reader] = {}
+        self._readers: dict[str, NoteReader] = {}
         self._holding: set[NoteQueue] = set()  # those that hold acknowledgements back
         self._leaving: Counter[str] = Counter()  # Unsubscribes that wait for their response
         self.dropped = 0
 
-    def expect(self, topic: str, reader: Reader, call: OutgoingRequest) -> None:
+    def expect(self, topic: str, reader: NoteReader, call: SimProtoRequest) -> None:
         """A Subscribe of ours is on its way. Notes may come before its response does."""
         first = self._readers.setdefault(topic, reader) is reader
 
@@ -62,13 +159,13 @@ class Readings:
 
         call.on_final = answered
 
-    def reads(self, topic: str, reader: Reader) -> bool:
+    def reads(self, topic: str, reader: NoteReader) -> bool:
         """Whether the notes of a topic go to this reader."""
         return self._readers.get(topic) is reader
 
     def leave(
-        self, topic: str, reader: Reader, now: float, on_done: Callable[[], None] | None = None
-    ) -> OutgoingRequest | None:
+        self, topic: str, reader: NoteReader, now: float, on_done: Callable[[], None] | None = None
+    ) -> SimProtoRequest | None:
         """Want no more notes; returns the Unsubscribe, or None if there is nobody to tell.
         `on_done` is called when that is answered."""
         if self._readers.get(topic) is not reader:
@@ -78,11 +175,16 @@ class Readings:
             call = self._asking.unsubscribe(topic, now, on_done or _nothing)
             self._leaving[topic] += 1
             # In its order: notes that came before it are not the next subscription's.
-            call.on_final = lambda code, stream: self._core.happened.append(Left(topic))
+            call.on_final = lambda code, stream: self._core.happened.append(
+                UnsubscribeAnswered(topic)
+            )
             return call
         return None
 
-    def left(self, report: Left) -> None:
+    def _unsubscribed(self, topic: str) -> None:
+        self._core.happened.append(UnsubscribeAnswered(topic))
+
+    def left(self, report: UnsubscribeAnswered) -> None:
         """An Unsubscribe was answered."""
         self._leaving -= Counter((report.topic,))
 

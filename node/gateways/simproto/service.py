@@ -10,10 +10,10 @@ from collections.abc import AsyncGenerator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lbm.codec import decode_value
+from node.dialects.simproto.codec import RPC
 from node.dialects.simproto.core import SimProtoCore
 from node.dialects.simproto.dialog_room import DialogRoom
 from node.dialects.simproto.feeds import SimProtoFeed
-from node.dialects.simproto.packets import RPC
 from node.dialects.values import ConversionError, Rest, to_bytes
 from node.handlers.registry import Entry
 from node.handlers.running import FAILED, Outcome, run_handler
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("parley.gateway")
 
 
-class SimProtoServing:
+class SimProtoService:
     """The handlers and topics of `offering`, for one peer; `values` is the form of data that
     is neither bytes nor text. `draining` takes nothing new.
 
@@ -148,7 +148,7 @@ class SimProtoServing:
                         self._feed_closed,
                     )
                 )
-            sim.answering.decided(call, peer.backend.now())
+            sim.incoming.decided(call, peer.backend.now())
             peer.answered()  # perhaps with more than one
 
     def _feed_closed(self, feed: SimProtoFeed) -> None:
@@ -169,7 +169,7 @@ class SimProtoServing:
         if code and not call.answered:
             text, refused = "%r of %s: refused with %d", self._handlers.refused
             refused.log(logger, logging.INFO, now, text, call.topic, peer, code)
-        if not peer.sim.answering.answer(call, code, sent, now):
+        if not peer.sim.incoming.answer(call, code, sent, now):
             text = "the answer to %r is too long: %d bytes"
             unsent.log(logger, logging.ERROR, now, text, call.topic, len(sent))
             right = False

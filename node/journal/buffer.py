@@ -20,7 +20,7 @@ class Turn:
     """What stands between two records: the segment ends, and another begins, or none.
 
     `blocks` are the offsets of the block records of the one that ends, `parts` what the
-    feed's were when it ended.
+    buffer's were when it ended.
     """
 
     blocks: tuple[int, ...]
@@ -28,7 +28,7 @@ class Turn:
     following: SegmentName | None
 
 
-class Feed:
+class RecordBuffer:
     """Set by the loop's thread: `pending` (at its end), `appended`, `mark` and `passed`
     (what is called once `appended` is there), `parts`, `watched`, `sync_wanted`. By the writer's:
     `written`, `synced`, `items`, `segments`, `idle`, `failed`."""

@@ -31,7 +31,7 @@ _RANGES: Final[Mapping[str, Range]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class JournalSettings:
+class JournalOptions:
     """What `Journal.open` was told.
 
     Raises:

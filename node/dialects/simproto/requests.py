@@ -1,28 +1,136 @@
-"""What the other side of a SimProto connection asks of us: calls, and topics of ours.
+"""What we ask of the other side of a SimProto connection: calls and subscriptions.
 
-One rule: every request gets exactly one response, with a code that the document has for
-it, whatever becomes of its handler. Handlers are run by the shell, which is told when to
-start one and when to stop it. Data is bytes.
+One rule: who gives up is rid of it at once, and its dialog goes on until the response
+came or took too long: SimProto has no word for 'never mind'. Data is bytes. Knows
+nothing of who waits.
 """
 
 from collections.abc import Callable
 
-from node.dialects.simproto.core import RequestReceived, SimProtoCore
-from node.dialects.simproto.packets import (
+from node.dialects.simproto.codec import (
     ACCEPTED,
+    NO_DATA,
     NOT_FOUND,
     REJECTED,
     RPC,
     SUBSCRIBE,
+    UNSUBSCRIBE,
+    parse_response,
 )
+from node.dialects.simproto.core import RequestReceived, SimProtoCore
+from node.messaging.deadlines import Deadlines, within_reason
 from node.messaging.notes import NO_HEADERS
-from node.messaging.pending import IncomingCall
+from node.messaging.pending import LOST, IncomingCall, OutgoingCall
 from node.messaging.subscription_turns import SubscriptionTurns
 from node.protocol.codes import ResultCode
 from node.protocol.errors import PayloadTooLargeError
 
 
-class Answering:
+class SimProtoRequest(OutgoingCall):
+    """A request of ours. `async_id` is its dialog; `code` and `data` (bytes, or None for
+    no bytes) are its response once `done`."""
+
+    __slots__ = ("_deadlines",)
+
+    def __init__(
+        self, on_done: Callable[[], None], deadlines: Deadlines["SimProtoRequest"]
+    ) -> None:
+        super().__init__(on_done)
+        self._deadlines = deadlines
+
+    def responded(self, payload: memoryview) -> None:
+        """The response came, if nobody waits for it any more for `on_final` alone.
+
+        Raises:
+            RemoteProtocolError: it is empty.
+        """
+        code, data = parse_response(payload)
+        if code in NO_DATA:
+            data = b""  # the document has none here: what came all the same is nobody's
+        if self.on_final is not None:
+            self.on_final(code, 0)
+        if self.slot:
+            self._deadlines.discard(self, self.slot)
+        self.finish(code, data or None)
+
+    def lost(self, code: int, text: str) -> None:
+        """The connection is over."""
+        self.close_code = code
+        self.close_text = text
+        self.finish(LOST, None)
+
+
+class OutgoingRequests:
+    """Our calls and subscriptions on one connection; `deadlines` are those that callers
+    set, if they are shorter than that of all dialogs."""
+
+    __slots__ = ("_core", "deadlines")
+
+    def __init__(self, core: SimProtoCore) -> None:
+        self._core = core
+        self.deadlines: Deadlines[SimProtoRequest] = Deadlines()
+
+    def call(
+        self,
+        topic: str,
+        data: bytes,
+        now: float,
+        timeout: float | None,
+        on_done: Callable[[], None],
+    ) -> SimProtoRequest:
+        """Call a topic; `timeout` is seconds from `now`, None for that of all dialogs.
+
+        Raises:
+            LocalProtocolError: not open, too large, or too many requests wait already.
+            ValueError: the topic has no UTF-8.
+        """
+        return self._ask(RPC, topic, data, now, timeout, on_done)
+
+    def subscribe(
+        self,
+        topic: str,
+        data: bytes,
+        now: float,
+        timeout: float | None,
+        on_done: Callable[[], None],
+    ) -> SimProtoRequest:
+        """Ask for a topic's notes; raises as `call`."""
+        return self._ask(SUBSCRIBE, topic, data, now, timeout, on_done)
+
+    def unsubscribe(self, topic: str, now: float, on_done: Callable[[], None]) -> SimProtoRequest:
+        """Ask for no more of them; raises as `call`."""
+        return self._ask(UNSUBSCRIBE, topic, b"", now, None, on_done)
+
+    def give_up(self, call: SimProtoRequest) -> None:
+        """Nobody waits for `call` any more."""
+        if not call.done:
+            call.done = True
+            self.deadlines.discard(call, call.slot)
+
+    def handle_deadline(self, now: float) -> None:
+        """End the requests whose callers wait no longer."""
+        for call in self.deadlines.due(now):
+            call.slot = 0
+            call.finish(ResultCode.DEADLINE_EXCEEDED, None)
+
+    def _ask(
+        self,
+        kind: int,
+        topic: str,
+        data: bytes,
+        now: float,
+        timeout: float | None,
+        on_done: Callable[[], None],
+    ) -> SimProtoRequest:
+        call = SimProtoRequest(on_done, self.deadlines)
+        call.async_id = self._core.ask(kind, topic, data, now, call)
+        timeout = within_reason(timeout)
+        if timeout is not None and timeout < self._core.limits.answer_timeout:
+            call.slot = self.deadlines.add(call, now + timeout)
+        return call
+
+
+class IncomingRequests:
     """The other side's calls, and requests to subscribe and unsubscribe, that we have not
     answered.
 

@@ -19,10 +19,10 @@ from node.dialects.relay.codec import (
     encode_error,
     not_connected,
 )
-from node.dialects.relay.router import Member, Piece, Router
+from node.dialects.relay.router import Piece, RelayMember, Router
 
 # What each member gets of one receive.
-Batch = dict[Member, list[Piece]]
+Batch = dict[RelayMember, list[Piece]]
 
 _HEAD_SIZE: Final = HEAD.size
 _NO_HEAD: Final[tuple[()]] = ()  # nothing starts with one of none
@@ -65,7 +65,7 @@ class Sorter:
         "postponed",
     )
 
-    def __init__(self, uuid: bytes, client: Member, router: Router, longest: int) -> None:
+    def __init__(self, uuid: bytes, client: RelayMember, router: Router, longest: int) -> None:
         self._uuid = uuid
         self._client = client
         self._router = router
@@ -117,7 +117,7 @@ class Sorter:
         head: bytes | tuple[()] = _NO_HEAD
         size, refused, postponed = 0, False, False
         run = at  # where the run began, which is for
-        target: Member | _Everyone | None = None
+        target: RelayMember | _Everyone | None = None
         while True:
             if startswith(head, at):  # length, target and sender are as before
                 at += size
@@ -165,7 +165,7 @@ class Sorter:
         return ""
 
     def _add_run(
-        self, batch: Batch, target: Member | _Everyone | None, run: memoryview, size: int
+        self, batch: Batch, target: RelayMember | _Everyone | None, run: memoryview, size: int
     ) -> None:
         """Add messages to one target; where there is none, all of them have `size` bytes
         and the same head."""

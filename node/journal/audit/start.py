@@ -7,16 +7,18 @@ checkpoint is taken at its word until a seal vouches for it.
 from typing import Final
 
 from crypto.schedule import chain_bind, chain_start_initiator, chain_start_responder
-from node.journal.audit.known import Known, suite_of
-from node.journal.audit.output import Output
+from node.journal.audit.claims import KnownSession, suite_of
+from node.journal.audit.output import AuditOutput
 from node.journal.audit.session import AuditedSession
 from node.journal.audit.track import Track
-from node.journal.sessions import Checkpoint, Direction, SessionStart
+from node.journal.sessions import Checkpoint, DirectionCheckpoint, SessionStart
 
 _BEFORE_PROOF: Final = -1  # the place before that of the Proof
 
 
-def start_session(output: Output, start: SessionStart, time: int, offset: int) -> AuditedSession:
+def start_session(
+    output: AuditOutput, start: SessionStart, time: int, offset: int
+) -> AuditedSession:
     """A session from its first record.
 
     JournalFormatError if the record's values fit no session at all.
@@ -32,8 +34,8 @@ def start_session(output: Output, start: SessionStart, time: int, offset: int) -
     chains = responder, initiator
     if not facts.initiator:
         proofs, chains = proofs[::-1], chains[::-1]
-    received, sent = (Direction(chain, _BEFORE_PROOF, 0, 0, 0, 0, {}) for chain in chains)
-    session = AuditedSession(output, Known(facts, time, offset, th1, th2, (received, sent)))
+    received, sent = (DirectionCheckpoint(chain, _BEFORE_PROOF, 0, 0, 0, 0, {}) for chain in chains)
+    session = AuditedSession(output, KnownSession(facts, time, offset, th1, th2, (received, sent)))
     for track, proof in zip(session.tracks, proofs, strict=True):
         blob = _verify_proof(session, track, proof, time, offset)
         session.proofs += (blob,)
@@ -44,10 +46,10 @@ def start_session(output: Output, start: SessionStart, time: int, offset: int) -
 
 
 def resume_session(
-    output: Output, checkpoint: Checkpoint, time: int, offset: int
+    output: AuditOutput, checkpoint: Checkpoint, time: int, offset: int
 ) -> AuditedSession:
     """A session that began in records that were not read here; raises as `start_session`."""
-    known = Known(
+    known = KnownSession(
         checkpoint.facts,
         checkpoint.started,
         offset,
