@@ -1,6 +1,6 @@
 """Algorithms, keys, the key schedule, the hash chain and identities of Parley.
 
-Rule: the only package that imports `cryptography` and `nacl`, and no new cryptography
+The only package that imports `cryptography` and `nacl`, and no new cryptography
 beyond the composition in docs/protocol.md. Knows no events, no connections, no trust.
 """
 

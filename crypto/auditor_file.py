@@ -1,8 +1,8 @@
 """An auditor's private key in a file of its own, as identities have theirs.
 
-Rule: what is read is checked (but for the five bits of a private key that X25519 itself
+What is read is checked (but for the five bits of a private key that X25519 itself
 passes over), and no key file of an identity passes for one. The file around it is a
-container's (`crypto.container`). Knows no default place, asks nobody for a passphrase.
+container's (`crypto.container`). Has no default place and never asks for a passphrase.
 
     magic   = "parley1 auditor key\n"
     payload = private key (32 bytes) || public key (32 bytes), X25519

@@ -1,6 +1,6 @@
 """The hash chain over a direction's encrypted events, and the seals over it (section 6).
 
-Rule: the chain covers the bytes of the wire and nothing re-encoded; a seal signs one
+The chain covers the bytes of the wire and nothing re-encoded; a seal signs one
 chain value under its own domain prefix and is masked, so that the wire does not show
 the signer. Knows no forms, no limits, and not when a seal is due.
 """

@@ -1,6 +1,6 @@
 """The AEADs of the `cipher` parameter.
 
-Rule: the library's own objects go straight to the hot path; only XChaCha20, which
+The library's own objects go straight to the hot path; only XChaCha20, which
 `cryptography` lacks, gets a wrapper over libsodium. Knows no counters and no streams.
 
 ChaCha20-Poly1305 through `cryptography` takes a quarter of the time that it takes

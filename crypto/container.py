@@ -1,7 +1,7 @@
 """A secret in a file of its own: readable by its owner only, perhaps under a passphrase.
 
-Rule: the file is private from its first byte, is never overwritten, and every byte of
-it is checked on reading. Knows no default place, asks nobody for a passphrase, and does
+The file is private from its first byte, is never overwritten, and every byte of
+it is checked on reading. Has no default place and never asks for a passphrase, and does
 not know what the payload means.
 
     file   = magic || u8 form || costs || body
@@ -169,7 +169,7 @@ def _read(path: PathLike) -> bytes:
 
 def _require_private(status: os.stat_result, path: PathLike) -> None:
     if not stat.S_ISREG(status.st_mode):
-        raise KeyFileUnreadableError(f"{os.fspath(path)} is no regular file")
+        raise KeyFileUnreadableError(f"{os.fspath(path)} is not a regular file")
     if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise KeyFileTooOpenError(f"others can use {os.fspath(path)}: chmod 600 it")
     if status.st_uid not in (os.geteuid(), 0):  # root can read every file anyway

@@ -1,6 +1,6 @@
 """The errors of `crypto`: one root, one type for each kind of failure.
 
-Rule: whatever the libraries below raise is translated into one of these, once, at this
+Whatever the libraries below raise is translated into one of these, once, at this
 floor's edge. Messages name sizes and algorithms, never a secret or a path's content.
 
     CryptoError
@@ -9,9 +9,9 @@ floor's edge. Messages name sizes and algorithms, never a secret or a path's con
     ├── SignatureError               a signature or seal that does not verify
     │   └── InvalidKeyError          a signing key, public or private, that is malformed or weak
     ├── KeyExchangeError             a malformed share, or an ephemeral key used twice
-    ├── WrongSizeError               a cipher's key or nonce, or an output, of a size there is not
+    ├── WrongSizeError               a cipher's key or nonce, or an output, of a wrong size
     ├── UnknownAlgorithmError        a name that is not in the registry
-    ├── IdentityError                keys and bindings that make no identity, a bad node id
+    ├── IdentityError                keys and bindings that do not make an identity, a bad node id
     └── KeyFileError
         ├── KeyFileUnreadableError   absent, not a regular file, or not to be read or written
         ├── KeyFileExistsError       a file is there already; key files are never overwritten
@@ -40,7 +40,7 @@ class SignatureError(CryptoError):
 
 
 class InvalidKeyError(SignatureError):
-    """A signing key has the wrong size, is no point of its curve, or is weak."""
+    """A signing key has the wrong size, is not a point of its curve, or is weak."""
 
 
 class KeyExchangeError(CryptoError):
@@ -56,7 +56,7 @@ class UnknownAlgorithmError(CryptoError, ValueError):
 
 
 class IdentityError(CryptoError):
-    """Keys and bindings do not make up an identity, or a text is no node id."""
+    """Keys and bindings do not make up an identity, or a text is not a node id."""
 
 
 class KeyFileError(CryptoError):

@@ -1,6 +1,6 @@
 """The key exchanges of the `kex` parameter: two shares in, one secret out.
 
-Rule: an ephemeral key serves one exchange, whether it succeeds or not, and anything
+An ephemeral key serves one exchange, whether it succeeds or not, and anything
 wrong with a peer's share is a `KeyExchangeError`. Knows no transcript and no schedule:
 the raw secret goes to `crypto.schedule`, never to a cipher.
 
@@ -112,7 +112,7 @@ def _hybrid_open(private: bytes) -> tuple[bytes, Derive]:
     public, agree = _x25519_open(private[MLKEM768_SEED_SIZE:])
 
     def derive(share: bytes) -> bytes:
-        # A wrong ciphertext of the right size is no error: FIPS 203 then gives an unrelated
+        # A wrong ciphertext of the right size is not an error: FIPS 203 then gives an unrelated
         # secret (implicit rejection) and the Proof does not open.
         secret = mlkem.decapsulate(share[:MLKEM768_CIPHERTEXT_SIZE])
         return secret + agree(share[MLKEM768_CIPHERTEXT_SIZE:])

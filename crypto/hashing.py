@@ -1,6 +1,6 @@
 """The hash algorithms of the `hash` parameter, with HMAC over each.
 
-Rule: an algorithm is one entry of data; `new` is the constructor the hot path calls
+An algorithm is one entry of data; `new` is the constructor the hot path calls
 directly. Knows nothing of labels, chains or transcripts.
 """
 

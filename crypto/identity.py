@@ -1,6 +1,6 @@
 """Identities: one to eight signing keys, the first of which names the node (section 4).
 
-Rule: a `PublicIdentity` exists only if it is sound: every binding verified and every key
+A `PublicIdentity` exists only if it is sound: every binding verified and every key
 of a known algorithm checked. Knows neither files (`crypto.keyfile`) nor trust.
 """
 
@@ -128,7 +128,7 @@ class PublicIdentity:
         return self.entries[0][0]
 
     def verifier(self, algorithm: str) -> Verifier:
-        """Return the key of an algorithm; IdentityError if there is none."""
+        """Return the key of an algorithm; IdentityError if it has no such key."""
         try:
             return self._verifiers[algorithm]
         except KeyError:
@@ -191,7 +191,7 @@ class Identity:
         return tuple(self._keys.values())
 
     def key(self, algorithm: str) -> SigningKey:
-        """Return the key of an algorithm; IdentityError if there is none."""
+        """Return the key of an algorithm; IdentityError if it has no such key."""
         try:
             return self._keys[algorithm]
         except KeyError:

@@ -1,6 +1,6 @@
 """HKDF (RFC 5869) and the labelled derivation of section 5.
 
-Rule: every derived secret goes through `label`, so no two purposes can ever share
+Every derived secret goes through `label`, so no two purposes can ever share
 bytes. Knows no particular label: those stand in `schedule`, `streamkeys` and `chain`.
 """
 

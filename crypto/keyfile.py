@@ -1,7 +1,7 @@
 """Key files: one identity in one file, readable by its owner only (section 4).
 
-Rule: every byte of the payload is checked on reading; the file around it is a container's
-(`crypto.container`). Knows no default place and asks nobody for a passphrase.
+Every byte of the payload is checked on reading; the file around it is a container's
+(`crypto.container`). Has no default place and never asks for a passphrase.
 
     magic   = "parley1 key file\n"
     payload = LBM, key 256: [[algorithm, private key, public key], ..], the primary first
@@ -76,7 +76,7 @@ def _key(entry: object) -> SigningKey:
     if not isinstance(algorithm, str) or algorithm not in SIGNING:
         raise KeyFileMalformedError("the key file has a key of an unknown algorithm")
     if not isinstance(private, bytes):
-        raise KeyFileMalformedError("a private key of the key file is no byte string")
+        raise KeyFileMalformedError("a private key of the key file is not a byte string")
     try:
         key = SIGNING[algorithm].load(private)
     except CryptoError as error:

@@ -1,6 +1,6 @@
 """Randomness: the only place that draws it.
 
-Rule: every byte comes from the operating system at the moment of the call, so no
+Every byte comes from the operating system at the moment of the call, so no
 state of ours can be shared by a process and its fork. ML-KEM encapsulation and
 ML-DSA's hedging draw inside OpenSSL, which reseeds after a fork by itself.
 """

@@ -1,6 +1,6 @@
 """The registry of algorithms: what can be negotiated, in the default order.
 
-Rule: this is data. A new algorithm is one entry here (and its room), and every test of
+This is data. A new algorithm is one entry here (and its room), and every test of
 algorithms iterates over these tables. Knows nothing of offers and how one is chosen.
 """
 

@@ -1,6 +1,6 @@
 """The key schedule of section 5, and the rekey and key update of section 6.
 
-Rule: pure functions from secrets and transcript hashes to secrets; the caller hashes
+Pure functions from secrets and transcript hashes to secrets; the caller hashes
 the bytes as they were on the wire and drops what its phase no longer needs. Knows no
 events: that `th1` covers the right bytes is the handshake's business.
 """
@@ -107,7 +107,7 @@ def _early_salt(hash: HashAlgorithm, network_key: bytes) -> bytes:
     return label(hash, early, "derived", b"", hash.size)
 
 
-@cache  # without a network key it is no secret, and always the same
+@cache  # without a network key it is not secret, and always the same
 def _open_salt(hash: HashAlgorithm) -> bytes:
     return _early_salt(hash, bytes(NETWORK_KEY_SIZE))
 

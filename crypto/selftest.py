@@ -1,6 +1,6 @@
 """Whether every algorithm of the registry works on this machine, tried once.
 
-Rule: each is tried as the protocol uses it, and what was altered must be refused. The
+Each is tried as the protocol uses it, and what was altered must be refused. The
 libraries below may lack one (an old OpenSSL has no ML-KEM), which shows here only.
 """
 

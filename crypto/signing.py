@@ -1,6 +1,6 @@
 """The signature algorithms of the `signing` parameter.
 
-Rule: a public key is checked when its verifier is built, a signature's form before its
+A public key is checked when its verifier is built, a signature's form before its
 mathematics, and both fail with `SignatureError` or its `InvalidKeyError`. Knows nothing
 of what is signed: the domain prefixes belong to `crypto.chain` and `crypto.identity`.
 
@@ -123,7 +123,7 @@ def _ed25519_open_public(public: bytes) -> Verify:
     # Refuses what is not canonical, not on the curve, of small order, and also of mixed
     # order: no honest key has a torsion part, and verifiers differ about those that do.
     if not nacl.bindings.crypto_core_ed25519_is_valid_point(public):
-        raise InvalidKeyError("the Ed25519 public key is no point of the prime-order group")
+        raise InvalidKeyError("the Ed25519 public key is not a point of the prime-order group")
 
     def verify(signature: bytes, message: bytes) -> None:
         try:
@@ -174,7 +174,7 @@ def _p256_open_private(scalar: bytes) -> tuple[bytes, Sign]:
 
     def sign(message: bytes) -> bytes:
         r, s = decode_dss_signature(private.sign(message, _ECDSA_SIGN))
-        # (r, s) and (r, n - s) both verify; only the lower may be sent, so that nobody can
+        # (r, s) and (r, n - s) both verify; only the lower may be sent, so that no one can
         # turn one valid signature into another.
         return r.to_bytes(32, "big") + min(s, _P256_ORDER - s).to_bytes(32, "big")
 

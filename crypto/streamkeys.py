@@ -1,6 +1,6 @@
 """The key of one direction, epoch and stream, and its counter (section 6).
 
-Rule: a nonce is the iv XOR a counter that only rises, so no key ever sees a nonce
+A nonce is the iv XOR a counter that only rises, so no key ever sees a nonce
 twice. Knows nothing of the event around a blob: associated data comes in as bytes.
 """
 

@@ -1,6 +1,6 @@
 """Typed reading of decoded cells.
 
-The rule: a cell that is there has the right type and range, or the payload is
+A cell that is there has the right type and range, or the payload is
 malformed (section 3); only an absent cell takes the default. A boolean is never an
 unsigned integer. This file does not know which event wants which cells.
 """

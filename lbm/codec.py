@@ -1,6 +1,6 @@
 """Bytes <-> labelled binary maps: the deterministic CBOR subset of section 3.
 
-The rule: every value has exactly one encoding and decoding refuses all others, so
+Every value has exactly one encoding and decoding refuses all others, so
 that each direction is the other's inverse. Encoder and decoder are written by hand: a
 general CBOR library accepts more than we do, and could only be held to the rule by
 encoding everything a second time.

@@ -1,6 +1,6 @@
 """Bytes to values: exactly what the encoder writes, nothing more (section 3).
 
-The rule: whatever the bytes, either a value or LbmDecodeError, in time and memory
+Whatever the bytes, either a value or LbmDecodeError, in time and memory
 proportional to the input. Knows nothing of what a key means, except that key 0 of a
 payload is noise.
 """

@@ -1,6 +1,6 @@
 """Values to bytes: the one encoding of each (section 3).
 
-The rule: what has no encoding is refused with LbmEncodeError, never approximated.
+What has no encoding is refused with LbmEncodeError, never approximated.
 Knows nothing of what a key means, except that key 0 of a payload is noise.
 """
 

@@ -1,6 +1,6 @@
 """The head of an item: a major type and its argument, in the shortest form.
 
-The rule: encoding writes and decoding accepts the same table of forms. This file is
+Encoding writes and decoding accepts the same table of forms. This file is
 the alphabet that encoder, decoder and noise share; it knows no values.
 """
 

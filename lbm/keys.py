@@ -1,6 +1,6 @@
 """The one table of cell keys of the base protocol (section 13).
 
-The rule: a key number is written here and nowhere else. Keys 1..255 are reserved
+A key number is written here and nowhere else. Keys 1..255 are reserved
 for the base protocol, 256 and up are the application's. This file knows names and
 types, not which event carries which cell.
 """

@@ -1,6 +1,6 @@
 """How much a decoder accepts, as one value that is passed along.
 
-The rule: every limit is checked before the memory it guards is taken. This file
+Every limit is checked before the memory it guards is taken. This file
 knows the numbers of section 3 and nothing of the encoding.
 """
 

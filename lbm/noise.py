@@ -1,6 +1,6 @@
 """Padding: a noise cell that hides a payload's length (section 7).
 
-The rule: the padded length is the least of the rule's sizes that a noise cell can
+The padded length is the least of the rule's sizes that a noise cell can
 reach exactly, and never above the limit. Works on the encoded bytes, by splicing; it
 knows a map's head and its first key, and nothing of the rest.
 """

@@ -1,6 +1,6 @@
 """What a cell may hold, as types of Python.
 
-The rule: decoding makes `Value` and nothing else; encoding also takes what means the
+Decoding makes `Value` and nothing else; encoding also takes what means the
 same (`Encodable`). This file knows no bytes.
 """
 
@@ -40,4 +40,4 @@ def plain_key(key: object) -> int | str:
     """Reduce a map key like `plain`; raises LbmEncodeError for all but integers and text."""
     if isinstance(key, int | str) and not isinstance(key, bool):
         return int.__index__(key) if isinstance(key, int) else str.__str__(key)
-    raise LbmEncodeError(f"{type(key).__name__} is no map key")
+    raise LbmEncodeError(f"{type(key).__name__} cannot be a map key")
