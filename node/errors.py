@@ -17,6 +17,7 @@
       RelayRefusedError      an event relay closed the connection; `code`, `text` (likewise)
       NotSpokenError         the other side's dialect has nothing of the kind
       KnownPeersError        the file of known peers cannot be read or written
+      FileProblem            a file that was named cannot be used
       ConfigError            a setting is wrong                              (also ValueError)
         InsecureAddressError   others could reach what is spoken there in the clear
 
@@ -88,6 +89,10 @@ class RelayRefusedError(ParleyError, BrokenResourceError):
         super().__init__(f"the relay closed the connection: {text or 'no text'} (code {code})")
         self.code = code
         self.text = text
+
+
+class FileProblem(ParleyError):
+    """A file that was named cannot be used."""
 
 
 class KnownPeersError(ParleyError):

@@ -6,8 +6,6 @@ never a traceback.
 
 import os
 import shlex
-from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
 from signal import Signals
@@ -24,11 +22,12 @@ from node.bus.errors import (
     BusUnavailableError,
     InvalidEventError,
 )
-from node.cli.output import show_value
+from node.cli.output import Failure, show_value
 from node.errors import (
     AddressError,
     CallRefused,
     ConfigError,
+    FileProblem,
     HandshakeError,
     IdentityChangedError,
     KnownPeersError,
@@ -59,29 +58,12 @@ class Exit(IntEnum):
     FINDINGS = 7  # a journal does not verify, a group of a bus lags behind
 
 
-class FileProblem(ParleyError):
-    """A file that a command was given cannot be used."""
-
-
 class Interrupted(ParleyError):
     """A signal ended a command before it was done."""
 
     def __init__(self, signal: Signals) -> None:
         super().__init__(f"interrupted by {signal.name}")
         self.exit = 128 + signal  # as shells have it
-
-
-@dataclass(frozen=True)
-class Failure:
-    """How a command failed: `code` is the protocol's if there is one, else the exit code."""
-
-    exit: int
-    code: int
-    name: str
-    text: str
-    data: object = None  # what came with an answer that was a refusal
-    shown: str = ""  # for people in place of `text`, where one line does not do
-    fields: Mapping[str, str] = field(default_factory=dict)  # more for JSON
 
 
 # Characters of another node's text that a sentence of ours quotes.

@@ -16,7 +16,7 @@ from typing import TextIO
 import anyio
 from anyio.lowlevel import checkpoint
 
-from node.cli.exits import FileProblem
+from node.errors import FileProblem
 
 _PIECE = 65_536
 

@@ -16,9 +16,9 @@ from node.cli import call, completion, doctor, errors, identity, peers, serve
 from node.cli.bus import commands as bus
 from node.cli.chat.command import chat
 from node.cli.demo.command import demo, demo_responder
-from node.cli.exits import Exit, Failure, Interrupted, failure
+from node.cli.exits import Exit, Interrupted, failure
 from node.cli.journal import commands as journal
-from node.cli.output import Output, abandon_stdout, set_up_streams
+from node.cli.output import Failure, Output, abandon_stdout, set_up_streams
 from node.cli.pipeline import commands as pipeline
 from node.cli.pub import pub
 from node.cli.receive import receive

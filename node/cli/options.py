@@ -17,13 +17,11 @@ from crypto.identity import Identity
 from crypto.keyfile import load_identity
 from crypto.registry import NAMES, PARAMETERS, require_name
 from node.cli.completing import algorithms, any_algorithm, words
-from node.cli.exits import FileProblem
 from node.config import NodeConfig
-from node.errors import ConfigError
+from node.errors import ConfigError, FileProblem
 from node.protocol.codes import ROLES
 from node.protocol.limits import NEGOTIATED
 from node.settings import Settings, secret_files
-from node.settings.secret_files import SecretFileError
 from node.trust.policies import AnyPeer, FirstUse, Known, TrustPolicy, parse_trust
 
 NEGOTIATION = "Negotiation (comma lists, best first)"
@@ -300,10 +298,7 @@ def _secret(read: Callable[[Path, Callable[[str], object]], bytes], path: Path) 
     def warn(sentence: str) -> None:
         typer.echo(f"parley: warning: {sentence}", err=True)
 
-    try:
-        return read(path, warn)
-    except SecretFileError as error:
-        raise FileProblem(str(error)) from error
+    return read(path, warn)
 
 
 def _require_readable(policy: TrustPolicy, text: str | None) -> None:

@@ -11,15 +11,26 @@ import math
 import os
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Any
 
 from rich.console import Console
 from rich.progress import Progress, ProgressColumn
 
 from node.logs import one_line
 
-if TYPE_CHECKING:
-    from node.cli.exits import Failure
+
+@dataclass(frozen=True)
+class Failure:
+    """How a command failed: `code` is the protocol's if there is one, else the exit code."""
+
+    exit: int
+    code: int
+    name: str
+    text: str
+    data: object = None  # what came with an answer that was a refusal
+    shown: str = ""  # for people in place of `text`, where one line does not do
+    fields: Mapping[str, str] = field(default_factory=dict)  # more for JSON
 
 
 class Output:
@@ -63,7 +74,7 @@ class Output:
         """The last JSON line of a command that did what it should."""
         self.event("done", **fields)
 
-    def fail(self, failure: "Failure") -> None:
+    def fail(self, failure: Failure) -> None:
         """The last line of a command that did not."""
         self.event(
             "error",

@@ -12,10 +12,9 @@ import typer
 from crypto.errors import IdentityError
 from crypto.identity import NodeId
 from node.cli.completing import known_names
-from node.cli.exits import FileProblem
 from node.cli.options import Json
 from node.cli.output import Output
-from node.errors import AddressError, ConfigError
+from node.errors import AddressError, ConfigError, FileProblem
 from node.transport.address import Address
 from node.trust.known_peers import KnownPeer, KnownPeers, default_known_peers
 

@@ -8,14 +8,13 @@ import typer
 
 from lbm.codec import Encodable
 from lbm.errors import LbmEncodeError
-from node.cli.exits import FileProblem
 from node.cli.lines import input_descriptor, read_lines
 from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output
 from node.cli.run import make_node, run
 from node.cli.serve import DEFAULT_ADDRESS
 from node.cli.values import parse_json
-from node.errors import ConfigError
+from node.errors import ConfigError, FileProblem
 from node.handlers.topic import BUFFER, LEAST_BUFFER, Topic
 from node.protocol.errors import PayloadTooLargeError
 

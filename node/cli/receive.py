@@ -7,13 +7,12 @@ import typer
 
 from node.apps.transfer.receiver import PARALLEL, Receiver
 from node.apps.transfer.store import Store
-from node.cli.exits import FileProblem
 from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output
 from node.cli.run import make_node, run
 from node.cli.serve import DEFAULT_ADDRESS
 from node.cli.transfer_display import Display
-from node.errors import ConfigError
+from node.errors import ConfigError, FileProblem
 
 
 @takes_node_options

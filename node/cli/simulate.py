@@ -25,11 +25,10 @@ from node.apps.simulate.tamper.plant import tamper
 from node.apps.simulate.tamper.planted import Kind, save_list
 from node.apps.simulate.world import Keeping, simulate
 from node.cli.completing import words
-from node.cli.exits import FileProblem
 from node.cli.options import Json, Loop
 from node.cli.output import Output, set_up_logging
 from node.cli.run import event_loop, until_interrupted
-from node.errors import ConfigError
+from node.errors import ConfigError, FileProblem
 from node.journal.options import SEGMENT_SIZE
 from node.journal.segments import list_segments
 

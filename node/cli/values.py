@@ -8,8 +8,7 @@ import json
 import sys
 
 from lbm.codec import Encodable
-from node.cli.exits import FileProblem
-from node.errors import ConfigError
+from node.errors import ConfigError, FileProblem
 from node.protocol.limits import NEGOTIATED
 
 

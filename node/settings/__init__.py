@@ -3,8 +3,8 @@
 from node.settings.bus import BusSettings
 from node.settings.dialects import NamedSettings, RelaySettings, SimProtoSettings
 from node.settings.journal import JournalSettings
-from node.settings.loading import Settings, load_settings
 from node.settings.serve import ServeSettings
+from node.settings.sources import Settings, load_settings
 
 __all__ = [
     "BusSettings",

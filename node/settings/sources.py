@@ -1,201 +1,171 @@
-"""Where settings come from: a TOML file and environment variables, read by typed-settings.
+"""All settings of a node and of the commands `serve` and `relay`, read from code, a TOML file and
+the environment.
 
-One rule: every wrong name and value is found where it stands, so that the error names the
-file and key, or the variable. The library finds the keys, merges the sources and knows
-which holds; what a value may be is `settings_values`'s.
+The environment overrides the file, the file overrides the values given in code, and those override
+the defaults. docs/reference/settings.md lists every setting with its unit, range and default.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import field, is_dataclass, make_dataclass
+import os
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cache
-from inspect import isclass
 from pathlib import Path
-from typing import Any, Final, cast, get_type_hints
-
-import typed_settings as ts
-from typed_settings.cls_utils import deep_options
-from typed_settings.dict_utils import get_path, set_path
-from typed_settings.exceptions import (
-    ConfigFileLoadError,
-    ConfigFileNotFoundError,
-    InvalidOptionsError,
-)
-from typed_settings.loaders import clean_settings
-from typed_settings.types import LoadedSettings, LoaderMeta, OptionInfo, OptionList, SettingsDict
+from typing import Any, Final, get_type_hints
 
 from crypto.registry import PARAMETERS
 from node.config import NodeConfig
-from node.dialects.limits import NamedLimits, RelayLimits, SimProtoLimits
 from node.errors import ConfigError, ParleyError
-from node.protocol.limits import Limits
 from node.settings.bus import BusSettings
 from node.settings.dialects import NamedSettings, RelaySettings, SimProtoSettings
 from node.settings.journal import JournalSettings
 from node.settings.serve import ServeSettings
-from node.settings.values import read_value
+from node.settings.values import TABLES, read_value
 
 PREFIX: Final = "PARLEY_"
-# What else begins with PARLEY_ (such as PARLEY_HOME) is no setting of these.
-TABLES: Final = ("node", "serve", "simproto", "named", "relay", "journal", "bus")
-_DIALECTS: Final[Mapping[str, tuple[type, type]]] = {
-    "simproto": (SimProtoSettings, SimProtoLimits),
-    "named": (NamedSettings, NamedLimits),
-    "relay": (RelaySettings, RelayLimits),
-}
-# From which on a name is suggested in place of an unknown one, 0 to 1.
-LIKENESS: Final = 0.75
+LIKENESS: Final = 0.75  # from which on a name is suggested in place of an unknown one, 0 to 1
+
+_Given = dict[str, Any]  # settings such as "node.role", and their values
 
 
-def load(path: Path | None, environ: Mapping[str, str]) -> dict[str, Any]:
-    """The tables as nested maps; None stands for what nobody named.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The settings of a node, of the other dialects, of journal and bus, and of `parley serve`."""
+
+    node: NodeConfig = field(default_factory=NodeConfig)
+    serve: ServeSettings = field(default_factory=ServeSettings)
+    simproto: SimProtoSettings = field(default_factory=SimProtoSettings)
+    named: NamedSettings = field(default_factory=NamedSettings)
+    relay: RelaySettings = field(default_factory=RelaySettings)
+    journal: JournalSettings = field(default_factory=JournalSettings)
+    bus: BusSettings = field(default_factory=BusSettings)
+
+
+def load_settings(
+    path: str | os.PathLike[str] | None = None,
+    environ: Mapping[str, str] | None = None,
+    *,
+    code: Settings | None = None,
+) -> Settings:
+    """Read the settings in the TOML file at `path` and in `environ`, over those of `code`.
+
+    `environ` is the process's environment by default; `{}` reads none. The file's tables
+    are `[node]` with `[node.limits]`, `[node.algorithms]`, `[node.require]` and
+    `[node.info]`, `[serve]`, `[journal]`, `[bus]`, and `[simproto]`, `[named]` and `[relay]`, each
+    with its `limits`; the variable of `node.limits.max_payload` is PARLEY_NODE_LIMITS_MAX_PAYLOAD.
+    Tables of names and limits are merged key by key. Relative paths start from the file's
+    directory, in variables from the current one.
 
     Raises:
-        ConfigError: a wrong name or value; it says where it stands.
+        ConfigError: the file cannot be read, a setting is unknown, or a value has another
+            type or is out of range; the text names the file and key, or the variable.
     """
-    loaders: list[Any] = []
-    if path is not None:
-        loaders.append(_File(path))
-    loaders.append(_Environment(environ))
-    return cast("dict[str, Any]", ts.load_settings(_root(), loaders, converter=_AsItIs()))
+    code = code or Settings()
+    given: _Given = {} if path is None else _from_file(Path(path))
+    given |= _from_environment(os.environ if environ is None else environ)
+    tables: defaultdict[str, _Given] = defaultdict(dict)
+    for option, value in given.items():
+        table, _, name = option.rpartition(".")
+        tables[table][name] = value
+    for dialect in ("simproto", "named", "relay"):
+        limits = getattr(code, dialect).limits
+        tables[dialect]["limits"] = replace(limits, **tables[f"{dialect}.limits"])
+    return Settings(
+        node=_node(code.node, tables),
+        serve=replace(code.serve, **tables["serve"]),
+        simproto=replace(code.simproto, **tables["simproto"]),
+        named=replace(code.named, **tables["named"]),
+        relay=replace(code.relay, **tables["relay"]),
+        journal=replace(code.journal, **tables["journal"]),
+        bus=replace(code.bus, **tables["bus"]),
+    )
 
 
 def variables() -> dict[str, str]:
     """Every setting as TOML names it, and its environment variable."""
-    return {option.path: _variable(option) for option in deep_options(_root())}
-
-
-# The shape of a file: that of the dataclasses, but for what TOML has no type for.
-
-
-def _shape(name: str, types: Mapping[str, Any]) -> type:
-    """A table in which nothing has to be there."""
-    shape = make_dataclass(name, [_entry(*item) for item in types.items()], frozen=True)
-    # The library looks for docstrings in the source of a class. There is none, and it would
-    # read that of all of the module `types` each time: 60 ms, were it not told so.
-    shape.__module__ = "builtins"
-    return shape
-
-
-def _entry(key: str, kind: Any) -> tuple[str, Any, Any]:
-    if isclass(kind) and is_dataclass(kind):
-        return key, kind, field(default_factory=kind)
-    return key, kind, field(default=None)
+    return {option: PREFIX + option.upper().replace(".", "_") for option in _options()}
 
 
 @cache
-def _root() -> type:
-    names = _shape("Names", dict.fromkeys(PARAMETERS, tuple[str, ...]))
-    types = {
-        key: {
-            "algorithms": names,
-            "require": names,
-            "limits": _shape("Limits", get_type_hints(Limits)),
-            "network_key": Path,
-            "padding": str,
-            "info": dict,
-        }.get(key, hint)
-        for key, hint in get_type_hints(NodeConfig).items()
-    }
-    # Secrets stand in files of their own: files of settings and environments get around.
-    types = {("network_key_file" if k == "network_key" else k): t for k, t in types.items()}
-    tables = {
-        "node": types,
-        "serve": get_type_hints(ServeSettings),
-        "journal": get_type_hints(JournalSettings),
-        "bus": get_type_hints(BusSettings),
-    }
-    for name, (settings, limits) in _DIALECTS.items():
-        inner = _shape("Limits", get_type_hints(limits))
-        tables[name] = {**get_type_hints(settings), "limits": inner}
-    return _shape("File", {name: _shape(name, table) for name, table in tables.items()})
+def _options() -> Mapping[str, Any]:
+    """Every setting, such as "node.limits.max_payload", and its type."""
+    tables = {name: get_type_hints(settings) for name, settings in TABLES.items()}
+    # Files of settings and environments are passed around: secrets stand in files of their own.
+    own = {"network_key_file": Path, "padding": str, "info": dict}  # TOML has no types for them
+    tables["node"] = get_type_hints(NodeConfig) | own
+    del tables["node"]["network_key"]
+    tables["node.algorithms"] = tables["node.require"] = dict.fromkeys(PARAMETERS, tuple[str, ...])
+    options = {f"{table}.{name}": hint for table in tables for name, hint in tables[table].items()}
+    return {option: hint for option, hint in options.items() if option not in tables}
 
 
-# The library's parts: two loaders, and a converter for values that are converted already.
+def _node(code: NodeConfig, tables: Mapping[str, _Given]) -> NodeConfig:
+    key = tables["node"].pop("network_key_file", code.network_key)
+    floors = {name: frozenset(floor) for name, floor in tables["node.require"].items()}
+    return replace(
+        code,
+        algorithms={**code.algorithms, **tables["node.algorithms"]},
+        require={**code.require, **floors},
+        limits=replace(code.limits, **tables["node.limits"]),
+        network_key=key,
+        **tables["node"],
+    )
 
 
-class _File:
-    """A TOML file."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __call__(self, settings_cls: type, options: OptionList) -> LoadedSettings:
-        path = self._path
-        try:
-            # Not the library's FileLoader, which takes a `!` in a path for a mark of its own.
-            found = ts.TomlFormat(None)(path, settings_cls, options)
-            settings = clean_settings(found, options, path)
-        except ConfigFileNotFoundError as error:
-            raise ConfigError(f"the settings file {path} does not exist") from error
-        except InvalidOptionsError as error:
-            raise ConfigError(_unknown(str(path), str(error), options)) from error
-        except OSError as error:
-            raise ConfigError(f"cannot read the settings in {path}: {error.strerror}") from error
-        except (ConfigFileLoadError, ValueError) as error:
-            raise ConfigError(f"cannot read the settings in {path}: {error}") from error
-        for option in options:
-            where = f"{path}, {option.path}"
-            _read_in(settings, option, where, path.absolute().parent, text=False)
-        return LoadedSettings(settings, LoaderMeta(self))
-
-
-class _Environment:
-    """Environment variables."""
-
-    def __init__(self, environ: Mapping[str, str]) -> None:
-        self._environ = environ
-
-    def __call__(self, settings_cls: type, options: OptionList) -> LoadedSettings:
-        known = {_variable(option): option for option in options}
-        ours = tuple(f"{PREFIX}{table.upper()}_" for table in TABLES)
-        settings: SettingsDict = {}
-        for name, value in self._environ.items():
-            if name in known:
-                set_path(settings, known[name].path, value)
-                _read_in(settings, known[name], name, Path.cwd(), text=True)
-            elif name.startswith(ours):
-                raise ConfigError(f"there is no setting {name}{_meant(name, known)}")
-        return LoadedSettings(settings, LoaderMeta(self))
-
-
-class _AsItIs:
-    """Values that the loaders checked."""
-
-    def structure(self, obj: Any, cl: type) -> Any:
-        return obj
-
-    def get_structure_hook(self, cl: type) -> Any:
-        return self.structure
-
-
-def _variable(option: OptionInfo) -> str:
-    return ts.EnvLoader(PREFIX).get_envvar(option)
-
-
-def _read_in(
-    settings: SettingsDict, option: OptionInfo, where: str, directory: Path, *, text: bool
-) -> None:
-    """Replace a source's value by the setting's, if the source has one."""
+def _from_file(path: Path) -> _Given:
     try:
-        value = get_path(settings, option.path)
-    except KeyError:
-        return
+        with path.open("rb") as file:
+            found = dict(_entries(tomllib.load(file)))
+    except FileNotFoundError as error:
+        raise ConfigError(f"the settings file {path} does not exist") from error
+    except OSError as error:
+        raise ConfigError(f"cannot read the settings in {path}: {error.strerror}") from error
+    except ValueError as error:  # neither UTF-8 nor TOML
+        raise ConfigError(f"cannot read the settings in {path}: {error}") from error
+    unknown = [option for option in found if option not in _options()]
+    for option in unknown:
+        if any(known.startswith(f"{option}.") for known in _options()):
+            raise ConfigError(f"{path}: {option} must be a table")
+    if unknown:
+        names = ", ".join(option + _meant(option, _options()) for option in unknown)
+        raise ConfigError(f"{path}: there is no setting {names}")
+    directory = path.absolute().parent
+    return {
+        option: _read(f"{path}, {option}", option, value, directory, text=False)
+        for option, value in found.items()
+    }
+
+
+def _entries(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """What the tables of a file hold, each under its whole name."""
+    for key, value in table.items():
+        option = above + key.replace("-", "_")
+        if isinstance(value, dict) and option not in _options():
+            yield from _entries(value, f"{option}.")
+        else:
+            yield option, value
+
+
+def _from_environment(environ: Mapping[str, str]) -> _Given:
+    known = {variable: option for option, variable in variables().items()}
+    # Other names that begin with PARLEY_, such as PARLEY_HOME, are not settings.
+    ours = tuple(f"{PREFIX}{table.upper()}_" for table in ("node", *TABLES) if "." not in table)
+    given: _Given = {}
+    for name, value in environ.items():
+        if name in known:
+            given[known[name]] = _read(name, known[name], value, Path.cwd(), text=True)
+        elif name.startswith(ours):
+            raise ConfigError(f"there is no setting {name}{_meant(name, known)}")
+    return given
+
+
+def _read(where: str, option: str, value: object, directory: Path, *, text: bool) -> object:
     try:
-        found = read_value(option.path, option.cls, value, directory, text=text)
+        return read_value(option, _options()[option], value, directory, text=text)
     except ParleyError as error:
         raise ConfigError(f"{where}: {error}") from error
-    set_path(settings, option.path, found)
-
-
-def _unknown(where: str, message: str, options: OptionList) -> str:
-    """What the library's list of unknown keys means."""
-    paths = {option.path for option in options}
-    keys = message.rpartition(": ")[2].split(", ")
-    for key in keys:
-        if any(path.startswith(f"{key}.") for path in paths):
-            return f"{where}: {key} must be a table"
-    return f"{where}: there is no setting {', '.join(k + _meant(k, paths) for k in keys)}"
 
 
 def _meant(name: str, known: Iterable[str]) -> str:

@@ -31,8 +31,8 @@ logger = logging.getLogger("parley.settings")
 _RANGES: Final = {**RANGES, "clock_interval": CLOCK_INTERVALS, **JOURNAL_RANGES}
 _FILE_URL: Final = "sqlite:///"
 _LONGEST_QUOTE: Final = 40  # characters of a wrong value
-# Tables whose values the dataclass of that table checks one by one.
-_CHECKED_ALONE: Final[dict[str, Any]] = {
+# The tables but `node`, and the dataclass of each, which checks its values one by one.
+TABLES: Final[dict[str, Any]] = {
     "node.limits": Limits,
     "serve": ServeSettings,
     "journal": JournalSettings,
@@ -47,7 +47,7 @@ _CHECKED_ALONE: Final[dict[str, Any]] = {
 # What no error quotes.
 _UNSHOWN: Final = {
     f"{table}.{each.name}"
-    for table, made in _CHECKED_ALONE.items()
+    for table, made in TABLES.items()
     for each in fields(made)
     if not each.repr
 }
@@ -157,11 +157,11 @@ def _checked(path: str, hint: Any, value: Any, directory: Path) -> object:
         return parse_padding(value)
     if table == "node":
         NodeConfig(**{name: value}).core(_anybody())
-    elif table in _CHECKED_ALONE:
+    elif table in TABLES:
         if name == "trust" and ("/" in value or "." in value):  # a file, as `parse_trust` has it
             value = str(_path(value, directory))
         value = tuple(value) if get_origin(hint) is tuple else value
-        _CHECKED_ALONE[table](**{name: value})
+        TABLES[table](**{name: value})
     return value
 
 

@@ -20,8 +20,7 @@ from node.apps.transfer.hashing import READ_PIECE, hash_prefix
 from node.apps.transfer.names import UnsafeNameError, require_safe
 from node.apps.transfer.protocol import LABEL, Begin, MessageError, Offer, Receipt, Resume
 from node.apps.transfer.watching import Transfer, Watcher
-from node.cli.exits import FileProblem
-from node.errors import CallRefused, ConfigError, ParleyError, StreamResetError
+from node.errors import CallRefused, ConfigError, FileProblem, ParleyError, StreamResetError
 from node.peer.peer import Peer
 from node.protocol.codes import FIRST_APPLICATION_CODE
 from node.streams.stream import Stream

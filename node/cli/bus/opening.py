@@ -17,11 +17,16 @@ from node.bus.config import BusConfig
 from node.bus.consuming.patience import PASSING, fraction
 from node.bus.consuming.seats import process_name
 from node.bus.errors import BusClosedError, BusUnavailableError
-from node.cli.exits import FileProblem
 from node.cli.options import NodeOptions
 from node.cli.output import Output
 from node.cli.run import dialled, linked, make_node
-from node.errors import HandshakeError, NotTrustedError, PeerClosedError, UnreachableError
+from node.errors import (
+    FileProblem,
+    HandshakeError,
+    NotTrustedError,
+    PeerClosedError,
+    UnreachableError,
+)
 from node.logs import one_line
 
 if TYPE_CHECKING:

@@ -14,13 +14,12 @@ from node.bus.errors import BusClosedError, BusUnavailableError, InvalidEventErr
 from node.bus.names import split_name
 from node.cli.bus.arguments import Bus, Name
 from node.cli.bus.opening import opened
-from node.cli.exits import FileProblem
 from node.cli.lines import Pace, input_descriptor, read_batches
 from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output
 from node.cli.run import run
 from node.cli.values import parse_json
-from node.errors import ConfigError
+from node.errors import ConfigError, FileProblem
 
 if TYPE_CHECKING:
     from node.bus import bus as buses

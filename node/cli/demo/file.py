@@ -17,9 +17,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
 
 from node.cli.demo.responder import FILE_LABEL
-from node.cli.exits import FileProblem
 from node.cli.output import Output
-from node.errors import ParleyError
+from node.errors import FileProblem, ParleyError
 from node.logs import one_line
 from node.peer.peer import Peer
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from node.cli.exits import FileProblem
+from node.errors import FileProblem
 from node.journal.audit.rows import EVENT_COLUMNS, EventRow, Finding, SessionRow
 
 GROUP_ROWS: Final = 50_000

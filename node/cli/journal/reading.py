@@ -13,8 +13,7 @@ from typing import Final
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-from node.cli.exits import FileProblem
-from node.errors import ConfigError
+from node.errors import ConfigError, FileProblem
 from node.journal.records import Record
 from node.journal.segments import RecordRange, SegmentFile, list_segments, plan_ranges, read_range
 

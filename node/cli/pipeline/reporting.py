@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from node.cli.exits import FileProblem
 from node.cli.options import Json
 from node.cli.output import Output
 from node.cli.pipeline.session import Master, Memory, Remote, spark_session
 from node.cli.pipeline.session import Tables as TablesDirectory
+from node.errors import FileProblem
 
 
 def report(

@@ -16,8 +16,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from node.cli.exits import FileProblem
-from node.errors import ConfigError, UnreachableError
+from node.errors import ConfigError, FileProblem, UnreachableError
 from node.logs import needs_extra
 
 if TYPE_CHECKING:

@@ -25,12 +25,14 @@ from node.bus.errors import (
     NotPendingError,
     SchemaViolationError,
 )
-from node.cli.exits import Exit, Failure, FileProblem, Interrupted, failure
+from node.cli.exits import Exit, Interrupted, failure
+from node.cli.output import Failure
 from node.errors import (
     AddressError,
     CallRefused,
     CallTimeout,
     ConfigError,
+    FileProblem,
     HandshakeError,
     IdentityChangedError,
     InsecureAddressError,

@@ -10,8 +10,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from node.cli.exits import FileProblem
 from node.cli.lines import Pace, input_descriptor, read_batches, read_lines
+from node.errors import FileProblem
 
 pytestmark = pytest.mark.anyio
 

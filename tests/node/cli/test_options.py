@@ -10,10 +10,9 @@ from crypto.errors import UnknownAlgorithmError
 from crypto.identity import Identity
 from crypto.keyfile import PassphraseCost, save_identity
 from crypto.registry import NAMES, PARAMETERS
-from node.cli.exits import FileProblem
 from node.cli.options import TABLE, NodeOptions, read_network_key
 from node.config import NodeConfig
-from node.errors import ConfigError, KnownPeersError
+from node.errors import ConfigError, FileProblem, KnownPeersError
 from node.protocol.limits import Limits
 from node.settings import Settings
 from node.settings.serve import ServeSettings

@@ -9,8 +9,8 @@ import sys
 import pytest
 from rich.progress import TextColumn
 
-from node.cli.exits import Exit, Failure
-from node.cli.output import Output, as_text, plain, set_up_logging, show_value
+from node.cli.exits import Exit
+from node.cli.output import Failure, Output, as_text, plain, set_up_logging, show_value
 
 FAILURE = Failure(Exit.ANSWERED, 64, "refused", "refused (code 64)", {"why": b"\xff"})
 

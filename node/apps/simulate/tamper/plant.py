@@ -15,7 +15,7 @@ from node.apps.simulate.tamper import chains, events
 from node.apps.simulate.tamper.planted import Kind, Planted
 from node.apps.simulate.tamper.segment import Segment
 from node.apps.simulate.tamper.survey import Session, Stretch, Survey, survey
-from node.cli.exits import FileProblem
+from node.errors import FileProblem
 from node.journal.segments import read_end
 
 _CHANGES: Final[dict[Kind, events.Change]] = {

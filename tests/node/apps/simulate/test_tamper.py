@@ -8,7 +8,7 @@ from node.apps.simulate.tamper.plant import tamper
 from node.apps.simulate.tamper.planted import Kind, Planted, save_list
 from node.apps.simulate.tamper.segment import Segment
 from node.apps.simulate.tamper.survey import survey
-from node.cli.exits import FileProblem
+from node.errors import FileProblem
 from node.journal.audit.rows import Finding
 from tests.node.apps.simulate.journals import Audited, Simulated, audit, listed
 

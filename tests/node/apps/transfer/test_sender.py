@@ -17,8 +17,7 @@ from node.apps.transfer.protocol import (
     Resume,
 )
 from node.apps.transfer.sender import Source, send_file
-from node.cli.exits import FileProblem
-from node.errors import CallRefused, ConfigError, ParleyError, StreamResetError
+from node.errors import CallRefused, ConfigError, FileProblem, ParleyError, StreamResetError
 from node.protocol.codes import CloseCode
 from node.streams.stream import Stream
 from tests.node.apps.transfer.network import PATTERN, Told, offered, receiving, written

@@ -1,7 +1,5 @@
 """Settings from code, a TOML file and variables: which holds, and every way to be wrong."""
 
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -491,12 +489,6 @@ def test_a_topic_to_forward(text: str, topic: str, address: str) -> None:
 
 def test_formats_are_those_of_the_gateway() -> None:
     assert named.FORMATS == FORMATS
-
-
-def test_who_reads_no_settings_does_not_import_their_reader() -> None:
-    program = "import sys, node, node.settings; print('typed_settings' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == ("False\n", "")
 
 
 @pytest.mark.parametrize("value", ["['redis://:hunter2@h']", "{a = 'redis://:hunter2@h'}"])
