@@ -17,7 +17,7 @@
       RelayRefusedError      an event relay closed the connection; `code`, `text` (likewise)
       NotSpokenError         the other side's dialect has nothing of the kind
       KnownPeersError        the file of known peers cannot be read or written
-      FileProblem            a file that was named cannot be used
+      FileError              a file that was named cannot be used
       ConfigError            a setting is wrong                              (also ValueError)
         InsecureAddressError   others could reach what is spoken there in the clear
 
@@ -91,7 +91,7 @@ class RelayRefusedError(ParleyError, BrokenResourceError):
         self.text = text
 
 
-class FileProblem(ParleyError):
+class FileError(ParleyError):
     """A file that was named cannot be used."""
 
 

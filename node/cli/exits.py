@@ -27,7 +27,7 @@ from node.errors import (
     AddressError,
     CallRefused,
     ConfigError,
-    FileProblem,
+    FileError,
     HandshakeError,
     IdentityChangedError,
     KnownPeersError,
@@ -102,7 +102,7 @@ def failure(error: BaseException) -> Failure | None:
             return Failure(Exit.ANSWERED, ResultCode.NOT_AUTHORISED, "not-authorised", text)
         case UnreachableError() | BusUnavailableError():
             return Failure(Exit.UNREACHABLE, Exit.UNREACHABLE, "unreachable", text)
-        case KeyFileError() | KnownPeersError() | FileProblem() | JournalError():
+        case KeyFileError() | KnownPeersError() | FileError() | JournalError():
             return Failure(Exit.FILE, Exit.FILE, "file", text)
         case BusBusyError() | BusFullError() | BusDamagedError():
             return Failure(Exit.FILE, Exit.FILE, "file", text)

@@ -16,7 +16,7 @@ from typing import TextIO
 import anyio
 from anyio.lowlevel import checkpoint
 
-from node.errors import FileProblem
+from node.errors import FileError
 
 _PIECE = 65_536
 
@@ -25,7 +25,7 @@ async def read_lines(descriptor: int, limit: int) -> AsyncGenerator[bytes]:
     """The lines of a file without their ends; the last one needs none.
 
     Raises:
-        FileProblem: a line is longer than `limit` bytes, or the file cannot be read.
+        FileError: a line is longer than `limit` bytes, or the file cannot be read.
     """
     async with aclosing(read_batches(descriptor, limit)) as batches:
         async for batch in batches:
@@ -37,7 +37,7 @@ async def read_batches(descriptor: int, limit: int) -> AsyncGenerator[list[bytes
     """The same, as many at once as are there; in all not much more than 64 KiB or one line.
 
     Raises:
-        FileProblem: as `read_lines`, after what came before that line.
+        FileError: as `read_lines`, after what came before that line.
     """
     waits, buffer, number = can_wait(descriptor), bytearray(), 0
     while True:
@@ -69,14 +69,14 @@ def input_descriptor() -> int:
     """The number of standard input.
 
     Raises:
-        FileProblem: it is closed.
+        FileError: it is closed.
     """
     try:
         if sys.stdin is not None:
             return sys.stdin.fileno()
     except (io.UnsupportedOperation, ValueError):
         pass
-    raise FileProblem("standard input is closed")
+    raise FileError("standard input is closed")
 
 
 def can_wait(descriptor: int) -> bool:
@@ -130,10 +130,10 @@ async def _piece(descriptor: int, waits: bool) -> bytes:
             await checkpoint()
         return os.read(descriptor, _PIECE)
     except OSError as error:
-        raise FileProblem(f"cannot read standard input: {error.strerror}") from error
+        raise FileError(f"cannot read standard input: {error.strerror}") from error
 
 
-def _too_long(line: bytearray, limit: int, number: int) -> FileProblem | None:
+def _too_long(line: bytearray, limit: int, number: int) -> FileError | None:
     if len(line) <= limit:
         return None
-    return FileProblem(f"line {number:,} is longer than {limit:,} bytes")
+    return FileError(f"line {number:,} is longer than {limit:,} bytes")

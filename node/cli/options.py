@@ -18,7 +18,7 @@ from crypto.keyfile import load_identity
 from crypto.registry import NAMES, PARAMETERS, require_name
 from node.cli.completing import algorithms, any_algorithm, words
 from node.config import NodeConfig
-from node.errors import ConfigError, FileProblem
+from node.errors import ConfigError, FileError
 from node.protocol.codes import ROLES
 from node.protocol.limits import NEGOTIATED
 from node.settings import Settings, secret_files
@@ -280,7 +280,7 @@ def read_passphrase(path: Path | None) -> bytes | None:
     """The passphrase in a file, without the line's end.
 
     Raises:
-        FileProblem: it cannot be read, or is empty.
+        FileError: it cannot be read, or is empty.
     """
     return None if path is None else _secret(secret_files.read_passphrase, path)
 
@@ -289,7 +289,7 @@ def read_network_key(path: Path | None) -> bytes | None:
     """A network key: 32 bytes, raw or as 64 hex digits.
 
     Raises:
-        FileProblem: it cannot be read, or is no network key.
+        FileError: it cannot be read, or is no network key.
     """
     return None if path is None else _secret(secret_files.read_network_key, path)
 
@@ -306,7 +306,7 @@ def _require_readable(policy: TrustPolicy, text: str | None) -> None:
     if isinstance(policy, Known | FirstUse):
         len(policy.known_peers)  # reads it
     if isinstance(policy, Known) and text != Known.name and not policy.known_peers.path.exists():
-        raise FileProblem(f"there is no file of known peers at {policy.known_peers.path}")
+        raise FileError(f"there is no file of known peers at {policy.known_peers.path}")
 
 
 def _listed(option: str, text: str | None) -> tuple[str, ...]:

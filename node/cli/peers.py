@@ -14,7 +14,7 @@ from crypto.identity import NodeId
 from node.cli.completing import known_names
 from node.cli.options import Json
 from node.cli.output import Output
-from node.errors import AddressError, ConfigError, FileProblem
+from node.errors import AddressError, ConfigError, FileError
 from node.transport.address import Address
 from node.trust.known_peers import KnownPeer, KnownPeers, default_known_peers
 
@@ -137,7 +137,7 @@ def _file(path: Path | None) -> KnownPeers:
     if path is None:
         return KnownPeers(default_known_peers())
     if not path.exists():
-        raise FileProblem(f"there is no file of known peers at {path}")
+        raise FileError(f"there is no file of known peers at {path}")
     return KnownPeers(path)
 
 

@@ -14,7 +14,7 @@ from node.cli.output import Output
 from node.cli.run import make_node, run
 from node.cli.serve import DEFAULT_ADDRESS
 from node.cli.values import parse_json
-from node.errors import ConfigError, FileProblem
+from node.errors import ConfigError, FileError
 from node.handlers.topic import BUFFER, LEAST_BUFFER, Topic
 from node.protocol.errors import PayloadTooLargeError
 
@@ -77,7 +77,7 @@ def pub(
                     async for line in lines:
                         if await _publish(published, line, json_lines, notes + 1):
                             notes += 1
-            except FileProblem as error:
+            except FileError as error:
                 problem = error  # what came before it is published all the same
             await published.finish()
         if problem is not None:
@@ -94,11 +94,11 @@ async def _publish(topic: Topic, line: bytes, as_json: bool, number: int) -> boo
     try:
         value = parse_json(line) if as_json else _text(line)
     except ValueError as error:
-        raise FileProblem(f"note {number:,} is {error}") from error
+        raise FileError(f"note {number:,} is {error}") from error
     try:
         await topic.publish(value)
     except (LbmEncodeError, PayloadTooLargeError) as error:
-        raise FileProblem(f"note {number:,} cannot be sent: {error}") from error
+        raise FileError(f"note {number:,} cannot be sent: {error}") from error
     return True
 
 

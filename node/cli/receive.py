@@ -12,7 +12,7 @@ from node.cli.output import Output
 from node.cli.run import make_node, run
 from node.cli.serve import DEFAULT_ADDRESS
 from node.cli.transfer_display import Display
-from node.errors import ConfigError, FileProblem
+from node.errors import ConfigError, FileError
 
 
 @takes_node_options
@@ -71,4 +71,4 @@ def _opened(directory: Path, *, force: bool, max_size: int | None) -> Store:
     try:
         return Store(directory, force=force, max_size=max_size)
     except OSError as error:
-        raise FileProblem(f"cannot put files in {directory}: {error.strerror}") from error
+        raise FileError(f"cannot put files in {directory}: {error.strerror}") from error

@@ -28,7 +28,7 @@ from node.cli.completing import words
 from node.cli.options import Json, Loop
 from node.cli.output import Output, set_up_logging
 from node.cli.run import event_loop, until_interrupted
-from node.errors import ConfigError, FileProblem
+from node.errors import ConfigError, FileError
 from node.journal.options import SEGMENT_SIZE
 from node.journal.segments import list_segments
 
@@ -175,7 +175,7 @@ def _positive(option: str, value: float, least: float | None = None) -> float:
 def _check_places(journals: Path, listed: Path) -> None:
     """What is counted and tampered with shall be this simulation's alone."""
     if journals.is_dir() and list_segments(journals):
-        raise FileProblem(f"{journals} has journals already")
+        raise FileError(f"{journals} has journals already")
     if listed.absolute().is_relative_to(journals.absolute()):
         raise ConfigError("the list of faults is kept outside of the journals")
 

@@ -8,7 +8,7 @@ import json
 import sys
 
 from lbm.codec import Encodable
-from node.errors import ConfigError, FileProblem
+from node.errors import ConfigError, FileError
 from node.protocol.limits import NEGOTIATED
 
 
@@ -16,7 +16,7 @@ def given_value(text: str | None, as_json: str | None, *, name: str = "DATA") ->
     """What `name` says (`-` is for standard input), or in its place `--data-json`.
 
     Raises:
-        ConfigError: both are given, or it is not JSON. FileProblem: there is no input.
+        ConfigError: both are given, or it is not JSON. FileError: there is no input.
     """
     if as_json is not None:
         if text is not None:
@@ -28,7 +28,7 @@ def given_value(text: str | None, as_json: str | None, *, name: str = "DATA") ->
     if text != "-":
         return text
     if sys.stdin is None:
-        raise FileProblem("standard input is closed")
+        raise FileError("standard input is closed")
     # One byte more than can ever be sent is enough to be refused as too large.
     return sys.stdin.buffer.read(NEGOTIATED["max_payload"].maximum + 1)
 

@@ -10,20 +10,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from node.errors import FileProblem
+from node.errors import FileError
 
 LONGEST: Final = 4_096  # bytes
 NETWORK_KEY_SIZE: Final = 32
 
 
 def read_passphrase(path: Path, warn: Callable[[str], object]) -> bytes:
-    """The passphrase in a file, without the line's end; raises FileProblem.
+    """The passphrase in a file, without the line's end; raises FileError.
 
     `warn` is given a sentence if others can read the file.
     """
     passphrase = _read(path, warn).rstrip(b"\r\n")
     if not passphrase:
-        raise FileProblem(f"{path} holds no passphrase")
+        raise FileError(f"{path} holds no passphrase")
     return passphrase
 
 
@@ -36,7 +36,7 @@ def read_network_key(path: Path, warn: Callable[[str], object]) -> bytes:
         except ValueError:
             key = b""
     if len(key) != NETWORK_KEY_SIZE or not any(key):
-        raise FileProblem(f"{path} holds no network key (32 bytes, or 64 hex digits, not all 0)")
+        raise FileError(f"{path} holds no network key (32 bytes, or 64 hex digits, not all 0)")
     return key
 
 
@@ -47,9 +47,9 @@ def _read(path: Path, warn: Callable[[str], object]) -> bytes:
             status = os.fstat(file.fileno())
             data = file.read(LONGEST + 1)
     except OSError as error:
-        raise FileProblem(f"cannot read {path}: {error.strerror}") from error
+        raise FileError(f"cannot read {path}: {error.strerror}") from error
     if len(data) > LONGEST:
-        raise FileProblem(f"{path} is too long: at most {LONGEST} bytes are read")
+        raise FileError(f"{path} is too long: at most {LONGEST} bytes are read")
     if stat.S_ISREG(status.st_mode) and status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         warn(f"others can read {path}; chmod 600 it")
     return data

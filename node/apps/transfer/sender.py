@@ -20,7 +20,7 @@ from node.apps.transfer.hashing import READ_PIECE, hash_prefix
 from node.apps.transfer.names import UnsafeNameError, require_safe
 from node.apps.transfer.protocol import LABEL, Begin, MessageError, Offer, Receipt, Resume
 from node.apps.transfer.watching import Transfer, Watcher
-from node.errors import CallRefused, ConfigError, FileProblem, ParleyError, StreamResetError
+from node.errors import CallRefused, ConfigError, FileError, ParleyError, StreamResetError
 from node.peer.peer import Peer
 from node.protocol.codes import FIRST_APPLICATION_CODE
 from node.streams.stream import Stream
@@ -40,7 +40,7 @@ class Source:
 
         Raises:
             ConfigError: it is a directory, or its name is none that is taken (UnsafeNameError).
-            FileProblem: it cannot be read, or is no regular file.
+            FileError: it cannot be read, or is no regular file.
         """
         name = safe_name(path)
         with _readable(path):
@@ -50,7 +50,7 @@ class Source:
                 size = file.status().st_size
                 digest, hashed = await hash_prefix(file, size)
             if hashed != size:
-                raise FileProblem(f"{path} changed while it was being read")
+                raise FileError(f"{path} changed while it was being read")
         except BaseException:
             file.close()
             raise
@@ -82,13 +82,13 @@ class Source:
         """The next bytes, at most 1 MiB.
 
         Raises:
-            FileProblem: it cannot be read, or became shorter.
+            FileError: it cannot be read, or became shorter.
         """
         size = min(READ_PIECE, self.offer.size - offset)
         with _readable(self.path):
             piece = await run_sync(self._file.read, offset, size)
         if len(piece) != size:
-            raise FileProblem(f"{self.path} changed while it was being sent")
+            raise FileError(f"{self.path} changed while it was being sent")
         return piece
 
 
@@ -110,7 +110,7 @@ async def send_file(peer: Peer, source: Source, watcher: Watcher | None = None) 
     """Send a file, or what the receiver has not of it.
 
     Raises:
-        CallRefused: with a RefusalCode; `data` is a sentence. FileProblem: it changed.
+        CallRefused: with a RefusalCode; `data` is a sentence. FileError: it changed.
         StreamResetError, PeerClosedError: it was cut; offer it again. ParleyError: the
             receiver does not keep to the protocol, or says another SHA-256.
     """
@@ -159,7 +159,7 @@ def _open(path: Path) -> OpenFile:
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe must not block
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        raise FileProblem(f"{path} is no regular file")
+        raise FileError(f"{path} is no regular file")
     return OpenFile(fd)
 
 
@@ -168,4 +168,4 @@ def _readable(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise FileProblem(f"cannot read {path}: {error.strerror}") from error
+        raise FileError(f"cannot read {path}: {error.strerror}") from error

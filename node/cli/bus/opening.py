@@ -21,7 +21,7 @@ from node.cli.options import NodeOptions
 from node.cli.output import Output
 from node.cli.run import dialled, linked, make_node
 from node.errors import (
-    FileProblem,
+    FileError,
     HandshakeError,
     NotTrustedError,
     PeerClosedError,
@@ -48,7 +48,7 @@ async def opened(
     """The bus at an address, closed at the end; `new` says that its file need not be there.
 
     Raises:
-        AddressError, ConfigError: no address of a bus. FileProblem: there is no such file.
+        AddressError, ConfigError: no address of a bus. FileError: there is no such file.
         BusError, and what `Node.connect` raises: it cannot be reached.
     """
     config = BusConfig(consumer=consumer)
@@ -61,7 +61,7 @@ async def opened(
 
     file = file_of(address)
     if file is not None and not new and not file.exists():
-        raise FileProblem(f"there is no bus at {file}")
+        raise FileError(f"there is no bus at {file}")
     async with open_bus(address, config) as bus:
         yield bus
 

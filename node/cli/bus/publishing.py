@@ -19,7 +19,7 @@ from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output
 from node.cli.run import run
 from node.cli.values import parse_json
-from node.errors import ConfigError, FileProblem
+from node.errors import ConfigError, FileError
 
 if TYPE_CHECKING:
     from node.bus import bus as buses
@@ -103,7 +103,7 @@ async def _lines(
                     number += 1
                     if line.strip():
                         events.append((number, _line(line, number)))
-            except FileProblem as error:
+            except FileError as error:
                 problem = error  # what came before it is published all the same
             ids, refusal = await _publish(bus, name, events, durable=durable)
             await pace.print("".join(out.line(id, "published", id=id) for id in ids))
@@ -116,7 +116,7 @@ async def _lines(
 
 async def _publish(
     bus: "buses.Bus", name: str, events: list[tuple[int, dict[str, Any]]], *, durable: bool
-) -> tuple[list[str], FileProblem | None]:
+) -> tuple[list[str], FileError | None]:
     """Publish events, each with the number of its line: all, or those before one that may not be;
     their ids, and what is wrong with that one."""
     try:
@@ -133,7 +133,7 @@ async def _publish(
         try:
             ids.append(await bus.publish(name, event, durable=durable))
         except InvalidEventError as error:
-            return ids, FileProblem(f"line {number:,}: {error}")
+            return ids, FileError(f"line {number:,}: {error}")
     return ids, None
 
 
@@ -146,7 +146,7 @@ def _line(line: bytes, number: int) -> dict[str, Any]:
     try:
         return _require_object(parse_json(line))
     except ValueError as error:
-        raise FileProblem(f"line {number:,} is {error}") from error
+        raise FileError(f"line {number:,} is {error}") from error
 
 
 def _object(text: str | None) -> dict[str, Any]:

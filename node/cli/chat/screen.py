@@ -50,7 +50,7 @@ class Screen:
         """What is typed, line by line, until the end of the input.
 
         Raises:
-            FileProblem: a line of a file is longer than 16,384 bytes.
+            FileError: a line of a file is longer than 16,384 bytes.
         """
         if self._out.as_json or not (os.isatty(self._descriptor) and sys.stdout.isatty()):
             async with aclosing(read_lines(self._descriptor, _LONGEST_LINE)) as lines:

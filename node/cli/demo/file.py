@@ -18,7 +18,7 @@ from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedCo
 
 from node.cli.demo.responder import FILE_LABEL
 from node.cli.output import Output
-from node.errors import FileProblem, ParleyError
+from node.errors import FileError, ParleyError
 from node.logs import one_line
 from node.peer.peer import Peer
 
@@ -52,7 +52,7 @@ async def send_file(out: Output, peer: Peer, name: str, content: Path | bytes) -
             receipt = json.loads(b"".join([piece async for piece in stream]))
     seconds = perf_counter() - began
     if done != size:
-        raise FileProblem(f"{name} changed its size while it was being sent")
+        raise FileError(f"{name} changed its size while it was being sent")
     if receipt != {"sha256": digest.hexdigest(), "size": size}:
         raise ParleyError("the file arrived changed: the two SHA-256 differ")
     result = {"name": name, "size": size, "seconds": seconds, "sha256": digest.hexdigest()}
@@ -90,8 +90,8 @@ def content_of(file: Path | None) -> tuple[str, Path | bytes]:
         return "README.md", str(metadata("parley-node").json["description"]).encode()
     try:
         if not stat.S_ISREG(file.stat().st_mode):
-            raise FileProblem(f"{file} is no regular file")
+            raise FileError(f"{file} is no regular file")
         with file.open("rb"):
             return file.name, file
     except OSError as error:
-        raise FileProblem(f"cannot read {file}: {error.strerror}") from error
+        raise FileError(f"cannot read {file}: {error.strerror}") from error

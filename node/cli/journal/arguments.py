@@ -38,6 +38,6 @@ KeyPassphrase = Annotated[
 def read_auditor_keys(
     paths: list[Path] | None, passphrase_file: Path | None
 ) -> list[AuditorPrivateKey]:
-    """The keys in these files; raises KeyFileError, FileProblem."""
+    """The keys in these files; raises KeyFileError, FileError."""
     passphrase = read_passphrase(passphrase_file)
     return [load_auditor_key(path, passphrase) for path in paths or ()]

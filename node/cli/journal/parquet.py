@@ -14,7 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from node.errors import FileProblem
+from node.errors import FileError
 from node.journal.audit.rows import EVENT_COLUMNS, EventRow, Finding, SessionRow
 
 GROUP_ROWS: Final = 50_000
@@ -45,7 +45,7 @@ class ParquetFiles:
     """
 
     def __init__(self, directory: Path) -> None:
-        """Raises FileProblem if one of them is there, OSError."""
+        """Raises FileError if one of them is there, OSError."""
         self.written: dict[Path, int] = {}
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         columns = {
@@ -56,7 +56,7 @@ class ParquetFiles:
         paths = {name: directory / f"{name}.parquet" for name in columns}
         for path in paths.values():
             if path.exists():
-                raise FileProblem(f"there is a file at {path} already")
+                raise FileError(f"there is a file at {path} already")
         self._tables = [_Table(paths[name], names) for name, names in columns.items()]
 
     def __enter__(self) -> "ParquetFiles":

@@ -13,7 +13,7 @@ from typing import Final
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-from node.errors import ConfigError, FileProblem
+from node.errors import ConfigError, FileError
 from node.journal.records import Record
 from node.journal.segments import RecordRange, SegmentFile, list_segments, plan_ranges, read_range
 
@@ -25,14 +25,14 @@ def find_segments(directory: Path, node: str | None) -> dict[str, list[SegmentFi
     """The segments in a directory, node id to its own in their order.
 
     Raises:
-        FileProblem: there are none. ConfigError: `node` fits none or several. OSError.
+        FileError: there are none. ConfigError: `node` fits none or several. OSError.
     """
     found = {
         text: list(segments)
         for text, segments in groupby(list_segments(directory), key=lambda each: each.name.node)
     }
     if not found:
-        raise FileProblem(f"there is no journal in {directory}")
+        raise FileError(f"there is no journal in {directory}")
     if node is None:
         return found
     fitting = [text for text in found if text.startswith(node)]

@@ -12,7 +12,7 @@ from node.cli.options import Json
 from node.cli.output import Output
 from node.cli.pipeline.session import Master, Memory, Remote, spark_session
 from node.cli.pipeline.session import Tables as TablesDirectory
-from node.errors import FileProblem
+from node.errors import FileError
 
 
 def report(
@@ -26,13 +26,13 @@ def report(
     """Write the report of the tables as one HTML page."""
     out = Output(as_json)
     if not html.parent.is_dir():
-        raise FileProblem(f"there is no directory {html.parent}")
+        raise FileError(f"there is no directory {html.parent}")
     with spark_session(master, remote, memory) as spark:
         from pipeline.jobs import write_report
 
         try:
             write_report(spark, tables, html)
         except OSError as error:
-            raise FileProblem(f"{html} cannot be written: {error.strerror}") from error
+            raise FileError(f"{html} cannot be written: {error.strerror}") from error
     out.say(f"wrote {html}")
     out.done(html=str(html), size=html.stat().st_size)

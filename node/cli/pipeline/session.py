@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from node.errors import ConfigError, FileProblem, UnreachableError
+from node.errors import ConfigError, FileError, UnreachableError
 from node.logs import needs_extra
 
 if TYPE_CHECKING:
@@ -93,14 +93,14 @@ def is_there(journals: str, remote: str | None) -> bool:
 def places(journals: str, tables: str, remote: str | None) -> Iterator[None]:
     """Make the directory of tables, for its owner alone: payloads are in them; and hold it.
 
-    Raises FileProblem if there is no directory of journals, or another command writes these
+    Raises FileError if there is no directory of journals, or another command writes these
     tables; OSError. What a server of Spark's sees is not looked at.
     """
     if remote is not None:
         yield
         return
     if not is_there(journals, remote):
-        raise FileProblem(f"there is no directory {journals}")
+        raise FileError(f"there is no directory {journals}")
     # Of the pipeline nothing is imported for other commands.
     from pipeline.places import local_directory
 
@@ -115,7 +115,7 @@ def places(journals: str, tables: str, remote: str | None) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise FileProblem(f"another command is writing the tables in {tables}") from error
+            raise FileError(f"another command is writing the tables in {tables}") from error
         yield
     finally:
         os.close(lock)

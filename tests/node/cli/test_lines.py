@@ -11,7 +11,7 @@ import anyio.lowlevel
 import pytest
 
 from node.cli.lines import Pace, input_descriptor, read_batches, read_lines
-from node.errors import FileProblem
+from node.errors import FileError
 
 pytestmark = pytest.mark.anyio
 
@@ -96,14 +96,14 @@ async def test_a_line_too_long(anyio_backend: str, pipe: tuple[int, int], data: 
     os.write(pipe[1], data)
     async with aclosing(read_lines(pipe[0], 100)) as lines:
         assert await anext(lines) == b"ok"
-        with pytest.raises(FileProblem, match="line 2 is longer than 100 bytes"):
+        with pytest.raises(FileError, match="line 2 is longer than 100 bytes"):
             await anext(lines)
 
 
 async def test_what_cannot_be_read(anyio_backend: str, tmp_path: Path) -> None:
     directory = os.open(tmp_path, os.O_RDONLY)
     try:
-        with pytest.raises(FileProblem, match="cannot read standard input"):
+        with pytest.raises(FileError, match="cannot read standard input"):
             await all_lines(directory)
     finally:
         os.close(directory)
@@ -111,7 +111,7 @@ async def test_what_cannot_be_read(anyio_backend: str, tmp_path: Path) -> None:
 
 def test_no_input_is_a_file_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", None)
-    with pytest.raises(FileProblem, match="closed"):
+    with pytest.raises(FileError, match="closed"):
         input_descriptor()
 
 
@@ -184,6 +184,6 @@ async def test_lines_that_are_there_come_at_once(pipe: tuple[int, int]) -> None:
             found.append(await anext(batches))
             os.write(writing, b"e\n" + bytes(101) + b"\nf\n")
             found.append(await anext(batches))
-            with pytest.raises(FileProblem, match="line 6 is longer than 100 bytes"):
+            with pytest.raises(FileError, match="line 6 is longer than 100 bytes"):
                 await anext(batches)
     assert found == [[b"a", b"b", b""], [b"cd"], [b"e"]]

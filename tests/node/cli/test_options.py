@@ -12,7 +12,7 @@ from crypto.keyfile import PassphraseCost, save_identity
 from crypto.registry import NAMES, PARAMETERS
 from node.cli.options import TABLE, NodeOptions, read_network_key
 from node.config import NodeConfig
-from node.errors import ConfigError, FileProblem, KnownPeersError
+from node.errors import ConfigError, FileError, KnownPeersError
 from node.protocol.limits import Limits
 from node.settings import Settings
 from node.settings.serve import ServeSettings
@@ -180,7 +180,7 @@ def test_a_network_key_is_raw_or_hex(tmp_path: Path, content: bytes) -> None:
     ],
 )
 def test_what_is_no_network_key(tmp_path: Path, content: bytes) -> None:
-    with pytest.raises(FileProblem):
+    with pytest.raises(FileError):
         read_network_key(secret(tmp_path / "key", content))
 
 
@@ -223,7 +223,7 @@ def test_trust_as_asked_for(home: Path) -> None:
 def test_a_trust_file_that_is_not_there_is_refused(home: Path) -> None:
     options = common(trust=str(home / "friend.txt"))
     for policy in (options.listening_trust, lambda: options.dialling_trust(PLACE)):
-        with pytest.raises(FileProblem, match="there is no file of known peers at"):
+        with pytest.raises(FileError, match="there is no file of known peers at"):
             policy()
     assert isinstance(common(trust="known").listening_trust(), Known)  # empty so far
 

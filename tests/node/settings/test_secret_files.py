@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from node.errors import FileProblem
+from node.errors import FileError
 from node.settings.secret_files import LONGEST, read_network_key, read_passphrase
 
 KEY = bytes(range(32))
@@ -27,20 +27,20 @@ def test_a_network_key(tmp_path: Path, content: bytes) -> None:
     "content", [b"", bytes(32), KEY[:-1], KEY + b"\n", b"zz" * 32, b"\xff" * 64, b"00" * 32]
 )
 def test_what_is_no_network_key(tmp_path: Path, content: bytes) -> None:
-    with pytest.raises(FileProblem, match="holds no network key"):
+    with pytest.raises(FileError, match="holds no network key"):
         read_network_key(write(tmp_path / "key", content), print)
 
 
 def test_a_passphrase_without_its_line_s_end(tmp_path: Path) -> None:
     assert read_passphrase(write(tmp_path / "p", b" a b \r\n"), print) == b" a b "
-    with pytest.raises(FileProblem, match="holds no passphrase"):
+    with pytest.raises(FileError, match="holds no passphrase"):
         read_passphrase(write(tmp_path / "p", b"\n"), print)
 
 
 def test_files_that_are_not_read(tmp_path: Path) -> None:
-    with pytest.raises(FileProblem, match=r"cannot read .*: No such file"):
+    with pytest.raises(FileError, match=r"cannot read .*: No such file"):
         read_passphrase(tmp_path / "none", print)
-    with pytest.raises(FileProblem, match="too long"):
+    with pytest.raises(FileError, match="too long"):
         read_passphrase(write(tmp_path / "p", b"x" * (LONGEST + 1)), print)
 
 

@@ -15,7 +15,7 @@ from node.apps.simulate.tamper import chains, events
 from node.apps.simulate.tamper.planted import Kind, Planted
 from node.apps.simulate.tamper.segment import Segment
 from node.apps.simulate.tamper.survey import Session, Stretch, Survey, survey
-from node.errors import FileProblem
+from node.errors import FileError
 from node.journal.segments import read_end
 
 _CHANGES: Final[dict[Kind, events.Change]] = {
@@ -35,7 +35,7 @@ _LEAST: Final = 4
 def tamper(directory: Path, kinds: Iterable[Kind], seed: int) -> list[Planted]:
     """Plant one fault of each of `kinds`, two for forged-end; returns them in their order.
 
-    Raises FileProblem where there is no place left for one, and OSError.
+    Raises FileError where there is no place left for one, and OSError.
     """
     wanted = sorted(kinds, key=lambda kind: _LAST.index(kind) if kind in _LAST else -1)
     forger = _Forger(survey(directory), Draws(seed, "tamper"))
@@ -148,5 +148,5 @@ class _Forger:
         self._used.add(session.way(direction))
 
 
-def _no_place(kind: Kind, more: str = "a longer simulation, or more nodes") -> FileProblem:
-    return FileProblem(f"no place is left for {kind.value}: it takes {more}")
+def _no_place(kind: Kind, more: str = "a longer simulation, or more nodes") -> FileError:
+    return FileError(f"no place is left for {kind.value}: it takes {more}")

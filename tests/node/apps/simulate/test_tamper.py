@@ -8,7 +8,7 @@ from node.apps.simulate.tamper.plant import tamper
 from node.apps.simulate.tamper.planted import Kind, Planted, save_list
 from node.apps.simulate.tamper.segment import Segment
 from node.apps.simulate.tamper.survey import survey
-from node.errors import FileProblem
+from node.errors import FileError
 from node.journal.audit.rows import Finding
 from tests.node.apps.simulate.journals import Audited, Simulated, audit, listed
 
@@ -111,9 +111,9 @@ def test_a_survey_knows_every_event(simulated: Simulated) -> None:
 def test_where_there_is_no_place_it_says_so(simulated: Simulated, copied: Path) -> None:
     for path in sorted(copied.glob("*.pjl"))[1:]:
         path.unlink()
-    with pytest.raises(FileProblem, match="no place is left for missing-segment"):
+    with pytest.raises(FileError, match="no place is left for missing-segment"):
         tamper(copied, [Kind.MISSING_SEGMENT], 0)
-    with pytest.raises(FileProblem, match="no place is left for drop"):
+    with pytest.raises(FileError, match="no place is left for drop"):
         tamper(copied, [Kind.DROP] * 40, 0)
 
 

@@ -17,7 +17,7 @@ from node.apps.transfer.protocol import (
     Resume,
 )
 from node.apps.transfer.sender import Source, send_file
-from node.errors import CallRefused, ConfigError, FileProblem, ParleyError, StreamResetError
+from node.errors import CallRefused, ConfigError, FileError, ParleyError, StreamResetError
 from node.protocol.codes import CloseCode
 from node.streams.stream import Stream
 from tests.node.apps.transfer.network import PATTERN, Told, offered, receiving, written
@@ -73,7 +73,7 @@ async def test_a_file_that_changes_does_not_arrive(anyio_backend: str, tmp_path:
                 await send_file(place.met.peer, source)
             assert caught.value.code == RefusalCode.MISMATCH
             os.truncate(path, 1000)
-            with pytest.raises(FileProblem, match="changed"):
+            with pytest.raises(FileError, match="changed"):
                 await send_file(place.met.peer, source)
         assert "a" not in place.names()
 
@@ -117,8 +117,8 @@ async def test_what_is_no_file_to_send(anyio_backend: str, tmp_path: Path) -> No
         await Source.open(tmp_path)
     with pytest.raises(UnsafeNameError, match="begins with a dot"):
         await Source.open(written(tmp_path / ".hidden"))
-    with pytest.raises(FileProblem, match="cannot read"):
+    with pytest.raises(FileError, match="cannot read"):
         await Source.open(tmp_path / "none")
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(FileProblem, match="no regular file"):
+    with pytest.raises(FileError, match="no regular file"):
         await Source.open(tmp_path / "pipe")
