@@ -95,15 +95,6 @@ def test_there_are_programs_in_every_howto() -> None:
     assert named == set(map(name_of, WITH_PROGRAMS))
 
 
-def test_the_readme_names_all_that_can_be_read() -> None:
-    text = (ROOT / "README.md").read_text()
-    reference = (ROOT / "docs" / "reference").glob("*.md")
-    linked = {link.partition("#")[0] for link in _LINK.findall(text)}
-    assert {name_of(path) for path in [*HOWTOS, *reference]} - linked == set()
-    examples = sorted(path.stem for path in (ROOT / "examples").glob("[0-9]*.py"))
-    assert [name for name in examples if f"`{name}`" not in text] == []
-
-
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_links_lead_somewhere(document: Path) -> None:
     broken = []
@@ -225,12 +216,9 @@ def test_the_exit_codes() -> None:
     assert table == {code.name: code.value for code in Exit}
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/reference/commands.md"])
-def test_exit_codes_are_said_alike(document: str) -> None:
-    heading = "Exit codes" if document != "README.md" else "Across two terminals"
-    table = rows(document, heading)
+def test_the_exit_codes_of_the_commands() -> None:
+    table = rows("docs/reference/commands.md", "Exit codes")
     assert [int(row[0]) for row in table] == [code.value for code in Exit]
-    assert table == rows("docs/reference/commands.md", "Exit codes")
 
 
 def number(text: str) -> float:

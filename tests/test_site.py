@@ -43,7 +43,7 @@ def test_each_page_has_a_title() -> None:
     [
         ("README.md", "[a](docs/calls.md#x)", "[a](calls.md#x)"),
         ("docs/howto/bus.md", "[a](../calls.md)", "[a](../calls.md)"),
-        ("docs/howto/bus.md", "[a](../../README.md#extras)", "[a](../index.md#extras)"),
+        ("docs/howto/bus.md", "[a](../../README.md#try-it)", "[a](../index.md#try-it)"),
         ("docs/howto/bus.md", "[a](#here)", "[a](#here)"),
         ("SECURITY.md", "[a](https://example.org/x.md)", "[a](https://example.org/x.md)"),
         ("SECURITY.md", "[SECURITY.md](SECURITY.md)", "[Security](security.md)"),

@@ -181,9 +181,9 @@ def test_a_file_that_shrinks_is_told(processes: Processes, large: Path) -> None:
     assert done.last["text"] == "large changed its size while it was being sent"
 
 
-def test_the_readme_has_what_it_shows(parley: Parley) -> None:
-    readme = (Path(__file__).parents[3] / "README.md").read_text()
-    recorded = readme.split("```text\n", 1)[1].split("```", 1)[0]
+def test_the_documents_have_what_it_shows(parley: Parley) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "command-line.md").read_text()
+    recorded = page.split("```text\n", 1)[1].split("```", 1)[0]
     shown = parley("demo").out
     assert [labels(line) for line in recorded.splitlines()] == [
         labels(line) for line in shown.splitlines()
