@@ -2,14 +2,16 @@
 
 import re
 import runpy
+import sys
 import tomllib
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
+import anyio
 import pytest
 import typer
 
@@ -18,6 +20,7 @@ import node.errors
 import node.journal.errors
 from crypto.auditor import AuditorPrivateKey
 from crypto.identity import Identity
+from node import Call, Node
 from node.bus.config import RANGES as BUS_RANGES
 from node.bus.config import BusConfig
 from node.cli.exits import Exit
@@ -46,7 +49,7 @@ ROOT = Path(__file__).parent.parent
 HOWTOS = sorted((ROOT / "docs" / "howto").glob("*.md"))
 # What has programs that run.
 WITH_PROGRAMS = [ROOT / "README.md", ROOT / "docs" / "bus.md", *HOWTOS]
-DOCUMENTS = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -125,6 +128,49 @@ def test_tables_have_as_many_cells_in_each_row(document: Path) -> None:
         if cells != width:
             uneven.append(number)
     assert uneven == []
+
+
+def test_the_places_that_contributors_are_sent_to_are_there() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    tops = "|".join(path.name for path in ROOT.iterdir() if path.is_dir())
+    places = re.findall(rf"`((?:{tops})/[\w/.]*)`", text)
+    assert len(places) > 40
+    assert [place for place in places if not (ROOT / place).exists()] == []
+
+
+def test_a_call_goes_the_way_that_contributors_are_shown() -> None:
+    heading = "What happens when a call arrives"
+    cells = (row[2].split("`: `") for row in rows("CONTRIBUTING.md", heading))
+    way = [(file, name) for file, name in cells]
+    called = iter(trace_of_a_call())
+    assert [step for step in way if step not in called] == []  # `in` reads on from the last step
+
+
+def trace_of_a_call() -> list[tuple[str, str]]:
+    """The functions that one call runs in a node that answers: file and qualified name."""
+    called: list[tuple[str, str]] = []
+
+    def profile(frame: FrameType, event: str, _argument: object) -> None:
+        path = Path(frame.f_code.co_filename)
+        if event == "call" and path.is_relative_to(ROOT):
+            called.append((name_of(path), frame.f_code.co_qualname))
+
+    async def main() -> None:
+        async with Node(Identity.create()) as alice, Node(Identity.create()) as bob:
+            bob.on_call("greet")(greet)
+            peer = await alice.connect(await bob.listen("tcp://127.0.0.1:0"))
+            await peer.call("greet", timeout=5)
+            sys.setprofile(profile)
+            try:
+                await peer.call("greet", timeout=5)
+            finally:
+                sys.setprofile(None)
+
+    async def greet(call: Call) -> str:
+        return "hello"
+
+    anyio.run(main)
+    return called
 
 
 def named(module: ModuleType) -> dict[str, set[str]]:
@@ -432,4 +478,4 @@ def test_ci_runs_the_readme_s_commands_as_they_are() -> None:
     assert commands == ["uv run parley demo", "uv run --group dev pytest"]
     for command in commands:
         install = "pip install --quiet --disable-pip-version-check uv"
-        assert re.search(rf"^{install} && {command}$", ci, re.MULTILINE)
+        assert re.search(rf"^ +{install} && {command}$", ci, re.MULTILINE)
