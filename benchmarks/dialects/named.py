@@ -14,7 +14,8 @@ from benchmarks.sides import Client, Publish
 from benchmarks.task import Task
 from node import Identity, NamedEvent, Node
 from node.gateways.named.client import NamedClient
-from node.gateways.named.gateway import FlavourName, NamedGateway
+from node.gateways.named.gateway import NamedGateway
+from node.gateways.named.peer import FlavourName
 
 
 class Named:

@@ -1,7 +1,6 @@
-"""`DialectClient`: what the clients of all foreign dialects share: to connect, and to leave.
+"""`DialectClient`: what the clients of all foreign dialects share: connecting and leaving.
 
-One rule: one connection, for as long as its `async with`; nothing of it is left. Knows no
-dialect: what is said is a subclass's.
+It has one connection, for as long as its `async with`. A subclass knows the dialect.
 """
 
 from abc import ABC, abstractmethod
@@ -22,13 +21,13 @@ from node.transport.stream_outlet import StreamOutlet
 G = TypeVar("G", bound=Guest)
 
 CONNECT_TIMEOUT = 10.0
-# For what is queued to be written, and for the other side to hang up.
+# Seconds for what is queued to be written, and for the other side to hang up.
 CLOSE_TIMEOUT = CLOSE_LINGER + 1.0
 
 
 class DialectClient(ABC, Generic[G]):
     """A connection in one dialect to `target`, an address or any byte stream; `timeout` is
-    seconds for connecting.
+    in seconds, for connecting.
 
     Raises:
         AddressError: not an address.
@@ -51,15 +50,15 @@ class DialectClient(ABC, Generic[G]):
 
     @property
     def is_open(self) -> bool:
-        """Whether it is connected, as far as is known."""
+        """Whether it is connected, as far as this side knows."""
         return self._guest is not None and self._guest.is_open
 
     async def __aenter__(self) -> Self:
         """Connect.
 
         Raises:
-            UnreachableError: nobody answers, or not in time. ParleyError: it is running
-                already.
+            UnreachableError: the other side does not answer, or not in time. ParleyError: it
+                is running already.
         """
         backend = await self._ground.enter()
         guest = self._new_guest(backend, self._place)
@@ -81,7 +80,7 @@ class DialectClient(ABC, Generic[G]):
         exc_val: BaseException | None,
         exc_tb: TracebackType | None,
     ) -> None:
-        """Close; by an exception at once."""
+        """Close; after an exception, at once."""
         guest = self._connected()
         try:
             if exc_type is None:
@@ -98,7 +97,7 @@ class DialectClient(ABC, Generic[G]):
         """The other side."""
 
     def _connected(self) -> G:
-        """The other side; ParleyError before there is one."""
+        """The other side; ParleyError before the client is connected."""
         if self._guest is None:
             raise ParleyError("the client is not connected: use `async with`")
         return self._guest

@@ -1,8 +1,8 @@
 """`Forward`: a topic of another node, published here under the same name.
 
-One rule: what did not come across is counted and logged, never hidden: notes that were
-dropped on the way, notes that fit nothing here, and the time without a link. Knows no
-dialect: whoever subscribes to the topic here gets the notes, in whatever language.
+What does not come across is counted and logged: notes that were dropped on the way, notes that
+cannot be published here, and the time without a link. Native peers and guests alike can
+subscribe to the topic here.
 """
 
 import logging
@@ -38,7 +38,7 @@ _FRACTION_SIZE: Final = 6  # bytes
 
 
 def random_fraction() -> float:
-    """From 0 to 1, the latter not reached."""
+    """A random number from 0 to 1, excluding 1."""
     return int.from_bytes(random_bytes(_FRACTION_SIZE)) / 2.0 ** (8 * _FRACTION_SIZE)
 
 
@@ -46,19 +46,19 @@ class Forward:
     """Carries the notes of `topic` from the node at `address` to the topic of that name of
     `node`, as long as its `async with` lasts.
 
-    The topic is there from the start; one that `node` has already is shared. A link that
-    is lost or refused is dialled again, after the `pauses` (`draw` gives the chance in
-    them, 0 to 1), for as long as it takes. `data` goes along with the subscription.
-    `notes` counts what was published here, `cuts` how often a link was lost.
+    The topic exists from the start; one that `node` has already is shared. A link that is lost
+    or refused is dialled again after the `pauses` (`draw` gives the random part of them, 0 to
+    1), for as long as it takes. `data` goes along with the subscription. `notes` counts what
+    was published here, `cuts` how often a link was lost.
 
-    Two nodes cannot forward one topic to each other, since each note would go round for
-    ever: while this one does, the other's subscription to the topic here is rejected, and
-    there is no link while it is subscribed. A ring of three or more is not noticed, nor are two
-    that meet without encryption.
+    Two nodes cannot forward one topic to each other, since each note would circulate for ever:
+    while this node forwards, the other's subscription to the topic here is rejected, and while
+    the other is subscribed, no link is made. Rings of three or more nodes are not detected, nor
+    are two nodes that connect without encryption.
 
     Raises:
-        AddressError: not an address. ConfigError: it carries no node id, and `trust` does
-            not say who will do.
+        AddressError: not an address. ConfigError: it carries no node id, and no `trust` policy
+            is given.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Forward:
         self.node = node
         self.address = str(target)
         self.topic: Topic = node.topics.get(topic) or node.topic(topic)
-        self.notes = 0  # that were published here
+        self.notes = 0  # published here
         self.cuts = 0  # how often a link was lost
         self._place = target.place
         self._trust = trust
@@ -89,7 +89,7 @@ class Forward:
         self._subscription: Subscription | None = None
         self._lost = 0  # over earlier links
         self._misfits = 0  # notes that cannot be published here
-        self._told = 0  # losses that the log has
+        self._told = 0  # losses that were logged
         self._without = 0.0
         self._since = 0.0  # when the link came or went
         self._changes = Changes(lambda: node.backend.waiter())
@@ -111,15 +111,16 @@ class Forward:
 
     @property
     def lost(self) -> int:
-        """How many notes are known to be lost: dropped there because we did not keep up, or
-        no note that this node may publish. What came while there was no link nobody counts."""
+        """How many notes are known to be lost: dropped there because this node did not keep up,
+        or such as this node cannot publish. Notes published while there was no link are not
+        counted."""
         subscription = self._subscription
         lost = self._lost + self._misfits
         return lost if subscription is None else lost + _dropped(subscription)
 
     @property
     def seconds_without_link(self) -> float:
-        """How long there was none, since the beginning."""
+        """How long there was no link, since the forward began."""
         if self._tasks is None or self.is_linked:
             return self._without
         return self._without + self.node.backend.now() - self._since
@@ -131,7 +132,7 @@ class Forward:
     # Life.
 
     async def __aenter__(self) -> Self:
-        """Begin to dial; ParleyError if the node does not run, or it was begun."""
+        """Start to dial; ParleyError if the node is not running, or the forward is already."""
         self._since = self.node.backend.now()
         if self._tasks is not None:
             raise ParleyError("it is forwarding already")
@@ -145,13 +146,13 @@ class Forward:
         exc_val: BaseException | None,
         exc_tb: TracebackType | None,
     ) -> None:
-        """Say Close to the other node; nothing waits for it. The topic stays."""
+        """Send Close to the other node, without waiting for it. The topic stays."""
         tasks = self._tasks
         if tasks is None:
             return
         tasks.cancel_scope.cancel()
         try:
-            # Without the exception: a group would wrap it, and it is the caller's own.
+            # Without the exception: a task group would wrap it.
             await tasks.__aexit__(None, None, None)
         finally:
             self._parted()
@@ -178,22 +179,22 @@ class Forward:
             await pause(self.node.backend, seconds)
 
     async def _attempt(self) -> str:
-        """Dial and carry until it is over; returns why it is."""
+        """Dial, and carry notes until the link is over; returns why it is."""
         try:
             peer = await self.node.connect(self.address, trust=self._trust)
             try:
                 return await self._carry(peer)
             finally:
-                # Waits for nobody: Close is written, and the core sees to the rest.
+                # Close is written, and the core sees to the rest.
                 peer.drop(CloseCode.GOING_AWAY)
         except SubscribeRejected as error:
-            # What it says of the reason, where that is text.
+            # The reason that the publisher gives, if it is text.
             why = f": {error.data[:LONGEST_REASON]}" if isinstance(error.data, str) else ""
             return one_line(f"{error}{why}")
         except (ParleyError, ProtocolError) as error:
             return one_line(str(error))
         except Exception:
-            # A bug shall not end what was to be kept, and its traceback is not lost.
+            # A bug must not end the forward, and its traceback must not be lost.
             logger.exception("topic %r of %s failed", self.topic.name, self._place)
             return "it failed"
 
@@ -238,7 +239,7 @@ class Forward:
         self._changes.notify()
 
     def _parted(self) -> float:
-        """The link is over, if there was one; returns the seconds for which it held."""
+        """The link, if any, is over; returns the seconds for which it held."""
         peer, subscription = self._peer, self._subscription
         if peer is None or subscription is None:
             return 0.0
@@ -251,8 +252,8 @@ class Forward:
         return held
 
     def _tell_losses(self) -> None:
-        """A line for the first, and then each time there are twice as many: a flood of
-        losses shall not become one of lines."""
+        """Log the first loss, and then each time the number has doubled, so that a flood of
+        losses does not become a flood of lines."""
         lost = self.lost
         if lost and lost >= 2 * self._told:
             self._told = lost
@@ -264,7 +265,7 @@ def _dropped(subscription: Subscription) -> int:
 
 
 def _own_headers(headers: Mapping[str, Value]) -> Mapping[str, Value] | None:
-    """Those of the publisher, without what it says of our subscription alone."""
+    """The publisher's headers, without the one that concerns our subscription alone."""
     if DROPPED_HEADER in headers:
         headers = {name: value for name, value in headers.items() if name != DROPPED_HEADER}
     return headers or None

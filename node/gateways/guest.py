@@ -1,15 +1,14 @@
-"""`Guest`: the other side of a connection in a foreign dialect, as handlers meet it.
+"""`Guest`: the other side of a connection in a foreign dialect, as handlers see it.
 
-One rule: nobody proved who it is, so no right that is given to a node id or role is its;
-only what travels over a native connection's stream is known to come from that peer.
-Knows no dialect: what can be asked of it is what its dialect adds.
+A guest has proved nothing, so it never has a right that is given to a node id or a role. Only
+what travels over a stream of a native connection is known to come from that peer.
 """
 
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from crypto.identity import NodeId
 from crypto.registry import Suite
@@ -19,6 +18,7 @@ from node.errors import NotSpokenError, PeerClosedError
 from node.logs import LogRation
 from node.messaging.formats import FormatName
 from node.messaging.payloads import Payload, Tandem
+from node.peer.peer import Peer
 from node.protocol.codes import CloseCode
 from node.protocol.reports import ConnectionEnded
 from node.remote.emission import Emission
@@ -26,27 +26,23 @@ from node.transport.backend import Backend
 from node.transport.driver import Driver
 from node.transport.waiting import Changes
 
-if TYPE_CHECKING:
-    from node.peer.peer import Peer
-
 logger = logging.getLogger("parley.gateway")
 
 _VIOLATIONS = frozenset({CloseCode.PROTOCOL_ERROR, CloseCode.FRAME_TOO_LARGE})
 
 
 class Guest(ABC):
-    """One connection in a foreign dialect, either side of it.
+    """The other side of one connection in a foreign dialect, client or server.
 
-    `name` says where it comes from or leads to, for the log. `carrier` is the native peer
-    over one of whose streams it runs, or None. `on_gone` is called when its transport is
-    closed. If it breaks the format, the log has a warning, within the ration of `violations`:
-    an operator learns why a program is hung up on. `deadlines` are those of the layer above
-    the core: when the next is, and what handles it.
+    `name` is where it connects from, or the address dialled; the log shows it. `carrier` is
+    the native peer whose stream carries the connection, or None. `on_gone` is called when the
+    transport is closed. If the guest breaks the format, the log gets a warning, rationed by
+    `violations`, so that an operator learns why a program was disconnected.
     """
 
     dialect: ClassVar[str]
-    # Bytes after which is looked whether others should have their turn: some fifty calls.
-    # A flood of 250 KiB would have them wait for 1,500.
+    # After so many bytes, about fifty calls, other connections may have their turn. With a
+    # flood of 250 KiB they would wait for 1,500 calls.
     turn_size: ClassVar[int] = 8 * 1024
 
     def __init__(
@@ -55,10 +51,9 @@ class Guest(ABC):
         backend: Backend,
         name: str,
         *,
-        carrier: "Peer | None" = None,
+        carrier: Peer | None = None,
         on_gone: Callable[["Guest"], None] | None = None,
         violations: LogRation | None = None,
-        deadlines: tuple[Callable[[], float], Callable[[float], None]] | None = None,
     ) -> None:
         self.backend = backend
         self.name = name
@@ -69,44 +64,45 @@ class Guest(ABC):
         self._ended: ConnectionEnded | None = None
         self._gone = False
         self._changes = Changes(backend.waiter)
-        next_deadline, handle_deadline = deadlines or (_never, _nothing)
-        self.driver = Driver(core, backend, self._take_all, next_deadline, handle_deadline)
+        self.driver = Driver(
+            core, backend, self._take_all, self._next_deadline, self._handle_deadline
+        )
         self.driver.turns.size = self.turn_size
         self.driver.on_closed = self._transport_closed
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name}>"
 
-    # Who it is, in the words of `Peer`.
+    # Who it is: as in `Peer`.
 
     @property
     def node_id(self) -> NodeId | None:
-        """That of the native peer which carries it; None for who just connected."""
+        """The node id of the native peer that carries the connection; otherwise None."""
         return self.carrier.node_id if self.carrier is not None else None
 
     @property
     def encrypted(self) -> bool:
-        """Whether a native connection carries it, encrypted."""
+        """Whether an encrypted native connection carries it."""
         return self.carrier is not None and self.carrier.encrypted
 
     @property
     def role(self) -> str:
-        """What the other side claims to be: nothing, in these dialects."""
+        """The role that the carrier claims; empty without one: these dialects have no roles."""
         return self.carrier.role if self.carrier is not None else ""
 
     @property
     def info(self) -> Mapping[str, Value]:
-        """What the other side says of itself."""
+        """What the carrier says of itself; empty without one."""
         return self.carrier.info if self.carrier is not None else {}
 
     @property
     def suite(self) -> Suite | None:
-        """The algorithms of the native connection that carries it; None without one."""
+        """The algorithms of the native connection that carries it; otherwise None."""
         return self.carrier.suite if self.carrier is not None else None
 
     @property
     def is_open(self) -> bool:
-        """Whether the connection is not over."""
+        """Whether the connection has not ended."""
         return self._ended is None
 
     @property
@@ -114,7 +110,7 @@ class Guest(ABC):
         """Whether its transport is closed."""
         return self._gone
 
-    # What to ask of it, as of `Peer`: a dialect has some of it.
+    # Requests: as in `Peer`; each dialect has some of them.
 
     async def call(
         self,
@@ -147,24 +143,24 @@ class Guest(ABC):
         return self._ended
 
     async def close(self, code: int = CloseCode.NORMAL, text: str = "") -> None:
-        """End it: what is queued goes first; returns when the transport is closed. `code`
-        and `text` are for our own side: no dialect carries them."""
+        """Send what is queued, then end the connection; returns when the transport is closed.
+        `code` and `text` stay on this side: the dialects cannot carry them."""
         self._core.close(self.backend.now(), code, text)
         self.driver.settle()
         await self._changes.until(lambda: self._gone)
 
     def begin_close(self) -> None:
-        """End it once what is queued is written, without waiting for that."""
+        """End the connection once what is queued is written; does not wait for that."""
         self._core.close(self.backend.now(), CloseCode.GOING_AWAY)
         self.driver.settle()
 
     def drop(self) -> None:
-        """End it now, whatever waits."""
+        """End the connection now and discard what is queued."""
         self._core.abort(self.backend.now(), CloseCode.GOING_AWAY, "dropped by us")
         self.driver.settle()
 
     def closed_error(self) -> PeerClosedError:
-        """Why nothing can be asked any more."""
+        """The error for a request that came too late."""
         if self._ended is None:
             return PeerClosedError(CloseCode.NORMAL, "the connection is closing")
         return PeerClosedError(self._ended.code, self._ended.text)
@@ -178,7 +174,7 @@ class Guest(ABC):
         exc_val: BaseException | None,
         exc_tb: TracebackType | None,
     ) -> None:
-        """Close; by an exception without waiting for it."""
+        """Close; after an exception, without waiting."""
         if exc_type is None:
             await self.close()
         else:
@@ -188,11 +184,19 @@ class Guest(ABC):
 
     @abstractmethod
     def _take(self, report: Any, now: float) -> None:
-        """Take one report of the core that is not its end."""
+        """Take one report of the core, other than its end."""
 
     @abstractmethod
     def _lost(self, ended: ConnectionEnded) -> None:
-        """The connection is over: whoever waits on it must know, handlers are stopped."""
+        """The connection is over: wake all that wait on it, and stop handlers."""
+
+    def _next_deadline(self) -> float:
+        """When `_handle_deadline` has something to do."""
+        return NEVER
+
+    def _handle_deadline(self, now: float) -> None:
+        """Do what is due in the layer above the core."""
+        return
 
     def _take_all(self, reports: list[Any]) -> None:
         now = self.backend.now()
@@ -219,11 +223,3 @@ class Guest(ABC):
         if self._on_gone is not None:
             self._on_gone(self)
         self._changes.notify()
-
-
-def _never() -> float:
-    return NEVER
-
-
-def _nothing(now: float) -> None:
-    return

@@ -1,8 +1,7 @@
-"""`DialectServer`: what the servers of all foreign dialects share: where they listen, who is
-there, and how they end.
+"""`DialectServer`: what the servers of all foreign dialects share.
 
-One rule: it ends with its `async with`: nobody more is taken in, what runs may finish, and
-then every connection is closed. Knows no dialect: whom it serves, and how, is a subclass's.
+It ends with its `async with`: no further connection is accepted, what runs may finish, and then
+every connection is closed. A subclass knows the dialect: whom it serves, and how.
 """
 
 from abc import ABC, abstractmethod
@@ -23,13 +22,13 @@ from node.transport.waiting import Changes
 
 G = TypeVar("G", bound=Guest)
 
-# For what is queued to be written, and for the other sides to hang up.
+# Seconds for what is queued to be written, and for the other sides to hang up.
 CLOSE_TIMEOUT = CLOSE_LINGER + 1.0
 
 
 class DialectServer(ABC, Generic[G]):
     """A server of one dialect, for at most `clients` connections at once; `what` names it in
-    errors. What all of them make it hold is charged to `account`, of `memory` bytes."""
+    errors. What they make it hold together is charged to `account`, of `memory` bytes."""
 
     def __init__(self, what: str, clients: int, memory: int) -> None:
         self.account = Account(memory)
@@ -39,12 +38,12 @@ class DialectServer(ABC, Generic[G]):
         self._guests: dict[Driver, G] = {}
         self._changes = Changes(lambda: self.backend.waiter())
 
-    # Where it is and who is there.
+    # Where it listens, and who is connected.
 
     @property
     @abstractmethod
     def backend(self) -> Backend:
-        """The loop it lives in; ParleyError if it does not run."""
+        """The loop it runs in; ParleyError if it is not running."""
 
     @property
     def addresses(self) -> list[str]:
@@ -53,7 +52,7 @@ class DialectServer(ABC, Generic[G]):
 
     @property
     def turned_away(self) -> int:
-        """How many connections `limits.clients` kept out."""
+        """How many connections were refused because of `limits.clients`."""
         return self._gateway.turned_away if self._gateway is not None else 0
 
     async def listen(self, address: str, *, allow_insecure: bool = False) -> str:
@@ -63,20 +62,20 @@ class DialectServer(ABC, Generic[G]):
             The address to dial.
 
         Raises:
-            InsecureAddressError: others than this machine could reach it, where all is in
-                the clear, and `allow_insecure` is not given. AddressError: not an address.
+            InsecureAddressError: other machines could reach it, although nothing is encrypted,
+                and `allow_insecure` is not given. AddressError: not an address.
             UnreachableError: it cannot be listened on. ParleyError: it is not running.
         """
         return await self._running().listen(address, allow_insecure=allow_insecure)
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait for a condition on the clients; it is looked at whenever one came or went."""
+        """Wait for a condition on the clients; it is checked whenever one comes or goes."""
         await self._changes.until(condition)
 
     # Life.
 
     async def __aenter__(self) -> Self:
-        """Begin; raises ParleyError if it runs already, or its node does not."""
+        """Start; raises ParleyError if it is running already, or its node is not."""
         if self._gateway is not None:
             raise ParleyError(f"{self._what} is running already")
         self._gateway = Gateway(await self._enter(), self._accept, self._most_clients)
@@ -88,11 +87,11 @@ class DialectServer(ABC, Generic[G]):
         exc_val: BaseException | None,
         exc_tb: TracebackType | None,
     ) -> None:
-        """Take nobody in any more, let handlers finish, close all connections; by an
-        exception at once."""
+        """Accept no more connections, let handlers finish and close all connections; after an
+        exception, close them at once."""
         hasty = exc_type is not None
         try:
-            # Also when we are being cancelled: connections and listeners are ours to close.
+            # Connections and listeners are closed even on cancellation.
             with anyio.CancelScope(shield=True):
                 await self._running().stop_listening()
                 if not hasty:
@@ -109,32 +108,32 @@ class DialectServer(ABC, Generic[G]):
 
     @abstractmethod
     def _new_guest(self, name: str) -> G:
-        """Whom to serve that comes from `name`; `_gone` is to be called when it is over."""
+        """The guest that connects from `name`; it calls `_gone` when its connection is over."""
 
     async def _enter(self) -> Backend:
-        """Begin to run; returns the loop."""
+        """Start to run; returns the loop."""
         return self.backend
 
     async def _drain(self) -> None:
-        """Take nothing new from those who are there, and let what runs finish."""
+        """Take no new requests, and let what runs finish."""
 
     def _dismiss(self, guest: G, *, hasty: bool) -> None:
-        """End one connection, without waiting for it."""
+        """End one connection; does not wait for that."""
         if hasty:
             guest.drop()
         else:
             guest.begin_close()
 
     async def _leave(self) -> None:
-        """End what was begun with `_enter`."""
+        """Undo `_enter`."""
 
     def _welcome(self, guest: G) -> None:
-        """One more is there."""
+        """A guest connected."""
         self._guests[guest.driver] = guest
         self._changes.notify()
 
     def _gone(self, guest: Guest) -> None:
-        """One less is there."""
+        """A guest's connection is over."""
         self._guests.pop(guest.driver, None)
         if self._gateway is not None:
             self._gateway.left(guest.driver)

@@ -25,7 +25,7 @@ from node import (
     Tandem,
     formatted,
 )
-from node.gateways.named.gateway import FlavourName
+from node.gateways.named.peer import FlavourName
 from tests.interop.bromine_peer import (
     PATIENCE,
     VERSIONS,

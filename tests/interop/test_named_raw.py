@@ -16,7 +16,8 @@ import pytest
 from anyio.to_thread import run_sync
 
 from node import NamedEvent
-from node.gateways.named.gateway import FlavourName, NamedGateway
+from node.gateways.named.gateway import NamedGateway
+from node.gateways.named.peer import FlavourName
 from tests.node.gateways.named_sides import FLAVOURS, client_of, gateway
 from tests.node.network import PATIENCE
 from tests.reference.dialects import named

@@ -1,18 +1,20 @@
-"""`NamedPeer`: the other side of a connection with byte-exact named events, either way.
+"""`NamedPeer`: the other side of a connection with byte-exact named events, client or server.
 
-One rule: the handlers are those that native peers meet, and what they say goes out as the
-crate's own handlers would say it. A handler runs to its end although its connection is
-over, as there: who emits an event and leaves has been heard.
+The handlers are those that serve native peers; what they return is sent as the crate's own
+handlers would send it. As there, a handler runs to its end even if its connection is over: an
+event counts although its emitter has left.
 """
 
 import logging
 from collections.abc import Callable
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Literal
 
 from lbm.codec import Encodable
 from node.dialects.limits import NamedLimits
 from node.dialects.named.codec import BromineEvent, Flavour
 from node.dialects.named.core import NamedCore
+from node.errors import ConfigError
 from node.gateways.guest import Guest
 from node.gateways.named.ports import NamedEmitter, NamedReplies, on_wire
 from node.handlers.registry import Entry, Handlers
@@ -32,11 +34,46 @@ from node.transport.loop import Runner
 logger = logging.getLogger("parley.gateway")
 
 
-class NamedPeer(Guest):
-    """Who is connected. `ignored` counts its events for which there is no handler;
-    `format` is what our events and replies are in unless told.
+FlavourName = Flavour | Literal["plain", "typed"]
+FORMATS: Final[tuple[FormatName, ...]] = ("msgpack", "json", "raw")
 
-    `on_over` is called once its transport is closed and no handler of it runs.
+
+@dataclass(frozen=True, slots=True)
+class NamedTerms:
+    """What one side brings to a connection: the `handlers` for events of the other side, the
+    `format` of our events and replies unless told, and `limits`."""
+
+    handlers: Handlers
+    flavour: Flavour
+    format: FormatName
+    limits: NamedLimits
+
+    @classmethod
+    def of(
+        cls,
+        handlers: Handlers,
+        flavour: FlavourName,
+        format: FormatName,
+        limits: NamedLimits | None,
+    ) -> "NamedTerms":
+        """Check what a user gave.
+
+        Raises:
+            ConfigError: there is no such flavour, or the crate has no such format.
+        """
+        try:
+            known = Flavour(flavour)
+        except ValueError:
+            raise ConfigError(f"the flavours are plain and typed, not {flavour!r}") from None
+        if format not in FORMATS:
+            raise ConfigError(f"the formats are {', '.join(FORMATS)}, not {format!r}")
+        return cls(handlers, known, format, limits or NamedLimits())
+
+
+class NamedPeer(Guest):
+    """The other side. `ignored` counts its events without a handler.
+
+    `on_over` is called once its transport is closed and none of its handlers runs.
     """
 
     dialect: ClassVar[str] = "named events"
@@ -45,24 +82,20 @@ class NamedPeer(Guest):
         self,
         backend: Backend,
         name: str,
-        handlers: Handlers,
+        terms: NamedTerms,
         *,
-        flavour: Flavour,
-        format: FormatName,
-        limits: NamedLimits,
-        on_over: Callable[["NamedPeer"], None],
+        on_over: Callable[["NamedPeer"], None] | None = None,
         total: Account | None = None,
     ) -> None:
-        self._named = NamedCore(backend.now(), limits, flavour, total)
-        super().__init__(
-            self._named, backend, name, on_gone=self._look, violations=handlers.violations
-        )
-        self.driver.high_water = limits.write_buffer
+        self._named = NamedCore(backend.now(), terms.limits, terms.flavour, total)
+        violations = terms.handlers.violations
+        super().__init__(self._named, backend, name, on_gone=self._look, violations=violations)
+        self.driver.high_water = terms.limits.write_buffer
         self._named.take_turns(self._wait_for_turn)
-        self.format = format
+        self.format = terms.format
         self.ignored = 0
         self.draining = False
-        self._handlers = handlers
+        self._handlers = terms.handlers
         self._emitter = NamedEmitter(self, self._named)
         self._on_over = on_over
         self._runners: dict[int, Runner] = {}
@@ -75,7 +108,7 @@ class NamedPeer(Guest):
 
     @property
     def running(self) -> int:
-        """How many of its events handlers have."""
+        """How many of its events have a handler that runs."""
         return self._named.running
 
     def emit(
@@ -88,18 +121,17 @@ class NamedPeer(Guest):
     ) -> Emission:
         """Emit a named event: `await` it, or ask it for its `reply()` or `replies()`.
 
-        `format` is what the data travels in, by default that of the connection; `raw`
-        takes bytes as they are, a Tandem two payloads. What is raised, and when:
-        `Emission`.
+        `format` is the format of the data, by default that of the connection; `raw` takes
+        bytes as they are, a Tandem two payloads. `Emission` says what else is raised, and when.
 
         Raises:
-            FormatError: there is no such format, or data that is no bytes for `raw`.
+            FormatError: there is no such format, or `raw` was given something else than bytes.
         """
         payload = make_payload(data, format or self.format)
         return Emission(self._emitter, name, namespace, payload)
 
     async def drained(self) -> None:
-        """Wait until no handler has an event of it."""
+        """Wait until none of its events has a handler that runs."""
         await self._changes.until(lambda: not self._runners)
 
     def stop_handlers(self) -> None:
@@ -107,7 +139,7 @@ class NamedPeer(Guest):
         for key, runner in list(self._runners.items()):
             runner.cancel()
             if key not in self._begun:
-                del self._runners[key]  # on asyncio it never begins, so it has no end either
+                del self._runners[key]  # on asyncio it never begins, so it never ends
 
     # From the core.
 
@@ -117,7 +149,7 @@ class NamedPeer(Guest):
             self.ignored += 1
             self._answer(report, ResultCode.ACCEPTED, None)
         elif entry.supercategories is not None:
-            # They are pairs of roles, and nobody here has said its role.
+            # Supercategories are pairs of roles, and guests have none.
             self._answer(report, ResultCode.WRONG_SUPERCATEGORY, None)
         elif self.draining:
             self._answer(report, ResultCode.OVERLOADED, None)
@@ -125,7 +157,7 @@ class NamedPeer(Guest):
             self._runners[id(report)] = self.backend.spawn(self._serve, entry, report)
 
     def _lost(self, ended: ConnectionEnded) -> None:
-        """Emissions were told by the core; handlers go on."""
+        """The core told the emissions; handlers go on."""
 
     def _wait_for_turn(self) -> None:
         self.backend.soon(self._take_turn)
@@ -135,7 +167,7 @@ class NamedPeer(Guest):
         self.driver.settle()
 
     def _look(self, _: Guest) -> None:
-        if self.is_gone and not self._runners:
+        if self.is_gone and not self._runners and self._on_over is not None:
             self._on_over(self)
 
     # Handlers.
@@ -143,7 +175,7 @@ class NamedPeer(Guest):
     async def _serve(self, entry: Entry[Any], event: BromineEvent) -> None:
         self._begun.add(id(event))
         outcome: Outcome = (ResultCode.CANCELLED, None)
-        port = NamedReplies(self, self._named, event)
+        port = NamedReplies(self, self._named, event, self.format)
         payload = FormattedPayload(event.data)
         try:
             outcome = await run_handler(
@@ -166,8 +198,7 @@ class NamedPeer(Guest):
                 self._look(self)
 
     def _answer(self, event: BromineEvent, code: int, data: Any) -> None:
-        """Say what a handler returned or how it failed, if that must be without what has no
-        form."""
+        """Send what a handler returned, or how it failed; a value without a form is a failure."""
         core, now, unsent = self._named, self.backend.now(), self._handlers.unsent
         try:
             if code == ResultCode.ACCEPTED:

@@ -1,16 +1,17 @@
-"""What events and replies need to go out in the named events dialect.
+"""How events and replies are sent in the named events dialect.
 
-One rule: a payload goes as the crate writes it, or is refused: it has MessagePack and
-JSON, raw bytes and two payloads in tandem, and none of the native formats.
+A payload is sent as the crate bromine writes it, or is refused: MessagePack, JSON, raw bytes
+and two payloads in tandem, but none of the native formats.
 """
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from node.dialects.named.codec import BromineEvent, Flavour
 from node.dialects.named.core import NamedCore
 from node.errors import PeerClosedError
+from node.gateways.guest import Guest
 from node.handlers.items import TURN_SIZE
 from node.handlers.running import Outcome
 from node.messaging.emits import OutgoingEmit
@@ -22,36 +23,35 @@ from node.protocol.limits import EVENT_COST
 from node.transport.backend import Backend
 from node.transport.waiting import left_after, turn_of
 
-if TYPE_CHECKING:
-    from node.gateways.named.peer import NamedPeer
-
 _OURS: Final = frozenset({Format.LBM, Format.CBOR})
 
 
 class NamedReplies:
-    """Replies to one event of such a peer."""
+    """Replies to one event of a peer, in `format` unless told."""
 
     __slots__ = ("_core", "_event", "_peer", "_said", "format")
 
-    def __init__(self, peer: "NamedPeer", core: NamedCore, event: BromineEvent) -> None:
+    def __init__(
+        self, peer: Guest, core: NamedCore, event: BromineEvent, format: FormatName
+    ) -> None:
         self._peer = peer
         self._core = core
         self._event = event
-        self._said = 0  # since others ran: a handler that never waits must not keep the loop
-        self.format: FormatName = peer.format
+        self._said = 0  # bytes since others ran: a handler that never waits must not hog the loop
+        self.format: FormatName = format
 
     @property
     def wanted(self) -> bool:
-        """Whether the connection is open: nothing says whether the emitter waits."""
+        """Whether the connection is open; the dialect does not say whether the emitter waits."""
         return self._peer.is_open
 
     async def reply(self, name: str, namespace: str, payload: Payload) -> None:
-        """Send one, when there is room.
+        """Send a reply once there is room.
 
         Raises:
-            PeerClosedError: the connection is over. PayloadTooLargeError: it is.
-            LocalProtocolError: the name is too long. FormatError: it has no form in its
-                format.
+            PeerClosedError: the connection is over. PayloadTooLargeError: it is too long.
+            LocalProtocolError: the name is too long. FormatError: the payload has no form in
+                its format.
         """
         try:
             await self._send(name, namespace, on_wire(payload))
@@ -59,7 +59,7 @@ class NamedReplies:
             raise self._peer.closed_error() from error
 
     async def send_all(self, items: AsyncGenerator[Any, Any]) -> Outcome:
-        """Reply with each of what the handler yields."""
+        """Reply with each item that the handler yields."""
         async with aclosing(items):
             async for item in items:
                 try:
@@ -83,11 +83,11 @@ class NamedReplies:
 
 
 class NamedEmitter:
-    """What `Emission` needs of such a connection."""
+    """The connection as `Emission` needs it."""
 
     __slots__ = ("_core", "_peer", "backend", "marks_end")
 
-    def __init__(self, peer: "NamedPeer", core: NamedCore) -> None:
+    def __init__(self, peer: Guest, core: NamedCore) -> None:
         self._peer = peer
         self._core = core
         self.backend: Backend = peer.backend
@@ -95,7 +95,7 @@ class NamedEmitter:
 
     @property
     def has_room(self) -> bool:
-        """Whether nobody need wait."""
+        """Whether an event can be sent without waiting."""
         return self._peer.driver.has_room
 
     async def room(self, timeout: float | None) -> float | None:
@@ -118,21 +118,21 @@ class NamedEmitter:
         self._peer.driver.touch()
 
     def leave(self, emit: OutgoingEmit) -> None:
-        """Nobody waits for more than its first reply: the others run handlers."""
+        """Only its first reply was wanted: the others go to handlers."""
         self._core.leave(emit)
         self._peer.driver.settle()
 
     def give_up(self, emit: OutgoingEmit) -> None:
-        """Nobody wants its replies; that cannot be said here."""
+        """Its replies are not wanted any more; the dialect cannot say so."""
         self._core.give_up(emit)
 
     def closed_error(self) -> PeerClosedError:
-        """Why nothing can be sent any more."""
+        """The error for an event that came too late."""
         return self._peer.closed_error()
 
 
 def on_wire(payload: Payload) -> bytes:
-    """A payload as this dialect has it: after its format id, if it has one.
+    """The bytes of a payload in this dialect: its format id, if it has one, then its data.
 
     Raises:
         FormatError: the crate has no such format, or a value has no form in it.

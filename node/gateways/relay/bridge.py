@@ -1,7 +1,7 @@
 """`Bridge`: a relay's broadcasts as notes of a topic, and its notes as broadcasts.
 
-One rule: what came from one side goes to the other and not back. On the relay the bridge
-is one of the clients, under its node's UUID (protocol.md, section 4).
+What came from one side goes to the other and not back. On the relay the bridge is one of the
+clients, under its node's UUID (protocol.md, section 4).
 """
 
 import logging
@@ -25,19 +25,19 @@ logger = logging.getLogger("parley.gateway")
 
 # The header of a note that was a broadcast: its sender's UUID, as text.
 SENDER = "relay.sender"
-# What a broadcast that waits to be published counts besides its payload.
+# The cost of a broadcast that waits to be published, besides its payload, in bytes.
 MESSAGE_COST = 300
 
 
 class Bridge:
-    """Joins a `relay` to a `topic` for as long as its `async with`, which is to be entered
-    before the relay listens, so that no client takes its `uuid` (`node.node_id.uuid`).
+    """Joins a `relay` to a `topic` for as long as its `async with`. Enter that before the relay
+    listens, so that no client takes the `uuid` (`node.node_id.uuid`).
 
-    A note's data is the payload of the broadcast, with the header `relay.sender`; a note
-    becomes a payload by the table of docs/dialects.md, with `values` for what is neither
-    bytes nor text. `published` and `broadcast` count what crossed; `lost` what was too
-    long or had no form at the other side, or came faster than the topic takes it (more
-    than `limits.write_buffer` of the relay waits); `ignored` direct messages to the node.
+    A broadcast becomes a note with its payload as data and the header `relay.sender`; a note
+    becomes a payload by the table of docs/dialects.md, with `values` for what is neither bytes
+    nor text. `published` and `broadcast` count what crossed; `lost` what was too long, had no
+    form at the other side, or came faster than the topic takes it (more than
+    `limits.write_buffer` of the relay waits); `ignored` direct messages to the node.
     """
 
     def __init__(self, relay: Relay, topic: Topic, uuid: UUID, *, values: Rest = "cbor") -> None:
@@ -46,7 +46,7 @@ class Bridge:
         self.uuid = uuid
         self.published = self.broadcast = self.lost = self.ignored = 0
         self._values: Rest = values
-        self._tap = self._noted  # one object: the topic tells its taps apart by it
+        self._tap = self._noted  # one object, by which the topic tells its taps apart
         self._queue: deque[tuple[bytes, bytes]] = deque()
         self._waiting_size = 0
         self._waiter: Waiter | None = None
@@ -57,7 +57,7 @@ class Bridge:
         return f"<Bridge {self.topic.name!r} as {self.uuid}>"
 
     async def __aenter__(self) -> Self:
-        """Take part in both.
+        """Join both.
 
         Raises:
             ConfigError: the UUID is taken at the relay. ParleyError: the relay is not
@@ -89,7 +89,7 @@ class Bridge:
     # From the relay.
 
     def deliver(self, pieces: Sequence[Piece], held: int, now: float) -> None:
-        """Take messages, as a member of the relay."""
+        """Take messages, as a member of the relay does."""
         for to, sender, payload in decode_messages(b"".join(pieces)):
             size = len(payload) + MESSAGE_COST
             if to != BROADCAST:
@@ -114,7 +114,7 @@ class Bridge:
                 except PayloadTooLargeError:
                     self._lose("was too long for a note")
                 except ParleyError as error:  # the node has ended
-                    self._lose(f"was for a topic that nobody has any more ({error})")
+                    self._lose(f"was for a topic that is gone ({error})")
                 else:
                     self.published += 1
             self._waiter = self.relay.backend.waiter()
@@ -140,7 +140,7 @@ class Bridge:
         self.relay.broadcast(self.uuid, message)
 
     def _came_from_here(self, sender: Encodable) -> bool:
-        """Whether a note is a broadcast of this very relay, which another node bridged too."""
+        """Whether a note is a broadcast of this same relay, which another node bridges too."""
         try:
             return isinstance(sender, str) and UUID(sender) in self.relay
         except ValueError:

@@ -1,8 +1,7 @@
 """`RelayClient`: a client of an event relay, ours or another.
 
-One rule: what is not read slows only this client, and for a while: then the relay drops
-it. Whether the relay took the UUID is known when it does not: it says nothing if all is
-well.
+What is not read slows only this client, and only for a while: then the relay drops it. A relay
+that refuses the UUID says so; one that accepts it says nothing.
 """
 
 import logging
@@ -34,8 +33,8 @@ class RelayClient(DialectClient["_Link"]):
     `async with`. Reading it gives the messages in their order: `async for message in
     client`. One task may read at a time.
 
-    `on_fault` is told of what the relay reports and goes on, such as a target that is not
-    connected (code 5); `faults` counts it. `limits.client_memory` bounds what waits unread.
+    `on_fault` is called with each error that the relay reports, such as a target that is not
+    connected (code 5); `faults` counts them. `limits.client_memory` bounds what waits unread.
     """
 
     def __init__(
@@ -47,7 +46,7 @@ class RelayClient(DialectClient["_Link"]):
         on_fault: Callable[[RelayFault], None] | None = None,
         timeout: float = CONNECT_TIMEOUT,
     ) -> None:
-        """`timeout` is seconds for connecting.
+        """`timeout` is in seconds, for connecting.
 
         Raises:
             AddressError: not an address.
@@ -65,10 +64,10 @@ class RelayClient(DialectClient["_Link"]):
     # Sending.
 
     async def send(self, to: UUID, payload: bytes) -> None:
-        """Send to one client; waits while much waits to be written.
+        """Send to one client; waits while too much waits to be written.
 
         Raises:
-            PayloadTooLargeError: it is longer than `limits.longest_frame` less 32.
+            PayloadTooLargeError: it is longer than `limits.longest_frame` minus 32.
             ValueError: `to` is the nil UUID, which stands for all.
             RelayRefusedError, PeerClosedError: the connection is over.
         """
@@ -96,11 +95,11 @@ class RelayClient(DialectClient["_Link"]):
         return self
 
     async def __anext__(self) -> RelayMessage:
-        """The next message; the end comes with our own `close`.
+        """The next message; the iteration ends after our own `close`.
 
         Raises:
-            RelayRefusedError: the relay said what is wrong and closed the connection.
-            PeerClosedError: it is over for another reason.
+            RelayRefusedError: the relay reported an error and closed the connection.
+            PeerClosedError: the connection is over for another reason.
         """
         link = self._connected()
         with self._reading:
@@ -115,7 +114,7 @@ class RelayClient(DialectClient["_Link"]):
     # Life.
 
     async def close(self) -> None:
-        """Leave the relay: what is queued goes first. What was received can be read on."""
+        """Send what is queued, then leave the relay. What was received can be read on."""
         link = self._connected()
         with anyio.move_on_after(CLOSE_TIMEOUT):
             await link.close()
@@ -132,7 +131,7 @@ class RelayClient(DialectClient["_Link"]):
         try:
             self._on_fault(fault)
         except Exception:
-            logger.exception("what %r tells of faults failed", self)
+            logger.exception("on_fault of %r failed", self)
 
 
 class _Link(Guest):
@@ -156,7 +155,7 @@ class _Link(Guest):
         self._on_fault = on_fault
 
     def next_message(self) -> RelayMessage:
-        """The first of the inbox; reading goes on if it was paused."""
+        """Take the first message of the inbox; resumes reading if it was paused."""
         message = self.inbox.popleft()
         paused = not self.client.wants_data
         self.client.consumed(message)
@@ -165,12 +164,12 @@ class _Link(Guest):
         return message
 
     def end_error(self) -> RelayRefusedError | PeerClosedError:
-        """Why it is over: the relay's word, if it had one."""
+        """Why the connection is over: in the relay's words, if it gave any."""
         fault = None if self.left else self.client.fault
         return self.closed_error() if fault is None else RelayRefusedError(*fault)
 
     async def close(self, code: int = CloseCode.NORMAL, text: str = "") -> None:
-        """End it: what is queued goes first; what was received can be read on."""
+        """Send what is queued, then end the connection; what was received can be read on."""
         self.left = True
         await super().close(code, text)
 

@@ -1,7 +1,7 @@
 """`Relay`: a server of the event relay, on loopback and Unix sockets.
 
-One rule: who sends to a client waits for it while it reads; nothing waits for one that
-does not, which is dropped and counted. Knows no node; `Bridge` joins it to one.
+Senders wait for a client as long as it reads; a client that does not read is dropped and
+counted. A relay needs no node; `Bridge` joins it to one.
 """
 
 import logging
@@ -27,8 +27,8 @@ class Relay(DialectServer["RelayGuest"]):
     """An event relay: lives as long as its `async with`, with or without a node.
 
     `feedback` says whether a sender is told (code 5) that its target is not connected.
-    A client for which more than `limits.write_buffer` bytes wait is dropped; who sends to
-    one that reads is slowed down before.
+    A client for which more than `limits.write_buffer` bytes wait is dropped; before that, its
+    senders are slowed down as long as it reads.
     """
 
     def __init__(self, *, limits: RelayLimits | None = None, feedback: bool = True) -> None:
@@ -41,7 +41,7 @@ class Relay(DialectServer["RelayGuest"]):
         return f"<Relay, {len(self.clients)} clients>"
 
     def __contains__(self, uuid: UUID) -> bool:
-        """Whether somebody is connected as `uuid`."""
+        """Whether a client is connected as `uuid`."""
         return uuid.bytes in self._router.members
 
     @property
@@ -51,7 +51,7 @@ class Relay(DialectServer["RelayGuest"]):
 
     @property
     def clients(self) -> list[UUID]:
-        """Who is connected and has said its UUID; bridges are, too."""
+        """The UUIDs of connected clients that have sent theirs, and of bridges."""
         return [UUID(bytes=uuid) for uuid in self._router.members]
 
     @property
@@ -61,16 +61,16 @@ class Relay(DialectServer["RelayGuest"]):
 
     @property
     def undeliverable(self) -> int:
-        """How many messages were for targets that were not connected."""
+        """How many messages had a target that was not connected."""
         return self._router.undeliverable
 
-    # For members without a connection, such as bridges.
+    # For members without a connection: bridges.
 
     def join(self, uuid: UUID, member: RelayMember) -> Callable[[], None]:
-        """Have `member` take part as `uuid`; what is returned takes it out again.
+        """Let `member` join as `uuid`; returns what makes it leave again.
 
         Raises:
-            ConfigError: the UUID is taken, or is none that a client may have.
+            ConfigError: the UUID is taken, or a client may not have it.
         """
         try:
             self._router.join(uuid.bytes, member)
@@ -85,7 +85,7 @@ class Relay(DialectServer["RelayGuest"]):
         return leave
 
     def broadcast(self, sender: UUID, message: bytes) -> None:
-        """Hand a whole message to all clients but the sender."""
+        """Send a whole message to all clients but the sender."""
         self._router.broadcast(sender.bytes, [message], len(message), self.backend.now())
 
     # Inside.
@@ -104,7 +104,7 @@ class Relay(DialectServer["RelayGuest"]):
 
 
 class RelayGuest(Guest):
-    """A client, as the relay's shell sees it. `changed` is told when it is let in or ends."""
+    """A client. `changed` is called when it is accepted and when its connection ends."""
 
     dialect: ClassVar[str] = "the event relay"
     turn_size: ClassVar[int] = 64 * 1024  # a message costs it a tenth of a call

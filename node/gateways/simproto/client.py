@@ -3,8 +3,7 @@
     async with SimProtoClient("tcp://127.0.0.1:7101") as client:
         print(await client.call("echo", b"hi"))
 
-One rule: it needs no node; what the other side may ask of it is its `offering`. What is
-said on the connection is `SimProtoPeer`'s.
+It needs no node: its `offering` is what the other side may ask of it.
 """
 
 from typing import Self
@@ -16,7 +15,8 @@ from node.config import NodeConfig
 from node.dialects.limits import SimProtoLimits
 from node.dialects.values import Rest
 from node.gateways.client import CONNECT_TIMEOUT, DialectClient
-from node.gateways.simproto.peer import DEFAULT_TIMEOUT, SimProtoPeer, require_form
+from node.gateways.simproto.link import SimProtoTerms
+from node.gateways.simproto.peer import DEFAULT_TIMEOUT, SimProtoPeer
 from node.gateways.simproto.subscription import WINDOW, SimProtoSubscription
 from node.offering import Offering
 from node.protocol.codes import CloseCode
@@ -29,7 +29,7 @@ class SimProtoClient(DialectClient[SimProtoPeer]):
     """A connection in SimProto, for as long as its `async with`.
 
     `offering` is what the other side may call and subscribe to here: a node's, or by
-    default one of its own, for `client.offering.on_call(..)` and `.topic(..)`. `values` is
+    default the client's own, for `client.offering.on_call(..)` and `.topic(..)`. `values` is
     the form of data that is neither bytes nor text: "cbor", "msgpack" or "json".
     """
 
@@ -42,16 +42,15 @@ class SimProtoClient(DialectClient[SimProtoPeer]):
         values: Rest = "cbor",
         timeout: float = CONNECT_TIMEOUT,
     ) -> None:
-        """`target` is an address, or a byte stream as for `over`; `timeout` is seconds for
+        """`target` is an address, or a byte stream as for `over`; `timeout` is in seconds, for
         connecting.
 
         Raises:
-            AddressError: not an address. ConfigError: `values` is none of them.
+            AddressError: not an address. ConfigError: there is no such form of `values`.
         """
         super().__init__(target, timeout)
-        self._limits = limits or SimProtoLimits()
-        self._values: Rest = require_form(values)
         self.offering = offering or Offering(NodeConfig(), lambda: self._ground.backend)
+        self._terms = SimProtoTerms(limits or SimProtoLimits(), self.offering, values)
 
     @classmethod
     def over(
@@ -62,15 +61,15 @@ class SimProtoClient(DialectClient[SimProtoPeer]):
         offering: Offering | None = None,
         values: Rest = "cbor",
     ) -> Self:
-        """A client over any byte stream, such as `peer.open_stream("simproto")`: then all of
-        it is encrypted, and each side knows the other's node id. The stream ends with it."""
+        """A client over any byte stream. With `peer.open_stream("simproto")` everything is
+        encrypted, and each side knows the other's node id. The stream ends with the client."""
         return cls(stream, limits=limits, offering=offering, values=values)
 
     # What to ask of the other side.
 
     @property
     def peer(self) -> SimProtoPeer:
-        """The other side; ParleyError before it is connected."""
+        """The other side; ParleyError before the client is connected."""
         return self._connected()
 
     async def call(
@@ -99,7 +98,7 @@ class SimProtoClient(DialectClient[SimProtoPeer]):
         return await self.peer.closed()
 
     async def close(self, code: int = CloseCode.NORMAL, text: str = "") -> None:
-        """End the connection: what is queued goes first."""
+        """Send what is queued, then end the connection."""
         await self.peer.close(code, text)
 
     # Inside.
@@ -107,6 +106,4 @@ class SimProtoClient(DialectClient[SimProtoPeer]):
     def _new_guest(self, backend: Backend, place: str) -> SimProtoPeer:
         target = self._target
         carrier = target.peer if isinstance(target, Stream) else None
-        return SimProtoPeer(
-            backend, place, self._limits, self.offering, self._values, carrier=carrier
-        )
+        return SimProtoPeer(backend, place, self._terms, carrier=carrier)

@@ -1,10 +1,9 @@
-"""`SimProtoGateway`: a node's handlers and topics, for who speaks SimProto.
+"""`SimProtoGateway`: a node's handlers and topics, for SimProto clients.
 
     async with Node(identity) as node, SimProtoGateway(node) as gateway:
         await gateway.listen("tcp://127.0.0.1:7101")
 
-One rule: the handlers and topics are the node's own, whatever language asks for them.
-What is said on a connection is `SimProtoPeer`'s.
+The handlers and topics are the node's own: they serve native peers and guests alike.
 """
 
 from collections import Counter
@@ -16,7 +15,8 @@ from anyio.abc import ByteStream
 from node.dialects.limits import SimProtoLimits
 from node.dialects.values import Rest
 from node.gateways.server import DialectServer
-from node.gateways.simproto.peer import SimProtoPeer, require_form
+from node.gateways.simproto.link import SimProtoTerms
+from node.gateways.simproto.peer import SimProtoPeer
 from node.handlers.rules import Allow
 from node.node import Node
 from node.peer.peer import Peer
@@ -28,19 +28,19 @@ from node.transport.stream_outlet import StreamOutlet
 
 # The label of native streams that carry SimProto.
 LABEL = "simproto"
-# Of those that one peer may have at once: each may hold what a client may.
+# How many of them one peer may have at once: each may hold as much as a client.
 STREAMS_A_PEER = 16
 
 
 class SimProtoGateway(DialectServer[SimProtoPeer]):
     """Serves a node's handlers and topics to SimProto clients; lives as long as its `async
-    with`, inside of the node's.
+    with`, inside that of the node.
 
     `values` is the form of answers and notes that are neither bytes nor text: "cbor",
     "msgpack" or "json".
 
     Raises:
-        ConfigError: `values` is none of them.
+        ConfigError: there is no such form of `values`.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class SimProtoGateway(DialectServer[SimProtoPeer]):
     ) -> None:
         self.node = node
         self.limits = limits or SimProtoLimits()
-        self.values: Rest = require_form(values)
+        self._terms = SimProtoTerms(self.limits, node, values)
         super().__init__("the gateway", self.limits.clients, self.limits.memory)
 
     def __repr__(self) -> str:
@@ -68,22 +68,12 @@ class SimProtoGateway(DialectServer[SimProtoPeer]):
         """Serve one client over any byte stream, such as an encrypted `Stream` of a native
         connection; returns when it is over."""
         self._running()
-        await _serve(
-            stream, self.node, self.limits, self.values, self._welcome, self._gone, self.account
-        )
+        await _serve(stream, self.backend, self._terms, self._welcome, self._gone, self.account)
 
     # Inside.
 
     def _new_guest(self, name: str) -> SimProtoPeer:
-        return SimProtoPeer(
-            self.backend,
-            name,
-            self.limits,
-            self.node,
-            self.values,
-            on_gone=self._gone,
-            total=self.account,
-        )
+        return SimProtoPeer(self.backend, name, self._terms, on_gone=self._gone, total=self.account)
 
     async def _drain(self) -> None:
         for topic in self.node.topics.values():
@@ -109,14 +99,15 @@ def offer_simproto(
     allow: Allow | None = None,
 ) -> None:
     """Serve a node's handlers and topics in SimProto over streams that peers open under
-    `label`, encrypted as all of their connection. There `allow=` of handlers holds for the
-    peer's node id. A peer has 16 of them at once; one more is reset as `overloaded`.
+    `label`, encrypted like the rest of their connection. On these streams `allow=` of handlers
+    applies to the peer's node id. A peer may have 16 of them at once; a further one is reset as
+    `overloaded`.
 
     Raises:
-        ParleyError: the label has a handler, or is reserved. ConfigError: an option is
-            wrong.
+        ParleyError: the label has a handler, or is reserved. ConfigError: there is no such
+            form of `values`.
     """
-    bounds, rest = limits or SimProtoLimits(), require_form(values)
+    terms = SimProtoTerms(limits or SimProtoLimits(), node, values)
     there: Counter[Peer | None] = Counter()
 
     def came(guest: SimProtoPeer) -> None:
@@ -132,28 +123,27 @@ def offer_simproto(
         if there[stream.peer] >= STREAMS_A_PEER:
             stream.reset(CloseCode.OVERLOADED)
         else:
-            await _serve(stream, node, bounds, rest, came, went)
+            await _serve(stream, node.backend, terms, came, went)
 
 
 async def _serve(
     stream: ByteStream,
-    node: Node,
-    limits: SimProtoLimits,
-    values: Rest,
+    backend: Backend,
+    terms: SimProtoTerms,
     came: Callable[[SimProtoPeer], None],
     went: Callable[[SimProtoPeer], None],
     total: Account | None = None,
 ) -> None:
-    """Serve one client over a stream until it is over; `came` and `went` are told of it. It
-    counts in the account of the peer that carries it, without one in `total`."""
+    """Serve one client over a stream until it is over; `came` and `went` are told of it. What
+    it holds is charged to the account of the peer that carries it, or else to `total`."""
     carrier = stream.peer if isinstance(stream, Stream) else None
     if carrier is not None:
         total = carrier.core.account
     name = "a stream" if carrier is None else f"a stream of {carrier.name}"
-    peer = SimProtoPeer(node.backend, name, limits, node, values, carrier=carrier, total=total)
+    peer = SimProtoPeer(backend, name, terms, carrier=carrier, total=total)
     came(peer)
     try:
-        StreamOutlet(stream, peer.driver, node.backend)
+        StreamOutlet(stream, peer.driver, backend)
         await peer.gone()
     finally:
         went(peer)

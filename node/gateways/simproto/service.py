@@ -1,45 +1,43 @@
 """Runs a node's handlers for what the other side of a SimProto connection asks.
 
-One rule: whatever a handler does, its request gets one response, with a code that the
-document has; all that it cannot say goes to the log. Knows the handlers and topics of
-one `Offering`; the rules of the dialect are `Sim`'s.
+Whatever a handler does, its request gets one response, with a code that the document defines;
+what SimProto cannot express goes to the log. The rules of the dialect are those of `Sim`.
 """
 
 import logging
-from collections.abc import AsyncGenerator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Any
 
 from lbm.codec import decode_value
 from node.dialects.simproto.codec import RPC
 from node.dialects.simproto.core import SimProtoCore
-from node.dialects.simproto.dialog_room import DialogRoom
 from node.dialects.simproto.feeds import SimProtoFeed
-from node.dialects.values import ConversionError, Rest, to_bytes
+from node.dialects.simproto.sim import Sim
+from node.dialects.values import ConversionError, to_bytes
+from node.gateways.guest import Guest
+from node.gateways.simproto.link import SimProtoTerms
 from node.handlers.registry import Entry
 from node.handlers.running import FAILED, Outcome, run_handler
 from node.handlers.topic import SubscribeRequest, Topic
 from node.messaging.batch import Batch
 from node.messaging.pending import IncomingCall
-from node.offering import Offering
 from node.peer.subscribers import decide
 from node.protocol.codes import ResultCode
 from node.remote.requests import Call
-
-if TYPE_CHECKING:
-    from node.gateways.simproto.peer import SimProtoPeer
 
 logger = logging.getLogger("parley.gateway")
 
 
 class SimProtoService:
-    """The handlers and topics of `offering`, for one peer; `values` is the form of data that
-    is neither bytes nor text. `draining` takes nothing new.
+    """Serves the handlers and topics of an offering to one guest, over the `sim` layer that it
+    makes. While `draining` it takes nothing new.
 
-    `core` and `room` are where its topics' notes go.
+    `on_answered` is called when a request was answered, or a subscription of theirs ended.
     """
 
     __slots__ = (
         "_handlers",
+        "_on_answered",
         "_peer",
         "_supercategory",
         "_told",
@@ -48,47 +46,28 @@ class SimProtoService:
         "core",
         "draining",
         "room",
+        "sim",
     )
 
-    core: SimProtoCore
-    room: DialogRoom
-
-    def __init__(self, peer: "SimProtoPeer", offering: Offering, values: Rest) -> None:
+    def __init__(
+        self,
+        peer: Guest,
+        core: SimProtoCore,
+        terms: SimProtoTerms,
+        on_answered: Callable[[], None],
+    ) -> None:
         self._peer = peer
-        self._handlers = offering.handlers
-        self._topics = offering.topics
-        self._values = values
-        self._told: set[str] = set()  # handlers of which the log has that they yield
-        # Who says no role has none.
+        self._handlers = terms.offering.handlers
+        self._topics = terms.offering.topics
+        self._values = terms.values
+        self._on_answered = on_answered
+        self._told: set[str] = set()  # handlers whose items were logged as lost
         carrier = peer.carrier
         self._supercategory = None if carrier is None else carrier.serving.supercategory
         self.draining = False
-
-    # For `Sim`.
-
-    def find(self, kind: int, topic: str) -> ResultCode:
-        """Whether a request may run, else the code that refuses it."""
-        calls, topics = self._handlers.calls, self._topics
-        found: Entry[Any] | Topic | None = calls.find(topic) if kind == RPC else topics.get(topic)
-        if found is None:
-            return ResultCode.TOPIC_NOT_FOUND
-        if not found.takes(self._supercategory):
-            return ResultCode.WRONG_SUPERCATEGORY
-        if kind != RPC and self._peer.sim.is_subscribed(topic):
-            return ResultCode.ALREADY_SUBSCRIBED
-        return ResultCode.OVERLOADED if self.draining else ResultCode.ACCEPTED
-
-    def run(self, call: IncomingCall) -> None:
-        """Run the handler of a request that `find` let pass."""
-        spawn = self._peer.backend.spawn
-        if call.subcategory == RPC:
-            call.runner = spawn(self._serve_call, self._handlers.calls.find(call.topic), call)
-        else:
-            call.runner = spawn(self._serve_subscribe, self._topics[call.topic], call)
-
-    def knows(self, topic: str) -> bool:
-        """Whether we publish a topic."""
-        return topic in self._topics
+        self.core = core
+        self.sim = Sim(core, self._find, self._run, _stop, self._topics.__contains__)
+        self.room = self.sim.room
 
     # For feeds.
 
@@ -101,13 +80,35 @@ class SimProtoService:
         self._peer.driver.touch()
 
     def convert(self, batch: Batch) -> Sequence[bytes | None]:
-        """The data of its notes, made once for all subscribers of this form."""
+        """The data of a batch's notes, made once for all subscribers of this form."""
         return batch.in_form(self._values, self._note)
 
     def cut_off(self, feed: SimProtoFeed) -> None:
-        """A subscriber is too slow: nobody can tell it, so the log does."""
+        """A subscriber is too slow: SimProto cannot tell it, so the log does."""
         text, ended = "%s lost its subscription of %r: too slow", self._handlers.ended
         ended.log(logger, logging.WARNING, self.now(), text, self._peer, feed.topic)
+
+    # For `Sim`.
+
+    def _find(self, kind: int, topic: str) -> ResultCode:
+        """0 if a request may run, otherwise the code that refuses it."""
+        calls, topics = self._handlers.calls, self._topics
+        found: Entry[Any] | Topic | None = calls.find(topic) if kind == RPC else topics.get(topic)
+        if found is None:
+            return ResultCode.TOPIC_NOT_FOUND
+        if not found.takes(self._supercategory):
+            return ResultCode.WRONG_SUPERCATEGORY
+        if kind != RPC and self.sim.is_subscribed(topic):
+            return ResultCode.ALREADY_SUBSCRIBED
+        return ResultCode.OVERLOADED if self.draining else ResultCode.ACCEPTED
+
+    def _run(self, call: IncomingCall) -> None:
+        """Start the handler of a request that `_find` let pass."""
+        spawn = self._peer.backend.spawn
+        if call.subcategory == RPC:
+            call.runner = spawn(self._serve_call, self._handlers.calls.find(call.topic), call)
+        else:
+            call.runner = spawn(self._serve_subscribe, self._topics[call.topic], call)
 
     # Inside.
 
@@ -116,7 +117,7 @@ class SimProtoService:
         outcome: Outcome = (ResultCode.CANCELLED, None)
         try:
             if not peer.driver.has_room:
-                await peer.driver.room()  # who does not read answers has none made
+                await peer.driver.room()  # a guest that reads no answers gets none made
             request = Call(peer, call)
             roles = self._handlers.roles
             outcome = await run_handler(
@@ -134,7 +135,7 @@ class SimProtoService:
         return FAILED
 
     async def _serve_subscribe(self, topic: Topic, call: IncomingCall) -> None:
-        peer, sim = self._peer, self._peer.sim
+        peer, sim = self._peer, self.sim
         outcome: Outcome = (ResultCode.CANCELLED, None)
         try:
             request = SubscribeRequest(peer, call)
@@ -149,11 +150,11 @@ class SimProtoService:
                     )
                 )
             sim.incoming.decided(call, peer.backend.now())
-            peer.answered()  # perhaps with more than one
+            self._answered()  # perhaps with more than one
 
     def _feed_closed(self, feed: SimProtoFeed) -> None:
-        self._peer.sim.remove_feed(feed)
-        self._peer.answered()
+        self.sim.remove_feed(feed)
+        self._answered()
 
     def _answer(self, call: IncomingCall, code: int, data: Any) -> bool:
         """Answer a request; returns whether it is answered by this outcome."""
@@ -169,12 +170,16 @@ class SimProtoService:
         if code and not call.answered:
             text, refused = "%r of %s: refused with %d", self._handlers.refused
             refused.log(logger, logging.INFO, now, text, call.topic, peer, code)
-        if not peer.sim.incoming.answer(call, code, sent, now):
+        if not self.sim.incoming.answer(call, code, sent, now):
             text = "the answer to %r is too long: %d bytes"
             unsent.log(logger, logging.ERROR, now, text, call.topic, len(sent))
             right = False
-        peer.answered()
+        self._answered()
         return right
+
+    def _answered(self) -> None:
+        self._on_answered()
+        self.touch()
 
     def _note(self, note: bytes) -> bytes | None:
         try:
@@ -183,3 +188,8 @@ class SimProtoService:
             unsent = self._handlers.unsent
             unsent.log(logger, logging.ERROR, self.now(), "a note is not sent: %s", error)
             return None
+
+
+def _stop(call: IncomingCall) -> None:
+    if call.runner is not None:
+        call.runner.cancel()

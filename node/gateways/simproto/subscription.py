@@ -1,13 +1,12 @@
-"""`SimProtoSubscription`: a topic of the other side of a SimProto connection, as it is read.
+"""`SimProtoSubscription`: the notes of a topic that the other side publishes.
 
-One rule: what is not read slows only this subscription, and it ends with its `async
-with`. SimProto has no word for a subscription that its publisher ends: nothing comes any
-more, and nobody says so.
+What is not read slows only this subscription, which ends with its `async with`. SimProto has
+no word for a subscription that its publisher ends: notes just stop coming.
 """
 
 from collections.abc import AsyncIterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import anyio
 
@@ -23,19 +22,17 @@ from node.errors import (
     StreamResetError,
     received_refusal,
 )
+from node.gateways.simproto.link import SimProtoLink
 from node.messaging.pending import LOST
 from node.protocol.codes import CloseCode, ResultCode
 from node.protocol.errors import ConnectionClosedError
 from node.transport.waiting import Changes
 
-if TYPE_CHECKING:
-    from node.gateways.simproto.peer import SimProtoPeer
-
 # Bytes of cost that may wait unread and acknowledged: a note's data and 64.
 WINDOW = 1 << 20
-# What a publisher of ours has on its way has room in it.
+# It holds all that a publisher of ours sends ahead.
 LEAST_WINDOW = ON_THE_WAY
-# Seconds that leaving waits for the publisher to have understood.
+# Seconds to wait, on leaving, for the publisher's response.
 LEAVE_TIMEOUT = 5.0
 
 
@@ -44,7 +41,7 @@ class SimProtoSubscription:
     peer.subscribe("prices") as notes`, then `async for note in notes`. One task may read
     at a time.
 
-    `data` is what came with the acceptance, bytes or None.
+    `peer` publishes the topic; `data` is what came with the acceptance, bytes or None.
 
     Raises:
         ConfigError: `window` is below 65,536.
@@ -52,7 +49,7 @@ class SimProtoSubscription:
 
     def __init__(
         self,
-        peer: "SimProtoPeer",
+        link: SimProtoLink,
         topic: str,
         data: Encodable,
         timeout: float | None,
@@ -60,11 +57,12 @@ class SimProtoSubscription:
     ) -> None:
         if window < LEAST_WINDOW:
             raise ConfigError(f"window must be at least {LEAST_WINDOW} bytes")
-        self.peer = peer
+        self.peer = link.guest
         self.topic = topic
         self.data: bytes | None = None
-        self._changes = Changes(peer.backend.waiter)
-        patience = peer.core.limits.answer_timeout / 2
+        self._link = link
+        self._changes = Changes(link.guest.backend.waiter)
+        patience = link.core.limits.answer_timeout / 2
         self.queue = NoteQueue(window, patience, self._acknowledge, self._changes.notify)
         self._asked = data
         self._timeout = timeout
@@ -86,11 +84,11 @@ class SimProtoSubscription:
             PeerClosedError: the connection is over. ConversionError: the data has no form.
         """
         if self._begun:
-            raise ParleyError("a subscription is made once")
+            raise ParleyError("a subscription is entered once")
         self._begun = True
-        peer, sim = self.peer, self.peer.sim
-        payload = to_bytes(self._asked, peer.values)
-        timeout = await peer.room(self._timeout)
+        link, peer, sim = self._link, self.peer, self._link.sim
+        payload = to_bytes(self._asked, link.values)
+        timeout = await link.room(self._timeout)
         waiter = peer.backend.waiter()
         now = peer.backend.now()
         try:
@@ -132,7 +130,7 @@ class SimProtoSubscription:
 
         Raises:
             StreamResetError: code 33, slow-consumer: we did not keep up.
-            PeerClosedError: the connection is over. ClosedResourceError: it was left.
+            PeerClosedError: the connection is over. ClosedResourceError: its `async with` is.
             BusyResourceError: two tasks read.
         """
         queue = self.queue
@@ -151,12 +149,12 @@ class SimProtoSubscription:
     # From the connection.
 
     def cut_off(self) -> None:
-        """It was not read in time, and is over; what came stays readable."""
+        """The reader was too slow, and the subscription is over; what came can be read on."""
         self._error = StreamResetError(CloseCode.SLOW_CONSUMER)
         self._changes.notify()
 
     def lost(self, code: int, text: str) -> None:
-        """The connection is over; what came stays readable."""
+        """The connection is over; what came can be read on."""
         self._error = PeerClosedError(code, text)
         self._changes.notify()
 
@@ -169,22 +167,22 @@ class SimProtoSubscription:
             if call.code == ResultCode.DEADLINE_EXCEEDED:
                 self.queue.close()
             raise received_refusal(call.code, call.data, subscribing=True)
-        if self._error is None and not self.peer.sim.subscriptions.reads(self.topic, self):
-            # It has a reader here already, which the other side should have known.
+        if self._error is None and not self._link.sim.subscriptions.reads(self.topic, self):
+            # The topic has a reader here already, as the other side should have known.
             raise received_refusal(ResultCode.ALREADY_SUBSCRIBED, None, subscribing=True)
         self.data = call.data if isinstance(call.data, bytes) else None
 
     def _leave(self) -> SimProtoRequest | None:
-        """Want no more notes: tell the publisher, and return what it has yet to answer."""
+        """Unsubscribe; returns the request that the publisher has yet to answer, if any."""
         peer = self.peer
         self.queue.close()
         now, notify = peer.backend.now(), self._changes.notify
-        left = peer.sim.subscriptions.leave(self.topic, self, now, notify)
+        left = self._link.sim.subscriptions.leave(self.topic, self, now, notify)
         notify()
         peer.driver.touch()
         return left
 
     def _acknowledge(self, dialog: int) -> None:
         peer = self.peer
-        peer.sim.subscriptions.acknowledge(dialog, peer.backend.now())
+        self._link.sim.subscriptions.acknowledge(dialog, peer.backend.now())
         peer.driver.touch()

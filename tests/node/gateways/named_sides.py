@@ -9,7 +9,8 @@ from typing import Any
 
 from node.dialects.limits import NamedLimits
 from node.gateways.named.client import NamedClient
-from node.gateways.named.gateway import FlavourName, NamedGateway
+from node.gateways.named.gateway import NamedGateway
+from node.gateways.named.peer import FlavourName
 from tests.node.network import new_node
 
 FLAVOURS: tuple[FlavourName, ...] = ("plain", "typed")

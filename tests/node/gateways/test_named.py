@@ -14,7 +14,8 @@ from node import (
 )
 from node.errors import ConfigError, InsecureAddressError
 from node.gateways.named.client import NamedClient
-from node.gateways.named.gateway import FlavourName, NamedGateway
+from node.gateways.named.gateway import NamedGateway
+from node.gateways.named.peer import FlavourName
 from tests.node.gateways.named_sides import FLAVOURS, client_of, gateway, joined
 from tests.node.network import PATIENCE, new_node
 

@@ -14,7 +14,7 @@ from node import (
 )
 from node.dialects.limits import NamedLimits
 from node.gateways.named.client import NamedClient
-from node.gateways.named.gateway import FlavourName
+from node.gateways.named.peer import FlavourName
 from node.protocol.errors import LocalProtocolError
 from tests.node.gateways.named_sides import FLAVOURS, client_of, gateway, joined
 from tests.node.network import PATIENCE

@@ -14,7 +14,7 @@ from node import (
     on_event,
 )
 from node.dialects.named.codec import BromineEvent, BromineType
-from node.gateways.named.gateway import FlavourName
+from node.gateways.named.peer import FlavourName
 from node.protocol.codes import CloseCode
 from node.protocol.errors import LocalProtocolError, PayloadTooLargeError
 from tests.node.gateways.named_sides import FLAVOURS, joined

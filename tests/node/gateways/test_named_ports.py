@@ -18,7 +18,7 @@ from node import (
     formatted,
 )
 from node.dialects.limits import NamedLimits
-from node.gateways.named.gateway import FlavourName
+from node.gateways.named.peer import FlavourName
 from node.messaging.payloads import FormattedPayload
 from node.protocol.codes import ResultCode
 from tests.node.gateways.named_sides import FLAVOURS, client_of, gateway, joined

@@ -16,7 +16,7 @@ from node import NodeConfig
 from node.config import STREAM_WINDOW
 from node.dialects.limits import NamedLimits, RelayLimits, SimProtoLimits
 from node.errors import AddressError, ConfigError
-from node.gateways.named import gateway as named
+from node.gateways.named import peer as named
 from node.protocol.limits import Limits
 from node.settings import BusSettings, Settings, load_settings
 from node.settings.dialects import FORMATS, NamedSettings, RelaySettings, SimProtoSettings
