@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from node.bus.bus import Bus
     from node.bus.config import BusConfig
     from node.remote_bus.authorisation import Allow as AllowBus
-    from node.remote_bus.owned import Buses
+    from node.remote_bus.buses import Buses
 
 C = TypeVar("C", bound=CallHandler)
 S = TypeVar("S", bound=StreamHandler)
@@ -243,7 +243,7 @@ class Offering:
         """
         if self._buses is None:
             # Here: most nodes have none, and would start later for it.
-            from node.remote_bus.owned import Buses
+            from node.remote_bus.buses import Buses
 
             self._buses = Buses(self._loop, self.handlers)
         return self._buses.get(url, config, allow)

@@ -217,14 +217,14 @@ class Peer(PeerView):
         """
         from node.bus.bus import Bus
         from node.bus.config import BusConfig
-        from node.remote_bus.client import PeerStore
+        from node.remote_bus.remote_store import RemoteStore
 
         for one, runner in list(self._buses.items()):
             if one.is_closed:
                 runner.cancel()
                 del self._buses[one]
         config = config or BusConfig()
-        bus = Bus(PeerStore(self, config), config, loop=lambda: self.backend)
+        bus = Bus(RemoteStore(self, config), config, loop=lambda: self.backend)
         self._buses[bus] = self.backend.spawn(self._close_at_end, bus)
         bus.begin()
         return bus

@@ -1,7 +1,9 @@
 """What is answered: 6/1 Answer, a code and what was asked for.
 
-One rule: rows are arrays of fixed shape, one for each record of `node.bus.model`; a reader takes
-no other and raises LbmDecodeError. Knows not which request it answers.
+Rows are arrays of fixed shape, one for each record of `node.bus.model`; a reader takes no other
+and raises LbmDecodeError. The errors of a bus have a code each on the way out (`refusal_of`), and
+each code an error on the way in (`error_of`): what may have been done is BusUnavailableError, so
+that only a publisher with an idempotency key tries again.
 """
 
 from collections.abc import Callable, Iterable
@@ -10,6 +12,16 @@ from typing import Any, Final, NamedTuple, TypeVar
 from lbm import keys
 from lbm.codec import Encodable, encode
 from lbm.errors import LbmDecodeError
+from node.bus.errors import (
+    BusBusyError,
+    BusClosedError,
+    BusDamagedError,
+    BusError,
+    BusFullError,
+    BusRefusedError,
+    BusUnavailableError,
+    InvalidEventError,
+)
 from node.bus.model import (
     ConsumerInfo,
     Delivery,
@@ -19,20 +31,23 @@ from node.bus.model import (
     StoredEvent,
     StreamInfo,
 )
-from node.protocol.bus_types import BUS_CELLS
-from node.protocol.codes import BusType, ResultCode
-from node.remote_bus.cells import checked_id, milliseconds
+from node.errors import StreamResetError
+from node.logs import one_line
+from node.protocol.bus_types import BUS_CELLS, is_id
+from node.protocol.codes import RESULT_SENTENCES, BusType, CloseCode, ResultCode
+from node.remote_bus.bus_limits import LONGEST_ERROR
+from node.remote_bus.bus_requests import milliseconds
 
 Row = list[Any]
 T = TypeVar("T")
 
-# What a row takes beside its texts: its head, and a number or the head of a text for each of its
-# (at most ten) elements.
+# Bytes of a row beside its texts: its head, and a number or the head of a text for each of its
+# elements, ten at most.
 _ROW_COST: Final = 9 * 11
 
 
 class Answer(NamedTuple):
-    """The final answer to a request. Of a `code` other than 0 there is a `text` at most."""
+    """The final answer to a request. With a `code` other than 0 it has a `text` at most."""
 
     code: int = ResultCode.ACCEPTED
     text: str = ""
@@ -59,7 +74,7 @@ def encode_answer(answer: Answer) -> bytes:
 
 
 def decode_answer(payload: bytes) -> Answer:
-    """The answer that a payload is; raises LbmDecodeError. Its rows are yet to be read."""
+    """The answer that a payload is; raises LbmDecodeError. Its rows have yet to be read."""
     cells = BUS_CELLS[BusType.ANSWER].read(payload)
     return Answer(
         cells[keys.CODE],
@@ -111,84 +126,151 @@ def consumer_row(info: ConsumerInfo) -> Row:
 
 
 def read_rows(rows: list[Row] | None, read: Callable[[Row], T]) -> list[T]:
-    """All rows of an answer; raises LbmDecodeError for one of another shape, and for none."""
+    """All rows of an answer; raises LbmDecodeError for one of another shape, and without any
+    rows."""
     if rows is None:
         raise LbmDecodeError("an answer without its rows")
-    return [read(row) for row in rows]
+    return list(map(read, rows))
 
 
 def read_published(row: Row) -> Published:
     """id, duplicate."""
-    id, duplicate = _shaped(row, _id, _boolean)
-    return Published(id, duplicate)
+    id, duplicate = _shaped(row, _TEXT, _BOOLEAN)
+    return Published(_id(id), duplicate)
 
 
 def read_delivery(row: Row) -> Delivery:
     """As `delivery_row`."""
-    *event, attempt = _shaped(row, *_STORED, _number)
-    return Delivery(StoredEvent(*event), attempt)
+    *event, attempt = _shaped(row, *_STORED, _NUMBER)
+    return Delivery(_stored(event), attempt)
 
 
 def read_stored(row: Row) -> StoredEvent:
     """id, name, data, key or null, version."""
-    return StoredEvent(*_shaped(row, *_STORED))
+    return _stored(_shaped(row, *_STORED))
 
 
 def read_stream(row: Row) -> StreamInfo:
     """name, length, size, first id or null, last id or null."""
-    return StreamInfo(*_shaped(row, _text, _number, _number, _or_null(_id), _or_null(_id)))
+    info = StreamInfo(*_shaped(row, _TEXT, _NUMBER, _NUMBER, _TEXT_OR_NULL, _TEXT_OR_NULL))
+    for id in (info.first_id, info.last_id):
+        if id is not None:
+            _id(id)
+    return info
 
 
 def read_group(row: Row) -> GroupInfo:
     """stream, name, lag or null, pending, redelivered, dead-lettered, consumers, last id."""
-    return GroupInfo(*_shaped(row, _text, _text, _or_null(_number), *[_number] * 4, _id))
+    info = GroupInfo(*_shaped(row, _TEXT, _TEXT, _NUMBER_OR_NULL, *[_NUMBER] * 4, _TEXT))
+    _id(info.last_id)
+    return info
 
 
 def read_consumer(row: Row) -> ConsumerInfo:
     """As `consumer_row`."""
-    name, pending, idle = _shaped(row, _text, _number, _number)
+    name, pending, idle = _shaped(row, _TEXT, _NUMBER, _NUMBER)
     return ConsumerInfo(name, pending, idle / 1000)
 
 
 def read_pending(row: Row) -> PendingInfo:
     """As `pending_row`."""
-    id, consumer, attempt, idle, due = _shaped(row, _id, _text, _number, _number, _or_null(_number))
-    return PendingInfo(id, consumer, attempt, idle / 1000, None if due is None else due / 1000)
+    shape = (_TEXT, _TEXT, _NUMBER, _NUMBER, _NUMBER_OR_NULL)
+    id, consumer, attempt, idle, due = _shaped(row, *shape)
+    due_in = None if due is None else due / 1000
+    return PendingInfo(_id(id), consumer, attempt, idle / 1000, due_in)
 
 
 def read_name(row: Row) -> str:
     """name."""
-    (name,) = _shaped(row, _text)
-    return str(name)
+    return str(_shaped(row, _TEXT)[0])
 
 
-def _shaped(row: object, *readers: Callable[[object], Any]) -> list[Any]:
-    if type(row) is not list or len(row) != len(readers):
+_TEXT: Final = (str,)
+_NUMBER: Final = (int,)
+_BOOLEAN: Final = (bool,)
+_TEXT_OR_NULL: Final = (str, type(None))
+_NUMBER_OR_NULL: Final = (int, type(None))
+_STORED: Final = (_TEXT, _TEXT, _TEXT, _TEXT_OR_NULL, _NUMBER)
+
+
+def _shaped(row: object, *shape: tuple[type, ...]) -> list[Any]:
+    """The elements of a row, if each has one of its types; numbers are not negative."""
+    if type(row) is not list or len(row) != len(shape):
         raise LbmDecodeError("a row of another length")
-    return [read(element) for read, element in zip(readers, row, strict=True)]
+    for element, types in zip(row, shape, strict=True):
+        if type(element) not in types:
+            raise LbmDecodeError(f"a row has a {type(element).__name__} in the wrong place")
+        if type(element) is int and element < 0:
+            raise LbmDecodeError("a row has a negative number")
+    return row
 
 
-def _text(value: object) -> str:
-    if type(value) is not str:
-        raise LbmDecodeError("no text where a row has one")
-    return value
+def _stored(elements: list[Any]) -> StoredEvent:
+    _id(elements[0])
+    return StoredEvent(*elements)
 
 
-def _number(value: object) -> int:
-    if type(value) is not int or value < 0:
-        raise LbmDecodeError("no number where a row has one")
-    return value
+def _id(text: str) -> str:
+    """An id, written as ids are (both numbers, no leading zeros)."""
+    if not is_id(text):
+        raise LbmDecodeError("a row has text in place of an event's id")
+    return text
 
 
-def _boolean(value: object) -> bool:
-    if type(value) is not bool:
-        raise LbmDecodeError("no boolean where a row has one")
-    return value
+# Errors, both ways.
+
+# The code of each of a store's errors; the first that fits.
+CODES: Final[tuple[tuple[type[BusError], ResultCode], ...]] = (
+    (InvalidEventError, ResultCode.INVALID_EVENT),
+    (BusUnavailableError, ResultCode.DEADLINE_EXCEEDED),
+    (BusClosedError, ResultCode.DEADLINE_EXCEEDED),
+    (BusBusyError, ResultCode.OVERLOADED),
+    (BusRefusedError, ResultCode.NOT_AUTHORISED),
+    (BusFullError, ResultCode.STORE_FULL),
+    (BusDamagedError, ResultCode.STORE_DAMAGED),
+)
+# The error of each code; after any other one the outcome is unknown: BusUnavailableError.
+_ERRORS: Final[dict[int, type[BusError]]] = {
+    ResultCode.OVERLOADED: BusBusyError,
+    ResultCode.NOT_AUTHORISED: BusRefusedError,
+    ResultCode.PAYLOAD_TOO_LARGE: InvalidEventError,
+    ResultCode.MALFORMED: InvalidEventError,
+    ResultCode.INVALID_EVENT: InvalidEventError,
+    ResultCode.STORE_FULL: BusFullError,
+    ResultCode.STORE_DAMAGED: BusDamagedError,
+}
+_TEXTS: Final[dict[int, str]] = {
+    ResultCode.NOT_AUTHORISED: "the node does not allow it",
+    ResultCode.OVERLOADED: "the node has too much to do",
+    ResultCode.HANDLER_FAILED: "the node failed at it; its log says why",
+    ResultCode.DEADLINE_EXCEEDED: "the node's store gave no answer",
+}
+_RESETS: Final[dict[int, tuple[type[BusError], str]]] = {
+    CloseCode.NO_HANDLER: (BusRefusedError, "the node offers no bus"),
+    CloseCode.REFUSED: (BusUnavailableError, "the node is closing"),
+    CloseCode.NOT_AUTHORISED: (BusRefusedError, "the node does not allow it"),
+    CloseCode.WRONG_SUPERCATEGORY: (BusRefusedError, "the node does not allow it"),
+    CloseCode.OVERLOADED: (BusBusyError, "the node has too much to do"),
+}
 
 
-def _or_null(read: Callable[[object], T]) -> Callable[[object], T | None]:
-    return lambda value: None if value is None else read(value)
+def refusal_of(error: BusError) -> Answer:
+    """The answer that stands for an error; only what is wrong with an event is told in words."""
+    for kind, code in CODES:
+        if isinstance(error, kind):
+            told = code is ResultCode.INVALID_EVENT
+            return Answer(code, one_line(str(error))[:LONGEST_ERROR] if told else "")
+    return Answer(ResultCode.HANDLER_FAILED)
 
 
-_id: Final = checked_id
-_STORED: Final = (_id, _text, _text, _or_null(_text), _number)
+def error_of(answer: Answer) -> BusError:
+    """The error that an answer with a code other than 0 stands for."""
+    code = answer.code
+    text = answer.text or _TEXTS.get(code) or RESULT_SENTENCES.get(code, "refused")
+    return _ERRORS.get(code, BusUnavailableError)(f"{text} (code {code})")
+
+
+def reset_error(error: StreamResetError) -> BusError:
+    """The error of a request whose stream `bus` was reset."""
+    kind, text = _RESETS.get(error.code, (BusUnavailableError, str(error)))
+    return kind(text)

@@ -1,31 +1,30 @@
 """Who may do what to a bus that a node offers: one question for each request.
 
-One rule: without an answer that is True nothing is allowed; a callback that fails allows nothing.
-Rights follow from node ids (`request.peer.node_id`), never from what a peer says of itself. Knows
-no store.
+Without an answer that is True nothing is allowed; a callback that fails allows nothing. Rights
+follow from node ids (`request.peer.node_id`), never from what a peer says of itself.
 """
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from node.bus.names import DEAD
 from node.logs import LogRation
-from node.remote_bus.requests import (
-    Consumers,
+from node.remote_bus.bus_requests import (
     Drop,
-    Groups,
-    History,
-    Pending,
+    ListConsumers,
+    ListGroups,
+    ListPending,
+    ListStreams,
     Publish,
+    ReadHistory,
     Redeliver,
     RemoveConsumers,
     RemoveGroup,
     Request,
     Rewind,
-    Streams,
     TrimStream,
 )
 
@@ -37,11 +36,11 @@ logger = logging.getLogger("parley.bus")
 
 Action: TypeAlias = Literal["publish", "consume", "inspect", "manage"]
 
-# Lines on refusals and on callbacks that fail: at once, and from then on for each second.
+# Log lines on refusals, and on callbacks that fail: at once, and from then on per second.
 LINES: Final = 100
 LINES_PER_SECOND: Final = 1.0
 
-_INSPECTING: Final = (Streams, Groups, Consumers, Pending, History)
+_INSPECTING: Final = (ListStreams, ListGroups, ListConsumers, ListPending, ReadHistory)
 _MANAGING: Final = (Rewind, Redeliver, TrimStream, Drop, RemoveConsumers, RemoveGroup)
 
 
@@ -50,13 +49,13 @@ class BusRequest:
     """What a peer wants of a bus.
 
     Attributes:
-        peer: who; on an unencrypted connection its `node_id` is None.
+        peer: the peer that asks; on an unencrypted connection its `node_id` is None.
         action: `publish`; `consume` (all that a consumer of a group does); `inspect` (look at
             streams, groups, consumers, pending and stored events); `manage` (move a group, hand
             out again, trim, drop, remove, and publish to a dead-letter stream).
         name: of the event, so of the stream (or `API.*`, where a store has all events of an API
             in one, for `inspect` and `manage`); empty for the list of all streams.
-        group: as the store knows it, where it is about one.
+        group: the group it is about, if any, as the store knows it.
     """
 
     peer: "Peer"
@@ -68,23 +67,26 @@ class BusRequest:
 Allow: TypeAlias = Callable[[BusRequest], bool | Awaitable[bool]]
 
 
-def wanted(peer: "Peer", request: Request) -> Iterator[BusRequest]:
+def questions_of(peer: "Peer", request: Request) -> list[BusRequest]:
     """All that has to be allowed for a request."""
     if isinstance(request, Publish):
-        for name in dict.fromkeys(event.name for event in request.events):
-            is_dead = name.endswith(f".{DEAD}")
-            yield BusRequest(peer, "manage" if is_dead else "publish", name)
-        return
+        questions: dict[str, BusRequest] = {}
+        for event in request.events:
+            name = event.name
+            if name not in questions:
+                is_dead = name.endswith(f".{DEAD}")
+                questions[name] = BusRequest(peer, "manage" if is_dead else "publish", name)
+        return list(questions.values())
     action: Action = "consume"
     if isinstance(request, _INSPECTING):
         action = "inspect"
     elif isinstance(request, _MANAGING):
         action = "manage"
     stream: str = getattr(request, "name", "") or getattr(request, "stream", "")
-    yield BusRequest(peer, action, stream, getattr(request, "group", None))
+    return [BusRequest(peer, action, stream, getattr(request, "group", None))]
 
 
-class Gate:
+class BusGate:
     """Asks `allow`; without one nothing is allowed."""
 
     __slots__ = ("_allow", "_failures", "_refusals")
@@ -96,28 +98,23 @@ class Gate:
 
     async def permits(self, peer: "Peer", request: Request, loop: "Loop") -> bool:
         """Whether the peer may have its request, all of it."""
-        for question in wanted(peer, request):
-            if not await self._answer(question, loop):
-                if self._refusals.has_room(loop.now()):
-                    logger.info(
-                        "%s may not %s %r%s", peer, question.action, question.name, self._silent()
-                    )
+        for question in questions_of(peer, request):
+            try:
+                answer = self._allow is not None and self._allow(question)
+                if inspect.isawaitable(answer):
+                    answer = await answer
+            except Exception:
+                if self._failures.has_room(loop.now()):
+                    logger.exception("allow= of the bus failed, so %s is not allowed", peer)
+                answer = False
+            if answer is not True:
+                self._log_refusal(question, loop.now())
                 return False
         return True
 
-    async def _answer(self, question: BusRequest, loop: "Loop") -> bool:
-        if self._allow is None:
-            return False
-        try:
-            answer = self._allow(question)
-            if inspect.isawaitable(answer):
-                answer = await answer
-        except Exception:
-            if self._failures.has_room(loop.now()):
-                logger.exception("allow= of the bus failed, so %s is not allowed", question.peer)
-            return False
-        return answer is True
-
-    def _silent(self) -> str:
-        silent = self._refusals.told()
-        return f" ({silent} more were refused in silence)" if silent else ""
+    def _log_refusal(self, question: BusRequest, now: float) -> None:
+        if self._refusals.has_room(now):
+            silent = self._refusals.told()
+            more = f" ({silent} more were refused in silence)" if silent else ""
+            text = "%s may not %s %r%s"
+            logger.info(text, question.peer, question.action, question.name, more)

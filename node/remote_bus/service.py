@@ -1,7 +1,7 @@
-"""The bus that a node offers to its peers: one for all of its streams `bus`.
+"""The bus that a node offers to its peers: one for all of their streams `bus`.
 
-One rule: the streams of one connection are few, and share what may wait. Knows peers and streams;
-what is asked on a stream is its `Session`'s.
+A node offers one bus, once; what a peer may do is up to `allow`, and without it nothing is
+allowed. The streams of one connection are few, and share what may wait.
 """
 
 from typing import Protocol
@@ -10,14 +10,16 @@ from node.bus.config import BusConfig
 from node.bus.errors import BusError
 from node.bus.schemas import Schemas
 from node.bus.store import Store
+from node.errors import ParleyError
+from node.handlers.registry import Entry, Handlers
 from node.logs import LogRation
 from node.peer.peer import Peer
-from node.protocol.codes import CloseCode
-from node.remote_bus import limits
-from node.remote_bus.authorisation import LINES, LINES_PER_SECOND, Allow, Gate
-from node.remote_bus.handed import Left
-from node.remote_bus.performing import Performing
-from node.remote_bus.session import Session
+from node.protocol.codes import BUS_LABEL, CloseCode
+from node.remote_bus import bus_limits as limits
+from node.remote_bus.authorisation import LINES, LINES_PER_SECOND, Allow, BusGate
+from node.remote_bus.bus_session import BusSession, ConnectionShare
+from node.remote_bus.executor import Offer, RequestExecutor
+from node.remote_bus.unsettled import Leftovers
 from node.streams.stream import Stream
 
 # Before the consumers of peers that proved no id: they share their names.
@@ -33,65 +35,61 @@ class Offered(Protocol):
 
     @property
     def schemas(self) -> Schemas:
-        """What is published has to be as these say."""
+        """The schemas that what is published has to satisfy."""
 
     async def opened(self) -> Store:
         """Its store, opened now if it was not; raises BusError."""
 
 
-class Crowd:
-    """What one connection has here: how many streams, and Reads that wait."""
-
-    __slots__ = ("streams", "waiting")
-
-    def __init__(self) -> None:
-        self.streams = 0
-        self.waiting = 0
-
-
 class BusService:
-    """Serves streams `bus`. `allow` is asked before each request."""
+    """Serves streams `bus`. `allow` is asked before each request; `shares` has the peers that have
+    such streams now."""
 
     def __init__(self, bus: Offered, allow: Allow | None) -> None:
         self._bus = bus
-        self._gate = Gate(allow)
-        self._crowds: dict[Peer, Crowd] = {}
-        self._left = Left()
+        self._gate = BusGate(allow)
+        self.shares: dict[Peer, ConnectionShare] = {}
+        self._leftovers = Leftovers()
         self._failures = LogRation(LINES, LINES_PER_SECOND)
 
     def __repr__(self) -> str:
-        return f"<BusService: {len(self._crowds)} peers, {len(self._left)} events left>"
+        return f"<BusService: {len(self.shares)} peers, {len(self._leftovers)} events left>"
 
     async def serve(self, stream: Stream) -> None:
         """Serve one stream to its end; the handler of the label."""
         peer = stream.peer
-        crowd = self._crowds.setdefault(peer, Crowd())
-        if crowd.streams >= limits.STREAMS:
+        share = self.shares.setdefault(peer, ConnectionShare())
+        if share.streams >= limits.STREAMS:
             stream.reset(CloseCode.OVERLOADED)
             return
-        crowd.streams += 1
+        share.streams += 1
         try:
-            await self._serve(stream, crowd)
+            try:
+                store = await self._bus.opened()
+            except BusError:
+                stream.reset(CloseCode.INTERNAL_ERROR)
+                raise
+            prefix = UNENCRYPTED if peer.node_id is None else f"{peer.node_id}/"
+            offer = Offer(store, self._bus.config, self._bus.schemas, prefix)
+            account, largest = peer.core.account, peer.limits.max_payload
+            executor = RequestExecutor(offer, peer.backend, largest, account)
+            await BusSession(
+                stream, executor, self._gate, share, self._leftovers, self._failures
+            ).run()
         finally:
-            crowd.streams -= 1
-            if not crowd.streams:
-                del self._crowds[peer]
+            share.streams -= 1
+            if not share.streams:
+                del self.shares[peer]
 
-    async def _serve(self, stream: Stream, crowd: Crowd) -> None:
-        peer = stream.peer
-        try:
-            store = await self._bus.opened()
-        except BusError:
-            stream.reset(CloseCode.INTERNAL_ERROR)
-            raise
-        performing = Performing(
-            store,
-            self._bus.config,
-            self._bus.schemas,
-            peer.backend,
-            UNENCRYPTED if peer.node_id is None else f"{peer.node_id}/",
-            peer.limits.max_payload,
-            self._left,
-            peer.core.account,
-        )
-        await Session(stream, performing, self._gate, crowd, self._failures).run(self._left)
+
+def offer_bus(handlers: Handlers, bus: Offered, allow: Allow) -> BusService:
+    """From now on peers may open streams `bus` to `bus`, which is opened with the first.
+
+    Raises:
+        ParleyError: a bus is offered already.
+    """
+    if handlers.bus is not None:
+        raise ParleyError("a node offers one bus, and one is offered already")
+    service = BusService(bus, allow)
+    handlers.bus = Entry(BUS_LABEL, service.serve)
+    return service

@@ -34,7 +34,7 @@ from node.protocol.reports import (
     WindowReceived,
 )
 from node.remote_bus.answers import decode_answer
-from node.remote_bus.codec import decode_request
+from node.remote_bus.bus_requests import decode_request
 from tests.fuzz.allowed import ALLOWED, MESSAGING
 from tests.fuzz.application import Reader
 from tests.fuzz.events import SETTINGS

@@ -27,10 +27,9 @@ from node.protocol import account as weights
 from node.protocol.account import Account
 from node.protocol.codes import BUS, BUS_LABEL, CALL, CANCEL, EMIT, NAMED, SIM, SUBSCRIBE
 from node.protocol.limits import PEER_MEMORY, UNWRITTEN_PART
-from node.remote_bus import limits
-from node.remote_bus.codec import encode_request
-from node.remote_bus.requests import Given, Join, Publish, Read, Request
-from node.remote_bus.server import offer
+from node.remote_bus import bus_limits as limits
+from node.remote_bus.bus_requests import Given, Join, Publish, Read, Request, encode_request
+from node.remote_bus.service import offer_bus
 from node.transport.backend import Backend
 from tests.node.bus.model_store import ModelStore
 from tests.node.network import Meeting, eventually, meeting, settled
@@ -285,7 +284,7 @@ async def attacked(memory: int) -> AsyncIterator[Meeting]:
             await anyio.sleep(0.05)
             return bytes(100_000)
 
-        offer(met.server.handlers, Endless(met.server.backend), lambda request: True)
+        offer_bus(met.server.handlers, Endless(met.server.backend), lambda request: True)
         met.server.on_call("quick")(lambda call: None)
         met.server.on_call("large")(lambda call: bytes(100_000))
         met.peer.driver._on_reports = lambda reports: None

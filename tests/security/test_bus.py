@@ -1,5 +1,5 @@
 """What the bus promises against hostile data, schemas, addresses and users of the same machine
-(docs/threat-model.md, B5 to B9); what peers may do is in tests/node/bus/wire.
+(docs/threat-model.md, B5 to B9); what peers may do is in tests/node/remote_bus.
 """
 
 import os

@@ -1,5 +1,5 @@
 """What a hostile peer can make a node hold, and for how long it may what it once might
-(docs/threat-model.md, B1, B3 and B5); what is malformed or too much is in tests/node/bus/wire.
+(docs/threat-model.md, B1, B3 and B5); what is malformed or too much is in tests/node/remote_bus.
 """
 
 from typing import Any
@@ -12,10 +12,19 @@ from node.bus.config import BusConfig
 from node.bus.model import Delivery, NewEvent
 from node.protocol.codes import BUS, CloseCode, ResultCode
 from node.protocol.limits import Limits
-from node.remote_bus import limits
+from node.remote_bus import bus_limits as limits
 from node.remote_bus.authorisation import BusRequest
-from node.remote_bus.codec import encode_request
-from node.remote_bus.requests import Ack, Claim, History, Join, Own, Publish, Read, Touch
+from node.remote_bus.bus_requests import (
+    Ack,
+    Claim,
+    Join,
+    Own,
+    Publish,
+    Read,
+    ReadHistory,
+    Touch,
+    encode_request,
+)
 from tests.node.bus.buses import a_bus
 from tests.node.bus.model_store import ModelStore
 from tests.node.network import eventually, settled, started
@@ -54,7 +63,7 @@ async def test_a_rule_that_never_answers_ends_with_the_connection(
         bus.nodes.peer.touch()
         await eventually(lambda: rights.asked == 1)
         bus.nodes.peer.drop(CloseCode.NORMAL)
-        await eventually(lambda: not bus.service._crowds)
+        await eventually(lambda: not bus.service.shares)
 
 
 async def test_who_gives_up_does_not_wait_for_the_rule(anyio_backend: str) -> None:
@@ -81,7 +90,7 @@ async def test_a_right_that_is_taken_away_ends_a_long_wait_too(
         await ask(stream, JOIN)
         request = Read(NAME, GROUP, "c", 5, 30.0)
         if kind == "history":
-            request = History(NAME, 5, "$", None, 30.0)  # type: ignore[assignment]
+            request = ReadHistory(NAME, 5, "$", None, 30.0)  # type: ignore[assignment]
         outcome: list[Any] = await started(tasks, lambda: ask(stream, request, 30.0))
         rights.answer = 1  # which is no True
         await bus.store.publish([new(1)], durable=True)

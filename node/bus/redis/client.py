@@ -14,8 +14,8 @@ import anyio
 from anyio import get_cancelled_exc_class
 from coredis.exceptions import NoScriptError, RedisError
 
+from node.bus.batcher import Batcher, Bounds, Cost
 from node.bus.errors import BusClosedError, BusError
-from node.bus.gathering import Bounds, Cost, Gathering
 from node.bus.redis.address import RedisAddress
 from node.bus.redis.errand import CANCEL_PATIENCE
 from node.bus.redis.faults import bus_error, is_no_answer
@@ -58,7 +58,7 @@ class RedisClient:
         self._failure: ParleyError | None = None
         self._under_way = 0
         bounds = Bounds(MOST_TOGETHER, LARGEST_TOGETHER, REQUESTS)
-        self._gathering = Gathering(self._ask, _cost, loop, bounds)
+        self._batcher = Batcher(self._ask, _cost, loop, bounds)
         self._finishing = 0
         self._readers: list[Link] = []  # that nobody uses
         self._links: set[Link] = set()
@@ -131,7 +131,7 @@ class RedisClient:
             await self._in_line()
         self._under_way += 1
         try:
-            return await self._gathering.ask(several)
+            return await self._batcher.ask(several)
         finally:
             self._done()
 

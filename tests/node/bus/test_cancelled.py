@@ -18,7 +18,7 @@ from node.bus.model import Delivery
 from node.bus.redis.store import RedisStore
 from node.bus.sqlite.store import SqliteStore
 from node.bus.store import Store
-from node.remote_bus import late
+from node.remote_bus import bus_channel
 from tests.node.bus.stores import opened
 from tests.node.remote_bus.offered import GROUP, NAME, between, new
 
@@ -94,7 +94,7 @@ async def test_a_claim_that_is_cancelled_holds_nothing(store: Store) -> None:
 async def test_an_answer_that_does_not_come_is_not_waited_for_for_long(
     monkeypatch: pytest.MonkeyPatch, anyio_backend: str
 ) -> None:
-    monkeypatch.setattr(late, "PATIENCE", 0.05)
+    monkeypatch.setattr(bus_channel, "PATIENCE", 0.05)
     async with between() as bus:
         peer, begun = await bus.asking(), anyio.Event()
 

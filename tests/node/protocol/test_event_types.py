@@ -19,7 +19,7 @@ PROTOCOL: Final = Path(__file__).parents[3] / "docs" / "protocol.md"
 _ROW: Final = re.compile(r"^\| (\d)/(\d+) \w+ (\|.*)", re.MULTILINE)
 _COLUMN: Final = re.compile(r"\| (\[?\d+ [a-z][^|]*)\|")
 _CELL: Final = re.compile(r"(\[?)(\d+) ")
-# Those of the bus are in tests/node/remote_bus/test_codec.py.
+# Those of the bus are in tests/node/remote_bus/test_bus_requests.py.
 WITH_CELLS: Final = {
     number: of.cells for number, of in EVENT_TYPES.items() if of.cells and number >> 8 != codes.BUS
 }

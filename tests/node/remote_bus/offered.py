@@ -1,6 +1,6 @@
 """A bus between two nodes: a store in memory that one offers, and raw streams of the other.
 
-One rule: what is asked here is bytes of the protocol; `PeerStore` is asked for by its own tests.
+One rule: what is asked here is bytes of the protocol; `RemoteStore` is asked for by its own tests.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -16,11 +16,9 @@ from node.bus.store import Store
 from node.protocol.codes import BUS
 from node.remote_bus.answers import Answer, decode_answer
 from node.remote_bus.authorisation import BusRequest
-from node.remote_bus.client import PeerStore
-from node.remote_bus.codec import encode_request
-from node.remote_bus.requests import Given, Publish, Request
-from node.remote_bus.server import offer
-from node.remote_bus.service import BusService
+from node.remote_bus.bus_requests import Given, Publish, Request, encode_request
+from node.remote_bus.remote_store import RemoteStore
+from node.remote_bus.service import BusService, offer_bus
 from node.streams.stream import Stream
 from node.transport.backend import Backend
 from tests.node.bus.model_store import ModelStore
@@ -63,9 +61,9 @@ class Between:
     def store(self) -> Any:
         return self.offered.store
 
-    async def asking(self, **settings: Any) -> PeerStore:
-        """A `PeerStore` on the one connection."""
-        store = PeerStore(self.nodes.peer, BusConfig(**settings))
+    async def asking(self, **settings: Any) -> RemoteStore:
+        """A `RemoteStore` on the one connection."""
+        store = RemoteStore(self.nodes.peer, BusConfig(**settings))
         await store.open(self.nodes.client.backend)
         return store
 
@@ -90,7 +88,7 @@ async def between(
     async with meeting(**nodes) as met:
         config = bus or BusConfig()
         offered = OfferedStore(store or ModelStore(config), config, met.server.backend)
-        service = offer(met.server.handlers, offered, allow)
+        service = offer_bus(met.server.handlers, offered, allow)
         yield Between(met, offered, service)
         await offered.store.aclose()
 

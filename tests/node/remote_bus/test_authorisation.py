@@ -8,32 +8,32 @@ import pytest
 from node.errors import ParleyError
 from node.protocol.codes import ResultCode
 from node.remote_bus.authorisation import Allow, BusRequest
-from node.remote_bus.requests import (
+from node.remote_bus.bus_requests import (
     Ack,
     Bury,
     Claim,
-    Consumers,
     Drop,
     Given,
-    Groups,
-    History,
     Join,
+    ListConsumers,
+    ListGroups,
+    ListPending,
+    ListStreams,
     Nack,
     Own,
-    Pending,
     Publish,
     Read,
+    ReadHistory,
     Redeliver,
     Release,
     RemoveConsumers,
     RemoveGroup,
     Request,
     Rewind,
-    Streams,
     Touch,
     TrimStream,
 )
-from node.remote_bus.server import offer
+from node.remote_bus.service import offer_bus
 from node.streams.stream import Stream
 from tests.node.remote_bus.offered import GROUP, NAME, ask, between, everything, given
 
@@ -54,9 +54,9 @@ MATRIX: dict[tuple[str, str, str | None], list[Request]] = {
         Release(NAME, GROUP, "c", [ID]),
         Bury(NAME, GROUP, "c", ID, ""),
     ],
-    ("inspect", "", None): [Streams()],
-    ("inspect", NAME, None): [Groups(NAME), History(NAME, 1, "0-0")],
-    ("inspect", NAME, GROUP): [Consumers(NAME, GROUP), Pending(NAME, GROUP, 1, "0-0")],
+    ("inspect", "", None): [ListStreams()],
+    ("inspect", NAME, None): [ListGroups(NAME), ReadHistory(NAME, 1, "0-0")],
+    ("inspect", NAME, GROUP): [ListConsumers(NAME, GROUP), ListPending(NAME, GROUP, 1, "0-0")],
     ("manage", "auth.*", None): [TrimStream("auth.*", 1)],
     ("manage", NAME, None): [TrimStream(NAME, 1), Drop(NAME, [ID])],
     ("manage", NAME, GROUP): [
@@ -133,7 +133,7 @@ async def test_refusals_are_logged_in_rations(
         async with between(fails) as bus:
             stream = bus.stream()
             for _ in range(120):
-                await ask(stream, Streams())
+                await ask(stream, ListStreams())
     assert 200 <= len(caplog.records) <= 210
 
 
@@ -159,7 +159,7 @@ async def nobody(stream: Stream) -> None:
 async def test_one_bus_is_offered(anyio_backend: str) -> None:
     async with between() as bus:
         with pytest.raises(ParleyError, match="one is"):
-            offer(bus.nodes.server.handlers, bus.offered, everything)
+            offer_bus(bus.nodes.server.handlers, bus.offered, everything)
         with pytest.raises(ParleyError, match="reserved"):
             bus.nodes.server.on_stream("bus")(nobody)
         with pytest.raises(ParleyError, match="reserved"):

@@ -8,8 +8,7 @@ from lbm.errors import LbmDecodeError
 from node.protocol.codes import BUS, BusType
 from node.remote_bus import answers
 from node.remote_bus.answers import decode_answer, encode_answer, read_rows
-from node.remote_bus.codec import decode_request, encode_request
-from node.remote_bus.requests import REQUESTS
+from node.remote_bus.bus_requests import REQUESTS, decode_request, encode_request
 from tests.vectors.load import Vector, read, unhex, vectors
 
 READERS: dict[str, Any] = {

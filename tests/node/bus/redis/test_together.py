@@ -6,9 +6,9 @@ from typing import Any
 import anyio
 import pytest
 
+from node.bus.batcher import Bounds
 from node.bus.config import BusConfig
 from node.bus.errors import BusDamagedError, BusUnavailableError, InvalidEventError
-from node.bus.gathering import Bounds
 from node.bus.model import NewEvent, Published
 from node.bus.redis import client as module
 from node.bus.redis.link import Link

@@ -1,8 +1,8 @@
-"""Asking many at a time: what is asked in one turn of the loop, or while enough is under way,
-goes together.
+"""Batches of requests: what is asked in one turn of the loop, or while enough is under way, goes
+together.
 
-One rule: nobody notices: each has an answer or an error of its own, and who gives up takes nobody
-along. Who asks alone asks at once. Knows neither what is asked nor whom.
+Callers need not know: each gets an answer or an error of its own, and a caller that gives up takes
+no other along. A caller that is alone asks at once.
 """
 
 from collections import deque
@@ -22,8 +22,8 @@ from node.errors import ParleyError
 from node.transport.loop import Loop, Waiter
 from node.transport.waiting import turn_of
 
-# What may be for one item's sake, and says that nothing was done; of whatever else nobody knows
-# that, or it would be so for each alone.
+# Errors that one item alone may have caused, and that say that nothing was done. After any other
+# that is unknown, or each item alone would meet the same.
 _ONES_OWN: Final = (InvalidEventError, BusRefusedError, BusFullError, BusDamagedError)
 
 Item = TypeVar("Item")
@@ -48,7 +48,7 @@ class Bounds(NamedTuple):
 
 
 class _Share(Generic[Item, Answer]):
-    """What one caller asks, and what became of it."""
+    """What one caller asks, and its outcome."""
 
     __slots__ = ("answer", "cost", "error", "is_answered", "item", "waiter")
 
@@ -62,11 +62,11 @@ class _Share(Generic[Item, Answer]):
         self.error: Exception | None = None
 
 
-class Gathering(Generic[Item, Answer]):
+class Batcher(Generic[Item, Answer]):
     """Asks by `send`, many items at a time, in the order in which they came.
 
-    `send` returns for each item its answer, or the error that is that one's alone. What it raises
-    is everybody's; where it may be for one item's sake, and nothing was done, each is asked alone.
+    `send` returns for each item its answer, or the error of that item alone. What it raises is
+    everybody's; if one item may have caused it, and nothing was done, each is asked alone.
     """
 
     def __init__(
@@ -85,13 +85,22 @@ class Gathering(Generic[Item, Answer]):
         self._is_due = False  # what waits is taken in this turn or the next
 
     async def ask(self, item: Item) -> Answer:
-        """The answer; raises what `send` does. Cancelled, it may have been asked.
+        """The answer; raises what `send` does. After a cancellation it may have been asked.
 
         Raises:
             BusClosedError: the loop ends.
         """
         if not self._under_way and not self._shares:
-            return await self._alone(item)
+            self._under_way += 1
+            try:
+                (answer,) = await self._send([item])
+            finally:
+                self._under_way -= 1
+                if self._shares:
+                    self._start()
+            if isinstance(answer, ParleyError):
+                raise answer
+            return answer
         share: _Share[Item, Answer] = _Share(item, self._measure(item), self._loop.waiter())
         self._shares.append(share)
         self._start()
@@ -106,19 +115,8 @@ class Gathering(Generic[Item, Answer]):
             raise BusClosedError("the bus is closed")
         return share.answer
 
-    async def _alone(self, item: Item) -> Answer:
-        self._under_way += 1
-        try:
-            (answer,) = await self._send([item])
-        finally:
-            self._under_way -= 1
-            self._start()
-        if isinstance(answer, ParleyError):
-            raise answer
-        return answer
-
     def _start(self) -> None:
-        """See that what waits is asked, at the end of this turn if may be."""
+        """Have waiting items asked, at the end of this turn if possible."""
         if self._shares and not self._is_due and self._under_way < self._bounds.under_way:
             self._under_way += 1
             self._is_due = True
@@ -133,7 +131,7 @@ class Gathering(Generic[Item, Answer]):
                 self._start()  # for what there was no room for
                 await self._ask(taken)
                 self._is_due = True
-                await turn_of(self._loop)  # those who were answered go together again
+                await turn_of(self._loop)  # callers that were answered go together again
         except get_cancelled_exc_class():
             while self._shares:
                 self._shares.popleft().waiter.wake()  # the loop ends
@@ -163,7 +161,7 @@ class Gathering(Generic[Item, Answer]):
                 else:
                     share.answer = answer
                 share.is_answered = True
-        except Exception as error:  # a mistake, too, is told to those who asked
+        except Exception as error:  # a mistake, too, is told to the callers
             if len(shares) > 1 and isinstance(error, _ONES_OWN):
                 for share in shares:
                     await self._ask([share])

@@ -1,32 +1,23 @@
-"""Does what a peer asked of a store, and says what came of it.
+"""Does what a peer asks of a store, and makes the answer.
 
-One rule: each request has one answer, and whatever the store raises is a code of it; a peer
-learns details of what it sent itself, and of nothing else. Authorisation is before, sending after.
+Authorisation comes before, sending after. A peer learns details of what it sent itself, and of
+nothing else.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any
 
 from lbm.decoder import CONTAINER_WEIGHT, ITEM_WEIGHT
 from node.bus.body import decode_body, encode_body
 from node.bus.config import BusConfig
-from node.bus.errors import (
-    BusBusyError,
-    BusClosedError,
-    BusDamagedError,
-    BusError,
-    BusFullError,
-    BusRefusedError,
-    BusUnavailableError,
-    InvalidEventError,
-)
+from node.bus.errors import BusBusyError
 from node.bus.model import NewEvent, Trim
 from node.bus.schemas import Schemas
 from node.bus.store import Store
-from node.logs import one_line
 from node.protocol.account import EVENT_WEIGHT, Account
 from node.protocol.codes import ResultCode
-from node.remote_bus import requests as wire
+from node.remote_bus import bus_requests as wire
 from node.remote_bus.answers import (
     Answer,
     Row,
@@ -35,63 +26,42 @@ from node.remote_bus.answers import (
     pending_row,
     that_fit,
 )
-from node.remote_bus.fetching import Batch, Fetching
-from node.remote_bus.handed import Handed, Left
-from node.remote_bus.limits import ANSWER_HEAD, LARGEST_COUNT, LONGEST_ERROR
+from node.remote_bus.bus_limits import ANSWER_HEAD, LARGEST_COUNT
+from node.remote_bus.fetcher import DeliveryBatch, EventFetcher
+from node.remote_bus.unsettled import Leftovers, Unsettled
 from node.transport.loop import Loop
-
-# What a store's errors are on the wire; the first that fits.
-CODES: Final[tuple[tuple[type[BusError], ResultCode], ...]] = (
-    (InvalidEventError, ResultCode.INVALID_EVENT),
-    (BusUnavailableError, ResultCode.DEADLINE_EXCEEDED),
-    (BusClosedError, ResultCode.DEADLINE_EXCEEDED),
-    (BusBusyError, ResultCode.OVERLOADED),
-    (BusRefusedError, ResultCode.NOT_AUTHORISED),
-    (BusFullError, ResultCode.STORE_FULL),
-    (BusDamagedError, ResultCode.STORE_DAMAGED),
-)
-
-
-def refused(error: BusError) -> Answer:
-    """The answer that says so; only what is wrong with an event is told in words."""
-    for kind, code in CODES:
-        if isinstance(error, kind):
-            told = code is ResultCode.INVALID_EVENT
-            return Answer(code, one_line(str(error))[:LONGEST_ERROR] if told else "")
-    return Answer(ResultCode.HANDLER_FAILED)
 
 
 def _decoded_weight(body: str) -> int:
-    """What an event's data takes in memory, about and at most: its texts, items, containers."""
+    """About how many bytes an event's data takes in memory, at most."""
     items, containers = body.count(",") + body.count(":"), body.count("[") + body.count("{")
     return EVENT_WEIGHT + 2 * len(body) + ITEM_WEIGHT * items + CONTAINER_WEIGHT * containers
 
 
-class Performing:
-    """The requests of one stream, whose peer's consumers are called `prefix` and what it says."""
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A bus as one peer's streams see it: its consumers are called `prefix` and what it says."""
 
-    def __init__(
-        self,
-        store: Store,
-        config: BusConfig,
-        schemas: Schemas,
-        loop: Loop,
-        prefix: str,
-        largest: int,
-        left: Left,
-        account: Account,
-    ) -> None:
-        """`largest` is the longest payload of an answer; what is kept is charged to `account`."""
-        self._store = store
-        self._config = config
-        self._schemas = schemas
-        self._prefix = prefix
+    store: Store
+    config: BusConfig
+    schemas: Schemas
+    prefix: str
+
+
+class RequestExecutor:
+    """The requests of one stream. What is kept for the peer is charged to `account`."""
+
+    def __init__(self, offer: Offer, loop: Loop, largest: int, account: Account) -> None:
+        """`largest` is the longest payload of an answer, in bytes."""
+        self._offer = offer
+        self._store = offer.store
+        self._prefix = offer.prefix
         self._rows = largest - ANSWER_HEAD
-        self._left = left
         self._account = account
-        self.handed = Handed(account)
-        self.fetching = Fetching(store, loop, self._rows, account)
-        self._acts: dict[type[wire.Request], Callable[[Any], Awaitable[Answer]]] = {
+        self.unsettled = Unsettled(account)
+        self.fetcher = EventFetcher(offer.store, loop, self._rows, account)
+        # What each request that hands out no events does; all of it raises what the store raises.
+        self.acts: dict[type[wire.Request], Callable[[Any], Awaitable[Answer]]] = {
             wire.Publish: self._publish,
             wire.Join: self._join,
             wire.Touch: self._touch,
@@ -99,11 +69,11 @@ class Performing:
             wire.Nack: self._nack,
             wire.Release: self._release,
             wire.Bury: self._bury,
-            wire.Streams: self._streams,
-            wire.Groups: self._groups,
-            wire.Consumers: self._consumers,
-            wire.Pending: self._pending,
-            wire.History: self._history,
+            wire.ListStreams: self._streams,
+            wire.ListGroups: self._groups,
+            wire.ListConsumers: self._consumers,
+            wire.ListPending: self._pending,
+            wire.ReadHistory: self._history,
             wire.Rewind: self._rewind,
             wire.Redeliver: self._redeliver,
             wire.TrimStream: self._trim,
@@ -112,24 +82,25 @@ class Performing:
             wire.RemoveGroup: self._remove_group,
         }
 
-    async def perform(self, request: wire.Request) -> Answer:
-        """Do what was asked, unless it hands out events; raises what the store raises."""
-        return await self._acts[type(request)](request)
+    def batch(self, request: wire.Read | wire.Own | wire.Claim) -> DeliveryBatch:
+        """An empty batch, for `fetch`."""
+        return DeliveryBatch((request.name, request.group, self._prefix + request.consumer))
 
-    def batch(self, request: wire.Read | wire.Own | wire.Claim) -> Batch:
-        """An empty one, for `fetch`."""
-        return Batch((request.name, request.group, self._prefix + request.consumer))
-
-    async def fetch(self, request: wire.Read | wire.Own | wire.Claim, batch: Batch) -> Answer:
+    async def fetch(
+        self,
+        request: wire.Read | wire.Own | wire.Claim,
+        batch: DeliveryBatch,
+        leftovers: Leftovers,
+    ) -> Answer:
         """Hand out events: what is in `batch` when it returns, raises or is cancelled is either
-        sent or given back by the caller."""
+        sent or given back by the caller. Raises what the store raises."""
         if isinstance(request, wire.Read):
-            await self.fetching.read(batch, request.number, request.wait)
+            await self.fetcher.read(batch, request.number, request.wait)
         elif isinstance(request, wire.Own):
-            left = self._left.take(batch.place, request.number)
-            await self.fetching.own(batch, request.number, left)
+            left = leftovers.take(batch.place, request.number)
+            await self.fetcher.own(batch, request.number, left)
         else:
-            await self.fetching.claim(batch, request.number, request.idle)
+            await self.fetcher.claim(batch, request.number, request.idle)
         if batch.too_large and not batch.deliveries:
             return Answer(ResultCode.PAYLOAD_TOO_LARGE)
         return Answer(rows=[delivery_row(delivery) for delivery in batch.deliveries])
@@ -137,23 +108,26 @@ class Performing:
     # Publishing.
 
     async def _publish(self, asked: wire.Publish) -> Answer:
-        weight = sum(_decoded_weight(given.body) for given in asked.events)
+        weight = 0
+        for given in asked.events:
+            weight += _decoded_weight(given.body)
         if not self._account.has_room(weight):
-            raise BusBusyError("what is published finds no room")
+            raise BusBusyError("there is no room for what is published")
         self._account.charge(weight)
         try:
             published = await self._store.publish(
-                [self._new_event(given) for given in asked.events], durable=asked.durable
+                list(map(self._new_event, asked.events)), durable=asked.durable
             )
         finally:
             self._account.release(weight)
-        return Answer(rows=[[*one] for one in published])
+        return Answer(rows=list(map(list, published)))
 
     def _new_event(self, given: wire.Given) -> NewEvent:
         data = decode_body(given.body)
         # Written anew: what is stored is as our own would be, and NaN is refused.
-        body = encode_body(data, self._config.max_event_bytes)
-        self._schemas.check_published(given.name, data)
+        body = encode_body(data, self._offer.config.max_event_bytes)
+        if self._offer.schemas:
+            self._offer.schemas.check_published(given.name, data)
         return NewEvent(given.name, data, body, given.key, given.version)
 
     # Consuming.
@@ -170,58 +144,58 @@ class Performing:
 
     async def _ack(self, asked: wire.Ack) -> Answer:
         name, group, ids = asked
-        ours = self.handed.known(name, group, ids)
+        ours = self.unsettled.known(name, group, ids)
         count = await self._store.ack(name, group, ours) if ours else 0
-        self.handed.settle(name, group, ours)
+        self.unsettled.settle(name, group, ours)
         return Answer(number=count)
 
     async def _nack(self, asked: wire.Nack) -> Answer:
         name, group, consumer, id, delay, error = asked
         done = await self._store.nack(name, group, self._prefix + consumer, id, delay, error)
         if done:
-            self.handed.settle(name, group, [id])
+            self.unsettled.settle(name, group, [id])
         return Answer(number=int(done))
 
     async def _release(self, asked: wire.Release) -> Answer:
         name, group, consumer, ids = asked
         await self._store.release(name, group, self._prefix + consumer, ids)
-        self.handed.settle(name, group, ids)
+        self.unsettled.settle(name, group, ids)
         return Answer()
 
     async def _bury(self, asked: wire.Bury) -> Answer:
         name, group, consumer, id, error = asked
         dead = await self._store.bury(name, group, self._prefix + consumer, id, error)
         if dead is not None:
-            self.handed.settle(name, group, [id])
+            self.unsettled.settle(name, group, [id])
         return Answer(ids=[] if dead is None else [dead])
 
     # Looking.
 
-    async def _streams(self, asked: wire.Streams) -> Answer:
+    async def _streams(self, asked: wire.ListStreams) -> Answer:
         return self._page([[*one] for one in await self._store.streams()], asked.after_name)
 
-    async def _groups(self, asked: wire.Groups) -> Answer:
+    async def _groups(self, asked: wire.ListGroups) -> Answer:
         found = await self._store.groups(asked.stream)
         return self._page([[*one] for one in found], asked.after_name, by=1)
 
-    async def _consumers(self, asked: wire.Consumers) -> Answer:
+    async def _consumers(self, asked: wire.ListConsumers) -> Answer:
         found = await self._store.consumers(asked.stream, asked.group)
         return self._page([consumer_row(one) for one in found], asked.after_name)
 
-    async def _pending(self, asked: wire.Pending) -> Answer:
+    async def _pending(self, asked: wire.ListPending) -> Answer:
         found = await self._store.pending(*asked)
         rows, more = that_fit([pending_row(one) for one in found], self._rows)
         return Answer(rows=rows, more=more)
 
-    async def _history(self, asked: wire.History) -> Answer:
+    async def _history(self, asked: wire.ReadHistory) -> Answer:
         stream, count, after, until, wait = asked
-        found, too_large = await self.fetching.history(stream, after, until, count, wait)
+        found, too_large = await self.fetcher.history(stream, after, until, count, wait)
         if too_large is not None:
             return Answer(ResultCode.PAYLOAD_TOO_LARGE, ids=[too_large.id])
         return Answer(rows=[[*one] for one in found])
 
     def _page(self, rows: list[Row], after: str, by: int = 0) -> Answer:
-        """The rows whose name, which stands at `by`, comes after `after`."""
+        """The rows with a name, at index `by`, that comes after `after`."""
         left = [row for row in rows if row[by] > after] if after else rows
         fit, more = that_fit(left[:LARGEST_COUNT], self._rows)
         return Answer(rows=fit, more=more or len(left) > LARGEST_COUNT)

@@ -1,8 +1,8 @@
 """Events for a peer: as many as an answer has room for, and what becomes of the others.
 
-One rule: nothing that was taken from the store is lost or delayed because of its size: what does
-not fit into an answer is kept for the next Read, and what fits into none is handed back to the
-group, at last to the dead letters. Knows no requests.
+Nothing that was taken from the store is lost or delayed because of its size: what does not fit
+into an answer is kept for the next Read, and what fits into none is handed back to the group, and
+at last to the dead letters.
 """
 
 from collections.abc import Sequence
@@ -17,9 +17,9 @@ from node.bus.model import Delivery, StoredEvent
 from node.bus.names import DEAD
 from node.bus.store import Store
 from node.protocol.account import ROW_WEIGHT, Account
-from node.remote_bus import limits
+from node.remote_bus import bus_limits as limits
 from node.remote_bus.answers import delivery_row, row_cost
-from node.remote_bus.handed import Place
+from node.remote_bus.unsettled import Place
 from node.transport.loop import Loop, Timer
 
 # Events that are asked for as long as nothing is known of their size.
@@ -29,9 +29,9 @@ _PATIENCE = 5.0
 
 
 @dataclass(slots=True)
-class Batch:
-    """What is to be answered: `deliveries`, which are the peer's once they are sent; no answer
-    has room for those that are `too_large`."""
+class DeliveryBatch:
+    """Events to answer with: `deliveries` are the peer's once they are sent; no answer has room
+    for those that are `too_large`."""
 
     place: Place
     deliveries: list[Delivery] = field(default_factory=list)
@@ -51,9 +51,9 @@ class _Kept(NamedTuple):
     timer: Timer
 
 
-class Fetching:
-    """The events of one stream's answers, of which each has at most `largest` bytes of rows;
-    what is kept for the next is charged to `account`."""
+class EventFetcher:
+    """The events of one stream's answers, each with at most `largest` bytes of rows; what is kept
+    for the next is charged to `account`."""
 
     __slots__ = ("_account", "_kept", "_largest", "_loop", "_row", "_size", "_store", "_wanted")
 
@@ -67,7 +67,7 @@ class Fetching:
         self._kept: dict[Place, _Kept] = {}
         self._size = 0  # of all that is kept
 
-    async def read(self, batch: Batch, count: int, wait: float) -> None:
+    async def read(self, batch: DeliveryBatch, count: int, wait: float) -> None:
         """Fill a batch as `Store.read`; what was kept comes first."""
         kept = self._take_kept(batch.place)
         if kept is None:
@@ -81,9 +81,9 @@ class Fetching:
             await self._give_back(batch.place, rest)
         await self._set_aside(batch)
 
-    async def own(self, batch: Batch, count: int, left: Sequence[str]) -> None:
-        """Fill a batch as `Store.own`, of what the consumer's last process left: `left` are
-        those that this node remembers of it."""
+    async def own(self, batch: DeliveryBatch, count: int, left: Sequence[str]) -> None:
+        """Fill a batch as `Store.own`, with what the consumer's last process left: `left` are the
+        ids that this node remembers of it."""
         stream, group, consumer = batch.place
         await self._redeliver(batch, await self._store.own(*batch.place, self._count(count)))
         due = 0
@@ -93,7 +93,7 @@ class Fetching:
             idle = limits.LONGEST_TIME_MS / 1000
             await self._redeliver(batch, await self._store.claim(*batch.place, due, idle))
 
-    async def claim(self, batch: Batch, count: int, idle: float) -> None:
+    async def claim(self, batch: DeliveryBatch, count: int, idle: float) -> None:
         """Fill a batch as `Store.claim`."""
         found = await self._store.claim(*batch.place, self._count(count), idle)
         await self._redeliver(batch, found)
@@ -101,7 +101,7 @@ class Fetching:
     async def history(
         self, stream: str, after: str, until: str | None, count: int, wait: float
     ) -> tuple[list[StoredEvent], StoredEvent | None]:
-        """As `Store.history`: what fits; without any, the event that does not."""
+        """As `Store.history`: the events that fit; if none does, the one that is too large."""
         found = await self._store.history(stream, after, until, self._count(count), wait)
         fit: list[StoredEvent] = []
         room = self._wanted
@@ -113,8 +113,8 @@ class Fetching:
             room -= cost
         return fit, None
 
-    async def give_back(self, batch: Batch) -> None:
-        """It could not be sent."""
+    async def give_back(self, batch: DeliveryBatch) -> None:
+        """Give back a batch that could not be sent."""
         await self._give_back(batch.place, [*batch.deliveries, *batch.too_large])
 
     async def aclose(self) -> None:
@@ -127,11 +127,11 @@ class Fetching:
     # Inside.
 
     def _count(self, count: int) -> int:
-        """How many to ask for, as far as the last ones tell."""
+        """How many to ask for, going by the size of the last ones."""
         return max(1, min(count, self._wanted // self._row))
 
-    def _fill(self, batch: Batch, found: list[Delivery]) -> list[Delivery]:
-        """Take what fits, in order; returns what does not fit any more."""
+    def _fill(self, batch: DeliveryBatch, found: list[Delivery]) -> list[Delivery]:
+        """Take what fits, in order; returns the rest."""
         room, longest = self._wanted - sum(map(_cost, batch.deliveries)), 1
         for at, delivery in enumerate(found):
             cost = _cost(delivery)
@@ -148,14 +148,14 @@ class Fetching:
             self._row = longest
         return []
 
-    async def _redeliver(self, batch: Batch, found: list[Delivery]) -> None:
+    async def _redeliver(self, batch: DeliveryBatch, found: list[Delivery]) -> None:
         rest = self._fill(batch, found)
         await self._give_back(batch.place, rest)
         await self._set_aside(batch)
 
-    async def _set_aside(self, batch: Batch) -> None:
-        """No answer has room for some: others may have them, and after some attempts they are
-        dead."""
+    async def _set_aside(self, batch: DeliveryBatch) -> None:
+        """Hand on what no answer has room for: to others, and after some attempts to the dead
+        letters."""
         stream, group, consumer = batch.place
         for delivery in batch.too_large:
             error = f"of {_cost(delivery):,} bytes; answers to this node take {self._largest:,}"

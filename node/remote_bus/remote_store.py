@@ -1,8 +1,7 @@
-"""`PeerStore`: the bus that another node offers, as a `Store`.
+"""`RemoteStore`: the bus that another node offers, as a `Store`.
 
-One rule: each method is one request, or one for each portion that fits. A `PeerStore` on the next
-connection goes on as the same consumer. Knows neither groups nor retries; `asking.py` has the
-stream.
+Each method is one request, or one for each portion that fits. A `RemoteStore` on the next
+connection goes on as the same consumer. Groups and retries are above it.
 """
 
 import logging
@@ -11,12 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 import anyio
 
+from node.bus.batcher import Batcher, Bounds, Cost
 from node.bus.config import BusConfig
-from node.bus.errors import (
-    BusClosedError,
-    InvalidEventError,
-)
-from node.bus.gathering import Bounds, Cost, Gathering
+from node.bus.errors import BusClosedError, InvalidEventError
 from node.bus.model import (
     ConsumerInfo,
     Delivery,
@@ -30,11 +26,10 @@ from node.bus.model import (
 )
 from node.logs import LogRation
 from node.protocol.codes import ResultCode
-from node.remote_bus import answers, limits
-from node.remote_bus import requests as wire
-from node.remote_bus.answers import row_cost
-from node.remote_bus.asking import Asking, unreadable
-from node.remote_bus.late import Late
+from node.remote_bus import answers
+from node.remote_bus import bus_limits as limits
+from node.remote_bus import bus_requests as wire
+from node.remote_bus.bus_channel import BusChannel, LateAnswer, rows_of, unreadable
 from node.transport.backend import Backend
 
 if TYPE_CHECKING:
@@ -46,7 +41,7 @@ logger = logging.getLogger("parley.bus")
 PUBLISHING: Final = 2
 
 
-class PeerStore(Asking):
+class RemoteStore:
     """The bus of `peer`: one stream, `bus`, opened at `open`, and again should it be reset.
 
     It takes what section 16 allows: at most 1,000 events in a `publish`, which have to fit into
@@ -54,20 +49,27 @@ class PeerStore(Asking):
     """
 
     def __init__(self, peer: "Peer", config: BusConfig) -> None:
-        super().__init__(peer, config)
-        self._gathering: Gathering[wire.Publish, list[Published]]
+        self._peer = peer
+        self._channel = BusChannel(peer, config.timeout)
+        self._batcher: Batcher[wire.Publish, list[Published]]
+        self._loop: Backend
         self._too_large = LogRation(10, 1.0)
 
     def __repr__(self) -> str:
-        return f"<PeerStore of {self._peer!r}>"
+        return f"<RemoteStore of {self._peer!r}>"
 
     async def open(self, loop: Backend) -> None:
         """Open the stream; raises BusClosedError if the connection is over, BusBusyError if it
-        has as many streams as may be."""
+        has as many streams as it may."""
+        self._loop = loop
         size = min(self._peer.limits.max_payload, limits.ANSWER_SIZE)
         bounds = Bounds(limits.LARGEST_COUNT, size, PUBLISHING)
-        self._gathering = Gathering(self._publish, _cost, loop, bounds)
-        self._begin()
+        self._batcher = Batcher(self._publish, _cost, loop, bounds)
+        self._channel.open()
+
+    async def aclose(self) -> None:
+        """Finish the stream: waiting requests end with BusClosedError."""
+        await self._channel.aclose()
 
     # Publishing.
 
@@ -78,16 +80,16 @@ class PeerStore(Asking):
             raise InvalidEventError(
                 f"{len(events):,} events at a time; a node takes {limits.LARGEST_COUNT:,}"
             )
-        if self._closed:
+        if self._channel.closed:
             raise BusClosedError("the bus is closed")
         given = [wire.Given(one.name, one.body, one.key, one.version) for one in events]
-        return await self._gathering.ask(wire.Publish(given, durable))
+        return await self._batcher.ask(wire.Publish(given, durable))
 
     async def _publish(self, several: Sequence[wire.Publish]) -> list[list[Published]]:
-        """Publish what several asked for as one: all of it is stored, or nothing."""
+        """Publish several requests as one: all of it is stored, or nothing."""
         events = [event for one in several for event in one.events]
-        answer = await self._ask(wire.Publish(events, several[0].durable))
-        published = self._rows(answer, answers.read_published)
+        answer = await self._channel.ask(wire.Publish(events, several[0].durable))
+        published = rows_of(answer, answers.read_published)
         if len(published) != len(events):
             raise unreadable()
         each = iter(published)
@@ -96,7 +98,7 @@ class PeerStore(Asking):
     # Consuming.
 
     async def join(self, stream: str, group: str, consumer: str, after: str) -> None:
-        await self._ask(wire.Join(stream, group, consumer, after))
+        await self._channel.ask(wire.Join(stream, group, consumer, after))
 
     async def read(
         self, stream: str, group: str, consumer: str, count: int, wait: float
@@ -113,109 +115,111 @@ class PeerStore(Asking):
         return await self._deliveries(wire.Claim(stream, group, consumer, _few(count), idle))
 
     async def touch(self, stream: str, group: str, consumer: str, ids: Sequence[str]) -> None:
-        for some in self._portions(ids, stream, group, consumer):
-            await self._ask(wire.Touch(stream, group, consumer, some))
+        for some in self._channel.portions(ids, stream, group, consumer):
+            await self._channel.ask(wire.Touch(stream, group, consumer, some))
 
     async def ack(self, stream: str, group: str, ids: Sequence[str]) -> int:
-        portions = self._portions(ids, stream, group)
-        return sum([await self._count(wire.Ack(stream, group, some)) for some in portions])
+        portions = self._channel.portions(ids, stream, group)
+        return sum([await self._channel.count(wire.Ack(stream, group, some)) for some in portions])
 
     async def nack(
         self, stream: str, group: str, consumer: str, id: str, delay: float, error: str
     ) -> bool:
         error = error[: limits.LONGEST_ERROR]
-        return bool(await self._count(wire.Nack(stream, group, consumer, id, delay, error)))
+        return bool(await self._channel.count(wire.Nack(stream, group, consumer, id, delay, error)))
 
     async def release(self, stream: str, group: str, consumer: str, ids: Sequence[str]) -> None:
-        for some in self._portions(ids, stream, group, consumer):
-            await self._ask(wire.Release(stream, group, consumer, some))
+        for some in self._channel.portions(ids, stream, group, consumer):
+            await self._channel.ask(wire.Release(stream, group, consumer, some))
 
     async def bury(self, stream: str, group: str, consumer: str, id: str, error: str) -> str | None:
         error = error[: limits.LONGEST_ERROR]
-        answer = await self._ask(wire.Bury(stream, group, consumer, id, error))
+        answer = await self._channel.ask(wire.Bury(stream, group, consumer, id, error))
         return next(iter(answer.ids or ()), None)
 
     # Looking.
 
     async def streams(self) -> list[StreamInfo]:
-        return await self._pages(wire.Streams, answers.read_stream, lambda one: one.name)
+        return await self._channel.pages(
+            wire.ListStreams, answers.read_stream, lambda one: one.name
+        )
 
     async def groups(self, stream: str) -> list[GroupInfo]:
-        return await self._pages(
-            lambda after: wire.Groups(stream, after), answers.read_group, lambda one: one.name
+        return await self._channel.pages(
+            lambda after: wire.ListGroups(stream, after), answers.read_group, lambda one: one.name
         )
 
     async def consumers(self, stream: str, group: str) -> list[ConsumerInfo]:
-        return await self._pages(
-            lambda after: wire.Consumers(stream, group, after),
+        return await self._channel.pages(
+            lambda after: wire.ListConsumers(stream, group, after),
             answers.read_consumer,
             lambda one: one.name,
         )
 
     async def pending(self, stream: str, group: str, count: int, after: str) -> list[PendingInfo]:
-        answer = await self._ask(wire.Pending(stream, group, _few(count), after))
-        return self._rows(answer, answers.read_pending)
+        answer = await self._channel.ask(wire.ListPending(stream, group, _few(count), after))
+        return rows_of(answer, answers.read_pending)
 
     async def history(
         self, stream: str, after: str, until: str | None, count: int, wait: float
     ) -> list[StoredEvent]:
-        request = wire.History(stream, _few(count), after, until, _short(wait))
-        answer = await self._ask(request, request.wait)
+        request = wire.ReadHistory(stream, _few(count), after, until, _short(wait))
+        answer = await self._channel.ask(request, request.wait)
         if answer.code == ResultCode.PAYLOAD_TOO_LARGE:
             id = next(iter(answer.ids or ()), "of no id")
             raise InvalidEventError(f"event {id} is too large for the connection's max_payload")
-        return self._rows(answer, answers.read_stored)
+        return rows_of(answer, answers.read_stored)
 
     # Keeping order.
 
     async def rewind(self, stream: str, group: str, after: str) -> None:
-        await self._ask(wire.Rewind(stream, group, after))
+        await self._channel.ask(wire.Rewind(stream, group, after))
 
     async def redeliver(self, stream: str, group: str, ids: Sequence[str]) -> list[str]:
         found: list[str] = []
-        for some in self._portions(ids, stream, group):
-            found += (await self._ask(wire.Redeliver(stream, group, some))).ids or []
+        for some in self._channel.portions(ids, stream, group):
+            found += (await self._channel.ask(wire.Redeliver(stream, group, some))).ids or []
         return found
 
     async def trim(self, stream: str, bounds: Trim) -> int:
-        return await self._count(wire.TrimStream(stream, *bounds))
+        return await self._channel.count(wire.TrimStream(stream, *bounds))
 
     async def drop(self, stream: str, ids: Sequence[str]) -> int:
-        portions = self._portions(ids, stream)
-        return sum([await self._count(wire.Drop(stream, some)) for some in portions])
+        portions = self._channel.portions(ids, stream)
+        return sum([await self._channel.count(wire.Drop(stream, some)) for some in portions])
 
     async def remove_consumers(self, stream: str, group: str, idle: float) -> list[str]:
-        answer = await self._ask(wire.RemoveConsumers(stream, group, idle))
-        return self._rows(answer, answers.read_name)
+        answer = await self._channel.ask(wire.RemoveConsumers(stream, group, idle))
+        return rows_of(answer, answers.read_name)
 
     async def remove_group(self, stream: str, group: str) -> bool:
-        return bool(await self._count(wire.RemoveGroup(stream, group)))
+        return bool(await self._channel.count(wire.RemoveGroup(stream, group)))
 
     # Inside.
 
     async def _deliveries(
         self, request: wire.Read | wire.Own | wire.Claim, wait: float = 0.0
     ) -> list[Delivery]:
-        late = Late(self._peer.backend.waiter())
+        late = LateAnswer(self._loop.waiter())
         try:
-            answer = await self._ask(request, wait, late)
+            answer = await self._channel.ask(request, wait, late)
         except anyio.get_cancelled_exc_class():
-            await late.give_back(self, request)
+            await late.give_back(self._channel, request)
             raise
         if answer.code == ResultCode.PAYLOAD_TOO_LARGE:
-            if self._too_large.has_room(self._peer.backend.now()):
+            if self._too_large.has_room(self._loop.now()):
                 logger.warning(
                     "an event of %s is too large for the connection: raise max_payload on both "
                     "sides, or it becomes a dead letter",
                     request.name,
                 )
             return []
-        return self._rows(answer, answers.read_delivery)
+        return rows_of(answer, answers.read_delivery)
 
 
 def _cost(request: wire.Publish) -> Cost:
     events = request.events
-    size = sum(row_cost([event.name, event.body, event.key]) for event in events)
+    size = sum(answers.row_cost([event.name, event.body, event.key]) for event in events)
     return Cost(len(events), size, request.durable)
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 import anyio
 import pytest
 
+from node.bus.batcher import Batcher, Bounds, Cost
 from node.bus.errors import (
     BusClosedError,
     BusError,
@@ -14,9 +15,8 @@ from node.bus.errors import (
     BusUnavailableError,
     InvalidEventError,
 )
-from node.bus.gathering import Bounds, Cost, Gathering
 from node.transport.backend import Backend
-from tests.node.network import ground, settled, started
+from tests.node.network import eventually, ground, settled, started
 
 pytestmark = pytest.mark.anyio
 
@@ -34,7 +34,7 @@ class Requests:
         self.sent: list[list[int]] = []
         self.gate = anyio.Event()
         self.error: BusError | None = None
-        self.gathering = Gathering(self.send, self.measure, backend, bounds)
+        self.batcher = Batcher(self.send, self.measure, backend, bounds)
 
     @staticmethod
     def measure(item: int) -> Cost:
@@ -62,11 +62,11 @@ async def test_what_comes_in_one_turn_or_meanwhile_goes_together(anyio_backend: 
     async with ground() as backend, anyio.create_task_group() as tasks:
         requests = Requests(backend)
         for n in range(4):
-            tasks.start_soon(requests.gathering.ask, n)
+            tasks.start_soon(requests.batcher.ask, n)
         await settled()
         assert [len(sent) for sent in requests.sent] == [1, 3]  # who is alone goes at once
         outcomes = [
-            await started(tasks, partial(requests.gathering.ask, n)) for n in (4, 5, 6, 1_000, 7)
+            await started(tasks, partial(requests.batcher.ask, n)) for n in (4, 5, 6, 1_000, 7)
         ]
         assert len(requests.sent) == BOUNDS.under_way
         requests.open()
@@ -82,12 +82,11 @@ async def test_who_was_answered_together_goes_together_again(anyio_backend: str)
 
         async def ask(n: int) -> None:
             for _ in range(20):
-                await requests.gathering.ask(n)
+                await requests.batcher.ask(n)
 
         for n in range(8):
             tasks.start_soon(ask, n)
-        await settled()
-        assert sum(map(len, requests.sent)) == 160
+        await eventually(lambda: sum(map(len, requests.sent)) == 160)
         assert len(requests.sent) <= 50
 
 
@@ -101,7 +100,7 @@ async def test_who_is_refused_is_refused_alone(
     async with ground() as backend, anyio.create_task_group() as tasks:
         requests = Requests(backend)
         outcomes = [
-            await started(tasks, partial(requests.gathering.ask, n)) for n in (bad, 2, 3, bad, 4)
+            await started(tasks, partial(requests.batcher.ask, n)) for n in (bad, 2, 3, bad, 4)
         ]
         requests.open()
         await settled()
@@ -117,7 +116,7 @@ async def test_what_nobody_knows_is_not_asked_again(
     async with ground() as backend, anyio.create_task_group() as tasks:
         requests = Requests(backend)
         numbers = [1, 2, 3, MISTAKE if error is KeyError else 4, 5]
-        outcomes = [await started(tasks, partial(requests.gathering.ask, n)) for n in numbers]
+        outcomes = [await started(tasks, partial(requests.batcher.ask, n)) for n in numbers]
         if error is BusUnavailableError:
             requests.error = BusUnavailableError("gone")
         requests.open()
@@ -131,7 +130,7 @@ async def test_a_request_has_its_limits(anyio_backend: str) -> None:
         requests = Requests(backend)
         many = [1, 2, *range(10, 15), *range(100, 103), *range(3, 10), *range(3, 10)]
         for n in many:
-            await started(tasks, partial(requests.gathering.ask, n))
+            await started(tasks, partial(requests.batcher.ask, n))
         requests.open()
         await settled()
         assert [n for sent in requests.sent for n in sent] == many
@@ -140,7 +139,7 @@ async def test_a_request_has_its_limits(anyio_backend: str) -> None:
         assert requests.sent[7] == [7, 8, 9, *range(3, 10)]
         none = Requests(backend, Bounds(0, 0, 1))
         for n in (1, 2, 3):
-            tasks.start_soon(none.gathering.ask, n)
+            tasks.start_soon(none.batcher.ask, n)
         none.open()
         await settled()
         assert sorted(none.sent) == [[1], [2], [3]]  # one alone may be more
@@ -154,7 +153,7 @@ async def test_who_gives_up_takes_nobody_along(anyio_backend: str) -> None:
 
         async def ask(n: int) -> None:
             with anyio.CancelScope() as scopes[n]:
-                answers[n] = await requests.gathering.ask(n)
+                answers[n] = await requests.batcher.ask(n)
 
         for n in range(4):
             await started(tasks, partial(ask, n))
@@ -168,7 +167,7 @@ async def test_who_gives_up_takes_nobody_along(anyio_backend: str) -> None:
         requests.open()
         await settled()
         assert answers == {3: 6}
-        assert await requests.gathering.ask(5) == 10
+        assert await requests.batcher.ask(5) == 10
         assert requests.sent == [[0], [1, 3], [5]]
 
 
@@ -176,7 +175,7 @@ async def test_the_end_is_told(anyio_backend: str) -> None:
     async with anyio.create_task_group() as tasks:
         async with ground() as backend:
             requests = Requests(backend)
-            outcomes = [await started(tasks, partial(requests.gathering.ask, n)) for n in (1, 2, 3)]
+            outcomes = [await started(tasks, partial(requests.batcher.ask, n)) for n in (1, 2, 3)]
             assert outcomes == [[], [], []]
         await settled()
         assert [type(outcome[0]) for outcome in outcomes[1:]] == [BusClosedError] * 2

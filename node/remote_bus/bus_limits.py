@@ -1,7 +1,5 @@
-"""The limits of the bus between nodes (docs/protocol.md section 16).
-
-One rule: what bounds a request, an answer, a stream or a connection stands here, once, with its
-unit. What happens beyond each is the codec's and the server's.
+"""The limits of the bus between nodes: of a request, an answer, a stream, a connection
+(docs/protocol.md section 16).
 """
 
 from typing import Final
@@ -15,40 +13,40 @@ from node.protocol.bus_types import LONGEST_ID as LONGEST_ID
 from node.protocol.bus_types import LONGEST_TIME_MS as LONGEST_TIME_MS
 from node.protocol.bus_types import LONGEST_WAIT_MS as LONGEST_WAIT_MS
 
-# Rows of a whole listing, of many answers, that a client takes.
+# Rows of a whole listing, in many answers, that a client takes.
 LONGEST_LISTING: Final = 1_000_000
 
 # Streams `bus` of one connection; one more is reset with `overloaded`.
 STREAMS: Final = 4
-# Unanswered requests of one stream, and among those of a connection Reads and Historys that
-# wait; one more is answered with code 19. A client keeps to half of the first.
+# Unanswered requests of one stream, and, of a connection's, Reads and Historys that wait; one more
+# is answered with code 19. A client keeps to half of the first.
 REQUESTS: Final = 256
 WAITING_READS: Final = 64
-# Requests without a wait whose answers may be long, that are worked on side by side on one stream:
-# others wait until such an answer was sent.
+# Requests without a wait, but with answers that may be long, that are worked on side by side on one
+# stream: others wait until such an answer was sent.
 LARGE_ANSWERS: Final = 8
 # Consumers of groups (name, group, consumer) that one stream may speak for; for one more it is
-# answered with code 19. A store remembers each that it ever saw for `consumer_ttl`.
+# answered with code 19. A store remembers each for `consumer_ttl`.
 PLACES: Final = 1_024
-# Seconds that a Read or History may wait before it is asked again whether its peer may have it.
+# Seconds that a Read or History may wait before `allow` is asked again about it.
 ASKED_AGAIN_AFTER: Final = 1.0
-# Bytes of requests that are worked on, and of answers that are yet to be sent, on one stream:
+# Bytes of requests that are worked on, and of answers that have yet to be sent, on one stream:
 # above that no more is read from it, and its sender runs out of credit.
 IN_HAND: Final = 4 * 2**20
 # Bytes that an answer with events has at most, unless one event alone is more.
 ANSWER_SIZE: Final = 256 * 1024
 # Bytes of an answer beside its rows.
 ANSWER_HEAD: Final = 64
-# Ids handed out on one stream that may be acknowledged there; also those of streams that ended,
-# of one node. Beyond that the oldest are forgotten: they come again once they were idle.
+# Ids handed out on one stream that may be acknowledged there; also those of all streams of one
+# node that ended. Beyond that the oldest are forgotten: they come again once they were idle.
 HANDED: Final = 65_536
 
 # Seconds for which what was taken from the store, but did not fit into an answer, is kept for
 # the next Read.
 KEPT_FOR: Final = 5.0
-# Bytes of that, of one stream; what is more is given back at once.
+# Bytes of that, of one stream; the rest is given back at once.
 KEPT_SIZE: Final = 4 * 2**20
-# An event that no answer of the connection has room for: seconds until it is handed out again
-# (to others, it may be), and how often before it is set aside.
+# For an event that no answer of the connection has room for: seconds until it is handed out again
+# (perhaps to others), and how often before it is set aside.
 TOO_LARGE_DELAY: Final = 10.0
 TOO_LARGE_ATTEMPTS: Final = 5

@@ -1,12 +1,11 @@
 """One stream `bus` of a peer: its requests, side by side, and their answers.
 
-One rule: each request gets its one answer, what was asked for is not more than may wait here, and
-what the end of the stream finds unsent goes back to its group. Knows no store.
+Each request gets one answer; the requests that wait here are bounded, and events that the end of
+the stream finds unsent go back to their group.
 """
 
 import logging
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import anyio
 
@@ -16,20 +15,16 @@ from node.errors import PeerClosedError, StreamResetError
 from node.logs import LogRation
 from node.protocol.account import HANDED_WEIGHT, PLACE_WEIGHT, REQUEST_WEIGHT, ROW_WEIGHT
 from node.protocol.codes import BusType, ResultCode
-from node.remote_bus import limits
-from node.remote_bus import requests as wire
-from node.remote_bus.answers import Answer, encode_answer
-from node.remote_bus.authorisation import Gate
-from node.remote_bus.codec import decode_request
-from node.remote_bus.fetching import Batch
-from node.remote_bus.handed import Left
-from node.remote_bus.performing import Performing, refused
+from node.remote_bus import bus_limits as limits
+from node.remote_bus import bus_requests as wire
+from node.remote_bus.answers import Answer, encode_answer, refusal_of
+from node.remote_bus.authorisation import BusGate
+from node.remote_bus.executor import RequestExecutor
+from node.remote_bus.fetcher import DeliveryBatch
+from node.remote_bus.unsettled import Leftovers
 from node.streams.event import StreamEvent
 from node.streams.stream import Stream
 from node.transport.waiting import Changes
-
-if TYPE_CHECKING:
-    from node.remote_bus.service import Crowd
 
 logger = logging.getLogger("parley.bus")
 
@@ -40,37 +35,49 @@ _CANCELLED = Answer(ResultCode.CANCELLED)
 _NOT_ALLOWED = Answer(ResultCode.NOT_AUTHORISED)
 
 _HANDS_OUT = wire.Read | wire.Own | wire.Claim
-# What makes a consumer known, or a group.
+# Requests that make a consumer known, or a group.
 _CONSUMES = wire.Join | wire.Read | wire.Own | wire.Claim | wire.Touch
-# Whose answers may be long.
+# Requests with answers that may be long.
 _LARGE = (
     _HANDS_OUT
-    | wire.History
-    | wire.Streams
-    | wire.Groups
-    | wire.Consumers
-    | wire.Pending
+    | wire.ReadHistory
+    | wire.ListStreams
+    | wire.ListGroups
+    | wire.ListConsumers
+    | wire.ListPending
     | wire.RemoveConsumers
 )
 
 
-class Session:
-    """The requests of one stream. `crowd` counts for all of its connection."""
+class ConnectionShare:
+    """What one connection has of the bus: how many streams, and Reads that wait."""
+
+    __slots__ = ("streams", "waiting")
+
+    def __init__(self) -> None:
+        self.streams = 0
+        self.waiting = 0
+
+
+class BusSession:
+    """The requests of one stream. `share` counts for all of its connection."""
 
     def __init__(
         self,
         stream: Stream,
-        performing: Performing,
-        gate: Gate,
-        crowd: "Crowd",
+        executor: RequestExecutor,
+        gate: BusGate,
+        share: ConnectionShare,
+        leftovers: Leftovers,
         failures: LogRation,
     ) -> None:
         self._stream = stream
         self._peer = stream.peer
         self._account = stream.peer.core.account
-        self._performing = performing
+        self._executor = executor
         self._gate = gate
-        self._crowd = crowd
+        self._share = share
+        self._leftovers = leftovers
         self._failures = failures
         self._changes = Changes(stream.peer.backend.waiter)
         self._running = 0
@@ -79,10 +86,14 @@ class Session:
         self._large = anyio.Semaphore(limits.LARGE_ANSWERS, fast_acquire=True)
         self._places: set[tuple[str, str, str]] = set()
 
-    async def run(self, left: Left) -> None:
-        """Serve the stream to its end; what was handed out on it is then in `left`."""
+    async def run(self) -> None:
+        """Serve the stream to its end; events handed out on it are then leftovers."""
         try:
-            async for event in self._stream.events():
+            while True:
+                try:
+                    event = await self._stream.receive_event()
+                except anyio.EndOfStream:
+                    return
                 await self._receive(event)
         finally:
             for scope in self._waits:
@@ -90,27 +101,41 @@ class Session:
             try:
                 await self._changes.until(lambda: not self._running)
             finally:
-                self._performing.handed.leave(left)
+                self._executor.unsettled.leave(self._leftovers)
                 self._account.release(PLACE_WEIGHT * len(self._places))
-                await self._performing.fetching.aclose()
+                await self._executor.fetcher.aclose()
 
     async def _receive(self, event: StreamEvent) -> None:
+        weight = REQUEST_WEIGHT + len(event.payload)  # while it is worked on
         if not event.wants_answer:
             self._peer.core.count_dropped()
-        elif self._running >= limits.REQUESTS or not self._account.has_room(_weight(event)):
+        elif self._running >= limits.REQUESTS or not self._account.has_room(weight):
             await self._answer(event, _OVERLOADED)
         else:
             self._running += 1
             self._in_hand += len(event.payload)
-            self._account.charge(_weight(event))
-            self._peer.backend.spawn(self._serve, event)
+            self._account.charge(weight)
+            self._peer.backend.spawn(self._serve, event, weight)
             if self._in_hand > limits.IN_HAND:
                 await self._changes.until(lambda: self._in_hand <= limits.IN_HAND)
 
-    async def _serve(self, event: StreamEvent) -> None:
+    async def _serve(self, event: StreamEvent, weight: int) -> None:
         """Answer one request, whatever becomes of it; never raises."""
         try:
-            await self._decide(event)
+            try:
+                request = wire.decode_request(event.subcategory, event.payload)
+            except LbmDecodeError:
+                await self._answer(event, _MALFORMED)
+                return
+            if getattr(request, "wait", 0.0) > 0:
+                await self._serve_waiting(event, request)
+            elif isinstance(request, _LARGE):
+                # What is fetched is held until there was room to send it.
+                async with self._large:
+                    await self._serve_large(event, request)
+            else:
+                refusal = await self._refusal(event, request)
+                await self._answer(event, refusal or await self._perform(request))
         except _OVER:
             pass  # nobody is there to be answered
         except Exception:
@@ -120,48 +145,33 @@ class Session:
         finally:
             self._running -= 1
             self._in_hand -= len(event.payload)
-            self._account.release(_weight(event))
+            self._account.release(weight)
             self._changes.notify()
 
-    async def _decide(self, event: StreamEvent) -> None:
-        try:
-            request = decode_request(event.subcategory, event.payload)
-        except LbmDecodeError:
-            await self._answer(event, _MALFORMED)
-            return
-        if getattr(request, "wait", 0.0) > 0:
-            await self._take_turn_waiting(event, request)
-        elif isinstance(request, _LARGE):
-            # What is fetched is held until there was room to send it.
-            async with self._large:
-                await self._do(event, request)
-        else:
-            await self._do(event, request)
-
-    async def _take_turn_waiting(self, event: StreamEvent, request: wire.Request) -> None:
-        if self._crowd.waiting >= limits.WAITING_READS:
+    async def _serve_waiting(self, event: StreamEvent, request: wire.Request) -> None:
+        if self._share.waiting >= limits.WAITING_READS:
             await self._answer(event, _OVERLOADED)
             return
-        self._crowd.waiting += 1
+        self._share.waiting += 1
         try:
-            await self._do(event, request)
+            await self._serve_large(event, request)
         finally:
-            self._crowd.waiting -= 1
+            self._share.waiting -= 1
 
-    async def _do(self, event: StreamEvent, request: wire.Request) -> None:
+    async def _serve_large(self, event: StreamEvent, request: wire.Request) -> None:
         refusal = await self._refusal(event, request)
         if refusal is not None:
             await self._answer(event, refusal)
         elif isinstance(request, _HANDS_OUT):
             await self._hand_out(event, request)
-        elif isinstance(request, wire.History):
+        elif isinstance(request, wire.ReadHistory):
             await self._answer(event, await self._wait(event, request, None))
         else:
-            await self._answer(event, await self._perform(request, None))
+            await self._answer(event, await self._perform(request))
 
     async def _refusal(self, event: StreamEvent, request: wire.Request) -> Answer | None:
-        """The answer to what is not to be done; a callback that never says is not waited for
-        longer than somebody waits for the answer."""
+        """The answer to a request that is not to be done, else None. A callback that never
+        returns is waited for only as long as the peer waits for the answer."""
         allowed = None
         with anyio.CancelScope() as scope:
             event.when_cancelled(scope.cancel)
@@ -183,7 +193,8 @@ class Session:
         self, event: StreamEvent, request: wire.Read | wire.Own | wire.Claim
     ) -> None:
         """Answer with events, which go back if they cannot be sent."""
-        batch = self._performing.batch(request)
+        executor = self._executor
+        batch = executor.batch(request)
         sent = False
         try:
             answer = await self._wait(event, request, batch)
@@ -195,16 +206,18 @@ class Session:
                 await self._answer(event, answer)
                 return
             # From here on they may be acknowledged: that can come before we run again.
-            self._performing.handed.add(batch.place, batch.ids)
+            executor.unsettled.add(batch.place, batch.ids)
             sent = await self._answer(event, answer)
         finally:
             if not sent:
-                self._performing.handed.settle(*batch.place[:2], batch.ids)
-                await self._performing.fetching.give_back(batch)
+                executor.unsettled.settle(*batch.place[:2], batch.ids)
+                await executor.fetcher.give_back(batch)
 
-    async def _wait(self, event: StreamEvent, request: wire.Request, batch: Batch | None) -> Answer:
-        """Perform what may take long: until Cancel, or the end of the stream. Who has waited for
-        long may have lost the right to it meanwhile."""
+    async def _wait(
+        self, event: StreamEvent, request: wire.Request, batch: DeliveryBatch | None
+    ) -> Answer:
+        """Perform what may take long: until Cancel, or the end of the stream. After a long wait
+        the peer may have lost the right to it."""
         answer = _CANCELLED
         now = self._peer.backend.now
         began = now()
@@ -219,13 +232,14 @@ class Session:
             return await self._refusal(event, request) or answer
         return answer
 
-    async def _perform(self, request: wire.Request, batch: Batch | None) -> Answer:
+    async def _perform(self, request: wire.Request, batch: DeliveryBatch | None = None) -> Answer:
+        executor = self._executor
         try:
             if batch is not None and isinstance(request, _HANDS_OUT):
-                return await self._performing.fetch(request, batch)
-            return await self._performing.perform(request)
+                return await executor.fetch(request, batch, self._leftovers)
+            return await executor.acts[type(request)](request)
         except BusError as error:
-            return refused(error)
+            return refusal_of(error)
         except Exception:
             self._log()
             return Answer(ResultCode.HANDLER_FAILED)
@@ -252,8 +266,3 @@ class Session:
             self._account.release(weight)
             self._changes.notify()
         return fits
-
-
-def _weight(event: StreamEvent) -> int:
-    """What a request takes while it is worked on, besides what came."""
-    return REQUEST_WEIGHT + len(event.payload)

@@ -1,4 +1,4 @@
-"""`PeerStore` and `Peer.bus`: another node's bus as if it were one's own."""
+"""`RemoteStore` and `Peer.bus`: another node's bus as if it were one's own."""
 
 from typing import Any
 
@@ -22,9 +22,10 @@ from node.bus.model import NewEvent, Trim
 from node.handlers.registry import Entry
 from node.protocol.codes import BUS_LABEL, CloseCode, ResultCode
 from node.protocol.limits import Limits
-from node.remote_bus import asking, limits
+from node.remote_bus import bus_channel
+from node.remote_bus import bus_limits as limits
 from node.remote_bus.answers import Answer, encode_answer
-from node.remote_bus.client import PeerStore
+from node.remote_bus.remote_store import RemoteStore
 from node.streams.stream import Stream
 from tests.node.network import Meeting, eventually, introduce, meeting, settled, started
 from tests.node.remote_bus.offered import GROUP, NAME, Between, between, new
@@ -125,7 +126,7 @@ async def test_what_is_too_much_for_the_connection(anyio_backend: str) -> None:
 # What the other side may say.
 
 
-async def answering(met: Meeting, answer: bytes) -> PeerStore:
+async def answering(met: Meeting, answer: bytes) -> RemoteStore:
     """A store whose other side answers all requests so."""
 
     async def serve(stream: Stream) -> None:
@@ -133,7 +134,7 @@ async def answering(met: Meeting, answer: bytes) -> PeerStore:
             await event.answer(1, payload=answer)
 
     met.server.handlers.bus = Entry(BUS_LABEL, serve)
-    store = PeerStore(met.peer, BusConfig(timeout=0.2))
+    store = RemoteStore(met.peer, BusConfig(timeout=0.2))
     await store.open(met.client.backend)
     return store
 
@@ -204,7 +205,7 @@ async def test_no_answer_in_time_is_unknown(anyio_backend: str) -> None:
                 await event.wait_cancelled()
 
         met.server.handlers.bus = Entry(BUS_LABEL, serve)
-        store = PeerStore(met.peer, BusConfig(timeout=0.05))
+        store = RemoteStore(met.peer, BusConfig(timeout=0.05))
         await store.open(met.client.backend)
         with pytest.raises(BusUnavailableError, match="no answer in 0"):
             await store.groups(NAME)
@@ -263,7 +264,7 @@ async def test_the_end_of_the_connection_is_unknown(anyio_backend: str) -> None:
         with pytest.raises(BusClosedError):
             await peer.streams()
         with pytest.raises(BusClosedError):
-            await PeerStore(bus.nodes.peer, BusConfig()).open(bus.nodes.client.backend)
+            await RemoteStore(bus.nodes.peer, BusConfig()).open(bus.nodes.client.backend)
 
 
 async def test_no_stream_is_free(anyio_backend: str) -> None:
@@ -276,21 +277,21 @@ async def test_no_stream_is_free(anyio_backend: str) -> None:
 async def test_more_reads_than_may_wait_take_turns(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking, "WAITING", 2)
+    monkeypatch.setattr(bus_channel, "WAITING", 2)
     async with between() as bus, anyio.create_task_group() as tasks:
         peer = await bus.asking()
         await peer.join(*PLACE, "0-0")
         for _ in range(4):
             tasks.start_soon(peer.read, *PLACE, 1, 0.02)
         await settled()
-        assert sum(crowd.waiting for crowd in bus.service._crowds.values()) <= 2
+        assert sum(crowd.waiting for crowd in bus.service.shares.values()) <= 2
         assert await peer.groups(NAME)  # what does not wait goes past them
 
 
 async def test_more_requests_than_may_be_unanswered_wait(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking, "UNANSWERED", 2)
+    monkeypatch.setattr(bus_channel, "UNANSWERED", 2)
     monkeypatch.setattr(limits, "REQUESTS", 2)  # one more would be refused
     async with between() as bus:
         peer = await bus.asking()
@@ -314,7 +315,7 @@ async def test_small_windows_slow_and_lose_nothing(anyio_backend: str) -> None:
         assert (await bus.store.groups(NAME))[0].pending == 0
 
 
-async def _publish(peer: PeerStore, n: int) -> None:
+async def _publish(peer: RemoteStore, n: int) -> None:
     await peer.publish([new(n)], durable=True)
 
 
@@ -338,7 +339,7 @@ async def test_a_consumer_that_was_cut_off_goes_on(anyio_backend: str) -> None:
         await first.ack(NAME, GROUP, [found[0].event.id])
         bus.nodes.back.drop(CloseCode.NORMAL)
         await bus.nodes.peer.closed()
-        await eventually(lambda: not bus.service._crowds)
+        await eventually(lambda: not bus.service.shares)
         seen: list[tuple[int, int]] = []
         peer = await again(bus)
         async with peer.bus(config).consume(NAME, group=GROUP, reclaim_after=60.0) as events:
@@ -394,7 +395,7 @@ async def test_the_log_says_that_a_handler_ended_with_its_connection(
         async def handle(event: BusEvent) -> None:
             """Never called."""
 
-        await eventually(lambda: bool(bus.service._crowds))
+        await eventually(lambda: bool(bus.service.shares))
         bus.nodes.back.drop(CloseCode.NORMAL)
         await eventually(lambda: lent.is_closed)
     said = f"the handler of {NAME} for {GROUP} ends: the connection ended: closed (normal)"

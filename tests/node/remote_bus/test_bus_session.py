@@ -22,22 +22,22 @@ from node.bus.model import NewEvent
 from node.errors import PeerClosedError, StreamResetError
 from node.protocol.codes import BUS, BusType, CloseCode, ResultCode
 from node.protocol.limits import Limits
-from node.remote_bus import limits
-from node.remote_bus.codec import encode_request
-from node.remote_bus.requests import (
+from node.remote_bus import bus_limits as limits
+from node.remote_bus.bus_requests import (
     REQUESTS,
     Ack,
     Bury,
     Given,
-    History,
     Join,
+    ListStreams,
     Nack,
     Own,
     Publish,
     Read,
+    ReadHistory,
     Release,
-    Streams,
     Touch,
+    encode_request,
 )
 from tests.node.bus.model_store import ModelStore
 from tests.node.network import eventually, meeting, settled, started
@@ -78,7 +78,7 @@ async def test_malformed_requests_are_answered(anyio_backend: str) -> None:
                 if kind == BusType.STREAMS and payload in (b"", encode({300: 1})):
                     continue  # it asks for all streams
                 assert (await ask_raw(stream, kind, payload)).code == ResultCode.MALFORMED
-        assert (await ask(stream, Streams())).code == ResultCode.ACCEPTED
+        assert (await ask(stream, ListStreams())).code == ResultCode.ACCEPTED
 
 
 async def test_what_asks_for_no_answer_or_is_of_another_kind_is_dropped(
@@ -122,7 +122,7 @@ async def test_a_node_without_a_bus_has_no_handler_for_it(anyio_backend: str) ->
             raise AssertionError("no pattern stands for the bus")
 
         with pytest.raises(StreamResetError) as caught:
-            await ask(met.peer.streams.open_bus(), Streams())
+            await ask(met.peer.streams.open_bus(), ListStreams())
         assert caught.value.code == CloseCode.NO_HANDLER
 
 
@@ -133,14 +133,14 @@ async def test_one_stream_too_many_is_reset(anyio_backend: str) -> None:
     async with between() as bus:
         streams = [bus.stream() for _ in range(limits.STREAMS)]
         for stream in streams:
-            assert (await ask(stream, Streams())).code == 0
+            assert (await ask(stream, ListStreams())).code == 0
         with pytest.raises(StreamResetError) as caught:
-            await ask(bus.stream(), Streams())
+            await ask(bus.stream(), ListStreams())
         assert caught.value.code == CloseCode.OVERLOADED
         await streams[0].aclose()
-        crowds = bus.service._crowds
+        crowds = bus.service.shares
         await eventually(lambda: [one.streams for one in crowds.values()] == [3])
-        assert (await ask(bus.stream(), Streams())).code == 0
+        assert (await ask(bus.stream(), ListStreams())).code == 0
 
 
 async def test_more_reads_than_may_wait_are_refused(
@@ -151,7 +151,7 @@ async def test_more_reads_than_may_wait_are_refused(
         first, second = bus.stream(), bus.stream()
         await ask(first, JOIN)
         tasks.start_soon(ask, first, wait())
-        tasks.start_soon(ask, second, History(NAME, 1, "$", None, 30.0))
+        tasks.start_soon(ask, second, ReadHistory(NAME, 1, "$", None, 30.0))
         await eventually(lambda: _waiting(bus) == 2)
         for stream in (first, second):  # it is the connection that counts
             assert (await ask(stream, wait())).code == ResultCode.OVERLOADED
@@ -160,7 +160,7 @@ async def test_more_reads_than_may_wait_are_refused(
 
 
 def _waiting(bus: Between) -> int:
-    return sum(crowd.waiting for crowd in bus.service._crowds.values())
+    return sum(crowd.waiting for crowd in bus.service.shares.values())
 
 
 async def test_more_requests_than_may_be_unanswered_are_refused(
@@ -173,7 +173,7 @@ async def test_more_requests_than_may_be_unanswered_are_refused(
         for _ in range(3):
             tasks.start_soon(ask, stream, wait())
         await eventually(lambda: _waiting(bus) == 3)
-        assert (await ask(stream, Streams())).code == ResultCode.OVERLOADED
+        assert (await ask(stream, ListStreams())).code == ResultCode.OVERLOADED
         tasks.cancel_scope.cancel()
 
 
@@ -233,7 +233,7 @@ async def test_a_peer_that_does_not_read_is_answered_no_more_than_its_window(
         await settled()
         assert len(await held(bus)) == 12
         bus.nodes.peer.drop(CloseCode.NORMAL)
-        await eventually(lambda: not bus.service._crowds)
+        await eventually(lambda: not bus.service.shares)
         # Those whose answers were queued are held as long as nobody claims them.
         assert 1 <= len(await held(bus)) < 9
 
@@ -272,7 +272,7 @@ async def test_cancel_ends_a_read_on_the_server(anyio_backend: str) -> None:
 
 async def test_what_was_handed_out_as_cancel_came_is_released(anyio_backend: str) -> None:
     """The store answers and Cancel arrives in the same moment: nobody lost an attempt."""
-    store = Late()
+    store = LateStore()
     async with between(store=store) as bus:
         stream = bus.stream()
         await ask(stream, JOIN)
@@ -288,7 +288,7 @@ async def test_what_was_handed_out_as_cancel_came_is_released(anyio_backend: str
         assert [one.attempt for one in claimed] == [1]
 
 
-class Late(ModelStore):
+class LateStore(ModelStore):
     """A store that cannot be cancelled once it has taken the events."""
 
     def __init__(self) -> None:
@@ -323,7 +323,7 @@ async def test_the_end_of_a_stream_ends_its_reads(anyio_backend: str, end: str) 
                 await bus.nodes.peer.close()
             case _:
                 bus.nodes.peer.drop(CloseCode.NORMAL)
-        await eventually(lambda: not bus.service._crowds)
+        await eventually(lambda: not bus.service.shares)
         await eventually(lambda: bool(outcome))
         # Before its own Finish the server still answers.
         if end == "finish":
@@ -343,7 +343,7 @@ async def test_own_hands_out_what_an_ended_stream_left(anyio_backend: str) -> No
         ids = [row[0] for row in rows]
         await ask(first, Ack(NAME, GROUP, ids[:1]))
         first.reset()
-        await eventually(lambda: not bus.service._crowds)
+        await eventually(lambda: not bus.service.shares)
         second = bus.stream()
         await ask(second, JOIN)
         # It was not handed out on this stream, so it is not acknowledged there.

@@ -18,11 +18,22 @@ from node.bus.model import (
     StoredEvent,
     StreamInfo,
 )
-from node.remote_bus import answers, limits
+from node.remote_bus import answers
+from node.remote_bus import bus_limits as limits
 from node.remote_bus.answers import Answer, decode_answer, encode_answer, row_cost, that_fit
-from node.remote_bus.cells import FIELDS, milliseconds
-from node.remote_bus.codec import decode_request, encode_request
-from node.remote_bus.requests import REQUESTS, Given, Nack, Publish, Read, Request, Touch
+from node.remote_bus.bus_requests import (
+    FIELDS,
+    REQUESTS,
+    Given,
+    Nack,
+    Publish,
+    Read,
+    Request,
+    Touch,
+    decode_request,
+    encode_request,
+    milliseconds,
+)
 
 U64 = 2**64 - 1
 ids = st.builds(lambda a, b: f"{a}-{b}", st.integers(0, U64), st.integers(0, U64))

@@ -1,7 +1,8 @@
-"""Which events a peer was handed: what it may acknowledge, and what it gets again.
+"""Which events a peer was handed and has not settled: what it may acknowledge, and what it gets
+again.
 
-One rule: `Store.ack` asks for no consumer, so a stream acknowledges only what was handed out on
-it. Both tables are bounded; what they forget comes again once it was idle, as after any crash.
+`Store.ack` asks for no consumer, so a stream acknowledges only what was handed out on it. Both
+tables are bounded; what they forget comes again once it was idle, as after any crash.
 """
 
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ from itertools import islice
 from typing import Final, TypeAlias
 
 from node.protocol.account import HANDED_WEIGHT, Account
-from node.remote_bus.limits import HANDED
+from node.remote_bus.bus_limits import HANDED
 
 # The stream, the group and the consumer, as the store knows them.
 Place: TypeAlias = tuple[str, str, str]
@@ -17,8 +18,8 @@ Place: TypeAlias = tuple[str, str, str]
 _MOST: Final = HANDED
 
 
-class Left:
-    """What was handed out on streams that have ended, until its consumer asks for its own."""
+class Leftovers:
+    """Events handed out on streams that have ended, until their consumer asks for its own."""
 
     __slots__ = ("_count", "_most", "_places")
 
@@ -39,7 +40,7 @@ class Left:
             self.take(next(iter(self._places)), 1)
 
     def take(self, place: Place, count: int) -> list[str]:
-        """Up to `count` ids of this consumer, which are not remembered any more."""
+        """Up to `count` ids of this consumer, which are then forgotten."""
         ids = self._places.get(place, {})
         found = list(islice(ids, count))
         for id in found:
@@ -50,8 +51,8 @@ class Left:
         return found
 
 
-class Handed:
-    """What was handed out on one stream and is not settled yet; charged to `account`."""
+class Unsettled:
+    """Events handed out on one stream and not settled yet; charged to `account`."""
 
     __slots__ = ("_account", "_consumers", "_most")
 
@@ -83,9 +84,9 @@ class Handed:
             if self._consumers.pop((stream, group, id), None) is not None:
                 self._account.release(HANDED_WEIGHT)
 
-    def leave(self, left: Left) -> None:
+    def leave(self, leftovers: Leftovers) -> None:
         """The stream has ended."""
         for (stream, group, id), consumer in self._consumers.items():
-            left.add((stream, group, consumer), id)
+            leftovers.add((stream, group, consumer), id)
         self._account.release(HANDED_WEIGHT * len(self._consumers))
         self._consumers.clear()

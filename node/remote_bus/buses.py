@@ -1,6 +1,5 @@
-"""The buses of one node: made by address, begun and closed with it.
-
-One rule: one address is one bus, and one of them may be offered to peers. Knows no node.
+"""The buses of one node, made by address, begun and closed with it. One of them may be offered to
+its peers.
 """
 
 from collections.abc import Callable
@@ -29,10 +28,10 @@ class Buses:
         self._buses: dict[str, tuple[Bus, BusConfig | None]] = {}
 
     def get(self, url: str, config: BusConfig | None, allow: "Allow | None") -> Bus:
-        """The bus at an address, made if there is none; not opened yet.
+        """The bus at an address, made if there was none yet, and not opened.
 
         Raises:
-            AddressError: it is no address of a bus. ConfigError: a setting is wrong, or is not
+            AddressError: it is not the address of a bus. ConfigError: a setting is wrong, or is not
                 what it was for this address. ParleyError: a bus is offered already.
         """
         known = self._buses.get(url)
@@ -47,7 +46,7 @@ class Buses:
             self._offer(bus, allow)
         if known is None:
             self._buses[url] = (bus, config)
-            with suppress(ParleyError):  # the node does not run yet, and says so when it does
+            with suppress(ParleyError):  # the node does not run yet; it calls `begin` when it does
                 self._loop()
                 bus.begin()
         return bus
@@ -71,6 +70,6 @@ class Buses:
                 tasks.start_soon(bus.aclose)
 
     def _offer(self, bus: Bus, allow: "Allow") -> None:
-        from node.remote_bus.server import offer
+        from node.remote_bus.service import offer_bus
 
-        offer(self._handlers, bus, allow)
+        offer_bus(self._handlers, bus, allow)

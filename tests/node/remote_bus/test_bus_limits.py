@@ -12,13 +12,14 @@ from node.bus.model import NewEvent, Published, StreamInfo
 from node.protocol.account import Account
 from node.protocol.codes import ResultCode
 from node.protocol.limits import Limits
-from node.remote_bus import fetching, late, limits
+from node.remote_bus import bus_channel, fetcher
+from node.remote_bus import bus_limits as limits
 from node.remote_bus.answers import row_cost
 from node.remote_bus.authorisation import BusRequest
-from node.remote_bus.fetching import Batch, Fetching
-from node.remote_bus.handed import Handed, Left
-from node.remote_bus.late import Late
-from node.remote_bus.requests import Join, Read, Streams, Touch
+from node.remote_bus.bus_channel import LateAnswer
+from node.remote_bus.bus_requests import Join, ListStreams, Read, Touch
+from node.remote_bus.fetcher import DeliveryBatch, EventFetcher
+from node.remote_bus.unsettled import Leftovers, Unsettled
 from tests.node.bus.model_store import ModelStore
 from tests.node.network import PATIENCE, eventually, ground, settled
 from tests.node.remote_bus.offered import GROUP, NAME, ask, between, new
@@ -81,7 +82,7 @@ async def test_long_answers_are_worked_on_a_few_at_a_time(
         stream = bus.stream()
 
         async def list_streams() -> None:
-            codes.append((await ask(stream, Streams())).code)
+            codes.append((await ask(stream, ListStreams())).code)
 
         async with anyio.create_task_group() as tasks:
             for _ in range(5):
@@ -115,7 +116,7 @@ async def test_who_waited_for_long_is_asked_about_again(
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(read)
-            await eventually(lambda: any(one.waiting for one in bus.service._crowds.values()))
+            await eventually(lambda: any(one.waiting for one in bus.service.shares.values()))
             await settled()
             rights.clear()
             await bus.store.publish([new(1)], durable=True)
@@ -134,8 +135,8 @@ async def test_a_listing_has_so_many_rows_at_a_time(anyio_backend: str) -> None:
 
         bus.store.streams = streams
         stream = bus.stream()
-        first = await ask(stream, Streams())
-        rest = await ask(stream, Streams(names[limits.LARGEST_COUNT - 1]))
+        first = await ask(stream, ListStreams())
+        rest = await ask(stream, ListStreams(names[limits.LARGEST_COUNT - 1]))
         assert (len(first.rows or ()), first.more) == (limits.LARGEST_COUNT, True)
         assert ([row[0] for row in rest.rows or ()], rest.more) == (names[-1:], False)
 
@@ -159,7 +160,7 @@ async def test_the_largest_event_leaves_room_for_the_rest_of_its_answer(anyio_ba
 
 def test_what_was_handed_out_is_remembered_up_to_a_number() -> None:
     ids = [f"{n}-0" for n in range(limits.HANDED + 1)]
-    handed, left = Handed(Account(1 << 20)), Left()
+    handed, left = Unsettled(Account(1 << 20)), Leftovers()
     handed.add(PLACE, ids)
     assert len(handed) == limits.HANDED
     assert handed.known(NAME, GROUP, ids[:2]) == ids[1:2]
@@ -173,17 +174,17 @@ def test_what_was_handed_out_is_remembered_up_to_a_number() -> None:
 async def test_a_store_that_hangs_keeps_no_stream_from_ending(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetching, "_PATIENCE", 0.01)
+    monkeypatch.setattr(fetcher, "_PATIENCE", 0.01)
     async with ground() as backend:
         store = Gated()
         store.gate.set()
         await store.open(backend)
         await store.publish([new(1)], durable=True)
         await store.join(*PLACE, "0-0")
-        batch = Batch(PLACE, await store.read(*PLACE, 1, 0.0))
+        batch = DeliveryBatch(PLACE, await store.read(*PLACE, 1, 0.0))
         store.gate, store.asked = anyio.Event(), 0
         with anyio.fail_after(PATIENCE):
-            await Fetching(store, backend, 1_000, Account(1 << 20)).give_back(batch)
+            await EventFetcher(store, backend, 1_000, Account(1 << 20)).give_back(batch)
         assert store.asked == 1
         assert [one.due_in for one in await store.pending(NAME, GROUP, 9, "0-0")] == [None]
 
@@ -218,9 +219,9 @@ async def test_two_publishing_requests_are_under_way(
 async def test_a_cancellation_waits_for_a_late_answer_but_not_for_long(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(late, "PATIENCE", 0.01)
+    monkeypatch.setattr(bus_channel, "PATIENCE", 0.01)
     async with ground() as backend:
-        unanswered = Late(backend.waiter())
+        unanswered = LateAnswer(backend.waiter())
         unanswered.expected()
         store: Any = None  # nothing is asked of it
         give_back: Callable[..., Awaitable[None]] = unanswered.give_back
