@@ -5,11 +5,11 @@ One rule: nothing but the core runs; it says what the shell adds.
 
 from time import perf_counter
 
-from crypto.identity import Identity
-from lbm.codec import Encodable, decode, encode
 from node.protocol.config import CoreConfig
 from node.protocol.connection import Connection
 from node.protocol.reports import EventReceived, PeerIdentified
+from parley import Identity
+from parley.protocol import Encodable, decode, encode
 
 BATCH = 64
 PAYLOAD: dict[int, Encodable] = {21: "bench.echo", 22: bytes(range(128)), 23: 5000}

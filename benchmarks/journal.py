@@ -19,11 +19,10 @@ from benchmarks.order import Backend, SideName
 from benchmarks.ours import Ours
 from benchmarks.rounds import Measurement, measure
 from benchmarks.task import Task
-from crypto.auditor import AuditorPrivateKey
-from node import Identity, Node
-from node.journal.journal import Journal
 from node.journal.options import Fsync
-from node.settings import load_settings
+from parley import Identity, Node
+from parley.journal import AuditorPrivateKey, Journal
+from parley.settings import load_settings
 
 POLICIES: Final[dict[str, Fsync]] = {
     "": "interval",

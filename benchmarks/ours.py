@@ -14,9 +14,9 @@ from anyio.abc import TaskGroup
 
 from benchmarks.sides import Connection, Publish
 from benchmarks.task import Task
-from lbm.codec import Value
-from node import Call, Identity, NamedEvent, Node, Peer, PeerClosedError, Stream, StreamResetError
-from node.settings import load_settings
+from parley import Call, Identity, NamedEvent, Node, Peer, PeerClosedError, Stream, StreamResetError
+from parley.protocol import Value
+from parley.settings import load_settings
 
 TIMEOUT = 5.0
 EVENTS, PLAIN, ASKED = 64, 1, 2

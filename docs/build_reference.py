@@ -23,7 +23,7 @@ from docs.reference_pages import PAGES, SHOWN, Page, Shown
 from docs.signatures import call, definition, fields, parameter, signature, type_text
 
 DIRECTORY: Final = Path(__file__).parent / "reference" / "api"
-OURS: Final = ("node", "crypto", "lbm")
+OURS: Final = ("node", "crypto", "lbm", "pipeline")
 _NOTE: Final = "<!-- Made by `python -m docs.build_reference`. Edit the docstrings instead. -->"
 LISTED: Final = {name.rpartition(".")[2] for page in PAGES.values() for name in page.names}
 _NO_NEWS: Final = ("object", "tuple", "Protocol", "IntEnum", "bytes", "Exception")
@@ -72,37 +72,53 @@ def _entry(dotted: str) -> Iterator[str]:
     name = dotted.rpartition(".")[2]
     yield f"## {name}"
     if inspect.isclass(found):
-        yield from _class(name, found, SHOWN.get(name, Shown()))
+        yield from _class(dotted, found, SHOWN.get(name, Shown()))
     elif inspect.isfunction(found):
         yield f"From `{dotted.rpartition('.')[0]}`."
         yield _code(signature(inspect.unwrap(found), name))
         yield from paragraphs(_documented(found, name))
     else:
-        yield from _alias(dotted)
+        yield from _value(dotted)
 
 
 def _summary(dotted: str) -> str:
     found = find(dotted)
     if inspect.isclass(found) or inspect.isfunction(found):
         return summary(_documented(found, dotted))
-    return "a type for annotations."
+    return "a type for annotations." if hasattr(found, "__args__") else "a constant."
 
 
-def _alias(dotted: str) -> Iterator[str]:
+def _value(dotted: str) -> Iterator[str]:
+    """A constant, or a type that has a name."""
     module, _, name = dotted.rpartition(".")
-    tree = ast.parse(inspect.getsource(import_module(module)))
-    for node in tree.body:
+    made = _assigned("parley._face" if module == "parley" else module, name)
+    if isinstance(made, ast.AnnAssign) and ast.unparse(made.annotation) != "TypeAlias":
+        yield f"A constant, from `{module}`."
+        yield _code(ast.unparse(made))
+    else:
+        yield f"A type for annotations, from `{module}`."
+        yield _code(f"{name} = {type_text(made.value)}")
+
+
+def _assigned(module: str, name: str) -> ast.Assign | ast.AnnAssign:
+    """Where it is made; imports are followed to there."""
+    for node in ast.parse(inspect.getsource(import_module(module))).body:
+        if isinstance(node, ast.ImportFrom) and name in [one.name for one in node.names]:
+            return _assigned(str(node.module), name)
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
-            yield f"A type for annotations, from `{module}`."
-            yield _code(f"{name} = {type_text(node.value)}")
+            return node
+        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == name:
+            return node
+    raise ValueError(f"{name} is not made in {module}")
 
 
 # Classes and their members.
 
 
-def _class(name: str, cls: type, shown: Shown) -> Iterator[str]:
+def _class(dotted: str, cls: type, shown: Shown) -> Iterator[str]:
+    module, _, name = dotted.rpartition(".")
     is_a = " and ".join(f"`{base}`" for base in _bases(cls))
-    yield f"From `{_home(name, cls)}`." + (f" Also {is_a}." if is_a else "")
+    yield f"From `{module}`." + (f" Also {is_a}." if is_a else "")
     if shown.made:
         yield from _constructor(name, cls)
     yield from paragraphs(_documented(cls, name))
@@ -137,16 +153,6 @@ def _unlisted(cls: type) -> list[type]:
 
 def _is_ours(cls: type) -> bool:
     return cls.__module__.partition(".")[0] in OURS
-
-
-def _home(name: str, cls: type) -> str:
-    """The module to import it from: the shortest that has it."""
-    top = cls.__module__.partition(".")[0]
-    package = import_module(top)
-    testing = "node.testing"
-    if name in getattr(package, "__all__", ()):
-        return top
-    return testing if cls.__module__.startswith(testing) else cls.__module__
 
 
 def _members(cls: type, shown: Shown) -> Iterator[tuple[str, Any]]:

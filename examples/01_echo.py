@@ -5,7 +5,7 @@ Run it with `uv run python examples/01_echo.py`.
 
 import anyio
 
-from node import Call, Identity, Node
+from parley import Call, Identity, Node
 
 
 async def main() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import anyio
 
-from node import Identity, Node, Stream
+from parley import Identity, Node, Stream
 
 PIECE = 64 * 1024
 

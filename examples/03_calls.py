@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import anyio
 
-from node import Call, CallRefused, CallTimeout, Identity, Node, NodeId, Peer
+from parley import Call, CallRefused, CallTimeout, Identity, Node, NodeId, Peer
 
 SOLD_OUT = 64  # applications have the codes from 64 on; those below have a meaning already
 

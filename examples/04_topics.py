@@ -6,7 +6,7 @@ Run it with `uv run python examples/04_topics.py`.
 
 import anyio
 
-from node import Identity, Node, Peer, SubscribeRejected, SubscribeRequest, Topic
+from parley import Identity, Node, Peer, SubscribeRejected, SubscribeRequest, Topic
 
 NOTES = 1_000
 

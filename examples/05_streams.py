@@ -7,7 +7,7 @@ import struct
 
 import anyio
 
-from node import Identity, Node, Peer, Stream, StreamEvent, StreamResetError
+from parley import Identity, Node, Peer, Stream, StreamEvent, StreamResetError
 
 # An application has the categories from 64 on to itself; subcategories are its event types.
 HEATING = 64

@@ -4,15 +4,24 @@ Run it with `uv run python examples/06_trust_and_keys.py`.
 """
 
 import logging
+import secrets
 import tempfile
 from pathlib import Path
 
 import anyio
 
-from crypto import WrongPassphraseError, load_identity, random_bytes, save_identity
-from node import Candidate, HandshakeError, Identity, Node, NodeConfig, PeerClosedError
-from node.errors import IdentityChangedError, NotTrustedError
-from node.trust.policies import FirstUse, KnownPeers
+from parley import (
+    HandshakeError,
+    Identity,
+    Node,
+    NodeConfig,
+    NotTrustedError,
+    PeerClosedError,
+    load_identity,
+    save_identity,
+)
+from parley.errors import IdentityChangedError, WrongPassphraseError
+from parley.trust import Candidate, FirstUse, KnownPeers
 
 
 def key_file(directory: Path) -> Identity:
@@ -85,7 +94,7 @@ async def accept_hook(alice: Node, eve: Node) -> None:
 
 async def network_key(eve: Node) -> None:
     """A private network says nothing at all to those who do not hold its key."""
-    settings = NodeConfig(network_key=random_bytes(32))
+    settings = NodeConfig(network_key=secrets.token_bytes(32))
     one, two = Node(Identity.create(), config=settings), Node(Identity.create(), config=settings)
     async with one, two:
         address = await one.listen("tcp://127.0.0.1:0")

@@ -6,8 +6,16 @@ Run it with `uv run python examples/07_chat.py`.
 
 import anyio
 
-from node import Call, CallRefused, Identity, Node, NodeId, Peer, SubscribeRequest
-from node.errors import SubscribeRejected
+from parley import (
+    Call,
+    CallRefused,
+    Identity,
+    Node,
+    NodeId,
+    Peer,
+    SubscribeRejected,
+    SubscribeRequest,
+)
 
 NOT_HERE = 64  # codes from 64 on are the application's
 LONGEST = 200  # characters: what comes from outside has a bound

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 import anyio
 from anyio.streams.memory import MemoryObjectSendStream
 
-from node import Call, CallRefused, CallTimeout, Identity, Node, ParleyError, Peer
+from parley import Call, CallRefused, CallTimeout, Identity, Node, ParleyError, Peer
 
 try:
     from starlette.applications import Starlette

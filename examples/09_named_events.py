@@ -8,12 +8,10 @@ from collections.abc import AsyncIterator
 
 import anyio
 
-from node import (
+from parley import (
     CallRefused,
     Identity,
-    NamedClient,
     NamedEvent,
-    NamedGateway,
     Namespace,
     Node,
     Peer,
@@ -21,6 +19,7 @@ from node import (
     formatted,
     on_event,
 )
+from parley.dialects import NamedClient, NamedGateway
 
 
 class Chess(Namespace):

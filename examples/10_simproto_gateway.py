@@ -14,8 +14,8 @@ from subprocess import PIPE
 import anyio
 from anyio import to_thread
 
-from node import Call, Identity, Node, SimProtoClient, SimProtoGateway
-from node.gateways.forward import Forward
+from parley import Call, Forward, Identity, Node
+from parley.dialects import SimProtoClient, SimProtoGateway
 
 
 async def publisher() -> None:

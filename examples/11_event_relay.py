@@ -12,8 +12,7 @@ from uuid import UUID
 import anyio
 from anyio import to_thread
 
-from node import Relay, RelayClient, RelayFault
-from node.dialects.limits import RelayLimits
+from parley.dialects import Relay, RelayClient, RelayFault, RelayLimits
 
 SENSOR, DISPLAY, OLD = (UUID(int=number) for number in (0x5E, 0xD1, 0x01D))
 

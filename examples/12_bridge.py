@@ -9,16 +9,8 @@ Run it with `uv run python examples/12_bridge.py`.
 
 import anyio
 
-from node import (
-    Bridge,
-    Call,
-    Identity,
-    Node,
-    Relay,
-    RelayClient,
-    SimProtoClient,
-    SimProtoGateway,
-)
+from parley import Call, Identity, Node
+from parley.dialects import Bridge, Relay, RelayClient, SimProtoClient, SimProtoGateway
 
 
 async def main() -> None:

@@ -9,13 +9,16 @@ from pathlib import Path
 
 import anyio
 
-from crypto import AuditorPrivateKey
-from node import Call, Identity, Journal, Node
-from node.journal import keys
-from node.journal.audit import Audit
-from node.journal.audit.rows import EVENT_COLUMNS
-from node.journal.records import encode_record
-from node.journal.segments import list_segments, read_range
+from parley import Call, Identity, Node
+from parley.journal import (
+    EVENT_COLUMNS,
+    Audit,
+    AuditorPrivateKey,
+    Journal,
+    encode_record,
+    list_segments,
+    read_range,
+)
 
 
 async def keep(directory: Path, auditor: AuditorPrivateKey) -> None:
@@ -55,8 +58,7 @@ def alter(directory: Path) -> None:
     """What an operator might try: one bit of one event, and its checksum made right."""
     (segment,) = list_segments(directory)
     records = list(read_range(segment.path, 0, segment.size))
-    events = [record for record in records if record.kind == keys.EVENT]
-    victim = events[len(events) // 2]
+    victim = records[len(records) // 2]
     body = victim.body[:-1] + bytes([victim.body[-1] ^ 1])
     data = bytearray(segment.path.read_bytes())
     data[victim.offset : victim.offset + victim.size] = encode_record(

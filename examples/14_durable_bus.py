@@ -9,9 +9,8 @@ from pathlib import Path
 
 import anyio
 
-from node import Identity, Node
-from node.bus.bus import Bus
-from node.bus.event import BusEvent
+from parley import Identity, Node
+from parley.bus import Bus, BusEvent
 
 NAME = "auth.user_registered"
 # Each failure of a handler is an error of the log; here they are meant.

@@ -20,10 +20,8 @@ from uuid import uuid4
 import anyio
 import coredis
 
-from node import Identity, Node
-from node.bus.config import BusConfig
-from node.bus.event import BusEvent
-from node.bus.redis.format import LIGHTBUS
+from parley import Identity, Node
+from parley.bus import LIGHTBUS, BusConfig, BusEvent
 
 # `service_name` and `stream_use: per_api` in Lightbus's configuration.
 CONFIG = BusConfig(service="shop", formats={"*": LIGHTBUS})

@@ -1,5 +1,34 @@
-"""How `parley` begins: `python -m parley` is the same.
+"""Parley: a secure peer-to-peer messaging node.
 
-Its name is no other package's, so it can also tell when another one stands where one of
-ours should (`parley.shadows`). It imports nothing: what programs import is `node`.
+`Node` and `Identity` are where to begin. More is in `parley.bus`, `dialects`, `errors`, `journal`,
+`pipeline`, `protocol`, `settings`, `testing`, `transfer` and `trust`; other packages of the
+distribution are not meant to be imported. `import parley` by itself loads nothing else, so that
+`python -m parley` handles signals before the slow imports begin.
 """
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from parley._face import *  # noqa: F403 - the names of its __all__
+    from parley._face import __all__ as __all__
+else:
+
+    def __getattr__(name):
+        """A public name, from `parley._face` (PEP 562)."""
+        missing = AttributeError(f"module 'parley' has no attribute {name!r}")
+        if name.startswith("_") and name != "__all__":
+            raise missing
+        from importlib import import_module
+
+        try:
+            face = import_module("parley._face")
+        except ImportError as error:
+            from parley.shadows import explained
+
+            raise explained(error) from None
+        if name != "__all__" and name not in face.__all__:
+            raise missing
+        return getattr(face, name)
+
+    def __dir__():
+        return sorted({*globals(), *__getattr__("__all__")})

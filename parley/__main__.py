@@ -1,7 +1,7 @@
 """`parley` from its first moment on, while the imports of all the rest take their time.
 
-One rule: before the commands are there, whatever ends it does so without a traceback, be it
-a signal or another package in our place. What is imported here comes before that, so it is little.
+Until the commands are loaded, whatever ends the program does so without a traceback, be it a
+signal or another package in place of ours. Imports here come before that, so they are few.
 """
 
 import os

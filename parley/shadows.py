@@ -1,8 +1,8 @@
 """Whether another package stands where one of ours should: `crypto`, `node` and the like.
 
 Four of our five names are general, so somebody else's package may have one of them, or a file
-of your own beside your program. One rule: the standard library only, and nothing of ours is
-imported, since that may be what fails. Run where the program lies, it says what is found there:
+of your own beside your program. Only the standard library is imported here, nothing of ours,
+since that may be what fails. Run where the program lies, it says what is found there:
 
     python -m parley.shadows
 """
@@ -107,8 +107,8 @@ def find_shadows(
     found = list(_instead(find, root))
     seen = {shadow.path for shadow in found}
     for entry in dict.fromkeys(Path(entry).resolve() for entry in path or sys.path):
-        if entry != root and (entry / "node" / "known_peers.py").exists():
-            found.append(Shadow(Kind.COPY, "node", str(entry)))
+        if entry != root and (entry / "parley" / "shadows.py").exists():
+            found.append(Shadow(Kind.COPY, "parley", str(entry)))
             continue
         mixed = entry == root and folds(entry)
         for name, module in _modules(entry):

@@ -20,7 +20,7 @@ from anyio import from_thread, to_thread
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from node import Call, Identity, Node
+from parley import Call, Identity, Node
 from tests.node.network import PATIENCE, eventually
 
 pytestmark = pytest.mark.anyio

@@ -25,8 +25,8 @@ def offering_node(file: Path) -> Iterator[tuple[int, str]]:
 
 async def serve(file: str) -> None:
     """Offer the bus until standard input ends."""
-    from node import Identity, Node
     from node.trust import policies as trust
+    from parley import Identity, Node
 
     async with Node(Identity.create(), trust=trust.AnyPeer()) as node:
         node.bus(f"sqlite:///{file}", allow=lambda request: True)

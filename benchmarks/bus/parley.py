@@ -19,9 +19,8 @@ from benchmarks.bus.sides import (
     Turns,
     repeat_for,
 )
-from node import Identity, Node
-from node.bus.bus import Bus, open_bus
-from node.bus.event import BusEvent
+from parley import Identity, Node
+from parley.bus import Bus, BusEvent, open_bus
 
 NAME = "bench.measured"
 GROUP = "group"

@@ -26,7 +26,7 @@ from benchmarks.bus.run import APPENDFSYNC
 from benchmarks.bus.sides import TEXT, Arrivals, Done, repeat_for
 from benchmarks.cpu import process_seconds, wait_until_quiet
 from benchmarks.machine import machine
-from node.bus.bus import Bus, open_bus
+from parley.bus import Bus, open_bus
 from tests.redis_server import RedisServer
 
 Row = dict[str, Any]

@@ -12,10 +12,9 @@ from benchmarks.dialects.places import NO_PUBLISH, CallsOnly, NoNotes, place_of
 from benchmarks.ours import TIMEOUT
 from benchmarks.sides import Client, Publish
 from benchmarks.task import Task
-from node import Identity, NamedEvent, Node
-from node.gateways.named.client import NamedClient
-from node.gateways.named.gateway import NamedGateway
 from node.gateways.named.peer import FlavourName
+from parley import Identity, NamedEvent, Node
+from parley.dialects import NamedClient, NamedGateway
 
 
 class Named:

@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.ours import TIMEOUT, OurClient, OurConnection, Ours
 from benchmarks.sides import Client
 from benchmarks.task import Task
-from node import Peer
+from parley import Peer
 
 
 class NativeEvents:

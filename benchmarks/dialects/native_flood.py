@@ -11,14 +11,14 @@ from time import perf_counter
 from typing import Final, NamedTuple
 
 from benchmarks.dialects.pump import connect
-from crypto.identity import Identity
 from lbm import keys
-from lbm.codec import Encodable, encode
 from node.protocol.codes import CALL, EMIT, MAIN_STREAM, NAMED, SIM
 from node.protocol.config import CoreConfig
 from node.protocol.connection import Connection
-from node.protocol.reports import ConnectionEnded, PeerIdentified
+from node.protocol.reports import PeerIdentified
 from node.protocol.states import State
+from parley import ConnectionEnded, Identity
+from parley.protocol import Encodable, encode
 
 MANY: Final = 20
 READ_SIZE: Final = 1 << 16

@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.dialects.places import NO_PUBLISH, NoWorkError, place_of
 from benchmarks.sides import Client, Publish
 from benchmarks.task import Task
-from node.gateways.relay.relay import Relay
+from parley.dialects import Relay
 
 
 class RelayServer:

@@ -12,9 +12,8 @@ from benchmarks.dialects.places import NO_PUBLISH, CallsOnly, NoNotes, place_of
 from benchmarks.ours import TIMEOUT
 from benchmarks.sides import Client, Publish
 from benchmarks.task import Task
-from node import Call, Identity, Node
-from node.gateways.simproto.client import SimProtoClient
-from node.gateways.simproto.gateway import SimProtoGateway
+from parley import Call, Identity, Node
+from parley.dialects import SimProtoClient, SimProtoGateway
 
 
 class SimProto:

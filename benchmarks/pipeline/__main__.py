@@ -18,11 +18,10 @@ from pyspark.sql import SparkSession
 from benchmarks.pipeline.following import RATE, follow
 from benchmarks.pipeline.journals import make_journals
 from benchmarks.pipeline.plain import plain_pool, walk_files
+from parley.pipeline import Tables, events, open_session
 from pipeline.bronze import ingest
 from pipeline.jobs import refresh
-from pipeline.silver import SilverStep, events
-from pipeline.spark import open_session
-from pipeline.tables import Tables
+from pipeline.silver import SilverStep
 
 
 def main() -> None:

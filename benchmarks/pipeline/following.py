@@ -15,11 +15,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from benchmarks.pipeline.journals import Talk
-from crypto.auditor import AuditorPrivateKey
+from parley.journal import AuditorPrivateKey
+from parley.pipeline import Tables, events
 from pipeline.bronze import start
 from pipeline.jobs import end_batch
-from pipeline.silver import SilverStep, events
-from pipeline.tables import Tables
+from pipeline.silver import SilverStep
 
 RATE: Final = 20_000
 _TICK: Final = 0.05

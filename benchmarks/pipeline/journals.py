@@ -8,23 +8,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from crypto.auditor import AuditorPrivateKey
-from crypto.identity import Identity
 from lbm import keys as cells
-from lbm.codec import encode
 from node.journal import keys
 from node.journal.bodies import SegmentEnd, SegmentHead
 from node.journal.buffer import RecordBuffer, Turn
 from node.journal.log import Log
 from node.journal.names import LIVE, SegmentName
 from node.journal.options import JournalOptions
-from node.journal.records import encode_record
 from node.journal.session_log import SessionLog
 from node.messaging.notes import encode_note, notes_payload
 from node.protocol.codes import CALL, NOTES, SIM
 from node.protocol.config import CoreConfig
 from node.protocol.connection import Connection
 from node.protocol.reports import PeerIdentified
+from parley import Identity
+from parley.journal import AuditorPrivateKey, encode_record
+from parley.protocol import encode
 
 PAYLOAD: Final = 128
 NOTES_IN_EVENT: Final = 64

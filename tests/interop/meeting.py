@@ -19,9 +19,9 @@ from anyio import to_thread
 
 from crypto.identity import Identity
 from crypto.registry import PARAMETERS, SIGNING
-from node import Call, Node, NodeConfig, ParleyError, Peer, Stream
 from node.transport.address import Address
 from node.trust.policies import AnyPeer, Pinned, TrustPolicy
+from parley import Call, Node, NodeConfig, ParleyError, Peer, Stream
 from tests.reference.channel import ConnectionLost
 from tests.reference.establish import HONEST, Misbehaviour
 from tests.reference.handshake import Config

@@ -13,19 +13,18 @@ from typing import Any, Final
 import anyio
 import pytest
 
-from node import (
+from node.gateways.named.peer import FlavourName
+from parley import (
     CallRefused,
     CallTimeout,
     Emission,
     FormattedPayload,
-    NamedClient,
     NamedEvent,
-    NamedGateway,
     Reply,
     Tandem,
     formatted,
 )
-from node.gateways.named.peer import FlavourName
+from parley.dialects import NamedClient, NamedGateway
 from tests.interop.bromine_peer import (
     PATIENCE,
     VERSIONS,

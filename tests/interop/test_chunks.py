@@ -10,10 +10,10 @@ from typing import Any, Final
 import anyio
 import pytest
 
-from node import Call, CallRefused, Peer
 from node.errors import PeerClosedError, StreamedAnswerError
 from node.protocol.codes import CloseCode
 from node.protocol.limits import Limits
+from parley import Call, CallRefused, Peer
 from tests.interop.meeting import SIDES, Ours, our_config, our_node, with_bystander
 from tests.reference import acts
 from tests.reference.peer import ReferencePeer, Side

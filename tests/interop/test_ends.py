@@ -8,7 +8,7 @@ from time import perf_counter, sleep
 import anyio
 import pytest
 
-from node import Peer
+from parley import Peer
 from tests.interop.meeting import SIDES, our_config, our_node, silence, with_bystander
 from tests.reference import acts
 from tests.reference.channel import ConnectionLost

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 import pytest
 
-from node import CallRefused, CallTimeout, NamedEvent, Payload, Peer, Tandem, UnreadRepliesError
+from parley import CallRefused, CallTimeout, NamedEvent, Payload, Peer, Tandem, UnreadRepliesError
 from tests.interop.meeting import SIDES, Ours, our_node, with_bystander
 from tests.reference import acts
 from tests.reference.peer import ReferencePeer, Side

@@ -10,11 +10,11 @@ from typing import Any, Literal
 import pytest
 
 from lbm.noise import parse_padding
-from node import NodeConfig, Peer
 from node.errors import HandshakeError, NotTrustedError
 from node.protocol.codes import CloseCode
 from node.protocol.limits import Limits
 from node.trust.policies import Pinned
+from parley import NodeConfig, Peer
 from tests.interop.meeting import (
     SIDES,
     our_config,

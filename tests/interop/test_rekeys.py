@@ -10,8 +10,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from node import Peer
 from node.errors import PeerClosedError
+from parley import Peer
 from tests.interop.meeting import (
     SIDES,
     our_config,

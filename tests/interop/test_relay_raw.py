@@ -14,9 +14,9 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from node import Relay, RelayClient
 from node.dialects.limits import RelayLimits
 from node.errors import RelayRefusedError
+from parley.dialects import Relay, RelayClient
 from tests.node.network import PATIENCE
 from tests.reference.dialects import relay as reference
 from tests.reference.dialects.reading import Cut

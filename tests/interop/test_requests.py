@@ -11,9 +11,9 @@ from typing import Any, Final
 import anyio
 import pytest
 
-from node import CallRefused, CallTimeout, Peer
 from node.errors import PeerClosedError
 from node.protocol.allowance import Rate
+from parley import CallRefused, CallTimeout, Peer
 from tests.interop.meeting import SIDES, our_config, our_node, their_config, with_bystander
 from tests.reference import acts, cbor
 from tests.reference.peer import ReferencePeer, Side

@@ -8,7 +8,7 @@ from itertools import product
 import anyio
 import pytest
 
-from node import Peer
+from parley import Peer
 from tests.interop.meeting import SIDES, Transport, our_config, our_identity, our_node, their_config
 from tests.reference import acts
 from tests.reference.exchange import KEX_NAMES

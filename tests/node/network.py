@@ -19,12 +19,12 @@ import anyio
 from anyio.lowlevel import cancel_shielded_checkpoint
 
 from crypto.identity import Identity
-from node import Node, NodeConfig, Peer, Stream
 from node.testing import ConnectedNodes, FakeClock, connect_nodes
 from node.transport.backend import Backend
 from node.transport.ground import Ground
 from node.trust.accept_hook import AcceptHook
 from node.trust.policies import AnyPeer, TrustPolicy
+from parley import Node, NodeConfig, Peer, Stream
 
 PATIENCE = 10.0
 FAST = {"kex": ("x25519",)}

@@ -13,11 +13,11 @@ from anyio import create_task_group, fail_after, move_on_after
 
 from lbm.codec import Value
 from lbm.errors import LbmEncodeError
-from node import Call, CallRefused, CallTimeout, NodeConfig, Peer, Stream
 from node.errors import PeerClosedError
 from node.protocol.codes import CloseCode, ResultCode
 from node.protocol.errors import PayloadTooLargeError
 from node.protocol.limits import UNANSWERED_REQUESTS, Limits
+from parley import Call, CallRefused, CallTimeout, NodeConfig, Peer, Stream
 from tests.node.network import (
     Meeting,
     config,

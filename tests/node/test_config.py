@@ -8,11 +8,11 @@ import pytest
 from crypto.identity import Identity
 from crypto.registry import NAMES, PARAMETERS
 from lbm.noise import PADME, parse_padding
-from node import Node, NodeConfig
 from node.config import RANGES, STREAM_WINDOW
 from node.errors import ConfigError
 from node.protocol.config import CoreConfig
 from node.protocol.limits import Limits
+from parley import Node, NodeConfig
 
 IDENTITY = Identity.create()
 

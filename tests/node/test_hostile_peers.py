@@ -10,12 +10,12 @@ import pytest
 
 from lbm import keys
 from lbm.codec import encode
-from node import Call, CallRefused, Peer, Stream, StreamResetError
 from node.handlers.registry import LONGEST_NAME
 from node.handlers.topic import SubscribeRequest
 from node.protocol.codes import CALL, CHUNK, SIM, CloseCode, ResultCode
 from node.protocol.limits import LARGEST_CREDIT
 from node.protocol.multiplexer import EXTRA_WEIGHT
+from parley import Call, CallRefused, Peer, Stream, StreamResetError
 from tests.node.network import eventually, meeting, settled
 
 pytestmark = pytest.mark.anyio

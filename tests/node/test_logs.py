@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from node import Call, CallRefused, Stream
 from node.logs import LINES, LogRation
 from node.testing import FakeClock
+from parley import Call, CallRefused, Stream
 from tests.node.network import meeting, settled
 
 

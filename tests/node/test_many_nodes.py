@@ -12,8 +12,8 @@ import anyio
 import pytest
 
 from crypto.identity import Identity
-from node import Call, Node, Stream
 from node.testing import connect_nodes
+from parley import Call, Node, Stream
 from tests.node.network import config, nothing_left, open_files, other_tasks
 
 NODES = 1_000

@@ -15,7 +15,6 @@ from anyio import create_task_group, fail_after, move_on_after
 from anyio.abc import ByteStream
 
 from crypto.identity import Identity
-from node import Call, Node, ParleyError, Peer, Stream
 from node.errors import (
     AddressError,
     ConfigError,
@@ -33,6 +32,7 @@ from node.transport.driver import Driver
 from node.transport.memory import memory_pair
 from node.trust.known_peers import KnownPeers
 from node.trust.policies import AnyPeer, FirstUse, Known, OneOf
+from parley import Call, Node, ParleyError, Peer, Stream
 from tests.node.network import (
     config,
     eventually,

@@ -89,8 +89,8 @@ def test_a_name_in_another_case(ours: Path, tmp_path: Path) -> None:
 
 def test_another_copy_of_parley_is_said_once(ours: Path, tmp_path: Path) -> None:
     copy = made(tmp_path / "copy", *OURS)
-    (copy / "node" / "known_peers.py").touch()
-    assert found(ours, copy, root=ours) == [(Kind.COPY, "node", str(copy))]
+    (copy / Path(shadows.__file__).relative_to(ROOT)).touch()
+    assert found(ours, copy, root=ours) == [(Kind.COPY, "parley", str(copy))]
 
 
 def test_what_was_installed_over_ours(ours: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,7 +176,7 @@ def run(*command: str, path: Path) -> subprocess.CompletedProcess[str]:
 def test_a_process_that_finds_another_crypto_says_so(tmp_path: Path) -> None:
     init = made(tmp_path / "other", "crypto") / "crypto" / "__init__.py"
     said = f"crypto at {init} is another package's, and found in place of"
-    program = run("-c", "import node", path=tmp_path / "other")
+    program = run("-c", "from parley import Node", path=tmp_path / "other")
     assert program.returncode == 1
     last = program.stderr.splitlines()[-1]
     assert last.startswith(f"ImportError: {said}")

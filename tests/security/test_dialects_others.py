@@ -10,7 +10,6 @@ from uuid import UUID
 import anyio
 import pytest
 
-from node import SubscribeRejected
 from node.dialects.limits import NamedLimits
 from node.dialects.named.codec import BromineEvent, BromineType, Flavour
 from node.dialects.named.core import NamedCore
@@ -26,6 +25,7 @@ from node.gateways.simproto.client import SimProtoClient
 from node.gateways.simproto.gateway import SimProtoGateway
 from node.messaging.emits import OutgoingEmit
 from node.protocol.codes import CloseCode
+from parley import SubscribeRejected
 from tests.node.dialects.named.events import on_wire, reply
 from tests.node.dialects.relay.hall import A, B, C, Hall, faults, message
 from tests.node.dialects.simproto.sides import Side

@@ -14,10 +14,10 @@ import pytest
 
 from crypto.registry import NAMES
 from lbm.codec import encode
-from node import Peer, Stream
 from node.protocol.codes import CloseCode
 from node.protocol.reports import KeysUpdated
 from node.trust.policies import AnyPeer
+from parley import Peer, Stream
 from tests.node.network import eventually, new_node
 from tests.node.protocol.pair import ALICE, BOB, FAST, Pair, Side, events_of, make_config
 from tests.security.recording import AeadRecord, recorded_aead

@@ -20,7 +20,6 @@ import pytest
 from crypto.registry import NAMES, PARAMETERS
 from lbm import keys
 from lbm.codec import decode, encode
-from node import Node
 from node.errors import ConfigError, HandshakeError
 from node.protocol.codes import HELLO, REJECT, REPLY, CloseCode
 from node.protocol.event import handshake_event, parse_raw
@@ -28,6 +27,7 @@ from node.protocol.frames import frame
 from node.protocol.reports import ConnectionEnded, HandshakeCompleted, PeerIdentified
 from node.testing import connect_nodes
 from node.trust.policies import AnyPeer
+from parley import Node
 from tests.interop.meeting import logged
 from tests.node.cli import conftest as cli
 from tests.node.cli.conftest import Parley

@@ -7,11 +7,11 @@ import anyio
 import pytest
 
 from crypto.identity import Identity
-from node import Call, NotTrustedError
 from node.protocol.codes import CloseCode
 from node.protocol.frames import frame
 from node.protocol.reports import PeerIdentified
 from node.trust.policies import Pinned
+from parley import Call, NotTrustedError
 from tests.node.network import PATIENCE, new_node
 from tests.node.protocol.pair import ALIVE, Pair, Side, events_of
 from tests.security.insider import ALGORITHMS, Insider, Stolen, meeting

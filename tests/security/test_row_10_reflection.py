@@ -9,12 +9,12 @@ import anyio
 import pytest
 
 from crypto.identity import Identity
-from node import Call, HandshakeError, Node
 from node.protocol.codes import CloseCode
 from node.protocol.frames import frame
 from node.protocol.reports import EventReceived, PeerIdentified, StreamOpened
 from node.testing import FaultyProxy
 from node.trust.policies import AnyPeer
+from parley import Call, HandshakeError, Node
 from tests.node.network import PATIENCE, config, eventually
 from tests.node.protocol.pair import ALICE, Pair, Side, events_of, make_config
 from tests.security.changed_bytes import doing

@@ -12,13 +12,14 @@ import pytest
 
 from lbm import keys
 from lbm.codec import encode
-from node import Call, Candidate, PeerClosedError
 from node.protocol.codes import CloseCode
 from node.protocol.errors import LocalProtocolError
 from node.protocol.frames import frame
 from node.protocol.reports import ConnectionEnded, EventReceived, HandshakeCompleted, PeerIdentified
 from node.protocol.states import State
 from node.trust.policies import AnyPeer
+from parley import Call, PeerClosedError
+from parley.trust import Candidate
 from tests.node.network import PATIENCE, new_node, settled
 from tests.node.protocol.pair import ALIVE, Pair, Side, events_of
 from tests.reference.wire import TYPES, Event, cells_payload

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from node import CallRefused, Peer, StreamResetError
+from parley import CallRefused, Peer, StreamResetError
 from tests.interop.meeting import (
     with_bystander,
 )

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from node import HandshakeError, NodeConfig
+from parley import HandshakeError, NodeConfig
 from tests.interop.meeting import (
     Ours,
     their_config,

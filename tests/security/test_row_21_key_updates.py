@@ -17,11 +17,11 @@ import pytest
 
 from crypto.identity import Identity
 from crypto.randomness import random_bytes
-from node import Call, Node, NodeConfig, Peer, Stream
 from node.handlers.topic import Topic
 from node.protocol.config import CoreConfig
 from node.protocol.limits import Limits
 from node.testing import FakeClock, connect_nodes
+from parley import Call, Node, NodeConfig, Peer, Stream
 from tests.node.network import PATIENCE
 from tests.node.protocol.pair import open_pair
 from tests.security.key_search import Witnesses, kept_keys

@@ -15,10 +15,10 @@ from typing import Final, cast
 import pytest
 
 from crypto.identity import Identity
-from node import Candidate
 from node.trust.accept_hook import AcceptHook
 from node.trust.known_peers import KnownPeers
 from node.trust.policies import FirstUse, Known, Pinned, TrustPolicy
+from parley.trust import Candidate
 from tests.interop.meeting import (
     Ours,
     our_config,

@@ -24,12 +24,12 @@ import pytest
 from crypto import SIGNING, Identity, PassphraseCost, load_identity, save_identity
 from crypto.errors import CryptoError
 from crypto.kdf import extract, label
-from node import Call, Node, NodeConfig, ParleyError, Stream
 from node.protocol import sealing
 from node.protocol.handshake import Agreed
 from node.protocol.observer import Checkpoint
 from node.testing import connect_nodes
 from node.trust.policies import Pinned
+from parley import Call, Node, NodeConfig, ParleyError, Stream
 from tests.alive import alive
 from tests.node.network import PATIENCE, eventually
 from tests.node.protocol.pair import ALICE, BOB, Pair, events_of, make_config, open_pair

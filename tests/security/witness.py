@@ -17,11 +17,11 @@ from anyio import from_thread, to_thread
 from anyio.abc import ByteStream, SocketAttribute, SocketListener, TaskGroup
 
 from crypto.identity import Identity, PublicIdentity
-from node import Call, Node, NodeConfig, ParleyError, Peer, Stream
 from node.handlers.topic import Topic
 from node.transport.address import Address
 from node.transport.memory import memory_pair
 from node.trust.policies import AnyPeer
+from parley import Call, Node, NodeConfig, ParleyError, Peer, Stream
 from tests.interop.meeting import PATIENCE, logged
 from tests.reference.establish import HONEST, Misbehaviour
 from tests.reference.handshake import Config

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 
 import anyio
 
-from node import Call, Node, Peer, Stream, SubscribeRequest, Topic
+from parley import Call, Node, Peer, Stream, SubscribeRequest, Topic
 from tests.soak.ledger import Book
 from tests.soak.phases import Phases
 from tests.soak.traffic import ANSWER, FEED, FILLING, TICKER, send_content, take_content

@@ -16,9 +16,9 @@ from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from crypto.identity import Identity
-from node import Call, HandshakeError, Node, Peer
 from node.errors import PeerClosedError
 from node.protocol.codes import CloseCode
+from parley import Call, HandshakeError, Node, Peer
 from tests.soak.conversation import Conversation
 from tests.soak.epochs import Epochs
 from tests.soak.handlers import add_handlers, add_publishers

@@ -8,7 +8,7 @@ from signal import SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGSTOP, SIGTERM, Signals
 import anyio
 import pytest
 
-from node import NamedClient, SimProtoClient
+from parley.dialects import NamedClient, SimProtoClient
 from tests.node.cli.conftest import Parley
 from tests.node.cli.processes import Processes, Running
 

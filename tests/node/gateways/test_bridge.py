@@ -8,12 +8,12 @@ from uuid import UUID
 import anyio
 import pytest
 
-from node import Topic
 from node.dialects.limits import RelayLimits
 from node.errors import ConfigError, ParleyError
 from node.gateways.relay.bridge import SENDER, Bridge
 from node.gateways.relay.client import RelayClient
 from node.gateways.relay.relay import Relay
+from parley import Topic
 from tests.node.gateways.relays import PLACE, clients_of, read
 from tests.node.network import PATIENCE, Meeting, eventually, meeting, new_node, settled
 

@@ -10,7 +10,6 @@ import pytest
 
 from crypto.identity import Identity
 from lbm.codec import Value
-from node import Node, SubscribeRejected, SubscribeRequest, Subscription
 from node.backoff import Pauses
 from node.errors import AddressError, ConfigError, ParleyError
 from node.gateways.forward import LONGEST_REASON, Forward, random_fraction
@@ -19,6 +18,7 @@ from node.messaging.notes import DROPPED_HEADER
 from node.protocol.limits import Limits
 from node.testing import FaultyProxy
 from node.trust.policies import AnyPeer, Pinned
+from parley import Node, SubscribeRejected, SubscribeRequest, Subscription
 from tests.node.network import PATIENCE, eventually, new_node, nothing_left
 
 pytestmark = pytest.mark.anyio

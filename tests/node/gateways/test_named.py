@@ -6,16 +6,11 @@ from typing import Any
 import anyio
 import pytest
 
-from node import (
-    CallRefused,
-    CallTimeout,
-    NamedEvent,
-    ParleyError,
-)
 from node.errors import ConfigError, InsecureAddressError
 from node.gateways.named.client import NamedClient
 from node.gateways.named.gateway import NamedGateway
 from node.gateways.named.peer import FlavourName
+from parley import CallRefused, CallTimeout, NamedEvent, ParleyError
 from tests.node.gateways.named_sides import FLAVOURS, client_of, gateway, joined
 from tests.node.network import PATIENCE, new_node
 

@@ -6,16 +6,12 @@ from typing import Any
 import anyio
 import pytest
 
-from node import (
-    Guest,
-    NamedEvent,
-    ParleyError,
-    UnreachableError,
-)
 from node.dialects.limits import NamedLimits
 from node.gateways.named.client import NamedClient
 from node.gateways.named.peer import FlavourName
 from node.protocol.errors import LocalProtocolError
+from parley import NamedEvent, ParleyError, UnreachableError
+from parley.dialects import Guest
 from tests.node.gateways.named_sides import FLAVOURS, client_of, gateway, joined
 from tests.node.network import PATIENCE
 

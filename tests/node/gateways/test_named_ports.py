@@ -7,20 +7,20 @@ from typing import Any
 import anyio
 import pytest
 
-from node import (
+from node.dialects.limits import NamedLimits
+from node.gateways.named.peer import FlavourName
+from node.messaging.payloads import FormattedPayload
+from node.protocol.codes import ResultCode
+from parley import (
     CallRefused,
     CallTimeout,
     FormatError,
-    NamedClient,
     NamedEvent,
     Tandem,
     UnreadRepliesError,
     formatted,
 )
-from node.dialects.limits import NamedLimits
-from node.gateways.named.peer import FlavourName
-from node.messaging.payloads import FormattedPayload
-from node.protocol.codes import ResultCode
+from parley.dialects import NamedClient
 from tests.node.gateways.named_sides import FLAVOURS, client_of, gateway, joined
 from tests.node.network import PATIENCE
 

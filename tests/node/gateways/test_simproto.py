@@ -6,13 +6,13 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from node import Call, CallRefused, Node, PeerClosedError, StreamResetError
 from node.dialects.limits import SimProtoLimits
 from node.errors import ConfigError, InsecureAddressError, ParleyError
 from node.gateways.guest import Guest
 from node.gateways.simproto.client import SimProtoClient
 from node.gateways.simproto.gateway import STREAMS_A_PEER, SimProtoGateway, offer_simproto
 from node.protocol.codes import CloseCode
+from parley import Call, CallRefused, Node, PeerClosedError, StreamResetError
 from tests.node.gateways.simproto_sides import offer, served
 from tests.node.network import PATIENCE, eventually, meeting, new_node, nothing_left
 

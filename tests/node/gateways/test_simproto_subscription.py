@@ -3,11 +3,11 @@
 import anyio
 import pytest
 
-from node import CallRefused, CallTimeout, PeerClosedError, SubscribeRejected, SubscribeRequest
 from node.dialects.limits import SimProtoLimits
 from node.errors import ConfigError, ParleyError, StreamResetError
 from node.gateways.simproto.subscription import SimProtoSubscription
 from node.protocol.codes import CloseCode
+from parley import CallRefused, CallTimeout, PeerClosedError, SubscribeRejected, SubscribeRequest
 from tests.node.gateways.simproto_sides import raw, served
 from tests.node.network import eventually, meeting, settled
 

@@ -3,10 +3,10 @@
 import anyio
 import pytest
 
-from node import Stream, StreamResetError
 from node.peer import calls
 from node.protocol.codes import CloseCode
 from node.protocol.limits import Limits
+from parley import Stream, StreamResetError
 from tests.node.network import eventually, meeting
 
 

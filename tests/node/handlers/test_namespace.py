@@ -2,8 +2,8 @@
 
 import pytest
 
-from node import CallRefused, NamedEvent, Namespace, on_event
 from node.errors import ConfigError, ParleyError
+from parley import CallRefused, NamedEvent, Namespace, on_event
 from tests.node.network import meeting, new_node
 
 pytestmark = pytest.mark.anyio

@@ -8,11 +8,11 @@ import anyio.lowlevel
 import pytest
 
 from crypto.identity import Identity, NodeId
-from node import Call, CallRefused, Peer, Stream
 from node.errors import ConfigError, StreamResetError
 from node.handlers.rules import Allow, Roles, Rule, permitted
 from node.protocol.codes import CloseCode, ResultCode
 from node.testing import FakeClock
+from parley import Call, CallRefused, Peer, Stream
 from tests.node.network import Meeting, config, eventually, meeting
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,6 @@ import anyio
 import pytest
 
 from lbm.errors import LbmEncodeError
-from node import Node, ParleyError, Peer
 from node.errors import ConfigError, PeerClosedError, StreamResetError
 from node.handlers import topic as topic_module
 from node.handlers.topic import PATIENCE, TURN_SIZE, Topic
@@ -17,6 +16,7 @@ from node.protocol.codes import NOTES, NOTIFY, SIM, CloseCode
 from node.protocol.errors import PayloadTooLargeError
 from node.protocol.limits import Limits
 from node.testing import FakeClock, connected_nodes
+from parley import Node, ParleyError, Peer
 from tests.node.network import (
     Meeting,
     eventually,

@@ -7,7 +7,7 @@ import pytest
 
 from lbm.codec import Encodable
 from lbm.errors import LbmEncodeError
-from node import Identity, Node
+from parley import Identity, Node
 
 Told = list[tuple[Encodable, Mapping[str, Encodable] | None]]
 

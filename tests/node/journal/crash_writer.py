@@ -102,9 +102,9 @@ async def journal_under_load(spec: dict[str, Any], shared: mmap.mmap) -> None:
     """One round: a node that journals calls and is notified by another one, again and again."""
     from crypto.identity import Identity
     from crypto.registry import SIGNING
-    from node import Node, NodeConfig
     from node.journal.journal import Journal
     from node.testing import connect_nodes
+    from parley import Node, NodeConfig
 
     identity = Identity.from_keys([SIGNING["ed25519"].load(bytes.fromhex(spec["key"]))])
     journal = Journal.open(spec["directory"], spec["auditor"], **spec["settings"])

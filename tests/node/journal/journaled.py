@@ -9,9 +9,9 @@ import pytest
 
 from crypto.auditor import AuditorPrivateKey
 from crypto.identity import Identity
-from node import Call, Node, NodeConfig
 from node.journal import writer as writing
 from node.journal.journal import Journal
+from parley import Call, Node, NodeConfig
 
 AUDITOR = AuditorPrivateKey.create()
 KEY = AUDITOR.public

@@ -21,7 +21,6 @@ import pytest
 
 from crypto.auditor import AuditorPrivateKey
 from crypto.identity import Identity
-from node import Node
 from node.journal import keys
 from node.journal.audit import Audit
 from node.journal.audit.rows import STATUS_AT
@@ -37,6 +36,7 @@ from node.journal.segments import (
     read_footer,
     read_range,
 )
+from parley import Node
 from tests.node.journal.crash_writer import LONGEST, SHARED_SIZE, Shared
 from tests.reference import journal as reference
 

@@ -11,11 +11,11 @@ import anyio
 import pytest
 
 from crypto.identity import Identity
-from node import Node, PeerClosedError
 from node.journal import keys
 from node.journal import writer as writing
 from node.journal.errors import JournalFailedError
 from node.testing import connect_nodes
+from parley import Node, PeerClosedError
 from tests.node.journal.following import Follower, follow, records_of
 from tests.node.journal.journaled import AUDITOR, CONFIG, KEY, Disk, journal_of, journaled
 from tests.node.network import eventually
@@ -218,7 +218,7 @@ import resource, sys
 from pathlib import Path
 import anyio
 from crypto.identity import Identity
-from node import Call, Node, PeerClosedError
+from parley import Call, Node, PeerClosedError
 from node.journal.journal import Journal
 from node.testing import connect_nodes
 

@@ -10,11 +10,11 @@ import pytest
 from crypto.auditor import AuditorPrivateKey
 from crypto.errors import InvalidKeyError
 from crypto.identity import Identity
-from node import Node, NodeConfig, ParleyError
 from node.errors import ConfigError
 from node.journal.errors import JournalBusyError, JournalFailedError
 from node.journal.journal import Journal
 from node.testing import connect_nodes
+from parley import Node, NodeConfig, ParleyError
 from tests.node.journal.following import follow, records_of
 from tests.node.journal.journaled import KEY, journal_of, journaled
 from tests.node.network import eventually

@@ -8,11 +8,11 @@ import pytest
 
 from crypto.auditor import AuditorPrivateKey
 from crypto.identity import Identity
-from node import Call, Node, NodeConfig
 from node.journal import keys
 from node.journal.journal import Journal
 from node.protocol.codes import CloseCode
 from node.testing import connect_nodes
+from parley import Call, Node, NodeConfig
 from tests.node.journal.following import follow, records_of
 from tests.node.network import eventually
 

@@ -8,12 +8,12 @@ import pytest
 from anyio import create_task_group, fail_after, move_on_after
 
 from lbm.noise import parse_padding
-from node import Call, CallRefused, CallTimeout
 from node.errors import ParleyError, PeerClosedError, StreamedAnswerError
 from node.messaging.pending import OutgoingCall
 from node.peer.answer_stream import AnswerStream
 from node.protocol.codes import CHUNK, MAIN_STREAM, SIM, CloseCode, ResultCode
 from node.protocol.limits import EVENT_COST, Limits
+from parley import Call, CallRefused, CallTimeout
 from tests.node.network import Meeting, config, eventually, meeting, settled, started
 
 pytestmark = pytest.mark.anyio

@@ -8,11 +8,11 @@ import anyio.lowlevel
 import pytest
 from anyio import create_task_group
 
-from node import Call, CallRefused, CallTimeout, NodeConfig, Peer, Stream
 from node.errors import PeerClosedError, StreamResetError
 from node.protocol.codes import ROLES, CloseCode, ResultCode, Supercategory, supercategory
 from node.protocol.limits import Limits
 from node.testing import FaultyLink, connect_nodes
+from parley import Call, CallRefused, CallTimeout, NodeConfig, Peer, Stream
 from tests.node.network import (
     Meeting,
     config,

@@ -9,7 +9,6 @@ import pytest
 from anyio import create_task_group
 
 from crypto.identity import Identity
-from node import CallRefused, NamedEvent, Node, Peer, Supercategory
 from node.config import NodeConfig
 from node.errors import PeerClosedError
 from node.messaging.emits import REPLIES_MEMORY
@@ -17,6 +16,7 @@ from node.protocol.codes import CloseCode
 from node.protocol.connection import Connection
 from node.protocol.limits import UNANSWERED_REQUESTS
 from node.testing import FaultyLink
+from parley import CallRefused, NamedEvent, Node, Peer, Supercategory
 from tests.node.network import Meeting, config, eventually, introduce, meeting, new_node, started
 
 pytestmark = pytest.mark.anyio

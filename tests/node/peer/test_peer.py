@@ -9,12 +9,12 @@ from anyio import create_task_group, fail_after
 
 from lbm.codec import encode
 from lbm.noise import parse_padding
-from node import Call, NodeConfig, Stream
 from node.errors import PeerClosedError, StreamResetError
 from node.protocol.codes import CALL, EMIT, NAMED, NOTIFY, SIM, SUBSCRIBE, CloseCode
 from node.protocol.errors import LocalProtocolError
 from node.protocol.limits import IDLE_BEFORE_PING, PING_TIMEOUT
 from node.testing import FakeClock
+from parley import Call, NodeConfig, Stream
 from tests.node.network import (
     Meeting,
     config,

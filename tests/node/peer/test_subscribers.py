@@ -9,13 +9,13 @@ import pytest
 
 from lbm import keys
 from lbm.codec import encode
-from node import CallRefused, Peer
 from node.errors import CallTimeout, SubscribeRejected
 from node.handlers.topic import SubscribeRequest, Topic
 from node.messaging.finals import sim_final
 from node.messaging.pending import OutgoingCall
 from node.protocol.codes import CANCEL, SIM, SUBSCRIBE, UNSUBSCRIBE, ResultCode, Supercategory
 from node.protocol.limits import Limits
+from parley import CallRefused, Peer
 from tests.node.network import Meeting, eventually, meeting, settled, started
 
 pytestmark = pytest.mark.anyio

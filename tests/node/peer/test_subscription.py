@@ -9,7 +9,6 @@ import pytest
 from lbm import keys
 from lbm.codec import Encodable, decode, encode
 from lbm.errors import LbmEncodeError
-from node import ParleyError
 from node.errors import CallRefused, PeerClosedError, StreamResetError
 from node.handlers.topic import Topic
 from node.peer import subscription
@@ -17,6 +16,7 @@ from node.peer.subscription import Subscription
 from node.protocol.codes import NOTES, NOTIFY, RESULT, SIM, UNSUBSCRIBE, CloseCode, ResultCode
 from node.protocol.errors import PayloadTooLargeError
 from node.protocol.limits import Limits
+from parley import ParleyError
 from tests.node.network import Meeting, eventually, meeting, settled, started
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,11 @@ import pytest
 from anyio import create_task_group
 
 from lbm.errors import LbmEncodeError
-from node import (
+from node.messaging.emits import REPLIES_MEMORY, REPLIES_SIZE, OutgoingEmit
+from node.protocol.codes import END, NAMED, CloseCode
+from node.protocol.errors import PayloadTooLargeError
+from node.protocol.reports import EventReceived
+from parley import (
     CallRefused,
     CallTimeout,
     FormatError,
@@ -19,10 +23,6 @@ from node import (
     Tandem,
     UnreadRepliesError,
 )
-from node.messaging.emits import REPLIES_MEMORY, REPLIES_SIZE, OutgoingEmit
-from node.protocol.codes import END, NAMED, CloseCode
-from node.protocol.errors import PayloadTooLargeError
-from node.protocol.reports import EventReceived
 from tests.node.network import Meeting, eventually, meeting, nothing_left, settled, started
 
 pytestmark = pytest.mark.anyio

@@ -8,9 +8,9 @@ import pytest
 from anyio import create_task_group
 
 from lbm.errors import LbmEncodeError
-from node import CallRefused, FormatError, NamedEvent, Payload, Tandem
 from node.messaging.formats import FormatName
 from node.protocol.errors import PayloadTooLargeError
+from parley import CallRefused, FormatError, NamedEvent, Payload, Tandem
 from tests.node.network import Meeting, eventually, meeting
 
 pytestmark = pytest.mark.anyio

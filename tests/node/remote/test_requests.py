@@ -3,9 +3,9 @@
 from types import SimpleNamespace
 from typing import Any, cast
 
-from node import Call, Peer
 from node.messaging.pending import IncomingCall
 from node.protocol.codes import CALL
+from parley import Call, Peer
 
 
 def test_a_call_shows_what_came() -> None:

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from crypto.registry import NAMES
 from lbm.noise import parse_padding
-from node import NodeConfig
 from node.config import STREAM_WINDOW
 from node.dialects.limits import NamedLimits, RelayLimits, SimProtoLimits
 from node.errors import AddressError, ConfigError
@@ -24,6 +23,7 @@ from node.settings.journal import JournalSettings
 from node.settings.serve import ServeSettings, parse_forward
 from node.settings.sources import variables
 from node.settings.values import kind_of
+from parley import NodeConfig
 
 KEY = bytes(range(32))
 NOTHING: Mapping[str, str] = {}

@@ -18,11 +18,11 @@ from anyio import (
     move_on_after,
 )
 
-from node import Call, Stream
 from node.errors import PeerClosedError, StreamResetError
 from node.protocol.codes import CloseCode
 from node.protocol.errors import LocalProtocolError
 from node.protocol.limits import Limits
+from parley import Call, Stream
 from tests.node.network import Meeting, eventually, living, meeting, settled, started
 
 pytestmark = pytest.mark.anyio

@@ -18,13 +18,13 @@ from anyio import (
 
 from lbm.codec import encode
 from lbm.errors import LbmDecodeError, LbmEncodeError
-from node import CallTimeout, Stream
 from node.errors import PeerClosedError, StreamResetError
 from node.protocol.codes import CloseCode
 from node.protocol.errors import LocalProtocolError, PayloadTooLargeError
 from node.protocol.limits import Limits
 from node.streams.event import StreamEvent
 from node.streams.room import WAITING_EVENTS
+from parley import CallTimeout, Stream
 from tests.node.network import Meeting, eventually, living, meeting, settled, started
 
 pytestmark = pytest.mark.anyio

@@ -8,10 +8,10 @@ import pytest
 from anyio import create_task_group, fail_after, move_on_after
 
 from crypto.identity import Identity
-from node import Call, CallTimeout, Node, NodeConfig, PeerClosedError
 from node.protocol.codes import CloseCode
 from node.protocol.limits import Limits
 from node.testing import FakeClock, FaultyLink, connect_nodes, connected_nodes
+from parley import Call, CallTimeout, Node, NodeConfig, PeerClosedError
 from tests.node.network import config, eventually, other_tasks, started
 
 pytestmark = pytest.mark.anyio

@@ -7,9 +7,9 @@ import anyio.lowlevel
 import pytest
 from anyio import create_task_group, fail_after, move_on_after
 
-from node import ParleyError, PeerClosedError
 from node.protocol.codes import CloseCode
 from node.testing import FakeClock, FaultyLink, connect_nodes, connected_nodes
+from parley import ParleyError, PeerClosedError
 from tests.node.network import new_node, other_tasks, settled, started
 
 pytestmark = pytest.mark.anyio

@@ -4,9 +4,9 @@ import pytest
 from anyio import fail_after
 
 from crypto.identity import Identity
-from node import HandshakeError, Node, NotTrustedError
 from node.testing import FakeClock, connect_nodes, connected_nodes
 from node.trust.policies import OneOf, Pinned
+from parley import HandshakeError, Node, NotTrustedError
 from tests.node.network import config, new_node
 
 pytestmark = pytest.mark.anyio

@@ -9,11 +9,11 @@ import pytest
 from anyio import connect_tcp, fail_after
 
 from crypto.identity import Identity
-from node import Node, NotTrustedError, PeerClosedError
 from node.errors import AddressError, HandshakeError
 from node.protocol.codes import CloseCode
 from node.testing import FaultyProxy
 from node.transport.address import Address
+from parley import Node, NotTrustedError, PeerClosedError
 from tests.node.network import eventually, new_node
 
 pytestmark = pytest.mark.anyio

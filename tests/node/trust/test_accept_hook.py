@@ -8,7 +8,6 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from node import Candidate, Node
 from node.errors import ConfigError, HandshakeError, NotTrustedError, PeerClosedError
 from node.peer.peer import Peer
 from node.protocol.codes import CloseCode
@@ -16,6 +15,8 @@ from node.transport.address import Address
 from node.transport.memory import memory_pair
 from node.trust.accept_hook import AcceptHook, Hook, decider
 from node.trust.policies import AnyPeer, OneOf
+from parley import Node
+from parley.trust import Candidate
 from tests.node.network import (
     eventually,
     new_node,

@@ -7,11 +7,11 @@ import anyio
 import pytest
 
 from crypto.identity import Identity
-from node import CallRefused, Node, NodeConfig, Peer, SubscribeRejected
 from node.apps.chat.member import Member, joined
 from node.apps.chat.messages import Message, Person
 from node.apps.chat.room import RATE_COUNT, RATE_SECONDS, Room
 from node.errors import ParleyError
+from parley import CallRefused, Node, NodeConfig, Peer, SubscribeRejected
 from tests.node.network import config, eventually, introduce, new_node
 
 pytestmark = pytest.mark.anyio

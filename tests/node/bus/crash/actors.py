@@ -18,13 +18,13 @@ import anyio
 
 from crypto.identity import Identity
 from crypto.registry import SIGNING
-from node import Node, NodeConfig
 from node.bus.bus import Bus, open_bus
 from node.bus.config import BusConfig
 from node.bus.errors import BusError
 from node.bus.event import BusEvent
 from node.errors import ParleyError
 from node.trust.policies import AnyPeer
+from parley import Node, NodeConfig
 
 STREAM: Final = "shop.sold"
 GROUP: Final = "ledger"

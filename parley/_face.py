@@ -1,0 +1,93 @@
+"""The names that `parley` itself has; it loads this module when the first of them is used."""
+
+from crypto.identity import Identity, NodeId, PublicIdentity
+from crypto.keyfile import PassphraseCost, describe_keyfile, load_identity, save_identity
+from crypto.registry import Suite
+from node.backoff import Pauses
+from node.config import NodeConfig
+from node.errors import (
+    CallRefused,
+    CallTimeout,
+    HandshakeError,
+    NotTrustedError,
+    ParleyError,
+    PeerClosedError,
+    StreamedAnswerError,
+    StreamResetError,
+    SubscribeRejected,
+    UnreachableError,
+    UnreadRepliesError,
+)
+from node.gateways.forward import Forward
+from node.handlers.namespace import Namespace, on_event
+from node.handlers.rules import Allow, AllowFunction, Roles
+from node.handlers.topic import Subscriber, SubscribeRequest, Topic
+from node.messaging.emits import Reply
+from node.messaging.formats import FormatError
+from node.messaging.payloads import FormattedPayload, Payload, Tandem, formatted
+from node.node import Node
+from node.peer.answer_stream import AnswerStream
+from node.peer.peer import Peer
+from node.peer.subscription import Subscription
+from node.protocol.codes import CloseCode, ResultCode, Supercategory
+from node.protocol.limits import Limits
+from node.protocol.reports import ConnectionEnded
+from node.remote.emission import Emission, Replies
+from node.remote.named_event import NamedEvent
+from node.remote.requests import Call
+from node.streams.event import StreamEvent
+from node.streams.stream import Stream
+
+__all__ = [
+    "Allow",
+    "AllowFunction",
+    "AnswerStream",
+    "Call",
+    "CallRefused",
+    "CallTimeout",
+    "CloseCode",
+    "ConnectionEnded",
+    "Emission",
+    "FormatError",
+    "FormattedPayload",
+    "Forward",
+    "HandshakeError",
+    "Identity",
+    "Limits",
+    "NamedEvent",
+    "Namespace",
+    "Node",
+    "NodeConfig",
+    "NodeId",
+    "NotTrustedError",
+    "ParleyError",
+    "PassphraseCost",
+    "Pauses",
+    "Payload",
+    "Peer",
+    "PeerClosedError",
+    "PublicIdentity",
+    "Replies",
+    "Reply",
+    "ResultCode",
+    "Roles",
+    "Stream",
+    "StreamEvent",
+    "StreamResetError",
+    "StreamedAnswerError",
+    "SubscribeRejected",
+    "SubscribeRequest",
+    "Subscriber",
+    "Subscription",
+    "Suite",
+    "Supercategory",
+    "Tandem",
+    "Topic",
+    "UnreachableError",
+    "UnreadRepliesError",
+    "describe_keyfile",
+    "formatted",
+    "load_identity",
+    "on_event",
+    "save_identity",
+]

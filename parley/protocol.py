@@ -1,0 +1,24 @@
+"""The wire itself, for observers, auditors and the authors of another implementation."""
+
+from crypto.chain import HashChain, check_seal
+from crypto.schedule import chain_bind, chain_start_initiator, chain_start_responder
+from crypto.streamkeys import StreamKey
+from lbm.codec import Encodable, Value, decode, encode
+from node.protocol.handshake import Agreed
+from node.protocol.observer import Checkpoint, Observer
+
+__all__ = [
+    "Agreed",
+    "Checkpoint",
+    "Encodable",
+    "HashChain",
+    "Observer",
+    "StreamKey",
+    "Value",
+    "chain_bind",
+    "chain_start_initiator",
+    "chain_start_responder",
+    "check_seal",
+    "decode",
+    "encode",
+]

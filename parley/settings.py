@@ -1,0 +1,26 @@
+"""Settings from a TOML file and the environment, and those of each part of a node."""
+
+from lbm.noise import Padding, parse_padding
+from node.settings import (
+    BusSettings,
+    JournalSettings,
+    NamedSettings,
+    RelaySettings,
+    ServeSettings,
+    Settings,
+    SimProtoSettings,
+    load_settings,
+)
+
+__all__ = [
+    "BusSettings",
+    "JournalSettings",
+    "NamedSettings",
+    "Padding",
+    "RelaySettings",
+    "ServeSettings",
+    "Settings",
+    "SimProtoSettings",
+    "load_settings",
+    "parse_padding",
+]

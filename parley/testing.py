@@ -1,0 +1,24 @@
+"""For the tests of applications: nodes that have met in memory, a fake clock, links with faults."""
+
+from node.testing import (
+    ConnectedNodes,
+    FakeClock,
+    FaultyLink,
+    FaultyProxy,
+    FaultyWay,
+    connect_nodes,
+    connected_nodes,
+)
+from node.transport.memory import MemoryStream, memory_pair
+
+__all__ = [
+    "ConnectedNodes",
+    "FakeClock",
+    "FaultyLink",
+    "FaultyProxy",
+    "FaultyWay",
+    "MemoryStream",
+    "connect_nodes",
+    "connected_nodes",
+    "memory_pair",
+]

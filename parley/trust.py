@@ -1,0 +1,30 @@
+"""Whom to talk to: policies, accept hooks and the file of known peers."""
+
+from node.trust.accept_hook import AcceptHook, Candidate
+from node.trust.policies import (
+    AnyPeer,
+    FirstUse,
+    Known,
+    KnownPeer,
+    KnownPeers,
+    OneOf,
+    Pinned,
+    TrustPolicy,
+    default_known_peers,
+    parse_trust,
+)
+
+__all__ = [
+    "AcceptHook",
+    "AnyPeer",
+    "Candidate",
+    "FirstUse",
+    "Known",
+    "KnownPeer",
+    "KnownPeers",
+    "OneOf",
+    "Pinned",
+    "TrustPolicy",
+    "default_known_peers",
+    "parse_trust",
+]

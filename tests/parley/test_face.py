@@ -1,0 +1,56 @@
+"""The public face: what it has, and what `import parley` does not load."""
+
+import subprocess
+import sys
+from typing import assert_type
+
+import pytest
+
+import node.node
+import parley
+from parley import Node
+
+# What is imported when it is used: the bus, other dialects, the pipeline and the command line.
+HEAVY = ("node.bus", "node.remote_bus", "node.cli", "node.settings", "node.testing", "pipeline")
+PROGRAM = """
+import sys
+def loaded(*names):
+    print([m for m in sys.modules if m.startswith(names)])
+import parley
+loaded("node", "crypto", "lbm", "pipeline", "anyio")
+from parley import Node, Identity
+loaded(*sys.argv[1:])
+"""
+
+
+def test_it_loads_what_is_used() -> None:
+    dialects = [f"node.gateways.{name}" for name in ("named", "relay", "simproto")]
+    others = ["coredis", "jsonschema", "pyspark", "rich", "sqlite3", "typed_settings", "typer"]
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *HEAVY, *dialects, *others],
+        capture_output=True,
+        text=True,
+        timeout=25,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[]\n[]\n", "")
+
+
+def test_its_names_are_the_classes_themselves() -> None:
+    assert_type(Node, type[node.node.Node])
+    assert Node is parley.Node is node.node.Node
+
+
+def test_it_lists_all_that_it_has() -> None:
+    names = parley.__all__
+    assert sorted(set(names)) == sorted(names)
+    assert set(names) <= set(dir(parley))
+    everything: dict[str, object] = {}
+    exec("from parley import *", everything)  # noqa: S102 - no other way to ask for all
+    assert everything.keys() - {"__builtins__"} == set(names)
+
+
+@pytest.mark.parametrize("name", ["Nobody", "_nobody", "__wrapped__"])
+def test_what_it_has_not_is_an_attribute_error(name: str) -> None:
+    with pytest.raises(AttributeError, match=f"module 'parley' has no attribute '{name}'"):
+        getattr(parley, name)
