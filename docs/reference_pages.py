@@ -243,6 +243,7 @@ PAGES: Final[dict[str, Page]] = {
             "parley.errors.HandshakeError",
             "parley.errors.NotTrustedError",
             "parley.errors.IdentityChangedError",
+            "parley.errors.FileError",
             "parley.errors.KnownPeersError",
             "parley.errors.PeerClosedError",
             "parley.errors.StreamResetError",

@@ -20,7 +20,6 @@ import node.errors
 import node.journal.errors
 from crypto.auditor import AuditorPrivateKey
 from crypto.identity import Identity
-from node import Call, Node
 from node.bus.config import RANGES as BUS_RANGES
 from node.bus.config import BusConfig
 from node.cli.exits import Exit
@@ -44,6 +43,7 @@ from node.settings import (
 from node.settings.journal import FSYNC, JOURNAL_RANGES, ON_FAILURE, JournalSettings
 from node.settings.serve import CLOCK_INTERVALS, ServeSettings
 from node.settings.sources import variables
+from parley import Call, Node
 
 ROOT = Path(__file__).parent.parent
 HOWTOS = sorted((ROOT / "docs" / "howto").glob("*.md"))
@@ -131,7 +131,6 @@ def test_tables_have_as_many_cells_in_each_row(document: Path) -> None:
     assert uneven == []
 
 
-<<<<<<< HEAD
 def test_the_places_that_contributors_are_sent_to_are_there() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text()
     tops = "|".join(path.name for path in ROOT.iterdir() if path.is_dir())
@@ -173,13 +172,13 @@ def trace_of_a_call() -> list[tuple[str, str]]:
 
     anyio.run(main)
     return called
-=======
+
+
 @pytest.mark.parametrize("document", [*WITH_PROGRAMS, *EXAMPLES], ids=name_of)
 def test_users_import_parley_alone(document: Path) -> None:
     text = document.read_text()
     inside = re.compile(r"^\s*(?:from|import) (?:node|crypto|lbm|pipeline)\b.*", re.MULTILINE)
     assert inside.findall(text) == []
->>>>>>> 9c08c3f (parley: the public face; README, documents, examples, benchmarks and tests import from it, and node/__init__ is empty)
 
 
 def named(module: ModuleType) -> dict[str, set[str]]:

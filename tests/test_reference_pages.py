@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import parley
+import parley.errors
 from docs.build_reference import DIRECTORY, build, find, main
 from docs.docstring_markdown import paragraphs, summary
 from docs.reference_pages import PAGES, SHOWN, Shown
@@ -35,6 +35,21 @@ def test_all_that_is_public_is_on_a_page_and_nothing_else() -> None:
     # The errors that `parley` itself has too are described with the others.
     twice = {name for name in names if name.replace("parley.", "parley.errors.") in names}
     assert names - twice == set(LISTED)
+
+
+@pytest.mark.parametrize("part", ["node", "node.bus", "node.journal", "pipeline"])
+def test_every_error_of_a_part_is_public(part: str) -> None:
+    module = import_module(f"{part}.errors")
+    own = {
+        name
+        for name, value in vars(module).items()
+        if inspect.isclass(value)
+        and issubclass(value, Exception)
+        and value.__module__ == module.__name__
+        and not name.startswith("_")
+    }
+    assert own
+    assert own - set(parley.errors.__all__) == set()
 
 
 def test_nothing_is_on_two_pages() -> None:
