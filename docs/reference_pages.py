@@ -422,8 +422,6 @@ SHOWN: Final[dict[str, Shown]] = {
                 "room",
                 "opened",
                 "drain",
-                "touch",
-                "consume",
                 "drop",
                 "call_ended",
                 "closed_error",

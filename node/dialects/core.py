@@ -13,6 +13,7 @@ from node.protocol.codes import CloseCode
 from node.protocol.errors import ConnectionClosedError, RemoteProtocolError
 from node.protocol.limits import CLOSE_LINGER
 from node.protocol.reports import ConnectionEnded
+from node.protocol.waker import Waker
 
 FLUSH_SIZE = 256 * 1024
 NEVER = float("inf")
@@ -171,15 +172,16 @@ class ForeignCore(ABC):
 
 class ByteQueue:
     """A queue of byte strings, charged to `account`: `size` is their bytes, `count` how many
-    there are."""
+    there are. Its `waker` is told of what is queued."""
 
-    __slots__ = ("_account", "_queue", "count", "size")
+    __slots__ = ("_account", "_queue", "count", "size", "waker")
 
     def __init__(self, account: Account) -> None:
         self._account = account
         self._queue: deque[bytes | memoryview] = deque()
         self.count = 0
         self.size = 0
+        self.waker = Waker()
 
     def put(self, data: bytes | memoryview) -> None:
         """Queue bytes."""
@@ -187,6 +189,9 @@ class ByteQueue:
         self._account.charge(len(data) + FRAMES_WEIGHT)
         self.count += 1
         self.size += len(data)
+        waker = self.waker
+        if self.count >= waker.count or self.size >= waker.size:
+            waker.wake()
 
     def take(self, limit: int) -> bytes:
         """What waits, in whole byte strings: `limit` bytes or a little more, less only if

@@ -72,7 +72,6 @@ async def send_part(
     while not send(call, payload):
         await _credit(peer, call)
         await peer.room()
-    peer.touch()
 
 
 async def _credit(peer: "Peer", call: IncomingCall) -> None:

@@ -31,10 +31,7 @@ LAST_EVENTS: Final = 1 << 31
 
 
 class StreamFeed(Feed):
-    """The notes that wait for one subscriber, on the stream of its subscription.
-
-    `touch` is called when something was queued on the connection.
-    """
+    """The notes that wait for one subscriber, on the stream of its subscription."""
 
     __slots__ = (
         "_asked",
@@ -42,7 +39,6 @@ class StreamFeed(Feed):
         "_finished",
         "_handed_on",
         "_max_payload",
-        "_touch",
         "awaits_finish",
         "stream",
     )
@@ -54,13 +50,11 @@ class StreamFeed(Feed):
         stream: int,
         max_payload: int,
         owner: object,
-        touch: Callable[[], None],
         on_closed: Callable[[Any], None],
     ) -> None:
         super().__init__(fanout, owner, on_closed, connection.account)
         self._connection = connection
         self._max_payload = max_payload
-        self._touch = touch
         # How many notes were in each of the last events handed on to the connection.
         self._handed_on: deque[int] = deque(maxlen=WAITING_EVENTS)
         self._asked = False  # to be told when the stream is empty
@@ -71,7 +65,6 @@ class StreamFeed(Feed):
     def pump(self, events: int = WAITING_EVENTS) -> None:
         """Hand on to the connection what it may write soon, up to so many events."""
         connection, stream = self._connection, self.stream
-        sent = False
         try:
             while self._waiting and connection.waiting_events(stream) < events:
                 batch = self._next()
@@ -79,7 +72,6 @@ class StreamFeed(Feed):
                     subcategory, payload = batch.payload()
                     connection.send(stream, 0, SIM, subcategory, payload)
                     self._handed_on.append(len(batch.notes))
-                    sent = True
             if self._waiting and not self._asked:
                 connection.notify_writable(stream)
                 self._asked = True
@@ -87,11 +79,8 @@ class StreamFeed(Feed):
                 connection.finish_stream(stream)
                 self._finished = True
                 self.close()
-                sent = True
         except LocalProtocolError:
             self.close()  # the connection is closing, or the stream was reset
-        if sent:
-            self._touch()
         self._drained()
 
     def flush(self) -> None:
@@ -181,7 +170,6 @@ class StreamFeed(Feed):
         except LocalProtocolError:
             pass  # the connection is closing
         self._finished = False
-        self._touch()
 
     def _unwritten(self) -> int:
         """How many notes wait on the connection: Reset takes them with it."""

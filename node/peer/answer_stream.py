@@ -73,7 +73,6 @@ class AnswerStream:
             raise peer.closed_error() from error
         call.chunks = inbox
         self._call = call
-        peer.touch()
         return self
 
     async def __aexit__(
@@ -116,7 +115,6 @@ class AnswerStream:
         self._closed = True
         if self._call is not None and not self._call.done:
             self.peer.asking.give_up(self._call)
-            self.peer.touch()
         if self._inbox is not None:
             self._inbox.clear()
         self._changes.notify()
@@ -127,7 +125,6 @@ class AnswerStream:
                 self.peer.core.streams.grant(MAIN_STREAM, self._call.async_id, credit)
             except LocalProtocolError:
                 return  # the connection is closing
-            self.peer.touch()
 
 
 def answer_of(call: OutgoingCall) -> Value:

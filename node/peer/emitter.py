@@ -36,7 +36,6 @@ class NativeEmitter:
     def send(self, name: str, namespace: str, payload: Payload) -> None:
         """Send an event to which no reply is wanted."""
         self._peer.calls.named.emit(name, namespace, payload)
-        self._peer.touch()
 
     def ask(
         self, emit: OutgoingEmit, name: str, namespace: str, payload: Payload, timeout: float | None
@@ -44,7 +43,6 @@ class NativeEmitter:
         """Send an event; `emit` gets its replies."""
         now = self.backend.now()
         self._peer.calls.named.ask(emit, name, namespace, payload, now, timeout)
-        self._peer.touch()
 
     def leave(self, emit: OutgoingEmit) -> None:
         """Nobody waits for more of its replies."""
@@ -53,7 +51,6 @@ class NativeEmitter:
     def give_up(self, emit: OutgoingEmit) -> None:
         """Nobody wants its replies: Cancel."""
         self._peer.asking.give_up(emit)
-        self._peer.touch()
 
     def closed_error(self) -> PeerClosedError:
         """Why nothing can be sent any more."""

@@ -128,13 +128,11 @@ class Peer(PeerView):
             call = self.asking.call(topic, data, self.backend.now(), timeout, waiter.wake, headers)
         except ConnectionClosedError as error:
             raise self.closed_error() from error
-        self.touch()
         try:
             await waiter.wait()
         finally:
             if not call.done:
                 self.asking.give_up(call)
-                self.touch()
         return answer_of(call)
 
     def call_stream(
@@ -243,7 +241,6 @@ class Peer(PeerView):
             raise self.closed_error() from error
         answer: list[float] = []
         self._state.pings[async_id] = waiter, answer
-        self.touch()
         try:
             await waiter.wait()
         finally:
@@ -263,7 +260,6 @@ class Peer(PeerView):
             self.core.update_keys(self.backend.now())
         except ConnectionClosedError as error:
             raise self.closed_error() from error
-        self.touch()
 
     async def rekey(self) -> int:
         """Agree on fresh keys for both directions; returns the rekey's number.
@@ -280,7 +276,6 @@ class Peer(PeerView):
             self.core.rekey(self.backend.now())
         except ConnectionClosedError as error:
             raise self.closed_error() from error
-        self.touch()
         await self._changes.until(lambda: min(self._state.rekeys) >= number or not self.is_open)
         if min(self._state.rekeys) < number:
             raise self.closed_error()
@@ -321,15 +316,6 @@ class Peer(PeerView):
         """Take nothing new: calls are answered with code 19, streams reset with `refused`."""
         self.serving.draining = True
 
-    def touch(self) -> None:
-        """Something was queued: flush soon."""
-        self.driver.touch()
-
-    def consume(self, stream: int, cost: int) -> None:
-        """A reader took what had come on a stream."""
-        self.core.consume(stream, cost)
-        self.touch()
-
     def drop(self, code: CloseCode) -> None:
         """End what nobody wants any more: a handshake at once and in silence, an open
         connection with Close."""
@@ -344,7 +330,6 @@ class Peer(PeerView):
         """A handler is over: its answer waits, and who drains may look again."""
         if self.serving.draining:
             self.changed()
-        self.touch()
 
     def changed(self) -> None:
         """The connection's state is another one."""

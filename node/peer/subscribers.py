@@ -75,9 +75,7 @@ class Publishing:
         def make(stream: int, on_closed: Callable[[StreamFeed], None]) -> StreamFeed:
             size = peer.limits.max_payload
             return topic.join(
-                lambda fanout, closed: StreamFeed(
-                    fanout, peer.core, stream, size, peer, peer.touch, closed
-                ),
+                lambda fanout, closed: StreamFeed(fanout, peer.core, stream, size, peer, closed),
                 on_closed,
             )
 

@@ -99,7 +99,6 @@ class Subscription:
             raise peer.closed_error() from error
         peer.topics.expect(self.topic, self._window)
         call.on_final = lambda code, stream: self._answered(call, code, stream)
-        peer.touch()
         try:
             await waiter.wait()
         except BaseException:
@@ -108,7 +107,6 @@ class Subscription:
                 self._leave()
             else:
                 asking.give_up(call)
-                peer.touch()
             raise
         self._require_accepted(call)
         self.data = call.data
@@ -128,7 +126,6 @@ class Subscription:
             await self._changes.until(lambda: not peer.topics.reads(self._stream))
         if waiting.cancelled_caught:
             peer.topics.abandon(self._stream)
-            peer.touch()
 
     # Reading.
 
@@ -168,7 +165,6 @@ class Subscription:
         with self._reading:
             while True:
                 inbox.used()
-                self.peer.touch()
                 while inbox:
                     notes, self.headers = inbox.take()
                     if notes:
@@ -239,7 +235,6 @@ class Subscription:
             peer.topics.abandon(self._stream)
         else:
             peer.topics.leave(self._stream)
-        peer.touch()
         return peer.topics.reads(self._stream)
 
     def _consume(self, cost: int, count: int) -> None:

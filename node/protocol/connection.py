@@ -74,7 +74,7 @@ class Connection(OpenConnection):
         self._frames = FrameReader(HANDSHAKE_EVENT_SIZE)
         self.happened: list[Report] = []
         self.outbox = Outbox(self.account)
-        self._wire = Wire(self.account)
+        self._wire = Wire(self.account, self.outbox.waker)
         self._deadline = now + config.handshake_timeout  # of the handshake, then of closing
         self._closing: Farewell = (CloseCode.NORMAL, "")
         self._streams: Streams | None = None

@@ -321,6 +321,7 @@ class Multiplexer:
             self._starved.add(stream)
         else:
             self._reports.append(StreamWritable(stream))
+            self.outbox.waker.changed()
 
     def taken(self, event: Outgoing) -> None:
         """`event` left the outbox and was encrypted."""

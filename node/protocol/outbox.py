@@ -9,6 +9,7 @@ from collections import deque
 from typing import NamedTuple
 
 from node.protocol.account import OUTGOING_WEIGHT, Account
+from node.protocol.waker import Waker
 from node.protocol.window import SendCredit
 
 
@@ -38,9 +39,10 @@ class _Queue:
 class Outbox:
     """The queues, and whose turn it is; what waits is charged to `account`. `size` counts the
     payload bytes that wait, `count` the events; `turns` are the queues of which something may
-    be written now (or whose credit has yet to be looked at)."""
+    be written now (or whose credit has yet to be looked at). Its `waker` is told of what is
+    queued, which is also that of the connection's other frames."""
 
-    __slots__ = ("_account", "_held", "_main", "_queues", "count", "size", "turns")
+    __slots__ = ("_account", "_held", "_main", "_queues", "count", "size", "turns", "waker")
 
     def __init__(self, account: Account) -> None:
         self._account = account
@@ -50,6 +52,7 @@ class Outbox:
         self._held: set[int] = set()
         self.count = 0
         self.size = 0
+        self.waker = Waker()
 
     def __bool__(self) -> bool:
         """Whether anything waits, with credit or without."""
@@ -70,6 +73,9 @@ class Outbox:
         self.count += 1
         self.size += size
         self._account.charge(size + OUTGOING_WEIGHT)
+        waker = self.waker
+        if self.count >= waker.count or self.size >= waker.size:
+            waker.wake()
 
     def take(self) -> Outgoing | None:
         """The next event whose stream has credit; its cost is spent."""
@@ -157,6 +163,7 @@ class Outbox:
         """Hold a stream no more."""
         self._held.discard(stream)
         self.unblock(stream)
+        self.waker.changed()
 
     def _took(self, count: int, size: int) -> None:
         self.count -= count

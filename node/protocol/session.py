@@ -52,6 +52,7 @@ from node.protocol.plain_channel import Channel, PlainChannel
 from node.protocol.reports import PongReceived, Report
 from node.protocol.sealing import Receiver, Sender
 from node.protocol.streams import Streams
+from node.protocol.waker import Waker
 
 Farewell = tuple[int, str]
 
@@ -59,10 +60,11 @@ Farewell = tuple[int, str]
 class Wire:
     """Frames that are ready and wait for the transport, charged to `account`."""
 
-    __slots__ = ("_account", "frames", "size")
+    __slots__ = ("_account", "_waker", "frames", "size")
 
-    def __init__(self, account: Account) -> None:
+    def __init__(self, account: Account, waker: Waker) -> None:
         self._account = account
+        self._waker = waker
         self.frames: list[bytes] = []
         self.size = 0
 
@@ -72,6 +74,7 @@ class Wire:
             self.frames.append(frames)
             self.size += len(frames)
             self._account.charge(len(frames) + FRAMES_WEIGHT)
+            self._waker.changed()
 
     def take(self) -> list[bytes]:
         """All frames, which are gone from here."""

@@ -68,7 +68,7 @@ class Inbox(Generic[T]):
     def take(self) -> None:
         """The first thing is used: its credit goes back."""
         _, cost = self._items.popleft()
-        self._peer.consume(self._stream, cost)
+        self._peer.core.consume(self._stream, cost)
 
     # The stream's side.
 

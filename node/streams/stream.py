@@ -194,12 +194,10 @@ class Stream(ByteStream):
         except ConnectionClosedError as error:
             raise self.peer.closed_error() from error
         self._room.took(len(body))
-        self.peer.touch()
         try:
             await waiter.wait()
         except BaseException:
             requests.give_up(request, unwanted)
-            self.peer.touch()
             raise
         if request.answer is None:
             if request.late:
@@ -259,7 +257,6 @@ class Stream(ByteStream):
         self._close()
         self.peer.streams.requests.local_ended(self.id)
         self.peer.streams.forget(self)
-        self.peer.touch()
 
     async def aclose(self) -> None:
         """Finish our direction and read no more; what still comes is answered by Reset."""
@@ -267,7 +264,6 @@ class Stream(ByteStream):
             # All at once: a cancelled close has closed as well.
             self._close()
             self._finish()
-            self.peer.touch()  # for the credit of what was dropped
         await anyio.lowlevel.checkpoint()
 
     async def __aexit__(
@@ -362,7 +358,6 @@ class Stream(ByteStream):
             send(self.id, *what, **how)
         except LocalProtocolError as error:
             raise self.peer.closed_error() from error
-        self.peer.touch()
 
     def _finish(self) -> None:
         if not self._finished and self._error is None:
@@ -371,7 +366,6 @@ class Stream(ByteStream):
             with suppress(LocalProtocolError):
                 self.peer.core.finish_stream(self.id)
             self.peer.streams.requests.local_ended(self.id)
-            self.peer.touch()
         self._forget_if_over()
 
     def _close(self) -> None:

@@ -107,6 +107,4 @@ class StreamTable:
             stream_id = self._peer.core.open_stream(label)
         except ConnectionClosedError as error:
             raise self._peer.closed_error() from error
-        stream = self.add(stream_id, label, answers, carries)
-        self._peer.touch()
-        return stream
+        return self.add(stream_id, label, answers, carries)

@@ -7,6 +7,7 @@ One rule: a core is told bytes and the time, and tells bytes and reports; it nev
 from typing import Any, Protocol
 
 from node.protocol.codes import CloseCode
+from node.protocol.waker import Waker
 
 
 class Waiting(Protocol):
@@ -15,6 +16,10 @@ class Waiting(Protocol):
     @property
     def count(self) -> int:
         """How many events or messages."""
+
+    @property
+    def waker(self) -> Waker:
+        """Told when something is queued, or is otherwise to be done."""
 
 
 class Core(Protocol):

@@ -60,6 +60,7 @@ class Driver:
         "_rooms",
         "_timer",
         "_timer_at",
+        "_waker",
         "_writable",
         "core",
         "gate",
@@ -98,6 +99,8 @@ class Driver:
         self._grace_until = -NEVER
         self._rooms: list[Waiter] = []
         self.on_closed: Callable[[], None] | None = None  # the transport is closed
+        self._waker = core.outbox.waker
+        self._waker.wake = self._woken
 
     # From the outlet.
 
@@ -147,9 +150,8 @@ class Driver:
         much = core.outbox.count >= FLUSH_EVENTS or core.queued_bytes >= FLUSH_SIZE
         if much and self._writable and not self._busy:
             self._flush()
-        elif not self._flush_due and not self._closed:
-            self._flush_due = True
-            self._loop.soon(self._flush_turn)
+        else:
+            self._flush_soon()
 
     def flush(self) -> None:
         """Write now what the transport takes, also in the middle of another driver's work."""
@@ -207,6 +209,7 @@ class Driver:
     def _work(self, end: float) -> None:
         """Have the core take what came, step by step until `end`, one step at least."""
         core, turns, now = self.core, self.turns, self._loop.now
+        self._waker.count = self._waker.size = NEVER
         start = time = now()
         more = True
         while more and self._may_go_on:
@@ -257,14 +260,33 @@ class Driver:
                 self._bug(doing)
         self._busy = busy
 
+    def _woken(self) -> None:
+        """The core has something to write, to report, or to read on for. Senders are in the
+        middle of something: what else follows from writing waits for the flush."""
+        if not self._flush_due:
+            self._flush_soon()
+        elif self._writable and not self._busy:
+            self._write()
+            self._waker.count, self._waker.size = FLUSH_EVENTS, FLUSH_SIZE
+        else:
+            self._waker.count = self._waker.size = NEVER
+
+    def _flush_soon(self) -> None:
+        self._waker.count, self._waker.size = FLUSH_EVENTS, FLUSH_SIZE
+        if not self._flush_due and not self._closed:
+            self._flush_due = True
+            self._loop.soon(self._flush_turn)
+
     def _flush_turn(self) -> None:
         self._flush_due = False
         self._flush()
 
-    def _flush(self) -> None:
+    def _write(self) -> None:
+        """Write what the transport takes."""
         core, outlet, gate = self.core, self._outlet, self.gate
         if outlet is None or self._closed:
             return
+        self._waker.count = self._waker.size = NEVER
         try:
             while self._writable and gate.open:
                 data = core.data_to_send(self._loop.now())
@@ -277,6 +299,15 @@ class Driver:
                 outlet.write_eof()
         except Exception:
             self._bug("sending")
+
+    def _flush(self) -> None:
+        core, gate = self.core, self.gate
+        if self._outlet is None or self._closed:
+            return
+        self._write()
+        self._waker.count, self._waker.size = (
+            (FLUSH_EVENTS, FLUSH_SIZE) if self._flush_due else (0, 0)
+        )
         if self._rooms and (
             (self._writable and gate.open) or core.queued_bytes <= self.high_water // LOW_WATER_PART
         ):

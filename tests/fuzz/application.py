@@ -218,7 +218,7 @@ class Application:
 
     def _make_feed(self, stream: int, on_closed: Callable[[StreamFeed], None]) -> StreamFeed:
         size = self.core.limits.max_payload
-        feed = StreamFeed(self._fanout, self.core, stream, size, None, lambda: None, on_closed)
+        feed = StreamFeed(self._fanout, self.core, stream, size, None, on_closed)
         self._fanout.join(feed)
         return feed
 

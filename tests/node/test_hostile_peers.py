@@ -58,12 +58,10 @@ async def test_chunks_behind_a_result_without_credit_do_not_pile_up() -> None:
         stream = core.open_stream("idle", window=1)
         for async_id in (1, 2):  # the first takes all credit, the second waits
             core.send(stream, async_id, SIM, CALL, encode({keys.TOPIC: "quick"}))
-        met.peer.touch()
         await settled()
         call = encode({keys.TOPIC: "endless", keys.WINDOW: LARGEST_CREDIT})
         for async_id in range(3, 8):
             core.send(stream, async_id, SIM, CALL, call)
-        met.peer.touch()
         await settled()
         assert met.back.running_calls == 5
         assert met.back.core.queued_bytes < 100_000
@@ -103,7 +101,6 @@ async def test_streams_without_credit_hold_no_more_than_the_write_buffer(size: i
         never_grant(met.peer, spared)
         for _ in range(200):
             met.peer.core.open_stream("bulk", window=1)
-        met.peer.touch()
         await eventually(lambda: len(met.back.streams) == 200)
         # A turn's events may be under way beyond it, those that have credit.
         await eventually(lambda: met.back.core.queued_bytes <= (1 << 20) + size)
@@ -122,7 +119,6 @@ async def test_a_subscription_that_is_answered_in_chunks_is_malformed() -> None:
         @topic.on_subscribe
         async def answer_wrongly(request: SubscribeRequest) -> None:
             met.back.core.send(1, request._call.async_id, SIM, CHUNK, encode({keys.DATA: 1}))
-            met.back.touch()
 
         with pytest.raises(CallRefused) as refused:
             async with met.peer.subscribe("x"):

@@ -59,10 +59,8 @@ async def send(met: Meeting, events: Iterable[Event]) -> None:
             continue  # it was reset
         core.send(stream, async_id, category, subcategory, payload)
         if number % 64 == 63 or core.queued_bytes > 65_536:
-            met.peer.touch()
             while core.outbox.turns and met.peer.is_open:
                 await anyio.lowlevel.checkpoint()
-    met.peer.touch()
     for _ in range(3):
         await settled()
 

@@ -60,7 +60,6 @@ async def test_a_rule_that_never_answers_ends_with_the_connection(
         number, payload = encode_request(request_)
         stream = bus.stream()
         bus.nodes.peer.core.send(stream.id, 9, BUS, number, payload)
-        bus.nodes.peer.touch()
         await eventually(lambda: rights.asked == 1)
         bus.nodes.peer.drop(CloseCode.NORMAL)
         await eventually(lambda: not bus.service.shares)
@@ -149,7 +148,6 @@ def _ask_in_vain(bus: Between, stream: int, request: Read, times: int) -> None:
     core.consume = lambda *_: None  # type: ignore[method-assign]
     for async_id in range(times):
         core.send(stream, 100 + async_id + 100 * bool(request.wait), BUS, number, payload)
-    bus.nodes.peer.touch()
 
 
 class Unspeakable(ModelStore):

@@ -194,7 +194,6 @@ async def test_rekeys_cross_each_other_and_plain_updates_under_load(anyio_backen
             peer.core.rekey(now)
             if turn % 2 == 0:
                 peer.core.update_keys(now)
-            peer.touch()
 
     async with both({}) as pair:
         await load(pair, disturb)

@@ -295,6 +295,7 @@ class SliceQueue(ByteQueue):
         self._held += held + SLICE_COST * count
         if self._held > self._most_held:
             self._settle()
+        self.waker.changed()
 
     def take(self, limit: int) -> bytes:
         """As `ByteQueue.take`."""

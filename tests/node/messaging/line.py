@@ -51,7 +51,7 @@ class Line:
         self.finishes = 0
         self.closed = False
         self.asked = False
-        self.touched = 0
+        self.on_sent: Callable[[], None] = lambda: None
 
     def send(
         self, stream: int, async_id: int, category: int, subcategory: int, payload: bytes
@@ -60,6 +60,7 @@ class Line:
         assert (async_id, category) == (0, SIM)
         assert subcategory in (NOTIFY, NOTES)
         self.queue.append(Written(subcategory, payload))
+        self.on_sent()
 
     def waiting_events(self, stream: int) -> int:
         return len(self.queue)
@@ -93,9 +94,6 @@ class Line:
             written += more
         return written
 
-    def touch(self) -> None:
-        self.touched += 1
-
     def _require_open(self) -> None:
         if self.closed:
             raise ConnectionClosedError(0)
@@ -112,7 +110,7 @@ def new_feed(
 ) -> StreamFeed:
     """A subscriber more; its stream is 2."""
     connection = cast(Connection, line)
-    feed = StreamFeed(fanout, connection, 2, max_payload, "owner", line.touch, on_closed)
+    feed = StreamFeed(fanout, connection, 2, max_payload, "owner", on_closed)
     fanout.join(feed)
     return feed
 

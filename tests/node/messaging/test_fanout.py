@@ -93,7 +93,7 @@ def test_a_subscriber_that_leaves_while_notes_are_handed_out() -> None:
             feed.close()
 
     feeds += [new_feed(fanout, line) for line in lines]
-    feeds[0]._touch = leave_all
+    lines[0].on_sent = leave_all
     publish(fanout, 1)
     assert [data_of(line.queue) for line in lines] == [[1], []]
     assert not fanout.feeds

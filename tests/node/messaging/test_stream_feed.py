@@ -61,7 +61,6 @@ def test_notes_of_one_turn_are_one_event() -> None:
         (NOTES, [1, 2, 3]),
         (NOTIFY, [4]),
     ]
-    assert line.touched == 2
 
 
 def test_notes_of_several_turns_are_one_event_once_they_had_to_wait() -> None:

@@ -77,9 +77,7 @@ class End:
         """Accept a Subscribe."""
 
         def make(stream: int, on_closed: Any) -> StreamFeed:
-            feed = StreamFeed(
-                self.fanout, self.core, stream, 1 << 20, None, lambda: None, on_closed
-            )
+            feed = StreamFeed(self.fanout, self.core, stream, 1 << 20, None, on_closed)
             self.fanout.join(feed)
             return feed
 

@@ -413,7 +413,6 @@ async def test_a_call_that_wants_no_answer_ends_a_handler_that_yields(
     endless = Endless(met)
     call = b"\xa1\x15\x67endless"
     met.peer.core.send(MAIN_STREAM, 0, SIM, 1, call)
-    met.peer.touch()
     await eventually(lambda: endless.ended == 1)
     assert endless.yielded == 1
     await nothing_waits(met)
@@ -428,7 +427,6 @@ async def test_an_item_that_cannot_be_read(met: Meeting, anyio_backend: str) -> 
     async def junk(call: Call) -> None:
         (incoming,) = met.back.answering._unanswered.values()
         met.back.core.send(MAIN_STREAM, incoming.async_id, SIM, CHUNK, b"junk", lbm=False)
-        met.back.touch()
         try:
             await anyio.sleep(60)
         finally:

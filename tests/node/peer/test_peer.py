@@ -179,7 +179,6 @@ async def test_offers_that_cross_on_the_wire_make_one_rekey(
         peer.core.rekey(peer.backend.now())
     async with create_task_group() as tasks:
         for peer in (met.peer, met.back):
-            peer.touch()
             tasks.start_soon(peer.call, "echo")
     await eventually(lambda: met.peer._state.rekeys == met.back._state.rekeys == [1, 1])
 
@@ -333,7 +332,6 @@ async def test_events_that_nobody_takes_are_counted(met: Meeting, anyio_backend:
     core.send(1, 0, SIM, NOTIFY, encode({21: "x"}))
     core.send(1, 0, SIM, CALL, encode({21: "nobody"}))
     core.send(1, 0, SIM, CALL, b"junk", lbm=False)
-    met.peer.touch()
     assert await met.peer.call("echo", 1) == 1
     assert met.back.dropped == 7
     assert met.peer.dropped == 0
@@ -348,7 +346,6 @@ async def test_a_request_twice_under_one_id_ends_the_connection(
     met.server.on_call("do")(lambda call: done.append(call.data))
     for async_id, topic in [(9, "hold"), (9, "hold"), (10, "do")]:
         met.peer.core.send(1, async_id, SIM, CALL, encode({21: topic}))
-    met.peer.touch()
     assert (await met.peer.closed()).code == CloseCode.PROTOCOL_ERROR
     await settled()
     assert done == []
@@ -376,7 +373,6 @@ async def test_a_call_on_a_stream_is_stopped_with_it(met: Meeting, anyio_backend
     for async_id in (5, 0):
         stream = met.peer.open_stream("x")
         met.peer.core.send(stream.id, async_id, SIM, CALL, encode({21: "hold"}))
-        met.peer.touch()
         await eventually(lambda: met.back.running_calls == 1)
         stream.reset()
         with fail_after(2):

@@ -290,10 +290,8 @@ async def test_18_is_the_answer_to_a_cancelled_request(met: Meeting) -> None:
     codes: list[tuple[int, int]] = []
     call.on_final = lambda code, stream: codes.append((code, stream))
     met.peer.topics.expect("x")
-    met.peer.touch()
     await settled()
     met.peer.asking.give_up(call)
-    met.peer.touch()
     await eventually(lambda: bool(codes))
     assert codes == [(ResultCode.CANCELLED, 0)]
     assert woken == []
@@ -373,7 +371,6 @@ async def asked_raw(peer: Peer, subcategory: int, payload: bytes) -> int:
     codes: list[int] = []
     call = peer.asking.ask(OutgoingCall(lambda: None), SIM, subcategory, payload, 0.0, None)
     call.on_final = lambda code, stream: codes.append(code)
-    peer.touch()
     await eventually(lambda: bool(codes))
     return codes[0]
 
@@ -488,7 +485,6 @@ async def test_an_answer_that_names_another_stream(met: Meeting) -> None:
         async with anyio.create_task_group() as tasks:
             entered = await started(tasks, met.peer.subscribe("y").__aenter__)
             from_server.send(1, asked[-1], *sim_final(0, None, stream_named))
-            met.back.touch()
             await eventually(lambda: bool(entered))
         (error,) = entered
         assert isinstance(error, CallRefused)

@@ -324,7 +324,6 @@ class Raw:
         payload = cells if isinstance(cells, bytes) else encode(cells)
         where = self.stream if stream is None else stream
         self.met.back.core.send(where, async_id, SIM, subcategory, payload)
-        self.met.back.touch()
 
     async def ask(self, cells: dict[int, Encodable] | bytes, stream: int | None = None) -> int:
         """The code that answers a Notify."""
@@ -419,7 +418,6 @@ async def test_a_reset_by_the_publisher(met: Meeting) -> None:
         await topic.publish(1)
         await settled()
         met.back.core.reset_stream(sub._stream, 99, "enough")
-        met.back.touch()
         assert await anext(sub) == 1
         with pytest.raises(StreamResetError, match="enough") as caught:
             await anext(sub)
@@ -433,7 +431,6 @@ async def test_refused_after_a_reset_is_not_a_double_subscription(met: Meeting) 
     topic = met.server.topic("x")
     async with met.peer.subscribe("x") as sub:
         met.peer.topics.abandon(sub._stream)
-        met.peer.touch()
         await eventually(lambda: not topic.subscribers)
         async with met.peer.subscribe("x") as again:
             await topic.publish(1)

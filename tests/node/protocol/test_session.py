@@ -9,13 +9,14 @@ from node.protocol.codes import CLOSE, DATA, FINISH, OPEN, PONG, RESET, SEAL, ST
 from node.protocol.limits import CONTROL_BUFFER, STREAM_CONTROL_BUFFER
 from node.protocol.reports import ConnectionEnded, PongReceived, StreamOpened
 from node.protocol.session import Wire
+from node.protocol.waker import Waker
 from tests.node.protocol.pair import ALIVE, assert_ended, assert_violation, open_pair
 
 EACH_KIND = pytest.mark.parametrize("plaintext", ["never", "only"])
 
 
 def test_wire_keeps_order_and_counts() -> None:
-    wire = Wire(Account(1 << 20))
+    wire = Wire(Account(1 << 20), Waker())
     wire.write(b"ab")
     wire.write(b"")
     wire.write(b"c")

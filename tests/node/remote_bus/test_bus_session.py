@@ -96,7 +96,6 @@ async def test_what_asks_for_no_answer_or_is_of_another_kind_is_dropped(
         core.send(1, 5, BUS, number, payload)  # the main stream
         other = bus.nodes.peer.open_stream("anything")
         core.send(other.id, 0, BUS, number, payload)
-        bus.nodes.peer.touch()
         await eventually(lambda: back.dropped == 6)
         assert (await bus.store.streams())[0].length == 0
         assert (await ask(stream, given())).code == ResultCode.ACCEPTED
@@ -110,7 +109,6 @@ async def test_the_asking_side_serves_nothing(anyio_backend: str) -> None:
         back, (number, payload) = bus.nodes.back, encode_request(given())
         back.core.send(stream.id, 7, BUS, number, payload)
         back.core.send_data(stream.id, b"bytes")
-        back.touch()
         await eventually(lambda: bus.nodes.peer.dropped == 2)
 
 
@@ -228,7 +226,6 @@ async def test_a_peer_that_does_not_read_is_answered_no_more_than_its_window(
         bus.nodes.peer.core.consume = lambda *_: None  # type: ignore[method-assign]
         for async_id in range(100, 112):
             core.send(stream.id, async_id, BUS, number, payload)
-        bus.nodes.peer.touch()
         await eventually(lambda: len(bus.store._streams[NAME].groups[GROUP].pending) == 12)
         await settled()
         assert len(await held(bus)) == 12

@@ -412,7 +412,6 @@ async def test_answers_that_nobody_asked_for_are_dropped_and_counted(
     ours, theirs = await opened(met)
     for async_id in (0, 7):
         met.back.core.send(theirs.id, async_id, *ANSWER, b"")
-    met.back.touch()
     await theirs.send_event(64, 3)
     assert (await ours.receive_event()).subcategory == 3
     assert met.peer.dropped == 2
@@ -595,7 +594,6 @@ async def test_a_request_after_our_finish_is_nobody_s(met: Meeting, anyio_backen
     await theirs.send_eof()
     met.peer.core.send(ours.id, 9, *ASK, b"")
     met.peer.core.send(ours.id, 9, *ASK, b"")
-    met.peer.touch()
     event = await theirs.receive_event()
     assert not event.wants_answer
     assert (await theirs.receive_event()).async_id == 9
@@ -609,7 +607,6 @@ async def test_an_id_used_twice_ends_the_connection(met: Meeting, anyio_backend:
     ours, theirs = await opened(met)
     met.peer.core.send(ours.id, 5, *ASK, b"")
     met.peer.core.send(ours.id, 5, 70, 1, b"")
-    met.peer.touch()
     ended = await met.peer.closed()
     assert ended.code == CloseCode.PROTOCOL_ERROR
     assert isinstance(await failure(lambda: theirs.send_event(64, 1)), PeerClosedError)
@@ -627,7 +624,6 @@ async def test_calls_and_events_share_the_ids_of_a_stream(anyio_backend: str, fi
         asks = [(3, 1, encode({21: "hold"})), (*ASK, b"")]
         for category, subcategory, payload in asks if first == "call" else reversed(asks):
             met.peer.core.send(ours.id, 5, category, subcategory, payload)
-        met.peer.touch()
         assert (await met.peer.closed()).code == CloseCode.PROTOCOL_ERROR
 
 
@@ -635,7 +631,6 @@ async def test_too_many_requests_reset_their_stream(met: Meeting, anyio_backend:
     ours, theirs = await opened(met)
     for async_id in range(1, 1_026):
         met.peer.core.send(ours.id, async_id, *ASK, b"")
-    met.peer.touch()
     with pytest.raises(StreamResetError) as caught:
         await ours.receive_event()
     assert caught.value.code == CloseCode.OVERLOADED
@@ -652,7 +647,6 @@ async def test_too_many_requests_reset_their_stream(met: Meeting, anyio_backend:
 async def test_application_events_on_stream_1_are_dropped(met: Meeting, anyio_backend: str) -> None:
     met.peer.core.send(1, 0, *ASK, b"")
     met.peer.core.send(1, 4, *ASK, b"")
-    met.peer.touch()
     await met.peer.ping()
     assert met.back.dropped == 2
     assert met.back.is_open

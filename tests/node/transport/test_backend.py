@@ -53,7 +53,7 @@ async def test_another_loop_is_refused(
     class Curio:
         backend_class = type("Backend", (), {"__module__": "somewhere._curio"})
 
-    monkeypatch.setattr("node.transport.backend.current_token", Curio)
+    monkeypatch.setattr("node.transport.ground.current_token", Curio)
     with pytest.raises(ParleyError, match="curio"):
         current_backend(tasks)
 

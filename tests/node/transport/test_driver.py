@@ -91,6 +91,11 @@ class FakeCore:
         self.fail_in = ""
         self.on_data: Callable[[], None] = lambda: None
 
+    def wake(self) -> None:
+        """Something was queued."""
+        if self.outbox.count >= self.outbox.waker.count:
+            self.outbox.waker.wake()
+
     def _called(self, what: str, *arguments: Any) -> None:
         if self.fail_in == what:
             self.fail_in = ""
@@ -195,33 +200,35 @@ def test_it_sends_what_there_is_once_it_is_connected() -> None:
     scene = Scene()
     full = bytes(FLUSH_SIZE)  # what is less says that nothing more may be sent now
     scene.core.chunks = [full, full, b"rest", b"not asked for"]
-    scene.driver.touch()
+    scene.core.wake()
     scene.loop.turn()
     assert scene.outlet.done == []
     scene.connect()
     assert scene.outlet.done == [full, full, b"rest"]
 
 
-def test_many_touches_make_one_flush() -> None:
+def test_many_wake_ups_make_one_flush() -> None:
     scene = Scene()
     scene.connect()
     for _ in range(10):
-        scene.driver.touch()
+        scene.core.wake()
     assert len(scene.loop.due) == 1
 
 
 def test_much_that_waits_is_written_at_once() -> None:
     scene = Scene()
     scene.connect()
-    scene.core.outbox.count = FLUSH_EVENTS
     scene.core.chunks = [b"one"]
-    scene.driver.touch()
+    scene.core.wake()
+    assert scene.outlet.done == []
+    scene.core.outbox.count = FLUSH_EVENTS
+    scene.core.wake()
     assert scene.outlet.done == [b"one"]
-    assert not scene.loop.due
+    assert len(scene.loop.due) == 1
     scene.outlet.more = False
     scene.core.chunks = [b"two", b"three"]
-    scene.driver.touch()
-    scene.driver.touch()
+    scene.core.wake()
+    scene.core.wake()
     assert scene.outlet.done == [b"one", b"two"]
 
 
@@ -249,7 +256,7 @@ def test_no_report_overtakes_another() -> None:
         if scene.reports == [FINISHED]:
             scene.core.happened = [later]
             scene.core.chunks = [b"asked for"]
-            scene.driver.touch()
+            scene.core.wake()
             assert scene.reports == [FINISHED]
             assert scene.outlet.done == []
 
@@ -266,10 +273,10 @@ def test_a_full_outlet_is_left_alone_until_it_may_write() -> None:
     scene.outlet.more = False
     full = bytes(FLUSH_SIZE)
     scene.core.chunks = [full, full, b"three"]
-    scene.driver.touch()
+    scene.core.wake()
     scene.loop.turn()
     assert scene.outlet.done == [full]
-    scene.driver.touch()
+    scene.core.wake()
     scene.loop.turn()
     assert scene.outlet.done == [full]
     scene.outlet.more = True
@@ -300,7 +307,7 @@ def test_reports_of_a_flush_go_up_too() -> None:
     scene = Scene()
     scene.connect()
     scene.core.happened = [FINISHED]
-    scene.driver.touch()
+    scene.core.wake()
     scene.loop.turn()
     assert scene.reports == [FINISHED]
 
@@ -443,7 +450,7 @@ def test_an_ended_core_closes_the_transport_once() -> None:
     scene.driver.ended()
     scene.driver.ended()
     scene.driver.settle()
-    scene.driver.touch()
+    scene.core.wake()
     scene.loop.turn()
     assert scene.outlet.done == ["close"]
     assert scene.closed == 1
@@ -553,7 +560,7 @@ def test_a_bug_in_the_layer_above_too(when: str, caplog: pytest.LogCaptureFixtur
     if when == "receiving":
         scene.driver.received(b"x")
     else:
-        scene.driver.touch()
+        scene.core.wake()
     scene.loop.turn()
     assert ("abort", CloseCode.INTERNAL_ERROR) in scene.core.told
     assert isinstance(scene.reports[-1], ConnectionEnded)
@@ -591,7 +598,7 @@ def test_there_is_room_while_the_transport_takes_bytes() -> None:
     rooms.append(scene.driver.has_room)
     scene.outlet.more = False
     scene.core.chunks = [b"x"]
-    scene.driver.touch()
+    scene.core.wake()
     scene.loop.turn()
     rooms.append(scene.driver.has_room)
     scene.core.queued_bytes = HIGH_WATER
@@ -616,7 +623,7 @@ async def test_callers_wait_for_room(anyio_backend: str, how: str) -> None:
             scene.driver.may_write()
         elif how == "less":
             scene.core.queued_bytes = HIGH_WATER // LOW_WATER_PART
-            scene.driver.touch()
+            scene.core.wake()
         else:
             scene.driver.ended()
         await anyio.wait_all_tasks_blocked()

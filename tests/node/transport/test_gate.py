@@ -88,7 +88,7 @@ def test_the_core_s_time_stands_still_and_its_grace_lets_it_read_first() -> None
     gate.shut()
     scene.core.deadline = scene.loop.time + 1
     scene.upper_deadline = scene.loop.time + 2
-    scene.driver.touch()
+    scene.core.wake()
     scene.loop.turn()
     scene.loop.move(5)
     assert told(scene, "handle_deadline") == []

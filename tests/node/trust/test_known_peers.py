@@ -380,7 +380,7 @@ def test_processes_lose_nothing_of_each_others(path: Path) -> None:
         "import hashlib, sys\n"
         "from datetime import UTC, datetime\n"
         "from crypto.identity import NodeId\n"
-        "from node.known_peers import KnownPeers\n"
+        "from node.trust.known_peers import KnownPeers\n"
         "peers = KnownPeers(sys.argv[1])\n"
         "for number in range(int(sys.argv[2]), int(sys.argv[2]) + 25):\n"
         "    node_id = NodeId(hashlib.sha256(b'%d' % number).digest())\n"
