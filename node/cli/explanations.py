@@ -48,7 +48,7 @@ _Text = tuple[str, str, str]
 _CLOSE: Final[dict[CloseCode, _Text]] = {
     CloseCode.NORMAL: (
         "the connection ended as wished",
-        "who called close",
+        "the side that called close",
         "nothing; connect again if there is more to say",
     ),
     CloseCode.GOING_AWAY: (
@@ -58,102 +58,102 @@ _CLOSE: Final[dict[CloseCode, _Text]] = {
     ),
     CloseCode.PROTOCOL_ERROR: (
         "what came does not fit the protocol",
-        "who received it",
+        "the side that received it",
         "read the receiver's log, which says what; look for unequal versions",
     ),
     CloseCode.BAD_RECORD: (
         "what came was altered, reordered or cut on its way, or encrypted under other keys",
-        "who received it",
+        "the side that received it",
         "look for a proxy in between; if it happens again, somebody tampers",
     ),
     CloseCode.SEAL_VIOLATION: (
         "a signature over what came is wrong, or came too late",
-        "who received it",
+        "the side that received it",
         "as for bad-record; a sender that stalls for 10 s has this effect too",
     ),
     CloseCode.AUTHENTICATION_FAILED: (
         "a side's Proof was wrong, or its identity is not welcome",
-        "who was dialled",
+        "the side that was dialled",
         "ask whoever runs that node to let your node id in; give --identity, if you have one",
     ),
     CloseCode.NO_COMMON_ALGORITHM: (
         "no name of a list is on both sides; the text says which list",
-        "who was dialled",
+        "the side that was dialled",
         "offer more of --kex, --signing, --hash, --cipher or --sealing, or ask less of --require",
     ),
     CloseCode.UNSUPPORTED_VERSION: (
         "the sides speak no common version of the protocol; the text says which are spoken",
-        "who was dialled",
+        "the side that was dialled",
         "update the older side",
     ),
     CloseCode.PLAINTEXT_REFUSED: (
         "the node speaks encrypted only",
-        "who was dialled",
+        "the side that was dialled",
         "leave --plaintext out",
     ),
     CloseCode.FRAME_TOO_LARGE: (
         "a frame is longer than what was agreed",
-        "who received it",
+        "the side that received it",
         "look for unequal versions, or for something else than Parley at that address",
     ),
     CloseCode.TIMEOUT: (
         "the handshake took more than 10 s, or nothing came for 25 s although it was asked for",
-        "who waited",
+        "the side that waited",
         "look at the network and at the load of both machines; try again",
     ),
     CloseCode.TOO_MANY_STREAMS: (
         "more streams are open than were agreed",
-        "who received the Open",
+        "the side that received the Open",
         "close streams that are done, or raise max_streams on both sides",
     ),
     CloseCode.OVERLOADED: (
         "more is asked for than the node takes: connections, streams, bytes or Pings",
-        "who received it",
+        "the side that received it",
         "ask less at a time, or later; raise the limits of that node",
     ),
     CloseCode.INTERNAL_ERROR: (
         "something failed on that side, a handler or Parley itself",
-        "who failed",
+        "the side that failed",
         "read that node's log, which has the traceback",
     ),
     CloseCode.NOT_AUTHORISED: (
         "this node may not open streams of this label",
-        "who received the stream",
+        "the side that received the stream",
         "ask whoever runs that node to allow your node id; give the --identity that is allowed",
     ),
     CloseCode.WRONG_SUPERCATEGORY: (
         "streams of this label are not for nodes of this role",
-        "who received the stream",
+        "the side that received the stream",
         "look at --role on both sides: client, server or peer",
     ),
     CloseCode.CANCELLED: (
         "nobody there reads the stream any more, or its handler was cancelled",
-        "who received the stream",
+        "the side that received the stream",
         "nothing, if that is what was wanted",
     ),
     CloseCode.SLOW_CONSUMER: (
         "the subscriber did not keep up with what was published",
-        "who publishes",
+        "the publisher",
         "read faster, or name a greater window; the topic may drop its oldest notes instead",
     ),
     CloseCode.NO_HANDLER: (
         "nobody there takes streams of this label",
-        "who received the stream",
+        "the side that received the stream",
         "look at the label's spelling, and at what that node offers",
     ),
     CloseCode.REFUSED: (
         "the label is reserved, or the node takes nothing new since it is closing",
-        "who received the stream",
+        "the side that received the stream",
         "use another label, or connect again later",
     ),
     CloseCode.CONNECTION_LOST: (
         "the connection ended without a Close; never sent",
-        "who noticed",
+        "the side that noticed",
         "look at the network; in a handshake: a node with another network key hangs up so",
     ),
     CloseCode.PEER_NOT_TRUSTED: (
         "our trust policy refused the node that answered; never sent",
-        "who dialled or listens",
+        "the side that dialled or listens",
         "read the reason; compare node ids by another way before you trust a new one",
     ),
 }
@@ -289,17 +289,17 @@ _EXIT: Final[dict[Exit, _Text]] = {
     ),
     Exit.UNREACHABLE: (
         "nobody answers, or the handshake was cut off or timed out",
-        "who dials",
+        "the side that dials",
         "look at the address, whether the node runs, and at firewalls and network keys",
     ),
     Exit.NOT_TRUSTED: (
         "a side refused the other",
-        "who dials",
+        "the side that dials",
         "read the reason; see parley peers, --trust and --identity",
     ),
     Exit.ANSWERED: (
         "a call was answered with a code other than 0, or not in time; or a bus refused",
-        "who asks",
+        "the side that asks",
         "the code is in the sentence; parley errors CODE explains it",
     ),
     Exit.FILE: (

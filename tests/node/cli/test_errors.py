@@ -60,7 +60,7 @@ def test_as_json(parley: Parley) -> None:
         "code": 34,
         "name": "no-handler",
         "meaning": "nobody there takes streams of this label",
-        "raised_by": "who received the stream",
+        "raised_by": "the side that received the stream",
         "what_to_do": "look at the label's spelling, and at what that node offers",
     }
     assert done.last == {"event": "done", "count": 1}
