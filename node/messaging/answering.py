@@ -273,7 +273,7 @@ class Answering:
         """Raise RemoteProtocolError if a request under this id is unanswered, or if more
         events wait to be written than a stream has ids, fewer where there is no room: nobody
         reads the answers."""
-        waiting = self._connection.queued_events
+        waiting = self._connection.outbox.count
         if waiting > UNREAD_EVENTS and (waiting > LAST_ASYNC_ID or not self._account.has_room()):
             raise RemoteProtocolError(CloseCode.OVERLOADED, "answers that nobody reads")
         if self._unanswered.get(stream, async_id) is not None:

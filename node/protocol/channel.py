@@ -1,11 +1,12 @@
-"""An encrypted connection's two directions: seals when due, key updates, rekeys.
+"""The channel of a connection: how its events become frames, and frames events.
 
-One rule: an event of category 1 is encrypted the moment it is decided, so that chain
-values and epochs are known at once. Implements docs/protocol.md section 6 but for the
-streams.
+`SecureChannel` keeps the two directions of an encrypted connection: seals when due, key
+updates, rekeys (docs/protocol.md section 6, but for the streams). An event of category 1 is
+encrypted the moment it is decided, so that chain values and epochs are known at once.
+`PlainChannel` is its counterpart on an unencrypted connection.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from crypto.errors import KeyExchangeError
@@ -26,10 +27,12 @@ from node.protocol.codes import (
 )
 from node.protocol.config import CoreConfig
 from node.protocol.errors import LocalProtocolError, RemoteProtocolError, overloaded, violation
-from node.protocol.event import NO_PAYLOAD, Event
+from node.protocol.event import NO_PAYLOAD, Event, parse_raw, serialise_raw
+from node.protocol.frames import frame
 from node.protocol.handshake import Agreed, known
 from node.protocol.limits import FRAME_HEADER_SIZE, IDLE_EVENTS, SEAL_GRACE
 from node.protocol.observer import DirectionState, Observer
+from node.protocol.outbox import OutgoingEvent
 from node.protocol.rekey import Phase, Rekeying
 from node.protocol.reports import KeysUpdated, Report
 from node.protocol.sealing import Receiver, Sender
@@ -43,7 +46,12 @@ _NEVER_FOLLOWED: Final = frozenset({KEY_UPDATE, REKEY_OFFER, REKEY_ANSWER, CLOSE
 
 
 class SecureChannel:
-    """Both directions of an encrypted connection after its handshake."""
+    """Both directions of an encrypted connection after its handshake.
+
+    `used` is set to True with each event on a stream other than 0: a connection on which
+    nothing else comes and goes needs no new keys. With `seals_flushes` (`seal_delay_ms` is 0)
+    every flush ends with `flush_seal`.
+    """
 
     def __init__(
         self,
@@ -75,7 +83,8 @@ class SecureChannel:
         self._last_rekey = now
         # The initiator rekeys first; the responder stands in if it does not.
         self._rekey_interval = config.rekey_interval * (1.0 if initiator else 1.1)
-        self._used = False
+        self.used = False
+        self.seals_flushes = not agreed.limits.seal_delay_ms
         self._plan()
         if observer is not None:
             observer.epoch_began(True, sender.epoch, sender.secret, 0)
@@ -83,45 +92,35 @@ class SecureChannel:
 
     # Events out.
 
-    def protect(
-        self,
-        stream: int,
-        async_id: int,
-        category: int,
-        subcategory: int,
-        payload: bytes | memoryview,
-        seal: bool,
-        now: float,
-    ) -> bytes:
-        """Frames: the event, sealed if it is time, and a KeyUpdate if that became due."""
-        sender = self._sender
-        unsealed = sender.unsealed
-        if not seal:
-            seal = unsealed + 1 >= self._seal_events or now >= self._seal_due
-        framed = sender.protect(stream, async_id, category, subcategory, payload, seal)
-        if seal:
-            self._seal_due = NEVER
-        elif not unsealed and not sender.each and self._seal_delay:
-            self._seal_due = now + self._seal_delay
-        if stream:
-            self._used = True  # events of stream 0 alone are no use of the connection
-        if self._observer is not None:
-            self._observer.event(True, framed[FRAME_HEADER_SIZE:], sender.chain.value)
-            if category == STREAM and subcategory == OPEN:
-                self._observer.stream_opened(stream, payload)
-        config = self._config
-        if (
-            sender.events_sent >= config.update_after_events
-            or sender.bytes_sent >= config.update_after_bytes
-        ) and not (category == CONNECTION and subcategory in _NEVER_FOLLOWED):
-            framed += self._renew(now)
-        return framed
+    def protect(self, events: Iterable[OutgoingEvent], now: float) -> list[bytes]:
+        """A frame for each event, sealed if it is time; and KeyUpdates that became due."""
+        sender, config, frames = self._sender, self._config, list[bytes]()
+        for stream, async_id, category, subcategory, payload, seal, _, _ in events:
+            unsealed = sender.unsealed
+            if not seal:
+                seal = unsealed + 1 >= self._seal_events or now >= self._seal_due
+            framed = sender.protect(stream, async_id, category, subcategory, payload, seal)
+            frames.append(framed)
+            if seal:
+                self._seal_due = NEVER
+            elif not unsealed and not sender.each and self._seal_delay:
+                self._seal_due = now + self._seal_delay
+            if stream:
+                self.used = True
+            if self._observer is not None:
+                self._observer.event(True, framed[FRAME_HEADER_SIZE:], sender.chain.value)
+                if category == STREAM and subcategory == OPEN:
+                    self._observer.stream_opened(stream, payload)
+            if (
+                sender.events_sent >= config.update_after_events
+                or sender.bytes_sent >= config.update_after_bytes
+            ) and not (category == CONNECTION and subcategory in _NEVER_FOLLOWED):
+                frames.append(self._renew(now))
+        return frames
 
     def flush_seal(self, now: float) -> bytes:
-        """With `seal_delay_ms` 0 every flush ends in a seal."""
-        if self._seal_delay == 0 and self._sender.unsealed:
-            return self._sealed(SEAL, NO_PAYLOAD, now)
-        return b""
+        """A seal, if any event since the last one has none."""
+        return self._sealed(SEAL, NO_PAYLOAD, now) if self._sender.unsealed else b""
 
     def update_keys(self, now: float) -> bytes:
         """A plain KeyUpdate: the last event of our direction's epoch.
@@ -159,18 +158,17 @@ class SecureChannel:
 
     def open(self, data: bytes | memoryview) -> tuple[Event, bool]:
         """One event from the wire; the flag says whether it carried a seal."""
-        opened = self._receiver.open(data)
-        if self._rekeying.update_due and opened[0][2:4] != (CONNECTION, KEY_UPDATE):
+        opened = event, sealed = self._receiver.open(data)
+        if self._rekeying.update_due and event[2:4] != (CONNECTION, KEY_UPDATE):
             raise violation("another event between a RekeyAnswer and its KeyUpdate")
-        if opened[1]:
+        if sealed:
             self._patience_left = self._patience
+            self._waiting_since = None
         if self._observer is not None:
             wire = data if type(data) is bytes else bytes(data)  # a long one is a view
             self._observer.event(False, wire, self._receiver.chain.value)
-            if opened[0].category == STREAM and opened[0].subcategory == OPEN:
-                self._observer.stream_opened(opened[0].stream, opened[0].payload)
-        if opened[0].stream:
-            self._used = True
+            if event.category == STREAM and event.subcategory == OPEN:
+                self._observer.stream_opened(event.stream, event.payload)
         return opened
 
     def control(self, subcategory: int, cells: Mapping[int, Any], now: float) -> bytes:
@@ -199,20 +197,16 @@ class SecureChannel:
 
     # Time.
 
-    def reading_began(self, now: float) -> None:
-        """Bytes came: stop the clock that waits for a seal."""
+    def was_read(self, now: float, more: bool) -> None:
+        """What came at `now` was read, or there is `more`. The clock that waits for a seal
+        stood meanwhile; it runs on while nothing is left and events are unsealed."""
         if self._waiting_since is not None:
             self._patience_left -= now - self._waiting_since
-            self._waiting_since = None
             if self._patience_left < -_OVERSLEPT:
                 # Nobody was awake to see it run out, so these bytes may have waited for
-                # us and not we for them: look at what they are first.
+                # us and not we for them: look at what follows first.
                 self._patience_left = _OVERSLEPT
-
-    def reading_ended(self, now: float) -> None:
-        """Nothing is left to read: the clock runs if events are unsealed."""
-        if self._receiver.unsealed:
-            self._waiting_since = now
+        self._waiting_since = None if more or not self._receiver.unsealed else now
 
     def deadline(self) -> float:
         """The earliest of all that may become due."""
@@ -235,8 +229,8 @@ class SecureChannel:
         framed = b""
         if now >= self._last_rekey + self._rekey_interval:
             self._last_rekey = now
-            if self._used and self._rekeying.may_offer(now):
-                self._used = False
+            if self.used and self._rekeying.may_offer(now):
+                self.used = False
                 framed += self.rekey(now)
         if now >= self._epoch_began + self._config.update_after_seconds:
             self._epoch_began = now
@@ -258,7 +252,9 @@ class SecureChannel:
     # Key updates and rekeys, step by step.
 
     def _sealed(self, subcategory: int, payload: bytes, now: float) -> bytes:
-        return self.protect(0, 0, CONNECTION, subcategory, payload, True, now)
+        return b"".join(
+            self.protect((OutgoingEvent(0, 0, CONNECTION, subcategory, payload, True),), now)
+        )
 
     def _plan(self) -> None:
         """Note when keys are due again; asked for each flush, it changes with them alone."""
@@ -335,3 +331,40 @@ class SecureChannel:
         self._switch_sender(secret, number, now)
         sender.chain.value = chain_rekey(sender.suite.hash_algorithm, sender.chain.value, commit)
         return framed
+
+
+class PlainChannel:
+    """The channel of an unencrypted connection, for local sockets and debugging: no keys, no
+    chain, no seals."""
+
+    used = seals_flushes = False
+
+    def protect(self, events: Iterable[OutgoingEvent], now: float) -> list[bytes]:
+        """A frame for each event."""
+        return [frame(serialise_raw(Event(*event[:4], bytes(event.payload)))) for event in events]
+
+    def open(self, data: bytes | memoryview) -> tuple[Event, bool]:
+        """One event from the wire, which nothing vouches for or has to."""
+        return parse_raw(data), True
+
+    def control(self, subcategory: int, cells: Mapping[int, Any], now: float) -> bytes:
+        """No event of encryption has a meaning here."""
+        raise violation("an event of encryption on an unencrypted connection")
+
+    def flush_seal(self, now: float) -> bytes:
+        """Nothing is sealed."""
+        return b""
+
+    def forget(self, stream: int, *, sent: bool) -> None:
+        """No stream has a key."""
+
+    def was_read(self, now: float, more: bool) -> None:
+        """No seal is waited for."""
+
+    def deadline(self) -> float:
+        """Nothing becomes due."""
+        return NEVER
+
+    def handle_deadline(self, now: float) -> bytes:
+        """Nothing is due."""
+        return b""

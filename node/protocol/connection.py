@@ -1,9 +1,10 @@
 """One connection's core: bytes and time in, bytes and reports out. Does no I/O.
 
-One rule: whatever the other side sends, these methods raise nothing of it; it ends in
-a report, at the latest `ConnectionEnded`. What a caller may not do raises
-LocalProtocolError and changes nothing. `Opening` does the handshake, `Session` the open
-connection; this file says which of them is next, and ends both.
+Whatever the other side sends, these methods raise nothing of it; it ends in a report, at
+the latest `ConnectionEnded`. What a caller may not do raises LocalProtocolError
+(`ConnectionClosedError` where the connection is not open) and changes nothing. `Opening`
+does the handshake, `Session` the open connection; this file says which of them is next,
+and ends both.
 """
 
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from collections.abc import Callable
 from crypto.randomness import random_bytes
 from lbm.errors import LbmDecodeError
 from node.protocol.account import SHARE, Account
-from node.protocol.codes import CloseCode
+from node.protocol.codes import DATA, SIM, STREAM, CloseCode
 from node.protocol.config import CoreConfig
 from node.protocol.errors import (
     ConnectionClosedError,
@@ -20,28 +21,31 @@ from node.protocol.errors import (
     check_farewell,
     violation,
 )
+from node.protocol.flow import Flow
 from node.protocol.frames import FrameReader
 from node.protocol.handshake import Agreed
 from node.protocol.initiator import RejectedError
-from node.protocol.limits import CLOSE_LINGER, HANDSHAKE_EVENT_SIZE, UNWRITTEN_PART
+from node.protocol.limits import (
+    CLOSE_LINGER,
+    EVENT_COST,
+    HANDSHAKE_EVENT_SIZE,
+    UNWRITTEN_PART,
+    Limits,
+)
+from node.protocol.multiplexer import Multiplexer
 from node.protocol.observer import DirectionState, Observer
-from node.protocol.open_connection import OpenConnection
 from node.protocol.opening import Opening
-from node.protocol.outbox import Outbox
+from node.protocol.outbox import Outbox, Wire
 from node.protocol.reports import ConnectionEnded, HandshakeCompleted, Report
-from node.protocol.session import Farewell, Session, Wire
+from node.protocol.session import Farewell, Session
 from node.protocol.states import HANDSHAKE, LIVE, READING, Signal, State, next_state
 from node.protocol.streams import Streams
 
 FLUSH_SIZE = 256 * 1024
-# What is taken before control is given back: so many short events of some 10 us each, one
-# that takes many times that, or fewer longer ones: 16 KiB count as one more.
-STEP_COST = 16
-LONG_EVENT_BITS = 14
 NEVER = float("inf")
 
 
-class Connection(OpenConnection):
+class Connection:
     """The sans-IO core of one connection, either side.
 
     `now` is seconds of any clock that never goes back, the same for all calls. `random`
@@ -49,7 +53,8 @@ class Connection(OpenConnection):
     `answers` is that of what handlers have made and wait to have written.
 
     `wants_data` says whether bytes should be read: not while a peer is being decided on.
-    With `ended` the transport is to be closed. `happened` is what `reports` will return.
+    With `ended` the transport is to be closed. `happened` is what `reports` will return,
+    `dropped` counts the events of the other side that nobody took.
     """
 
     def __init__(
@@ -71,6 +76,7 @@ class Connection(OpenConnection):
         # What follows from the state, of which it is asked for every event.
         self._reading = self.wants_data = True
         self._live = self.ended = False
+        self.dropped = 0
         self._frames = FrameReader(HANDSHAKE_EVENT_SIZE)
         self.happened: list[Report] = []
         self.outbox = Outbox(self.account)
@@ -129,30 +135,18 @@ class Connection(OpenConnection):
                 self._frames.hold(data)  # what was under way when `wants_data` fell
             return
         try:
-            if self._session is not None:
-                self._session.reading_began(now)
-            left = STEP_COST
-            for event in self._frames.feed(data):
-                left -= self._receive(event, now)
-                if left <= 0 or not self._reading:
-                    break
-            if self._session is not None and not self._frames.unread:
-                self._session.reading_ended(now)
+            if self._session is None:
+                event = next(self._frames.feed(data), None)
+                if event is not None:
+                    self._handshake_event(bytes(event), now)
+            else:
+                farewell = self._session.receive_some(self._frames, data, now)
+                if farewell is not None:
+                    self._end(*farewell, remote=True, reason="the other side closed")
         except RemoteProtocolError as error:
             self._fail(error, now)
         except LbmDecodeError as error:
             self._fail(violation(f"a malformed payload: {error}"), now)
-
-    def _receive(self, event: bytes | memoryview, now: float) -> int:
-        """Take one event; returns its part of `STEP_COST`."""
-        session = self._session
-        if session is None:
-            self._handshake_event(bytes(event), now)
-            return STEP_COST
-        farewell = session.receive(event)
-        if farewell is not None:
-            self._end(*farewell, remote=True, reason="the other side closed")
-        return STEP_COST if session.verified else 1 + (len(event) >> LONG_EVENT_BITS)
 
     def receive_eof(self, now: float) -> None:
         """The transport ended: without Close that is never a clean end."""
@@ -204,6 +198,113 @@ class Connection(OpenConnection):
                 self._end(CloseCode.TIMEOUT, reason="the handshake took too long")
         except RemoteProtocolError as error:
             self._fail(error, now)
+
+    # Of the open connection: what waits, and what a caller may do.
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes of frames that wait, and of events that wait to be encrypted: their payloads,
+        and 64 for each, so that small ones count as what they hold."""
+        outbox = self.outbox
+        return self._wire.size + outbox.size + EVENT_COST * outbox.count
+
+    @property
+    def limits(self) -> Limits:
+        """The limits that were agreed; our own before and after."""
+        return self._session.mux.limits if self._session else self.config.limits
+
+    @property
+    def streams(self) -> Multiplexer:
+        """The streams, for what is asked of them alone; raises ConnectionClosedError."""
+        return self._open().mux
+
+    def flow(self) -> Flow:
+        """Credit and windows of all open streams; none where no connection is open."""
+        return self._session.mux.flow() if self._session else Flow({}, 0, 0, 0)
+
+    def send(
+        self,
+        stream: int,
+        async_id: int,
+        category: int,
+        subcategory: int,
+        payload: bytes,
+        *,
+        lbm: bool = True,
+        seal: bool = False,
+        releases: int = 0,
+    ) -> int:
+        """Queue an event of category 3 up on stream 1 or an open stream; see `Multiplexer.send`."""
+        session = self._session
+        if session is None or self._state is not State.OPEN:
+            session = self._open()
+        if category < SIM:
+            raise LocalProtocolError(f"events of category {category} are not the caller's")
+        mux = session.mux
+        return mux.send(stream, async_id, category, subcategory, payload, lbm, seal, releases)
+
+    def send_data(self, stream: int, data: bytes | memoryview) -> None:
+        """Queue 2/5 Data, 1..max_payload bytes, on a stream from 2 up; raises as `send`. A view
+        is one of bytes that do not change until they were sent."""
+        if not data or stream < 2:
+            raise LocalProtocolError("Data is at least one byte, on a stream of its own")
+        self._open().mux.send(stream, 0, STREAM, DATA, data, False, False)
+
+    def open_stream(self, label: str, window: int | None = None, credit: int | None = None) -> int:
+        """Open a stream; returns its id. `window` is what we are ready to hold, `credit` what the
+        other side said it is, in bytes. Raises LocalProtocolError if `max_streams` are open."""
+        return self._open().mux.open_stream(label, window, credit)
+
+    def finish_stream(self, stream: int) -> None:
+        """End our direction of a stream, after what is queued on it; raises as `send`."""
+        self._open().mux.finish(stream)
+
+    def reset_stream(self, stream: int, code: int, text: str = "") -> None:
+        """End both directions of a stream now; nothing happens if it is gone."""
+        self._open().mux.reset(stream, code, text)
+
+    def waiting_events(self, stream: int) -> int:
+        """How many events of `stream` wait to be written."""
+        return self.outbox.waiting(stream)
+
+    def has_credit(self, stream: int) -> bool:
+        """Whether what is sent on `stream`, one from 2 up, would not wait for credit."""
+        return self._session is not None and self._session.mux.has_credit(stream)
+
+    def consume(self, stream: int, cost: int, count: int = 1) -> None:
+        """Give back the `cost` of `count` EventReceived once the application has used them."""
+        if cost and self._session is not None:
+            self._session.mux.consume(stream, cost, count)
+
+    def count_dropped(self, *, charged: bool = True) -> None:
+        """Nobody takes an event of the other side. It is `charged` unless the reason is ours: no
+        room, or an answer that nobody waits for any more. Beyond the allowance the other side's
+        next event ends the connection (`overloaded`)."""
+        self.dropped += 1
+        if charged and self._session is not None:
+            self._session.count_dropped()
+
+    def notify_writable(self, stream: int, *, credit: bool = False) -> None:
+        """Report StreamWritable once, when nothing waits on `stream` any more; with
+        `credit`, if nothing waits already, when it has credit."""
+        self._open().mux.watch(stream, credit=credit)
+
+    def ping(self, now: float) -> int:
+        """Send a Ping; PongReceived carries its async id."""
+        return self._open().ping(now)
+
+    def update_keys(self, now: float) -> None:
+        """Go to the next epoch in our direction; KeysUpdated reports it."""
+        self._open().update_keys(now)
+
+    def rekey(self, now: float) -> None:
+        """Agree on fresh keys for both directions; KeysUpdated reports each."""
+        self._open().rekey(now)
+
+    def _open(self) -> Session:
+        if self._state is not State.OPEN or self._session is None:
+            raise ConnectionClosedError(self._closing[0], "the connection is not open")
+        return self._session
 
     # The handshake's question.
 
@@ -350,8 +451,3 @@ class Connection(OpenConnection):
         self.ended = state is State.ENDED
         if self.ended:
             self._wire.take()
-
-    def _open(self) -> Session:
-        if self._state is not State.OPEN or self._session is None:
-            raise ConnectionClosedError(self._closing[0], "the connection is not open")
-        return self._session

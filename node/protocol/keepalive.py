@@ -1,54 +1,54 @@
 """Keep-alive: when to ping, when to give up, and which Pong answers what (section 9).
 
-One rule: any byte received counts as an answer. Sends nothing itself.
+Any byte received counts as an answer. Sends nothing itself.
 """
 
 from node.protocol.allowance import Allowance
 from node.protocol.limits import OWN_PINGS, WAITING_PONGS
 
+INFINITY = float("inf")
+
 
 class KeepAlive:
-    """The clock of a connection that may be dead. All times are seconds of `now`."""
+    """The clock of a connection that may be dead. All times are seconds of `now`.
+
+    `last_received` is for the session to set whenever bytes come.
+    """
 
     __slots__ = (
         "_idle",
-        "_last_received",
         "_next_id",
         "_pings",
         "_probe_sent",
         "_timeout",
         "_waiting",
+        "last_received",
         "pongs_waiting",
     )
 
     def __init__(self, now: float, idle: float, timeout: float) -> None:
         self._idle = idle
         self._timeout = timeout
-        self._last_received = now
-        self._probe_sent: float | None = None
+        self.last_received = now
+        self._probe_sent = -INFINITY  # answered by whatever came later
         self._waiting: dict[int, float] = {}
         self._next_id = 1
         self._pings = Allowance(OWN_PINGS)
         self.pongs_waiting = 0
 
-    def received(self, now: float) -> None:
-        """Something came."""
-        self._last_received = now
-        self._probe_sent = None
-
     def deadline(self) -> float:
         """When `probe_due` or `expired` may become true."""
-        if self._probe_sent is not None:
+        if self._probe_sent > self.last_received:
             return self._probe_sent + self._timeout
-        return self._last_received + self._idle
+        return self.last_received + self._idle
 
     def probe_due(self, now: float) -> bool:
         """Whether to ping because nothing came for so long."""
-        return self._probe_sent is None and now >= self._last_received + self._idle
+        return now >= self.last_received + self._idle and not self._probe_sent > self.last_received
 
     def expired(self, now: float) -> bool:
         """Whether the ping was in vain."""
-        return self._probe_sent is not None and now >= self._probe_sent + self._timeout
+        return self._probe_sent > self.last_received and now >= self._probe_sent + self._timeout
 
     def probe_sent(self, now: float) -> None:
         """A ping of ours went out because of `probe_due`."""

@@ -1,8 +1,8 @@
 """Streams over one connection: opening, data, credit, finishing, resetting (section 8).
 
-One rule: what another side may do on a stream is checked here, after decryption and
-before anything is reported. Encrypts nothing: control events go out through `control`,
-all others wait in the outbox for their turn.
+What the other side may do on a stream is checked here, after decryption and before
+anything is reported. Encrypts nothing: control events go out through `control`, all others
+wait in the outbox for their turn.
 """
 
 from collections.abc import Callable, Mapping
@@ -34,8 +34,9 @@ from node.protocol.errors import (
     violation,
 )
 from node.protocol.event import NO_PAYLOAD, Event
+from node.protocol.flow import Flow, stream_flows
 from node.protocol.limits import EVENT_COST, LARGEST_CREDIT, READ_ON, WINDOWS_PART, Limits
-from node.protocol.outbox import Outbox, Outgoing
+from node.protocol.outbox import Outbox, OutgoingEvent
 from node.protocol.reports import (
     EventReceived,
     Report,
@@ -48,7 +49,7 @@ from node.protocol.reports import (
 from node.protocol.requests import LAST_ASYNC_ID
 from node.protocol.streams import Stream, Streams
 
-Control = Callable[[Event], None]
+Control = Callable[[OutgoingEvent], None]
 # Least window that a short memory names in Open.
 LEAST_WINDOW = 1024
 # What an event holds besides its cost, in the account.
@@ -217,7 +218,7 @@ class Multiplexer:
             raise PayloadTooLargeError("the label is longer than a payload may be")
         known = self._streams.open_local(credit or limits.stream_window, window)
         self.expected += 2
-        self._control(Event(known.id, 0, STREAM, OPEN, payload))
+        self._control(OutgoingEvent(known.id, 0, STREAM, OPEN, payload))
         return known.id
 
     def send(
@@ -231,7 +232,18 @@ class Multiplexer:
         seal: bool,
         releases: int = 0,
     ) -> int:
-        """Queue an event; see `Connection.send`."""
+        """Queue an event on stream 1 or an open stream; returns the size of its payload as it is
+        sent, with padding.
+
+        `payload` is bytes of LBM, or without `lbm` the caller's own format (never padded);
+        empty for none. With `seal` it is signed at once; `releases` is a stream of which
+        nothing is written before it (`hold`).
+
+        Raises:
+            PayloadTooLargeError: above `max_payload`. LocalProtocolError: the stream is not
+                open for sending, a number is out of range, or the payload is the single
+                byte 0x00.
+        """
         if not (category <= 255 and 1 <= subcategory <= 255 and 0 <= async_id <= LAST_ASYNC_ID):
             raise LocalProtocolError(f"event {category}/{subcategory}, async id {async_id}")
         if not payload:
@@ -249,8 +261,8 @@ class Multiplexer:
             credit = self._streams.get_local(stream).credit
             if category != SIM or subcategory != CHUNK:
                 cost = size + EVENT_COST
-        event = (stream, async_id, category, subcategory, payload, cost, seal, releases)
-        self.outbox.put(_tuple(Outgoing, event), credit)
+        event = (stream, async_id, category, subcategory, payload, seal, cost, releases)
+        self.outbox.put(_tuple(OutgoingEvent, event), credit)
         self.expected += 1 + size // READ_ON
         return size
 
@@ -269,13 +281,13 @@ class Multiplexer:
     def grant(self, stream: int, request: int, credit: int) -> None:
         """Allow the other side more Chunks of its answer to our request."""
         cells: dict[int, Value] = {keys.STREAM: stream, keys.CREDIT: credit, keys.REQUEST: request}
-        self._control(Event(0, 0, STREAM, WINDOW, encode(cells)))
+        self._control(OutgoingEvent(0, 0, STREAM, WINDOW, encode(cells)))
 
     def finish(self, stream: int) -> None:
         """Queue Finish behind what waits on the stream."""
         known = self._streams.get_local(stream)
         known.finishing = True
-        self.outbox.put(Outgoing(stream, 0, STREAM, FINISH, NO_PAYLOAD, 0, False), known.credit)
+        self.outbox.put(OutgoingEvent(stream, 0, STREAM, FINISH, NO_PAYLOAD), known.credit)
 
     def reset(self, stream: int, code: int, text: str) -> None:
         """End both directions at once; a stream that is gone is left alone."""
@@ -299,7 +311,7 @@ class Multiplexer:
         grant = self._streams.consume(known, cost, self._windows)
         if grant:
             payload = encode({keys.STREAM: stream, keys.CREDIT: grant})
-            self._control(Event(0, 0, STREAM, WINDOW, payload))
+            self._control(OutgoingEvent(0, 0, STREAM, WINDOW, payload))
 
     def resize(self, stream: int, window: int) -> None:
         """A stream of the other side is read under a window that was named in a request."""
@@ -313,7 +325,7 @@ class Multiplexer:
         return known is not None and known.local_open and known.credit.left > 0
 
     def watch(self, stream: int, *, credit: bool) -> None:
-        """Report StreamWritable once; see `OpenConnection.notify_writable`."""
+        """Report StreamWritable once; see `Connection.notify_writable`."""
         known = self._streams.open.get(stream)
         if self.outbox.waiting(stream):
             self.watched.add(stream)
@@ -323,7 +335,7 @@ class Multiplexer:
             self._reports.append(StreamWritable(stream))
             self.outbox.waker.changed()
 
-    def taken(self, event: Outgoing) -> None:
+    def taken(self, event: OutgoingEvent) -> None:
         """`event` left the outbox and was encrypted."""
         stream = event.stream
         if event.category == STREAM and event.subcategory == FINISH:
@@ -337,6 +349,11 @@ class Multiplexer:
         self.outbox.clear()
         self._streams.end()
         self._account.release(self.unconsumed + EXTRA_WEIGHT * self._unconsumed_events)
+
+    def flow(self) -> Flow:
+        """Credit and windows of all open streams."""
+        flows, committed = stream_flows(self._streams), self._streams.committed
+        return Flow(flows, self.unconsumed, committed, self.outbox.count)
 
     # Steps of the above.
 
@@ -355,7 +372,7 @@ class Multiplexer:
         cells: dict[int, Value] = {keys.STREAM: stream, keys.CODE: code}
         if text:
             cells[keys.TEXT] = text
-        self._control(Event(0, 0, STREAM, RESET, encode(cells)))
+        self._control(OutgoingEvent(0, 0, STREAM, RESET, encode(cells)))
 
     def _end_local(self, stream: Stream) -> None:
         self._streams.end_local(stream)

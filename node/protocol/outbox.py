@@ -1,29 +1,34 @@
 """Events that wait to be written: a queue for each stream, served in turn (section 8).
 
-One rule: each stream with something to say and credit to say it gets one event a turn,
-so that a bulk stream does not delay a call. Holds plain events: they are encrypted when
-their turn comes. Stream 0 does not pass here.
+Each stream with something to say and credit to say it gets one event a turn, so that a
+bulk stream does not delay a call. The outbox holds plain events, which are encrypted when
+their turn comes; what must not wait (stream 0, an Open) is encrypted at once into `Wire`.
 """
 
 from collections import deque
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from node.protocol.account import OUTGOING_WEIGHT, Account
+from node.protocol.account import FRAMES_WEIGHT, OUTGOING_WEIGHT, Account
+from node.protocol.limits import EVENT_COST
 from node.protocol.waker import Waker
 from node.protocol.window import SendCredit
 
+# Events that are taken at a time.
+BATCH: Final = 64
 
-class Outgoing(NamedTuple):
-    """An event that waits. `cost` is 0 for those that need no credit; `releases` is a stream
-    that is held until this event is taken, 0 for none."""
+
+class OutgoingEvent(NamedTuple):
+    """An event to be written, with a payload of at least one byte; with `seal` it is signed at
+    once. `cost` is 0 for those that need no credit; `releases` is a stream that is held until
+    this event is taken, 0 for none."""
 
     stream: int
     async_id: int
     category: int
     subcategory: int
     payload: bytes | memoryview
-    cost: int
-    seal: bool
+    seal: bool = False
+    cost: int = 0
     releases: int = 0
 
 
@@ -31,7 +36,7 @@ class _Queue:
     __slots__ = ("blocked", "credit", "events")
 
     def __init__(self, credit: SendCredit | None) -> None:
-        self.events: deque[Outgoing] = deque()
+        self.events: deque[OutgoingEvent] = deque()
         self.credit = credit
         self.blocked = False
 
@@ -58,7 +63,7 @@ class Outbox:
         """Whether anything waits, with credit or without."""
         return bool(self._queues)
 
-    def put(self, event: Outgoing, credit: SendCredit | None) -> None:
+    def put(self, event: OutgoingEvent, credit: SendCredit | None) -> None:
         """Queue an event; `credit` is its stream's, None for stream 1."""
         stream = event[0]
         queue = self._queues.get(stream)
@@ -77,14 +82,15 @@ class Outbox:
         if self.count >= waker.count or self.size >= waker.size:
             waker.wake()
 
-    def take(self) -> Outgoing | None:
-        """The next event whose stream has credit; its cost is spent."""
-        turns = self.turns
-        while turns:
+    def take(self, limit: int) -> list[OutgoingEvent]:
+        """The next events whose streams have credit, which is spent: at most 64, and no more
+        once they cost `limit` bytes. An empty list means that nothing may be written now."""
+        turns, taken, size = self.turns, list[OutgoingEvent](), 0
+        while turns and len(taken) < BATCH and size + EVENT_COST * len(taken) < limit:
             queue = turns.popleft()
             events = queue.events
             event = events[0]
-            stream, _, _, _, payload, cost, _, releases = event
+            stream, _, _, _, payload, _, cost, releases = event
             if cost and queue.credit is not None:
                 if queue.credit.left <= 0:
                     queue.blocked = True
@@ -95,14 +101,13 @@ class Outbox:
                 turns.append(queue)
             else:
                 del self._queues[stream]
-            size = len(payload)
-            self.count -= 1
-            self.size -= size
-            self._account.release(size + OUTGOING_WEIGHT)
+            size += len(payload)
+            taken.append(event)
             if releases:
                 self.release(releases)
-            return event
-        return None
+        if taken:
+            self._took(len(taken), size)
+        return taken
 
     def hold(self, stream: int) -> None:
         """Write nothing of `stream` until an event that releases it was taken."""
@@ -135,7 +140,7 @@ class Outbox:
             if type(event.payload) is memoryview:
                 queue.events[place] = event._replace(payload=bytes(event.payload))
 
-    def drop(self, stream: int) -> list[Outgoing]:
+    def drop(self, stream: int) -> list[OutgoingEvent]:
         """Forget the events of a stream, which is held no more; returns them."""
         self._held.discard(stream)
         queue = self._queues.pop(stream, None)
@@ -169,3 +174,32 @@ class Outbox:
         self.count -= count
         self.size -= size
         self._account.release(size + OUTGOING_WEIGHT * count)
+
+
+class Wire:
+    """Frames that are ready and wait for the transport, charged to `account`."""
+
+    __slots__ = ("_account", "_waker", "frames", "size")
+
+    def __init__(self, account: Account, waker: Waker) -> None:
+        self._account = account
+        self._waker = waker
+        self.frames: list[bytes] = []
+        self.size = 0
+
+    def write(self, frames: bytes) -> None:
+        """Add frames; empty bytes are nothing."""
+        if frames:
+            self.frames.append(frames)
+            self.size += len(frames)
+            self._account.charge(len(frames) + FRAMES_WEIGHT)
+            self._waker.changed()
+
+    def take(self) -> list[bytes]:
+        """All frames, which are gone from here."""
+        if not self.frames:
+            return []
+        frames, size = self.frames, self.size
+        self.frames, self.size = [], 0
+        self._account.release(size + FRAMES_WEIGHT * len(frames))
+        return frames

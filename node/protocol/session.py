@@ -1,8 +1,8 @@
 """An open connection: channel, streams and keep-alive, and the events of stream 0.
 
-One rule: it begins when the handshake is over and knows nothing of how; what ends it is
-raised (a violation, a time-out) or returned (Close). Stream 0's own events are encrypted
-at once into `Wire`, all others when `flush` gives them their turn.
+A session begins when the handshake is over; what ends it is raised (a violation, a time-out)
+or returned (Close). Stream 0's own events are encrypted at once into `Wire`, all others when
+`flush` gives them their turn.
 """
 
 from collections.abc import Mapping
@@ -10,9 +10,9 @@ from typing import Any
 
 from lbm import keys
 from lbm.codec import Value, encode
-from node.protocol.account import EVENT_WEIGHT, FRAMES_WEIGHT, Account
+from node.protocol.account import EVENT_WEIGHT, Account
 from node.protocol.allowance import Allowance
-from node.protocol.channel import SecureChannel
+from node.protocol.channel import PlainChannel, SecureChannel
 from node.protocol.codes import (
     CLOSE,
     CONNECTION,
@@ -34,6 +34,7 @@ from node.protocol.errors import (
 )
 from node.protocol.event import NO_PAYLOAD, Event
 from node.protocol.event_types import EVENT_TYPES
+from node.protocol.frames import FrameReader
 from node.protocol.handshake import Agreed
 from node.protocol.keepalive import KeepAlive
 from node.protocol.limits import (
@@ -47,48 +48,21 @@ from node.protocol.limits import (
 )
 from node.protocol.multiplexer import Multiplexer
 from node.protocol.observer import Observer
-from node.protocol.outbox import Outbox
-from node.protocol.plain_channel import Channel, PlainChannel
+from node.protocol.outbox import Outbox, OutgoingEvent, Wire
 from node.protocol.reports import PongReceived, Report
 from node.protocol.sealing import Receiver, Sender
 from node.protocol.streams import Streams
-from node.protocol.waker import Waker
 
 Farewell = tuple[int, str]
 
-
-class Wire:
-    """Frames that are ready and wait for the transport, charged to `account`."""
-
-    __slots__ = ("_account", "_waker", "frames", "size")
-
-    def __init__(self, account: Account, waker: Waker) -> None:
-        self._account = account
-        self._waker = waker
-        self.frames: list[bytes] = []
-        self.size = 0
-
-    def write(self, frames: bytes) -> None:
-        """Add frames; empty bytes are nothing."""
-        if frames:
-            self.frames.append(frames)
-            self.size += len(frames)
-            self._account.charge(len(frames) + FRAMES_WEIGHT)
-            self._waker.changed()
-
-    def take(self) -> list[bytes]:
-        """All frames, which are gone from here."""
-        if not self.frames:
-            return []
-        frames, size = self.frames, self.size
-        self.frames, self.size = [], 0
-        self._account.release(size + FRAMES_WEIGHT * len(frames))
-        return frames
+# What is taken before control is given back: so many short events of some 10 us each, one
+# that takes many times that, or fewer longer ones: 16 KiB count as one more.
+STEP_COST = 16
+LONG_EVENT_BITS = 14
 
 
 class Session:
-    """What is done between the handshake and the farewell. `verified` says that the last
-    event was sealed, so that a signature was verified."""
+    """What is done between the handshake and the farewell."""
 
     def __init__(
         self,
@@ -105,7 +79,6 @@ class Session:
         now: float,
     ) -> None:
         self._now = now
-        self.verified = False
         self._wire = wire
         self._outbox = outbox
         self._unread = 0  # bytes of Windows and Resets that the transport has not taken
@@ -120,7 +93,7 @@ class Session:
         self._account = account
         self._keepalive = KeepAlive(now, config.idle_before_ping, config.ping_timeout)
         self.secure: SecureChannel | None = None
-        self._channel: Channel = PlainChannel()
+        self._channel: SecureChannel | PlainChannel = PlainChannel()
         if directions is not None:
             self.secure = SecureChannel(
                 config, agreed, *directions, initiator, reports, observer, now
@@ -140,40 +113,39 @@ class Session:
 
     # Events in.
 
-    def reading_began(self, now: float) -> None:
-        """Bytes came."""
-        self._now = now
-        self._keepalive.received(now)
-        self._channel.reading_began(now)
-
-    def reading_ended(self, now: float) -> None:
-        """All that came has been read."""
-        self._channel.reading_ended(now)
-
-    def receive(self, data: bytes | memoryview) -> Farewell | None:
-        """Take one event from the wire; returns code and text of a Close.
+    def receive_some(self, frames: FrameReader, data: bytes, now: float) -> Farewell | None:
+        """Take events from the wire, a few or one of the costly kind, under a seal or long; the
+        others stay in `frames`. Returns code and text of a Close.
 
         Raises:
             RemoteProtocolError, LbmDecodeError: the connection is over.
         """
-        event, vouched = self._channel.open(data)
-        self.verified = vouched and self.secure is not None
-        if self._flooded:
-            raise overloaded("too many events that nobody takes")
-        farewell = None
-        wire = self._wire
-        waiting = wire.size
-        if event[0]:
-            if not self.mux.receive(event):
-                self.count_dropped()
-        else:
-            farewell = self._control_received(event)
-        if self._held is not self._reports:
-            self._hold(len(event[4]), vouched)
-        answered = CONTROL_BUFFER < wire.size > waiting
-        # What is owed to its streams is mostly written later, when its event was handled.
-        if answered or self._unread > STREAM_CONTROL_BUFFER:
-            raise overloaded("it makes us answer and does not read")
+        self._now = self._keepalive.last_received = now
+        channel, mux, wire = self._channel, self.mux, self._wire
+        left, farewell = STEP_COST, None
+        for encrypted in frames.feed(data):
+            event, vouched = channel.open(encrypted)
+            if self._flooded:
+                raise overloaded("too many events that nobody takes")
+            waiting = wire.size
+            if event[0]:
+                channel.used = True
+                if not mux.receive(event):
+                    self.count_dropped()
+            else:
+                farewell = self._control_received(event)
+            if self._held is not self._reports:
+                self._hold(len(event[4]), vouched)
+            answered = CONTROL_BUFFER < wire.size > waiting
+            # What is owed to its streams is mostly written later, when its event was handled.
+            if answered or self._unread > STREAM_CONTROL_BUFFER:
+                raise overloaded("it makes us answer and does not read")
+            if vouched and self.secure is not None:
+                left = 0  # a signature was verified
+            left -= 1 + (len(encrypted) >> LONG_EVENT_BITS)
+            if farewell is not None or left <= 0:
+                break
+        channel.was_read(now, frames.unread)
         return farewell
 
     def _hold(self, size: int, vouched: bool) -> None:
@@ -192,9 +164,9 @@ class Session:
 
     # Events out.
 
-    def control(self, event: Event) -> None:
+    def control(self, event: OutgoingEvent) -> None:
         """Encrypt and queue an event of stream 0, or an Open, at once."""
-        frames = self._channel.protect(*event, False, self._now)
+        frames = b"".join(self._channel.protect((event,), self._now))
         self._wire.write(frames)
         if event.category == STREAM and not event.stream:
             self._unread += len(frames)
@@ -203,23 +175,18 @@ class Session:
         """Frames for the transport, about `limit` bytes at most."""
         self._now = now
         self._keepalive.pongs_waiting = self._unread = 0
-        out = self._wire.take()
-        mux, protect = self.mux, self._channel.protect
-        take, turns, watched = self._outbox.take, self._outbox.turns, mux.watched
-        size = 0
-        while turns and size < limit:
-            waiting = take()
-            if waiting is None:
-                break
-            stream, async_id, category, subcategory, payload, _, seal, _ = waiting
-            frames = protect(stream, async_id, category, subcategory, payload, seal, now)
-            if category == STREAM or stream in watched:
-                mux.taken(waiting)
-            out.append(frames)
-            size += len(frames)
-        last = self._channel.flush_seal(now)
-        if last:
-            out.append(last)
+        out = self._wire.take() if self._wire.frames else []
+        mux, channel, outbox = self.mux, self._channel, self._outbox
+        while outbox.turns and limit > 0:
+            events = outbox.take(limit)
+            frames = channel.protect(events, now)
+            out += frames
+            limit -= sum(map(len, frames))
+            for event in events:
+                if event[2] == STREAM or event[0] in mux.watched:
+                    mux.taken(event)
+        if channel.seals_flushes:
+            out.append(channel.flush_seal(now))
         return out
 
     def close_frames(self, farewell: Farewell, now: float) -> bytes:
@@ -228,23 +195,26 @@ class Session:
         cells: dict[int, Value] = {keys.CODE: code}
         if text:
             cells[keys.TEXT] = text
-        return self._channel.protect(0, 0, CONNECTION, CLOSE, encode(cells), True, now)
+        close = OutgoingEvent(0, 0, CONNECTION, CLOSE, encode(cells), True)
+        return b"".join(self._channel.protect((close,), now))
 
     def ping(self, now: float) -> int:
         """Send a Ping; returns its async id.
 
         Raises:
-            LocalProtocolError: 64 Pings are unanswered, or there were too many lately.
+            LocalProtocolError: 64 Pings are unanswered, or there were more than 8,192 at once
+                and 512 a second.
         """
         self._now = now
         async_id = self._keepalive.new_ping(now)
         if async_id is None:
             raise LocalProtocolError("too many Pings")
-        self.control(Event(0, async_id, CONNECTION, PING, NO_PAYLOAD))
+        self.control(OutgoingEvent(0, async_id, CONNECTION, PING, NO_PAYLOAD))
         return async_id
 
     def update_keys(self, now: float) -> None:
-        """A plain KeyUpdate of our direction."""
+        """A plain KeyUpdate of our direction; raises LocalProtocolError beyond 32 at once and
+        one in 2 s."""
         self._wire.write(self._encrypted().update_keys(now))
 
     def rekey(self, now: float) -> None:
@@ -283,7 +253,7 @@ class Session:
             # With 64 Pings of the application unanswered those do as well.
             async_id = keepalive.new_ping(now)
             if async_id is not None:
-                self.control(Event(0, async_id, CONNECTION, PING, NO_PAYLOAD))
+                self.control(OutgoingEvent(0, async_id, CONNECTION, PING, NO_PAYLOAD))
         self._wire.write(self._channel.handle_deadline(now))
 
     # Stream 0.
@@ -322,7 +292,7 @@ class Session:
         elif not self._pings.take(self._now):
             raise overloaded("too many Pings")
         elif async_id:
-            self.control(Event(0, async_id, CONNECTION, PONG, NO_PAYLOAD))
+            self.control(OutgoingEvent(0, async_id, CONNECTION, PONG, NO_PAYLOAD))
             keepalive.pongs_waiting += 1
             if keepalive.pongs_waiting > WAITING_PONGS:
                 raise overloaded("too many Pongs wait")

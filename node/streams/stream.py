@@ -111,7 +111,7 @@ class Stream(ByteStream):
             finally:
                 # What waits longer than we do must not keep all of `item`: of many streams
                 # that would add up, and nobody counts it.
-                self.peer.core.own_waiting(self.id)
+                self.peer.core.outbox.own(self.id)
 
     # Events.
 

@@ -1,5 +1,6 @@
 """A connection as the messaging floor sees it, with its pen in the test's hands."""
 
+from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
 
 from lbm import keys
@@ -115,8 +116,8 @@ class FakeConnection:
         return self._streams
 
     @property
-    def queued_events(self) -> int:
-        return sum(self.unwritten.values())
+    def outbox(self) -> SimpleNamespace:
+        return SimpleNamespace(count=sum(self.unwritten.values()))
 
     def waiting_events(self, stream: int) -> int:
         return self.unwritten.get(stream, 0)

@@ -272,8 +272,8 @@ def test_notes_wait_for_the_result() -> None:
     assert feed is not None
     publish(two.b, 1)
     assert two.b.core.streams.outbox._held == {feed.stream}
-    first = two.b.core.streams.outbox.take()
-    second = two.b.core.streams.outbox.take()
+    (first,) = two.b.core.streams.outbox.take(1)
+    (second,) = two.b.core.streams.outbox.take(1)
     assert first is not None
     assert second is not None
     assert (first.stream, first.subcategory, first.releases) == (1, RESULT, feed.stream)
@@ -423,10 +423,11 @@ def test_vectors_of_what_is_being_decided(vector: Vector) -> None:
         end.answering.answer(first, ResultCode.REJECTED)
     else:
         end.accept(first)
-    sent = []
-    while (outgoing := end.core.streams.outbox.take()) is not None:
-        if outgoing.subcategory == RESULT:
-            sent.append((outgoing.async_id, decode(bytes(outgoing.payload))[keys.CODE]))
+    sent = [
+        (outgoing.async_id, decode(bytes(outgoing.payload))[keys.CODE])
+        for outgoing in end.core.streams.outbox.take(1 << 20)
+        if outgoing.subcategory == RESULT
+    ]
     codes = [int(code) for code in re.findall(r"\d+", vector["expected"].partition("codes")[2])]
     assert sent == list(zip([one.async_id for one in received], codes, strict=True))
 

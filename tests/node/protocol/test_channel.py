@@ -179,11 +179,11 @@ def test_the_time_stands_still_while_there_is_something_to_read() -> None:
     pair.inject(pair.a, 1, 64, 1, b"x")
     channel = pair.b.channel
     pair.now += 4.0
-    channel.reading_began(pair.now)
+    channel.was_read(pair.now, more=True)
     assert channel.deadline() > pair.now + 100.0
     channel.handle_deadline(pair.now + 99.0)  # reading all the while: no violation
     pair.now += 99.0
-    channel.reading_ended(pair.now)
+    channel.was_read(pair.now, more=False)
     assert channel.deadline() == pytest.approx(pair.now + 6.02)
 
 

@@ -21,7 +21,7 @@ def test_the_clock() -> None:
     assert keepalive.deadline() == 25.0
     assert not keepalive.expired(24.9)
     assert keepalive.expired(25.0)
-    keepalive.received(24.9)
+    keepalive.last_received = 24.9
     assert not keepalive.expired(25.0)
     assert keepalive.deadline() == 24.9 + 15.0
 

@@ -20,8 +20,8 @@ from node.protocol.codes import (
     CloseCode,
 )
 from node.protocol.errors import LocalProtocolError, PayloadTooLargeError
-from node.protocol.event import Event
 from node.protocol.limits import PEER_MEMORY
+from node.protocol.outbox import OutgoingEvent
 from node.protocol.reports import (
     EventReceived,
     Report,
@@ -51,13 +51,13 @@ def with_stream(**settings: Any) -> tuple[Pair, int]:
     return pair.forget(), stream
 
 
-def watch(side: Side) -> list[Event]:
+def watch(side: Side) -> list[OutgoingEvent]:
     """The events of stream 0, and Opens, that a side sends from now on."""
-    seen: list[Event] = []
+    seen: list[OutgoingEvent] = []
     mux = side.session.mux
     honest = mux._control
 
-    def control(event: Event) -> None:
+    def control(event: OutgoingEvent) -> None:
         seen.append(event)
         honest(event)
 
@@ -65,9 +65,9 @@ def watch(side: Side) -> list[Event]:
     return seen
 
 
-def told(seen: list[Event]) -> list[tuple[int, dict[int, Value]]]:
+def told(seen: list[OutgoingEvent]) -> list[tuple[int, dict[int, Value]]]:
     """Subcategory and cells of such events."""
-    return [(event.subcategory, decode(event.payload)) for event in seen]
+    return [(event.subcategory, decode(bytes(event.payload))) for event in seen]
 
 
 # A stream's life.

@@ -1,18 +1,18 @@
 """The queues of events that wait: turns, credit, dropping."""
 
 from node.protocol.account import Account
-from node.protocol.outbox import Outbox, Outgoing
+from node.protocol.outbox import Outbox, OutgoingEvent
 from node.protocol.window import SendCredit
 
 
-def event(stream: int, number: int = 0, cost: int = 0, size: int = 10) -> Outgoing:
-    return Outgoing(stream, number, 64, 1, b"x" * size, cost, False)
+def event(stream: int, number: int = 0, cost: int = 0, size: int = 10) -> OutgoingEvent:
+    return OutgoingEvent(stream, number, 64, 1, b"x" * size, False, cost)
 
 
 def drained(outbox: Outbox) -> list[tuple[int, int]]:
     taken = []
-    while (waiting := outbox.take()) is not None:
-        taken.append((waiting.stream, waiting.async_id))
+    while one := outbox.take(1):
+        taken += [(waiting.stream, waiting.async_id) for waiting in one]
     return taken
 
 
@@ -20,7 +20,7 @@ def test_empty() -> None:
     outbox = Outbox(Account(1 << 20))
     assert not outbox
     assert not outbox.turns
-    assert outbox.take() is None
+    assert outbox.take(1) == []
     assert outbox.waiting(1) == 0
 
 
@@ -40,7 +40,7 @@ def test_size_counts_payloads_that_wait() -> None:
     assert (outbox.size, outbox.waiting(1)) == (12, 2)
     assert outbox
     assert outbox.turns
-    outbox.take()
+    outbox.take(1)
     assert (outbox.size, outbox.waiting(1)) == (7, 1)
     outbox.clear()
     assert (outbox.size, outbox.waiting(1), bool(outbox), bool(outbox.turns)) == (
@@ -49,7 +49,7 @@ def test_size_counts_payloads_that_wait() -> None:
         False,
         False,
     )
-    assert outbox.take() is None
+    assert outbox.take(1) == []
 
 
 def test_credit_is_spent_and_one_event_goes_below_zero() -> None:
@@ -165,7 +165,7 @@ def test_views_become_bytes_of_their_own() -> None:
     outbox.own(5)  # of which nothing waits
     assert (outbox.size, outbox.count, outbox.waiting(3)) == (40, 4, 3)
     payloads = {}
-    while (waiting := outbox.take()) is not None:
+    for waiting in outbox.take(1 << 20):
         payloads[waiting.stream, waiting.async_id] = waiting.payload
     assert all(type(payload) is bytes for payload in payloads.values())
     assert [payloads[3, number] for number in range(3)] == [whole[n : n + 10] for n in range(3)]

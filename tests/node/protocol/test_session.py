@@ -7,8 +7,8 @@ from lbm.codec import Value, encode
 from node.protocol.account import Account
 from node.protocol.codes import CLOSE, DATA, FINISH, OPEN, PONG, RESET, SEAL, STREAM, CloseCode
 from node.protocol.limits import CONTROL_BUFFER, STREAM_CONTROL_BUFFER
+from node.protocol.outbox import Wire
 from node.protocol.reports import ConnectionEnded, PongReceived, StreamOpened
-from node.protocol.session import Wire
 from node.protocol.waker import Waker
 from tests.node.protocol.pair import ALIVE, assert_ended, assert_violation, open_pair
 

@@ -4,8 +4,9 @@ from typing import cast
 
 import pytest
 
-from node.protocol.connection import STEP_COST, Connection
+from node.protocol.connection import Connection
 from node.protocol.reports import ConnectionEnded, EventReceived, PeerIdentified, Report
+from node.protocol.session import STEP_COST
 from node.transport.backend import Backend
 from node.transport.driver import Driver
 from node.transport.turns import ROUND_TIME, TURN_TIME
