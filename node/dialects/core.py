@@ -1,8 +1,8 @@
 """What the cores of all foreign dialects share: bytes in and out, time, and the end.
 
-One rule, that of the native core: whatever the other side sends, these methods raise
-nothing of it; it ends in a report, at the latest `ConnectionEnded`. Does no I/O; the
-same driver serves it. A dialect adds what its bytes mean.
+As in the native core, nothing that the other side sends makes these methods raise: it ends in a
+report, at the latest `ConnectionEnded`. They do no I/O; the driver that serves native cores
+serves these too. A dialect adds what the bytes mean.
 """
 
 from abc import ABC, abstractmethod
@@ -17,17 +17,16 @@ from node.protocol.waker import Waker
 
 FLUSH_SIZE = 256 * 1024
 NEVER = float("inf")
-# Bytes that may come after the end before the transport is closed on who sends them.
+# Bytes that may come after the end before the transport is closed.
 MOST_FORGOTTEN = 4 << 20
 
 
 class ForeignCore(ABC):
     """One connection in a foreign dialect, either side.
 
-    `happened` is what `reports` will return. `wants_data` says whether bytes should be
-    read. With `ended` the transport is to be closed. `write_buffer` is how many bytes may
-    wait to be written before nothing more is read; `account` is what the other side makes
-    us hold.
+    `happened` is what `reports` will return. Once it is `ended` the transport is to be closed.
+    `write_buffer` is how many bytes may wait to be written before nothing more is read;
+    `account` is charged with what the other side makes us hold.
     """
 
     __slots__ = (
@@ -59,7 +58,7 @@ class ForeignCore(ABC):
 
     @property
     def wants_data(self) -> bool:
-        """Whether bytes should be read now: who does not read answers may not ask more."""
+        """Whether bytes should be read now: a side that reads no answers may not ask more."""
         return self.outbox.size <= self._write_buffer or self.closing
 
     @property
@@ -81,8 +80,9 @@ class ForeignCore(ABC):
         """Bytes came."""
         self._last_byte = now
         if self.closing:
-            # Read and forgotten, so that nothing unread resets what we wrote last; but who
-            # goes on and on does not read that.
+            # Read and forgotten, because unread bytes would have the system reset the
+            # connection and lose what we wrote last. A side that goes on and on does not
+            # read that anyway.
             self._forgotten += len(data)
             if self._forgotten > MOST_FORGOTTEN:
                 self._hang_up()
@@ -97,7 +97,7 @@ class ForeignCore(ABC):
         self.receive_data(data, now)
 
     def receive_eof(self, now: float) -> None:
-        """The transport ended, or broke."""
+        """The transport ended or broke."""
         self._end(CloseCode.CONNECTION_LOST, "the transport ended")
         self._hang_up()
 
@@ -122,12 +122,12 @@ class ForeignCore(ABC):
             self._hang_up()  # the other side had its time to read and hang up
 
     def close(self, now: float, code: int = CloseCode.NORMAL, text: str = "") -> None:
-        """End gracefully: what is queued goes first. None of these dialects says why."""
+        """Send what is queued, then end. None of these dialects can say why."""
         self._end(code, text, remote=False)
         self._shut(now)
 
     def abort(self, now: float, code: CloseCode, reason: str) -> None:
-        """End now, by a violation or a mistake of ours."""
+        """End now, because of a violation or a mistake of ours."""
         self._end(code, reason, remote=False)
         self._hang_up()
 
@@ -135,7 +135,7 @@ class ForeignCore(ABC):
 
     @abstractmethod
     def _receive(self, data: bytes, now: float) -> None:
-        """Take bytes; RemoteProtocolError for what may not be."""
+        """Take bytes; raises RemoteProtocolError for a violation."""
 
     @abstractmethod
     def _next_deadline(self) -> float:
@@ -146,13 +146,13 @@ class ForeignCore(ABC):
         """Do what is due while the connection is open."""
 
     def _fail(self, code: CloseCode, reason: str, now: float) -> None:
-        """They broke a rule: what is queued (the word that says so, in a dialect that has
-        one) still goes, then it is over."""
+        """The other side broke a rule: what is queued (the error, in a dialect that has one) is
+        still sent, then the connection is over."""
         self._end(code, reason, remote=False)
         self._shut(now)
 
     def _require_open(self) -> None:
-        """Raise ConnectionClosedError if nothing can be asked any more."""
+        """Raise ConnectionClosedError if the connection is closing."""
         if self.closing:
             raise ConnectionClosedError(CloseCode.NORMAL, "the connection is closing")
 
@@ -171,8 +171,10 @@ class ForeignCore(ABC):
 
 
 class ByteQueue:
-    """A queue of byte strings, charged to `account`: `size` is their bytes, `count` how many
-    there are. Its `waker` is told of what is queued."""
+    """Byte strings that wait to be written, in order, charged to `account`: `size` is how many
+    bytes, `count` how many strings. Each is copied once, into what goes to the transport; views
+    of what was received may be queued, and keep it alive until then. `waker` is told of what is
+    queued."""
 
     __slots__ = ("_account", "_queue", "count", "size", "waker")
 
@@ -194,8 +196,8 @@ class ByteQueue:
             waker.wake()
 
     def take(self, limit: int) -> bytes:
-        """What waits, in whole byte strings: `limit` bytes or a little more, less only if
-        nothing is left."""
+        """The next byte strings, joined: `limit` bytes or a little more, fewer only if nothing
+        is left."""
         queue = self._queue
         if self.size <= limit:
             data = b"".join(queue)
@@ -203,7 +205,7 @@ class ByteQueue:
             return data
         parts: list[bytes | memoryview] = []
         size = 0
-        while size < limit:  # all of it would be more, so there is always another
+        while size < limit:  # more than that waits, so the queue is not empty
             part = queue.popleft()
             parts.append(part)
             size += len(part)
@@ -213,7 +215,7 @@ class ByteQueue:
         return b"".join(parts)
 
     def clear(self) -> None:
-        """Forget all."""
+        """Forget everything."""
         self._queue.clear()
         self._account.release(self.size + FRAMES_WEIGHT * self.count)
         self.count = self.size = 0

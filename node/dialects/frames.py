@@ -1,20 +1,19 @@
-"""Cuts what comes into frames, for dialects whose frames say their length in their head.
+"""Cuts what comes into frames, for dialects whose frames have their length in their head.
 
-One rule: a length is looked at as soon as it is there, before anything more is kept.
-Knows no dialect.
+A length is checked as soon as it has come, before anything more is kept.
 """
 
 from collections.abc import Callable, Iterator
 
-# Given what came and where in it a frame begins: how many bytes the whole frame has.
+# From what came and where in it a frame begins: the size of the whole frame in bytes.
 Measure = Callable[[bytes, int], int]
 
 
 class FrameSplitter:
     """Frames that begin with a head of `head_size` bytes, from which `measure` reads the
-    whole length; it raises for one that may not be.
+    whole length; it raises for one that is not allowed.
 
-    What is kept between two calls is less than one frame.
+    Less than one frame is kept between two calls.
     """
 
     __slots__ = ("_head_size", "_measure", "_needed", "_pending")
@@ -23,10 +22,10 @@ class FrameSplitter:
         self._head_size = head_size
         self._measure = measure
         self._pending = bytearray()
-        self._needed = head_size  # with fewer bytes nothing new can be said
+        self._needed = head_size  # with fewer bytes there is nothing to do
 
     def feed(self, data: bytes) -> Iterator[memoryview]:
-        """Take bytes; gives each frame that is whole now, in order, as a view of them.
+        """Take bytes; yields each frame that is now complete, in order, as a view of them.
 
         Raises:
             RemoteProtocolError: as `measure` does, after the frames before.
@@ -53,5 +52,5 @@ class FrameSplitter:
 
     @property
     def pending_bytes(self) -> int:
-        """What is kept of a frame that is not whole."""
+        """How many bytes are kept of a frame that is not complete."""
         return len(self._pending)

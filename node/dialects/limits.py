@@ -1,7 +1,7 @@
 """The limits of the foreign dialects: one frozen class for each, checked when made.
 
-One rule: whatever a stranger can make grow is bounded by a number that stands here.
-Sizes are bytes, times are seconds.
+One rule: whatever a stranger can make grow is bounded by a number in this module. Sizes are in
+bytes, times in seconds.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from math import isfinite
 from typing import Any, Final
 
-# What each number may be: least and greatest.
+# The range of each number: least and greatest.
 LEAST_FRAME: Final = 64
 LARGEST_FRAME: Final = 1 << 30
 LARGEST_MEMORY: Final = 1 << 40
@@ -41,7 +41,7 @@ RANGES: Final[Mapping[str, tuple[float, float]]] = {
 
 
 class _Checked:
-    """Raises ValueError for a number that is out of its range."""
+    """Raises ValueError for a number outside its range."""
 
     __slots__ = ()
 
@@ -69,22 +69,22 @@ class SimProtoLimits(_Checked):
     Attributes:
         longest_frame: payload of one dialog message, bytes, 64 to 1 GiB.
         longest_name: a topic, bytes of UTF-8, 1 to 65,535.
-        dialogs: requests of either side that may wait for their response at once; who
-            starts one more has the connection closed.
+        dialogs: requests of either side that may wait for their response at once; a side that
+            starts one more has its connection closed.
         client_memory: what the other side may have us hold, in bytes of memory, at least
             1,024: its requests that are not answered, responses and notes that it does not read;
             beyond it nothing more is read for now.
         memory: the same for all clients of a gateway together, at least 1 MiB; beyond it a
-            client that has 64 KiB held is not read for now.
+            client for which 64 KiB are held is not read for now.
         write_buffer: bytes that wait to be written because the other side does not read,
             at least 1,024; beyond it nothing more is read, and callers wait.
-        answer_timeout: seconds that a response may take; then the connection is broken.
-        idle_before_ping: seconds without anything received, after which comes a Ping.
+        answer_timeout: seconds that a response may take; after that the connection is ended.
+        idle_before_ping: seconds without anything received, after which a Ping is sent.
         ping_timeout: seconds that its Pong may take.
         clients: connections to one gateway at once.
 
     Raises:
-        ValueError: a number is out of its range.
+        ValueError: a number is outside its range.
     """
 
     longest_frame: int = 1 << 20
@@ -106,20 +106,21 @@ class NamedLimits(_Checked):
     Attributes:
         longest_frame: one event with its two length fields, bytes, 64 to 1 GiB.
         longest_name: a name, and a namespace, bytes of UTF-8, 1 to 65,535.
-        events: events of the other side whose handlers run, and events of ours that wait
-            for replies, at once for each; beyond the former nothing more is read for now.
+        events: how many events of the other side may have handlers that run, and how many
+            events of ours may wait for replies, at once; beyond the former nothing more is read
+            for now.
         client_memory: what the other side may have us hold, in bytes of memory, at least
             1,024: events whose handlers run, what it does not read; beyond it nothing more is
-            read for now. Also what may wait unread of the replies to one event of ours.
+            read for now. Also bounds the unread replies to one event of ours.
         memory: the same for all clients of a gateway together, at least 1 MiB; beyond it a
-            client that has 64 KiB held is not read for now.
+            client for which 64 KiB are held is not read for now.
         write_buffer: bytes that wait to be written because the other side does not read,
             at least 1,024; beyond it nothing more is read, and emitters wait.
         idle_timeout: seconds without a byte either way, after which it is closed.
         clients: connections to one gateway at once.
 
     Raises:
-        ValueError: a number is out of its range.
+        ValueError: a number is outside its range.
     """
 
     longest_frame: int = 1 << 20
@@ -141,19 +142,19 @@ class RelayLimits(_Checked):
             bytes, 64 to 1 GiB.
         write_buffer: bytes that wait for one client because it does not read, at least
             1,024; a client for which more waits is dropped and counted. While more than half
-            of it waits, who sends to that client is not read.
+            of it waits, clients that send to that client are not read.
         patience: seconds that senders wait for a client that takes nothing at all.
         client_memory: messages that came to a client (`RelayClient`) and were not read,
             each with 300 bytes, at least 1,024; beyond it nothing more is read for now.
         memory: what waits for all clients of a relay together, bytes, at least 1 MiB; beyond
-            it senders wait for a client that has 64 KiB waiting as if half of `write_buffer`
+            it senders wait for a client for which 64 KiB wait as if half of `write_buffer`
             waited, and one that takes nothing is dropped.
-        uuid_timeout: seconds in which a client has to say its UUID.
+        uuid_timeout: seconds in which a client must send its UUID.
         idle_timeout: seconds without a byte either way, after which it is closed.
         clients: connections at once.
 
     Raises:
-        ValueError: a number is out of its range.
+        ValueError: a number is outside its range.
     """
 
     longest_frame: int = 1 << 20

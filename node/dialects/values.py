@@ -1,14 +1,14 @@
-"""The one table by which values become the bytes of SimProto and relay payloads, and back.
+"""The table by which values become the bytes of SimProto and relay payloads, and back.
 
     value                      bytes
     none                       empty
     byte string                as it is
     text                       UTF-8
-    number, truth value,       the format that the gateway is set to: CBOR (as LBM has it),
+    number, truth value,       the format that the gateway is set to: CBOR (as in LBM),
     array, map                 MessagePack or JSON
 
-Back it is bytes, or none if empty: what they mean is between the two applications.
-One rule: a value either has exactly one form here, or is refused.
+In the other direction they are bytes, or none if empty: only the two applications know what
+they mean. A value either has exactly one form here, or is refused.
 """
 
 from typing import Final, Literal, get_args
@@ -29,7 +29,7 @@ def to_bytes(value: Encodable, rest: Rest = "cbor") -> bytes:
     """The bytes of a value; `rest` is the format of what is neither bytes nor text.
 
     Raises:
-        ConversionError: it has no form there, such as bytes inside of a map in JSON.
+        ConversionError: it has no form there, such as bytes inside a map in JSON.
     """
     if value is None:
         return b""
@@ -44,5 +44,5 @@ def to_bytes(value: Encodable, rest: Rest = "cbor") -> bytes:
 
 
 def from_bytes(data: bytes | memoryview) -> bytes | None:
-    """The value of bytes that came: themselves, or None if there are none."""
+    """The value of bytes that came: the bytes themselves, or None if empty."""
     return bytes(data) or None

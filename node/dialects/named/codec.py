@@ -1,8 +1,7 @@
-"""Bytes of named events: two lengths, a header, data. Both flavours of the format.
+"""Bytes of named events, in both flavours of the format: two lengths, a header, data.
 
-One rule: what is parsed is what was there; a header that is longer than its fields is
-read and its rest ignored, one that is shorter is a violation. All integers are
-big-endian. Knows neither what a payload means nor who waits for it.
+A header may be longer than its fields: the rest is ignored. A shorter one is a violation. All
+integers are big-endian.
 """
 
 import struct
@@ -18,12 +17,13 @@ from node.protocol.errors import (
     violation,
 )
 
-# Only its first byte must be the other side's; all releases of the crate write this one.
+# Only its first byte must match; all releases of the crate write this version.
 FORMAT_VERSION: Final = bytes((0, 9, 0))
 NO_REF: Final = 0x00
 REF: Final = 0xFF
 
-# What the lengths do not count: themselves. The first of them can be judged alone.
+# The two lengths, which do not count themselves; and the first of them, which can be checked
+# before the second has come.
 LENGTHS_SIZE: Final = 10
 TOTAL_SIZE: Final = 8
 LARGEST_HEADER: Final = 65_535
@@ -32,8 +32,9 @@ LARGEST_CODE: Final = 65_535
 # The crate's own names of the last reply and of a failure.
 END_NAME: Final = "end"
 ERROR_NAME: Final = "error"
-# That of a reply for which nobody found one: all have one here, and where nobody waits
-# they are events of that name. That of the event replied to would ask anew, for ever.
+# The name of a reply that was given none: all events have a name here, and a reply for which
+# nothing waits is an event of that name. The name of the event replied to would make two sides
+# ask each other for ever.
 REPLY_NAME: Final = "reply"
 
 _TOTAL = struct.Struct(">Q")
@@ -41,8 +42,8 @@ _LENGTHS = struct.Struct(">QH")
 _LENGTH = struct.Struct(">H")
 _ERROR = struct.Struct(">HI")
 
-# header_length, version (of which one byte counts), id, [type,] indicator, and what
-# follows for an event that refers to none: the length of its namespace.
+# header_length, version (of which one byte counts), id, [type,] indicator and, in an event
+# that is not a reply, the length of its namespace.
 _READ_PLAIN = struct.Struct(">8xHBxxQBH")
 _READ_TYPED = struct.Struct(">8xHBxxQBBH")
 _READ_REF = struct.Struct(">QH")
@@ -57,12 +58,12 @@ _LEAST_HEADER = {
 }
 _REF_SIZE = 8
 
-# Frames up to this size are copied once more, since slices of bytes are made faster.
+# Frames up to this size are copied once more, since slices of bytes are faster to make.
 _SMALL = 4_096
 
 
 class Flavour(StrEnum):
-    """Which header: that of the document (bromine 0.14 to 0.17), or that of 0.18 on, with
+    """The header: that of the document (bromine 0.14 to 0.17), or that of 0.18 and later, with
     the event's type after its id. Nothing on the wire tells them apart."""
 
     PLAIN = "plain"
@@ -70,8 +71,8 @@ class Flavour(StrEnum):
 
 
 class BromineType(IntEnum):
-    """The types of the typed flavour. A plain event is the first if it refers to none,
-    else the second."""
+    """The types of the typed flavour. A plain event is a RESPONSE if it refers to another, or
+    else an INITIATOR."""
 
     INITIATOR = 0
     RESPONSE = 1
@@ -80,7 +81,7 @@ class BromineType(IntEnum):
 
 
 _TYPES = tuple(BromineType)
-# Enums' members are slow to look up.
+# Members of an enum are slow to look up.
 _INITIATOR, _RESPONSE = BromineType.INITIATOR, BromineType.RESPONSE
 _TYPED = Flavour.TYPED
 
@@ -97,8 +98,8 @@ class BromineEvent(NamedTuple):
 
 
 def measure_of(flavour: Flavour, longest: int) -> Callable[[bytes, int], int]:
-    """How `FrameSplitter` finds the length of an event, of `longest` bytes at most, from
-    its first 8 bytes on."""
+    """For `FrameSplitter`: what finds the length of an event, of `longest` bytes at most, from
+    its first 8 bytes."""
     least_header = _LEAST_HEADER[flavour]
     longest_total = longest - LENGTHS_SIZE
     unpack = _LENGTHS.unpack_from
@@ -108,7 +109,7 @@ def measure_of(flavour: Flavour, longest: int) -> Callable[[bytes, int], int]:
             (total,) = _TOTAL.unpack_from(data, at)
             if total > longest_total:
                 raise too_large(f"an event of {total:,} bytes; at most {longest_total:,}")
-            return LENGTHS_SIZE  # to be seen again with both
+            return LENGTHS_SIZE  # to be measured again with both lengths
         total, header_size = unpack(data, at)
         if total > longest_total:
             raise too_large(f"an event of {total:,} bytes; at most {longest_total:,}")
@@ -123,7 +124,7 @@ def measure_of(flavour: Flavour, longest: int) -> Callable[[bytes, int], int]:
 
 
 def parse_event(frame: memoryview, flavour: Flavour, longest_name: int) -> BromineEvent:
-    """The event in a whole frame that `measure_of` let pass.
+    """The event in a complete frame that was measured by `measure_of`.
 
     Raises:
         RemoteProtocolError: `protocol-error`, or `frame-too-large` for a name.
@@ -178,8 +179,8 @@ def serialise_head(
 
     Raises:
         PayloadTooLargeError: it would be longer than `longest_frame`.
-        LocalProtocolError: a name is longer than `longest_name`, both are longer than a
-            header can be, or one is no Unicode text.
+        LocalProtocolError: a name is longer than `longest_name` or has a lone surrogate, or
+            both together are longer than a header can be.
     """
     try:
         spaces, names = namespace.encode(), name.encode()
@@ -224,7 +225,7 @@ def encode_error(code: int, text: str) -> bytes:
 
 
 def decode_error(data: bytes) -> tuple[int, str] | None:
-    """Code and text of an error's payload; None if it is none. What follows is ignored."""
+    """Code and text of an error's payload, None if it is malformed. What follows is ignored."""
     if len(data) < _ERROR.size:
         return None
     code, size = _ERROR.unpack_from(data)

@@ -1,8 +1,8 @@
 """One connection with byte-exact named events, either side: events out, replies in.
 
-One rule: a reply goes to the event of ours that waits for it, if one does; whatever else
-comes is an ordinary event, for a handler. There is neither a greeting nor a farewell:
-who breaks the format is hung up on. Runs no handlers.
+A reply goes to the event of ours that waits for it, if one does; everything else is an ordinary
+event, for a handler. The dialect has neither a greeting nor a farewell: a side that breaks the
+format is disconnected.
 """
 
 from collections.abc import Callable
@@ -31,18 +31,18 @@ from node.protocol.account import SHARE, Account
 from node.protocol.codes import EVENT_FAILED, CloseCode, ResultCode
 from node.protocol.errors import LocalProtocolError, RemoteProtocolError
 
-# Ids need to be unique among those that one side waits for. The crate, though, forgets
-# whom it waits for by the ids that it is sent (0.22); its own never have this bit.
+# Ids need to be unique only among those that one side waits for. But the crate drops what it
+# waits for by the ids of events that it receives (0.22); its own never have this bit.
 FIRST_ID: Final = 1 << 47
 _INITIATOR, _RESPONSE, _END, _ERROR = BromineType  # members are slow to look up
-# Data from which on it is queued as it is, instead of in one piece with its head.
+# From this size on data is queued as it is, instead of in one piece with its head.
 COPIED_SIZE: Final = 4_096
 
 
 class NamedCore(ForeignCore):
-    """One connection. Its reports are the events for handlers, as `BromineEvent`: each is
-    to be given to `finish`, `fail` or `release` once. `dropped` counts Ends that came for
-    events of ours which nobody waits for any more.
+    """One connection. Its reports are the events for handlers, as `BromineEvent`: each must be
+    given to `finish`, `fail` or `release` once. `dropped` counts Ends that came for events of
+    ours whose replies are not wanted any more.
     """
 
     __slots__ = (
@@ -75,7 +75,7 @@ class NamedCore(ForeignCore):
 
     @property
     def wants_data(self) -> bool:
-        """Whether bytes should be read now: also not while as many handlers run as may."""
+        """Whether bytes should be read now: not while as many handlers run as may, either."""
         to_be_read = not self._intake.holds_back and self.outbox.size <= self._write_buffer
         return to_be_read or self.closing
 
@@ -91,8 +91,8 @@ class NamedCore(ForeignCore):
         self._send(_INITIATOR, name, data, namespace, None)
 
     def reply(self, event: BromineEvent, data: bytes, name: str = "", namespace: str = "") -> None:
-        """Reply to an event, before its last reply; raises as `emit`. Where nobody waits
-        for it it is an event of its own: without a name of its own it is `reply`."""
+        """Send a reply to an event, other than its last; raises as `emit`. Without a name it is
+        called `reply`: where nothing waits for it, it is an event of that name."""
         self._send(_RESPONSE, name or REPLY_NAME, data, namespace, event)
 
     def ask(
@@ -105,10 +105,10 @@ class NamedCore(ForeignCore):
         namespace: str = "",
     ) -> None:
         """Send an event; `emit` gets what comes in reply to it, as `NamedReply`, for
-        `timeout` seconds from `now`. What may wait unread is the connection's limit.
+        `timeout` seconds from `now`. `client_memory` bounds what may wait unread.
 
         Raises:
-            As `emit`. LocalProtocolError: as many wait for replies as may.
+            As `emit`. LocalProtocolError: too many events wait for replies.
         """
         if len(self._waiting) >= self._limits.events:
             raise LocalProtocolError(f"{self._limits.events:,} events wait for replies already")
@@ -120,22 +120,22 @@ class NamedCore(ForeignCore):
             emit.slot = self._deadlines.add(emit, now + timeout)
 
     def give_up(self, emit: OutgoingEmit) -> None:
-        """Nobody waits for more: what still comes is an ordinary event."""
+        """No more replies are wanted: what still comes is an ordinary event."""
         if not emit.done:
             emit.done = True
             self._forget(emit)
 
     def leave(self, emit: OutgoingEmit) -> None:
-        """Its first reply was all that was wanted: others that wait are ordinary events,
-        as if they had come later."""
+        """Only its first reply was wanted: others that wait become ordinary events, as if they
+        had come later."""
         self.give_up(emit)
         if not self.closing:
             for reply, _ in list(emit.replies)[1:]:
                 self._take_ordinary(reply.event)
 
     def finish(self, event: BromineEvent, data: bytes | None, now: float) -> None:
-        """Its handler is over and returned `data`, None for nothing. That is one more
-        reply; typed, an event named `end` says that it was the last, in any case.
+        """Its handler returned `data`, or None for nothing. The data is one more reply; in the
+        typed flavour an event named `end` has it, which is sent in any case.
 
         Raises:
             As `emit`; the event is still the handler's.
@@ -147,8 +147,8 @@ class NamedCore(ForeignCore):
         self.release(event, now)
 
     def fail(self, event: BromineEvent, code: int, text: str, now: float) -> None:
-        """Its handler failed: an event named `error` says so, unless it was an error itself,
-        since two sides could go on like that for ever. A code that is too large for it goes
+        """Its handler failed: an event named `error` says so, unless the event was an error
+        itself, since two sides could go on like that for ever. A code that does not fit is sent
         as 500. Raises as `finish`."""
         code = code if code <= LARGEST_CODE else EVENT_FAILED
         if not self._is_error(event):
@@ -156,14 +156,14 @@ class NamedCore(ForeignCore):
         self.release(event, now)
 
     def release(self, event: BromineEvent, now: float) -> None:
-        """Its handler is over, or it has none: there is room for another."""
+        """Its handler is over, or it had none: another event may be taken."""
         try:
             self._intake.done(event)
         except RemoteProtocolError as error:
             self._fail(CloseCode(error.code), error.reason, now)
 
     def go_on(self, now: float) -> None:
-        """Others had their turn."""
+        """Other connections had their turn."""
         try:
             self._intake.go_on()
         except RemoteProtocolError as error:
@@ -173,7 +173,7 @@ class NamedCore(ForeignCore):
 
     @property
     def running(self) -> int:
-        """How many events handlers have."""
+        """How many events have a handler that runs."""
         return self._intake.running
 
     @property
@@ -182,8 +182,8 @@ class NamedCore(ForeignCore):
         return len(self._waiting)
 
     def take_turns(self, on_turn: Callable[[], None]) -> None:
-        """Have `on_turn` called when much came at once: `go_on` is to follow once others had
-        their turn."""
+        """Have `on_turn` called when much came at once; `go_on` must follow once other
+        connections had their turn."""
         self._intake.on_turn = on_turn
 
     def _receive(self, data: bytes, now: float) -> None:
@@ -220,7 +220,7 @@ class NamedCore(ForeignCore):
     def _is_error(self, event: BromineEvent) -> bool:
         if self.flavour is Flavour.TYPED:
             return event.type is _ERROR
-        # No type says so in the document's format; the crate goes by the name there.
+        # The document's format has no types; there the crate goes by the name.
         return event.name == ERROR_NAME and event.ref_id is not None
 
     def _forget(self, emit: OutgoingEmit) -> None:
@@ -274,7 +274,11 @@ class NamedCore(ForeignCore):
 
 
 class NamedReply(FormattedPayload, Reply):
-    """A reply: `event` as it came. `last` says that it came with the End."""
+    """A reply to an event of ours: `event` as it came. `last` says that it came with the End.
+
+    Nothing on the wire says what its bytes are, so the reader chooses: `data` takes the first
+    byte for a format id, `raw` and `tandem` take all of them.
+    """
 
     __slots__ = ("event",)
 
@@ -287,5 +291,5 @@ class NamedReply(FormattedPayload, Reply):
 
 
 def cost_of(event: BromineEvent) -> int:
-    """What an event holds while it waits, in bytes."""
+    """The memory that an event takes while it waits, in bytes."""
     return len(event.data) + len(event.name) + len(event.namespace)

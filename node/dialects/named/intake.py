@@ -1,7 +1,6 @@
-"""Events out of what is read, no more at once than handlers may have.
+"""Parses events out of what is read, no more at once than may have handlers.
 
-One rule: what may not be taken yet stays as bytes, in its place; nothing more is to be
-read meanwhile. Knows neither replies nor handlers.
+What may not be taken yet stays as bytes, in its place; meanwhile nothing more is to be read.
 """
 
 from collections import deque
@@ -13,17 +12,17 @@ from node.dialects.limits import NamedLimits
 from node.dialects.named.codec import TOTAL_SIZE, BromineEvent, Flavour, measure_of, parse_event
 from node.protocol.account import REQUEST_WEIGHT, Account
 
-# Events that are taken before others have their turn: of the shortest ones thousands come
-# at once, and each may start a handler.
+# Events that are taken before other connections have their turn: thousands of the shortest
+# ones can come at once, and each may start a handler.
 TURN_EVENTS: Final = 64
 
 
 class NamedIntake:
-    """Hands each event to `take`, in order. `running` counts those that handlers have, which
-    are charged to `account`.
+    """Hands each event to `take`, in order. `running` counts those whose handlers run; they are
+    charged to `account`.
 
-    `on_turn` is called when much came at once, and asks for `go_on` once others had their
-    turn; without it all is taken.
+    `on_turn` is called when much came at once; `go_on` must follow once other connections had
+    their turn. Without `on_turn` everything is taken at once.
     """
 
     __slots__ = (
@@ -53,38 +52,38 @@ class NamedIntake:
         self._limits = limits
         self._take = take
         self._splitter = FrameSplitter(TOTAL_SIZE, measure_of(flavour, limits.longest_frame))
-        # What is held back: the rest of a chunk, and chunks.
+        # What is held back: the rest of a chunk, and further chunks.
         self._frames: Iterator[memoryview] | None = None
         self._held: deque[bytes] = deque()
         self._turn_left = TURN_EVENTS
 
     @property
     def holds_back(self) -> bool:
-        """Whether some of what was read may not be taken yet."""
+        """Whether some of what was read has to wait."""
         return self._frames is not None
 
     def feed(self, data: bytes) -> None:
-        """Bytes came; raises RemoteProtocolError for what is no event."""
+        """Bytes came; raises RemoteProtocolError for a malformed event."""
         if self._frames is not None:
-            self._held.append(data)  # a transport that was told to pause gives little more
+            self._held.append(data)  # little: the transport was told to pause
             return
         self._frames = self._splitter.feed(data)
         self._turn_left = TURN_EVENTS
         self._take_frames()
 
     def started(self, event: BromineEvent) -> None:
-        """A handler has it."""
+        """The handler of an event starts."""
         self.running += 1
         self._account.charge(len(event.data) + REQUEST_WEIGHT)
 
     def done(self, event: BromineEvent) -> None:
-        """Its handler is over: there is room for another; raises as `feed`."""
+        """The handler of an event is over, and another event may be taken; raises as `feed`."""
         self.running -= 1
         self._account.release(len(event.data) + REQUEST_WEIGHT)
         self._resume()
 
     def go_on(self) -> None:
-        """Others had their turn; raises as `feed`."""
+        """Other connections had their turn; raises as `feed`."""
         self._turn_left = TURN_EVENTS
         self._resume()
 
@@ -100,18 +99,18 @@ class NamedIntake:
     @property
     def _has_room(self) -> bool:
         if not self.running:
-            return True  # nothing else would have us look again
+            return True  # otherwise nothing would resume the intake
         return self.running < self._limits.events and self._account.has_room()
 
     def _take_frames(self) -> None:
-        """Take what was read, as far as it may be."""
+        """Take what was read, as far as there is room."""
         flavour, longest_name = self._flavour, self._limits.longest_name
         frames, take, on_turn = self._frames, self._take, self.on_turn
         while frames is not None:
             for frame in frames:
                 take(parse_event(frame, flavour, longest_name))
                 if self._frames is None:
-                    return  # cleared by what came of it
+                    return  # the event ended the connection
                 if on_turn is not None:
                     self._turn_left -= 1
                     if not self._turn_left:

@@ -1,7 +1,7 @@
 """A client's side of a connection to an event relay.
 
-One rule: the UUID goes first and nothing is waited for: the relay says nothing if all is
-well. Does no I/O; what came is reported, and the reader says what it has read.
+The UUID is sent first; since the relay says nothing if it accepts it, the client does not wait
+for an answer. What comes is reported, and the reader says what it has read.
 """
 
 from node.dialects.core import ForeignCore
@@ -23,22 +23,22 @@ from node.protocol.account import Account
 from node.protocol.codes import CloseCode
 from node.protocol.errors import PayloadTooLargeError
 
-# What a message costs beyond its payload while it waits to be read.
+# The cost of a message that waits to be read, besides its payload, in bytes.
 MESSAGE_COST = 300
 
 
 class RelayClientConnection(ForeignCore):
     """Reports `RelayMessage` and `RelayFault`; the last one is `ConnectionEnded`.
 
-    `fault` is what the relay said last that is not about a target alone: the cause, if the
-    connection ends. `misdirected` counts messages that were for somebody else.
-    Nothing more is read while more than `client_memory` of reports were not `consumed`.
+    `fault` is the last error that the relay reported, other than a missing target: the cause,
+    if the connection ends. `misdirected` counts messages that were for another client.
+    Nothing more is read while more than `client_memory` bytes of reports are not `consumed`.
     """
 
     __slots__ = ("_limits", "_needed", "_pending", "_unread", "fault", "misdirected", "uuid")
 
     def __init__(self, uuid: bytes, limits: RelayLimits, now: float) -> None:
-        """`uuid` has 16 bytes; whether it will do is for the relay to say."""
+        """`uuid` has 16 bytes; the relay decides whether it accepts it."""
         super().__init__(now, limits.write_buffer, Account(limits.client_memory))
         if len(uuid) != UUID_SIZE:
             raise ValueError("a UUID has 16 bytes")
@@ -53,7 +53,7 @@ class RelayClientConnection(ForeignCore):
 
     @property
     def wants_data(self) -> bool:
-        """Whether the reader keeps up. What we send does not matter: it answers nothing."""
+        """Whether the reader keeps up. What is queued does not matter: none of it is an answer."""
         return self._unread <= self._limits.client_memory or self.closing
 
     def send(self, to: bytes, payload: bytes) -> None:
@@ -71,7 +71,7 @@ class RelayClientConnection(ForeignCore):
         self.outbox.put(HEAD.pack(length, to, self.uuid) + payload)
 
     def consumed(self, message: RelayMessage) -> None:
-        """A message was read by whom it is for."""
+        """The application has read a message."""
         self._unread -= len(message.payload) + MESSAGE_COST
 
     # For ForeignCore.
@@ -116,7 +116,7 @@ class RelayClientConnection(ForeignCore):
             pending += data[at:] if at else data
 
     def _look_ahead(self, data: bytes, at: int) -> int:
-        """How many bytes are needed to say more of a message whose head is not whole."""
+        """How many bytes are needed to go on with a message whose head is not complete."""
         if len(data) - at < LENGTH.size:
             return LENGTH.size
         check_length(LENGTH.unpack_from(data, at)[0], self._limits.longest_frame)

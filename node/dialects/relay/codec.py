@@ -1,8 +1,8 @@
-"""Messages of the event relay, to and from bytes.
+"""Messages of the event relay as bytes.
 
     [LEN: 4][TO: 16][FROM: 16][payload: LEN - 32]      all integers in network byte order
 
-One rule: LEN counts what follows it, both UUIDs and the payload. Knows no connection.
+LEN counts what follows it: both UUIDs and the payload.
 """
 
 from collections.abc import Iterator
@@ -14,12 +14,12 @@ from uuid import UUID
 from node.protocol.errors import too_large, violation
 
 UUID_SIZE: Final = 16
-UUIDS_SIZE: Final = 2 * UUID_SIZE  # the least that LEN may be
+UUIDS_SIZE: Final = 2 * UUID_SIZE  # the least LEN
 LENGTH: Final = Struct(">I")
 HEAD: Final = Struct(">I16s16s")
 CODE: Final = Struct(">I")
 BROADCAST: Final = bytes(UUID_SIZE)  # as the recipient: all but the sender
-NOBODY: Final = BROADCAST  # as the recipient of an error: who has no UUID
+NOBODY: Final = BROADCAST  # as the recipient of an error: a client without a UUID
 SERVER: Final = b"\xff" * UUID_SIZE  # as the sender: an error
 
 
@@ -34,7 +34,7 @@ class RelayCode(IntEnum):
     INTERNAL_ERROR = 6
 
 
-# What stands behind the code: fixed sentences, but for the target of NOT_CONNECTED.
+# The text after the code: fixed, except that NOT_CONNECTED also names the target.
 TEXTS: Final[dict[RelayCode, str]] = {
     RelayCode.INVALID_UUID: "invalid UUID",
     RelayCode.ALREADY_CONNECTED: "UUID already connected",
@@ -46,8 +46,8 @@ TEXTS: Final[dict[RelayCode, str]] = {
 
 
 class RelayMessage(NamedTuple):
-    """A message as a client reads it: whose it is (16 bytes), what it says, and whether it
-    went to all."""
+    """A message as a client reads it: its sender (16 bytes), its payload, and whether it was
+    sent to all."""
 
     sender_bytes: bytes
     payload: bytes
@@ -55,19 +55,19 @@ class RelayMessage(NamedTuple):
 
     @property
     def sender(self) -> UUID:
-        """The UUID of the client that sent it; the relay vouches for it."""
+        """The UUID of the client that sent it, as the relay guarantees."""
         return UUID(bytes=self.sender_bytes)
 
 
 class RelayFault(NamedTuple):
-    """An error as the relay reports it: `code` is one of `RelayCode`, or another server's own."""
+    """An error that the relay reports: `code` is one of `RelayCode`, or another server's own."""
 
     code: int
     text: str
 
 
 def is_client_uuid(uuid: bytes) -> bool:
-    """Whether a client may call itself so: version and variant are not looked at."""
+    """Whether a client may have this UUID; its version and variant do not matter."""
     return len(uuid) == UUID_SIZE and uuid not in (BROADCAST, SERVER)
 
 
@@ -83,12 +83,12 @@ def encode_message(to: bytes, sender: bytes, payload: bytes) -> bytes:
 
 
 def encode_error(to: bytes, code: int, text: str = "") -> bytes:
-    """The server's word to the client `to`."""
+    """An error for the client `to`."""
     return encode_message(to, SERVER, CODE.pack(code) + text.encode())
 
 
 def not_connected(sender: bytes, target: bytes) -> bytes:
-    """The error for a message of `sender` to a target that is not there, which it names."""
+    """The error for a message of `sender` to a target that is not connected; it names that."""
     name = target.hex()
     dashed = f"{name[:8]}-{name[8:12]}-{name[12:16]}-{name[16:20]}-{name[20:]}"
     text = f"{TEXTS[RelayCode.NOT_CONNECTED]}: {dashed}"
@@ -96,7 +96,7 @@ def not_connected(sender: bytes, target: bytes) -> bytes:
 
 
 def check_length(length: int, longest: int) -> None:
-    """Look at LEN, as soon as it is there.
+    """Check LEN as soon as it has come.
 
     Raises:
         RemoteProtocolError: it is below 32, or above `longest`.
@@ -108,7 +108,7 @@ def check_length(length: int, longest: int) -> None:
 
 
 def decode_messages(data: bytes) -> Iterator[tuple[bytes, bytes, bytes]]:
-    """Recipient, sender and payload of each of several whole messages, which were checked."""
+    """Recipient, sender and payload of each of several complete, checked messages."""
     at, end = 0, len(data)
     while at < end:
         length, to, sender = HEAD.unpack_from(data, at)
@@ -118,7 +118,7 @@ def decode_messages(data: bytes) -> Iterator[tuple[bytes, bytes, bytes]]:
 
 
 def decode_error(payload: bytes) -> RelayFault:
-    """What an error's payload says; text that is not UTF-8 is shown as far as it goes.
+    """The error in a payload; bytes that are not UTF-8 are replaced.
 
     Raises:
         RemoteProtocolError: it has no code.

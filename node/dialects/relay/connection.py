@@ -1,8 +1,7 @@
 """The relay's side of one client's connection: its UUID, then its messages to others.
 
-One rule: each member is told of a received batch once, whatever the batch has for it. A
-client that reads is waited for by those who send to it, one that does not is dropped. Who
-else is there is the router's.
+Each member gets what a received batch has for it in one call. Senders wait for a client that
+reads; a client that does not read is dropped. The router knows who else is connected.
 """
 
 from collections.abc import Sequence
@@ -24,14 +23,14 @@ from node.dialects.relay.sorter import Batch, Sorter
 from node.protocol.account import FRAMES_WEIGHT, SHARE, Account
 from node.protocol.codes import CloseCode
 
-# Parts of `write_buffer`: above the first senders wait for a client, until no more than the
-# second is left; that is what it has to read while they are woken.
+# Parts of `write_buffer`: above the first, senders wait for a client until no more than the
+# second is left, which it can read while they are woken.
 CROWDED_PART: Final = 2
 CAUGHT_UP_PART: Final = 4
 
 
 class RelayShell(Protocol):
-    """The driver, of which a core that another's batch reaches asks to be looked at."""
+    """The driver of a connection, for when another connection's batch has reached its core."""
 
     def touch(self) -> None:
         """Flush in the loop's next turn, or now if much waits."""
@@ -44,17 +43,17 @@ class RelayShell(Protocol):
 
 
 class ClientIdentified:
-    """Report: the client said its UUID and is let in."""
+    """Report: the client sent its UUID and is accepted."""
 
     __slots__ = ()
 
 
 class RelayConnection(ForeignCore):
-    """One client, as the relay sees it; `uuid` is empty until it is let in.
+    """One client, as the relay sees it; `uuid` is empty until it is accepted.
 
-    Who sends it more than half of `write_buffer` is read no more until no more than a
-    quarter waits, or until its transport took nothing for `patience` seconds. It is
-    dropped, and counted, when more than `write_buffer` bytes wait for it and its transport
+    While more than half of `write_buffer` waits for it, clients that send to it are not read:
+    until no more than a quarter waits, or its transport took nothing for `patience` seconds. It
+    is dropped, and counted, when more than `write_buffer` bytes wait for it and its transport
     takes none of them. `shell` is its driver, once there is one.
     """
 
@@ -77,7 +76,7 @@ class RelayConnection(ForeignCore):
     def __init__(
         self, router: Router, limits: RelayLimits, now: float, total: Account | None = None
     ) -> None:
-        # What waits for it is bounded below; where all clients' is full, it has no room.
+        # What waits for it is bounded below; this account bounds what waits for all clients.
         account = Account(2 * limits.write_buffer, total, SHARE)
         super().__init__(now, limits.write_buffer, account)
         self.outbox = self._slices = SliceQueue(limits.write_buffer, account)
@@ -90,13 +89,13 @@ class RelayConnection(ForeignCore):
         self._uuid_deadline = now + limits.uuid_timeout
         self._crowded_size = limits.write_buffer // CROWDED_PART
         self._caught_up_size = limits.write_buffer // CAUGHT_UP_PART
-        self._crowd = RelayCrowd(limits.patience)  # who waits for it
+        self._crowd = RelayCrowd(limits.patience)  # senders that wait for it
         self._crowds: dict[RelayCrowd, None] = {}  # where it waits
-        self._waited = False  # and its silence meanwhile was ours
+        self._waited = False  # so that it was not read, which is not idleness
 
     @property
     def wants_data(self) -> bool:
-        """Whether what came is sorted, and nobody whom it was for is to be waited for."""
+        """Whether all that came is sorted, and no recipient has to be waited for."""
         return self._sorter is None or not (self._crowds or self._sorter.postponed)
 
     def deliver(self, pieces: Sequence[Piece], held: int, now: float) -> RelayCrowd | None:
@@ -111,7 +110,7 @@ class RelayConnection(ForeignCore):
                 shell.touch()
             return None
         if shell is not None:
-            shell.flush()  # what many send in one turn makes nobody a slow reader
+            shell.flush()  # much in one turn, from many, does not make it a slow reader
         if not self._is_crowded() or self.closing:
             return None
         short = self._crowd.lagging and not self.account.has_room()
@@ -127,7 +126,7 @@ class RelayConnection(ForeignCore):
         return self._crowd
 
     def go_on(self, crowd: RelayCrowd) -> None:
-        """One less to wait for, as a `Sender`."""
+        """A client need not be waited for any more, as a `WaitingSender`."""
         self._crowds.pop(crowd, None)
         if not self._crowds:
             self._waited = True
@@ -135,14 +134,14 @@ class RelayConnection(ForeignCore):
                 self.shell.touch()
 
     def data_to_send(self, now: float) -> bytes:
-        """As `ForeignCore.data_to_send`; then those who wait for it may go on."""
+        """As `ForeignCore.data_to_send`; then senders that wait for it may go on."""
         data = super().data_to_send(now)
         if data and (self._crowd.lagging or self.uuid in self._router.crowded):
             self._moved(now)
         return data
 
     def abort(self, now: float, code: CloseCode, reason: str) -> None:
-        """End now; by a mistake of ours, with the word that there was one."""
+        """End now; for a mistake of ours, with an error that says so."""
         if code is CloseCode.INTERNAL_ERROR and not self.closing:
             self.outbox.clear()
             self._say(RelayCode.INTERNAL_ERROR, self.uuid or NOBODY)
@@ -170,7 +169,7 @@ class RelayConnection(ForeignCore):
         return self._slices.size > self._crowded_size or not self.account.has_room()
 
     def _sort(self, sorter: Sorter, data: bytes, at: int, now: float) -> None:
-        """Hand on what `data` has from `at` on, unless it is for who has enough."""
+        """Distribute what `data` has from `at` on, unless it is for a crowded client."""
         if sorter.postponed:
             data, sorter.postponed = sorter.postponed + data, b""
         if self._router.crowded and not self._crowds:
@@ -189,8 +188,8 @@ class RelayConnection(ForeignCore):
             self._fail(CloseCode.PROTOCOL_ERROR, reason, now)
 
     def _wait_for(self, target: bytes, now: float) -> None:
-        """Wait if much waits for whom the next message is for. Many senders, each of whom
-        sends once before it waits, could have who reads dropped."""
+        """Wait if too much waits for the recipient of the next message. Otherwise many senders
+        that each send once before they wait could have a client dropped although it reads."""
         for uuid, crowd in self._router.crowded.items():
             if uuid == target or (target == BROADCAST and uuid != self.uuid):
                 self._wait_in(crowd, now)
@@ -208,7 +207,7 @@ class RelayConnection(ForeignCore):
             self._crowd.moved(now)
 
     def _let_in(self, uuid: bytes, now: float) -> Sorter | None:
-        """The first 16 bytes are there: take them for who it is, or refuse it."""
+        """The first 16 bytes have come: accept them as the client's UUID, or refuse it."""
         if not is_client_uuid(uuid):
             code = RelayCode.INVALID_UUID
         elif uuid in self._router.members:
@@ -219,7 +218,7 @@ class RelayConnection(ForeignCore):
             self._sorter = Sorter(uuid, self, self._router, self._limits.longest_frame)
             self.happened.append(ClientIdentified())
             return self._sorter
-        # Nobody may be called as in the former case: that error is addressed to nobody.
+        # An invalid UUID cannot be addressed: that error goes to the nil UUID.
         self._say(code, NOBODY if code is RelayCode.INVALID_UUID else uuid)
         self._fail(CloseCode.PROTOCOL_ERROR, TEXTS[code], now)
         return None
@@ -264,15 +263,17 @@ class RelayConnection(ForeignCore):
         super()._end(code, reason, remote=remote)
 
 
-# What a slice takes besides the bytes that it shows.
+# The memory that a slice takes besides the bytes that it shows.
 SLICE_COST: Final = 200
 
 
 class SliceQueue(ByteQueue):
-    """An `ByteQueue` that knows what its slices hold.
+    """A `ByteQueue` of slices of what was received, from many senders.
 
-    Those at its end whose cost is not settled are *loose*: once they may hold more than
-    half of `write_buffer`, and more than twice their bytes, they become one copy.
+    However small the slices are, the buffers that they keep alive stay within twice their bytes
+    and half of `write_buffer`. Slices at the end of the queue that were not yet checked for that
+    are *loose*: once they may hold more, they are joined into one copy. A client that reads gets
+    its messages copied once, into what is written.
     """
 
     __slots__ = ("_held", "_loose", "_most_held")
@@ -284,7 +285,7 @@ class SliceQueue(ByteQueue):
         self._held = 0  # by the loose ones, at most
 
     def extend(self, slices: Sequence[bytes | memoryview], held: int) -> None:
-        """Queue slices of buffers that have `held` bytes together."""
+        """Queue slices of buffers of `held` bytes in all."""
         count = len(slices)
         self._queue.extend(slices)
         size = sum(map(len, slices))
@@ -305,7 +306,7 @@ class SliceQueue(ByteQueue):
         return data
 
     def clear(self) -> None:
-        """Forget all."""
+        """Forget everything."""
         super().clear()
         self._loose = self._held = 0
 

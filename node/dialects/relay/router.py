@@ -1,7 +1,6 @@
-"""Who is at the relay, by UUID, and what is counted.
+"""The members of a relay, by UUID, and senders that wait until one of them has read more.
 
-One rule: a UUID has one member at a time. Knows no connection: what gets messages is a
-`RelayMember`, a client's connection or the node's own bridge.
+A UUID has one member at a time: a client's connection, or the node's own bridge.
 """
 
 from collections.abc import Collection, Sequence
@@ -13,17 +12,18 @@ Piece = bytes | memoryview
 
 
 class WaitingSender(Protocol):
-    """Who waits."""
+    """A client that is not read because its messages have to wait."""
 
     def go_on(self, crowd: "RelayCrowd") -> None:
-        """There is nothing more to wait for there."""
+        """The senders of a crowd need not wait any more."""
 
 
 class RelayCrowd:
-    """Senders that are not read because of one client, and what is known of that.
+    """The senders that wait until one client has read more.
 
-    `waiting` are the senders; `since` is when the client last took anything, or when the
-    first of them began to wait.
+    `waiting` are the senders; `since` is when the client last took anything, or when the first
+    of them began to wait. A client that takes nothing for `patience` seconds is *lagging*:
+    senders do not wait for it again until it has caught up.
     """
 
     __slots__ = ("lagging", "patience", "since", "waiting")
@@ -37,7 +37,7 @@ class RelayCrowd:
 
     @property
     def deadline(self) -> float:
-        """When it is given up, unless the client takes something."""
+        """When senders stop waiting, unless the client takes something."""
         return self.since + self.patience
 
     def join(self, sender: WaitingSender, now: float) -> None:
@@ -47,7 +47,7 @@ class RelayCrowd:
         self.waiting[sender] = None
 
     def leave(self, sender: WaitingSender) -> None:
-        """`sender` does not wait any more."""
+        """`sender` waits no longer."""
         self.waiting.pop(sender, None)
 
     def moved(self, now: float) -> None:
@@ -55,12 +55,12 @@ class RelayCrowd:
         self.since = now
 
     def disperse(self) -> None:
-        """The client has caught up, or is gone: it may be waited for again."""
+        """The client has caught up, or is gone: senders may wait for it again."""
         self.lagging = False
         self._let_go()
 
     def give_up(self) -> None:
-        """The client took nothing for as long as anybody waits."""
+        """The client took nothing for too long."""
         self.lagging = True
         self._let_go()
 
@@ -71,23 +71,24 @@ class RelayCrowd:
 
 
 class RelayMember(Protocol):
-    """Who takes messages."""
+    """A recipient of messages."""
 
     def deliver(self, pieces: Sequence[Piece], held: int, now: float) -> RelayCrowd | None:
-        """Take whole messages, in one piece or several, of which each may be a slice of
-        what was received; the buffers behind them have `held` bytes together.
+        """Take complete messages, in one piece or several, of which each may be a slice of
+        what was received; the buffers behind them have `held` bytes in all.
 
         Returns:
-            Where their sender is to wait, if much waits for the member.
+            The crowd in which their sender has to wait, if too much waits for the member.
         """
 
 
 class Router:
     """The members of one relay.
 
-    `feedback` says whether senders are told of targets that are not there. `crowded` are
-    those members for which much waits, so that nobody begins to send them more. Counted are
-    `undeliverable` messages and the clients that were `dropped` because they did not read.
+    `feedback` says whether senders are told of targets that are not connected. `crowded` are
+    the members for which too much waits, so that no sender starts to send them more.
+    `undeliverable` counts messages, `dropped` the clients that were dropped because they did
+    not read.
     """
 
     __slots__ = ("crowded", "dropped", "feedback", "members", "undeliverable")
@@ -100,10 +101,10 @@ class Router:
         self.dropped = 0
 
     def join(self, uuid: bytes, member: RelayMember) -> None:
-        """Have `member` get what is for `uuid`.
+        """Let `member` get what is for `uuid`.
 
         Raises:
-            ValueError: the UUID is taken, or is none that a client may have.
+            ValueError: the UUID is taken, or a client may not have it.
         """
         if not is_client_uuid(uuid):
             raise ValueError("not a UUID that a client may have")
@@ -118,15 +119,15 @@ class Router:
             self.crowded.pop(uuid, None)
 
     def give_up(self, crowds: Collection[RelayCrowd]) -> None:
-        """Have nobody wait for these members any more."""
+        """Let no sender wait for these members any more."""
         for uuid, crowd in list(self.crowded.items()):
             if crowd in crowds:
                 del self.crowded[uuid]
                 crowd.give_up()
 
     def broadcast(self, sender: bytes, pieces: Sequence[Piece], held: int, now: float) -> None:
-        """Hand whole messages to all but the sender; for members without a connection, which
-        wait for nobody."""
+        """Deliver complete messages to all but the sender; for members without a connection,
+        which never wait."""
         for uuid, member in list(self.members.items()):
             if uuid != sender:
                 member.deliver(pieces, held, now)

@@ -1,8 +1,7 @@
-"""Sorts what a client of the relay sent by who gets it.
+"""Sorts what a client of the relay sent, by recipient.
 
-One rule: bytes are looked at once and not copied; a run of messages to one target is one
-slice. A message that a receive cut is kept as slices of its parts. Knows the members and
-what is wrong with a message, not how anything is sent.
+Bytes are read once and not copied: a run of messages to one target is one slice, and a message
+that came in several parts is kept as slices of them.
 """
 
 from enum import Enum
@@ -21,15 +20,15 @@ from node.dialects.relay.codec import (
 )
 from node.dialects.relay.router import Piece, RelayMember, Router
 
-# What each member gets of one receive.
+# What each member gets from one receive.
 Batch = dict[RelayMember, list[Piece]]
 
 _HEAD_SIZE: Final = HEAD.size
-_NO_HEAD: Final[tuple[()]] = ()  # nothing starts with one of none
-# So many parts are copied together: single bytes shall not cost a slice each.
+_NO_HEAD: Final[tuple[()]] = ()  # matches no bytes
+# More parts than this are copied together: single bytes must not cost a slice each.
 MOST_PARTS: Final = 64
-# What one receive may cost before others have their turn: messages to one target cost
-# nothing, a mistake 1, and broadcasts 1 and another for every so many members.
+# What one receive may cost before other connections have their turn: messages to one target
+# cost nothing, a mistake costs 1, a broadcast 1 and another 1 for every so many members.
 TURN_COST: Final = 1_000
 MEMBERS_A_COST: Final = 16
 
@@ -41,10 +40,10 @@ class _Everyone(Enum):
 
 
 class Sorter:
-    """What one client sends; `uuid` is its own, and errors go to `client`.
+    """Sorts what one client sends; `uuid` is its own, and errors go to `client`.
 
-    `held` is how many bytes of earlier receives the message that is not whole keeps;
-    `postponed` is what is left of a receive that costs much, and is to be sorted soon.
+    `held` is how many bytes of earlier receives an incomplete message keeps; `postponed` is
+    what is left of a receive that cost too much, and is to be sorted soon.
     """
 
     __slots__ = (
@@ -72,9 +71,9 @@ class Sorter:
         self._longest = longest
         code = RelayCode.INVALID_FORMAT
         self._too_short = encode_error(uuid, code, TEXTS[code])
-        self._skip = 0  # bytes that are left of a message that was too short
-        self._start = b""  # of a message whose head is not whole
-        self._size = 0  # of a message whose head is whole and good, or 0: none is begun
+        self._skip = 0  # bytes still to come of a message that was too short
+        self._start = b""  # of a message whose head is incomplete
+        self._size = 0  # of a message whose head is complete and valid, otherwise 0
         self._have = 0
         self._to = b""
         self._joined = bytearray()
@@ -84,7 +83,7 @@ class Sorter:
         self.postponed = b""
 
     def target(self, data: bytes, at: int) -> bytes:
-        """Whom the message is for that is begun, or that `data` has at `at`; empty if that
+        """The recipient of the message that has begun, or that `data` has at `at`; empty if it
         is not known yet."""
         if self._size:
             return self._to
@@ -96,7 +95,7 @@ class Sorter:
         """Add to `batch` what `data` has from `at` on, messages and errors, in order.
 
         Returns:
-            Why the connection is to be closed after that; empty if it goes on.
+            Why the connection has to be closed after that; empty if it goes on.
         """
         self._cost = 0
         if self._skip:
@@ -110,13 +109,13 @@ class Sorter:
         return self._sort_whole(data, at, batch) if at < len(data) else ""
 
     def _sort_whole(self, data: bytes, at: int, batch: Batch) -> str:
-        """Whole messages, and the beginning of one that is not."""
+        """Sort complete messages, and keep the beginning of an incomplete one."""
         uuid, longest, find = self._uuid, self._longest, self._router.members.get
         startswith, unpack = data.startswith, HEAD.unpack_from
         view, end = memoryview(data), len(data)
         head: bytes | tuple[()] = _NO_HEAD
         size, refused, postponed = 0, False, False
-        run = at  # where the run began, which is for
+        run = at  # where the run to `target` began
         target: RelayMember | _Everyone | None = None
         while True:
             if startswith(head, at):  # length, target and sender are as before
@@ -124,7 +123,7 @@ class Sorter:
                 continue
             left = end - at
             if left < LENGTH.size:
-                at -= size if left < 0 else 0  # the last one is not whole
+                at -= size if left < 0 else 0  # the last one is incomplete
                 break
             if self._cost >= TURN_COST:
                 postponed = True
@@ -133,7 +132,7 @@ class Sorter:
                 length, to, sender = unpack(data, at)
             else:
                 (length,) = LENGTH.unpack_from(data, at)
-                to, sender = BROADCAST, uuid  # not there to be wrong
+                to, sender = BROADCAST, uuid  # not known yet, so not wrong
             if length < UUIDS_SIZE:
                 self._add_run(batch, target, view[run:at], size)
                 at = run = self._answer_short(data, at, batch)
@@ -167,8 +166,8 @@ class Sorter:
     def _add_run(
         self, batch: Batch, target: RelayMember | _Everyone | None, run: memoryview, size: int
     ) -> None:
-        """Add messages to one target; where there is none, all of them have `size` bytes
-        and the same head."""
+        """Add messages to one target; those without a target have `size` bytes each and the
+        same head."""
         if target is _Everyone.ELSE:
             self._add_to_everyone(batch, [run])
         elif target is not None:
@@ -196,10 +195,10 @@ class Sorter:
     def _add_error(self, batch: Batch, errors: bytes) -> None:
         batch.setdefault(self._client, []).append(errors)
 
-    # What is wrong.
+    # Errors.
 
     def _answer_short(self, data: bytes, at: int, batch: Batch) -> int:
-        """Answer messages whose length is below 32, and step over them."""
+        """Answer messages whose length is below 32, and skip them."""
         count, last = 0, len(data) - LENGTH.size
         while at <= last and count < TURN_COST:
             (length,) = LENGTH.unpack_from(data, at)
@@ -216,7 +215,7 @@ class Sorter:
         return at - self._skip
 
     def _refuse(self, length: int, batch: Batch) -> str:
-        """Answer what ends the connection: a message that is too long, or forged."""
+        """Answer a message that ends the connection: it is too long, or its sender is forged."""
         code, reason = RelayCode.NOT_AUTHORISED, "a sender that is not the connection's UUID"
         if length > self._longest:
             code = RelayCode.INVALID_FORMAT
@@ -227,13 +226,13 @@ class Sorter:
     # A message in parts.
 
     def _finish_head(self, data: bytes, at: int, batch: Batch) -> tuple[int, str]:
-        """Go on with a message whose head is not whole."""
+        """Go on with a message whose head is incomplete."""
         before = len(self._start)
         start = self._start = self._start + data[at : at + _HEAD_SIZE - before]
         if len(start) < LENGTH.size:
             return len(data), ""
         (length,) = LENGTH.unpack_from(start)
-        if length < UUIDS_SIZE:  # seen only now, so `before` is less than the length's size
+        if length < UUIDS_SIZE:  # known only now, so `before` is less than the length's size
             self._start = b""
             self._add_error(batch, self._too_short)
             return self._skip_to(data, at + LENGTH.size + length - before), ""
@@ -248,7 +247,7 @@ class Sorter:
         return at + _HEAD_SIZE - before, ""
 
     def _begin(self, data: bytes, at: int) -> None:
-        """Keep a message whose head is good, from `at` on."""
+        """Keep a message whose head is valid, from `at` on."""
         length, self._to, _ = HEAD.unpack_from(data, at)
         self._size = LENGTH.size + length
         self._have = len(data) - at
@@ -256,7 +255,7 @@ class Sorter:
         self.held = len(data)
 
     def _finish_message(self, data: bytes, at: int, batch: Batch) -> int:
-        """Go on with a message whose head is good."""
+        """Go on with a message whose head is valid."""
         parts, rest = self._parts, self._size - self._have
         part = memoryview(data)[at : at + rest]
         if part:
@@ -266,7 +265,7 @@ class Sorter:
             self.held += len(data)
             if len(parts) > MOST_PARTS:
                 for piece in parts:
-                    self._joined += piece  # without a copy of them all beside it
+                    self._joined += piece  # rather than b"".join, which would hold a second copy
                 parts.clear()
                 self.held = len(self._joined)
             return len(data)
@@ -282,7 +281,7 @@ class Sorter:
         return at + rest
 
     def forget(self) -> None:
-        """Keep nothing of a message in parts."""
+        """Forget an incomplete message."""
         self._size = self._have = self.held = 0
         self._joined = bytearray()
         self._parts = []

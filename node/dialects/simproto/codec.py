@@ -1,10 +1,12 @@
-"""The heads of SimProto's dialog layer: 17 bytes before each message's payload.
+"""SimProto's two layers as bytes: messages of dialogs, and the packets that they carry.
 
-    type (1)   id (8)   length of the payload (8)       little-endian
+    message    type (1)   id (8)   length of the payload (8)   payload
+    request    type (1)   length of the topic (2)   topic   data
+    response   type (1)   data
 
-One rule: each field is judged as soon as it is there, before a byte of payload is kept.
-Knows no dialogs.
-Source: the SimProto document, 'Dialog Layer'.
+All integers are little-endian. Each field of a message is checked as soon as it has come, before
+a byte of its payload is kept. The data of a packet is all that is left of it.
+Source: the SimProto document, 'Dialog Layer' and 'Sim Layer'.
 """
 
 from struct import Struct
@@ -20,8 +22,8 @@ PONG: Final = 3
 HEAD: Final = Struct("<BQQ")
 HEAD_SIZE: Final = HEAD.size  # 17
 LAST_ID: Final = 2**64 - 1
-# The document gives Ping and Pong a length as well, and no use for a payload. One of up to
-# so many bytes is read; that of a Ping comes back with its Pong.
+# In the document Ping and Pong have a length too, but no use for a payload. Up to so many bytes
+# are accepted; those of a Ping come back with its Pong.
 LONGEST_PING_PAYLOAD: Final = 1_024
 
 
@@ -31,7 +33,7 @@ def serialise_message(kind: int, dialog: int, payload: bytes = b"") -> bytes:
 
 
 class HeadReader:
-    """Reads heads; payloads of requests and responses have at most `longest` bytes."""
+    """Measures messages; payloads of requests and responses have at most `longest` bytes."""
 
     __slots__ = ("_longest",)
 
@@ -39,12 +41,12 @@ class HeadReader:
         self._longest = longest
 
     def measure(self, data: bytes, at: int) -> int:
-        """How many bytes the message has that begins at `at`, or its head if that is not
-        all there; one byte is.
+        """The size of the message that begins at `at`, or of its head if that is incomplete;
+        its first byte must have come.
 
         Raises:
-            RemoteProtocolError: `protocol-error` for a type that there is not,
-                `frame-too-large` for a length above the limit.
+            RemoteProtocolError: `protocol-error` for an unknown type, `frame-too-large` for a
+                length above the limit.
         """
         if len(data) - at < HEAD_SIZE:
             self._check(data[at], 0)
@@ -68,13 +70,13 @@ SUBSCRIBE: Final = 1
 UNSUBSCRIBE: Final = 2
 NOTIFY: Final = 3
 
-# Types of responses: `ResultCode` has the same numbers, and more that are never sent here.
+# Types of responses: `ResultCode` has the same numbers, and others that are not sent here.
 ACCEPTED: Final = 0
 NOT_FOUND: Final = 1
 DOUBLE_SUBSCRIPTION: Final = 2  # Subscribe
 NOT_SUBSCRIBED: Final = 2  # Unsubscribe, Notify
 REJECTED: Final = 3  # Subscribe, with data
-# Those that go without data, whatever was asked.
+# Those without data, whatever was asked.
 NO_DATA: Final = frozenset({NOT_FOUND, DOUBLE_SUBSCRIPTION})
 
 REQUEST_HEAD: Final = Struct("<BH")
@@ -83,7 +85,7 @@ RESPONSE_HEADS: Final = tuple(bytes([code]) for code in range(256))
 
 
 class RequestPacket(NamedTuple):
-    """A request. `topic` is bytes: they are matched exactly, and may be no UTF-8."""
+    """A request. `topic` is bytes that are matched exactly; they need not be UTF-8."""
 
     kind: int
     topic: bytes
@@ -91,7 +93,7 @@ class RequestPacket(NamedTuple):
 
 
 class ResponsePacket(NamedTuple):
-    """A response: the document's code and what came with it."""
+    """A response: a code of the document and its data."""
 
     code: int
     data: bytes
@@ -102,7 +104,7 @@ def serialise_request(kind: int, topic: str, longest_topic: int) -> bytes:
 
     Raises:
         PayloadTooLargeError: the topic is longer than `longest_topic` bytes of UTF-8.
-        ValueError: it has no UTF-8 (lone surrogates).
+        ValueError: it cannot be encoded as UTF-8 (lone surrogates).
     """
     name = topic.encode()
     if len(name) > longest_topic:
@@ -114,7 +116,7 @@ def parse_request(packet: memoryview) -> RequestPacket:
     """Read a request packet.
 
     Raises:
-        RemoteProtocolError: it is cut, or of a type that there is not.
+        RemoteProtocolError: it is incomplete, or of an unknown type.
     """
     if len(packet) < REQUEST_HEAD_SIZE:
         raise violation(f"a request packet of {len(packet)} bytes")
@@ -128,7 +130,7 @@ def parse_request(packet: memoryview) -> RequestPacket:
 
 
 def parse_response(packet: memoryview) -> ResponsePacket:
-    """Read a response packet. Any code may come: all but 0 are failures.
+    """Read a response packet. Any code is accepted; all but 0 are failures.
 
     Raises:
         RemoteProtocolError: it is empty.

@@ -1,7 +1,7 @@
-"""One SimProto connection's dialog layer, either side: who asked what, and who owes whom.
+"""One SimProto connection, either side: dialogs of requests and responses.
 
-One rule: an id is one dialog's until its response came, and whatever fits no dialog ends
-the connection; so does a response that takes too long. Payloads are the layer above's.
+An id belongs to one dialog until its response has come. What fits no dialog ends the
+connection, as does a response that takes too long. Topics are for the layer above.
 Source: the SimProto document, 'Dialog Layer'.
 """
 
@@ -37,7 +37,7 @@ from node.protocol.errors import (
 from node.protocol.limits import WAITING_PONGS
 from node.protocol.reports import PongReceived
 
-# Data from which on it is queued as it is, instead of in one piece with its head.
+# From this size on data is queued as it is, instead of in one piece with its head.
 COPIED_SIZE: Final = 4_096
 
 
@@ -45,15 +45,15 @@ class Asker(Protocol):
     """Whoever made a request of ours."""
 
     def responded(self, payload: memoryview) -> None:
-        """The response came; RemoteProtocolError for one that may not be."""
+        """The response came; raises RemoteProtocolError if it is malformed."""
 
     def lost(self, code: int, text: str) -> None:
         """The connection is over, with this close code: no response will come."""
 
 
 class RequestReceived(NamedTuple):
-    """A request of theirs, to be answered once by `respond`. `topic` is None for one that
-    can be no topic here: no UTF-8, or longer than `longest_name`."""
+    """A request of theirs, to be answered once by `answer`. `topic` is None if it cannot be a
+    topic here: it is not UTF-8, or longer than `longest_name`."""
 
     dialog: int
     kind: int
@@ -86,23 +86,23 @@ class SimProtoCore(ForeignCore):
         account = Account(limits.client_memory, total, SHARE)
         super().__init__(now, limits.write_buffer, account)
         self.limits = limits
-        self.on_free: Callable[[], None] | None = None  # a dialog of ours is over
+        self.on_free: Callable[[], None] | None = None  # called when a dialog of ours is over
         self._splitter = FrameSplitter(1, HeadReader(limits.longest_frame).measure)
         self._next_id = 1
         self._asked: dict[int, tuple[Asker, float]] = {}  # by id, the oldest first
         self._owed: dict[int, int] = {}  # their requests: bytes of memory by id
-        self._deaf_until = NEVER  # more than may wait is owed, and this is how long it may be
+        self._deaf_until = NEVER  # too much is owed to read on, and may be until then
         self.heard = now
         self._pings: dict[int, float] = {}  # ours: when they were sent
         self._pong_due = NEVER
         self._taken = 0  # how many messages were ever taken out of the outbox
-        self._pongs: deque[int] = deque()  # which of all those ever put there are Pongs
+        self._pongs: deque[int] = deque()  # which of all messages ever put there are Pongs
 
     # Asking.
 
     @property
     def free_dialogs(self) -> int:
-        """How many requests more of ours may wait for their responses."""
+        """How many more requests of ours may wait for their responses."""
         return self.limits.dialogs - len(self._asked)
 
     def ask(self, kind: int, topic: str, data: bytes, now: float, asker: Asker) -> int:
@@ -125,7 +125,7 @@ class SimProtoCore(ForeignCore):
         return dialog
 
     def ping(self, now: float) -> int:
-        """Ask whether the other side is there; `PongReceived` has the id that is returned.
+        """Send a Ping; `PongReceived` will have the id that is returned.
 
         Raises:
             LocalProtocolError: 64 wait already. ConnectionClosedError: it is over.
@@ -159,14 +159,14 @@ class SimProtoCore(ForeignCore):
             self._listens_again(now)
 
     def lose_all(self, code: int, text: str) -> None:
-        """The connection is over: whoever waits, waits in vain."""
+        """The connection is over: tell all that wait for responses."""
         asked, self._asked = self._asked, {}
         for asker, _ in asked.values():
             asker.lost(code, text)
 
     @property
     def _owes_too_much(self) -> bool:
-        """Whether nothing more is to be read before a request was answered."""
+        """Whether a request has to be answered before anything more is read."""
         return bool(self._owed) and not self.account.has_room()
 
     @property
@@ -178,20 +178,20 @@ class SimProtoCore(ForeignCore):
 
     @property
     def wants_data(self) -> bool:
-        """Whether bytes should be read now: who does not read answers may not ask more,
-        nor who has asked more than may wait for its answer."""
+        """Whether bytes should be read now: not while the other side reads no answers, nor
+        while too many of its requests wait for theirs."""
         return (
             self.outbox.size <= self._write_buffer and self._deaf_until == NEVER
         ) or self.closing
 
     def data_to_send(self, now: float) -> bytes:
-        """The next bytes for the transport, about 256 KiB at most; empty for none."""
+        """The next bytes for the transport, about 256 KiB at most; empty if nothing waits."""
         outbox = self.outbox
         count, deaf = outbox.count, outbox.size > self._write_buffer
         data = super().data_to_send(now)
         self._taken += count - outbox.count
         if deaf:
-            self._listens_again(now)  # it takes what we write: its word may wait unread
+            self._listens_again(now)  # what it sent meanwhile was not read
         return data
 
     # From the base.
@@ -205,11 +205,11 @@ class SimProtoCore(ForeignCore):
             if kind == RESPONSE:
                 waiting = asked.pop(dialog, None)
                 if waiting is None:
-                    raise violation(f"a response to {dialog}, which is no request of ours")
+                    raise violation(f"a response to {dialog}, which is not a request of ours")
                 try:
                     waiting[0].responded(payload)
                 except RemoteProtocolError:
-                    asked[dialog] = waiting  # it learns of the end, as all do who wait
+                    asked[dialog] = waiting  # told of the end as all others are
                     raise
                 if self.on_free is not None:
                     self.on_free()
@@ -238,8 +238,8 @@ class SimProtoCore(ForeignCore):
             reason = f"no response in {limits.answer_timeout:g} s"
             self.abort(now, CloseCode.TIMEOUT, reason)
         elif self._deaf_until != NEVER:
-            # What was asked so long ago nobody waits for any more, and who is gone we
-            # could not hear.
+            # By now nothing waits for what was asked, and whether the other side is gone
+            # cannot be known without reading.
             if self._deaf_until <= now:
                 reason = "requests wait for handlers, and there is no room for more"
                 self.abort(now, CloseCode.OVERLOADED, reason)
@@ -248,7 +248,7 @@ class SimProtoCore(ForeignCore):
                 self.ping(now)
         elif self._pong_due <= now:
             if self._splitter.pending_bytes and self.heard + limits.ping_timeout > now:
-                # No Pong overtakes the message that is on its way.
+                # A Pong cannot overtake the message that is arriving.
                 self._pong_due = self.heard + limits.ping_timeout
                 return
             self.abort(now, CloseCode.TIMEOUT, f"no Pong in {limits.ping_timeout:g} s")
@@ -301,7 +301,7 @@ class SimProtoCore(ForeignCore):
     def _take_pong(self, dialog: int, now: float) -> None:
         sent = self._pings.pop(dialog, None)
         if sent is None:
-            raise violation(f"a Pong to {dialog}, which is no Ping of ours")
+            raise violation(f"a Pong to {dialog}, which is not a Ping of ours")
         timeout = self.limits.ping_timeout
         self._pong_due = next(iter(self._pings.values())) + timeout if self._pings else NEVER
         self.happened.append(PongReceived(dialog, now - sent))
@@ -310,7 +310,7 @@ class SimProtoCore(ForeignCore):
         return self.heard + self.limits.idle_before_ping
 
     def _listens_again(self, now: float) -> None:
-        """For a while we did not read: what has to come to us has its time from now on."""
+        """Nothing was read for a while: deadlines of what has to come count from now."""
         self.heard = now
         if self._pings:
             self._pong_due = max(self._pong_due, now + self.limits.ping_timeout)

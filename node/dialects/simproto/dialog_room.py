@@ -1,7 +1,6 @@
-"""Whose turn it is when dialogs of ours are scarce: callers, and feeds with notes to send.
+"""Shares scarce dialogs between callers and feeds with notes to send.
 
-One rule: notes leave a part of all dialogs free for calls, and nobody is passed over:
-callers go first, feeds in turn. Sends nothing.
+Notes leave a part of all dialogs free for calls. Callers go first, then feeds in turn.
 """
 
 from collections.abc import Callable
@@ -9,7 +8,7 @@ from typing import Final, Protocol
 
 from node.dialects.simproto.core import SimProtoCore
 
-# One in so many dialogs is kept for calls.
+# One dialog in so many is kept for calls.
 KEPT_PART: Final = 4
 
 
@@ -21,7 +20,7 @@ class Pumped(Protocol):
 
 
 class DialogRoom:
-    """The dialogs of one connection that may be begun now."""
+    """The dialogs of one connection that may begin now."""
 
     __slots__ = ("_callers", "_core", "_feeds", "_most_notes", "_notes")
 
@@ -36,17 +35,17 @@ class DialogRoom:
     # Callers.
 
     def wait(self, wake: Callable[[], None]) -> None:
-        """Have `wake` called when a dialog is free: once, and not for sure another's."""
+        """Have `wake` called once, when a dialog is free; another caller may take it first."""
         self._callers[wake] = None
         self._core.on_free = self._freed
 
     def leave(self, wake: Callable[[], None]) -> None:
-        """Wait no longer, or want nothing any more of what it was woken for."""
+        """Wait no longer, or do not use the dialog that it was woken for."""
         if self._callers.pop(wake, wake) is wake:
             self._freed()  # the next one's turn
 
     def end(self) -> None:
-        """The connection is over: nobody need wait."""
+        """The connection is over: wake all callers."""
         callers, self._callers = self._callers, {}
         for wake in callers:
             wake()
@@ -54,8 +53,8 @@ class DialogRoom:
     # Feeds.
 
     def take(self, feed: Pumped) -> bool:
-        """Take a dialog for a note; False if none is free: `feed` is pumped when it is its
-        turn."""
+        """Take a dialog for a note; False if none is free: `feed` is pumped when its turn
+        comes."""
         if self._notes < self._most_notes and self._core.free_dialogs > 0:
             self._notes += 1
             return True
@@ -63,21 +62,21 @@ class DialogRoom:
         return False
 
     def give_back(self) -> None:
-        """The dialog of a note is over, or was not begun."""
+        """The dialog of a note is over, or did not begin."""
         self._notes -= 1
 
     @property
     def others_wait(self) -> bool:
-        """Whether a feed that may go on should wait for its turn."""
+        """Whether a feed that could go on should wait for its turn."""
         return bool(self._feeds or self._callers)
 
     def queue(self, feed: Pumped) -> None:
-        """Pump `feed` when it is its turn."""
+        """Pump `feed` when its turn comes."""
         self._feeds[feed] = None
         self._core.on_free = self._freed
 
     def forget(self, feed: Pumped) -> None:
-        """It has nothing to send any more."""
+        """`feed` has nothing more to send."""
         self._feeds.pop(feed, None)
 
     # Inside.

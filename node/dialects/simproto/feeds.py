@@ -1,8 +1,8 @@
 """The notes of our topics on their way to a SimProto subscriber, as Notify requests.
 
-One rule: what is on its way is counted by its responses, and bounded for each
-subscription and for all of a connection together, so that calls find dialogs free. A
-response that is not 0 ends the subscription. Knows no handlers and no time.
+A note is on its way until its response has come. What is on its way is bounded for each
+subscription and for all of a connection together, so that calls find free dialogs. A response
+other than 0 ends the subscription.
 """
 
 from collections import deque
@@ -21,8 +21,8 @@ from node.protocol.limits import EVENT_COST
 if TYPE_CHECKING:
     from node.messaging.fanout import Fanout
 
-# Bytes of cost (a note's data and 64) of one subscription that wait for their responses,
-# unless a single note has more. Readers of ours have room for as much.
+# Bytes of cost (a note's data and 64) that may wait for responses, for one subscription, unless
+# a single note has more. Readers of ours have room for as much.
 ON_THE_WAY: Final = 64 * 1024
 
 
@@ -36,7 +36,7 @@ class NoteDialog:
         self._cost = cost
 
     def responded(self, payload: memoryview) -> None:
-        """Its response came; RemoteProtocolError if that is empty."""
+        """Its response came; raises RemoteProtocolError if that is empty."""
         self._feed.acknowledged(self._cost, parse_response(payload).code)
 
     def lost(self, code: int, text: str) -> None:
@@ -45,7 +45,7 @@ class NoteDialog:
 
 
 class NotePublisher(Protocol):
-    """Whoever publishes to the other side of a connection."""
+    """What publishes to the other side of a connection."""
 
     core: SimProtoCore
     room: DialogRoom
@@ -57,11 +57,11 @@ class NotePublisher(Protocol):
         """Something was queued on the connection."""
 
     def convert(self, batch: Batch) -> Sequence[bytes | None]:
-        """The data of its notes; None for each that has no form here."""
+        """The data of a batch's notes; None for each that has no form here."""
 
     def cut_off(self, feed: "SimProtoFeed") -> None:
-        """A subscriber is too slow and gets no more. SimProto has no word for it: it learns
-        that when it unsubscribes (code 2)."""
+        """A subscriber is too slow and gets no more notes. SimProto cannot tell it: it learns
+        of it when it unsubscribes (code 2)."""
 
 
 class SimProtoFeed(Feed):
@@ -78,7 +78,7 @@ class SimProtoFeed(Feed):
     ) -> None:
         super().__init__(fanout, owner, on_closed, publisher.core.account)
         self._publisher = publisher
-        self._ready: deque[bytes | None] = deque()  # of the batch whose turn it is
+        self._ready: deque[bytes | None] = deque()  # notes of the batch that is being sent
         self._on_the_way = 0
 
     def pump(self) -> None:
@@ -99,11 +99,11 @@ class SimProtoFeed(Feed):
         self._drained()
 
     def acknowledged(self, cost: int, code: int) -> None:
-        """A note's response came."""
+        """The response to a note came."""
         self._on_the_way = max(0, self._on_the_way - cost)
         self._publisher.room.give_back()
         if code:
-            self.lost()  # they want no more of them
+            self.lost()  # the subscriber wants no more
         elif not self.open:
             if self._finishing and not self._on_the_way:
                 self.over()
@@ -113,13 +113,13 @@ class SimProtoFeed(Feed):
             self.pump()
 
     def close(self) -> None:
-        """No more notes go to this subscriber; what waits is forgotten."""
+        """Send no more notes to this subscriber, and forget what waits."""
         self._ready.clear()
         self._publisher.room.forget(self)
         super().close()
 
     def lost(self) -> None:
-        """The connection is over, or they want no more: what is on its way is nobody's."""
+        """The connection is over, or the subscriber wants no more: forget what is on its way."""
         self._on_the_way = 0
         if self.open:
             self.close()
@@ -133,18 +133,18 @@ class SimProtoFeed(Feed):
 
     @property
     def left(self) -> tuple[int, int]:
-        """What it has not been sent or has not acknowledged, bytes of cost, and notes."""
+        """What was not sent or not acknowledged: bytes of cost, and notes."""
         return self.cost + self._on_the_way, len(self._ready)
 
     @property
     def is_finishing(self) -> bool:
-        """Whether all notes went, and the subscriber has yet to acknowledge some."""
+        """Whether all notes were sent, and the subscriber has yet to acknowledge some."""
         return self._finishing and self._on_the_way > 0
 
     # Inside.
 
     def _may_send(self) -> bool:
-        """Whether the next note finds room with those that are on their way."""
+        """Whether the next note fits beside those that are on their way."""
         if not self._ready:
             self._ready.extend(self._publisher.convert(self._take()))
         if not self._on_the_way:
@@ -152,8 +152,8 @@ class SimProtoFeed(Feed):
         return self._on_the_way + len(self._ready[0] or b"") + EVENT_COST <= ON_THE_WAY
 
     def _send_next(self) -> bool:
-        """Send a note in the dialog that was taken for it, unless it has no form here or is
-        too long: then it is lost."""
+        """Send a note in the dialog that was taken for it; returns whether it was sent. A note
+        that has no form here, or is too long, is lost."""
         data = self._ready.popleft()
         if data is not None:
             cost = len(data) + EVENT_COST

@@ -1,8 +1,9 @@
-"""What we ask of the other side of a SimProto connection: calls and subscriptions.
+"""Calls and subscriptions on one SimProto connection: ours, and those of the other side.
 
-One rule: who gives up is rid of it at once, and its dialog goes on until the response
-came or took too long: SimProto has no word for 'never mind'. Data is bytes. Knows
-nothing of who waits.
+A caller that gives up is free at once, but its dialog goes on until the response has come or
+taken too long: SimProto has no word for cancelling. Every request of the other side gets exactly
+one response, with a code that the document defines, whatever becomes of its handler. Data is
+bytes.
 """
 
 from collections.abc import Callable
@@ -39,14 +40,14 @@ class SimProtoRequest(OutgoingCall):
         self._deadlines = deadlines
 
     def responded(self, payload: memoryview) -> None:
-        """The response came, if nobody waits for it any more for `on_final` alone.
+        """The response came; if the caller gave up, only `on_final` hears of it.
 
         Raises:
             RemoteProtocolError: it is empty.
         """
         code, data = parse_response(payload)
         if code in NO_DATA:
-            data = b""  # the document has none here: what came all the same is nobody's
+            data = b""  # the document has none here, so it is ignored
         if self.on_final is not None:
             self.on_final(code, 0)
         if self.slot:
@@ -61,8 +62,8 @@ class SimProtoRequest(OutgoingCall):
 
 
 class OutgoingRequests:
-    """Our calls and subscriptions on one connection; `deadlines` are those that callers
-    set, if they are shorter than that of all dialogs."""
+    """Our calls and subscriptions on one connection; `deadlines` are those that callers set, if
+    they are shorter than the time-out of all dialogs."""
 
     __slots__ = ("_core", "deadlines")
 
@@ -78,11 +79,11 @@ class OutgoingRequests:
         timeout: float | None,
         on_done: Callable[[], None],
     ) -> SimProtoRequest:
-        """Call a topic; `timeout` is seconds from `now`, None for that of all dialogs.
+        """Call a topic; `timeout` is in seconds from `now`, None for that of all dialogs.
 
         Raises:
             LocalProtocolError: not open, too large, or too many requests wait already.
-            ValueError: the topic has no UTF-8.
+            ValueError: the topic cannot be encoded as UTF-8.
         """
         return self._ask(RPC, topic, data, now, timeout, on_done)
 
@@ -98,17 +99,17 @@ class OutgoingRequests:
         return self._ask(SUBSCRIBE, topic, data, now, timeout, on_done)
 
     def unsubscribe(self, topic: str, now: float, on_done: Callable[[], None]) -> SimProtoRequest:
-        """Ask for no more of them; raises as `call`."""
+        """Ask for no more notes of a topic; raises as `call`."""
         return self._ask(UNSUBSCRIBE, topic, b"", now, None, on_done)
 
     def give_up(self, call: SimProtoRequest) -> None:
-        """Nobody waits for `call` any more."""
+        """The caller waits no longer for `call`."""
         if not call.done:
             call.done = True
             self.deadlines.discard(call, call.slot)
 
     def handle_deadline(self, now: float) -> None:
-        """End the requests whose callers wait no longer."""
+        """End the requests whose time is over."""
         for call in self.deadlines.due(now):
             call.slot = 0
             call.finish(ResultCode.DEADLINE_EXCEEDED, None)
@@ -131,12 +132,11 @@ class OutgoingRequests:
 
 
 class IncomingRequests:
-    """The other side's calls, and requests to subscribe and unsubscribe, that we have not
-    answered.
+    """The other side's calls, and requests to subscribe and unsubscribe, that are not answered.
 
-    `find` tells whether a request of this kind (RPC, SUBSCRIBE) may run for a topic, or
-    the code that refuses it; `run` starts its handler, `stop` ends it because nobody waits
-    for it any more. `unsubscribe` ends a subscription and returns the code of its answer.
+    `find` returns 0 if a request of a kind (RPC, SUBSCRIBE) may run for a topic, otherwise the
+    code that refuses it; `run` starts its handler, `stop` ends it because its answer is not
+    wanted any more. `unsubscribe` ends a subscription and returns the code of its answer.
     """
 
     __slots__ = ("_core", "_find", "_now", "_run", "_running", "_stop", "_turns", "_unsubscribe")
@@ -156,13 +156,13 @@ class IncomingRequests:
         self._unsubscribe = unsubscribe
         self._running: dict[int, IncomingCall] = {}
         self._turns = SubscriptionTurns()
-        self._now = 0.0  # when the request was answered that lets the next one begin
+        self._now = 0.0  # when the request was answered after which the next one begins
 
     def __len__(self) -> int:
         return len(self._running)
 
     def request_received(self, request: RequestReceived, now: float) -> None:
-        """Take a request: run its handler, refuse it, or let it wait for its turn."""
+        """Take a request: start its handler, refuse it, or let it wait for its turn."""
         dialog, kind, topic, data = request
         code = ResultCode.ACCEPTED
         if topic is None:
@@ -181,9 +181,9 @@ class IncomingRequests:
             self._turns.take(call, self._begin)
 
     def answer(self, call: IncomingCall, code: int, data: bytes, now: float) -> bool:
-        """Answer a request; a second answer changes nothing. Data goes with an acceptance,
-        and with the rejection of a subscription. One that is too long is the failure of
-        the request; returns whether it went as it is."""
+        """Answer a request; a second answer changes nothing. Only an acceptance has data, and
+        the rejection of a subscription. If it is too long, the request fails; returns whether
+        the answer was sent as it is."""
         if call.answered:
             return True
         call.answered = True
@@ -201,13 +201,13 @@ class IncomingRequests:
         return True
 
     def decided(self, call: IncomingCall, now: float) -> None:
-        """A Subscribe was answered, and its subscription stands or does not: what the other
-        side asked about the topic meanwhile has its turn."""
+        """A Subscribe was answered, and its subscription is active or not: requests for the
+        topic that came meanwhile have their turn."""
         self._now = now
         self._turns.end(call)
 
     def connection_ended(self) -> None:
-        """Whoever asked cannot be answered: handlers are stopped."""
+        """Requests cannot be answered any more: stop their handlers."""
         self._turns.clear()
         running, self._running = self._running, {}
         for call in running.values():
@@ -231,8 +231,8 @@ class IncomingRequests:
 def response_code(kind: int, code: int) -> int:
     """The document's code for a code of section 9, in the response to a request.
 
-    A call has 0 and 1 alone ('RPC has no special types'), so that whatever is not 0 is 1;
-    a Subscribe that is refused for a reason of our own is rejected.
+    A call has only 0 and 1 ('RPC has no special types'), so everything but 0 becomes 1; a
+    Subscribe that is refused for a reason of our own is rejected.
     """
     if kind == RPC:
         return NOT_FOUND if code else ACCEPTED

@@ -1,7 +1,7 @@
-"""The sim layer of one SimProto connection, either side: who is asked, told and answered.
+"""The sim layer of one SimProto connection, either side.
 
-One rule: it joins what we ask, what we are asked, the topics of theirs that we read and
-those of ours that they read, and gives each request to the one that it is for.
+It joins our requests, the requests of the other side, our subscriptions and theirs, and gives
+each packet to the one that it is for.
 """
 
 from collections.abc import Callable
@@ -22,8 +22,8 @@ from node.protocol.codes import ResultCode
 
 
 class Sim:
-    """All requests of one connection. `find`, `run` and `stop` are those of `IncomingRequests`;
-    `knows` tells whether we publish a topic."""
+    """All requests of one connection. `find`, `run` and `stop` are those of
+    `IncomingRequests`; `knows` tells whether we publish a topic."""
 
     __slots__ = ("_core", "_feeds", "_knows", "incoming", "outgoing", "room", "subscriptions")
 
@@ -44,7 +44,7 @@ class Sim:
         self.room = DialogRoom(core)
 
     def take(self, report: RequestReceived | UnsubscribeAnswered, now: float) -> None:
-        """Take a report that is the sim layer's."""
+        """Take a report of the core."""
         if isinstance(report, UnsubscribeAnswered):
             self.subscriptions.left(report)
         elif report.kind == NOTIFY:
@@ -55,32 +55,32 @@ class Sim:
     # Topics of ours.
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether they get a topic's notes from us."""
+        """Whether the other side gets a topic's notes from us."""
         return topic in self._feeds
 
     def add_feed(self, feed: SimProtoFeed) -> None:
-        """They get a topic's notes from now on."""
+        """The other side gets a topic's notes from now on."""
         self._feeds[feed.topic] = feed
 
     def remove_feed(self, feed: SimProtoFeed) -> None:
-        """They get no more of them."""
+        """The other side gets no more of a topic's notes."""
         if self._feeds.get(feed.topic) is feed:
             del self._feeds[feed.topic]
 
     @property
     def has_feeds(self) -> bool:
-        """Whether they get notes from us, or some that were published have yet to go."""
+        """Whether the other side gets notes from us, or some have yet to be sent."""
         return bool(self._feeds)
 
     def finish(self) -> None:
-        """They get what was published until now, and no more; then there are no feeds."""
+        """End all feeds once what was published until now is sent."""
         for feed in list(self._feeds.values()):
             feed.flush()
             if feed.open:
                 feed.finish()
 
     def flush(self) -> None:
-        """Send what may go: the connection is about to be closed."""
+        """Send what may be sent: the connection is about to be closed."""
         for feed in list(self._feeds.values()):
             feed.flush()
 
@@ -91,7 +91,7 @@ class Sim:
         return min(self.outgoing.deadlines.earliest, self.subscriptions.next_deadline())
 
     def handle_deadline(self, now: float) -> None:
-        """End what is late."""
+        """Do what is due."""
         self.outgoing.handle_deadline(now)
         self.subscriptions.handle_deadline(now)
 

@@ -1,7 +1,8 @@
-"""The topics of the other side that we read: our subscriptions on one SimProto connection.
+"""Our subscriptions on one SimProto connection, and the notes that wait for their readers.
 
-One rule: a note has one response: 0 if somebody reads its topic, else 2. Knows what a
-reader is told, not what it does.
+A note gets one response: 0 if its topic has a reader, otherwise 2. It is sent when there is
+room for the note, so that a publisher that counts responses goes as fast as the reader; but not
+so late that the connection would be taken for broken.
 """
 
 from collections import Counter, deque
@@ -18,11 +19,11 @@ from node.protocol.limits import EVENT_COST
 
 
 class NoteQueue:
-    """What waits for one reader. Up to `window` bytes of cost (a note's data and 64) are
-    acknowledged as they come, up to twice that and one note `patience` seconds later at
-    most.
+    """The notes that wait for one reader. Up to `window` bytes of cost (a note's data and 64) are
+    acknowledged as they come; up to twice that, and one note, are acknowledged at most
+    `patience` seconds later.
 
-    `acknowledge` is called with a dialog, `on_note` when something came.
+    `acknowledge` is called with a dialog, `on_note` when a note came.
     """
 
     __slots__ = (
@@ -60,13 +61,13 @@ class NoteQueue:
 
     @property
     def deadline(self) -> float:
-        """When the next acknowledgement is due, whether there is room or not."""
+        """When the next note must be acknowledged, whether there is room or not."""
         return self._held[0][2] if self._held else NEVER
 
     def put(self, data: bytes, dialog: int, now: float) -> bool:
-        """A note came; False if there is no room for it at all."""
+        """A note came; returns False if there is no room for it."""
         cost, limit = len(data) + EVENT_COST, 2 * self._window
-        # The first one to be held is, however long: its publisher could not know.
+        # The first note beyond the window is always kept: its publisher could not know.
         if self._size > limit or (self._held and self._size + cost > limit):
             return False
         self._waiting.append(data)
@@ -83,7 +84,7 @@ class NoteQueue:
         """The next note's data.
 
         Raises:
-            IndexError: there is none.
+            IndexError: the queue is empty.
         """
         data = self._waiting.popleft()
         self._size -= len(data) + EVENT_COST
@@ -95,12 +96,12 @@ class NoteQueue:
         return data
 
     def handle_deadline(self, now: float) -> None:
-        """Acknowledge what can wait no longer."""
+        """Acknowledge notes whose time is over."""
         while self._held and self._held[0][2] <= now:
             self._release()
 
     def close(self) -> None:
-        """Nobody reads any more: forget what waits."""
+        """The reader is gone: forget what waits."""
         self.closed = True
         self._waiting.clear()
         self._size = 0
@@ -125,15 +126,15 @@ class NoteReader(Protocol):
     queue: NoteQueue
 
     def cut_off(self) -> None:
-        """It was not read in time, and is over."""
+        """The subscription is over, because it was not read in time."""
 
     def lost(self, code: int, text: str) -> None:
         """The connection is over; what came stays readable."""
 
 
 class Subscriptions:
-    """Our subscriptions by topic: asked for, or accepted. `dropped` counts notes that
-    nobody read."""
+    """Our subscriptions by topic, requested or accepted. `dropped` counts notes without a
+    reader."""
 
     __slots__ = ("_asking", "_core", "_holding", "_leaving", "_readers", "dropped")
 
@@ -146,7 +147,7 @@ class Subscriptions:
         self.dropped = 0
 
     def expect(self, topic: str, reader: NoteReader, call: SimProtoRequest) -> None:
-        """A Subscribe of ours is on its way. Notes may come before its response does."""
+        """A Subscribe of ours was sent. Notes may come before its response."""
         first = self._readers.setdefault(topic, reader) is reader
 
         def answered(code: int, stream: int) -> None:
@@ -154,27 +155,27 @@ class Subscriptions:
                 if code:
                     del self._readers[topic]
                 else:
-                    # Accepted, but nobody waits for it any more.
+                    # Accepted, but its reader gave up.
                     self.leave(topic, reader, self._core.heard)
 
         call.on_final = answered
 
     def reads(self, topic: str, reader: NoteReader) -> bool:
-        """Whether the notes of a topic go to this reader."""
+        """Whether this reader gets the notes of a topic."""
         return self._readers.get(topic) is reader
 
     def leave(
         self, topic: str, reader: NoteReader, now: float, on_done: Callable[[], None] | None = None
     ) -> SimProtoRequest | None:
-        """Want no more notes; returns the Unsubscribe, or None if there is nobody to tell.
-        `on_done` is called when that is answered."""
+        """Unsubscribe; returns the request, or None if none can be or need be sent. `on_done` is
+        called when it is answered."""
         if self._readers.get(topic) is not reader:
             return None
         del self._readers[topic]
         with suppress(LocalProtocolError):  # closing, or too much waits: notes are answered 2
             call = self._asking.unsubscribe(topic, now, on_done or _nothing)
             self._leaving[topic] += 1
-            # In its order: notes that came before it are not the next subscription's.
+            # As a report, in order: notes before it do not belong to the next subscription.
             call.on_final = lambda code, stream: self._core.happened.append(
                 UnsubscribeAnswered(topic)
             )
@@ -205,7 +206,7 @@ class Subscriptions:
             self._holding.add(reader.queue)
 
     def acknowledge(self, dialog: int, now: float) -> None:
-        """A note has its place."""
+        """Acknowledge a note."""
         self._core.answer(dialog, ACCEPTED, b"", now)
 
     def next_deadline(self) -> float:
@@ -213,13 +214,13 @@ class Subscriptions:
         return min((queue.deadline for queue in self._holding), default=NEVER)
 
     def handle_deadline(self, now: float) -> None:
-        """Acknowledge what can wait no longer."""
+        """Acknowledge notes whose time is over."""
         for queue in self._holding:
             queue.handle_deadline(now)
         self._holding = {queue for queue in self._holding if queue.deadline != NEVER}
 
     def connection_ended(self, code: int, text: str) -> None:
-        """Nothing comes any more."""
+        """The connection is over: tell the readers."""
         readers, self._readers = self._readers, {}
         self._holding.clear()
         for reader in readers.values():
