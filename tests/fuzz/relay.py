@@ -97,9 +97,6 @@ class _Place:
         self.client = model.enter()
         self.exact = True
 
-    def touch(self) -> None:
-        """It is flushed with all others."""
-
     def flush(self) -> None:
         """Write now what the transport takes."""
         self.line.flush()

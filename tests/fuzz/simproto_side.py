@@ -221,10 +221,6 @@ class SimProtoSide:
 
     # For its feeds, as their publisher.
 
-    def touch(self) -> None:
-        """Something was queued."""
-        assert self.core.queued_bytes
-
     def convert(self, batch: Batch) -> Sequence[bytes | None]:
         """Bytes as they are; nothing else has a form."""
         return batch.in_form("bytes", _bytes_of)

@@ -72,7 +72,10 @@ class RelayClientConnection(ForeignCore):
 
     def consumed(self, message: RelayMessage) -> None:
         """The application has read a message."""
+        paused = not self.wants_data
         self._unread -= len(message.payload) + MESSAGE_COST
+        if paused and self.wants_data:
+            self.outbox.waker.changed()
 
     # For ForeignCore.
 

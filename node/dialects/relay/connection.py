@@ -32,9 +32,6 @@ CAUGHT_UP_PART: Final = 4
 class RelayShell(Protocol):
     """The driver of a connection, for when another connection's batch has reached its core."""
 
-    def touch(self) -> None:
-        """Flush in the loop's next turn, or now if much waits."""
-
     def flush(self) -> None:
         """Write now what the transport takes."""
 
@@ -106,8 +103,6 @@ class RelayConnection(ForeignCore):
         crowded = self._is_crowded()
         slices.extend(pieces, held)
         if not self._is_crowded():
-            if shell is not None:
-                shell.touch()
             return None
         if shell is not None:
             shell.flush()  # much in one turn, from many, does not make it a slow reader
@@ -130,8 +125,7 @@ class RelayConnection(ForeignCore):
         self._crowds.pop(crowd, None)
         if not self._crowds:
             self._waited = True
-            if self.shell is not None:
-                self.shell.touch()
+            self.outbox.waker.changed()
 
     def data_to_send(self, now: float) -> bytes:
         """As `ForeignCore.data_to_send`; then senders that wait for it may go on."""
@@ -296,7 +290,9 @@ class SliceQueue(ByteQueue):
         self._held += held + SLICE_COST * count
         if self._held > self._most_held:
             self._settle()
-        self.waker.changed()
+        waker = self.waker
+        if self.count >= waker.count or self.size >= waker.size:
+            waker.wake()
 
     def take(self, limit: int) -> bytes:
         """As `ByteQueue.take`."""

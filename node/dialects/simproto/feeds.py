@@ -53,9 +53,6 @@ class NotePublisher(Protocol):
     def now(self) -> float:
         """The time."""
 
-    def touch(self) -> None:
-        """Something was queued on the connection."""
-
     def convert(self, batch: Batch) -> Sequence[bytes | None]:
         """The data of a batch's notes; None for each that has no form here."""
 
@@ -83,17 +80,14 @@ class SimProtoFeed(Feed):
 
     def pump(self) -> None:
         """Send what may go now."""
-        sent = False
         while self.open and (self._ready or self._waiting):
             if not self._may_send() or not self._publisher.room.take(self):
                 break
             try:
-                sent = self._send_next() or sent
+                self._send_next()
             except ConnectionClosedError:
                 self._publisher.room.give_back()
                 self.close()
-        if sent:
-            self._publisher.touch()
         if self._finishing and not self._ready and not self._waiting:
             self.close()
         self._drained()
@@ -151,9 +145,9 @@ class SimProtoFeed(Feed):
             return True
         return self._on_the_way + len(self._ready[0] or b"") + EVENT_COST <= ON_THE_WAY
 
-    def _send_next(self) -> bool:
-        """Send a note in the dialog that was taken for it; returns whether it was sent. A note
-        that has no form here, or is too long, is lost."""
+    def _send_next(self) -> None:
+        """Send a note in the dialog that was taken for it. A note that has no form here, or is
+        too long, is lost."""
         data = self._ready.popleft()
         if data is not None:
             cost = len(data) + EVENT_COST
@@ -162,10 +156,9 @@ class SimProtoFeed(Feed):
                 dialog = NoteDialog(self, cost)
                 publisher.core.ask(NOTIFY, self.topic, data, publisher.now(), dialog)
                 self._on_the_way += cost
-                return True
+                return
         self._publisher.room.give_back()
         self._lost(1)
-        return False
 
     def _unwritten(self) -> int:
         return len(self._ready)

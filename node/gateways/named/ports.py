@@ -75,7 +75,6 @@ class NamedReplies:
         if not driver.has_room:
             await driver.room()
         self._core.reply(self._event, data, name, namespace)
-        driver.touch()
         self._said += len(data) + EVENT_COST
         if self._said > TURN_SIZE:
             self._said = 0
@@ -107,7 +106,6 @@ class NamedEmitter:
     def send(self, name: str, namespace: str, payload: Payload) -> None:
         """Send an event to which no reply is wanted."""
         self._core.emit(name, on_wire(payload), namespace)
-        self._peer.driver.touch()
 
     def ask(
         self, emit: OutgoingEmit, name: str, namespace: str, payload: Payload, timeout: float | None
@@ -115,7 +113,6 @@ class NamedEmitter:
         """Send an event; `emit` gets its replies."""
         now = self.backend.now()
         self._core.ask(emit, name, on_wire(payload), now, timeout, namespace)
-        self._peer.driver.touch()
 
     def leave(self, emit: OutgoingEmit) -> None:
         """Only its first reply was wanted: the others go to handlers."""

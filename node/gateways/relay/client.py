@@ -87,7 +87,6 @@ class RelayClient(DialectClient["_Link"]):
             link.client.send(to, payload)
         except ConnectionClosedError:
             raise link.end_error() from None
-        link.driver.touch()
 
     # Reading.
 
@@ -155,12 +154,9 @@ class _Link(Guest):
         self._on_fault = on_fault
 
     def next_message(self) -> RelayMessage:
-        """Take the first message of the inbox; resumes reading if it was paused."""
+        """Take the first message of the inbox."""
         message = self.inbox.popleft()
-        paused = not self.client.wants_data
         self.client.consumed(message)
-        if paused and self.client.wants_data:
-            self.driver.touch()
         return message
 
     def end_error(self) -> RelayRefusedError | PeerClosedError:

@@ -86,7 +86,6 @@ class SimProtoPeer(Guest):
             call = outgoing.call(topic, payload, self.backend.now(), timeout, waiter.wake)
         except ConnectionClosedError as error:
             raise self.closed_error() from error
-        self.driver.touch()
         try:
             await waiter.wait()
         finally:
@@ -124,7 +123,6 @@ class SimProtoPeer(Guest):
             raise self.closed_error() from error
         answer: list[float] = []
         self._pings[dialog] = waiter, answer
-        self.driver.touch()
         try:
             await waiter.wait()
         finally:

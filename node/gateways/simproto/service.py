@@ -75,10 +75,6 @@ class SimProtoService:
         """The time."""
         return self._peer.backend.now()
 
-    def touch(self) -> None:
-        """Something was queued on the connection."""
-        self._peer.driver.touch()
-
     def convert(self, batch: Batch) -> Sequence[bytes | None]:
         """The data of a batch's notes, made once for all subscribers of this form."""
         return batch.in_form(self._values, self._note)
@@ -150,11 +146,11 @@ class SimProtoService:
                     )
                 )
             sim.incoming.decided(call, peer.backend.now())
-            self._answered()  # perhaps with more than one
+            self._on_answered()  # perhaps with more than one
 
     def _feed_closed(self, feed: SimProtoFeed) -> None:
         self.sim.remove_feed(feed)
-        self._answered()
+        self._on_answered()
 
     def _answer(self, call: IncomingCall, code: int, data: Any) -> bool:
         """Answer a request; returns whether it is answered by this outcome."""
@@ -174,12 +170,8 @@ class SimProtoService:
             text = "the answer to %r is too long: %d bytes"
             unsent.log(logger, logging.ERROR, now, text, call.topic, len(sent))
             right = False
-        self._answered()
-        return right
-
-    def _answered(self) -> None:
         self._on_answered()
-        self.touch()
+        return right
 
     def _note(self, note: bytes) -> bytes | None:
         try:

@@ -96,7 +96,6 @@ class SimProtoSubscription:
         except ConnectionClosedError as error:
             raise peer.closed_error() from error
         sim.subscriptions.expect(self.topic, self, call)
-        peer.driver.touch()
         try:
             await waiter.wait()
         except BaseException:
@@ -179,10 +178,7 @@ class SimProtoSubscription:
         now, notify = peer.backend.now(), self._changes.notify
         left = self._link.sim.subscriptions.leave(self.topic, self, now, notify)
         notify()
-        peer.driver.touch()
         return left
 
     def _acknowledge(self, dialog: int) -> None:
-        peer = self.peer
-        self._link.sim.subscriptions.acknowledge(dialog, peer.backend.now())
-        peer.driver.touch()
+        self._link.sim.subscriptions.acknowledge(dialog, self.peer.backend.now())

@@ -24,12 +24,10 @@ class Driver:
     def __init__(self, hall: Hall, uuid: bytes, takes: bool) -> None:
         self.core = hall.at[uuid]
         self.core.shell = self
+        self.core.outbox.waker.wake = self._woken
         self.takes = takes
         self.calls: list[str] = []
         self.taken = b""
-
-    def touch(self) -> None:
-        self.calls.append("touch")
 
     def flush(self) -> None:
         self.calls.append("flush")
@@ -38,6 +36,9 @@ class Driver:
 
     def settle(self) -> None:
         self.calls.append("settle")
+
+    def _woken(self) -> None:
+        self.calls.append("wake")
 
 
 # Who it is.
@@ -150,7 +151,7 @@ def test_a_member_is_told_of_a_batch_once() -> None:
     drivers = [Driver(hall, uuid, takes=False) for uuid in (A, B, C)]
     batch = [message(to, A, bytes(9)) for to in (B, C, B, BROADCAST, C, A, B)]
     hall.send(A, b"".join(batch))
-    assert [driver.calls for driver in drivers] == [["touch"]] * 3
+    assert [driver.calls for driver in drivers] == [["wake"]] * 3
     assert [len(hall.read(uuid)) for uuid in (A, B, C)] == [1, 4, 3]
 
 

@@ -55,14 +55,10 @@ class Publisher:
         self._side = side
         self.core = side.core
         self.room = side.sim.room
-        self.touched = 0
         self.cut: list[SimProtoFeed] = []
 
     def now(self) -> float:
         return self._side.now
-
-    def touch(self) -> None:
-        self.touched += 1
 
     def convert(self, batch: Batch) -> Sequence[bytes | None]:
         return batch.in_form("bytes", bytes_of)
