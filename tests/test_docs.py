@@ -116,6 +116,21 @@ def test_links_lead_somewhere(document: Path) -> None:
     assert broken == []
 
 
+# "Who asks gets ..", "for who asks", "is no number", "there is none".
+_UNIDIOMATIC = re.compile(
+    r"(?:^|[.;:] )(?:- )?\**Who (?!may )[a-z]+|\b(?:for|of|to|by|from|against) who (?!may )[a-z]+"
+    r"|(?<!there )(?<!There )\b(?:is|are|was|were) no (?!longer|more|less|later|older|such)[a-z]"
+    r"|\b[Tt]here (?:is|are) none\b|[Nn]obody notices|One rule:",
+    re.MULTILINE,
+)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_documents_are_written_in_plain_english(document: Path) -> None:
+    if document.parent.name != "api":  # these are the docstrings
+        assert _UNIDIOMATIC.findall(document.read_text()) == []
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_tables_have_as_many_cells_in_each_row(document: Path) -> None:
     uneven = []
