@@ -9,10 +9,10 @@ import typer
 from rich import box
 from rich.table import Table
 
-from node.cli.completing import words
 from node.cli.explanations import EXPLANATIONS, Explanation, Kind, explain
 from node.cli.options import Json
 from node.cli.output import Output
+from node.cli.suggestions import words
 from node.errors import ConfigError
 from node.protocol.codes import FIRST_APPLICATION_CODE, LAST_CODE
 
@@ -23,9 +23,6 @@ TITLES: Final[dict[Kind, str]] = {
     "relay": "Relay codes: what an event relay tells its clients",
     "exit": "Exit codes: how commands end",
 }
-
-# `parley errors -1`: a number below 0 is a code, and not an option that is not there.
-SETTINGS: Final = {"ignore_unknown_options": True}
 
 Code = Annotated[
     str | None,

@@ -7,16 +7,13 @@ import typer
 
 from crypto.identity import Identity
 from crypto.keyfile import describe_keyfile, load_identity, save_identity
-from node.cli.completing import algorithms
 from node.cli.options import Json, PassphraseFile, file_path, parse_names, read_passphrase
 from node.cli.output import Output
-
-app = typer.Typer(help="Make and show identities.", no_args_is_help=True)
+from node.cli.suggestions import algorithms
 
 KeyPath = Annotated[Path, typer.Argument(metavar="PATH", help="The key file.", parser=file_path)]
 
 
-@app.command()
 def new(
     path: KeyPath,
     algorithm: Annotated[
@@ -37,7 +34,6 @@ def new(
     _show(Output(as_json), path, identity, passphrase is not None)
 
 
-@app.command()
 def show(path: KeyPath, passphrase_file: PassphraseFile = None, as_json: Json = False) -> None:
     """Show whose key file it is."""
     encrypted = describe_keyfile(path)

@@ -1,33 +1,137 @@
 """`parley`: the commands, and how each of them ends.
 
-One rule: whatever happens, one clear sentence and the exit code that goes with it.
+Whatever happens, a command ends with one clear sentence and the exit code that belongs to it. The
+module of a command is imported when the command is named, so that none waits for the others.
 """
 
 import logging
 import signal
 import sys
+from collections import UserDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
 from importlib.metadata import version
 from itertools import takewhile
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, Final, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
-from node.cli import call, completion, doctor, errors, identity, peers, serve
-from node.cli.bus import commands as bus
-from node.cli.chat.command import chat
-from node.cli.demo.command import demo, demo_responder
+from node.cli.completion import PROGRAM
 from node.cli.exits import Exit, Interrupted, failure
-from node.cli.journal import commands as journal
 from node.cli.output import Failure, Output, abandon_stdout, set_up_streams
-from node.cli.pipeline import commands as pipeline
-from node.cli.pub import pub
-from node.cli.receive import receive
-from node.cli.relay import relay
-from node.cli.send import send
-from node.cli.simulate import simulation
-from node.cli.sub import sub
+
+
+@dataclass(frozen=True)
+class Family:
+    """Commands with a name in common."""
+
+    help: str
+    commands: "Mapping[str, str | Family]"
+
+
+# Each command's function, below `node.cli`.
+COMMANDS: Final[Mapping[str, str | Family]] = {
+    "id": Family(
+        "Make and show identities.",
+        {"new": "identity.new", "show": "identity.show"},
+    ),
+    "serve": "serve.command.serve",
+    "relay": "relay.relay",
+    "call": "call.call",
+    "ping": "call.ping",
+    "sub": "sub.sub",
+    "pub": "pub.pub",
+    "chat": "chat.command.chat",
+    "send": "transfer.send.send",
+    "receive": "transfer.receive.receive",
+    "demo": "demo.command.demo",
+    "simulate": "simulate.simulation",
+    "bus": Family(
+        "Publish and consume events of a durable bus; look after it.",
+        {
+            "publish": "bus.publish.publish",
+            "consume": "bus.consume.consume",
+            "tail": "bus.stream.tail",
+            "groups": "bus.groups.groups",
+            "lag": "bus.groups.lag",
+            "dlq": Family(
+                "Dead letters: list, replay or drop them.",
+                {
+                    "list": "bus.dead_letters.list_dead",
+                    "replay": "bus.dead_letters.replay_dead",
+                    "drop": "bus.dead_letters.drop_dead",
+                },
+            ),
+            "replay": "bus.groups.replay",
+            "trim": "bus.stream.trim",
+        },
+    ),
+    "journal": Family(
+        "Make an auditor's keys; look at, check, export and prune journals.",
+        {
+            "keygen": "journal.keygen.keygen",
+            "key": "journal.keygen.key",
+            "inspect": "journal.inspect.inspect",
+            "verify": "journal.verify.verify",
+            "export": "journal.export.export",
+            "prune": "journal.prune.prune",
+        },
+    ),
+    "pipeline": Family(
+        "From journals to tables and a report, on Apache Spark.",
+        {
+            "run": "pipeline.commands.run",
+            "follow": "pipeline.commands.follow",
+            "report": "pipeline.commands.report",
+        },
+    ),
+    "peers": Family(
+        "Show and change who is known.",
+        {
+            "list": "peers.list_peers",
+            "forget": "peers.forget",
+            "rename": "peers.rename",
+        },
+    ),
+    "doctor": "doctor.command.doctor",
+    "completion": "completion.completion",
+    "errors": "errors.errors",
+    "demo-responder": "demo.command.demo_responder",
+}
+_SETTINGS: Final[Mapping[str, Mapping[str, Any]]] = {
+    # `parley errors -1`: a number below 0 is a code, and not an unknown option.
+    "errors": {"context_settings": {"ignore_unknown_options": True}},
+    "demo-responder": {"hidden": True},
+}
+
+
+class _Commands(UserDict[str, Any]):
+    """Commands by their names, each made when it is first asked for."""
+
+    def __getitem__(self, name: str) -> Any:
+        found = super().__getitem__(name)
+        if isinstance(found, Family):
+            group = TyperGroup(name=name, help=found.help, no_args_is_help=True)
+            group.commands = _Commands(found.commands)
+            found = self.data[name] = group
+        elif isinstance(found, str):
+            module, _, function = f"node.cli.{found}".rpartition(".")
+            alone = typer.Typer(add_completion=False)
+            alone.command(name, **_SETTINGS.get(name, {}))(getattr(import_module(module), function))
+            found = self.data[name] = typer.main.get_command(alone)
+        return found
+
+
+class _Parley(TyperGroup):
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = _Commands(COMMANDS)
+
 
 app = typer.Typer(
+    cls=_Parley,
     name="parley",
     help="A secure peer-to-peer messaging node.",
     no_args_is_help=True,
@@ -35,26 +139,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(identity.app, name="id")
-app.command("serve")(serve.serve)
-app.command("relay")(relay)
-app.command("call")(call.call)
-app.command("ping")(call.ping)
-app.command("sub")(sub)
-app.command("pub")(pub)
-app.command("chat")(chat)
-app.command("send")(send)
-app.command("receive")(receive)
-app.command("demo")(demo)
-app.command("simulate")(simulation)
-app.add_typer(bus.app, name="bus")
-app.add_typer(journal.app, name="journal")
-app.add_typer(pipeline.app, name="pipeline")
-app.add_typer(peers.app, name="peers")
-app.command("doctor")(doctor.doctor)
-app.command("completion")(completion.completion)
-app.command("errors", context_settings=errors.SETTINGS)(errors.errors)
-app.command("demo-responder", hidden=True)(demo_responder)
 
 
 def _show_version(wanted: bool) -> None:
@@ -80,7 +164,7 @@ def main() -> NoReturn:
     out = Output("--json" in takewhile(lambda argument: argument != "--", sys.argv))
     code: object = Exit.DONE
     try:
-        code = app(standalone_mode=False, prog_name=completion.PROGRAM)
+        code = app(standalone_mode=False, prog_name=PROGRAM)
         if code == 128 + signal.SIGINT:  # what typer makes of KeyboardInterrupt
             code = _failed(out, Interrupted(signal.SIGINT))
     except Exception as error:
@@ -95,7 +179,7 @@ def _failed(out: Output, error: Exception) -> int:
         logging.getLogger("parley").error("a bug in parley", exc_info=error)
         found = Failure(Exit.FAILED, Exit.FAILED, "internal-error", f"internal error: {error!r}")
     if isinstance(error, BrokenPipeError):
-        abandon_stdout()  # as `parley ... | head` means it: there is nobody to tell
+        abandon_stdout()  # as `parley ... | head` means it: nobody is left to tell
         return Exit.FAILED
     try:
         out.fail(found)

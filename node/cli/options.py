@@ -16,13 +16,15 @@ import typer
 from crypto.identity import Identity
 from crypto.keyfile import load_identity
 from crypto.registry import NAMES, PARAMETERS, require_name
-from node.cli.completing import algorithms, any_algorithm, words
+from node.cli.suggestions import algorithms, any_algorithm, words
 from node.config import NodeConfig
 from node.errors import ConfigError, FileError
 from node.protocol.codes import ROLES
 from node.protocol.limits import NEGOTIATED
-from node.settings import Settings, secret_files
+from node.settings import ServeSettings, Settings, secret_files
 from node.trust.policies import AnyPeer, FirstUse, Known, TrustPolicy, parse_trust
+
+DEFAULT_ADDRESS = ServeSettings().listen[0]
 
 NEGOTIATION = "Negotiation (comma lists, best first)"
 TRUST = "Identity and trust"

@@ -12,10 +12,13 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.progress import Progress, ProgressColumn
+from rich.table import Table
 
 from node.logs import one_line
 
@@ -191,3 +194,41 @@ def _for_people(text: str) -> str:
 
 def _harmless(text: str) -> str:
     return "\n".join("\t".join(map(one_line, line.split("\t"))) for line in text.split("\n"))
+
+
+def show_time(nanoseconds: int | None) -> str | None:
+    """ISO 8601 to the millisecond, for JSON; None for None."""
+    if nanoseconds is None:
+        return None
+    when = _when(nanoseconds)
+    if when is None:
+        return f"{nanoseconds} ns"
+    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def brief_time(nanoseconds: int | None) -> str:
+    """To the second, for a table; empty for None."""
+    if nanoseconds is None:
+        return ""
+    when = _when(nanoseconds)
+    return f"{nanoseconds} ns" if when is None else f"{when:%Y-%m-%d %H:%M:%S}"
+
+
+def counted(number: int, word: str) -> str:
+    """As in "1 file" and "2 files"."""
+    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
+
+
+def table_of(title: str, *head: str) -> Table:
+    """A table in which nothing is cut off: what is too long goes on in the next line."""
+    table = Table(title=f"{title} (times are UTC)", title_justify="left", box=box.SIMPLE_HEAD)
+    for name in head:
+        table.add_column(name, overflow="fold")
+    return table
+
+
+def _when(nanoseconds: int) -> datetime | None:
+    try:
+        return datetime.fromtimestamp(nanoseconds / 1e9, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None

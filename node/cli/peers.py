@@ -11,16 +11,14 @@ import typer
 
 from crypto.errors import IdentityError
 from crypto.identity import NodeId
-from node.cli.completing import known_names
 from node.cli.options import Json
 from node.cli.output import Output
+from node.cli.suggestions import known_names
 from node.errors import AddressError, ConfigError, FileError
 from node.transport.address import Address
 from node.trust.known_peers import KnownPeer, KnownPeers, default_known_peers
 
 SHORTEST_ID: Final = 4  # characters of a node id that may stand for all of it
-
-app = typer.Typer(help="Show and change who is known.", no_args_is_help=True)
 
 KnownPeersPath = Annotated[
     Path | None,
@@ -41,7 +39,6 @@ Who = Annotated[
 NewName = Annotated[str, typer.Argument(metavar="NEW-NAME", help="No commas, no blanks.")]
 
 
-@app.command("list")
 def list_peers(known_peers: KnownPeersPath = None, as_json: Json = False) -> None:
     """Show everybody who is on record."""
     known, out = _file(known_peers), Output(as_json)
@@ -57,7 +54,6 @@ def list_peers(known_peers: KnownPeersPath = None, as_json: Json = False) -> Non
     out.done(count=len(peers), known_peers=str(known.path))
 
 
-@app.command()
 def forget(who: Who, known_peers: KnownPeersPath = None, as_json: Json = False) -> None:
     """Strike a peer out: whoever answers under its names next is met as if for the first time."""
     known, out = _file(known_peers), Output(as_json)
@@ -69,7 +65,6 @@ def forget(who: Who, known_peers: KnownPeersPath = None, as_json: Json = False) 
     out.done(**_described(peer), known_peers=str(known.path))
 
 
-@app.command()
 def rename(
     who: Who, new_name: NewName, known_peers: KnownPeersPath = None, as_json: Json = False
 ) -> None:

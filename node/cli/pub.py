@@ -9,10 +9,9 @@ import typer
 from lbm.codec import Encodable
 from lbm.errors import LbmEncodeError
 from node.cli.lines import input_descriptor, read_lines
-from node.cli.options import NodeOptions, takes_node_options
+from node.cli.options import DEFAULT_ADDRESS, NodeOptions, takes_node_options
 from node.cli.output import Output
 from node.cli.run import make_node, run
-from node.cli.serve import DEFAULT_ADDRESS
 from node.cli.values import parse_json
 from node.errors import ConfigError, FileError
 from node.handlers.topic import BUFFER, LEAST_BUFFER, Topic

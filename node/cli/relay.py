@@ -8,10 +8,9 @@ from typing import Annotated
 
 import typer
 
-from node.cli.options import AllowInsecure, NodeOptions, takes_node_options
+from node.cli.options import DEFAULT_ADDRESS, AllowInsecure, NodeOptions, takes_node_options
 from node.cli.output import Output, abandon_stdout
 from node.cli.run import ending_signals, make_node, run
-from node.cli.serve import DEFAULT_ADDRESS
 from node.errors import ConfigError
 from node.gateways.forward import Forward
 from node.gateways.relay.bridge import Bridge

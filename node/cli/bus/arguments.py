@@ -10,8 +10,8 @@ import typer
 
 from node.bus.errors import InvalidEventError
 from node.bus.ids import FIRST, NEW, Position, parse_id
-from node.cli.amounts import parse_duration
-from node.cli.completing import bus_addresses, words
+from node.cli.suggestions import bus_addresses, words
+from node.cli.values import parse_duration
 from node.errors import ConfigError
 from node.logs import one_line
 

@@ -12,11 +12,11 @@ from node.apps.chat.messages import Message, clean_name
 from node.apps.chat.room import Room
 from node.cli.chat.screen import Screen
 from node.cli.chat.talk import HELP, Standing, Talk
-from node.cli.completing import known_addresses
 from node.cli.lines import input_descriptor
 from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output
 from node.cli.run import described, make_node, meet, run
+from node.cli.suggestions import known_addresses
 from node.errors import ConfigError
 from node.trust.policies import FirstUse, Known, KnownPeers, TrustPolicy, default_known_peers
 

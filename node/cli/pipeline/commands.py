@@ -1,14 +1,188 @@
-"""`parley pipeline`: its commands."""
+"""`parley pipeline run`, `follow` and `report`: from journals to tables, and from tables to a page.
+
+However often `run` and `follow` are repeated or killed, each record is in the tables once. `follow`
+ends on the first signal, after the batch under way, with whole tables; on the second it ends at
+once, and the next run repeats what it had begun.
+"""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import sleep
+from types import FrameType
+from typing import Annotated, Final
 
 import typer
 
-from node.cli.pipeline.following import follow
-from node.cli.pipeline.reporting import report
-from node.cli.pipeline.running import run
-
-app = typer.Typer(
-    help="From journals to tables and a report, on Apache Spark.", no_args_is_help=True
+from node.cli.journal.arguments import AuditorKeys, KeyPassphrase, read_auditor_keys
+from node.cli.options import Json
+from node.cli.output import Output
+from node.cli.pipeline.session import (
+    Journals,
+    Master,
+    Memory,
+    NoPayloads,
+    Remote,
+    is_there,
+    places,
+    spark_session,
 )
-app.command("run")(run)
-app.command("follow")(follow)
-app.command("report")(report)
+from node.cli.pipeline.session import Tables as TablesDirectory
+from node.errors import FileError
+
+_PATIENCE: Final = 0.2  # seconds between two looks for a directory
+
+
+def run(
+    journals: Journals,
+    tables: TablesDirectory,
+    auditor_key: AuditorKeys = None,
+    passphrase_file: KeyPassphrase = None,
+    no_payloads: NoPayloads = False,
+    master: Master = None,
+    remote: Remote = None,
+    memory: Memory = "2g",
+    as_json: Json = False,
+) -> None:
+    """Make tables of journals: what is new since the last run, then all of gold."""
+    out = Output(as_json)
+    keys = [key.private_bytes() for key in read_auditor_keys(auditor_key, passphrase_file)]
+    with places(journals, tables, remote), spark_session(master, remote, memory) as spark:
+        from pipeline.jobs import run as run_job
+
+        outcome = run_job(spark, journals, tables, keys, payloads=not no_payloads)
+    statuses = ", ".join(f"{count:,} {status}" for status, count in outcome.events.most_common())
+    out.say(f"{outcome.events.total():,} events and notes ({statuses or 'none'})")
+    if outcome.findings:
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in outcome.findings.most_common())
+        out.say(f"{outcome.findings.total():,} findings: {kinds}")
+    else:
+        out.say("no findings")
+    if not keys:
+        out.say("nothing was decrypted: no auditor's key was given")
+    out.done(
+        events=outcome.events.total(),
+        statuses=outcome.events,
+        findings=outcome.findings.total(),
+        kinds=outcome.findings,
+        decrypted=bool(keys),
+    )
+
+
+def follow(
+    journals: Journals,
+    tables: TablesDirectory,
+    auditor_key: AuditorKeys = None,
+    passphrase_file: KeyPassphrase = None,
+    no_payloads: NoPayloads = False,
+    every: Annotated[
+        float, typer.Option(min=0.1, help="Seconds from one batch to the next, at least.")
+    ] = 2.0,
+    refresh: Annotated[
+        float, typer.Option(min=1, help="Seconds between two makings of the gold tables.")
+    ] = 60.0,
+    master: Master = None,
+    remote: Remote = None,
+    memory: Memory = "2g",
+    as_json: Json = False,
+) -> None:
+    """Make tables of journals while they are written, until it is stopped.
+
+    Waits for a directory of journals that is not there yet.
+    """
+    out = Output(as_json)
+    keys = [key.private_bytes() for key in read_auditor_keys(auditor_key, passphrase_file)]
+
+    def refreshed() -> None:
+        out.say("the tables are up to date")
+        out.event("refreshed")
+
+    with _stop() as stop:
+        _wait_for(journals, remote, stop, out)
+    if stop.is_set():
+        out.done()
+        return
+    # In this order: a session in this process takes SIGINT for itself.
+    with (
+        places(journals, tables, remote),
+        spark_session(master, remote, memory) as spark,
+        _stop() as stop,
+    ):
+        from pipeline.jobs import follow as follow_job
+
+        out.say("following; Ctrl-C stops")
+        out.event("following")
+        follow_job(
+            spark,
+            journals,
+            tables,
+            keys,
+            payloads=not no_payloads,
+            every=every,
+            refresh_every=refresh,
+            stopped=stop.is_set,
+            refreshed=refreshed,
+        )
+    out.done()
+
+
+def report(
+    tables: TablesDirectory,
+    html: Annotated[Path, typer.Option(metavar="FILE", help="The page to write.")],
+    master: Master = None,
+    remote: Remote = None,
+    memory: Memory = "2g",
+    as_json: Json = False,
+) -> None:
+    """Write the report of the tables as one HTML page."""
+    out = Output(as_json)
+    if not html.parent.is_dir():
+        raise FileError(f"there is no directory {html.parent}")
+    with spark_session(master, remote, memory) as spark:
+        from pipeline.jobs import write_report
+
+        try:
+            write_report(spark, tables, html)
+        except OSError as error:
+            raise FileError(f"{html} cannot be written: {error.strerror}") from error
+    out.say(f"wrote {html}")
+    out.done(html=str(html), size=html.stat().st_size)
+
+
+def _wait_for(journals: str, remote: str | None, stop: "_Stop", out: Output) -> None:
+    if is_there(journals, remote):
+        return
+    out.say(f"waiting for {journals}, which is not there yet; Ctrl-C stops")
+    out.event("waiting")
+    while not (stop.is_set() or is_there(journals, remote)):
+        sleep(_PATIENCE)
+
+
+class _Stop:
+    """Set by the first signal; a second one ends the command as signals do."""
+
+    def __init__(self) -> None:
+        self._asked = False
+
+    def is_set(self) -> bool:
+        """Whether a signal came."""
+        return self._asked
+
+    def ask(self, number: int, frame: FrameType | None) -> None:
+        """A signal came."""
+        # Not raised here: this may be in the middle of a word to Spark's Java.
+        self._asked = True
+        for either in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(either, signal.default_int_handler)
+
+
+@contextmanager
+def _stop() -> Iterator[_Stop]:
+    stop = _Stop()
+    before = {number: signal.signal(number, stop.ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -6,11 +6,15 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import Any
 
 import pytest
 
 from node.cli.main import main
 from tests.node.cli.processes import Finished, Processes
+
+NAME = "shop.ordered"
+Publish = Callable[..., list[str]]
 
 Parley = Callable[..., Finished]
 
@@ -65,3 +69,27 @@ def parley(
         return Finished(int(ended.value.code), *capsys.readouterr())
 
     return run
+
+
+@pytest.fixture
+def bus(tmp_path: Path) -> str:
+    """The address of a bus in a file that is not there yet."""
+    return f"sqlite:///{tmp_path}/bus.db"
+
+
+@pytest.fixture
+def publish(parley: Parley, bus: str) -> Publish:
+    """Publishes so many events, `{"n": 1}` and on, and returns their ids."""
+
+    def many(count: int, name: str = NAME, address: str = bus) -> list[str]:
+        data = "".join(f'{{"n": {number + 1}}}\n' for number in range(count)).encode()
+        done = parley("bus", "publish", address, name, "--json-lines", data=data)
+        assert (done.code, done.err) == (0, "")
+        return done.out.split()
+
+    return many
+
+
+def said(done: Finished, kind: str) -> list[dict[str, Any]]:
+    """The JSON lines of one kind."""
+    return [line for line in done.lines if line["event"] == kind]

@@ -1,5 +1,7 @@
 """Commands as such: help, version, usage errors, and failures that nobody foresaw."""
 
+import subprocess
+import sys
 from importlib.metadata import entry_points
 
 import pytest
@@ -166,3 +168,13 @@ def test_an_interrupted_command_says_so(parley: Parley, monkeypatch: pytest.Monk
     monkeypatch.setattr(node.cli.call, "run", interrupt)
     assert parley("ping", DIALS) == (130, "", "parley: interrupted by SIGINT\n")
     assert parley("ping", DIALS, "--json").last["code"] == 130
+
+
+def test_a_command_imports_itself_alone() -> None:
+    code = (
+        "import sys; from node.cli.main import app; app(['completion', 'zsh'], "
+        "standalone_mode=False); print(*(m for m in sys.modules if m.startswith('node.cli.')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    imported = set(done.stdout.splitlines()[-1].split())
+    assert imported == {f"node.cli.{name}" for name in ("main", "completion", "exits", "output")}

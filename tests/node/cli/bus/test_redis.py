@@ -2,8 +2,7 @@
 
 import pytest
 
-from tests.node.cli.bus.conftest import NAME, Publish, said
-from tests.node.cli.conftest import Parley
+from tests.node.cli.conftest import NAME, Parley, Publish, said
 
 pytestmark = pytest.mark.redis
 

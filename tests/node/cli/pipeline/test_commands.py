@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from node.cli.pipeline import following, reporting, running
+from node.cli.pipeline import commands
 from node.cli.pipeline.session import LOCK
 from pipeline import jobs
 from pipeline.errors import NoTablesError
@@ -43,8 +43,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str | None, str | None,
         yield
         signal.signal(signal.SIGINT, before)
 
-    for module in (following, reporting, running):
-        monkeypatch.setattr(module, "spark_session", session)
+    monkeypatch.setattr(commands, "spark_session", session)
     return given
 
 
@@ -187,14 +186,14 @@ def test_follow_waits_for_journals_that_are_not_there_yet(
         if looks == 3:
             (place / "later").mkdir()
 
-    monkeypatch.setattr(following, "sleep", sleep)
+    monkeypatch.setattr(commands, "sleep", sleep)
     monkeypatch.setattr(jobs, "follow", lambda *_, **options: None)
     arguments = ("pipeline", "follow", "--journals", "later", "--tables", "t", "--json")
     done = parley(*arguments)
     assert (done.code, looks, len(asked)) == (0, 3, 1)
     assert [line["event"] for line in done.lines] == ["waiting", "following", "done"]
     (place / "later").rmdir()
-    monkeypatch.setattr(following, "sleep", lambda _: signal.raise_signal(signal.SIGTERM))
+    monkeypatch.setattr(commands, "sleep", lambda _: signal.raise_signal(signal.SIGTERM))
     done = parley(*arguments)
     assert (done.code, len(asked)) == (0, 1)
     assert [line["event"] for line in done.lines] == ["waiting", "done"]

@@ -1,0 +1,184 @@
+"""`parley bus consume`: events for a group, printed or given to a command.
+
+One rule: an event is acknowledged once its line was printed and flushed, or once its command
+ended with 0; whatever ends before that leaves it to another consumer.
+"""
+
+import json
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import anyio
+import typer
+from anyio.abc import ByteSendStream
+
+from node.cli.bus.arguments import Bus as Address
+from node.cli.bus.arguments import Group, Name, Start, parse_position
+from node.cli.bus.connection import kept_open
+from node.cli.bus.display import described, show_event
+from node.cli.lines import Pace
+from node.cli.options import NodeOptions, takes_node_options
+from node.cli.output import Output, plain
+from node.cli.run import run
+from node.cli.values import parse_duration
+from node.errors import ConfigError
+
+if TYPE_CHECKING:
+    from node.bus.bus import Bus
+    from node.bus.event import BusEvent
+
+
+BATCH: Final = 100  # events that are fetched at once, to be printed
+LONGEST_DELAY: Final = 300.0  # seconds until what a command failed at is handed out again
+
+
+@takes_node_options
+def consume(
+    options: NodeOptions,
+    bus: Address,
+    name: Name,
+    group: Group,
+    count: Annotated[
+        int | None, typer.Option(min=1, help="End after this many events; default: never.")
+    ] = None,
+    idle: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="End when nothing came for so long, such as 5s."),
+    ] = None,
+    batch: Annotated[
+        int | None,
+        typer.Option(min=1, help=f"Events to fetch at once. Default: {BATCH}; with --exec 1."),
+    ] = None,
+    start: Start = "first",
+    command: Annotated[
+        str | None,
+        typer.Option(
+            "--exec",
+            metavar="COMMAND",
+            help="Run it for each event, the event as JSON on its standard input; exit code 0 "
+            "acknowledges.",
+        ),
+    ] = None,
+    max_attempts: Annotated[
+        int, typer.Option(min=1, help="Then an event goes to the dead letters.")
+    ] = 5,
+    retry_delay: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME",
+            help="Until an event at which COMMAND failed is handed out again; twice as long "
+            "each time.",
+        ),
+    ] = "1s",
+    reclaim_after: Annotated[
+        str,
+        typer.Option(metavar="TIME", help="Take over what others held without a sign for so long."),
+    ] = "60s",
+    consumer: Annotated[
+        str,
+        typer.Option(help="The name of this consumer; one that stays finds what it left at once."),
+    ] = "",
+) -> None:
+    """Take the events of a group and print them, or run a command for each."""
+    position = parse_position(start)
+    patience = None if idle is None else parse_duration(idle)
+    delay, reclaim = parse_duration(retry_delay), parse_duration(reclaim_after)
+    if not reclaim:
+        raise ConfigError("--reclaim-after is above 0")
+
+    async def consuming(options: NodeOptions, out: Output) -> None:
+        task = _Printing(out) if command is None else _Executing(out, command, delay)
+
+        async def consume_from(opened_bus: "Bus") -> str:
+            async with opened_bus.consume(
+                name,
+                group=group,
+                batch=batch or (BATCH if command is None else 1),
+                reclaim_after=reclaim,
+                max_attempts=max_attempts,
+                start=position,
+            ) as events:
+                while count is None or task.done + task.failed < count:
+                    # Asking for the next one acknowledges the one before.
+                    with anyio.move_on_after(patience) as waiting:
+                        event = await anext(events)
+                    if waiting.cancelled_caught:
+                        return "idle"
+                    await task.take(event)
+            return "count"
+
+        reason = await kept_open(
+            options, out, bus, consume_from, consumer=consumer, patience=patience
+        )
+        out.done(acknowledged=task.done, failed=task.failed, reason=reason)
+
+    run(options, consuming, log_level="warning", waits_on_files=True)
+
+
+class _Printing:
+    """Prints each event."""
+
+    def __init__(self, out: Output) -> None:
+        self.done = self.failed = 0
+        self._out = out
+        self._pace = Pace(sys.stdout)
+
+    async def take(self, event: "BusEvent") -> None:
+        await self._pace.print(self._out.line(show_event(event), "event", **_delivered(event)))
+        self.done += 1
+
+
+class _Executing:
+    """Runs a command for each event."""
+
+    def __init__(self, out: Output, command: str, delay: float) -> None:
+        self.done = self.failed = 0
+        self._out = out
+        self._command = command
+        self._delay = delay
+
+    async def take(self, event: "BusEvent") -> None:
+        facts = _delivered(event)
+        code = await execute(self._command, facts, to_stderr=self._out.as_json)
+        self._out.event("event", **facts, exit_code=code)
+        if code == 0:
+            self.done += 1
+            return
+        self.failed += 1
+        said = f"the command ended with {code}"
+        self._out.remark(f"{event.id} (attempt {event.attempt}): {said}")
+        # Doubled without end it would be no number any more.
+        grown = min(self._delay * 2.0 ** min(event.attempt - 1, 60), LONGEST_DELAY)
+        await event.nack(delay=grown, reason=said)
+
+
+def _delivered(event: "BusEvent") -> dict[str, Any]:
+    return {**described(event), "group": event.group, "attempt": event.attempt}
+
+
+_STDERR: Final = 2
+
+
+async def execute(command: str, event: Mapping[str, Any], *, to_stderr: bool) -> int:
+    """Run it by the shell; returns its exit code, of one that a signal ended 128 and its number.
+
+    What it prints goes where we print, or with `to_stderr` to standard error. Cancelled, it is
+    killed.
+    """
+    output = _STDERR if to_stderr else None
+    line = json.dumps(plain(event)).encode() + b"\n"
+    async with await anyio.open_process(command, stdout=output, stderr=None) as process:
+        if process.stdin is not None:
+            await _give(process.stdin, line)
+        code = await process.wait()
+    return code if code >= 0 else 128 - code
+
+
+async def _give(stdin: ByteSendStream, data: bytes) -> None:
+    # It may end, or close its input, without having read it all.
+    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+        await stdin.send(data)
+    with suppress(anyio.BrokenResourceError, OSError):
+        await stdin.aclose()

@@ -1,0 +1,143 @@
+"""`parley bus dlq`: the events that could not be processed; shown, tried again, dropped.
+
+One rule: without ids, `--all` or `--group` nothing is replayed or dropped.
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from node.bus.ids import BEFORE_ALL, parse_id
+from node.cli.bus.arguments import AnyGroup, Bus, Name
+from node.cli.bus.connection import opened
+from node.cli.bus.display import moment_of
+from node.cli.options import NodeOptions, takes_node_options
+from node.cli.output import Output, counted
+from node.cli.run import run
+from node.errors import ConfigError, ParleyError
+
+if TYPE_CHECKING:
+    from node.bus import bus as buses
+    from node.bus.dead_letters import DeadLetter
+
+AT_ONCE: Final = 1_000  # dead letters that are dropped together
+
+Ids = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="IDS", help="Ids of dead letters, as list shows them."),
+]
+Every = Annotated[bool, typer.Option("--all", help="All dead letters of the event.")]
+
+
+@takes_node_options
+def list_dead(
+    options: NodeOptions,
+    bus: Bus,
+    name: Name,
+    group: AnyGroup = None,
+    count: Annotated[
+        int | None, typer.Option(min=1, help="Show at most so many, the oldest.")
+    ] = None,
+) -> None:
+    """Show the dead letters of an event: which, of which group, and why."""
+
+    async def listing(options: NodeOptions, out: Output) -> None:
+        shown = 0
+        async with opened(options, out, bus) as opened_bus:
+            async for letter in _letters(opened_bus, name, group):
+                _show(out, letter)
+                shown += 1
+                if shown == count:
+                    break
+        out.done(count=shown)
+
+    run(options, listing, log_level="warning")
+
+
+@takes_node_options
+def replay_dead(
+    options: NodeOptions,
+    bus: Bus,
+    name: Name,
+    ids: Ids = None,
+    every: Every = False,
+    group: AnyGroup = None,
+) -> None:
+    """Hand dead letters to the groups in which they died once more, with attempts anew."""
+    _require_choice(ids, every, group)
+
+    async def replaying(options: NodeOptions, out: Output) -> None:
+        async with opened(options, out, bus) as opened_bus:
+            done = await opened_bus.replay_dead(name, ids or None, group=group)
+        out.say(f"{counted(len(done), 'dead letter')} replayed")
+        _require_all(name, ids, set(done))
+        out.done(replayed=len(done))
+
+    run(options, replaying, log_level="warning")
+
+
+@takes_node_options
+def drop_dead(
+    options: NodeOptions,
+    bus: Bus,
+    name: Name,
+    ids: Ids = None,
+    every: Every = False,
+    group: AnyGroup = None,
+) -> None:
+    """Forget dead letters; what is dropped cannot be replayed."""
+    _require_choice(ids, every, group)
+
+    async def dropping(options: NodeOptions, out: Output) -> None:
+        wanted = set(ids or ())
+        dropped = 0
+        async with opened(options, out, bus) as opened_bus:
+            letters = _letters(opened_bus, name, group)
+            found = [one.id async for one in letters if not wanted or one.id in wanted]
+            for start in range(0, len(found), AT_ONCE):
+                dropped += await opened_bus.drop_dead(name, found[start : start + AT_ONCE])
+        out.say(f"{counted(dropped, 'dead letter')} dropped")
+        _require_all(name, ids, set(found))
+        out.done(dropped=dropped)
+
+    run(options, dropping, log_level="warning")
+
+
+def _require_choice(ids: list[str] | None, every: bool, group: str | None) -> None:
+    if every and ids:
+        raise ConfigError("name ids or --all, not both")
+    for id in ids or ():
+        parse_id(id)
+    if not ids and not every and group is None:
+        raise ConfigError("name ids of dead letters, --group or --all")
+
+
+def _require_all(name: str, ids: list[str] | None, done: set[str]) -> None:
+    missing = sorted(set(ids or ()) - done)
+    if missing:
+        raise ParleyError(f"{name} has no such dead letter: {', '.join(missing)}")
+
+
+async def _letters(bus: "buses.Bus", name: str, group: str | None) -> "AsyncIterator[DeadLetter]":
+    """Those of a group, or all, the oldest first; those that come meanwhile as well."""
+    whole, place = group and bus.config.group_name(group), BEFORE_ALL
+    while page := await bus.dead_letters(name, after=place):
+        for letter in page:
+            if whole is None or letter.group == whole:
+                yield letter
+        place = page[-1].id
+
+
+def _show(out: Output, letter: "DeadLetter") -> None:
+    failures = [failure._asdict() for failure in letter.history]
+    out.event(
+        "dead-letter",
+        **{"died_at": moment_of(letter.id), **asdict(letter), "history": failures},
+    )
+    out.say(f"{letter.id}  {letter.name} {letter.event_id}")
+    out.say(f"  group     {letter.group}, after {counted(letter.attempts, 'attempt')}")
+    out.say(f"  data      {letter.body}")
+    for failure in letter.history:
+        out.say(f"  attempt {failure.attempt} by {failure.consumer}: {failure.error}")

@@ -1,0 +1,194 @@
+"""`parley bus groups` and `parley bus lag`: who reads what, and how far behind they are.
+
+One rule: looking changes nothing, so that a monitor may look as often as it likes.
+"""
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from node.bus.errors import BusRefusedError
+from node.bus.ids import FIRST, NEW
+from node.cli.bus.arguments import AnyGroup, Bus, Group, Name, parse_position
+from node.cli.bus.connection import opened
+from node.cli.bus.display import brief_moment, moment_of
+from node.cli.exits import Exit
+from node.cli.options import NodeOptions, takes_node_options
+from node.cli.output import Output, table_of
+from node.cli.run import run
+from node.cli.suggestions import words
+from node.errors import ParleyError
+
+if TYPE_CHECKING:
+    from node.bus import bus as buses
+    from node.bus.model import ConsumerInfo, GroupInfo, StreamInfo
+
+
+@takes_node_options
+def groups(
+    options: NodeOptions,
+    bus: Bus,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Only of this event. Default: of all.")
+    ] = None,
+    consumers: Annotated[bool, typer.Option("--consumers", help="Each consumer too.")] = False,
+) -> None:
+    """Show the groups of an event, or all events and groups: lag, pending, dead letters."""
+
+    async def looking(options: NodeOptions, out: Output) -> None:
+        async with opened(options, out, bus) as opened_bus:
+            streams = [] if name is not None else await opened_bus.streams()
+            found = await opened_bus.groups(name)
+            # Of the store, since the names of these groups are whole already.
+            store = await opened_bus.opened()
+            who = [(g, await store.consumers(g.stream, g.name)) for g in found if consumers]
+        _streams(out, streams)
+        _groups(out, found)
+        if consumers:
+            _consumers(out, who)
+        out.done(groups=len(found))
+
+    run(options, looking, log_level="warning")
+
+
+@takes_node_options
+def lag(
+    options: NodeOptions,
+    bus: Bus,
+    name: Name,
+    group: AnyGroup = None,
+    most: Annotated[
+        int | None,
+        typer.Option(
+            "--max", min=0, help="Exit with 7 if more than so many are not acknowledged yet."
+        ),
+    ] = None,
+) -> None:
+    """Show how many events groups were not handed yet, and how many they have not acknowledged."""
+    behind: list[str] = []
+
+    async def looking(options: NodeOptions, out: Output) -> None:
+        async with opened(options, out, bus) as opened_bus:
+            found = await wanted_groups(opened_bus, name, group)
+        for each in found:
+            # What the store cannot count may be any number.
+            late = most is not None and (each.lag is None or each.lag + each.pending > most)
+            if late:
+                behind.append(each.name)
+            out.event("lag", **_lag(each), behind=late)
+            shown = "unknown" if each.lag is None else f"{each.lag:,}"
+            mark = "\tbehind" if late else ""
+            out.say(f"{each.name}\tlag {shown}\tpending {each.pending:,}{mark}")
+        out.done(groups=len(found), behind=len(behind))
+
+    run(options, looking, log_level="warning")
+    if behind:
+        raise typer.Exit(Exit.FINDINGS)
+
+
+async def wanted_groups(bus: "buses.Bus", name: str, group: str | None) -> "list[GroupInfo]":
+    """The groups of an event, or the one; ParleyError if there is none, as of a mistyped name."""
+    found = await bus.groups(name)
+    if group is not None:
+        whole = bus.config.group_name(group)
+        found = [each for each in found if each.name == whole]
+        if not found:
+            raise ParleyError(f"there is no group {whole} of {name}")
+    if not found:
+        raise ParleyError(f"no group reads {name}")
+    return found
+
+
+def _streams(out: Output, streams: "list[StreamInfo]") -> None:
+    if not streams:
+        return
+    table = table_of("events", "event", "stored", "bytes", "first", "last")
+    for each in streams:
+        first, last = moment_of(each.first_id), moment_of(each.last_id)
+        shown = [brief_moment(id) for id in (each.first_id, each.last_id)]
+        out.event("stream", **each._asdict(), first_time=first, last_time=last)
+        table.add_row(escape(each.name), f"{each.length:,}", f"{each.size:,}", *shown)
+    out.console.print(table)
+
+
+def _groups(out: Output, groups: "list[GroupInfo]") -> None:
+    head = ("event", "group", "lag", "pending", "retried", "dead", "consumers", "read up to")
+    table = table_of("groups", *head)
+    for each in groups:
+        out.event("group", **_lag(each), **_counts(each))
+        table.add_row(
+            escape(each.stream),
+            escape(each.name),
+            "unknown" if each.lag is None else f"{each.lag:,}",
+            f"{each.pending:,}",
+            f"{each.redelivered:,}",
+            f"{each.dead_lettered:,}",
+            f"{each.consumers:,}",
+            brief_moment(each.last_id),
+        )
+    out.console.print(table)
+
+
+def _consumers(out: Output, found: "list[tuple[GroupInfo, list[ConsumerInfo]]]") -> None:
+    table = table_of("consumers", "event", "group", "consumer", "pending", "idle, s")
+    for group, consumers in found:
+        for each in consumers:
+            out.event("consumer", stream=group.stream, group=group.name, **each._asdict())
+            table.add_row(
+                escape(group.stream),
+                escape(group.name),
+                escape(each.name),
+                f"{each.pending:,}",
+                f"{each.idle:,.1f}",
+            )
+    out.console.print(table)
+
+
+def _lag(each: "GroupInfo") -> dict[str, Any]:
+    return {
+        "stream": each.stream,
+        "group": each.name,
+        "lag": each.lag,
+        "pending": each.pending,
+    }
+
+
+def _counts(each: "GroupInfo") -> dict[str, Any]:
+    return {
+        "redelivered": each.redelivered,
+        "dead_lettered": each.dead_lettered,
+        "consumers": each.consumers,
+        "last_id": each.last_id,
+        "last_time": moment_of(each.last_id),
+    }
+
+
+@takes_node_options
+def replay(
+    options: NodeOptions,
+    bus: Bus,
+    name: Name,
+    group: Group,
+    start: Annotated[
+        str,
+        typer.Option(
+            help="From where on: first, new (nothing that is there), an id, a time "
+            "(2026-01-31T12:00Z), or how long ago (2h).",
+            autocompletion=words(FIRST, NEW),
+        ),
+    ],
+) -> None:
+    """Have a group read an event's stream from another place on, be it back or forth."""
+    position = parse_position(start)
+
+    async def replaying(options: NodeOptions, out: Output) -> None:
+        async with opened(options, out, bus) as opened_bus:
+            with suppress(BusRefusedError):  # who may not look is not told
+                await wanted_groups(opened_bus, name, group)
+            await opened_bus.replay(name, group, position)
+        out.say(f"{group} reads {name} from {start} on")
+        out.done(name=name, group=group, start=start)
+
+    run(options, replaying, log_level="warning")

@@ -1,0 +1,175 @@
+"""`parley bus publish`: one event, or one for each line of standard input.
+
+One rule: an id is printed when its event is where the bus keeps it, not before.
+"""
+
+import sys
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from node.bus.config import BusConfig
+from node.bus.errors import BusClosedError, BusUnavailableError, InvalidEventError
+from node.bus.names import split_name
+from node.cli.bus.arguments import Bus, Name
+from node.cli.bus.connection import opened
+from node.cli.lines import Pace, input_descriptor, read_batches
+from node.cli.options import NodeOptions, takes_node_options
+from node.cli.output import Output
+from node.cli.run import run
+from node.cli.values import parse_json
+from node.errors import ConfigError, FileError
+
+if TYPE_CHECKING:
+    from node.bus import bus as buses
+
+
+@takes_node_options
+def publish(
+    options: NodeOptions,
+    bus: Bus,
+    name: Name,
+    data: Annotated[
+        str | None, typer.Argument(metavar="JSON", help="The data, one object. Default: {}.")
+    ] = None,
+    field: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="One field of the data, its value JSON or else text; repeatable.",
+        ),
+    ] = None,
+    json_lines: Annotated[
+        bool,
+        typer.Option("--json-lines", help="One event for each line of standard input, an object."),
+    ] = False,
+    key: Annotated[
+        str | None,
+        typer.Option(help="Idempotency key: published twice with it, it is one event."),
+    ] = None,
+    durable: Annotated[
+        bool,
+        typer.Option("--durable/--no-durable", help="Whether to wait until it is on disk."),
+    ] = True,
+) -> None:
+    """Publish an event, or many, and print the ids."""
+    given = sum((data is not None, bool(field), json_lines))
+    if given > 1:
+        raise ConfigError("give the data as JSON, by --field or by --json-lines, not two of them")
+    if json_lines and key is not None:
+        raise ConfigError("--key is for one event, and does not go with --json-lines")
+    split_name(name)
+    event = _fields(field) if field else _object(data)
+    descriptor = input_descriptor() if json_lines else None
+
+    async def publishing(options: NodeOptions, out: Output) -> None:
+        count = 0
+        async with opened(options, out, bus, new=True) as opened_bus:
+            if descriptor is None:
+                id = await _one(opened_bus, name, event, key, durable=durable)
+                out.say(id)
+                out.event("published", id=id)
+                count = 1
+            else:
+                count = await _lines(opened_bus, name, descriptor, out, durable=durable)
+        out.done(count=count)
+
+    run(options, publishing, log_level="warning", waits_on_files=json_lines)
+
+
+async def _one(
+    bus: "buses.Bus", name: str, event: dict[str, Any], key: str | None, *, durable: bool
+) -> str:
+    try:
+        return await bus.publish(name, event, idempotency_key=key, durable=durable)
+    except BusUnavailableError as error:
+        again = "safe to publish again with the same --key" if key else "--key makes it safe to try"
+        text = f"it may have been stored, or not ({again}): {error}"
+        raise BusUnavailableError(text) from error
+
+
+async def _lines(
+    bus: "buses.Bus", name: str, descriptor: int, out: Output, *, durable: bool
+) -> int:
+    """Publish what comes, as many at once as are there; returns how many events it was."""
+    pace, count, number = Pace(sys.stdout), 0, 0
+    async with aclosing(read_batches(descriptor, BusConfig().max_event_bytes)) as batches:
+        async for batch in batches:
+            events: list[tuple[int, dict[str, Any]]] = []
+            problem = None
+            try:
+                for line in batch:
+                    number += 1
+                    if line.strip():
+                        events.append((number, _line(line, number)))
+            except FileError as error:
+                problem = error  # what came before it is published all the same
+            ids, refusal = await _publish(bus, name, events, durable=durable)
+            await pace.print("".join(out.line(id, "published", id=id) for id in ids))
+            count += len(ids)
+            problem = refusal or problem
+            if problem is not None:
+                raise problem
+    return count
+
+
+async def _publish(
+    bus: "buses.Bus", name: str, events: list[tuple[int, dict[str, Any]]], *, durable: bool
+) -> tuple[list[str], FileError | None]:
+    """Publish events, each with the number of its line: all, or those before one that may not be;
+    their ids, and what is wrong with that one."""
+    try:
+        return await bus.publish_many(name, [event for _, event in events], durable=durable), None
+    except InvalidEventError:
+        pass  # nothing was stored; which one it is shows when they go one by one
+    except BusUnavailableError as error:
+        text = f"{_place(events)} may have been stored, or not: {error}"
+        raise BusUnavailableError(text) from error
+    except BusClosedError as error:
+        raise BusUnavailableError(f"{_place(events)} was not stored: {error}") from error
+    ids: list[str] = []
+    for number, event in events:
+        try:
+            ids.append(await bus.publish(name, event, durable=durable))
+        except InvalidEventError as error:
+            return ids, FileError(f"line {number:,}: {error}")
+    return ids, None
+
+
+def _place(events: list[tuple[int, dict[str, Any]]]) -> str:
+    first, last = events[0][0], events[-1][0]
+    return f"line {first:,}" if first == last else f"what stands in lines {first:,} to {last:,}"
+
+
+def _line(line: bytes, number: int) -> dict[str, Any]:
+    try:
+        return _require_object(parse_json(line))
+    except ValueError as error:
+        raise FileError(f"line {number:,} is {error}") from error
+
+
+def _object(text: str | None) -> dict[str, Any]:
+    try:
+        return {} if text is None else _require_object(parse_json(text))
+    except ValueError as error:
+        raise ConfigError(f"the data is {error}") from error
+
+
+def _fields(texts: list[str]) -> dict[str, Any]:
+    data: dict[str, Any] = {}
+    for text in texts:
+        name, mark, value = text.partition("=")
+        if not mark or not name:
+            raise ConfigError(f"--field {text} is not NAME=VALUE")
+        try:
+            data[name] = parse_json(value)
+        except ValueError:
+            data[name] = value
+    return data
+
+
+def _require_object(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError("JSON, but no object")
+    return value

@@ -1,0 +1,146 @@
+"""What `parley doctor` says of a bus: who may use it, and who else can reach what it keeps.
+
+One rule: it follows from settings and from what stands on the disk, which is only read. Nothing is
+dialled or changed.
+"""
+
+import os
+import sqlite3
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+from urllib.parse import SplitResult, urlsplit
+
+from node.bus.errors import BusError
+from node.cli.bus.connection import file_of, without_password
+from node.cli.doctor.findings import Finding, Level
+from node.cli.serve.bus import require_own
+from node.errors import AddressError, ParleyError
+from node.settings import Settings, load_settings
+from node.settings.bus import BusRight
+from node.transport.address import Address
+from node.transport.gateway import is_local
+
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
+# What SQLite keeps beside a database while it is open; events stand there too.
+_BESIDE: Final = ("", "-wal", "-shm")
+_REDIS_PORT: Final = 6379
+
+
+def check_bus(path: Path | None) -> Iterator[Finding]:
+    """What the settings (those in the file at `path`, and the variables) say of a bus."""
+    try:
+        settings = load_settings(path)
+    except ParleyError:
+        return  # said of the settings as a whole
+    if settings.bus.url is not None:
+        yield from check_store(settings.bus.url)
+        yield from check_rights(settings)
+    elif settings.bus.allow:
+        text = "the settings have rights of a bus and name none: parley serve will not start"
+        yield Finding(Level.PROBLEM, "bus", text, "name bus.url")
+
+
+def check_store(url: str) -> Iterator[Finding]:
+    """Who else can reach what the bus at an address keeps."""
+    subject = f"bus {without_password(url)}"
+    try:
+        require_own(url)
+    except ParleyError as error:
+        text = f"{error}: parley serve will not start"
+        yield Finding(Level.PROBLEM, subject, text, "sqlite:///FILE or redis://HOST:PORT/DB")
+        return
+    file, parts = file_of(url), urlsplit(url)
+    if file is not None:
+        yield from _check_file(subject, file)
+    elif parts.scheme == "redis+unix":
+        text = f"whoever may open {parts.path} reads and changes all events"
+        mend = "keep the socket in a directory of your own: chmod 700"
+        yield Finding(Level.NOTE, subject, text, mend)
+    else:
+        yield from _check_redis(subject, parts)
+
+
+def check_rights(settings: Settings) -> Iterator[Finding]:
+    """What anybody may do with the bus that is offered."""
+    anybody = [right for right in settings.bus.rights if right.node_id is None]
+    # Who comes at all: a stranger, or one whom a policy or a key of the network lets in.
+    strangers = settings.serve.trust == "any" and settings.node.network_key is None
+    for right in anybody:
+        yield _of_anybody(right, strangers=strangers)
+    if not settings.bus.allow:
+        text = "it is offered, and nobody may use it"
+        yield Finding(Level.NOTE, "bus rights", text, "name bus.allow")
+    elif not anybody:
+        yield Finding(Level.OK, "bus rights", "each is a node's whose id is named")
+
+
+def _of_anybody(right: BusRight, *, strangers: bool) -> Finding:
+    actions = "+".join(sorted(right.actions))
+    subject = f"bus rights *={actions}:{right.events}:{right.groups}"
+    who = "any stranger" if strangers else "every node that is let in"
+    if "manage" in right.actions:
+        text = f"{who} may throw events away, and have groups read them again"
+        level = Level.PROBLEM if strangers else Level.WEAK
+        return Finding(level, subject, text, "name the node ids that may manage")
+    if right.actions == {"inspect"}:
+        text = f"{who} may see the events, how many there are, and who reads them"
+        return Finding(Level.WEAK if strangers else Level.NOTE, subject, text, "name node ids")
+    text = f"{who} may {' and '.join(sorted(right.actions))}, or take events from who should have"
+    text += " them"
+    return Finding(Level.WEAK if strangers else Level.NOTE, subject, text, "name node ids")
+
+
+def _check_file(subject: str, file: Path) -> Iterator[Finding]:
+    from node.bus.sqlite.faults import bus_error
+    from node.bus.sqlite.file import require_bus
+
+    try:
+        require_bus(str(file))
+    except (BusError, sqlite3.Error, OSError) as error:
+        text = f"{bus_error(error, str(file))}: parley serve will not start"
+        yield Finding(Level.PROBLEM, subject, text, "name another file, or mend this one")
+        return
+    found = False
+    for beside in _BESIDE:
+        path = Path(f"{file}{beside}")
+        try:
+            status = path.stat()
+        except OSError:
+            continue  # not there yet, or not ours to look into
+        found = True
+        if status.st_uid != os.geteuid() or status.st_mode & _WRITE:
+            text = f"others may change {path}, and so all events"
+            yield Finding(Level.PROBLEM, subject, text, f"chown {os.geteuid()}, chmod 600 '{path}'")
+        elif status.st_mode & _OTHERS:
+            text = f"others can read {path}, and so all events"
+            yield Finding(Level.WEAK, subject, text, f"chmod 600 '{path}'")
+        else:
+            yield Finding(Level.OK, subject, f"{path} is yours alone")
+    if not found:
+        yield Finding(Level.OK, subject, "it is not there yet; it is made when it is needed")
+
+
+def _check_redis(subject: str, parts: SplitResult) -> Iterator[Finding]:
+    try:
+        host = parts.hostname or "127.0.0.1"
+        place = f"[{host}]" if ":" in host else host
+        local = is_local(Address.parse(f"tcp://{place}:{parts.port or _REDIS_PORT}"))
+    except AddressError as error:
+        yield Finding(Level.PROBLEM, subject, str(error), "redis://HOST:PORT/DB")
+        return
+    fine = True
+    if parts.scheme == "redis" and not local:
+        fine = False
+        text = "without TLS: whoever is on the way reads and changes all events, and the password"
+        yield Finding(Level.WEAK, subject, text, "rediss://, with TLS in redis.conf")
+    if parts.password is None:
+        fine = False
+        who = "every program of this machine" if local else "whoever reaches that address"
+        text = f"without a password: {who} reads and changes all events"
+        level = Level.NOTE if local else Level.PROBLEM
+        yield Finding(level, subject, text, "requirepass or an ACL in redis.conf")
+    if fine:
+        yield Finding(Level.OK, subject, "with a password" + ("" if local else ", and over TLS"))

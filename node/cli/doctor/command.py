@@ -1,0 +1,166 @@
+"""`parley doctor`: what is wrong or weak here, and with a node that can be reached.
+
+One rule: it says what is, why it matters and how to mend it; it mends nothing itself.
+"""
+
+import statistics
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated, Final
+
+import typer
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from node.cli.doctor.addresses import check_address, check_settings
+from node.cli.doctor.bus import check_bus, check_store
+from node.cli.doctor.connection import Facts, weaknesses
+from node.cli.doctor.findings import Finding, Level
+from node.cli.doctor.journal import check_journal
+from node.cli.doctor.machine import check_machine, versions
+from node.cli.exits import Exit
+from node.cli.options import NodeOptions, takes_node_options
+from node.cli.output import Output, show_value
+from node.cli.run import described, make_node, meet, run
+from node.cli.suggestions import bus_files, known_addresses
+from node.logs import one_line
+from node.peer.peer import Peer
+from node.protocol.codes import VERSION
+
+COLOURS: Final = {
+    Level.OK: "green",
+    Level.NOTE: "cyan",
+    Level.WEAK: "yellow",
+    Level.PROBLEM: "red",
+}
+
+Address = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="ADDR",
+        help="Also look at the connection to this node.",
+        autocompletion=known_addresses,
+    ),
+]
+
+
+@takes_node_options
+def doctor(
+    options: NodeOptions,
+    address: Address = None,
+    count: Annotated[int, typer.Option(min=1, help="Round trips to measure.")] = 5,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            help="TOML file with settings, of which it looks at other dialects, journal and bus."
+        ),
+    ] = None,
+    dialect: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ADDR",
+            help="Also look at this address, where another dialect is spoken; repeatable.",
+        ),
+    ] = None,
+    bus: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="URL",
+            help="Also look at who can reach what this bus keeps; repeatable.",
+            autocompletion=bus_files,
+        ),
+    ] = None,
+) -> None:
+    """Look for what is wrong or weak here, and with a node; exit 1 if there is a problem."""
+    out = Output(options.as_json)
+    found = versions()
+    out.event("versions", **found)
+    out.console.print(_facts("versions", {k: v or "not installed" for k, v in found.items()}))
+    findings = list(check_machine())
+    _show(out, "this machine", findings)
+    spoken = [*check_settings(config), *(check_address("dialect", each) for each in dialect or ())]
+    findings += spoken
+    _show(out, "other dialects", spoken)
+    kept = list(check_journal(config))
+    findings += kept
+    if kept:
+        _show(out, "the journal", kept)
+    stored = [*check_bus(config), *(found for url in bus or () for found in check_store(url))]
+    findings += stored
+    if stored:
+        _show(out, "the bus", stored)
+
+    async def meeting(options: NodeOptions, out: Output) -> None:
+        findings.extend(await _connection(options, out, address or "", count))
+
+    if address is not None:
+        run(options, meeting)
+    counts = {level: sum(f.level is level for f in findings) for level in Level}
+    out.say(", ".join(f"{number} {level}" for level, number in counts.items()))
+    out.done(**{str(level): number for level, number in counts.items()})
+    if counts[Level.PROBLEM]:
+        raise typer.Exit(Exit.FAILED)
+
+
+async def _connection(options: NodeOptions, out: Output, address: str, count: int) -> list[Finding]:
+    trust = options.dialling_trust(address)
+    async with make_node(options) as node:
+        began = perf_counter()
+        peer = await meet(node, address, trust)
+        handshake = perf_counter() - began
+        round_trip = statistics.median([await peer.ping() for _ in range(count)])
+        facts = Facts(
+            suite=peer.suite,
+            trust=trust.name,
+            pinned="#" in address,
+            limits=peer.limits,
+            own_identity=options.identity_path is not None,
+            handshake=handshake,
+            round_trip=round_trip,
+        )
+        await peer.close()
+    out.event(
+        "connection",
+        version=VERSION,
+        **described(peer),
+        limits=asdict(peer.limits),
+        info=dict(peer.info),
+        handshake_seconds=handshake,
+        round_trip_seconds=round_trip,
+    )
+    out.console.print(_facts(f"the connection to {address}", _shown(peer)))
+    findings = list(weaknesses(facts))
+    _show(out, "this connection", findings)
+    return findings
+
+
+def _shown(peer: Peer) -> dict[str, str]:
+    suite = peer.suite.names() if peer.suite else {}
+    return {
+        "node id": str(peer.node_id or "not known: unencrypted"),
+        "protocol": f"version {VERSION}",
+        "role": f"{peer.role} (it says)",
+        "suite": ", ".join(suite.values()) or "none",
+        "limits": ", ".join(f"{name} {value:,}" for name, value in asdict(peer.limits).items()),
+        "says of itself": show_value(dict(peer.info)) if peer.info else "nothing",
+    }
+
+
+def _facts(title: str, facts: Mapping[str, str]) -> Table:
+    table = Table(title=title, title_justify="left", box=box.SIMPLE, show_header=False)
+    for name, value in facts.items():
+        table.add_row(name, escape(one_line(value)))
+    return table
+
+
+def _show(out: Output, title: str, findings: list[Finding]) -> None:
+    table = Table("", "what", "finding", title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    for finding in findings:
+        out.event("finding", **asdict(finding))
+        text = finding.text + (f"\n-> {finding.mend}" if finding.mend else "")
+        level = f"[{COLOURS[finding.level]}]{finding.level}[/]"
+        table.add_row(level, escape(one_line(finding.subject)), escape(text))
+    out.console.print(table)

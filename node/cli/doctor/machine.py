@@ -1,0 +1,152 @@
+"""What `parley doctor` looks at on this machine: versions, algorithms, names, files, limits.
+
+One rule: looking changes nothing, and what cannot be looked at is a finding too.
+"""
+
+import os
+import platform
+import resource
+import stat
+from collections.abc import Iterable, Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Final
+
+from crypto.selftest import library_versions, self_test
+from node.cli.doctor.findings import Finding, Level
+from node.config import NodeConfig
+from node.errors import ConfigError, KnownPeersError
+from node.trust.known_peers import KnownPeers, default_known_peers
+from parley.shadows import DISTRIBUTION, Kind, Shadow, find_shadows
+
+# What a process needs beside its connections: standard files, the loop's, modules, logs.
+SPARE_DESCRIPTORS: Final = 64
+FEW_DESCRIPTORS: Final = 256
+MOST_FILES: Final = 1_000  # of the home that are looked at
+
+_OPTIONAL: Final = ("uvloop", "trio")
+_SHADOW_LEVELS: Final = {
+    Kind.INSTEAD: Level.PROBLEM,
+    Kind.MIXED: Level.PROBLEM,
+    Kind.HIDDEN: Level.NOTE,
+    Kind.COPY: Level.NOTE,
+    Kind.CASE: Level.NOTE,
+}
+
+
+def versions() -> dict[str, str | None]:
+    """What runs here, name to version; None for what could be installed and is not."""
+    found: dict[str, str | None] = {
+        "parley": _version(DISTRIBUTION),
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "platform": platform.platform(),
+        "anyio": _version("anyio"),
+        **library_versions(),
+    }
+    return found | {name: _version(name) for name in _OPTIONAL}
+
+
+def check_machine() -> Iterator[Finding]:
+    """Everything that can be known without a connection."""
+    yield from check_algorithms(self_test())
+    yield from check_names(find_shadows())
+    yield from check_home()
+    yield check_descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+
+
+def check_algorithms(outcomes: Iterable[tuple[str, str, str | None]]) -> Iterator[Finding]:
+    """One finding for each algorithm that does not work, or one for all of them."""
+    broken = False
+    working = []
+    for parameter, name, wrong in outcomes:
+        if wrong is None:
+            working.append(name)
+            continue
+        broken = True
+        mend = f"update cryptography and PyNaCl, or leave {name} out of --{parameter}"
+        yield Finding(Level.PROBLEM, f"{parameter} {name}", wrong, mend)
+    text = f"{', '.join(working) or 'none'} work here"
+    yield Finding(Level.NOTE if broken else Level.OK, "algorithms", text)
+
+
+def check_names(shadows: Iterable[Shadow]) -> Iterator[Finding]:
+    """One finding for each other package with a name of ours, or one that there is none."""
+    found = False
+    for shadow in shadows:
+        found = True
+        yield Finding(
+            _SHADOW_LEVELS[shadow.kind], f"package {shadow.name}", str(shadow), shadow.mend
+        )
+    if not found:
+        yield Finding(Level.OK, "packages", "no other package has a name of Parley's")
+
+
+def check_home() -> Iterator[Finding]:
+    """The directory of known peers and keys: whose it is, and who else may read or write."""
+    try:
+        known_peers = default_known_peers()
+    except ConfigError as error:
+        yield Finding(Level.PROBLEM, "home", str(error), "export PARLEY_HOME=DIRECTORY")
+        return
+    home = known_peers.parent
+    if not home.exists():
+        yield Finding(Level.OK, "home", f"{home} is not there yet; it is made when it is needed")
+        return
+    try:
+        paths = [home, *sorted(home.iterdir())[:MOST_FILES]]
+        found = [finding for path in paths for finding in _check_path(path)]
+    except OSError as error:
+        text = f"cannot look into {home}: {error.strerror}"
+        yield Finding(Level.PROBLEM, "home", text, "set PARLEY_HOME to a directory of your own")
+        return
+    yield from found
+    yield from _check_known_peers(known_peers)
+    if not found:
+        yield Finding(Level.OK, "home", f"{home} is yours alone")
+
+
+def check_descriptors(soft: int) -> Finding:
+    """How many files and sockets this process may have open (`ulimit -n`)."""
+    wanted = NodeConfig().max_connections + SPARE_DESCRIPTORS
+    mend = f"ulimit -n {wanted}"
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return Finding(Level.OK, "descriptors", "as many connections as a node takes")
+    text = f"{soft:,} file descriptors: about {max(0, soft - SPARE_DESCRIPTORS):,} connections"
+    if soft < FEW_DESCRIPTORS:
+        return Finding(Level.WEAK, "descriptors", text, mend)
+    text += "; a node that serves takes 10,000 unless it is told otherwise"
+    return Finding(Level.NOTE, "descriptors", text, mend)
+
+
+def _check_path(path: Path) -> Iterator[Finding]:
+    status = path.lstat()
+    if stat.S_ISLNK(status.st_mode) or not (
+        stat.S_ISDIR(status.st_mode) or stat.S_ISREG(status.st_mode)
+    ):
+        return
+    subject = f"file {path}"
+    if status.st_uid != os.geteuid():
+        text = "it is another user's, who may change whom you trust and who you are"
+        yield Finding(Level.PROBLEM, subject, text, f"chown {os.geteuid()} '{path}'")
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        text = "others may change it, and so whom you trust and who you are"
+        yield Finding(Level.PROBLEM, subject, text, f"chmod go-w '{path}'")
+    elif status.st_mode & (stat.S_IRWXG | stat.S_IRWXO) and stat.S_ISREG(status.st_mode):
+        text = "others can read it: whom you know, or a key, which Parley then refuses to use"
+        yield Finding(Level.WEAK, subject, text, f"chmod go= '{path}'")
+
+
+def _check_known_peers(path: Path) -> Iterator[Finding]:
+    try:
+        count = len(KnownPeers(path))
+    except KnownPeersError as error:
+        yield Finding(Level.PROBLEM, "known peers", str(error), f"mend or remove {path}")
+    else:
+        yield Finding(Level.OK, "known peers", f"{count} on record in {path}")
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None

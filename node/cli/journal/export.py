@@ -1,0 +1,61 @@
+"""`parley journal export`: events, sessions and findings of the audit as files for others.
+
+One rule: what is written is verified first, each row with its status. Existing files are
+left alone, and none is there before it is whole.
+"""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from node.cli.journal.arguments import (
+    AuditorKeys,
+    Directory,
+    KeyPassphrase,
+    NodeOption,
+    read_auditor_keys,
+)
+from node.cli.journal.segments import Bar, audited, find_segments
+from node.cli.options import Json
+from node.cli.output import Output
+from node.errors import ConfigError
+from node.logs import needs_extra
+
+
+class Format(StrEnum):
+    """What an export is written as."""
+
+    PARQUET = "parquet"
+
+
+def export(
+    directory: Directory,
+    out_directory: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Where the files go; made if need be.")
+    ] = Path("journal-rows"),
+    to: Annotated[Format, typer.Option("--to", help="The form of the files.")] = Format.PARQUET,
+    auditor_key: AuditorKeys = None,
+    passphrase_file: KeyPassphrase = None,
+    node: NodeOption = None,
+    payloads: Annotated[
+        bool, typer.Option("--payloads/--no-payloads", help="Whether they are in the rows.")
+    ] = True,
+    as_json: Json = False,
+) -> None:
+    """Write the journals in a directory, verified, as events, sessions and findings."""
+    try:
+        from node.cli.journal.parquet import ParquetFiles
+    except ImportError as error:
+        raise ConfigError(needs_extra(f"--to {to}", "pipeline")) from error
+    out = Output(as_json)
+    auditors = read_auditor_keys(auditor_key, passphrase_file)
+    journals = find_segments(directory, node)
+    bar = Bar(sum(each.size for segments in journals.values() for each in segments))
+    with bar.shown(), ParquetFiles(out_directory) as files:
+        for piece in audited(journals, auditors, bar, payloads=payloads):
+            files.add(piece.events, piece.sessions, piece.findings)
+    for path, rows in files.written.items():
+        out.say(f"{path}  {rows:,} rows")
+    out.done(files={str(path): rows for path, rows in files.written.items()})

@@ -1,0 +1,166 @@
+"""`parley journal inspect`: what journals there are, and what is in their files.
+
+One rule: it reads everything and verifies nothing; `verify` does that.
+"""
+
+from collections import Counter
+from typing import Annotated, Any, Final
+
+import typer
+from rich.table import Table
+
+from crypto.auditor import AuditorKey
+from crypto.errors import InvalidKeyError
+from node.cli.journal.arguments import Directory, NodeOption
+from node.cli.journal.segments import Bar, find_segments, read_segment
+from node.cli.journal.survey import SegmentFacts, SessionFacts, Survey
+from node.cli.options import Json
+from node.cli.output import Output, brief_time, show_time, table_of
+
+_EVENT: Final = "event"
+
+
+def inspect(
+    directory: Directory,
+    node: NodeOption = None,
+    sessions: Annotated[bool, typer.Option("--sessions", help="Each session too.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show the segments, runs and sessions of the journals in a directory."""
+    out = Output(as_json)
+    journals = find_segments(directory, node)
+    surveys = []
+    bar = Bar(sum(each.size for segments in journals.values() for each in segments))
+    with bar.shown():
+        for text, segments in journals.items():
+            survey = Survey(text)
+            surveys.append(survey)
+            for segment in segments:
+                bar.about(str(segment.name))
+                survey.segment(segment, segment is segments[-1], read_segment(segment, bar))
+    for survey in surveys:
+        _show(out, survey, with_sessions=sessions)
+    every = [facts for survey in surveys for facts in survey.segments]
+    out.done(
+        journals=len(surveys),
+        segments=len(every),
+        runs=len({(facts.name.node, facts.name.start) for facts in every}),
+        sessions=sum(len(survey.sessions) for survey in surveys),
+        size=sum(facts.size for facts in every),
+        records=sum((facts.records for facts in every), Counter[str]()),
+        damaged=sum(facts.damaged for facts in every),
+    )
+
+
+def _show(out: Output, survey: Survey, *, with_sessions: bool) -> None:
+    out.say(f"journal of {survey.node}")
+    for auditor in sorted({key for facts in survey.segments for key in facts.auditors}):
+        out.say(f"auditor    {_auditor(auditor)}")
+    for facts in survey.segments:
+        out.event("segment", **_described(survey.node, facts))
+    out.console.print(_runs(survey), _segments(survey))
+    if with_sessions:
+        for session in survey.sessions:
+            out.event("session", **_session(survey.node, session))
+        out.console.print(_sessions(survey))
+
+
+def _runs(survey: Survey) -> Table:
+    head = ("began", "last record", "segments", "sessions", "events", "bytes")
+    table = table_of("runs", *head)
+    runs: dict[str, list[SegmentFacts]] = {}
+    for facts in survey.segments:
+        runs.setdefault(facts.name.start, []).append(facts)
+    for start, segments in runs.items():
+        firsts = [facts.first for facts in segments if facts.first is not None]
+        lasts = [facts.last for facts in segments if facts.last is not None]
+        table.add_row(
+            brief_time(min(firsts, default=None)),
+            brief_time(max(lasts, default=None)),
+            f"{len(segments):,}",
+            f"{survey.sessions_of(start):,}",
+            f"{sum(facts.records[_EVENT] for facts in segments):,}",
+            f"{sum(facts.size for facts in segments):,}",
+        )
+    return table
+
+
+def _segments(survey: Survey) -> Table:
+    table = table_of("segments", "segment", "state", "bytes", "events", "others", "remarks")
+    for facts in survey.segments:
+        table.add_row(
+            facts.name.stem.partition("-")[2],
+            facts.state,
+            f"{facts.size:,}",
+            f"{facts.records[_EVENT]:,}",
+            f"{facts.records.total() - facts.records[_EVENT]:,}",
+            ", ".join(_remarks(facts)),
+        )
+    return table
+
+
+def _remarks(facts: SegmentFacts) -> list[str]:
+    said = (
+        (facts.cut, "cut off by recovery"),
+        (facts.unfinished, "after the last whole record"),
+        (facts.damaged, "damaged"),
+    )
+    return [f"{size:,} bytes {what}" for size, what in said if size]
+
+
+def _sessions(survey: Survey) -> Table:
+    head = ("session", "with", "began", "ended", "code", "received", "sent")
+    table = table_of("sessions", *head)
+    for each in survey.sessions:
+        table.add_row(
+            each.session_id[:8],
+            each.remote_node[:8],
+            brief_time(each.started),
+            brief_time(each.ended),
+            "" if each.code is None else str(each.code),
+            f"{each.received:,}",
+            f"{each.sent:,}",
+        )
+    return table
+
+
+def _described(node: str, facts: SegmentFacts) -> dict[str, Any]:
+    return {
+        "node_id": node,
+        "segment": str(facts.name),
+        "run": facts.name.start,
+        "number": facts.name.number,
+        "state": facts.state,
+        "size": facts.size,
+        "records": dict(facts.records),
+        "first_time": show_time(facts.first),
+        "last_time": show_time(facts.last),
+        "cut": facts.cut,
+        "unfinished": facts.unfinished,
+        "damaged": facts.damaged,
+        "software": facts.software,
+        "auditors": [_auditor(key) for key in facts.auditors],
+    }
+
+
+def _session(node: str, session: SessionFacts) -> dict[str, Any]:
+    return {
+        "node_id": node,
+        "session": session.session_id,
+        "run": session.run,
+        "remote_node_id": session.remote_node,
+        "address": session.address,
+        "initiator": session.initiator,
+        "began": show_time(session.started),
+        "ended": show_time(session.ended),
+        "code": session.code,
+        "received": session.received,
+        "sent": session.sent,
+    }
+
+
+def _auditor(key: bytes) -> str:
+    try:
+        return AuditorKey(key).text
+    except InvalidKeyError:
+        return f"no key: {key.hex()}"

@@ -1,0 +1,51 @@
+"""`parley journal prune`: the oldest segments are removed, so that a disk does not fill up.
+
+One rule: it says of each file that it is gone, or with --dry-run that it would be.
+"""
+
+import time
+from typing import Annotated, Final
+
+import typer
+
+from node.cli.journal.arguments import Directory
+from node.cli.options import Json
+from node.cli.output import Output, counted
+from node.cli.values import parse_duration, parse_size
+from node.errors import ConfigError
+from node.journal.prune import prune as prune_segments
+
+_LIMITS: Final = "name at least one limit: --older-than 30d or --max-size 10GB"
+
+
+def prune(
+    directory: Directory,
+    older_than: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Those that ended longer ago, such as 30d or 12h."),
+    ] = None,
+    max_size: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="The oldest, until all have at most so much: 10GB."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Remove nothing, only say.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Remove the oldest segments of the journals in a directory; never one that is written."""
+    if older_than is None and max_size is None:
+        raise ConfigError(_LIMITS)
+    out = Output(as_json)
+    removed = prune_segments(
+        directory,
+        now=time.time_ns(),
+        older_than=None if older_than is None else parse_duration(older_than),
+        max_size=None if max_size is None else parse_size(max_size),
+        dry_run=dry_run,
+    )
+    for each in removed:
+        out.event("removed", file=each.path.name, node_id=each.name.node, size=each.size)
+        out.say(f"{each.path.name}  {each.size:,} bytes")
+    size = sum(each.size for each in removed)
+    verb = "would be removed" if dry_run else "removed"
+    out.say(f"{counted(len(removed), 'file')}, {counted(size, 'byte')} {verb}")
+    out.done(files=len(removed), size=size, dry_run=dry_run)

@@ -1,0 +1,135 @@
+"""Going through journals from the command line: which segments, and a bar for people.
+
+One rule: memory is bounded however long a journal is; what is looked for in the records is
+the caller's concern.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import groupby
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+from crypto.auditor import AuditorPrivateKey
+from node.errors import ConfigError, FileError
+from node.journal.audit.audit import Audit
+from node.journal.audit.compact import event_rows
+from node.journal.audit.rows import UNSEALED, EventRow, Finding, SessionRow
+from node.journal.records import Record
+from node.journal.segments import RecordRange, SegmentFile, list_segments, plan_ranges, read_range
+
+SHORTEST_ID: Final = 4  # characters of a node id that may stand for all of it
+_BAR_STEP: Final = 1 << 20  # bytes between two moves of the bar
+_PIECE_RECORDS: Final = 4_096  # records between two pieces
+_PIECE_SIZE: Final = 1 << 24  # bytes, likewise
+
+
+def find_segments(directory: Path, node: str | None) -> dict[str, list[SegmentFile]]:
+    """The segments in a directory, node id to its own in their order.
+
+    Raises:
+        FileError: there are none. ConfigError: `node` fits none or several. OSError.
+    """
+    found = {
+        text: list(segments)
+        for text, segments in groupby(list_segments(directory), key=lambda each: each.name.node)
+    }
+    if not found:
+        raise FileError(f"there is no journal in {directory}")
+    if node is None:
+        return found
+    fitting = [text for text in found if text.startswith(node)]
+    if len(node) < SHORTEST_ID or len(fitting) != 1:
+        which = "no" if not fitting else "more than one, or too short for one,"
+        raise ConfigError(f"--node {node} fits {which} node id with a journal in {directory}")
+    return {fitting[0]: found[fitting[0]]}
+
+
+class Bar:
+    """How far a command is, on standard error, if that is a terminal."""
+
+    def __init__(self, total: int) -> None:
+        console = Console(stderr=True)
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            DownloadColumn(),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        self._task = self._progress.add_task("", total=total)
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """While it lasts, the bar moves."""
+        with self._progress:
+            yield
+
+    def about(self, text: str) -> None:
+        """What is being read."""
+        self._progress.update(self._task, description=text)
+
+    def advance(self, size: int) -> None:
+        """So many bytes more are read."""
+        self._progress.advance(self._task, size)
+
+
+def read_segment(segment: SegmentFile, bar: Bar) -> Iterator[Record]:
+    """All records of a segment; of a live one those that are wholly there. Raises OSError."""
+    waiting = done = 0
+    for part in plan_ranges(segment.path, segment.size) or [RecordRange(0, 0, 0, ())]:
+        for record in read_range(segment.path, part.start, part.end, part.blocks):
+            yield record
+            waiting += record.size
+            if waiting >= _BAR_STEP:
+                bar.advance(waiting)
+                done, waiting = done + waiting, 0
+    bar.advance(segment.size - done)
+
+
+class Piece(NamedTuple):
+    """What some records gave, and how many they were."""
+
+    node: str
+    records: int
+    events: list[EventRow]
+    sessions: list[SessionRow]
+    findings: list[Finding]
+
+
+def audited(
+    journals: Mapping[str, Sequence[SegmentFile]],
+    auditors: Sequence[AuditorPrivateKey],
+    bar: Bar,
+    *,
+    payloads: bool,
+) -> Iterator[Piece]:
+    """Verify all segments; with auditors' keys also decrypt. Raises OSError."""
+    for node, segments in journals.items():
+        audit = Audit(auditors, payloads=payloads)
+        count = size = 0
+        for segment in segments:
+            bar.about(f"{segment.name.node[:8]} {segment.name.start} {segment.name.number}")
+            for record in read_segment(segment, bar):
+                audit.record(segment.name.stem, record)
+                count += 1
+                size += record.size
+                if count >= _PIECE_RECORDS or size >= _PIECE_SIZE:
+                    yield _taken(audit, node, count, payloads=payloads)
+                    count = size = 0
+        audit.finish_pending()
+        yield _taken(audit, node, count, payloads=payloads)
+
+
+def _taken(audit: Audit, node: str, records: int, *, payloads: bool) -> Piece:
+    events = audit.take_events()
+    # What waits at a break for a seal behind it: all is read in order here, so none will come.
+    for _, pending in audit.take_spans():
+        unsealed = [row._replace(status=UNSEALED) for row in pending]
+        events += event_rows(unsealed, None, payloads=payloads)
+    return Piece(node, records, events, audit.take_sessions(), audit.take_findings())

@@ -1,0 +1,189 @@
+"""`parley journal verify`: every chain, seal and commitment of the journals in a directory.
+
+One rule: without a finding it ends with 0, with any with a code of its own; it changes
+nothing. What a finding proves is said in docs/howto/journal.md.
+"""
+
+from collections import Counter
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import typer
+from rich.markup import escape
+
+from node.cli.exits import Exit
+from node.cli.journal.arguments import (
+    AuditorKeys,
+    Directory,
+    KeyPassphrase,
+    NodeOption,
+    read_auditor_keys,
+)
+from node.cli.journal.segments import Bar, Piece, audited, find_segments
+from node.cli.options import Json
+from node.cli.output import Output, brief_time, counted, show_time, table_of
+from node.journal.audit.rows import (
+    EVENT_COLUMNS,
+    MALFORMED,
+    STATUS_AT,
+    UNDECRYPTABLE,
+    UNSEALED,
+    Finding,
+)
+from node.journal.names import CLOSED, parse_name
+from node.logs import one_line
+
+MOST_SHOWN: Final = 200  # findings in a table; --json has them all
+
+_ITEM_AT: Final = EVENT_COLUMNS.index("item")
+# Statuses of events in their places that are told by direction, since they are no findings.
+_OPEN: Final = (UNSEALED, UNDECRYPTABLE, MALFORMED)
+_KEY: Final = tuple(map(EVENT_COLUMNS.index, ("journal", "session", "direction", "status")))
+_PLACE_AT: Final = EVENT_COLUMNS.index("place")
+
+
+def verify(
+    directory: Directory,
+    auditor_key: AuditorKeys = None,
+    passphrase_file: KeyPassphrase = None,
+    node: NodeOption = None,
+    as_json: Json = False,
+) -> None:
+    """Verify the journals in a directory; exit 7 if there are findings."""
+    out = Output(as_json)
+    auditors = read_auditor_keys(auditor_key, passphrase_file)
+    journals = find_segments(directory, node)
+    totals = {text: Totals() for text in journals}
+    shown: list[Finding] = []
+    bar = Bar(sum(each.size for segments in journals.values() for each in segments))
+    with bar.shown():
+        for piece in audited(journals, auditors, bar, payloads=False):
+            totals[piece.node].add(piece)
+            for finding in piece.findings:
+                out.event("finding", **_described(finding))
+            shown += piece.findings[: MOST_SHOWN - len(shown)]
+    for text, each in totals.items():
+        out.say(f"journal of {text}")
+        out.say(f"  {counted(len(journals[text]), 'segment')}, {each.sentence}")
+    every = sum(totals.values(), Totals())
+    _show(out, shown, every.findings.total())
+    _show_open(out, every.open)
+    if not auditors:
+        out.say("nothing was decrypted: no auditor's key was given")
+    out.done(
+        journals=len(journals),
+        segments=sum(map(len, journals.values())),
+        records=every.records,
+        sessions=len(every.sessions),
+        events=every.statuses.total(),
+        statuses=every.statuses,
+        findings=every.findings.total(),
+        kinds=every.findings,
+        decrypted=bool(auditors),
+    )
+    if every.findings:
+        raise typer.Exit(Exit.FINDINGS)
+
+
+@dataclass(slots=True)
+class Which:
+    """Events of a status in one direction of a session: how many, from which place to which."""
+
+    first: int
+    last: int
+    count: int = 0
+
+
+class Totals:
+    """What was counted: `statuses` of events, `findings` by kind; `open` says which events are
+    `_OPEN`, by journal, session, direction and status."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.sessions: set[str] = set()
+        self.statuses: Counter[str] = Counter()
+        self.findings: Counter[str] = Counter()
+        self.open: dict[tuple[str, str, str, str], Which] = {}
+
+    def add(self, piece: Piece) -> None:
+        """Count what a piece has; of the notes of one event the first alone."""
+        self.records += piece.records
+        self.sessions.update(row.session for row in piece.sessions)
+        for row in piece.events:
+            if not row[_ITEM_AT]:
+                self.statuses[row[STATUS_AT]] += 1
+                if row[STATUS_AT] in _OPEN:
+                    journal, session, direction, status = (row[at] for at in _KEY)
+                    place = row[_PLACE_AT]
+                    key = journal, session, direction, status
+                    which = self.open.setdefault(key, Which(place, place))
+                    which.first, which.last = min(which.first, place), max(which.last, place)
+                    which.count += 1
+        self.findings.update(finding.kind for finding in piece.findings)
+
+    def __add__(self, other: "Totals") -> "Totals":
+        both = Totals()
+        both.records = self.records + other.records
+        both.sessions = self.sessions | other.sessions
+        both.statuses = self.statuses + other.statuses
+        both.findings = self.findings + other.findings
+        both.open = self.open | other.open
+        return both
+
+    @property
+    def sentence(self) -> str:
+        """For people."""
+        listed = ", ".join(f"{count:,} {name}" for name, count in sorted(self.statuses.items()))
+        return (
+            f"{counted(len(self.sessions), 'session')}, "
+            f"{counted(self.statuses.total(), 'event')}{listed and f' ({listed})'}, "
+            f"{counted(self.findings.total(), 'finding')}"
+        )
+
+
+def _show(out: Output, findings: list[Finding], total: int) -> None:
+    if not findings:
+        return
+    table = table_of("findings", "finding", "where", "evidence")
+    for each in findings:
+        table.add_row(each.kind, _where(each), escape(one_line(each.evidence)))
+    out.console.print(table)
+    if total > len(findings):
+        out.say(f"and {total - len(findings):,} more: --json shows all")
+
+
+def _show_open(out: Output, found: dict[tuple[str, str, str, str], Which]) -> None:
+    if not found:
+        return
+    table = table_of("events that are not ok", "status", "where", "events", "places")
+    for number, ((journal, session, direction, status), which) in enumerate(found.items()):
+        where = {"journal": journal, "session": session, "direction": direction}
+        out.event("not-ok", status=status, **where, **asdict(which))
+        if number < MOST_SHOWN:
+            places = f"{which.first:,} to {which.last:,}"
+            at = f"session {session[:8]} {direction}\njournal of {journal[:8]}"
+            table.add_row(status, at, f"{which.count:,}", places)
+    out.console.print(table)
+    if len(found) > MOST_SHOWN:
+        out.say(f"and {len(found) - MOST_SHOWN:,} more: --json shows all")
+
+
+def _where(finding: Finding) -> str:
+    lines = []
+    if finding.session is not None:
+        place = "" if finding.place is None else f" {finding.place:,}"
+        lines.append(f"session {finding.session[:8]} {finding.direction or ''}{place}")
+    if finding.count > 1:
+        lines.append(counted(finding.count, "event"))
+    name = parse_name(finding.segment + CLOSED)
+    segment = finding.segment if name is None else f"{name.node[:8]} {name.start} {name.number}"
+    lines.append(f"{segment} at {finding.offset:,}")
+    if finding.time_ns is not None:
+        lines.append(brief_time(finding.time_ns))
+    return "\n".join(lines)
+
+
+def _described(finding: Finding) -> dict[str, Any]:
+    fields = asdict(finding)
+    fields["time"] = show_time(fields.pop("time_ns"))
+    return fields

@@ -1,0 +1,1 @@
+"""`parley serve`: a node that listens, and everything it offers."""

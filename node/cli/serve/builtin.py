@@ -1,0 +1,62 @@
+"""The calls, and the one named event, that every `parley serve` answers."""
+
+import platform
+from datetime import UTC, datetime
+from importlib.metadata import version
+
+import anyio
+
+from lbm.codec import Value
+from node.handlers.topic import Topic
+from node.messaging.payloads import Payload
+from node.node import Node
+from node.remote.named_event import NamedEvent
+from node.remote.requests import Call
+
+
+def offer_builtin_calls(node: Node) -> None:
+    """`parley.echo` answers its data, be it a call or a named event; `parley.info` who
+    answers and who asked."""
+
+    @node.on_call("parley.echo")
+    async def echo(call: Call) -> Value:
+        return call.data
+
+    @node.on("parley.echo")
+    async def echo_event(event: NamedEvent) -> Payload:
+        return event.payload  # unread: raw bytes and tandem payloads have no format to read by
+
+    @node.on_call("parley.info")
+    async def info(call: Call) -> dict[str, Value]:
+        caller, suite = call.peer.node_id, call.peer.suite
+        return {
+            "name": "parley",
+            "version": version("parley-node"),
+            "python": platform.python_version(),
+            "node_id": str(node.node_id),
+            "role": node.config.role,
+            "caller": str(caller) if caller else None,
+            "encrypted": call.peer.encrypted,
+            "suite": dict(suite.names()) if suite else None,
+            "peers": len(node.peers),
+        }
+
+
+CLOCK_TOPIC = "parley.clock"
+
+
+def offer_clock(node: Node) -> Topic:
+    """Have a node publish the topic; `tick` makes its notes."""
+    # Nobody wants to know how late it was: old notes are lost, not the subscription.
+    return node.topic(CLOCK_TOPIC, slow="drop-oldest", patience=0)
+
+
+async def tick(topic: Topic, interval: float) -> None:
+    """Publish `{"time": UTC in ISO 8601, "count": from 1}` every `interval` seconds, for ever."""
+    start, ticks, count = anyio.current_time(), 0, 0
+    while True:
+        ticks = max(ticks, int((anyio.current_time() - start) / interval)) + 1
+        await anyio.sleep_until(start + ticks * interval)
+        count += 1
+        now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        await topic.publish({"time": now, "count": count})

@@ -1,0 +1,94 @@
+"""The bus that `parley serve` offers to other nodes: its options, its rights, what is said of it.
+
+One rule: what the entries do not allow is refused, and a bus that nobody may use says so.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from node.cli.bus.connection import NODES, file_of, without_password
+from node.cli.output import Output
+from node.cli.suggestions import bus_files
+from node.errors import ConfigError
+from node.settings.bus import BusSettings
+
+if TYPE_CHECKING:
+    from node.node import Node
+    from node.remote_bus.authorisation import BusRequest
+
+PANEL: Final = "Durable bus"
+
+BusUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--bus",
+        metavar="URL",
+        help="Offer the bus there to other nodes: sqlite:///FILE, redis://HOST:PORT/DB.",
+        rich_help_panel=PANEL,
+        autocompletion=bus_files,
+    ),
+]
+BusAllow = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="RIGHT",
+        help="Who may do what: NODEID=publish+consume:EVENTS[:GROUPS], also inspect and manage; "
+        "* for anybody or anything; repeatable. Default: nobody.",
+        rich_help_panel=PANEL,
+    ),
+]
+
+
+@asynccontextmanager
+async def offered(node: "Node", settings: BusSettings) -> AsyncIterator[None]:
+    """While it lasts, the node offers the bus of the settings, if they name one.
+
+    Raises:
+        ConfigError: rights without a bus, or no address of one. BusError: it cannot be opened.
+    """
+    if settings.url is None:
+        if settings.allow:
+            raise ConfigError("there are rights, and no bus to offer: name --bus")
+        yield
+        return
+    require_own(settings.url)
+    async with node.bus(settings.url, allow=allowing(settings)):
+        yield
+
+
+def require_own(url: str) -> None:
+    """Raise ConfigError or AddressError unless it is the address of a bus that a node may offer;
+    nothing is opened."""
+    from node.bus.opening import open_store
+
+    if url.startswith(NODES):
+        raise ConfigError("--bus is a file or a Redis: another node offers its bus itself")
+    open_store(url)
+    file = file_of(url)
+    if file is not None and not file.parent.is_dir():
+        raise ConfigError(f"there is no directory {file.parent} for the bus")
+
+
+def allowing(settings: BusSettings) -> "Callable[[BusRequest], bool]":
+    """Whether a request of a peer is allowed by what the settings say."""
+    rights = settings.rights
+
+    def allow(request: "BusRequest") -> bool:
+        who, group = request.peer.node_id, request.group or ""
+        return any(right.allows(who, request.action, request.name or "", group) for right in rights)
+
+    return allow
+
+
+def announce_bus(out: Output, settings: BusSettings) -> None:
+    """Say what is offered, and to how many."""
+    if settings.url is None:
+        return
+    url = without_password(settings.url)
+    out.say(f"offering the bus at {url}")
+    if not settings.allow:
+        out.say("nobody may use it: name --bus-allow")
+    out.event("bus", url=url, rights=list(settings.allow))

@@ -1,0 +1,175 @@
+"""`parley serve`: a node that listens until it is asked to end."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import anyio
+import typer
+
+from node.cli.options import (
+    DEFAULT_ADDRESS,
+    DIALECTS,
+    AllowInsecure,
+    NodeOptions,
+    takes_node_options,
+)
+from node.cli.output import Output, abandon_stdout
+from node.cli.run import ending_signals, make_node, run
+from node.cli.serve.builtin import offer_builtin_calls, offer_clock, tick
+from node.cli.serve.bus import BusAllow, BusUrl, announce_bus, offered
+from node.cli.serve.gateways import Spoken, joined
+from node.cli.serve.journal import (
+    Auditors,
+    Fsync,
+    JournalDirectory,
+    OnFailure,
+    announce_journal,
+    watch_journal,
+)
+from node.cli.suggestions import words
+from node.logs import one_line
+from node.node import Node
+from node.settings import Settings, load_settings
+from node.settings.dialects import FLAVOURS
+
+
+@takes_node_options
+def serve(
+    options: NodeOptions,
+    listen: Annotated[
+        list[str] | None,
+        typer.Option(
+            help=f"tcp://host:port or unix:///path; repeatable. Default: {DEFAULT_ADDRESS}"
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            help="TOML file with settings; variables PARLEY_NODE_... and PARLEY_SERVE_... "
+            "go before it, options before both."
+        ),
+    ] = None,
+    clock_interval: Annotated[
+        float | None,
+        typer.Option(help="Seconds between two notes of parley.clock, 0.001 or more. Default: 1."),
+    ] = None,
+    forward: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TOPIC=ADDR",
+            help="Publish a topic of the node at ADDR here as well; repeatable.",
+        ),
+    ] = None,
+    simproto: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Speak SimProto at tcp://host:port or unix:///path; repeatable.",
+            rich_help_panel=DIALECTS,
+        ),
+    ] = None,
+    named: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Speak named events, as the crate bromine does, there; repeatable.",
+            rich_help_panel=DIALECTS,
+        ),
+    ] = None,
+    named_flavour: Annotated[
+        str | None,
+        typer.Option(
+            help="plain (bromine 0.14 to 0.17) or typed (from 0.18 on). Default: plain.",
+            rich_help_panel=DIALECTS,
+            autocompletion=words(*FLAVOURS),
+        ),
+    ] = None,
+    allow_insecure: AllowInsecure = False,
+    journal: JournalDirectory = None,
+    auditor: Auditors = None,
+    journal_fsync: Fsync = None,
+    journal_on_failure: OnFailure = None,
+    bus: BusUrl = None,
+    bus_allow: BusAllow = None,
+) -> None:
+    """Listen, answer parley.echo and parley.info, publish parley.clock, until SIGINT or SIGTERM."""
+    settings = _told(
+        load_settings(config),
+        serve={"listen": listen, "clock_interval": clock_interval, "forward": forward},
+        simproto={"listen": simproto, "allow_insecure": allow_insecure or None},
+        named={
+            "listen": named,
+            "flavour": named_flavour,
+            "allow_insecure": allow_insecure or None,
+        },
+        journal={
+            "directory": journal,
+            "auditors": auditor,
+            "fsync": journal_fsync,
+            "on_failure": journal_on_failure,
+        },
+        bus={"url": bus, "allow": bus_allow},
+    )
+    dialling = options  # the settings' trust is for those who come
+
+    async def serving(options: NodeOptions, out: Output) -> None:
+        kept = settings.journal.open()
+        async with make_node(options, options.listening_trust(), kept) as node:
+            offer_builtin_calls(node)
+            clock = offer_clock(node)
+            async with (
+                joined(node, settings, dialling.dialling_trust) as spoken,
+                offered(node, settings.bus),
+            ):
+                # Before anybody is told: whoever reads `ready` may send a signal at once. It
+                # ends before the node drains, so that a second signal does not wait for that.
+                with ending_signals() as signals:
+                    addresses = [await node.listen(address) for address in settings.serve.listen]
+                    await spoken.listen(settings.simproto, settings.named)
+                    if kept is not None:
+                        announce_journal(out, kept)
+                    announce_bus(out, settings.bus)
+                    _announce(out, node, addresses, spoken)
+                    async with anyio.create_task_group() as tasks:
+                        tasks.start_soon(tick, clock, settings.serve.clock_interval)
+                        if kept is not None:
+                            tasks.start_soon(watch_journal, out, kept)
+                        name = (await anext(signals)).name
+                        tasks.cancel_scope.cancel()
+        try:
+            out.say(f"closed on {name}")
+            out.done(signal=name)
+        except BrokenPipeError:
+            abandon_stdout()  # whoever read the address and left wanted no more
+
+    run(options.over(settings), serving, log_level="warning", serves=True)
+
+
+def _told(settings: Settings, **tables: dict[str, Any]) -> Settings:
+    """The settings, under what the options say; None is what they do not."""
+    over = {}
+    for name, given in tables.items():
+        values = {
+            key: tuple(value) if isinstance(value, list) else value
+            for key, value in given.items()
+            if value is not None and value != []
+        }
+        over[name] = replace(getattr(settings, name), **values)
+    return replace(settings, **over)
+
+
+def _announce(out: Output, node: Node, addresses: list[str], spoken: Spoken) -> None:
+    for address in addresses:
+        out.say(f"listening on {address}")
+    for address in spoken.simproto.addresses:
+        out.say(f"speaking SimProto on {address}")
+    for address in spoken.named.addresses:
+        out.say(f"speaking named events ({spoken.named.flavour}) on {address}")
+    for forward in spoken.forwards:
+        out.say(f"forwarding {one_line(forward.topic.name)} of {forward.address}")
+    out.event(
+        "ready",
+        node_id=str(node.node_id),
+        addresses=addresses,
+        simproto=spoken.simproto.addresses,
+        named=spoken.named.addresses,
+    )

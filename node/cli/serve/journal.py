@@ -1,0 +1,78 @@
+"""The journal of `parley serve`: its options, what is said of it, and how it ends a node.
+
+One rule: a journal that fails is never passed over in silence; whether the node goes on
+without it is for `on_failure` to say.
+"""
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from node.cli.output import Output
+from node.cli.suggestions import words
+from node.journal.journal import Journal
+from node.settings.journal import FSYNC, ON_FAILURE
+
+PANEL: Final = "Journal"
+
+JournalDirectory = Annotated[
+    Path | None,
+    typer.Option(
+        "--journal",
+        metavar="DIR",
+        help="Keep a journal there; made if need be. Takes --auditor.",
+        rich_help_panel=PANEL,
+    ),
+]
+Auditors = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--auditor",
+        metavar="KEY",
+        help="Who can read it, as parley journal keygen prints it; repeatable.",
+        rich_help_panel=PANEL,
+    ),
+]
+Fsync = Annotated[
+    str | None,
+    typer.Option(
+        help="always, interval or never: when it is forced to the disk. Default: interval.",
+        rich_help_panel=PANEL,
+        autocompletion=words(*FSYNC),
+    ),
+]
+OnFailure = Annotated[
+    str | None,
+    typer.Option(
+        help="alarm (go on without) or stop, when it cannot be written. Default: alarm.",
+        rich_help_panel=PANEL,
+        autocompletion=words(*ON_FAILURE),
+    ),
+]
+
+
+def announce_journal(out: Output, journal: Journal) -> None:
+    """Say where it is kept and for whom, and what of earlier runs was recovered."""
+    for each in journal.recovered:
+        cut = f", {each.cut:,} bytes cut off its end" if each.cut else ""
+        damaged = f", {each.damaged:,} damaged" if each.damaged else ""
+        out.say(f"closed {each.name}, left by a crash: {each.records:,} records{damaged}{cut}")
+        out.event(
+            "recovered",
+            segment=str(each.name),
+            records=each.records,
+            damaged=each.damaged,
+            cut=each.cut,
+        )
+    auditors = [key.text for key in journal.settings.auditors]
+    out.say(f"keeping a journal in {journal.directory} for {', '.join(auditors)}")
+    out.event("journal", directory=str(journal.directory), auditors=auditors)
+
+
+async def watch_journal(out: Output, journal: Journal) -> None:
+    """Wait until it fails, and say so; raise JournalFailedError if that ends the node."""
+    error = await journal.failure()
+    if journal.stops_node:
+        raise error
+    out.event("journal-failed", text=str(error))

@@ -1,0 +1,1 @@
+"""`parley send` and `parley receive`: files from node to node."""

@@ -1,0 +1,82 @@
+"""`parley bus tail`, `groups` and `lag`: looking, which changes nothing."""
+
+from tests.node.cli.conftest import NAME, Parley, Publish, said
+from tests.node.cli.processes import Processes
+
+
+def consume(parley: Parley, bus: str, group: str, *args: str) -> None:
+    assert parley("bus", "consume", bus, NAME, "--group", group, *args).code == 0
+
+
+def test_what_is_stored(parley: Parley, bus: str, publish: Publish) -> None:
+    ids = publish(3)
+    done = parley("bus", "tail", bus, NAME)
+    assert done.out == "".join(f'{id}\t{{"n": {n}}}\n' for n, id in enumerate(ids, 1))
+    done = parley("bus", "tail", bus, NAME, "--json", "--start", ids[1], "--count", "1")
+    (event,) = said(done, "event")
+    assert (event["id"], event["data"], "attempt" in event) == (ids[1], {"n": 2}, False)
+    assert done.last == {"event": "done", "count": 1}
+    assert parley("bus", "tail", bus, NAME, "--start", "new").out == ""
+    assert parley("bus", "tail", bus, "shop.nothing", "--json").last["count"] == 0
+    assert parley("bus", "groups", bus, NAME, "--json").last["groups"] == 0
+
+
+def test_what_is_to_come(processes: Processes, parley: Parley, bus: str, publish: Publish) -> None:
+    ids = publish(1)
+    running = processes.start(
+        *("bus", "tail", bus, NAME, "-f", "--json", "--start", "first", "--count", "3")
+    )
+    running.event("following")
+    assert running.event("event")["id"] == ids[0]
+    ids = publish(2)
+    assert [running.event("event")["id"] for _ in ids] == ids
+    assert running.finish().code == 0
+
+
+def test_groups(parley: Parley, bus: str, publish: Publish) -> None:
+    ids = publish(3)
+    publish(1, "shop.paid")
+    consume(parley, bus, "mailer", "--count", "2", "--consumer", "one")
+    consume(parley, bus, "audit", "--idle", "0.05s", "--start", "new")
+    done = parley("bus", "groups", bus, "--consumers", "--json")
+    assert (done.code, done.last) == (0, {"event": "done", "groups": 2})
+    streams = {line["name"]: line for line in said(done, "stream")}
+    assert list(streams) == [NAME, "shop.paid"]
+    assert (streams[NAME]["length"], streams[NAME]["last_id"]) == (3, ids[2])
+    assert streams[NAME]["first_time"] <= streams[NAME]["last_time"]
+    audit, mailer = said(done, "group")
+    assert (audit["group"], audit["lag"]) == ("audit", 0)
+    assert (mailer["stream"], mailer["lag"] + mailer["pending"]) == (NAME, 1)
+    assert mailer["last_id"] in ids[1:]
+    (one,) = (line for line in said(done, "consumer") if line["group"] == "mailer")
+    assert one["name"] == "one"
+    shown = parley("bus", "groups", bus, "--consumers").out
+    for text in ("events", "groups", "consumers", "shop.paid", "mailer", "one"):
+        assert text in shown
+    only = parley("bus", "groups", bus, "shop.paid", "--json")
+    assert [line["event"] for line in only.lines] == ["done"]
+
+
+def test_lag(parley: Parley, bus: str, publish: Publish) -> None:
+    publish(3)
+    consume(parley, bus, "mailer", "--count", "1")
+    consume(parley, bus, "audit", "--idle", "0.05s", "--start", "new")
+    done = parley("bus", "lag", bus, NAME)
+    audit, mailer = done.out.splitlines()
+    assert (done.code, done.err, audit) == (0, "", "audit\tlag 0\tpending 0")
+    # What was fetched with the first one and given back is pending.
+    assert mailer in {f"mailer\tlag {2 - n}\tpending {n}" for n in range(3)}
+    assert parley("bus", "lag", bus, NAME, "--max", "2").code == 0
+    done = parley("bus", "lag", bus, NAME, "--max", "1")
+    assert (done.code, done.out.splitlines()) == (7, [audit, f"{mailer}\tbehind"])
+    assert parley("bus", "lag", bus, NAME, "--max", "1", "--group", "audit").code == 0
+    done = parley("bus", "lag", bus, NAME, "--max", "1", "--json")
+    assert [(line["group"], line["behind"]) for line in said(done, "lag")] == [
+        ("audit", False),
+        ("mailer", True),
+    ]
+    assert (done.code, done.last) == (7, {"event": "done", "groups": 2, "behind": 1})
+    done = parley("bus", "lag", bus, NAME, "--group", "nobody")
+    assert (done.code, done.err) == (1, f"parley: there is no group nobody of {NAME}\n")
+    done = parley("bus", "lag", bus, "shop.orderd", "--max", "0")
+    assert (done.code, done.err) == (1, "parley: no group reads shop.orderd\n")

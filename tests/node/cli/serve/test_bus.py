@@ -1,0 +1,151 @@
+"""The bus that `parley serve` offers: used over the network, by those who may."""
+
+from pathlib import Path
+from signal import SIGKILL
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from crypto.identity import Identity
+from node.cli.serve.bus import allowing
+from node.settings import BusSettings
+from tests.node.cli.conftest import NAME, Parley, Publish, said
+from tests.node.cli.processes import Processes, Running
+
+ONE, OTHER = (Identity.create().node_id for _ in range(2))
+
+
+def request(**fields: Any) -> Any:
+    usual = {"peer": SimpleNamespace(node_id=ONE), "action": "publish", "name": NAME, "group": None}
+    return SimpleNamespace(**{**usual, **fields})
+
+
+def test_whatever_no_entry_allows_is_not_allowed() -> None:
+    assert not allowing(BusSettings())(request())
+    allow = allowing(BusSettings(allow=(f"{ONE}=publish:shop.*", "*=consume+inspect:*:audit")))
+    assert allow(request())
+    assert not allow(request(name="auth.user"))
+    assert not allow(request(peer=SimpleNamespace(node_id=OTHER)))
+    assert not allow(request(action="consume", group="mailer"))
+    assert allow(request(action="consume", group="audit"))
+    assert allow(request(action="inspect", group="audit", peer=SimpleNamespace(node_id=None)))
+    assert not allow(request(action="inspect"))
+    assert not allow(request(action="inspect", name=None))
+    assert not allow(request(action="manage", group="audit"))
+
+
+def test_over_the_network(processes: Processes, parley: Parley, bus: str, publish: Publish) -> None:
+    rights = ("*=publish+consume+inspect:shop.*", "*=manage:shop.ordered*")
+    args = ("--bus", f"{bus}?service=shop", *(p for r in rights for p in ("--bus-allow", r)))
+    running = processes.start("serve", "--json", "--listen", "tcp://127.0.0.1:0", *args)
+    assert running.event("bus") == {"event": "bus", "url": bus, "rights": list(rights)}
+    (address,) = running.event("ready")["addresses"]
+    ids = publish(3, NAME, address)
+    tailed = parley("bus", "tail", address, NAME, "--json")
+    assert [line["event"] for line in tailed.lines] == ["connected", *["event"] * 3, "done"]
+    assert [line["id"] for line in said(tailed, "event")] == ids
+    consume = ("bus", "consume", address, NAME, "--group", "mailer")
+    assert parley(*consume, "--count", "2", "--batch", "2").out.splitlines()[1].startswith(ids[1])
+    (group,) = said(parley("bus", "groups", address, NAME, "--json"), "group")
+    assert group["lag"] + group["pending"] == 1
+    # The same file, while the node has it open.
+    assert parley("bus", "lag", bus, NAME, "--max", "0").code == 7
+    for command in (
+        ("publish", address, "auth.user"),
+        ("groups", address),
+        ("trim", address, "shop.paid", "--max-length", "0"),
+        ("replay", address, "auth.user", "--group", "mailer", "--start", "first"),
+        ("dlq", "replay", address, NAME, "--all"),  # which asks for all streams
+    ):
+        done = parley("bus", *command, "--json")
+        assert (done.code, done.last["name"], done.last["code"]) == (5, "not-authorised", 20)
+    assert parley(*consume, "--count", "1", "--exec", "false", "--max-attempts", "1").code == 0
+    (letter,) = said(parley("bus", "dlq", "list", address, NAME, "--json"), "dead-letter")
+    replay = ("bus", "dlq", "replay", address, NAME, letter["id"], "--json")
+    assert parley(*replay).last == {"event": "done", "replayed": 1}
+    assert parley(*consume, "--count", "1").out.startswith(ids[2])
+    assert parley("bus", "trim", address, NAME, "--max-length", "1", "--json").last["removed"] == 2
+    done = running.stop()
+    assert (done.code, done.err) == (0, "")
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+def test_a_node_that_dies_and_comes_again(
+    processes: Processes, parley: Parley, bus: str, publish: Publish, tmp_path: Path, loop: str
+) -> None:
+    """Its consumer waits and goes on; its publisher ends, and says of which lines nobody knows."""
+    key = str(tmp_path / "key")
+    assert parley("id", "new", key).code == 0
+
+    def serve() -> tuple[Running, str]:
+        args = ("--identity", key, "--bus", bus, "--bus-allow", "*=publish+consume:*")
+        node, (address,) = processes.serve(*args, listen=(f"unix://{tmp_path}/s",))
+        return node, address
+
+    node, address = serve()
+    publish(1)
+    consumer = processes.start(
+        *("bus", "consume", address, NAME, "--group", "mailer", "--json", "--loop", loop)
+    )
+    assert consumer.event("event")["data"] == {"n": 1}
+    publisher = processes.start(
+        *("bus", "publish", address, NAME, "--json-lines", "--json", "--loop", loop), typing=True
+    )
+    publisher.type('{"n": 2}\n')
+    publisher.event("published")
+    assert consumer.event("event")["data"] == {"n": 2}
+    node.stop(SIGKILL)
+    assert consumer.event("disconnected")["text"].startswith("the connection ended: ")
+    publisher.type('{"n": 3}\n')
+    done = publisher.finish()
+    assert (done.code, done.last["name"]) == (3, "unreachable")
+    sentences = ("was not stored", "may have been stored, or not")  # as soon as it was noticed
+    assert done.last["text"].startswith(
+        tuple(f"line 2 {one}: the connection " for one in sentences)
+    )
+    serve()
+    consumer.event("connected")
+    assert parley("bus", "publish", bus, NAME, '{"n": 4}').code == 0
+    while (event := consumer.event("event"))["data"] != {"n": 4}:
+        assert event["attempt"] == 2  # it was printed, and not acknowledged yet
+    done = consumer.stop()
+    assert (done.code, done.last["name"]) == (143, "interrupted")
+
+
+def test_a_consumer_that_is_not_to_wait_does_not_wait_for_a_node(
+    processes: Processes, parley: Parley, bus: str, publish: Publish
+) -> None:
+    publish(1)
+    node, (address,) = processes.serve("--bus", bus, "--bus-allow", "*=consume:*")
+    kill = ("--exec", f"kill -9 {node.process.pid}; sleep 0.2", "--idle", "0.2s")
+    done = parley("bus", "consume", address, NAME, "--group", "mailer", *kill, "--json")
+    assert (done.code, done.last["name"]) == (3, "unreachable")
+    assert done.last["text"].startswith("the connection ended: ")
+
+
+def test_a_node_without_a_bus(parley: Parley, server: str) -> None:
+    assert parley("bus", "tail", server, NAME).code == 5
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "sentence"),
+    [
+        (("--bus-allow", "*=publish:*"), 2, "rights, and no bus"),
+        (("--bus", "tcp://127.0.0.1:1"), 2, "another node offers its bus itself"),
+        (("--bus", "sqlite:///bus.db", "--bus-allow", "*"), 2, "is not NODEID="),
+        (("--bus", "sqlite:////dev/null/bus.db"), 2, "no directory"),
+    ],
+)
+def test_what_is_not_offered(
+    parley: Parley,
+    args: tuple[str, ...],
+    code: int,
+    sentence: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = parley("serve", "--listen", "tcp://127.0.0.1:0", *args)
+    assert (done.code, done.out) == (code, "")
+    assert sentence in done.err

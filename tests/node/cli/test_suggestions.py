@@ -1,0 +1,86 @@
+"""What is offered for a word that is begun."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from crypto.identity import NodeId
+from crypto.registry import NAMES
+from node.cli import suggestions
+from node.cli.suggestions import (
+    algorithms,
+    any_algorithm,
+    bus_addresses,
+    bus_files,
+    known_addresses,
+    known_names,
+    words,
+)
+from node.trust.known_peers import KnownPeers
+
+NOW = datetime(2026, 3, 4, tzinfo=UTC)
+ALICE = NodeId(b"\x01" * 32)
+PLACE = "tcp://127.0.0.1:7000"
+
+
+@pytest.fixture
+def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KnownPeers:
+    monkeypatch.setenv("PARLEY_HOME", str(tmp_path))
+    peers = KnownPeers(tmp_path / "known_peers")
+    for name in (PLACE, "alice", "$(reboot)", "tcp://nowhere", "tcp://UPPER:1", "a;b", "a'\"b"):
+        peers.add(ALICE, name, NOW)
+    return peers
+
+
+def test_addresses_on_record(known: KnownPeers) -> None:
+    assert known_addresses("") == [(PLACE, ALICE.short)]
+    assert known_addresses("tcp://127.0.0.1:7000#") == [(f"{PLACE}#{ALICE}", ALICE.short)]
+
+
+def test_addresses_of_buses(
+    known: KnownPeers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = [("sqlite:///", ""), ("redis://", ""), ("rediss://", ""), ("redis+unix:///", "")]
+    monkeypatch.chdir(tmp_path)
+    assert bus_addresses("") == [*begun, (PLACE, ALICE.short)]
+    assert bus_files("sqlite:///") == begun  # none is here yet
+    for name in ("bus.db", "a.db", "$(reboot).db", "notes.txt"):
+        (tmp_path / name).touch()
+    assert bus_files("sqlite:///b") == [("sqlite:///a.db", ""), ("sqlite:///bus.db", "")]
+    assert bus_files("redis://") == begun
+    monkeypatch.setattr(suggestions, "MOST_FILES", 2)
+    assert bus_files("sqlite:///") == [("sqlite:///a.db", "")]  # the first two by name
+
+
+def test_names_on_record_without_what_a_shell_would_run(known: KnownPeers) -> None:
+    assert [name for name, _ in known_names("")] == [
+        PLACE,
+        "alice",
+        "tcp://nowhere",
+        "tcp://UPPER:1",
+        str(ALICE),
+    ]
+
+
+def test_a_file_that_cannot_be_read_offers_nothing(known: KnownPeers) -> None:
+    known.path.write_text("nonsense\n")
+    assert known_addresses("") == []
+    assert known_names("") == []
+
+
+@pytest.mark.parametrize("parameter", list(NAMES))
+def test_every_algorithm_is_offered(parameter: str) -> None:
+    offered = algorithms(parameter)("")
+    assert [name for name, _ in offered] == list(NAMES[parameter])
+    assert {name for name, _ in offered} <= {name for name, _ in any_algorithm("")}
+
+
+def test_a_comma_list_goes_on_with_what_is_not_in_it() -> None:
+    offered = algorithms("hash")("sha256,blake2b-256,s")
+    assert offered == [("sha256,blake2b-256,sha512", "")]
+    assert algorithms("kex")("x25519,") == [("x25519,x25519-mlkem768", "")]
+
+
+def test_words() -> None:
+    assert words("any", "known")("k") == [("any", ""), ("known", "")]  # typer takes what fits
