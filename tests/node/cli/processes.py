@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.node.cli.warm import WarmProcess, warm
+
 PARLEY = (sys.executable, "-m", "parley")
 # `parley` with topics that wait, refuse and misbehave; see there.
 PARLEY_WITH_TOPICS = (sys.executable, str(Path(__file__).with_name("serve_topics.py")))
@@ -41,7 +43,7 @@ class Finished(NamedTuple):
 class Running:
     """A process whose standard output is read line by line."""
 
-    def __init__(self, process: subprocess.Popen[bytes], errors: Path) -> None:
+    def __init__(self, process: subprocess.Popen[bytes] | WarmProcess, errors: Path) -> None:
         self.process = process
         self._errors = errors
         self._buffer = b""
@@ -132,18 +134,26 @@ class Processes:
         cwd: Path | None = None,
     ) -> Running:
         """Start `parley` with these arguments; `data` is its whole standard input, `typing`
-        leaves that open."""
+        leaves that open. Unless another `command` or Python's own variables are given, it is
+        forked from a process that has imported it."""
         errors = self.directory / f"stderr-{len(self._running)}"
         own = {"PARLEY_HOME": str(self.home), "COLUMNS": "100", "PYTHONUNBUFFERED": "1"}
+        variables = {**os.environ, **own, **(environment or {})}
+        place = cwd or self.directory
+        asked = typing or data is not None
+        process: subprocess.Popen[bytes] | WarmProcess
         with errors.open("wb") as stderr:
-            process = subprocess.Popen(
-                [*command, *args],
-                stdin=subprocess.PIPE if typing or data is not None else subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                env={**os.environ, **own, **(environment or {})},
-                cwd=cwd or self.directory,
-            )
+            if command in (PARLEY, PARLEY_WITH_TOPICS) and "PYTHONPATH" not in (environment or ()):
+                process = warm([*command[1:], *args], variables, place, stderr, typing=asked)
+            else:
+                process = subprocess.Popen(
+                    [*command, *args],
+                    stdin=subprocess.PIPE if asked else subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=stderr,
+                    env=variables,
+                    cwd=place,
+                )
         running = Running(process, errors)
         self._running.append(running)
         if process.stdin is not None and not typing:
