@@ -92,7 +92,7 @@ def warm(
         os.close(into)
         os.close(out)
     stdin = None if writing is None else open(writing, "wb")  # noqa: SIM115  # kept
-    return WarmProcess(status, stdin, open(reading, "rb"))  # noqa: SIM115  # kept
+    return WarmProcess(status, stdin, open(reading, "rb"))
 
 
 @cache
@@ -151,10 +151,10 @@ def _watch(pid: int, status: int) -> None:
 def _become(arguments: list[str], environment: dict[str, str], directory: str) -> None:
     """Be what `python` with these arguments would be."""
     # Those that there are took the measure of other files; they are as `PYTHONUNBUFFERED` has it.
-    sys.stdin = open(0, encoding=sys.stdin.encoding, errors=sys.stdin.errors, closefd=False)
-    for name, number in (("stdout", 1), ("stderr", 2)):
-        was, raw = getattr(sys, name), io.FileIO(number, "w", closefd=False)
-        stream = io.TextIOWrapper(raw, was.encoding, was.errors, write_through=True)
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        was, raw = getattr(sys, name), io.FileIO(number, mode, closefd=False)
+        buffer = io.BufferedReader(raw) if mode == "r" else raw
+        stream = io.TextIOWrapper(buffer, was.encoding, was.errors, write_through=mode == "w")
         setattr(sys, name, stream)
     os.environ.clear()
     os.environ.update(environment)
