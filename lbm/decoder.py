@@ -1,8 +1,7 @@
 """Bytes to values: exactly what the encoder writes, nothing more (section 3).
 
-Whatever the bytes, either a value or LbmDecodeError, in time and memory
-proportional to the input. Knows nothing of what a key means, except that key 0 of a
-payload is noise.
+Whatever the bytes, the result is a value or LbmDecodeError, in time and memory proportional
+to the input. The only key with a meaning here is key 0 of a payload, noise.
 """
 
 from struct import Struct
@@ -11,7 +10,7 @@ from typing import Any, Final
 
 from lbm.errors import LbmDecodeError
 from lbm.heads import BYTES, CANONICAL_NAN, FALSE, FLOAT, NULL, TEXT, TRUE
-from lbm.limits import DEFAULT_LIMITS, Limits, most_containers
+from lbm.limits import DEFAULT_LIMITS, LEAST_CONTAINERS, Limits, most_containers
 from lbm.values import Value
 
 # How an argument is written whose low five bits are 24..27: its reader, its size in
@@ -49,9 +48,26 @@ def decode_weighed(
     data: bytes, limits: Limits = DEFAULT_LIMITS, *, keep_noise: bool = False
 ) -> tuple[dict[int, Value], int]:
     """As `decode`, with about how many bytes of memory the cells take, rather more than less."""
-    containers = most_containers(len(data))
+    size = len(data)
+    if size > limits.max_bytes:
+        raise LbmDecodeError(f"more than {limits.max_bytes} bytes")
+    if type(data) is not bytes:
+        data = bytes(data)
+    # Each container takes a byte at least, so short payloads cannot have too many.
+    containers = size if size < LEAST_CONTAINERS else most_containers(size)
     budget = [limits.max_items - 1, containers]
-    cells: dict[int, Value] = _read_whole(data, limits, budget, is_payload=True)
+    try:
+        n = data[0] - 0xA0
+        pos = 1
+        if not 0 <= n < 0x20:
+            raise LbmDecodeError("a payload is a map")
+        if n >= 24:
+            n, pos = _read_argument(data, pos, n)
+        cells, end = _read_body(data, pos, n, {}, limits.max_depth - 1, budget)
+    except (IndexError, StructError, UnicodeDecodeError) as error:
+        raise _malformed(error) from None
+    if end != size:
+        raise LbmDecodeError("trailing bytes" if end < size else "the data ends early")
     # All keys of a decoded map are of one kind, so the first speaks for them.
     if type(next(iter(cells), 0)) is not int:
         raise LbmDecodeError("a payload has unsigned keys only")
@@ -61,7 +77,7 @@ def decode_weighed(
         if not keep_noise:
             del cells[0]
     items = limits.max_items - budget[0]
-    return cells, len(data) + ITEM_WEIGHT * items + CONTAINER_WEIGHT * (containers - budget[1])
+    return cells, size + ITEM_WEIGHT * items + CONTAINER_WEIGHT * (containers - budget[1])
 
 
 def peek_text(data: bytes, key: int) -> str | None:
@@ -86,38 +102,23 @@ def peek_text(data: bytes, key: int) -> str | None:
 
 def decode_value(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Value:
     """Decode a single value, a container being at level 1; raises LbmDecodeError."""
-    budget = [limits.max_items, 1 + most_containers(len(data))]  # a payload's map is one
-    value: Value = _read_whole(data, limits, budget, is_payload=False)
-    return value
-
-
-def _read_whole(data: bytes, limits: Limits, budget: list[int], *, is_payload: bool) -> Any:
-    """Read the one item, a map if it is a payload, that `data` consists of; `budget` as
-    `_read_body` has it."""
     size = len(data)
     if size > limits.max_bytes:
         raise LbmDecodeError(f"more than {limits.max_bytes} bytes")
-    if type(data) is not bytes:
-        data = bytes(data)
-    value: Any
+    budget = [limits.max_items, 1 + most_containers(size)]  # a payload's map is one
+    value: Value
     try:
-        if is_payload:
-            n = data[0] - 0xA0
-            pos = 1
-            if not 0 <= n < 0x20:
-                raise LbmDecodeError("a payload is a map")
-            if n >= 24:
-                n, pos = _read_argument(data, pos, n)
-            value, end = _read_body(data, pos, n, {}, limits.max_depth - 1, budget)
-        else:
-            (value,), end = _read_body(data, 0, 1, None, limits.max_depth, budget)
-    except (IndexError, StructError):
-        raise LbmDecodeError("the data ends early") from None
-    except UnicodeDecodeError:
-        raise LbmDecodeError("text is not UTF-8") from None
+        (value,), end = _read_body(bytes(data), 0, 1, None, limits.max_depth, budget)
+    except (IndexError, StructError, UnicodeDecodeError) as error:
+        raise _malformed(error) from None
     if end != size:
         raise LbmDecodeError("trailing bytes" if end < size else "the data ends early")
     return value
+
+
+def _malformed(error: Exception) -> LbmDecodeError:
+    text = isinstance(error, UnicodeDecodeError)
+    return LbmDecodeError("text is not UTF-8" if text else "the data ends early")
 
 
 def _read_body(

@@ -12,6 +12,8 @@ from lbm.errors import LbmError
 # Decoding and encoding recurse once for each level, so the depth that may be
 # asked for stays far below the interpreter's own recursion limit.
 DEPTH_CEILING: Final = 128
+# Arrays and maps that hold anything, of which a payload of any size may have so many.
+LEAST_CONTAINERS: Final = 32_768
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ def most_containers(size: int) -> int:
 
     Each takes eight times as long to read as a small number, and as little as one byte: so
     it is a quarter of the items, and more only where they have sixteen bytes each."""
-    return 32_768 + size // 16
+    return LEAST_CONTAINERS + size // 16
 
 
 DEFAULT_LIMITS: Final = Limits()

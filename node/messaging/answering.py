@@ -1,8 +1,7 @@
 """What the other side asks of us: calls and subscriptions, and our answers (section 9).
 
-One rule: every request with an async id gets exactly one final answer, whatever happens
-to its handler. Handlers are run by the shell, which is told when to start one and when
-to stop it.
+Every request with an async id gets exactly one final answer, whatever happens to its
+handler. Handlers are run by the shell, which is told when to start one and when to stop it.
 """
 
 from collections.abc import Callable
@@ -235,7 +234,8 @@ class Answering:
             RemoteProtocolError: as `require_free`.
         """
         if call.async_id:
-            self.require_free(call.stream, call.async_id)
+            if self._connection.outbox.count > UNREAD_EVENTS:
+                self._require_read()
             self._unanswered.add(call.stream, call.async_id, call)
         else:
             self._silent.add(call)
@@ -273,9 +273,7 @@ class Answering:
         """Raise RemoteProtocolError if a request under this id is unanswered, or if more
         events wait to be written than a stream has ids, fewer where there is no room: nobody
         reads the answers."""
-        waiting = self._connection.outbox.count
-        if waiting > UNREAD_EVENTS and (waiting > LAST_ASYNC_ID or not self._account.has_room()):
-            raise RemoteProtocolError(CloseCode.OVERLOADED, "answers that nobody reads")
+        self._require_read()
         if self._unanswered.get(stream, async_id) is not None:
             raise violation(f"async id {async_id} is used twice on stream {stream}")
 
@@ -304,8 +302,9 @@ class Answering:
 
         Answers that wait count as well: who does not read them may not ask for more.
         """
-        unanswered = self._unanswered
-        if len(self._silent) >= unanswered.count_limit or not unanswered.has_room():
+        requests = self._unanswered
+        most = requests.count_limit
+        if len(self._silent) >= most or len(requests.by_id) >= most:
             return False
         return self._account.has_room(weight)
 
@@ -316,6 +315,11 @@ class Answering:
             self.answer(call, code)
         else:
             self._run(call)
+
+    def _require_read(self) -> None:
+        waiting = self._connection.outbox.count
+        if waiting > UNREAD_EVENTS and (waiting > LAST_ASYNC_ID or not self._account.has_room()):
+            raise RemoteProtocolError(CloseCode.OVERLOADED, "answers that nobody reads")
 
     def _credit(self, call: IncomingCall) -> SendCredit:
         if call.credit is None:
@@ -339,9 +343,11 @@ class Answering:
 
     def _forget(self, call: IncomingCall, answer: FinalAnswer, release: int = 0) -> None:
         call.answered = True
-        self.deadlines.discard(call, call.slot)
-        self._chunk_room.forget(call)
-        self._connection.consume(call.stream, call.cost)
+        call.slot.discard(call)
+        if self._chunk_room.waiting:
+            self._chunk_room.forget(call)
+        if call.cost:
+            self._connection.consume(call.stream, call.cost)
         if not call.async_id:
             self._silent.discard(call)
         elif self._unanswered.pop(call.stream, call.async_id) is not None:

@@ -1,7 +1,7 @@
 """What we ask of the other side: calls and subscriptions, and their answers (section 9).
 
-One rule: who gives up says so with Cancel, and the async id stays busy until the final
-answer came. Knows stream 1, on which we ask, and nothing of who waits.
+Whoever gives up says so with Cancel, and the async id stays busy until the final answer
+came. All requests of this file go out on stream 1.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ from typing import TypeVar
 from lbm import keys
 from lbm.codec import Encodable, encode
 from lbm.errors import LbmDecodeError
-from node.messaging.deadlines import Deadlines, within_reason
+from node.messaging.deadlines import LONGEST_TIMEOUT, Deadlines, within_reason
 from node.messaging.pending import LOST, STREAMED, OutgoingCall
 from node.protocol import event_types
 from node.protocol.codes import (
@@ -70,7 +70,8 @@ class Asking:
         cells: dict[int, Encodable] = {keys.TOPIC: topic}
         if data is not None:
             cells[keys.DATA] = data
-        timeout = within_reason(timeout)
+        if timeout is not None and not 0.0 <= timeout <= LONGEST_TIMEOUT:
+            timeout = within_reason(timeout)
         if timeout is not None:
             cells[keys.DEADLINE_MS] = max(1, int(timeout * 1000))
         if headers:
@@ -134,14 +135,14 @@ class Asking:
         """Nobody reads on of what answers `call`, which may go on; its id stays busy until
         the final answer."""
         call.done = True
-        self.deadlines.discard(call, call.slot)
+        call.slot.discard(call)
 
     def give_up(self, call: OutgoingCall) -> None:
         """Nobody waits for `call` any more: send Cancel; its id stays busy for now."""
         if call.done:
             return
         call.done = True
-        self.deadlines.discard(call, call.slot)
+        call.slot.discard(call)
         self._send_cancel(call)
 
     # From the connection.
@@ -158,7 +159,7 @@ class Asking:
         if call is None:
             self._connection.count_dropped()
             return None
-        self.deadlines.discard(call, call.slot)
+        call.slot.discard(call)
         if call.category != event.category:
             if call.on_final is not None:
                 call.on_final(ResultCode.MALFORMED, 0)
@@ -172,7 +173,7 @@ class Asking:
         if call is None:
             return False
         try:
-            cells = event_types.RESULT.read(event.payload)
+            cells, _ = event_types.RESULT.read_weighed(event.payload)
         except LbmDecodeError:
             cells = {keys.CODE: ResultCode.MALFORMED}
         code = cells[keys.CODE]
@@ -192,7 +193,7 @@ class Asking:
             # What was given up may go on for a while.
             self._connection.count_dropped(charged=call is None)
         elif call.chunks is None or not call.chunks.put(event.payload):
-            self.deadlines.discard(call, call.slot)
+            call.slot.discard(call)
             self._send_cancel(call)
             call.finish(STREAMED if call.chunks is None else ResultCode.OVERLOADED, None)
         return False
@@ -205,7 +206,7 @@ class Asking:
                 call.finish(ResultCode.DEADLINE_EXCEEDED, None)
 
     def connection_ended(self, code: int, text: str) -> None:
-        """Whoever waits, waits in vain, and gets `LOST`."""
+        """No answer will come: what waits is finished with `LOST`."""
         for call in self._waiting.end_all():
             call.close_code = code
             call.close_text = text

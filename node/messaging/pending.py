@@ -1,7 +1,7 @@
 """Requests that wait for their answers: ours, and those of the other side.
 
-One rule: a request has one final answer, and whatever comes after it changes nothing.
-`Asking` and `Answering` keep them; they know neither the connection nor the handlers.
+A request has one final answer, and whatever comes after it changes nothing. `Asking` and
+`Answering` keep these requests.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final
 
 from lbm.codec import Value
 from node.messaging.chunks import ChunkInbox
+from node.messaging.deadlines import NO_SLOT
 from node.messaging.finals import FinalAnswer, sim_final
 from node.protocol.codes import SIM, SUBSCRIBE
 from node.protocol.window import SendCredit
@@ -49,7 +50,7 @@ class OutgoingCall:
         self.on_final: Callable[[int, int], None] | None = None
         self.chunks: ChunkInbox | None = None
         self.async_id = 0
-        self.slot = 0
+        self.slot: set[Any] = NO_SLOT
         self.done = False
         self.code = 0
         self.data: Any = None
@@ -57,7 +58,7 @@ class OutgoingCall:
         self.close_text = ""
 
     def finish(self, code: int, data: Any) -> None:
-        """Give the answer to who waits; later ones change nothing."""
+        """Hand over the answer; later ones change nothing."""
         if not self.done:
             self.done = True
             self.code = code
@@ -119,7 +120,7 @@ class IncomingCall:
         self.credit: SendCredit | None = None
         self.on_credit: Callable[[], None] | None = None
         self.deadline: float | None = None
-        self.slot = 0
+        self.slot: set[Any] = NO_SLOT
         self.answered = False
         self.begun = False
         self.made: FinalAnswer | None = None

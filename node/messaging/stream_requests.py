@@ -5,12 +5,12 @@ calls on the same stream share the other side's ids. Sends Cancel, nothing else 
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from lbm import keys
 from lbm.codec import encode
 from lbm.errors import LbmDecodeError
-from node.messaging.deadlines import Deadlines, within_reason
+from node.messaging.deadlines import NO_SLOT, Deadlines, within_reason
 from node.protocol import event_types
 from node.protocol.account import EVENT_WEIGHT
 from node.protocol.codes import (
@@ -46,7 +46,7 @@ class OutgoingRequest:
         self.stream = stream
         self.on_done = on_done
         self.async_id = 0
-        self.slot = 0
+        self.slot: set[Any] = NO_SLOT
         self.done = False
         self.late = False
         self.answer: EventReceived | None = None
@@ -158,7 +158,7 @@ class StreamRequests:
         if not request.done:
             request.done = True
             request.unwanted = unwanted
-            self.deadlines.discard(request, request.slot)
+            request.slot.discard(request)
             self._send_cancel(request)
         elif unwanted is not None and request.answer is not None:
             unwanted(request.answer.payload)
@@ -168,7 +168,7 @@ class StreamRequests:
         request = self._outgoing.pop(event.stream, event.async_id)
         if request is None:
             return False
-        self.deadlines.discard(request, request.slot)
+        request.slot.discard(request)
         if not request.done:
             request.answer = event
             request.finish()
@@ -225,21 +225,21 @@ class StreamRequests:
     def remote_ended(self, stream: int) -> None:
         """The other side's direction has ended: it answers nothing any more."""
         for request in self._outgoing.end_stream(stream):
-            self.deadlines.discard(request, request.slot)
+            request.slot.discard(request)
             request.finish()
 
     def abandon(self, stream: int) -> None:
         """Nobody here waits for answers on it any more: say so, as long as that is possible."""
         for request in self._outgoing.end_stream(stream):
             if not request.done:
-                self.deadlines.discard(request, request.slot)
+                request.slot.discard(request)
                 self._send_cancel(request)
                 request.finish()
 
     def connection_ended(self) -> None:
         """Both directions of all streams have ended."""
         for outgoing in self._outgoing.end_all():
-            self.deadlines.discard(outgoing, outgoing.slot)
+            outgoing.slot.discard(outgoing)
             outgoing.finish()
         self._cut_off(self._incoming.end_all())
 

@@ -1,7 +1,7 @@
 """Async ids: who asked what, on which stream, and which answer is still to come.
 
-One rule: an id is busy from its request to its final answer, also when the request was
-cancelled (docs/protocol.md section 2). Knows neither events nor time.
+An id is busy from its request to its final answer, also when the request was cancelled
+(docs/protocol.md section 2).
 """
 
 from typing import Final, Generic, TypeVar
@@ -72,20 +72,20 @@ class OutgoingRequests(Generic[T]):
 
 
 class IncomingRequests(Generic[T]):
-    """The other side's requests that we have not answered."""
+    """The other side's requests that we have not answered; in `by_id` under one integer each."""
 
-    __slots__ = ("_unanswered", "count_limit")
+    __slots__ = ("by_id", "count_limit")
 
     def __init__(self, count_limit: int = UNANSWERED_REQUESTS) -> None:
         self.count_limit = count_limit
-        self._unanswered: dict[int, T] = {}
+        self.by_id: dict[int, T] = {}
 
     def __len__(self) -> int:
-        return len(self._unanswered)
+        return len(self.by_id)
 
     def has_room(self) -> bool:
         """Whether one more request may wait for its answer."""
-        return len(self._unanswered) < self.count_limit
+        return len(self.by_id) < self.count_limit
 
     def add(self, stream: int, async_id: int, request: T) -> None:
         """Remember a request, to be answered.
@@ -94,29 +94,29 @@ class IncomingRequests(Generic[T]):
             RemoteProtocolError: `protocol-error`, the id is busy.
         """
         key = stream << 16 | async_id
-        if key in self._unanswered:
+        if key in self.by_id:
             raise violation(f"async id {async_id} is used twice on stream {stream}")
-        self._unanswered[key] = request
+        self.by_id[key] = request
 
     def get(self, stream: int, async_id: int) -> T | None:
         """The unanswered request under this id."""
-        return self._unanswered.get(stream << 16 | async_id)
+        return self.by_id.get(stream << 16 | async_id)
 
     def values(self) -> list[T]:
         """All unanswered requests."""
-        return list(self._unanswered.values())
+        return list(self.by_id.values())
 
     def pop(self, stream: int, async_id: int) -> T | None:
         """The request under this id, which counts as answered from now on."""
-        return self._unanswered.pop(stream << 16 | async_id, None)
+        return self.by_id.pop(stream << 16 | async_id, None)
 
     def end_stream(self, stream: int) -> list[T]:
         """All unanswered requests of a stream that is gone."""
-        keys = [key for key in self._unanswered if key >> 16 == stream]
-        return [self._unanswered.pop(key) for key in keys]
+        keys = [key for key in self.by_id if key >> 16 == stream]
+        return [self.by_id.pop(key) for key in keys]
 
     def end_all(self) -> list[T]:
         """All unanswered requests: the connection is over."""
         requests = self.values()
-        self._unanswered.clear()
+        self.by_id.clear()
         return requests

@@ -211,7 +211,7 @@ async def test_the_server_keeps_the_deadline_of_a_caller_that_does_not(
     async with create_task_group() as tasks:
         outcome = await started(tasks, lambda: met.peer.call("never", timeout=0.05))
         (waiting,) = asking._waiting._waiting.values()
-        asking.deadlines.discard(waiting, waiting.slot)
+        waiting.slot.discard(waiting)
         await eventually(lambda: bool(outcome))
     assert isinstance(outcome[0], CallTimeout)
     assert met.back.running_calls == 0

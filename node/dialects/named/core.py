@@ -225,7 +225,7 @@ class NamedCore(ForeignCore):
 
     def _forget(self, emit: OutgoingEmit) -> None:
         self._waiting.pop(emit.async_id, None)
-        self._deadlines.discard(emit, emit.slot)
+        emit.slot.discard(emit)
 
     def _send(
         self, kind: BromineType, name: str, data: bytes, namespace: str, to: BromineEvent | None

@@ -33,12 +33,6 @@ class SimProtoRequest(OutgoingCall):
 
     __slots__ = ("_deadlines",)
 
-    def __init__(
-        self, on_done: Callable[[], None], deadlines: Deadlines["SimProtoRequest"]
-    ) -> None:
-        super().__init__(on_done)
-        self._deadlines = deadlines
-
     def responded(self, payload: memoryview) -> None:
         """The response came; if the caller gave up, only `on_final` hears of it.
 
@@ -50,8 +44,7 @@ class SimProtoRequest(OutgoingCall):
             data = b""  # the document has none here, so it is ignored
         if self.on_final is not None:
             self.on_final(code, 0)
-        if self.slot:
-            self._deadlines.discard(self, self.slot)
+        self.slot.discard(self)
         self.finish(code, data or None)
 
     def lost(self, code: int, text: str) -> None:
@@ -106,12 +99,11 @@ class OutgoingRequests:
         """The caller waits no longer for `call`."""
         if not call.done:
             call.done = True
-            self.deadlines.discard(call, call.slot)
+            call.slot.discard(call)
 
     def handle_deadline(self, now: float) -> None:
         """End the requests whose time is over."""
         for call in self.deadlines.due(now):
-            call.slot = 0
             call.finish(ResultCode.DEADLINE_EXCEEDED, None)
 
     def _ask(
@@ -123,7 +115,7 @@ class OutgoingRequests:
         timeout: float | None,
         on_done: Callable[[], None],
     ) -> SimProtoRequest:
-        call = SimProtoRequest(on_done, self.deadlines)
+        call = SimProtoRequest(on_done)
         call.async_id = self._core.ask(kind, topic, data, now, call)
         timeout = within_reason(timeout)
         if timeout is not None and timeout < self._core.limits.answer_timeout:

@@ -313,7 +313,7 @@ async def test_the_server_keeps_the_deadline_of_a_caller_that_does_not(
     async with met.peer.call_stream("endless", timeout=0.1, window=1000) as answer:
         call = answer._call
         assert call is not None
-        met.peer.asking.deadlines.discard(call, call.slot)
+        call.slot.discard(call)
         await eventually(lambda: endless.ended == 1)
         with pytest.raises(CallTimeout):
             await drain(answer)

@@ -148,7 +148,7 @@ async def test_the_deadline_counts_in_line(met: Meeting, anyio_backend: str) -> 
         outcome = await started(tasks, lambda: met.peer.call("work", 3, timeout=0.05))
         asking = met.peer.asking
         for call in list(asking._waiting._waiting.values()):
-            asking.deadlines.discard(call, call.slot)
+            call.slot.discard(call)
         await eventually(lambda: bool(outcome))
         assert isinstance(outcome[0], CallTimeout)
         assert counter.began == [1]

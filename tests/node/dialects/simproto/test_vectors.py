@@ -23,7 +23,6 @@ from node.dialects.simproto.codec import (
 )
 from node.dialects.simproto.core import RequestReceived
 from node.dialects.simproto.requests import SimProtoRequest
-from node.messaging.deadlines import Deadlines
 from node.messaging.pending import LOST, IncomingCall
 from node.protocol.errors import LocalProtocolError
 from node.protocol.reports import PongReceived
@@ -82,8 +81,7 @@ class Waiting:
         def on_done() -> None:
             self.responses.append((call.code, call.data))
 
-        deadlines: Deadlines[SimProtoRequest] = Deadlines()
-        call = SimProtoRequest(on_done, deadlines)
+        call = SimProtoRequest(on_done)
         assert self.side.core.ask(KINDS[kind], "t", b"", 0.0, call) == dialog
 
 
