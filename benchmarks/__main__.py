@@ -1,6 +1,6 @@
 """The benchmarks' command line.
 
-One rule: names are checked before anything runs, and each row is shown once it is known.
+Names are checked before anything runs, and each row is shown once it is known.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """The baseline: asyncio streams, TLS 1.3 with mutual certificates, frames with a length.
 
-One rule: it is lean and stays as it is (drain after each write, a dictionary of futures, no
+It is lean and stays as it is (drain after each write, a dictionary of futures, no
 features): a weaker baseline would prove nothing. Leaving out one `await drain()` alone
 would halve its calls a second.
 """

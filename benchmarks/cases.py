@@ -1,6 +1,6 @@
 """The cases: what is measured under which name.
 
-One rule: a case is a row of this table; how it is done is said by its kind of work.
+A case is a row of this table; how it is done is said by its kind of work.
 """
 
 from dataclasses import dataclass, replace

@@ -1,6 +1,6 @@
 """A certificate authority with one certificate each for the baseline's server and client.
 
-One rule: P-256, the usual choice for TLS; made for one run, kept in a new directory.
+P-256, the usual choice for TLS; made for one run, kept in a new directory.
 """
 
 import datetime

@@ -1,7 +1,7 @@
 """The program of the server and the client process: `python -m benchmarks.child ORDER`.
 
-One rule: it speaks in lines of JSON on standard output, is told what to do in lines of JSON
-on standard input, and ends when that ends.
+It speaks in lines of JSON on standard output, is told what to do in lines of JSON on
+standard input, and ends when that ends.
 """
 
 import json

@@ -1,7 +1,7 @@
 """What the client process does for each kind of work, once for both sides.
 
-One rule: everything that is not to be measured (connections, a few first operations) happens
-before a work returns its measure. Knows no side.
+Everything that is not to be measured (connections, a few first operations) happens before a
+work returns its measure. Knows no side.
 """
 
 from collections.abc import Awaitable, Callable

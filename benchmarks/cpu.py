@@ -1,7 +1,7 @@
 """Who used the processor: ours, theirs, and everybody else's processes.
 
-One rule: on a machine that is shared, processor time for an operation is steadier than
-operations for a second, and a measurement says how much others used meanwhile.
+On a machine that is shared, processor time for an operation is steadier than operations
+for a second, and a measurement says how much others used meanwhile.
 """
 
 import platform

@@ -1,6 +1,6 @@
 """The cost of one event through the core alone: two connections in memory, no I/O.
 
-One rule: nothing but the core runs; it says what the shell adds.
+Nothing but the core runs; it says what the shell adds.
 """
 
 from time import perf_counter

@@ -1,7 +1,7 @@
 """How cost grows with payload size, connections, streams and subscribers.
 
-One rule: cost is processor time of both processes for an operation, which holds on a busy
-machine too; throughput alone would not say whose it is.
+Cost is processor time of both processes for an operation, which holds on a busy machine
+too; throughput alone would not say whose it is.
 """
 
 import argparse

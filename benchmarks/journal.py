@@ -1,7 +1,7 @@
 """What a journal costs: `python -m benchmarks.journal`, with one and without in turn.
 
-One rule: a ratio is of two measurements that followed each other; both processes keep a
-journal or none does. Processor time for an operation is the writer's thread's too.
+A ratio is of two measurements that followed each other; both processes keep a journal or
+none does. Processor time for an operation is the writer's thread's too.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Which layer of the program a module belongs to.
 
-One rule: the longest prefix decides, so that a module that is added or moved counts for its
-package without an entry of its own.
+The longest prefix decides, so that a module that is added or moved counts for its package
+without an entry of its own.
 """
 
 LAYERS: dict[str, str] = {

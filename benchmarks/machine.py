@@ -1,6 +1,6 @@
 """The machine and the versions that a figure belongs to.
 
-One rule: what cannot be found out is said to be unknown; a host's name is nobody's business.
+What cannot be found out is said to be unknown; a host's name is nobody's business.
 """
 
 import os

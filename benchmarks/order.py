@@ -1,6 +1,6 @@
 """What a child process is told to be, as its command line carries it.
 
-One rule: whatever a process has to know when it begins is in here; what follows are lines.
+Whatever a process has to know when it begins is in here; what follows are lines.
 """
 
 import json

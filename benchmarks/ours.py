@@ -1,7 +1,7 @@
 """Our side: a node in each process, through the public API alone.
 
-One rule: default settings (every limit, seals, no padding), unless a task says otherwise;
-each call has its time-out, and its handler is an `async def`.
+Default settings (every limit, seals, no padding), unless a task says otherwise; each call
+has its time-out, and its handler is an `async def`.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable

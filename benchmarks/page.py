@@ -1,7 +1,7 @@
 """The figures of docs/performance.md: `python -m benchmarks.page [--measure [WHAT...]]`.
 
-One rule: what stands between a `measured` mark and its end is made from the stored figures
-alone, and nothing else of the page is touched.
+What stands between a `measured` mark and its end is made from the stored figures alone,
+and nothing else of the page is touched.
 """
 
 import argparse

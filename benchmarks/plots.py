@@ -1,6 +1,6 @@
 """The plots of docs/performance, as SVG, from measured rows.
 
-One rule: the same rows give the same bytes, so that a plot changes when a figure does.
+The same rows give the same bytes, so that a plot changes when a figure does.
 """
 
 from itertools import groupby

@@ -1,7 +1,6 @@
 """A child process, as the one that started it sees it.
 
-One rule: it has ended, in whatever way, when its `with` is left. Knows lines, not their
-meaning.
+It has ended, in whatever way, when its `with` is left. Knows lines, not their meaning.
 """
 
 import json

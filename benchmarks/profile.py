@@ -1,7 +1,7 @@
 """Where each microsecond of one call or one note goes: `python -m benchmarks.profile call`.
 
-One rule: shares come from samples, microseconds from the processor time of the same run; the
-two processes are told apart.
+Shares come from samples, microseconds from the processor time of the same run; the two
+processes are told apart.
 """
 
 import argparse

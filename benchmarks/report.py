@@ -1,7 +1,7 @@
 """Rounds as a row: medians, and the ratio to the baseline with its spread.
 
-One rule: a ratio above 1 is in our favour only where more is better; a row says which. That
-of processor time is always: how much of it the baseline needs, by what ours needs.
+A ratio above 1 is in our favour only where more is better; a row says which. That of
+processor time is always: how much of it the baseline needs, by what ours needs.
 """
 
 from statistics import median

@@ -1,7 +1,7 @@
 """Measures a task: a server and a client for each round, ours and the baseline in turn.
 
-One rule: a ratio is of two measurements that followed each other. A disturbed round (others
-used the processor) is taken again, once; the quietest are kept.
+A ratio is of two measurements that followed each other. A disturbed round (others used the
+processor) is taken again, once; the quietest are kept.
 """
 
 from dataclasses import dataclass, field

@@ -1,8 +1,7 @@
 """Where a process spends its processor time: a sample at each tick of its own CPU clock.
 
-One rule: nothing is wrapped or traced, so what is measured runs as it does without. A sample
-names the innermost function of ours or of the loop; what was called in C counts for its
-caller.
+Nothing is wrapped or traced, so what is measured runs as it does without. A sample names the
+innermost function of ours or of the loop; what was called in C counts for its caller.
 """
 
 import opcode

@@ -1,7 +1,7 @@
 """What a side has to do to be measured: ours and the baseline, alike.
 
-One rule: a side does one operation at a time and counts nothing itself; what is done how
-often is said by `clients.py`, once for both.
+A side does one operation at a time and counts nothing itself; what is done how often is
+said by `clients.py`, once for both.
 """
 
 from collections.abc import Awaitable, Callable

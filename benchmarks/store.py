@@ -1,6 +1,6 @@
 """Measured figures as files: docs/performance/NAME.json, with the machine they belong to.
 
-One rule: what a document shows is made from these files alone.
+What a document shows is made from these files alone.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Measured rows as Markdown tables.
 
-One rule: nothing is computed here that is not in the rows.
+Nothing is computed here that is not in the rows.
 """
 
 from typing import Any

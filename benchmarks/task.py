@@ -1,6 +1,6 @@
 """What one measurement does: the one value that travels to both processes.
 
-One rule: a task says what to do, never to whom; the same one is given to either side.
+A task says what to do, never to whom; the same one is given to either side.
 """
 
 import json

@@ -1,7 +1,7 @@
 """What a setting costs or saves: one case, with the default and with one thing changed.
 
-One rule: what is compared is processor time for an operation; speed alone would also show
-what else the machine did meanwhile.
+What is compared is processor time for an operation; speed alone would also show what else
+the machine did meanwhile.
 """
 
 import argparse

@@ -3,8 +3,8 @@
     python -m docs.build_reference            # write them
     python -m docs.build_reference --check    # fail if one is not what the docstrings say
 
-One rule: nothing is said here; whoever wants a page to read otherwise edits a docstring.
-What is public, and on which page, stands in `reference_pages`.
+Nothing is said here; whoever wants a page to read otherwise edits a docstring. What is
+public, and on which page, stands in `reference_pages`.
 """
 
 import ast

@@ -1,6 +1,6 @@
 """Docstrings as Markdown: paragraphs as they are, their sections as lists.
 
-One rule: it reads the one form that docstrings have here (`Raises:` with several errors to a
+It reads the one form that docstrings have here (`Raises:` with several errors to a
 paragraph, `Returns:`, `Attributes:`) and changes no word.
 """
 

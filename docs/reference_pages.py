@@ -403,7 +403,7 @@ SHOWN: Final[dict[str, Shown]] = {
     "Reply": Shown(made=False),
     "SimProtoPeer": Shown(
         made=False,
-        hidden=frozenset({"answered", "drain", "drained", "gone", "room", "running_requests"}),
+        hidden=frozenset({"drain", "drained", "gone", "room", "running_requests"}),
     ),
     "SimProtoSubscription": Shown(made=False, hidden=frozenset({"cut_off", "lost"})),
     "FaultyWay": Shown(made=False, hidden=frozenset({"carry"})),

@@ -1,7 +1,7 @@
 """Signatures as the source writes them, with its names for types.
 
-One rule: `ast` gives the words, so that they are the same on every version of Python, and
-`inspect` the value behind a default that is a constant's name.
+`ast` gives the words, so that they are the same on every version of Python, and `inspect`
+the value behind a default that is a constant's name.
 """
 
 import ast

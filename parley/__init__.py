@@ -12,16 +12,15 @@ if TYPE_CHECKING:
     from parley._face import *  # noqa: F403 - the names of its __all__
     from parley._face import __all__ as __all__
 else:
+    from importlib import import_module as _import_module
 
     def __getattr__(name):
         """A public name, from `parley._face` (PEP 562)."""
         missing = AttributeError(f"module 'parley' has no attribute {name!r}")
         if name.startswith("_") and name != "__all__":
             raise missing
-        from importlib import import_module
-
         try:
-            face = import_module("parley._face")
+            face = _import_module("parley._face")
         except ImportError as error:
             from parley.shadows import explained
 

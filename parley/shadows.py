@@ -26,7 +26,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent  # where all five lie
 FoldsCase = Callable[[Path], bool]
 
 
-class Kind(Enum):
+class Clash(Enum):
     """What the other package does: the meaning, and how to mend it."""
 
     INSTEAD = (
@@ -55,14 +55,14 @@ class Kind(Enum):
     @property
     def is_harmful(self) -> bool:
         """Whether Parley itself does not work, or cannot be relied on."""
-        return self in (Kind.INSTEAD, Kind.MIXED)
+        return self in (Clash.INSTEAD, Clash.MIXED)
 
 
 @dataclass(frozen=True, slots=True)
 class Shadow:
     """Another package, found at `path`, with the name of ours or one that differs in case."""
 
-    kind: Kind
+    kind: Clash
     name: str
     path: str
 
@@ -108,14 +108,14 @@ def find_shadows(
     seen = {shadow.path for shadow in found}
     for entry in dict.fromkeys(Path(entry).resolve() for entry in path or sys.path):
         if entry != root and (entry / "parley" / "shadows.py").exists():
-            found.append(Shadow(Kind.COPY, "parley", str(entry)))
+            found.append(Shadow(Clash.COPY, "parley", str(entry)))
             continue
         mixed = entry == root and folds(entry)
         for name, module in _modules(entry):
             if name not in OURS:
-                found.append(Shadow(Kind.MIXED if mixed else Kind.CASE, name, str(module)))
+                found.append(Shadow(Clash.MIXED if mixed else Clash.CASE, name, str(module)))
             elif entry != root and str(module) not in seen:
-                found.append(Shadow(Kind.HIDDEN, name, str(module)))
+                found.append(Shadow(Clash.HIDDEN, name, str(module)))
     return found + list(_claimed(root, folds, owners))
 
 
@@ -135,7 +135,7 @@ def _instead(find: Callable[[str], ModuleSpec | None], root: Path) -> Iterator[S
         if spec is None or spec.origin is None:
             continue  # not installed with the others, or a directory that is no package
         if Path(spec.origin).resolve().parent != root / name:
-            yield Shadow(Kind.INSTEAD, name, spec.origin)
+            yield Shadow(Clash.INSTEAD, name, spec.origin)
 
 
 def _modules(entry: Path) -> Iterator[tuple[str, Path]]:
@@ -167,7 +167,7 @@ def _claimed(
             continue
         for other in set(distributions) - {DISTRIBUTION}:
             if _place_of(other) == root and (name in OURS or folds(root)):
-                yield Shadow(Kind.MIXED, name, f"{root / name} (of the distribution {other})")
+                yield Shadow(Clash.MIXED, name, f"{root / name} (of the distribution {other})")
 
 
 def _place_of(distribution: str) -> Path:

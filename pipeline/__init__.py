@@ -1,6 +1,6 @@
-"""The data pipeline over the nodes' journals, on Apache Spark.
+"""The data pipeline over the nodes' journals, on Apache Spark (docs/pipeline.md).
 
-`pipeline.spark` makes sessions, `pipeline.source` reads journals, `pipeline.bronze` takes them
-in, batch by batch; all else makes tables of tables (docs/pipeline.md). Nothing here knows a
-node's connections: only its journal, its protocol and its errors.
+`pipeline.spark` makes sessions, `pipeline.source` reads journals, and `pipeline.bronze` takes them
+in, batch by batch; everything else makes tables from tables. Nothing here knows a node's
+connections, only its journal, its protocol and its errors.
 """

@@ -1,8 +1,7 @@
-"""An audit's rows as Arrow batches, with the columns of silver.
+"""An audit's rows as Arrow batches, with exactly the columns of `WALKED_ARROW`.
 
-One rule: what is the same in many rows is made once and repeated in C: heads and what
-payloads are about, and of many notes in one event all but the notes. A batch has exactly the
-columns of `WALKED_ARROW`.
+Values that many rows share are made once and repeated in C: heads, what payloads are about, and,
+where one event carries many notes, everything but the notes.
 """
 
 import json
@@ -19,7 +18,7 @@ import pyarrow.compute as pc
 from node.journal.audit.compact import CompactRow
 from node.journal.audit.rows import HEAD_COLUMNS
 from node.journal.names import CLOSED, parse_name
-from pipeline.silver_schema import WALKED_ARROW
+from pipeline.schema import WALKED_ARROW
 
 BATCH_ROWS: Final = 16_384
 BATCH_SIZE: Final = 2**26  # bytes of payloads: a column of Arrow's holds 2 GiB
@@ -60,7 +59,7 @@ def event_batches(
 
 
 def other_batch(rows: Sequence[Mapping[str, Any]], part: str) -> pa.RecordBatch:
-    """Rows that are no events: whole, as JSON, in `other`."""
+    """Rows other than events: whole, as JSON, in `other`."""
     times = [(row.get("time_ns") or _run_start(row["segment"])) // 1000 for row in rows]
     arrays = {
         name: pa.array([row.get(name) for row in rows], pa.string())
@@ -166,7 +165,7 @@ def _taken(values: list[Any], where: Any, type_: pa.DataType) -> pa.Array:
 
 
 def _delays(times: Any, sealed: Sequence[int | None]) -> pa.Array:
-    """Microseconds from each event to its seal; null where there is none."""
+    """Microseconds from each event to its seal; null without one."""
     seals = pa.array(sealed, pa.int64())
     # Between the times as rows have them: stitching knows no others.
     delays = seals.fill_null(0).to_numpy(zero_copy_only=False) // 1000 - times // 1000

@@ -1,8 +1,8 @@
 """The records of a range of a segment as Arrow batches, with the columns of bronze.
 
-One rule: it tells records apart as `node.journal.segments.read_range` does, and says `ok`,
-`bad-crc`, `bad-length` and `torn` of the same bytes; but no Python object is made for a
-record, which makes it several times as fast. Whatever a file does, rows come of it.
+Records are told apart as `node.journal.segments.read_range` does, and the same bytes are called
+`ok`, `bad-crc`, `bad-length` or `torn`; but no Python object is made for a record, which is several
+times as fast. Whatever a file contains, reading it yields rows and never fails.
 """
 
 from collections.abc import Iterator
@@ -61,7 +61,7 @@ class SegmentRange:
 
 
 def read_batches(part: SegmentRange) -> Iterator[pa.RecordBatch]:
-    """All records of a range, in order; raises nothing for what is wrong with the file."""
+    """All records of a range, in order; whatever is wrong with the file raises nothing."""
     rows = _Rows(part)
     start, end, block, blocks = part.range
     reached = start
@@ -92,7 +92,7 @@ def read_batches(part: SegmentRange) -> Iterator[pa.RecordBatch]:
 
 
 def foreign_batch(path: str) -> pa.RecordBatch:
-    """The row of a file that is called as a segment might be, and is none's."""
+    """The row of a file that is named like a segment and is not one."""
     nothing: dict[str, str | int | None] = dict.fromkeys(BRONZE_ARROW.names)
     row = nothing | dict.fromkeys(
         ("offset", "size", "range_start", "block_start", "date", "lead"), 0
@@ -222,7 +222,7 @@ class _Rows:
         )
 
     def damage(self, offset: int, size: int, body: bytes, status: str) -> pa.RecordBatch:
-        """One row of bytes that are no record."""
+        """One row of bytes that are not a record."""
         # That bytes are none the range before has reported; that a file has been cut is new.
         is_lead = offset < self._part.range.start and status == BAD_LENGTH
         row: dict[str, str | bytes | int | None] = {

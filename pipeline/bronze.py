@@ -1,9 +1,8 @@
-"""The stream that everything comes in by: journals to bronze, then what else a batch makes.
+"""The stream that takes everything in: journals to bronze, then what else a batch makes.
 
-One rule: exactly once. How far the stream is, is in its checkpoint; each batch writes
-directories of its own; so a run that is killed anywhere and started again leaves the same
-tables. What is done with a batch after bronze is in `steps`, which only read and write
-tables.
+Each record is taken in exactly once. The stream's checkpoint says how far it is, and each batch
+writes directories of its own, so a run that is killed anywhere and started again leaves the same
+tables. What follows bronze in a batch is in `steps`, which only read and write tables.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,7 +1,7 @@
 """A batch's bronze read by the tasks themselves, where it is in a directory that they see.
 
-One rule: a file has the rows of whole ranges in their order, so a task takes whole files. Rows
-then need not go through Java on their way from a file to Python: that is half of the time.
+A file has the rows of whole ranges in their order, so a task takes whole files. Rows then need not
+pass through Java on their way from a file to Python, which saves half of the time.
 """
 
 import gc

@@ -1,7 +1,7 @@
 """Rows of bronze as a walk takes them: columns of an Arrow batch as lists, and runs of events.
 
-One rule: what can be said of all rows at once is found in C, so that a row costs no more than
-its bytes object and its numbers. Judges nothing.
+What can be decided for all rows at once is decided in C, so that a row costs no more than its bytes
+object and its numbers. Nothing is judged here.
 """
 
 from collections.abc import Iterator, Sequence

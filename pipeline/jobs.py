@@ -1,6 +1,6 @@
-"""What the commands do: journals to tables once, or as long as it is wanted, and the report.
+"""What the commands do: journals to tables, once or until stopped, and the report.
 
-One rule: the same steps whichever way; a run that was killed is made good by the next one.
+Both ways take the same steps, and a run makes good what a killed one before it left undone.
 """
 
 import os

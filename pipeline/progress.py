@@ -1,8 +1,8 @@
 """How far a stream has read the segments of journals: an offset of Spark's, as JSON.
 
-One rule: a segment is known by its stem, whatever its file is called at the time; it is
-done, or read up to a record, or not begun. Done ones are kept as ranges of their numbers, so
-that an offset grows with the runs of nodes and not with their segments.
+A segment is known by its stem, whatever its file is called at the time. It is done, read up to some
+record, or not begun. Segments that are done are kept as ranges of their numbers, so that an offset
+grows with the runs of nodes and not with their segments.
 """
 
 from dataclasses import dataclass, field
@@ -98,11 +98,11 @@ class Progress:
 
     @property
     def foreign(self) -> tuple[str, ...]:
-        """Files that are no segment's and were reported."""
+        """Files that are not segments and were reported."""
         return tuple(self._foreign)
 
     def add_foreign(self, name: str) -> None:
-        """A file that is no segment's was reported."""
+        """A file that is not a segment was reported."""
         self._foreign[name] = None
 
 

@@ -1,7 +1,9 @@
-"""The columns of bronze: the raw records of journals, as rows.
+"""The columns of bronze and of silver, each written once for Spark and Arrow, in their order.
 
-One rule: a column is defined here, once for Spark and once for Arrow, in this order. What
-the later tables have is defined beside what makes them.
+Bronze are the raw records of journals. Silver has the columns of events first. All that a walk over
+the records yields is written in one pass, so rows of sessions, findings and spans share those
+columns as far as they fit and stand whole, as JSON, in `other`. Readers see tables
+(`pipeline.tables`), each with its own columns.
 """
 
 from typing import Final
@@ -45,3 +47,137 @@ _TYPES: Final[list[tuple[str, DataType, pa.DataType]]] = [
 
 BRONZE: Final = StructType([StructField(name, spark) for name, spark, _ in _TYPES])
 BRONZE_ARROW: Final = pa.schema([(name, arrow) for name, _, arrow in _TYPES])
+
+
+# What a row is: the values of the partition column `part`.
+EVENT: Final = "event"
+PENDING: Final = "pending"  # an event that no seal has vouched for yet
+SESSION: Final = "session"
+FINDING: Final = "finding"
+SPAN: Final = "span"
+SEGMENT: Final = "segment"  # that a segment begins
+# In the stitched table: the last span of each direction that goes on. Its rows of segments are
+# the last of each run.
+TIP: Final = "tip"
+
+_STRING = StringType(), pa.string()
+_LONG = LongType(), pa.int64()
+_INT = IntegerType(), pa.int32()
+_BINARY = BinaryType(), pa.binary()
+_TIME = TimestampType(), pa.timestamp("us", tz="UTC")
+_DATE = DateType(), pa.date32()
+
+_EVENT_TYPES: Final[dict[str, tuple[DataType, pa.DataType]]] = {
+    "journal": _STRING,
+    "segment": _STRING,
+    "session": _STRING,
+    "direction": _STRING,
+    "sender": _STRING,
+    "receiver": _STRING,
+    "offset": _LONG,
+    "place": _LONG,
+    "time": _TIME,
+    "stream": _LONG,
+    "wire_size": _INT,
+    "blob_size": _INT,
+    "digest": _BINARY,
+    "async_id": _INT,
+    "category": _INT,
+    "subcategory": _INT,
+    "type": _STRING,
+    "topic": _STRING,
+    "namespace": _STRING,
+    "label": _STRING,
+    "code": _LONG,
+    "opens": _LONG,
+    "request": _LONG,
+    "payload_size": _INT,
+    "payload": _BINARY,
+    "item": _INT,
+    "items": _INT,
+    "status": _STRING,
+    "seal_delay_us": _LONG,
+}
+_MORE_TYPES: Final[dict[str, tuple[DataType, pa.DataType]]] = {
+    "other": _STRING,
+    "part": _STRING,
+    "date": _DATE,
+}
+
+
+def _spark(types: dict[str, tuple[DataType, pa.DataType]]) -> StructType:
+    return StructType([StructField(name, spark) for name, (spark, _) in types.items()])
+
+
+EVENTS: Final = _spark({**_EVENT_TYPES, "date": _DATE})
+WALKED: Final = _spark({**_EVENT_TYPES, **_MORE_TYPES})
+WALKED_ARROW: Final = pa.schema(
+    [(name, arrow) for name, (_, arrow) in {**_EVENT_TYPES, **_MORE_TYPES}.items()]
+)
+
+_BOOLEAN = BooleanType()
+_S, _L = StringType(), LongType()
+
+# What the rows in `other` have.
+SESSION_FIELDS: Final[dict[str, DataType]] = {
+    "journal": _S,
+    "segment": _S,
+    "session": _S,
+    "offset": _L,
+    "time_ns": _L,
+    "what": _S,
+    "initiator": _BOOLEAN,
+    "local_node": _S,
+    "remote_node": _S,
+    "local_role": _S,
+    "remote_role": _S,
+    "address": _S,
+    "suite": _S,
+    "started_ns": _L,
+    "direction": _S,
+    "epoch": _L,
+    "generation": _L,
+    "code": _L,
+    "text": _S,
+    "remote": _BOOLEAN,
+    "received_place": _L,
+    "sent_place": _L,
+}
+FINDING_FIELDS: Final[dict[str, DataType]] = {
+    "kind": _S,
+    "journal": _S,
+    "segment": _S,
+    "session": _S,
+    "direction": _S,
+    "place": _L,
+    "time_ns": _L,
+    "offset": _L,
+    "count": _L,
+    "evidence": _S,
+}
+SPAN_FIELDS: Final[dict[str, DataType]] = {
+    "journal": _S,
+    "segment": _S,
+    "offset": _L,
+    "session": _S,
+    "direction": _S,
+    "start_chain": _S,
+    "start_place": _L,
+    "end_segment": _S,
+    "end_offset": _L,
+    "end_chain": _S,
+    "end_place": _L,
+    "pending": _L,
+    "unplaced": _L,
+    "sealed_ns": _L,
+    "start_state": _S,
+    "end_state": _S,
+    "started": _BOOLEAN,
+    "ended": _BOOLEAN,
+    "lost": _BOOLEAN,
+}
+
+
+def fields(types: dict[str, DataType]) -> StructType:
+    """A struct of such fields, all of which may be null."""
+    return StructType([StructField(name, kind) for name, kind in types.items()])

@@ -1,10 +1,10 @@
-"""Silver: every event verified and read, as a step of each batch, and the tables of it.
+"""Silver: every event verified and read, as a step of each batch, and the tables made of it.
 
     ROOT/silver/batch=N/part=P/date=D      what the batch's own ranges tell
     ROOT/stitched/batch=N/part=P/date=D    what only ranges and batches together tell
 
-One rule: `events`, `sessions` and `findings` are the tables; which rows of which directory
-they are made of is known here alone.
+The tables are `events`, `sessions` and `findings`; only this module knows which rows of which
+directory they are made of.
 """
 
 from collections.abc import Sequence
@@ -15,8 +15,7 @@ from pyspark.sql.types import DataType
 
 from pipeline.bronze_files import bronze_files, walk_files
 from pipeline.bronze_rows import NEEDED
-from pipeline.places import local_directory
-from pipeline.silver_schema import (
+from pipeline.schema import (
     EVENT,
     EVENTS,
     FINDING,
@@ -28,7 +27,7 @@ from pipeline.silver_schema import (
     fields,
 )
 from pipeline.stitch import stitch
-from pipeline.tables import BATCH, Tables
+from pipeline.tables import BATCH, Tables, local_directory
 from pipeline.walk import walker
 
 _PARTITIONS = ("part", "date")

@@ -3,9 +3,9 @@
     spark.read.format("parley_journal").load("/var/lib/parley/journal")
     spark.readStream.format("parley_journal").option("max_bytes", 2**30).load("/journals/*")
 
-One rule: reading never fails for what is in the journals: that becomes rows with a `status`.
-A live segment is read up to its last whole record; what is behind that in a stream comes
-once it is whole, or once the segment is closed, and in a single read as a torn row.
+Reading never fails because of what is in the journals: that becomes rows with a `status`. A live
+segment is read up to its last whole record. A stream takes what is behind that once it is whole or
+the segment is closed; a single read gives it as a torn row.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ from pyspark.sql.types import StructType
 from node.journal.segments import RANGE_SIZE
 from pipeline.batches import SegmentRange, foreign_batch, read_batches
 from pipeline.errors import PipelineError
-from pipeline.planning import Budget, Listing, ranges_between, read_on, whole_ranges
+from pipeline.listing import Budget, Listing, ranges_between, read_on, whole_ranges
 from pipeline.progress import Progress
 from pipeline.schema import BRONZE
 
@@ -63,7 +63,7 @@ class JournalSource(DataSource):
 
 
 class RangeGroup(InputPartition):
-    """What one task reads: ranges, one after the other; and names of files of no segments."""
+    """What one task reads: ranges one after the other, and the names of foreign files."""
 
     def __init__(self, parts: Sequence[SegmentRange], foreign: Sequence[str] = ()) -> None:
         self.parts = tuple(parts)

@@ -1,8 +1,8 @@
 """The one place where Spark sessions are made: local, on a cluster, or over Spark Connect.
 
-One rule: a session has what the jobs rely on, wherever it runs: UTC, the journal's data
-source, Arrow, and files of which each has its rows in the order in which they were read. Jobs
-use data frames only, so that all three kinds run the same code.
+A session has what the jobs rely on, wherever it runs: UTC, the journals' data source, Arrow, and
+files whose rows stand in the order in which they were read. Jobs use data frames only, so that all
+three kinds of session run the same code.
 """
 
 import os

@@ -2,17 +2,19 @@
 
     ROOT/bronze/batch=N/date=D      ROOT/silver/batch=N/part=P/date=D      ROOT/gold/NAME/...
 
-One rule: what a batch of the stream writes goes into directories of its own, which it
-overwrites: a batch that was killed and runs again leaves each row once. Tables are Parquet;
-a table that is not there yet is an empty one.
+A batch of the stream writes into directories of its own and overwrites them, so a batch that was
+killed and runs again leaves each row once. Tables are Parquet; one that does not exist yet is read
+as empty.
 """
 
+import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import functions as f
 from pyspark.sql.types import IntegerType, StructType
 
 from pipeline.schema import BRONZE
@@ -20,8 +22,8 @@ from pipeline.schema import BRONZE
 CHECKPOINT: Final = "_checkpoint"
 BATCH: Final = "batch"
 
-# Of ciphertext and payloads nobody wants the smallest and largest, and few come twice; to look
-# for that takes an eighth of writing's time.
+# The smallest and largest ciphertext or payload is of no use, and few come twice; to look for that
+# takes an eighth of the time of writing.
 _BYTES: Final = {
     f"parquet.{what}#{column}": "false"
     for what in ("enable.dictionary", "column.statistics.enabled")
@@ -78,4 +80,19 @@ class Tables:
         """The raw records; with `lead` also those that only lead up to a range, which other
         ranges have as their own."""
         frame = self.read("bronze", BRONZE, batch)
-        return frame if lead else frame.where(~F.col("lead"))
+        return frame if lead else frame.where(~f.col("lead"))
+
+
+_FILE: Final = re.compile(r"file:(//)?(?=/)")
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+
+
+def local_directory(path: str) -> Path | None:
+    """The directory that a path names, if it is one of a file system.
+
+    A path without a scheme may be one of another file system too, as Spark is set up.
+    """
+    file = _FILE.match(path)
+    if file is not None:
+        return Path(path[file.end() :])
+    return None if _SCHEME.match(path) else Path(path).absolute()

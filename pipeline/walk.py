@@ -1,7 +1,7 @@
 """From the rows of bronze to those of silver, in one task: an audit between Arrow batches.
 
-One rule: a task verifies what it is given from the nearest block on, and knows nothing of
-other tasks: what only they can tell (a seal in the next range) is left to `pipeline.stitch`.
+A task verifies what it is given from the nearest block on and knows nothing of other tasks. What
+only several tasks together can tell (a seal in the next range) is left to `pipeline.stitch`.
 """
 
 import gc
@@ -23,7 +23,7 @@ from pipeline.arrow_rows import BATCH_ROWS, event_batches, other_batch
 from pipeline.bronze_rows import BronzeRows
 from pipeline.errors import PipelineError
 from pipeline.event_files import EventFiles
-from pipeline.silver_schema import EVENT, FINDING, PENDING, SEGMENT, SESSION, SPAN
+from pipeline.schema import EVENT, FINDING, PENDING, SEGMENT, SESSION, SPAN
 from pipeline.stitch.runs import segment_row
 
 # What one task tells of the order of segments is not all there is: `pipeline.stitch` does.
@@ -146,7 +146,7 @@ class _Task:
         return event_batches(rows, sealed, EVENT, None, payloads=self._payloads)
 
     def rest(self, *, everything: bool = False) -> Iterator[pa.RecordBatch]:
-        """What is no event, and the last events if that is everything."""
+        """All rows but events; with `everything` the last events too."""
         audit = self._audit
         while everything and self._rows:
             yield from self.some_events()
@@ -178,9 +178,9 @@ class _Task:
     # Inside.
 
     def _unusual(self, rows: BronzeRows, at: int) -> None:
-        """A row that is no event of the usual kind: of sixty-four, one."""
+        """A row that is not an event of the usual kind: one in sixty-four."""
         if rows.status(at) not in _OF_SEGMENTS:
-            return  # a file that is no segment, or cannot be read: bronze says so
+            return  # not a segment, or not readable: bronze says so
         segment, offset, lead = rows.segments[at], rows.offsets[at], rows.leads[at]
         if self._at != (segment, offset) and not lead and offset not in (0, rows.starts[at]):
             raise PipelineError(f"the rows of {segment} are not in order at {offset}")

@@ -1,7 +1,7 @@
 """The objects of this process that may hold something a test made, for tests that search them.
 
-One rule: whatever a test may have changed or made is among them. Left out is what was there
-when tests had been collected and cannot have changed since, and pytest's notes on each test.
+Whatever a test may have changed or made is among them. Left out is what was there when tests
+had been collected and cannot have changed since, and pytest's notes on each test.
 """
 
 import gc

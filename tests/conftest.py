@@ -1,8 +1,8 @@
 """What all tests share: how many examples property tests try, and the two event loops.
 
-One rule: without `--fuzz-examples` a run is small and the same every time. An async test
-that names no backend would never be awaited, and would pass: it is not collected. What needs
-a server is skipped where there is none; with `--require-servers`, as in CI, it fails there.
+Without `--fuzz-examples` a run is small and the same every time. An async test that names no
+backend would never be awaited, and would pass: it is not collected. What needs a server is
+skipped where there is none; with `--require-servers`, as in CI, it fails there.
 """
 
 import inspect

@@ -1,7 +1,7 @@
 """A real redis-server on a private port: with an append-only file, and gone when it is closed.
 
-One rule: nothing stays behind, no process, port or file, however this process ends: a watcher
-ends the server and removes its directory when our end of a pipe closes. Knows no client.
+Nothing stays behind, no process, port or file, however this process ends: a watcher ends the
+server and removes its directory when our end of a pipe closes. Knows no client.
 """
 
 import shutil

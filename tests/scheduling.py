@@ -1,6 +1,6 @@
 """How tests are shared out among processes: a group as a whole, others in pieces of a file.
 
-One rule: no test's outcome depends on where or when it runs, only how soon all are done.
+No test's outcome depends on where or when it runs, only how soon all are done.
 
 What `xdist_group` says of a test stands in its node id, but pytest 9.2 has changed what a node id
 is, and pytest-xdist 3.8 does not get it there: it would start a Spark in every process. Groups

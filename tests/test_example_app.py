@@ -1,8 +1,8 @@
 """The application of examples/08_in_an_app.py, as its browsers meet it: also with the node
 that it depends on slow, away and back again.
 
-One rule: browsers speak to it over ASGI, it speaks to the other node over a real socket, and
-nothing of it is left when it has ended.
+Browsers speak to it over ASGI, it speaks to the other node over a real socket, and nothing
+of it is left when it has ended.
 """
 
 import subprocess

@@ -1,7 +1,7 @@
 """Each example runs as its reader would run it, on both event loops, and prints what it
 promises.
 
-One rule: an example without an entry here fails, so that none is left unrun.
+An example without an entry here fails, so that none is left unrun.
 """
 
 import re

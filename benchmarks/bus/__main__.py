@@ -1,6 +1,6 @@
 """The command line: `python -m benchmarks.bus [CASE...] [--sides SIDE...] [--save]`.
 
-One rule: names are checked before anything runs; what has `--save` is stored for
+Names are checked before anything runs; what has `--save` is stored for
 docs/performance.md.
 """
 

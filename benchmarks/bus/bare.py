@@ -1,7 +1,7 @@
 """The disk itself: a loop of fsync, and a loop of sqlite3's commits, one event in each.
 
-One rule: what they do is the least that makes an event durable, in one thread and without a
-task; who publishes durably one after another cannot be faster than the first.
+What they do is the least that makes an event durable, in one thread and without a task; who
+publishes durably one after another cannot be faster than the first.
 """
 
 import os

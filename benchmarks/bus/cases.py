@@ -1,6 +1,6 @@
 """What is measured under which name, on which side, and what the aims are.
 
-One rule: a case, a side and a target are each a row of a table here.
+A case, a side and a target are each a row of a table here.
 """
 
 from dataclasses import dataclass

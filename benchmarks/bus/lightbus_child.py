@@ -1,8 +1,8 @@
 """Lightbus at work, in an environment of its own: Python 3.9, lightbus 1.1.2, aioredis 1.3.1.
 
-One rule: it is started as a script by `lightbus_side.py`, imports nothing of this project, and has
-Lightbus's default settings. It is asked by lines of JSON on standard input, and answers each
-with one on standard output: how many events took how many seconds, or what each took.
+It is started as a script by `lightbus_side.py`, imports nothing of this project, and has
+Lightbus's default settings. It is asked by lines of JSON on standard input, and answers each with
+one on standard output: how many events took how many seconds, or what each took.
 """
 
 import asyncio

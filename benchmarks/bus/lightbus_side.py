@@ -1,7 +1,7 @@
 """Lightbus 1.1.2, in a process and an environment of its own, on the same redis-server.
 
-One rule: it is measured where a Python 3.9 runs it, and left out with the reason elsewhere. What
-it does there is `lightbus_child.py`.
+It is measured where a Python 3.9 runs it, and left out with the reason elsewhere. What it does
+there is `lightbus_child.py`.
 """
 
 import shutil

@@ -1,7 +1,7 @@
 """A node in a process of its own that offers its bus to whoever connects.
 
-One rule: it ends with the `with` that started it. `offering_node` is this side of it, `serve`
-the other.
+It ends with the `with` that started it. `offering_node` is this side of it, `serve` the
+other.
 """
 
 import sys

@@ -1,6 +1,6 @@
 """The bus as its users have it, on whichever store an address names, or another node's.
 
-One rule: the public API with its default settings; nothing is taken past it. Knows no store.
+The public API with its default settings; nothing is taken past it. Knows no store.
 """
 
 from collections.abc import AsyncIterator

@@ -1,7 +1,7 @@
 """Redis Streams without a bus: XADD, XREADGROUP, XACK, by the client library the bus has.
 
-One rule: `one` waits for each command before the next, `many` puts a hundred events into each
-trip. Neither retries, reclaims, knows an idempotency key or encodes more than one field.
+`one` waits for each command before the next, `many` puts a hundred events into each trip.
+Neither retries, reclaims, knows an idempotency key or encodes more than one field.
 """
 
 from collections.abc import AsyncIterator

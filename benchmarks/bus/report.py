@@ -1,6 +1,6 @@
 """What was found as rows and lines, with the aims and whether they are met.
 
-One rule: medians over the rounds; a ratio is of two sides in the same round.
+Medians over the rounds; a ratio is of two sides in the same round.
 """
 
 from statistics import median

@@ -1,7 +1,7 @@
 """Measures the bus: every side of every case in each round.
 
-One rule: sides of one case follow each other within a round, each with an empty store; what a
-side does not do is left out, and so is Lightbus where it cannot run, with the reason.
+Sides of one case follow each other within a round, each with an empty store; what a side does
+not do is left out, and so is Lightbus where it cannot run, with the reason.
 """
 
 from collections.abc import AsyncIterator, Callable

@@ -1,7 +1,7 @@
 """What a side has to do to be measured, and what all sides have in common.
 
-One rule: a side does the work and takes its time; how often, beside whom and how well it did is
-said elsewhere. Knows no store.
+A side does the work and takes its time; how often, beside whom and how well it did is said
+elsewhere. Knows no store.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine

@@ -1,9 +1,9 @@
 """What many stored events cost: `python -m benchmarks.bus.stored [SIDE...] [--sizes N...]`.
 
 Memory and disk for each event, and what one more costs to publish, and to consume from the oldest
-and near the newest, when ten thousand, a hundred thousand and a million are there. One rule: a
-cost is processor time of all that works (this process, the redis-server), and its ratio is to
-that at the first size; events a second stand beside it.
+and near the newest, when ten thousand, a hundred thousand and a million are there. A cost is
+processor time of all that works (this process, the redis-server), and its ratio is to that at the
+first size; events a second stand beside it.
 """
 
 import argparse

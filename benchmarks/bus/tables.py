@@ -1,6 +1,6 @@
 """Rows of the bus as Markdown tables.
 
-One rule: nothing is computed here that is not in the rows.
+Nothing is computed here that is not in the rows.
 """
 
 from typing import Any

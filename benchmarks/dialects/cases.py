@@ -1,7 +1,7 @@
 """The cases of the dialects: what is measured under which name, and beside what.
 
-One rule: a case is a row of this table, and so is a flood; how either is done is said by
-its kind of work.
+A case is a row of this table, and so is a flood; how either is done is said by its kind
+of work.
 """
 
 from dataclasses import dataclass, replace

@@ -1,7 +1,7 @@
 """A hostile client: it floods a server in one of several ways, for as long as it is told.
 
-One rule: it does its worst with one connection at a time, and comes back when it is hung
-up on. What it costs others is measured elsewhere.
+It does its worst with one connection at a time, and comes back when it is hung up on.
+What it costs others is measured elsewhere.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """What a load generator does for each kind of work, over raw sockets.
 
-One rule: connections and one first request happen before the measure begins. Knows the
-dialects' bytes, and nothing of the project.
+Connections and one first request happen before the measure begins. Knows the dialects'
+bytes, and nothing of the project.
 """
 
 from collections.abc import Awaitable, Callable, Mapping

@@ -1,7 +1,7 @@
 """Named events in their byte-exact dialect: a node's gateway and `NamedClient`, both flavours.
 
-One rule: the public API with its default limits; a call is an event whose first reply is
-waited for.
+The public API with its default limits; a call is an event whose first reply is waited
+for.
 """
 
 from collections.abc import AsyncIterator

@@ -1,6 +1,6 @@
 """Native named events: a call is an event whose reply is waited for.
 
-One rule: all else is as in `Ours`, so that the difference to its calls is what events cost.
+All else is as in `Ours`, so that the difference to its calls is what events cost.
 """
 
 from collections.abc import AsyncIterator

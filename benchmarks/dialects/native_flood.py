@@ -1,7 +1,7 @@
 """A hostile native peer: it proves who it is, then floods, on one connection or on many.
 
-One rule: it needs the core alone, so that it costs less than whom it floods; what comes
-back it reads and throws away. What it costs others is measured elsewhere.
+It needs the core alone, so that it costs less than whom it floods; what comes back it
+reads and throws away. What it costs others is measured elsewhere.
 """
 
 import selectors

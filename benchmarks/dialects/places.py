@@ -1,7 +1,7 @@
 """Where a server of a dialect listens, and what its clients have in common.
 
-One rule: this machine alone can reach it; a Unix socket is in a directory of its own that
-goes with the server.
+This machine alone can reach it; a Unix socket is in a directory of its own that goes with
+the server.
 """
 
 import tempfile

@@ -1,7 +1,7 @@
 """Load over raw sockets: as much as answers allow, or one request after another.
 
-One rule: a generator writes and counts large pieces and parses nothing, so that the server
-is what is measured; more than a window of requests is never under way.
+A generator writes and counts large pieces and parses nothing, so that the server is what
+is measured; more than a window of requests is never under way.
 """
 
 import select

@@ -1,6 +1,6 @@
 """The event relay as a server; what asks it are raw sockets.
 
-One rule: default limits, feedback on, one process.
+Default limits, feedback on, one process.
 """
 
 from collections.abc import AsyncIterator

@@ -1,8 +1,8 @@
 """Rounds of the dialects as rows, and rows as lines of text.
 
-One rule: a ratio is of one round, its median and spread are of all; one above 1 is in the
-row's favour only where more is better, and a row says which. That of processor time is
-always: how much of it native needs, by what the row needs.
+A ratio is of one round, its median and spread are of all; one above 1 is in the row's
+favour only where more is better, and a row says which. That of processor time is always:
+how much of it native needs, by what the row needs.
 """
 
 from statistics import median

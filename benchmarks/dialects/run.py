@@ -1,8 +1,8 @@
 """Measures the dialects: all cases in each round, one after another, and the floods.
 
-One rule: each measurement has fresh processes, and what is compared followed each other
-within a round. A flood has three processes: the server on a core of its own, and whoever
-asks it on another, where the hostile one only gets what the other leaves.
+Each measurement has fresh processes, and what is compared followed each other within a
+round. A flood has three processes: the server on a core of its own, and whoever asks it
+on another, where the hostile one only gets what the other leaves.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,6 @@
 """SimProto: a node's gateway, and `SimProtoClient`.
 
-One rule: the public API with its default limits; the handler is the one that native calls
-have.
+The public API with its default limits; the handler is the one that native calls have.
 """
 
 from collections.abc import AsyncIterator, Awaitable

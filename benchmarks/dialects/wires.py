@@ -1,7 +1,7 @@
 """Each dialect's bytes as the load generators send them: written from the documents.
 
-One rule: nothing of the project is used here, so that a generator costs next to nothing
-and cannot share a mistake with the server. Knows no sockets.
+Nothing of the project is used here, so that a generator costs next to nothing and cannot
+share a mistake with the server. Knows no sockets.
 """
 
 import struct

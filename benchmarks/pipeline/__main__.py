@@ -1,8 +1,8 @@
 """`python -m benchmarks.pipeline [CASE...]`: events, notes, growth, follow.
 
-`events` and `notes` are bronze to silver beside a plain pool of processes. One rule: both do
-the same work by turns in one run, after one round that does not count; what is said is the
-median, and the ratio of the two.
+`events` and `notes` are bronze to silver beside a plain pool of processes. Both do the same
+work by turns in one run, after one round that does not count; what is said is the median,
+and the ratio of the two.
 """
 
 import argparse

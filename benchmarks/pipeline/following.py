@@ -1,7 +1,7 @@
 """How far `follow` is behind a node that writes 20,000 events a second.
 
-One rule: the delay is between the time in an event's record and the moment at which a reader
-of silver first sees it; the writer keeps its pace whatever the reader does.
+The delay is between the time in an event's record and the moment at which a reader of silver
+first sees it; the writer keeps its pace whatever the reader does.
 """
 
 import tempfile

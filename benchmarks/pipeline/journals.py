@@ -1,7 +1,7 @@
 """Journals of any size, made by real cores and the journal's own writing side, without a net.
 
-One rule: what is in the files is what two nodes would have written; only the transport, the
-loop and the writer's thread are left out, which make no bytes.
+What is in the files is what two nodes would have written; only the transport, the loop and
+the writer's thread are left out, which make no bytes.
 """
 
 from collections.abc import Callable

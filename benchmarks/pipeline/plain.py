@@ -1,8 +1,8 @@
 """The same work as silver's, without Spark: a pool of processes, Parquet in, Parquet out.
 
-One rule: it reads the files that bronze has, walks them with the same function and writes
-the same columns, so that what is left between the two is Spark. Its processes live as long as
-Spark's, and have imported what they need.
+It reads the files that bronze has, walks them with the same function and writes the same
+columns, so that what is left between the two is Spark. Its processes live as long as Spark's,
+and have imported what they need.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from time import sleep
 import pyarrow.parquet as pq
 
 from pipeline.bronze_files import read_file
-from pipeline.silver_schema import WALKED_ARROW
+from pipeline.schema import WALKED_ARROW
 from pipeline.walk import walker
 
 

@@ -1,7 +1,7 @@
-"""Calls and named events with an answer: how many, how they ended, how long it took.
+"""Calls and named events with an answer: how many, how they ended, how long they took.
 
-One rule: a call is told as one journal has it; the caller's latency has the way there and
-back in it, the callee's has not, and no two clocks are compared.
+A call is counted as one journal has it: the caller's latency includes the way there and back, the
+callee's does not, and no two clocks are compared.
 """
 
 from typing import Final

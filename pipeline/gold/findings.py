@@ -1,6 +1,6 @@
-"""All findings in one table: the audit's, those of statuses and of both ends, by weight.
+"""All findings in one table: the audit's, those of statuses and those of both ends, with weights.
 
-One rule: a kind weighs what `kinds` says, and one that it does not know weighs as a fault.
+A kind has the weight that `kinds` gives it; an unknown kind weighs as a fault.
 """
 
 from typing import Final

@@ -1,11 +1,11 @@
-"""The gold tables on disk: all made anew, and read only as a whole.
+"""The gold tables on disk: all made anew together, and read only as a whole.
 
     gold/NAME/slot=0|1[/date=D]/      a table, each time in the other slot
     gold/refreshed/slot=0|1/          one row: when all tables of that slot were complete
 
-One rule: readers take the slot that was completed last, and a refresh writes to the other
-one; so whoever reads sees six tables of one moment, also while they are made anew. A reader
-that is still busy two refreshes later must start again.
+Readers take the slot that was completed last, and a refresh writes to the other one, so a reader
+sees six tables of one moment even while they are made anew. A reader that is still busy two
+refreshes later must start again.
 """
 
 from collections.abc import Mapping
@@ -18,10 +18,9 @@ from pyspark.sql import functions as f
 
 from pipeline.gold.calls import calls
 from pipeline.gold.findings import findings
-from pipeline.gold.graph import graph
 from pipeline.gold.sessions import sessions
 from pipeline.gold.topics import topics
-from pipeline.gold.traffic import traffic
+from pipeline.gold.traffic import graph, traffic
 
 NAMES: Final = ("findings", "traffic", "calls", "topics", "sessions", "graph")
 _DATED: Final = frozenset({"traffic"})

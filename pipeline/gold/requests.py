@@ -1,10 +1,10 @@
 """Requests and what answered them, from each end's journal on its own.
 
-An async id is used again once its final answer has come, so an answer belongs to the last
-request with its stream and async id that stands before it in the same journal.
+An async id is used again once its final answer has come, so an answer belongs to the last request
+with its stream and async id that stands before it in the same journal.
 
-One rule: no window is over more than a block of a journal: a request whose answer stands in
-a later block is found by what each block ends with, one row a block.
+No window spans more than a block of a journal: a request whose answer stands in a later block is
+found by what each block ends with, one row a block.
 """
 
 from typing import Final

@@ -1,7 +1,7 @@
 """Sessions, one row each, with what both ends say of it.
 
-One rule: what the ends say is put side by side, not judged; that is reconciliation's.
-Works without an auditor's key.
+What the ends say is put side by side and not judged, which is left to `pipeline.reconcile`. It
+works without an auditor's key.
 """
 
 from typing import Final

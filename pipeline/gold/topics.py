@@ -1,7 +1,7 @@
-"""Topics: who publishes, how many subscribe, how many notes, who was too slow for them.
+"""Topics: who publishes, how many subscribe, how many notes, and which subscribers were too slow.
 
-One rule: an event counts once, whichever of the two journals has it. Empty without an
-auditor's key.
+An event counts once, whichever of the two journals has it. The table is empty without an auditor's
+key.
 """
 
 from pyspark.sql import DataFrame

@@ -1,19 +1,22 @@
-"""Traffic by minute, node, peer, topic, label and direction, as each node's own journal has it.
+"""Traffic by minute, node, peer, topic, label and direction, and the graph of who talks to whom.
 
-One rule: an event that two journals have is in two rows, one of each node: whoever sums over
-all nodes takes the `sent` ones. Works without an auditor's key; then `topic`, `namespace` and
-`label` are null.
+Both work without an auditor's key; then `topic`, `namespace` and `label` are null.
 """
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
+from pipeline.gold.sessions import directions
 from pipeline.reconcile.ends import known_events
 
 
 def traffic(events: DataFrame) -> DataFrame:
-    """Columns: date, minute, node, peer, topic, namespace, label, direction, events, notes, ok,
-    wire_bytes, payload_bytes."""
+    """What went over the wire, as each node's own journal has it.
+
+    An event that two journals have is in two rows, one of each node: to sum over all nodes, take
+    the `sent` ones. Columns: date, minute, node, peer, topic, namespace, label, direction, events,
+    notes, ok, wire_bytes, payload_bytes.
+    """
     peer = f.when(f.col("direction") == "sent", f.col("receiver")).otherwise(f.col("sender"))
     first = f.col("item") == 0
     return (
@@ -40,3 +43,22 @@ def traffic(events: DataFrame) -> DataFrame:
 
 def _sum(sizes: Column) -> Column:
     return f.coalesce(f.sum(sizes.cast("long")), f.lit(0))
+
+
+def graph(events: DataFrame) -> DataFrame:
+    """One row for each node and each node that it sent something to.
+
+    Each event counts once, whichever of the two journals has it. Columns: sender, receiver,
+    sessions, events, wire_bytes, first, last.
+    """
+    return (
+        directions(events)
+        .groupBy("sender", "receiver")
+        .agg(
+            f.count("*").alias("sessions"),
+            f.sum("events").alias("events"),
+            f.sum("wire_bytes").alias("wire_bytes"),
+            f.min("first").alias("first"),
+            f.max("last").alias("last"),
+        )
+    )

@@ -1,16 +1,15 @@
-"""Both ends' journals of a session side by side: what one end has and the other has not.
+"""Both ends' journals of a session side by side: what one end has and the other lacks.
 
-One rule: a row is a fault only where the two journals cannot both be whole and true. What a
-broken connection or a crash explains is told as such. Pure functions from frames to frames;
-they know no files.
+A row is a fault only where the two journals cannot both be whole and true; what a broken connection
+or a crash explains is reported as such. All functions are pure, from frames to frames, and know no
+files.
 """
 
 from pyspark.sql import DataFrame
 
-from pipeline.reconcile.closings import compare_ends
 from pipeline.reconcile.ends import FINDING_COLUMNS, session_ends, wire_events
 from pipeline.reconcile.events import compare_events
-from pipeline.reconcile.missing import missing_journals
+from pipeline.reconcile.sessions import compare_ends, missing_journals
 
 __all__ = ["FINDING_COLUMNS", "reconcile", "session_ends", "wire_events"]
 

@@ -1,6 +1,6 @@
-"""What each journal says of each of its sessions, in one row.
+"""What each journal says of each of its sessions: one row for each journal and session.
 
-One rule: an end is (journal, session); nothing here compares two of them.
+Nothing here compares two ends.
 """
 
 from typing import Final

@@ -1,11 +1,10 @@
 """The events of a session as its two journals have them.
 
-Events are matched by their digest (the 16 bytes of the chain, which stand for the event and
-all before it), stream and size, not by their place: after a hole in one journal its places are
-not the other's. Where a whole block of places is alike on both sides by count and checksum,
-which is nearly everywhere, its rows are not looked at again.
-
-One rule: no task gets a whole session; windows are bounded by blocks of places.
+Events are matched by their digest (the 16 bytes of the chain, which stand for the event and all
+before it), stream and size, not by their place: after a hole in one journal, its places are not the
+other's. Where a whole block of places is alike on both sides by count and checksum, which is nearly
+everywhere, its rows are not looked at again. No task gets a whole session: windows are bounded by
+blocks of places.
 """
 
 from typing import Final

@@ -1,7 +1,7 @@
-"""What the report shows, collected from the gold tables: small, however large those are.
+"""What the report shows: small, however large the gold tables are.
 
-One rule: each list has a bound, of rows by rank or of points by coarser buckets of time.
-Times and durations are microseconds, times since the epoch; sizes are bytes.
+Each list has a bound, either of rows by rank or of points by coarser buckets of time. Times (since
+the epoch) and durations are microseconds, sizes are bytes.
 """
 
 from dataclasses import dataclass
@@ -89,7 +89,7 @@ class TopicNotes(NamedTuple):
     notes: int
 
 
-class SessionRow(NamedTuple):
+class SessionSummary(NamedTuple):
     """A session."""
 
     session: str
@@ -107,7 +107,7 @@ class SessionRow(NamedTuple):
     responder_code: int | None
 
 
-class Group(NamedTuple):
+class SessionGroup(NamedTuple):
     """How many sessions have one value."""
 
     name: str
@@ -165,8 +165,8 @@ class Figures:
     by_pair: list[CallRow]
     topics: list[TopicRow]
     topic_notes: list[TopicNotes]
-    session_rows: list[SessionRow]
-    suites: list[Group]
-    closings: list[Group]
+    session_rows: list[SessionSummary]
+    suites: list[SessionGroup]
+    closings: list[SessionGroup]
     edges: list[Edge]
     node_rows: list[NodeRow]

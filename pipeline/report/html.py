@@ -1,6 +1,6 @@
 """HTML from values: every text is escaped unless it was made here.
 
-One rule: `Html` is what may stand in a page as it is, and only this module makes it.
+`Html` is what may stand in a page as it is, and only this module makes it.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,6 +1,6 @@
 """The report as one HTML page: `report(gold)` from tables, `render(figures)` from figures.
 
-One rule: no script, nothing loaded, no name unescaped; a policy in the page itself forbids
+The page has no script, loads nothing and escapes every name; a policy in the page itself forbids
 what might slip through all the same.
 """
 
@@ -11,13 +11,14 @@ from typing import Final
 from pyspark.sql import DataFrame
 
 from pipeline.report import units
-from pipeline.report.collecting import collect
+from pipeline.report.cells import Nodes
 from pipeline.report.figures import Figures
-from pipeline.report.found import NODE_ID, findings_section
 from pipeline.report.html import Html, Markup, element
-from pipeline.report.names import Nodes
+from pipeline.report.queries import collect
 from pipeline.report.sections import (
+    NODE_ID,
     calls_section,
+    findings_section,
     nodes_section,
     reading_section,
     sessions_section,

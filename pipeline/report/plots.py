@@ -1,17 +1,17 @@
 """The report's pictures, as SVG by matplotlib.
 
-One rule: a picture is text of its own that loads nothing; it is put into the page as an
-image, where nothing in it could run. Its lines and letters take the colour of the reader's
-light or dark scheme, and names are never read as formulas.
+A picture loads nothing and is put into the page as an image, where nothing in it could run. Its
+lines and letters take the colour of the reader's light or dark scheme, and names are never read as
+formulas.
 """
 
 import warnings
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC
 from io import StringIO
-from math import ceil, log, log2
+from math import ceil, cos, log, log2, pi, sin
 from typing import Any, Final
 
 from matplotlib import rc_context
@@ -23,9 +23,8 @@ from matplotlib.patches import FancyArrowPatch
 from matplotlib.ticker import FuncFormatter, MultipleLocator
 
 from pipeline.report import units
+from pipeline.report.cells import Nodes, visible
 from pipeline.report.figures import CallRow, Edge, NodeRow, TopicNotes, TrafficPoint
-from pipeline.report.layout import circle
-from pipeline.report.names import Nodes, visible
 
 # Told apart by most eyes, on white and on black.
 COLOURS: Final = ("#3d85c6", "#e08a1e", "#2a9d78", "#b072cc", "#c94f4f", "#8a8f98")
@@ -61,7 +60,7 @@ _STYLE: Final[Any] = {
 
 
 def traffic_plot(points: Sequence[TrafficPoint], bucket: int, nodes: Nodes) -> str:
-    """Events and bytes a second over time, by who sent them; an image's address."""
+    """Events and bytes a second over time, by sender; an image's address."""
     senders = sorted({point.sender for point in points if point.sender is not None})
     totals = {
         sender: sum(point.wire_bytes for point in points if point.sender == sender)
@@ -253,3 +252,38 @@ def _drawing(width: float, height: float) -> Iterator[tuple[Figure, list[str]]]:
     end = svg.index(">") + 1
     encoded = b64encode((svg[:end] + _SCHEME + svg[end:]).encode()).decode()
     address.append(f"data:image/svg+xml;base64,{encoded}")
+
+
+Point = tuple[float, float]
+
+
+def circle(edges: Iterable[tuple[str, str, int]]) -> dict[str, Point]:
+    """Each node's place on the unit circle, clockwise from the top; busy pairs are neighbours.
+
+    Edges have a weight; the same edges give the same picture.
+    """
+    order = _neighbours_first(edges)
+    step = 2 * pi / max(len(order), 1)
+    return {node: (sin(step * at), cos(step * at)) for at, node in enumerate(order)}
+
+
+def _neighbours_first(edges: Iterable[tuple[str, str, int]]) -> list[str]:
+    """All nodes: first the busiest, then always the one that talks most with the one before."""
+    weights: dict[str, dict[str, int]] = {}
+    for one, other, weight in edges:
+        for a, b in ((one, other), (other, one)):
+            beside = weights.setdefault(a, {})
+            beside[b] = beside.get(b, 0) + weight
+    left = sorted(weights, key=lambda node: (-sum(weights[node].values()), node))
+    order: list[str] = []
+    while left:
+        beside = weights[order[-1]] if order else {}
+        chosen = _heaviest(left, beside)
+        order.append(chosen)
+        left.remove(chosen)
+    return order
+
+
+def _heaviest(nodes: list[str], weights: Mapping[str, int]) -> str:
+    """The first of the heaviest; the first of all if none has a weight."""
+    return max(nodes, key=lambda node: weights.get(node, 0))

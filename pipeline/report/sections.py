@@ -1,27 +1,132 @@
-"""The parts of the report on what went on, each from the figures.
+"""The sections of the report, each made from the figures.
 
-One rule: a table or picture says in its caption what it counts and in which units, and what
-was left out of it.
+The caption of a table or picture says what it counts, in which units, and what was left out. Of a
+finding the report says what `pipeline.gold.kinds` says of its kind, and adds nothing.
 """
 
 from typing import Final
 
 from node.protocol.codes import ResultCode
-from pipeline.gold.kinds import WEIGHTS
+from pipeline.gold.kinds import FAULT, KINDS, NOTICE, UNCHECKED, WEIGHTS
 from pipeline.report import units
 from pipeline.report.cells import (
+    Nodes,
     closed_cell,
     first_of,
     name_cell,
     node_cell,
     picture,
     session_cell,
+    visible,
     weight_cell,
 )
-from pipeline.report.figures import TOP_NODES, TOP_ROWS, CallRow, Figures, SessionRow
+from pipeline.report.figures import (
+    FINDING_ROWS,
+    TOP_NODES,
+    TOP_ROWS,
+    CallRow,
+    Figures,
+    FindingRow,
+    SessionSummary,
+)
 from pipeline.report.html import Child, Markup, Number, element, table
-from pipeline.report.names import Nodes, visible
 from pipeline.report.plots import BARS, graph_plot, latency_plot, topics_plot, traffic_plot
+
+NODE_ID: Final = 52  # of a node id, which segments' names begin with
+_SEGMENT_LIMIT: Final = 120
+_EVIDENCE_LIMIT: Final = 600
+
+
+def findings_section(figures: Figures, nodes: Nodes) -> list[Markup]:
+    """The verdict, the kinds that were found, and each finding."""
+    parts = [_verdict(figures)]
+    if not figures.finding_kinds:
+        return parts
+    kinds = [
+        (
+            _kind(row.kind),
+            weight_cell(row.weight),
+            Number(units.count(row.findings)),
+            Number(units.count(row.events)),
+            Number(units.count(row.journals)),
+            *_meaning(row.kind),
+        )
+        for row in figures.finding_kinds
+    ]
+    head = (
+        "Kind", "Weight", Number("Findings"), Number("Events"), Number("Journals"),
+        "What it proves", "What it does not prove",
+    )  # fmt: skip
+    parts.append(table("Findings by kind.", head, kinds))
+    found = sum(row.findings for row in figures.finding_kinds)
+    rows = [_finding(row, nodes) for row in figures.findings]
+    columns = (
+        "Kind", "Weight", "Journal", "Session", "Direction", Number("Place"), Number("Events"),
+        "Time (UTC)", "Evidence",
+    )  # fmt: skip
+    caption = first_of("Each finding: faults first, then by time", len(rows), found, FINDING_ROWS)
+    parts.append(table(caption, columns, rows))
+    return parts
+
+
+def _verdict(figures: Figures) -> Markup:
+    sums = dict.fromkeys((FAULT, UNCHECKED, NOTICE), 0)
+    for row in figures.finding_kinds:
+        sums[row.weight if row.weight in sums else FAULT] += row.findings
+    others = []
+    if sums[UNCHECKED]:
+        others.append(f"{units.count(sums[UNCHECKED])} that could not be checked")
+    if sums[NOTICE]:
+        others.append(units.counted(sums[NOTICE], "notice"))
+    beside = f" Besides: {' and '.join(others)}." if others else ""
+    checked = (
+        f"{units.count(figures.verified)} of {units.count(figures.journaled)} records of events "
+        f"in {units.counted(figures.journals, 'journal')} were verified."
+    )
+    if sums[FAULT]:
+        return _banner("fault", f"{units.counted(sums[FAULT], 'fault')} found.", checked, beside)
+    if not figures.journaled:
+        return _banner("unchecked", "There was nothing to check.", "", beside)
+    if sums[UNCHECKED]:
+        return _banner("unchecked", "No faults found in what could be checked.", checked, beside)
+    return _banner("good", "No faults found.", checked, beside)
+
+
+def _banner(weight: str, verdict: str, checked: str, beside: str) -> Markup:
+    text = f" {checked}{beside}"
+    return element("p", element("strong", verdict), text, class_=f"verdict {weight}")
+
+
+def _finding(row: FindingRow, nodes: Nodes) -> tuple[Child, ...]:
+    evidence: list[Child] = [visible(row.evidence or "", _EVIDENCE_LIMIT)]
+    if row.segment is not None:
+        named = nodes.short(row.segment[:NODE_ID]) + row.segment[NODE_ID:]
+        at = "" if row.offset is None else f" at {row.offset}"
+        where = visible(named, _SEGMENT_LIMIT) + at
+        evidence += [" ", element("code", where, class_="soft")]
+    return (
+        _kind(row.kind),
+        weight_cell(row.weight),
+        node_cell(row.journal, nodes),
+        session_cell(row.session),
+        row.direction or units.NOTHING,
+        Number(units.count(row.place)),
+        Number(units.count(row.events)),
+        element("span", units.time(row.time), class_="nowrap"),
+        element("div", *evidence, class_="evidence"),
+    )
+
+
+def _kind(kind: str) -> Markup:
+    return element("code", visible(kind), class_="nowrap")
+
+
+def _meaning(kind: str) -> tuple[Markup, Markup]:
+    known = KINDS.get(kind)
+    sentences = (known.proves, known.proves_not) if known else (units.NOTHING, units.NOTHING)
+    proves, proves_not = (element("div", text, class_="prose") for text in sentences)
+    return proves, proves_not
+
 
 _BUCKETS: Final = {60: "minute", 3_600: "hour", 86_400: "day", 604_800: "week"}
 _NO_KEY: Final = (
@@ -33,7 +138,7 @@ _NO_KEY: Final = (
 def traffic_section(figures: Figures, nodes: Nodes) -> list[Markup]:
     """How much went over the wire, over time."""
     if not figures.traffic:
-        return [element("p", "There was none.")]
+        return [element("p", "No traffic.")]
     width = _BUCKETS.get(figures.bucket, units.duration(figures.bucket * 1_000_000))
     busiest = max(figures.traffic, key=lambda point: point.wire_bytes)
     alt = (
@@ -43,7 +148,7 @@ def traffic_section(figures: Figures, nodes: Nodes) -> list[Markup]:
         f"{units.time(busiest.time)} UTC."
     )
     caption = (
-        f"Means over each {width}, by who sent; each event once. Sizes are those on the wire, "
+        f"Means over each {width}, by sender; each event once. Sizes are those on the wire, "
         "without the frames' lengths."
     )
     return [picture(traffic_plot(figures.traffic, figures.bucket, nodes), alt, caption)]
@@ -134,7 +239,7 @@ def topics_section(figures: Figures, nodes: Nodes) -> list[Markup]:
 def sessions_section(figures: Figures, nodes: Nodes) -> list[Markup]:
     """The sessions, how they were encrypted and how they ended."""
     if not figures.session_rows:
-        return [element("p", "There were none.")]
+        return [element("p", "No sessions.")]
     rows = [
         (
             session_cell(row.session),
@@ -175,7 +280,7 @@ def sessions_section(figures: Figures, nodes: Nodes) -> list[Markup]:
 def nodes_section(figures: Figures, nodes: Nodes) -> list[Markup]:
     """Who talks to whom."""
     if not figures.node_rows:
-        return [element("p", "There were none.")]
+        return [element("p", "No nodes.")]
     parts = []
     if figures.edges:
         most = figures.edges[0]
@@ -233,7 +338,7 @@ def reading_section() -> list[Markup]:
     ]
 
 
-def _ending(row: SessionRow) -> str:
+def _ending(row: SessionSummary) -> str:
     """How a session ended; by both ends if they do not say the same."""
     told = [closed_cell(code) for code in (row.initiator_code, row.responder_code)]
     if row.journals < 2:  # one end says nothing

@@ -1,7 +1,4 @@
-"""Numbers as people read them, with their units.
-
-One rule: three digits that count, no more. Times are UTC.
-"""
+"""Numbers as people read them, with their units: to three significant digits, and times in UTC."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Final

@@ -1,7 +1,7 @@
-"""Stitching as one pass over sorted rows: a journal's segments, then session by session its
-spans and what is pending in them.
+"""Stitching as one pass over sorted rows: a journal's segments, then each session's spans and
+pending events.
 
-One rule: a task holds the spans of one session and no more, however many rows there are.
+A task holds the spans of one session and no more, however many rows there are.
 """
 
 import json
@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from pipeline.arrow_rows import other_batch
-from pipeline.silver_schema import (
+from pipeline.schema import (
     EVENT,
     FINDING,
     PENDING,
@@ -115,7 +115,7 @@ class _Journal:
         return pa.RecordBatch.from_arrays(arrays, schema=rows.schema)
 
     def take(self) -> Iterator[pa.RecordBatch]:
-        """Findings and tips, which are no longer here."""
+        """Findings and tips, which are then no longer here."""
         if self._found:
             yield other_batch(self._found, FINDING)
         if self._tips:

@@ -1,7 +1,7 @@
 """The runs of one journal, as far as batches have told of their segments.
 
-One rule: a run's numbers begin where those of the segments that were read begin, since older
-ones may be pruned; what is missing behind that is missing. Knows no tables and no Spark.
+A run's numbers begin with the first segment that was read, since older ones may have been pruned;
+a number that is missing behind that is missing. Nothing here knows tables or Spark.
 """
 
 from collections import defaultdict
@@ -107,5 +107,5 @@ def segment_row(segment: str, block: int | None = None) -> dict[str, Any]:
 def _named(segment: str) -> SegmentName:
     name = parse_name(segment + CLOSED)
     if name is None:
-        raise ValueError(f"{segment} is no segment's stem")
+        raise ValueError(f"{segment} is not a segment's stem")
     return name

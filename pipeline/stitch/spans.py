@@ -1,8 +1,8 @@
 """The spans of one session's directions, each beside the one that follows it.
 
-One rule: two spans fit if the later begins with the chain value, place and state that the
-earlier ended with; spans that fit each other are one piece, and what a seal in it vouches for
-is all that was before the seal. Knows no tables and no Spark.
+Two spans fit if the later begins with the chain value, place and state that the earlier ended with.
+Spans that fit each other are one piece, in which a seal vouches for everything before it. Nothing
+here knows tables or Spark.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

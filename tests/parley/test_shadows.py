@@ -12,7 +12,7 @@ from parley import shadows
 from parley.shadows import (
     OURS,
     ROOT,
-    Kind,
+    Clash,
     Shadow,
     explained,
     find_shadows,
@@ -37,7 +37,7 @@ def made(directory: Path, *packages: str) -> Path:
     return directory
 
 
-def found(*path: Path, root: Path, folds: bool = False) -> list[tuple[Kind, str, str]]:
+def found(*path: Path, root: Path, folds: bool = False) -> list[tuple[Clash, str, str]]:
     others = find_shadows(
         [str(entry) for entry in path], root=root, folds=lambda _: folds, owners=NOBODY
     )
@@ -57,8 +57,8 @@ def test_alone(ours: Path, tmp_path: Path) -> None:
 def test_a_package_ahead_is_found_instead(ours: Path, tmp_path: Path, name: str) -> None:
     other = made(tmp_path / "other", name)
     init = str(other / name / "__init__.py")
-    assert found(other, ours, root=ours) == [(Kind.INSTEAD, name, init)]
-    assert found(ours, other, root=ours) == [(Kind.HIDDEN, name, init)]
+    assert found(other, ours, root=ours) == [(Clash.INSTEAD, name, init)]
+    assert found(ours, other, root=ours) == [(Clash.HIDDEN, name, init)]
 
 
 def test_a_module_of_one_file(ours: Path, tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_a_module_of_one_file(ours: Path, tmp_path: Path) -> None:
     (other / "crypto.py").touch()
     (other / "node.txt").touch()
     invalidate_caches()
-    assert found(other, ours, root=ours) == [(Kind.INSTEAD, "crypto", str(other / "crypto.py"))]
+    assert found(other, ours, root=ours) == [(Clash.INSTEAD, "crypto", str(other / "crypto.py"))]
 
 
 def test_a_directory_that_is_no_package_does_no_harm(ours: Path, tmp_path: Path) -> None:
@@ -80,17 +80,17 @@ def test_a_name_in_another_case(ours: Path, tmp_path: Path) -> None:
     other = made(tmp_path / "other", "Crypto")
     beside = str(made(ours, "Crypto") / "Crypto" / "__init__.py")
     apart = str(other / "Crypto" / "__init__.py")
-    expected = [(Kind.CASE, "Crypto", apart), (Kind.CASE, "Crypto", beside)]
+    expected = [(Clash.CASE, "Crypto", apart), (Clash.CASE, "Crypto", beside)]
     assert found(other, ours, root=ours) == expected
     # On a disk that takes the two names for one, the two in one place are one directory.
-    expected[1] = (Kind.MIXED, "Crypto", beside)
+    expected[1] = (Clash.MIXED, "Crypto", beside)
     assert found(other, ours, root=ours, folds=True) == expected
 
 
 def test_another_copy_of_parley_is_said_once(ours: Path, tmp_path: Path) -> None:
     copy = made(tmp_path / "copy", *OURS)
     (copy / Path(shadows.__file__).relative_to(ROOT)).touch()
-    assert found(ours, copy, root=ours) == [(Kind.COPY, "parley", str(copy))]
+    assert found(ours, copy, root=ours) == [(Clash.COPY, "parley", str(copy))]
 
 
 def test_what_was_installed_over_ours(ours: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,12 +106,12 @@ def test_what_was_installed_over_ours(ours: Path, monkeypatch: pytest.MonkeyPatc
         "typer": ["typer"],
     }
 
-    def claimed(folds: bool) -> list[tuple[Kind, str]]:
+    def claimed(folds: bool) -> list[tuple[Clash, str]]:
         others = find_shadows([str(ours)], root=ours, folds=lambda _: folds, owners=owners)
         return [(s.kind, s.name) for s in others]
 
-    assert claimed(folds=False) == [(Kind.MIXED, "crypto")]
-    assert claimed(folds=True) == [(Kind.MIXED, "Crypto"), (Kind.MIXED, "crypto")]
+    assert claimed(folds=False) == [(Clash.MIXED, "crypto")]
+    assert claimed(folds=True) == [(Clash.MIXED, "Crypto"), (Clash.MIXED, "crypto")]
 
 
 def test_where_a_distribution_lies() -> None:
@@ -136,11 +136,14 @@ def test_whether_a_disk_folds_case(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_every_shadow_says_what_to_do() -> None:
-    for kind in Kind:
+    for kind in Clash:
         shadow = Shadow(kind, "crypto", "/x/crypto")
         assert str(shadow).startswith("crypto at /x/crypto is another")
         assert shadow.mend
-    assert {kind for kind in Kind if kind.is_harmful} == {Kind.INSTEAD, Kind.MIXED}
+    assert {kind for kind in Clash if kind.is_harmful} == {
+        Clash.INSTEAD,
+        Clash.MIXED,
+    }
 
 
 def test_an_import_error_of_another_reason_stays() -> None:
@@ -152,11 +155,11 @@ def test_as_a_program(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
     monkeypatch.setattr(shadows, "find_shadows", list)
     assert main() == 0
     assert "no other package has a name of Parley's" in capsys.readouterr().out
-    harm = Shadow(Kind.INSTEAD, "crypto", "/x")
+    harm = Shadow(Clash.INSTEAD, "crypto", "/x")
     monkeypatch.setattr(shadows, "find_shadows", lambda: [harm])
     assert main() == 1
     assert capsys.readouterr().out == f"{harm}; {harm.mend}\n"
-    monkeypatch.setattr(shadows, "find_shadows", lambda: [Shadow(Kind.CASE, "Crypto", "/x")])
+    monkeypatch.setattr(shadows, "find_shadows", lambda: [Shadow(Clash.CASE, "Crypto", "/x")])
     assert main() == 0
 
 

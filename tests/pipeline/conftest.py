@@ -1,7 +1,7 @@
 """The one Spark session of all tests of the pipeline, and small journals to read.
 
-One rule: tests that take `spark` are marked `spark` and `xdist_group("spark")`, and are in here:
-one process has them all, and one Java (tests/scheduling.py).
+Tests that take `spark` are marked `spark` and `xdist_group("spark")`, and are in here: one
+process has them all, and one Java (tests/scheduling.py).
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """Batches of a journal through the pipeline's steps in this process: no Spark, no tables.
 
-One rule: planning, reading, verifying and stitching are the pipeline's own; what is done here
-is what Spark does between them: it keeps rows, unites them and puts them in order.
+Planning, reading, verifying and stitching are the pipeline's own; what is done here is what
+Spark does between them: it keeps rows, unites them and puts them in order.
 """
 
 import json
@@ -18,9 +18,9 @@ from node.journal.names import CLOSED, LIVE
 from node.journal.segments import RANGE_SIZE, list_segments, read_range
 from pipeline.batches import SegmentRange, read_batches
 from pipeline.bronze_rows import NEEDED
-from pipeline.planning import Budget, Listing, ranges_between, read_on
+from pipeline.listing import Budget, Listing, ranges_between, read_on
 from pipeline.progress import Progress
-from pipeline.silver_schema import (
+from pipeline.schema import (
     EVENT,
     FINDING,
     PENDING,

@@ -1,8 +1,8 @@
 """Tampers with journals, knowing docs/journal.md and docs/protocol.md and nothing of our code.
 
-One rule: only the standard library and cbor2, so that a mistake in our own reading of the
-format cannot hide one in what checks it. Whatever holds no key can make right is made right.
-Whole journals are in memory: it is for tests.
+Only the standard library and cbor2, so that a mistake in our own reading of the format
+cannot hide one in what checks it. Whatever holds no key can make right is made right. Whole
+journals are in memory: it is for tests.
 """
 
 import hashlib

@@ -2,7 +2,7 @@
 
     python -m tests.pipeline.ingesting JOURNALS TABLES [--no-java] [--hang-in N FILE]
 
-One rule: what it prints are the home of Spark's Java, and the number of rows of bronze.
+What it prints are the home of Spark's Java, and the number of rows of bronze.
 """
 
 import argparse

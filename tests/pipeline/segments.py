@@ -1,6 +1,6 @@
 """Small segments made by the journal's encoders, of records that say nothing: for readers.
 
-One rule: a segment's bytes follow from its arguments.
+A segment's bytes follow from its arguments.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """Silver frames made by hand: a conversation is written once and kept by both ends.
 
-One rule: rows have exactly the columns of silver. Knows no journals' bytes.
+Rows have exactly the columns of silver. Knows no journals' bytes.
 """
 
 from collections.abc import Iterable, Mapping

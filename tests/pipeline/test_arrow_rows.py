@@ -10,7 +10,7 @@ from node.journal.audit.content import Content
 from node.journal.audit.rows import EVENT_COLUMNS
 from pipeline import arrow_rows
 from pipeline.arrow_rows import event_batches
-from pipeline.silver_schema import EVENT, WALKED_ARROW
+from pipeline.schema import EVENT, WALKED_ARROW
 
 NOW = 1_795_000_000_000_000_123
 HEADS = ("a" * 52, "s", "01", "sent", "a" * 52, "b" * 52), ("a" * 52, "s", None, "sent", None, None)

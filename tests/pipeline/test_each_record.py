@@ -1,7 +1,7 @@
 """Whatever record is taken out, put in twice or altered shows, but for what the format names.
 
-One rule: lengths, checksums, counts and offsets are made right behind each alteration, as a
-forger would; what goes unnoticed here stands in docs/journal.md as the node's bare word.
+Lengths, checksums, counts and offsets are made right behind each alteration, as a forger
+would; what goes unnoticed here stands in docs/journal.md as the node's bare word.
 """
 
 from collections.abc import Iterator

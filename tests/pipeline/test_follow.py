@@ -1,6 +1,6 @@
 """`parley pipeline follow` as a process of its own: journals that grow, and a signal.
 
-One rule: what the tables hold afterwards is what one audit of the same bytes says.
+What the tables hold afterwards is what one audit of the same bytes says.
 """
 
 import json

@@ -16,7 +16,7 @@ from pipeline import event_files
 from pipeline import walk as walk_module
 from pipeline.arrow_rows import event_batches, other_batch
 from pipeline.event_files import EventFiles
-from pipeline.silver_schema import EVENT, FINDING, SEGMENT, SPAN, TIP
+from pipeline.schema import EVENT, FINDING, SEGMENT, SPAN, TIP
 from pipeline.stitch import rows as stitch_module
 from pipeline.stitch.rows import stitch_rows
 from pipeline.stitch.runs import segment_row

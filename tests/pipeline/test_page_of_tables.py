@@ -9,8 +9,7 @@ from pyspark.sql import SparkSession
 from node.journal.audit import rows as audit
 from pipeline.gold.kinds import KINDS, WEIGHTS
 from pipeline.gold.refresh import NAMES, gold_tables
-from pipeline.schema import BRONZE
-from pipeline.silver_schema import EVENTS, FINDING_FIELDS, SESSION_FIELDS
+from pipeline.schema import BRONZE, EVENTS, FINDING_FIELDS, SESSION_FIELDS
 from tests.pipeline.silver_frames import FINDINGS, Talk, frame, frames
 
 PAGE = (Path(__file__).parents[2] / "docs" / "pipeline.md").read_text(encoding="utf-8")

@@ -9,7 +9,7 @@ import pytest
 from node.journal.audit.compact import CompactRow
 from node.journal.audit.content import Content
 from pipeline.arrow_rows import event_batches, other_batch
-from pipeline.silver_schema import EVENT, FINDING, PENDING, SEGMENT, SPAN, TIP
+from pipeline.schema import EVENT, FINDING, PENDING, SEGMENT, SPAN, TIP
 from pipeline.stitch.rows import stitch_rows
 from pipeline.stitch.runs import Runs, segment_row
 from pipeline.stitch.spans import Linked, link

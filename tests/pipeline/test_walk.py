@@ -13,8 +13,8 @@ from node.journal.segments import plan_ranges
 from pipeline.batches import SegmentRange, read_batches
 from pipeline.bronze_rows import NEEDED
 from pipeline.errors import PipelineError
-from pipeline.places import local_directory
-from pipeline.silver_schema import EVENT, PENDING, SPAN, WALKED_ARROW
+from pipeline.schema import EVENT, PENDING, SPAN, WALKED_ARROW
+from pipeline.tables import local_directory
 from pipeline.walk import walker
 from tests.node.journal.recorded import AUDITOR, Recorded, audit_of
 

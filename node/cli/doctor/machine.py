@@ -17,7 +17,7 @@ from node.cli.doctor.findings import Finding, Level
 from node.config import NodeConfig
 from node.errors import ConfigError, KnownPeersError
 from node.trust.known_peers import KnownPeers, default_known_peers
-from parley.shadows import DISTRIBUTION, Kind, Shadow, find_shadows
+from parley.shadows import DISTRIBUTION, Clash, Shadow, find_shadows
 
 # What a process needs beside its connections: standard files, the loop's, modules, logs.
 SPARE_DESCRIPTORS: Final = 64
@@ -26,11 +26,11 @@ MOST_FILES: Final = 1_000  # of the home that are looked at
 
 _OPTIONAL: Final = ("uvloop", "trio")
 _SHADOW_LEVELS: Final = {
-    Kind.INSTEAD: Level.PROBLEM,
-    Kind.MIXED: Level.PROBLEM,
-    Kind.HIDDEN: Level.NOTE,
-    Kind.COPY: Level.NOTE,
-    Kind.CASE: Level.NOTE,
+    Clash.INSTEAD: Level.PROBLEM,
+    Clash.MIXED: Level.PROBLEM,
+    Clash.HIDDEN: Level.NOTE,
+    Clash.COPY: Level.NOTE,
+    Clash.CASE: Level.NOTE,
 }
 
 

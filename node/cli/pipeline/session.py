@@ -102,7 +102,7 @@ def places(journals: str, tables: str, remote: str | None) -> Iterator[None]:
     if not is_there(journals, remote):
         raise FileError(f"there is no directory {journals}")
     # Of the pipeline nothing is imported for other commands.
-    from pipeline.places import local_directory
+    from pipeline.tables import local_directory
 
     directory = local_directory(tables)
     if directory is None:

@@ -16,7 +16,7 @@ from node.cli.doctor.machine import (
     check_names,
     versions,
 )
-from parley.shadows import Kind, Shadow
+from parley.shadows import Clash, Shadow
 
 
 @pytest.fixture
@@ -62,14 +62,14 @@ def test_algorithms() -> None:
 @pytest.mark.parametrize(
     ("kind", "level"),
     [
-        (Kind.INSTEAD, Level.PROBLEM),
-        (Kind.MIXED, Level.PROBLEM),
-        (Kind.HIDDEN, Level.NOTE),
-        (Kind.COPY, Level.NOTE),
-        (Kind.CASE, Level.NOTE),
+        (Clash.INSTEAD, Level.PROBLEM),
+        (Clash.MIXED, Level.PROBLEM),
+        (Clash.HIDDEN, Level.NOTE),
+        (Clash.COPY, Level.NOTE),
+        (Clash.CASE, Level.NOTE),
     ],
 )
-def test_names(kind: Kind, level: Level) -> None:
+def test_names(kind: Clash, level: Level) -> None:
     shadow = Shadow(kind, "crypto", "/x/crypto.py")
     assert list(check_names([shadow])) == [
         Finding(level, "package crypto", str(shadow), shadow.mend)

@@ -10,7 +10,7 @@ import pytest
 
 from node.cli.journal import parquet
 from node.journal.audit.rows import EVENT_COLUMNS
-from pipeline.silver_schema import EVENTS, WALKED_ARROW
+from pipeline.schema import EVENTS, WALKED_ARROW
 from tests.node.cli.conftest import Parley
 from tests.node.protocol.pair import ALICE, BOB
 

@@ -1,6 +1,6 @@
-"""The figures of a report from the gold tables: all that is ever brought to the driver.
+"""The figures of a report, collected from the gold tables.
 
-One rule: whatever is collected was sorted and cut, or grouped into a bounded number of
+All that is ever brought to the driver was sorted and cut, or grouped into a bounded number of
 groups, by Spark before.
 """
 
@@ -23,9 +23,9 @@ from pipeline.report.figures import (
     Figures,
     FindingKind,
     FindingRow,
-    Group,
     NodeRow,
-    SessionRow,
+    SessionGroup,
+    SessionSummary,
     TopicNotes,
     TopicRow,
     TrafficPoint,
@@ -70,7 +70,7 @@ def collect(gold: Mapping[str, DataFrame]) -> Figures:
     )
     each = findings.withColumnRenamed("count", "events")
     asked = calls.where(_by_caller())
-    if not called[0]:  # nobody who calls keeps a journal
+    if not called[0]:  # no caller keeps a journal
         asked = calls
     return Figures(
         refreshed=journaled[4],
@@ -98,7 +98,7 @@ def collect(gold: Mapping[str, DataFrame]) -> Figures:
         topics=_take(topics, TopicRow, TOP_ROWS, f.col("notes").desc(), "topic", "publisher"),
         topic_notes=_take(by_topic, TopicNotes, TOP_ROWS, f.col("notes").desc(), "topic"),
         session_rows=_take(
-            sessions, SessionRow, TOP_ROWS, f.col("wire_bytes").desc(), "started", "session"
+            sessions, SessionSummary, TOP_ROWS, f.col("wire_bytes").desc(), "started", "session"
         ),
         suites=_groups(sessions, f.coalesce("suite", f.lit("unknown"))),
         closings=_groups(sessions, _closing()),
@@ -244,9 +244,9 @@ def _edges(graph: DataFrame, nodes: DataFrame) -> list[Edge]:
     return _take(between, Edge, TOP_NODES**2, f.col("events").desc(), "sender", "receiver")
 
 
-def _groups(sessions: DataFrame, name: Column) -> list[Group]:
+def _groups(sessions: DataFrame, name: Column) -> list[SessionGroup]:
     groups = sessions.groupBy(name.alias("name")).agg(f.count("*").alias("sessions"))
-    return _take(groups, Group, TOP_ROWS, f.col("sessions").desc(), "name")
+    return _take(groups, SessionGroup, TOP_ROWS, f.col("sessions").desc(), "name")
 
 
 def _closing() -> Column:

@@ -1,7 +1,7 @@
-"""What a read of journals takes: which files there are, and which of their ranges are next.
+"""What a read of journals takes: which files there are, and which of their ranges come next.
 
-One rule: what is between two offsets of a stream is the same whenever it is asked, whether a
-segment has been renamed or a run was killed in between. Knows nothing of Spark.
+The rows between two offsets of a stream are the same whenever they are asked for, whether or not a
+segment was renamed or a run was killed in between. Nothing here knows Spark.
 """
 
 from dataclasses import dataclass

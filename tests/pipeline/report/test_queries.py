@@ -6,18 +6,18 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.report import collecting
-from pipeline.report.collecting import collect
+from pipeline.report import queries
 from pipeline.report.figures import (
     CallRow,
     Edge,
     FindingKind,
-    Group,
     NodeRow,
+    SessionGroup,
     TopicNotes,
     TrafficPoint,
 )
 from pipeline.report.page import render
+from pipeline.report.queries import collect
 from tests.pipeline.silver_frames import START, frame
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -117,7 +117,7 @@ def test_figures_of_small_tables(spark: SparkSession) -> None:
     assert figures.by_pair == [by_topic._replace(scope="pair", caller="a", callee="b")]
     assert figures.topic_notes == [TopicNotes("news", 2, 8)]
     assert [session.started for session in figures.session_rows] == [None, MICROS]
-    assert figures.closings == [Group("", 1), Group("0", 1)]
+    assert figures.closings == [SessionGroup("", 1), SessionGroup("0", 1)]
     assert figures.edges[0] == Edge("a", "b", 1, 6, 600)
     assert figures.node_rows == [
         NodeRow("a", True, 2, 6, 600, 3, 300, 1),
@@ -130,8 +130,8 @@ def test_figures_of_small_tables(spark: SparkSession) -> None:
 def test_every_list_has_its_bound(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     bounds = {"TOP_ROWS": 1, "FINDING_ROWS": 1, "TOP_NODES": 2, "TOP_SENDERS": 1, "TIME_BUCKETS": 1}
     for name, bound in bounds.items():
-        monkeypatch.setattr(collecting, name, bound)
-    figures = collecting.collect(tables(spark))
+        monkeypatch.setattr(queries, name, bound)
+    figures = queries.collect(tables(spark))
     cut = ["finding_kinds", "findings", "by_topic", "by_pair", "topics", "topic_notes"]
     cut += ["session_rows", "suites", "closings", "node_rows"]
     assert {name: len(getattr(figures, name)) for name in cut} == dict.fromkeys(cut, 1)
