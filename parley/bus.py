@@ -1,14 +1,14 @@
 """The durable bus: events that are kept until they are processed."""
 
-from node.bus.bus import Bus, open_bus
+from node.bus.bus import Bus
+from node.bus.bus_address import open_bus
 from node.bus.config import BusConfig
-from node.bus.consuming.consumption import Consumption
-from node.bus.counters import Counters
+from node.bus.consumers.consumption import Consumption
 from node.bus.dead_letters import DeadLetter
 from node.bus.event import BusEvent
 from node.bus.history import History
 from node.bus.ids import Position
-from node.bus.model import ConsumerInfo, Failure, GroupInfo, PendingInfo, StreamInfo
+from node.bus.model import ConsumerInfo, Counters, Failure, GroupInfo, PendingInfo, StreamInfo
 from node.bus.redis.format import DOCUMENTED, LIGHTBUS, RedisFormat
 from node.remote_bus.authorisation import BusRequest
 

@@ -1,7 +1,5 @@
-"""The data of an event as text: one JSON object (RFC 8259).
-
-One rule: what is stored can be read by every JSON parser; NaN and infinities are refused, as are
-names of fields that no peer could send on. Knows nothing of events.
+"""The data of an event as text: one JSON object (RFC 8259) that every parser can read. NaN and
+infinities are refused, as are names of fields that no peer could send on.
 """
 
 import json
@@ -13,10 +11,10 @@ from node.bus.errors import InvalidEventError
 Data: TypeAlias = Mapping[str, Any]
 
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-# What a store has in place of data that it cannot read: this, why, a colon, and what was there. No
-# JSON begins so.
+# What a store has in place of data that it cannot read begins so; the reason, a colon, and what was
+# there follow. No JSON begins so.
 UNREADABLE: Final = "unreadable: "
-# What the names of fields are; no subclasses.
+# The type of the names of fields; subclasses are refused.
 _TEXT: Final = frozenset((str,))
 
 
@@ -36,16 +34,19 @@ def encode_body(data: object, largest: int) -> str:
     """An event's data as JSON, of at most `largest` bytes of UTF-8.
 
     Raises:
-        InvalidEventError: it is no mapping of text to JSON values, or too long.
+        InvalidEventError: it is not a mapping of text to JSON values, or too long.
     """
     # `dict` first: to ask whether something is a Mapping is slow.
     if not isinstance(data, (dict, Mapping)) or not _TEXT.issuperset(map(type, data)):
         raise InvalidEventError("the data of an event is a mapping of text to JSON values")
-    body = encode_value(data if type(data) is dict else dict(data))
+    try:
+        body = _ENCODER.encode(data if type(data) is dict else dict(data))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidEventError(f"the data is not JSON: {error}") from error
     try:
         size = len(body if body.isascii() else body.encode())
     except UnicodeEncodeError as error:
-        raise InvalidEventError("the data has text that is no Unicode") from error
+        raise InvalidEventError("the data has text that is not Unicode") from error
     if size > largest:
         raise InvalidEventError(f"the data has {size:,} bytes; at most {largest:,} may be")
     return body
@@ -55,7 +56,7 @@ def decode_body(body: str | bytes) -> dict[str, Any]:
     """The data of an event.
 
     Raises:
-        InvalidEventError: it is no JSON object; of what a store could not read it says why.
+        InvalidEventError: it is not a JSON object; for data that a store could not read, why.
     """
     try:
         data = json.loads(body)
@@ -64,5 +65,5 @@ def decode_body(body: str | bytes) -> dict[str, Any]:
             raise InvalidEventError(body.partition(": ")[2].partition(": ")[0]) from error
         raise InvalidEventError(f"the data is not JSON: {error}") from error
     if not isinstance(data, dict):
-        raise InvalidEventError("the data is JSON, but no object")
+        raise InvalidEventError("the data is JSON, but not an object")
     return data

@@ -1,72 +1,158 @@
 """`Bus`: events published durably, and consumed by groups, whatever store keeps them.
 
-One rule: publishing returns when the event is stored, and what a group was handed it is handed
-again until it is acknowledged or set aside. Knows no SQL, no Redis and no wire: those are stores.
+Publishing returns when the event is stored; what a group was handed it is handed again until it
+is acknowledged or set aside.
 """
 
-import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import iscoroutinefunction
-from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import anyio
 
 from node.backoff import Pauses
+from node.bus.body import Data, encode_body
 from node.bus.config import BusConfig
-from node.bus.consuming.consumption import Consumption
-from node.bus.consuming.crew import Crew, Duty, Handler
-from node.bus.consuming.holding import Holding
-from node.bus.consuming.intake import Intake
-from node.bus.consuming.outcomes import Outcomes
-from node.bus.consuming.seats import Seats, process_name
-from node.bus.consuming.terms import (
-    BATCH,
-    MAX_ATTEMPTS,
-    RECLAIM_AFTER,
-    Terms,
-    read_terms,
-    require_count,
+from node.bus.consumers.consumption import Consumption
+from node.bus.consumers.crew import Duty, Handler
+from node.bus.consumers.roster import Roster
+from node.bus.consumers.terms import BATCH, MAX_ATTEMPTS, RECLAIM_AFTER, read_terms, require_count
+from node.bus.dead_letters import DeadLetter, DeadLetters
+from node.bus.errors import BusError, InvalidEventError
+from node.bus.history import History
+from node.bus.ids import BEFORE_ALL, FIRST, Position, after, last_before, oldest_kept, parse_id
+from node.bus.lazy_store import LazyStore
+from node.bus.model import (
+    ConsumerInfo,
+    Counters,
+    GroupInfo,
+    NewEvent,
+    PendingInfo,
+    StreamInfo,
+    Trim,
 )
-from node.bus.ids import FIRST, Position
-from node.bus.opening import open_store
-from node.bus.publishing import Publishing
+from node.bus.names import api_of, check_key, split_name
+from node.bus.retry import publish_again
+from node.bus.schemas import Schemas, When
 from node.bus.store import Store
-from node.bus.upkeep import Upkeep
-from node.errors import ConfigError, ParleyError
-from node.logs import one_line
+from node.config import Range, require_in_range
+from node.errors import ConfigError
 from node.transport.backend import Backend
-from node.transport.ground import Ground
-
-logger = logging.getLogger("parley.bus")
 
 H = TypeVar("H", bound=Handler)
 
-# Seconds that handlers have to finish when a bus without a node closes.
+# Seconds that handlers have to finish when a bus is left as a context manager.
 DRAIN_TIMEOUT: Final = 5.0
 RETRY_DELAY: Final = 1.0
 MAX_RETRY_DELAY: Final = 300.0
+# Seconds for which publishing with an idempotency key is tried again.
+PUBLISH_TIMEOUT: Final = 30.0
+LARGEST_VERSION: Final = 2**31 - 1
+# Rows of a page of a listing, unless more are asked for.
+PAGE: Final = 100
 
 
-class Bus(Publishing, Upkeep):
+class Bus:
     """Events by name, `API.EVENT`, kept until they are processed.
 
     Made by `Node.bus` and `Peer.bus`, and by `open_bus` where there is no node; opened at first
-    use. `loop` gives the loop that it lives in. `counters` count what was done here.
+    use. `loop` gives the loop that it lives in. `counters` count what was done here. Names of
+    groups are as their consumers call them, without the service's. The stream of all events of an
+    API, which Redis may have, is `API.*`.
     """
 
     def __init__(self, store: Store, config: BusConfig, *, loop: Callable[[], Backend]) -> None:
-        super().__init__(store, config, loop)
-        self._seats = Seats(config.consumer or process_name())
-        self._duties: dict[tuple[str, str], Duty] = {}
-        self._crews: list[Crew] = []
-        self._crewed: set[tuple[str, str]] = set()
-        self._running = False
-        self._consumptions: set[Consumption] = set()
+        self.store = store
+        self.config = config
+        self.counters = Counters()
+        self.schemas = Schemas()
+        self._lazy = LazyStore(store, loop)
+        self._roster = Roster(self._lazy, config, self.schemas, self.counters)
 
     def __repr__(self) -> str:
         return f"<Bus on {type(self.store).__name__}>"
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed, for good."""
+        return self._lazy.is_closed
+
+    async def opened(self) -> Store:
+        """The store, opened if it was not.
+
+        Raises:
+            BusClosedError: the bus is closed. BusError: it cannot be opened. ConfigError: a
+                setting is wrong.
+        """
+        return await self._lazy.opened()
+
+    # Publishing.
+
+    async def publish(
+        self,
+        name: str,
+        data: Data,
+        *,
+        idempotency_key: str | None = None,
+        version: int = 1,
+        durable: bool = True,
+        timeout: float = PUBLISH_TIMEOUT,
+    ) -> str:
+        """Store an event; returns its id, once it is on disk as far as the store can say so
+        (docs/bus.md), or with `durable` False once it is safe from the end of the process that
+        stores it.
+
+        An event with an `idempotency_key` that was published on the same name within the window
+        is not stored again; the id is that of the first. With a key, publishing is therefore
+        tried again for `timeout` seconds while the store gives no answer. After a cancellation
+        the event may have been stored.
+
+        Raises:
+            InvalidEventError: a name, data, key or version that no event may have; as
+                SchemaViolationError, data that its schema does not allow. BusUnavailableError:
+                no answer; it may have been stored. BusClosedError: the bus is closed; if it was
+                closed meanwhile, it may have been stored. BusFullError, BusBusyError and other
+                BusErrors: it was not stored.
+        """
+        event = self._new_event(name, data, idempotency_key, version)
+        if idempotency_key is None:
+            store = self.store if self._lazy.is_open else await self._lazy.opened()
+            (published,) = await store.publish((event,), durable=durable)
+        else:
+            lazy = self._lazy
+            published = await publish_again(
+                lazy.opened, lazy.loop, event, durable=durable, timeout=timeout
+            )
+        if not published.duplicate:
+            self.counters.published += 1
+        return published.id
+
+    async def publish_many(
+        self, name: str, items: Iterable[Data], *, version: int = 1, durable: bool = True
+    ) -> list[str]:
+        """Store events, all or none of them, in this order; returns their ids. Raises as
+        `publish`."""
+        events = [self._new_event(name, data, None, version) for data in items]
+        if not events:
+            return []
+        store = await self.opened()
+        published = await store.publish(events, durable=durable)
+        self.counters.published += len(published)
+        return [one.id for one in published]
+
+    def schema(
+        self, name: str, schema: Mapping[str, Any] | bool, *, validate: When = "both"
+    ) -> None:
+        """Give the events of a name, or of an API (`auth.*`), a JSON schema: data that it does not
+        allow is not published (SchemaViolationError), and when it is consumed it is set aside
+        instead of being handed out. `validate` may be only one of the two.
+
+        Raises:
+            ParleyError: the name has a schema already. InvalidEventError: it is not such a name.
+                ConfigError: it is not a JSON schema, refers to something outside it, or
+                `jsonschema` is not installed.
+        """
+        self.schemas.add(name, schema, validate)
 
     # Consuming.
 
@@ -85,33 +171,16 @@ class Bus(Publishing, Upkeep):
 
         Asking for the next event acknowledges the one before, and so does leaving normally; an
         exception does not: the event comes again, or after `max_attempts` (None: without end)
-        goes to the dead letters. At most `batch` events (1 to 10,000) are fetched at once. What
-        another consumer holds for `reclaim_after` seconds without a sign of life is taken over.
-        A group that is new begins at `start`: `first`, `new`, an id, or a time.
+        goes to the dead letters. At most `batch` events (1 to 10,000) are fetched at once. Events
+        that another consumer holds for `reclaim_after` seconds without a sign of life are taken
+        over. A new group begins at `start`: `first`, `new`, an id, or a time.
 
         Raises:
-            InvalidEventError: it is no such name, group or start. ConfigError: a number is wrong.
+            InvalidEventError: the name, group or start is wrong. ConfigError: a number is.
         """
-        terms = read_terms(
-            self.config,
-            name,
-            group,
-            batch=batch,
-            reclaim_after=reclaim_after,
-            max_attempts=max_attempts,
-            start=start,
-        )
+        terms = read_terms(self.config, name, group, batch, reclaim_after, max_attempts, start)
 
-        async def begin(consumption: Consumption) -> Holding:
-            holding = await self._hold(terms, group)
-            self._consumptions.add(consumption)
-            return holding
-
-        def ended(consumption: Consumption, holding: Holding) -> None:
-            self._consumptions.discard(consumption)
-            self._let_go(holding)
-
-        return Consumption(begin, ended)
+        return self._roster.consumption(terms, group)
 
     def handler(
         self,
@@ -135,19 +204,11 @@ class Bus(Publishing, Upkeep):
         `max_retry_delay`; after `max_attempts` it goes to the dead letters. The rest as `consume`.
 
         Raises:
-            ParleyError: the group has a handler for it. InvalidEventError: it is no such name,
-                group or start. ConfigError: an option is wrong, or the handler no coroutine
+            ParleyError: the group has a handler for it. InvalidEventError: the name, group or
+                start is wrong. ConfigError: an option is wrong, or the handler is not a coroutine
                 function.
         """
-        terms = read_terms(
-            self.config,
-            name,
-            group,
-            batch=batch,
-            reclaim_after=reclaim_after,
-            max_attempts=max_attempts,
-            start=start,
-        )
+        terms = read_terms(self.config, name, group, batch, reclaim_after, max_attempts, start)
         require_count("concurrency", concurrency)
         retries = Pauses(first=retry_delay, longest=max_retry_delay)
 
@@ -155,17 +216,131 @@ class Bus(Publishing, Upkeep):
             if not iscoroutinefunction(handler) and not iscoroutinefunction(
                 getattr(handler, "__call__", None)  # noqa: B004 - whether it is async is asked
             ):
-                raise ConfigError(f"the handler of {name} is no coroutine function")
-            if (name, group) in self._duties:
-                raise ParleyError(f"{name} has a handler for {group} already")
-            if self.is_closed:
-                raise self.closed_error()
-            self._duties[name, group] = Duty(handler, terms, group, concurrency, retries)
-            if self._running:
-                self._begin_crews()
+                raise ConfigError(f"the handler of {name} must be a coroutine function")
+            self._roster.add(Duty(handler, terms, group, concurrency, retries))
             return handler
 
         return register
+
+    # Looking.
+
+    async def streams(self) -> list[StreamInfo]:
+        """All streams, by name."""
+        return await (await self._lazy.opened()).streams()
+
+    async def groups(self, name: str | None = None) -> list[GroupInfo]:
+        """The groups of a stream, or of all, under the names that the store has for them."""
+        store = await self._lazy.opened()
+        if name is not None:
+            api_of(name)
+            return await store.groups(name)
+        found = [await store.groups(stream.name) for stream in await store.streams()]
+        return [group for groups in found for group in groups]
+
+    async def lag(self, name: str, group: str) -> int | None:
+        """How many events the group was never handed; None if the store cannot say.
+
+        Raises:
+            BusError: there is no such group.
+        """
+        whole = self._group(name, group)
+        for found in await self.groups(name):
+            if found.name == whole:
+                return found.lag
+        raise BusError(f"{name} has no group {whole}")
+
+    async def consumers(self, name: str, group: str) -> list[ConsumerInfo]:
+        """The consumers of a group, by name."""
+        return await (await self._lazy.opened()).consumers(name, self._group(name, group))
+
+    async def pending(
+        self, name: str, group: str, *, count: int = PAGE, after: str = BEFORE_ALL
+    ) -> list[PendingInfo]:
+        """Up to `count` events that were handed out and not acknowledged, after an id."""
+        whole = self._group(name, group)
+        return await (await self._lazy.opened()).pending(name, whole, count, str(parse_id(after)))
+
+    def history(
+        self,
+        name: str,
+        *,
+        start: Position = FIRST,
+        end: Position | None = None,
+        follow: bool = False,
+    ) -> History:
+        """The events of a stream as they are stored, whatever groups do: `async for event in
+        bus.history(...)`, from `start` (inclusive) to `end` (an id: inclusive; a time: what was
+        published before it); with `follow` those that are yet to come, too.
+
+        Raises:
+            InvalidEventError: the name or a position is wrong.
+        """
+        api_of(name)
+        until = None if end is None else last_before(end)
+        return History(self._lazy.opened, name, after(start), until, follow=follow)
+
+    # Keeping order.
+
+    async def replay(self, name: str, group: str, start: Position) -> None:
+        """The group reads on from `start`, be that back or forth; a group that is not there is
+        made. What is pending stays so.
+
+        Raises:
+            InvalidEventError: the name or a position is wrong.
+        """
+        whole = self._group(name, group)
+        await (await self._lazy.opened()).rewind(name, whole, after(start))
+
+    async def trim(
+        self,
+        name: str,
+        *,
+        max_length: int | None = None,
+        max_age: float | None = None,
+        before: Position | None = None,
+        max_bytes: int | None = None,
+    ) -> int:
+        """Take away the oldest events, read or not: all but `max_length`, those older than
+        `max_age` seconds, those before an id or time, all but `max_bytes`. How many.
+
+        Raises:
+            InvalidEventError: the name or a position is wrong. ConfigError: a number is wrong.
+        """
+        api_of(name)
+        limits = {"max_length": max_length, "max_bytes": max_bytes, "max_age": max_age}
+        for kind, value in limits.items():
+            if value is not None:
+                require_in_range(kind, value, Range(0))
+        since = None if max_age is None else self.config.clock() - max_age
+        bounds = Trim(max_length, oldest_kept(before, since), max_bytes)
+        return await (await self._lazy.opened()).trim(name, bounds)
+
+    async def remove_group(self, name: str, group: str) -> bool:
+        """Forget a group with all that is pending in it; whether there was one."""
+        return await (await self._lazy.opened()).remove_group(name, self._group(name, group))
+
+    # Dead letters.
+
+    async def dead_letters(
+        self, name: str, *, count: int = PAGE, after: str = BEFORE_ALL
+    ) -> list[DeadLetter]:
+        """The first `count` events of a stream that were set aside, after the letter of an id;
+        fewer if there are no more."""
+        return await DeadLetters(self._lazy, name).page(count, after)
+
+    async def replay_dead(
+        self, name: str, ids: Sequence[str] | None = None, *, group: str | None = None
+    ) -> list[str]:
+        """Have events that were set aside processed again, attempts counted anew: all, or the
+        letters of some ids, or those of a group. Each goes to the group it failed in; if the
+        stream does not have it any more it is published again, for all groups. The
+        letters are then forgotten; their ids are returned."""
+        whole = None if group is None else self._group(name, group)
+        return await DeadLetters(self._lazy, name).replay(ids, whole)
+
+    async def drop_dead(self, name: str, ids: Sequence[str] | None = None) -> int:
+        """Forget events that were set aside: all, or the letters of some ids. How many."""
+        return await DeadLetters(self._lazy, name).drop(ids)
 
     # Its life.
 
@@ -175,98 +350,50 @@ class Bus(Publishing, Upkeep):
         Raises:
             BusError: it cannot be opened. ConfigError: a setting is wrong.
         """
-        await self.opened()
+        await self._lazy.opened()
         self.begin()
         return self
 
     async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
+        self, exc_type: type[BaseException] | None, exc_val: object, exc_tb: object
     ) -> None:
         await self.aclose(DRAIN_TIMEOUT if exc_type is None else 0.0)
 
     def begin(self) -> None:
-        """The loop runs: handlers begin. Called by who owns the bus; a second time is fine."""
+        """The loop runs: handlers begin. For the owner of the bus; a second time is fine."""
         if not self.is_closed:
-            self._running = True
-            self._begin_crews()
+            self._roster.begin()
 
     async def drain(self, timeout: float) -> None:
-        """Have the handlers finish what they do, in `timeout` seconds at most; what they had not
-        begun is for others. No handler runs after it."""
-        self._running = False
-        crews, self._crews = self._crews, []
-        async with anyio.create_task_group() as tasks:
-            for crew in crews:
-                tasks.start_soon(crew.close, timeout)
+        """Have the handlers finish what they do, in `timeout` seconds at most; events that they
+        had not begun are for others. No handler runs after it."""
+        await self._roster.drain(timeout)
 
     async def aclose(self, timeout: float = 0.0, *, because: str = "") -> None:
         """Drain, record what is done, give back what was not begun, and close the store. Whoever
         waits for events meets BusClosedError, which says `because`. A second time is fine."""
         if because and not self.is_closed:
-            self.closed_because = because
-            for name, group in self._crewed:
-                logger.warning("the handler of %s for %s ends: %s", name, group, one_line(because))
+            self._lazy.closed_because = because
+            self._roster.warn(because)
         # Also when we are being cancelled: what is done is to be recorded.
         with anyio.CancelScope(shield=True):
-            await self.drain(timeout)
-            for consumption in list(self._consumptions):
-                await consumption.close(self.closed_error())
-            await self.close_store()
+            await self._roster.drain(timeout)
+            await self._roster.close_loops(self._lazy.closed_error())
+            await self._lazy.aclose()
 
     # Inside.
 
-    async def _hold(self, terms: Terms, group: str) -> Holding:
-        """Join a group under a name of our own."""
-        store, loop = await self.opened(), self.loop
-        consumer = self._seats.take(terms)
-        intake = Intake(store, loop, terms, consumer, self.config)
-        try:
-            await intake.join()
-            if self.is_closed:
-                raise self.closed_error()
-        except BaseException:
-            self._seats.leave(terms, consumer)
-            raise
-        counters = self.counters
-        outcomes = Outcomes(store, loop, terms, consumer, group, counters, intake.claim_at)
-        return Holding(store, loop, terms, intake, outcomes, counters, self.schemas)
+    def _new_event(self, name: str, data: Data, key: str | None, version: int) -> NewEvent:
+        split_name(name)
+        if key is not None:
+            check_key(key)
+        if type(version) is not int or not 1 <= version <= LARGEST_VERSION:
+            raise InvalidEventError(f"{version!r} is not a version: 1 to {LARGEST_VERSION:,}")
+        body = encode_body(data, self.config.max_event_bytes)
+        if self.schemas:
+            self.schemas.check_published(name, data)
+        return NewEvent(name, data, body, key, version)
 
-    def _let_go(self, holding: Holding) -> None:
-        self._seats.leave(holding.terms, holding.consumer)
-
-    def _begin_crews(self) -> None:
-        for key, duty in self._duties.items():
-            if key not in self._crewed:
-                self._crewed.add(key)
-                self._crews.append(Crew(duty, self.loop, self._hold, self._let_go))
-
-
-@asynccontextmanager
-async def open_bus(
-    url: str, config: BusConfig | None = None, *, drain_timeout: float = DRAIN_TIMEOUT
-) -> AsyncIterator[Bus]:
-    """A bus for a program that has no node: `async with open_bus("sqlite:///bus.db") as bus`.
-    At the end handlers have `drain_timeout` seconds to finish.
-
-    Raises:
-        AddressError: it is no address of a bus. ConfigError: a setting is wrong. BusError: it
-            cannot be opened.
-    """
-    store, settings = open_store(url, config)
-    ground = Ground("the bus")
-    backend = await ground.enter()
-    try:
-        bus = Bus(store, settings, loop=lambda: backend)
-        timeout = 0.0
-        try:
-            await bus.opened()
-            bus.begin()
-            yield bus
-            timeout = drain_timeout
-        finally:
-            await bus.aclose(timeout)
-    finally:
-        await ground.leave()
+    def _group(self, name: str, group: str) -> str:
+        api_of(name)  # raises InvalidEventError
+        return self.config.group_name(group)

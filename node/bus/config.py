@@ -1,7 +1,4 @@
-"""What a bus is set to: limits, times, and what is kept for how long.
-
-One rule: frozen, checked when made, every setting with its unit and range. Opens nothing.
-"""
+"""The settings of a bus: limits, times, and what is kept for how long."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -14,8 +11,8 @@ from node.config import Range, require_in_range
 from node.errors import ConfigError
 from node.protocol.typed import check_types
 
-# Every setting of `BusConfig` that is a number; none may be infinite or NaN. None, where the
-# type allows it, is no bound.
+# Every setting of `BusConfig` that is a number; it may not be infinite or NaN. None, where the
+# type allows it, means without a bound.
 RANGES: Final[Mapping[str, Range]] = {
     "max_length": Range(1),
     "max_age": Range(0, above=True),
@@ -29,7 +26,7 @@ RANGES: Final[Mapping[str, Range]] = {
     "timeout": Range(0, above=True),
     "waiting": Range(1),
 }
-# How events look in Redis unless it is said.
+# How events look in Redis by default.
 _USUAL: Final = RedisFormat()
 
 
@@ -40,14 +37,14 @@ class BusConfig:
     Attributes:
         service: the name of the service; groups are then `SERVICE-GROUP`, as Lightbus has them.
             Empty: groups are called as they are.
-        consumer: the name of this process among the consumers of its groups. One that stays the
-            same after a restart finds its pending events at once. Empty: host, process id and
-            four random characters.
+        consumer: the name of this process among the consumers of its groups. A name that stays
+            the same after a restart finds its pending events at once. Empty: host, process id
+            and four random characters.
         max_length: about how many events a stream keeps, 1 or more; None: no bound.
         max_age: seconds that a stream keeps events, above 0; None: no bound.
         max_bytes: about how many bytes of events a stream keeps, 1,024 or more; None: no bound.
         keep_unread: whether events that a group has yet to acknowledge stay, whatever the three
-            bounds say (SQLite; Redis has no such thing).
+            bounds say (SQLite; Redis cannot).
         max_store_bytes: the largest size of the database file, at least 1 MiB; then publishing
             raises BusFullError (SQLite).
         max_event_bytes: the longest data of an event as JSON, bytes, at least 64.
@@ -58,9 +55,9 @@ class BusConfig:
             it is due, at least 1.
         busy_timeout: seconds to wait for another process that holds the database, 0 or more.
         timeout: seconds to wait for an answer of Redis or of another node, above 0.
-        waiting: operations that may wait in line for the store, at least 1; who comes then waits
-            too.
-        formats: for some APIs how their events look in Redis; `*` is for all others.
+        waiting: operations that may wait in line for the store, at least 1; further ones wait for
+            room.
+        formats: how the events of some APIs look in Redis; `*` is for all others.
         clock: the time, in seconds since 1970 (UTC); for tests.
     """
 

@@ -1,27 +1,65 @@
-"""Dead letters as applications see them, and how they are replayed.
+"""Dead letters: the history of an event's attempts, the letter that it becomes, and how letters
+are shown and replayed.
 
-One rule: a letter is forgotten after its event is pending or published again, never before; who
-is cut short in between replays one event twice and loses none. Writes no letters: stores do.
+Every store keeps the same of a history: the first entry and the last ones, each a line of bounded
+length. A letter is forgotten after its event is pending or published again, never before: a replay
+that is cut short in between replays one event twice and loses none.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from node.bus.body import decode_body, encode_value
 from node.bus.errors import InvalidEventError
 from node.bus.ids import BEFORE_ALL, parse_id
-from node.bus.model import Failure, NewEvent, StoredEvent
-from node.bus.names import dead_name
-from node.bus.store import Store
+from node.bus.lazy_store import LazyStore
+from node.bus.model import Failure, NewEvent, StoredEvent, Trim
+from node.bus.names import dead_name, split_name
 
 # Letters that are fetched at once.
-PAGE: Final = 100
+LETTERS: Final = 100
+# Entries of a history, and characters of each one's error.
+LONGEST_HISTORY: Final = 32
+LONGEST_ERROR: Final = 500
+# The error of an attempt that ended without a word.
+NOT_ACKNOWLEDGED: Final = "not acknowledged"
+
+
+def error_line(error: str) -> str:
+    """An error as a history has it."""
+    return " ".join(error.encode("utf-8", "replace").decode().split())[:LONGEST_ERROR]
+
+
+def shorten(history: list[Any]) -> None:
+    """Leave the first entry and the last ones."""
+    if len(history) > LONGEST_HISTORY:
+        del history[1 : len(history) - LONGEST_HISTORY + 1]
+
+
+def dead_data(
+    event: StoredEvent, group: str, history: list[Failure], data: dict[str, Any] | None
+) -> dict[str, Any]:
+    """The data of a dead letter: the event as it was, its group, and the outcome of each attempt.
+
+    `data` is the event's, None if it cannot be read; then its body stands there as it is.
+    """
+    return {
+        "id": event.id,
+        "name": event.name,
+        "idempotency_key": event.key,
+        "version": event.version,
+        "data": data,
+        **({} if data is not None else {"body": event.body}),
+        "group": group,
+        "attempts": history[-1].attempt if history else 0,
+        "history": [failure._asdict() for failure in history],
+    }
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """An event that was set aside. What a letter of another hand does not say is empty.
+    """An event that was set aside. What another program's letter does not say is empty.
 
     Attributes:
         id: the letter's own.
@@ -29,7 +67,7 @@ class DeadLetter:
         data: the event's; None if it cannot be read, and `body` is what stands there.
         group: the group that gave it up, as the store calls it.
         attempts: how often it was tried.
-        history: what became of each attempt, at most 32 of them.
+        history: the outcome of each attempt, at most 32 of them.
     """
 
     id: str
@@ -74,39 +112,59 @@ def read_letter(stored: StoredEvent) -> DeadLetter:
     )
 
 
-class Replaying:
-    """The dead letters of one stream, being processed again."""
+class DeadLetters:
+    """The dead letters of one stream."""
 
-    def __init__(self, store: Store, stream: str) -> None:
-        self._store = store
+    def __init__(self, store: LazyStore, stream: str) -> None:
+        """Raises InvalidEventError: it is not the name of an event."""
+        split_name(stream)
+        self._lazy = store
+        self._store = store.store
         self._stream = stream
         self._dead = dead_name(stream)
 
-    async def replay(self, ids: list[str] | None, group: str | None) -> list[str]:
-        """Those of `ids`, and of a group; None is all. The ids of the letters that were."""
+    async def page(self, count: int, after: str) -> list[DeadLetter]:
+        """The first `count` letters after an id; fewer if there are no more."""
+        place = str(parse_id(after))
+        await self._lazy.opened()
+        letters: list[DeadLetter] = []
+        while len(letters) < count:
+            found = await self._history(place, None, count - len(letters))
+            if not found:
+                break
+            letters += map(read_letter, found)  # a store shows fewer at once where they are large
+            place = found[-1].id
+        return letters
+
+    async def drop(self, ids: Sequence[str] | None) -> int:
+        """Forget the letters of some ids, or all; how many there were."""
+        wanted = _checked(ids)
+        await self._lazy.opened()
+        if wanted is None:
+            return await self._store.trim(self._dead, Trim(max_length=0))
+        return await self._store.drop(self._dead, wanted)
+
+    async def replay(self, ids: Sequence[str] | None, group: str | None) -> list[str]:
+        """Replay those of `ids`, and of a group; None is all. The ids of the replayed letters."""
+        wanted = _checked(ids)
+        await self._lazy.opened()
         replayed: list[str] = []
-        place = BEFORE_ALL
-        if ids is not None:
-            for id in sorted(set(ids), key=parse_id):
-                before = str(parse_id(id).before)
-                found = await self._store.history(self._dead, before, id, 1, 0.0)
+        if wanted is not None:
+            for id in sorted(set(wanted), key=parse_id):
+                found = await self._history(str(parse_id(id).before), id, 1)
                 replayed += await self._replay_all(found, group)
             return replayed
         # What is set aside again meanwhile is not replayed for ever.
-        last = await self._last()
-        while last is not None:
-            found = await self._store.history(self._dead, place, last, PAGE, 0.0)
-            if not found:
-                break
+        infos = await self._store.streams()
+        last = next((info.last_id for info in infos if info.name == self._dead), None)
+        place = BEFORE_ALL
+        while last is not None and (found := await self._history(place, last, LETTERS)):
             place = found[-1].id
             replayed += await self._replay_all(found, group)
         return replayed
 
-    async def _last(self) -> str | None:
-        for stream in await self._store.streams():
-            if stream.name == self._dead:
-                return stream.last_id
-        return None
+    async def _history(self, after: str, until: str | None, count: int) -> list[StoredEvent]:
+        return await self._store.history(self._dead, after, until, count, 0.0)
 
     async def _replay_all(self, found: list[StoredEvent], group: str | None) -> list[str]:
         replayed = []
@@ -125,12 +183,18 @@ class Replaying:
             if again:
                 return True
         if letter.data is None:
-            return False  # nobody could read it then either
+            return False  # no consumer could read it then either
         # Under a key of its own: the event's may be remembered, though the event is gone.
         key = f"dead:{letter.id}"
         event = NewEvent(self._stream, letter.data, letter.body, key, letter.version)
         await self._store.publish([event], durable=True)
         return True
+
+
+def _checked(ids: Sequence[str] | None) -> list[str] | None:
+    if isinstance(ids, str):
+        raise InvalidEventError("ids is a list of ids")
+    return None if ids is None else [str(parse_id(id)) for id in ids]
 
 
 def _failures(history: object) -> list[Failure]:

@@ -7,12 +7,11 @@
       BusUnavailableError        nothing is known of the outcome: no answer  (also OSError)
       BusBusyError               another process holds the database for too long
       BusFullError               no room, or it cannot be written; nothing was stored
-      BusDamagedError            what is stored is damaged, or is no bus
+      BusDamagedError            what is stored is damaged, or is not a bus
       BusRefusedError            the node that offers the bus does not allow it
       NotPendingError            it is not (any more) this group's to acknowledge
 
-Whatever a store raises is one of these; what SQLite, Redis or the connection said stands behind
-it as its cause.
+Every error of a store is one of these; what SQLite, Redis or the connection said is its cause.
 """
 
 from node.errors import ParleyError
@@ -36,8 +35,8 @@ class SchemaViolationError(InvalidEventError):
 
 
 class BusClosedError(BusError):
-    """The bus, or the node or connection it belongs to, is closed. What was asked later was not
-    done; what was under way may have been."""
+    """The bus, or the node or connection it belongs to, is closed. Later requests are not done;
+    those under way may have been."""
 
 
 class BusUnavailableError(BusError, OSError):
@@ -59,7 +58,7 @@ class BusFullError(BusError):
 
 
 class BusDamagedError(BusError):
-    """What is stored cannot be read, or is no bus. Nothing was changed."""
+    """What is stored cannot be read, or is not a bus. Nothing was changed."""
 
 
 class BusRefusedError(BusError):

@@ -1,7 +1,7 @@
-"""`BusEvent`: an event as an application is handed it, and what it may say of it.
+"""`BusEvent`: an event as an application is handed it, and its word on it.
 
-One rule: of two words only the first counts, and an event that was refused is never taken for
-acknowledged, whatever became of the refusal. Knows nothing of stores.
+Of two words only the first counts, and an event that was refused is never taken for acknowledged,
+whatever became of the refusal.
 """
 
 from datetime import datetime
@@ -16,7 +16,7 @@ from node.errors import ParleyError
 
 
 class Word(Enum):
-    """What was said of an event that was handed out."""
+    """The application's word on an event that was handed out."""
 
     NONE = "none"
     ACK = "ack"
@@ -24,7 +24,7 @@ class Word(Enum):
 
 
 class Holder(Protocol):
-    """Who handed an event out, and takes the application's word on it."""
+    """The consumer that handed an event out, and takes the application's word on it."""
 
     @property
     def group(self) -> str:
@@ -39,7 +39,7 @@ class Holder(Protocol):
 
 class BusEvent:
     """An event of a bus. `attempt` is how often the group was handed it, this time included: 1
-    at first; 0 of what `Bus.history` shows, which nobody has to acknowledge."""
+    at first; 0 for an event of `Bus.history`, which needs no acknowledgement."""
 
     __slots__ = ("_data", "_holder", "attempt", "stored", "word")
 
@@ -79,7 +79,7 @@ class BusEvent:
         """What was published.
 
         Raises:
-            InvalidEventError: it is no JSON object; only of what `Bus.history` shows.
+            InvalidEventError: it is not a JSON object; only for an event of `Bus.history`.
         """
         if self._data is None:
             self._data = decode_body(self.stored.body)
@@ -87,12 +87,12 @@ class BusEvent:
 
     @property
     def version(self) -> int:
-        """The version of the data, as its publisher said; 1 unless it did."""
+        """The version of the data, as its publisher gave it; 1 by default."""
         return self.stored.version
 
     @property
     def idempotency_key(self) -> str | None:
-        """The key that it was published with; Redis has one of each event."""
+        """The key that it was published with; on Redis each event has one."""
         return self.stored.key
 
     @property
@@ -102,17 +102,17 @@ class BusEvent:
 
     @property
     def group(self) -> str | None:
-        """The group that it was handed to; None of what `Bus.history` shows."""
+        """The group that it was handed to; None for an event of `Bus.history`."""
         return self._holder.group if self._holder is not None else None
 
     async def ack(self) -> None:
-        """It is done: recorded when this returns, however long the store gives no answer. A second
+        """It is done: recorded when this returns, however long the store takes to answer. A second
         time is fine.
 
         Raises:
             NotPendingError: it was refused before, or it went to another consumer, which is done
                 with it. BusClosedError: the bus, or its consumer, was closed; it may have been
-                recorded. BusError: it could not be, and waiting does not help.
+                recorded. BusError: it could not be recorded, and waiting does not help.
         """
         if self.word is Word.ACK:
             return
@@ -126,7 +126,7 @@ class BusEvent:
 
         Raises:
             NotPendingError: it was acknowledged before, or went to another consumer.
-            BusError: it could not be recorded; then it comes again once it was idle for long.
+            BusError: it could not be recorded; it comes again once it was idle for long.
         """
         if self.word is Word.ACK:
             raise NotPendingError(f"{self.stored.id} was acknowledged before")
@@ -134,5 +134,5 @@ class BusEvent:
 
     def _held(self) -> Holder:
         if self._holder is None:
-            raise ParleyError("nobody was handed this event: it is of the history")
+            raise ParleyError("this event is of the history: no group was handed it")
         return self._holder

@@ -1,6 +1,5 @@
-"""`History`: the events of a stream as they are stored, a page at a time.
-
-One rule: whoever looks changes nothing, and nothing stays open when they stop. Knows no groups.
+"""`History`: the events of a stream as they are stored, a page at a time. Looking at them changes
+nothing, and leaves nothing open.
 """
 
 from collections.abc import Awaitable, Callable
@@ -11,14 +10,15 @@ from node.bus.event import BusEvent
 from node.bus.ids import AFTER_ALL, BEFORE_ALL
 from node.bus.store import Store
 
-# Seconds that one wait for what is yet to come takes.
+# Events fetched at once, and seconds of one wait for new ones.
+PAGE: Final = 100
 WAIT: Final = 1.0
 
 
 class History:
     """Events of one stream, in their order: `async for event in bus.history(...)`."""
 
-    __slots__ = ("_follow", "_opened", "_page", "_place", "_ready", "_stream", "_until")
+    __slots__ = ("_follow", "_opened", "_place", "_ready", "_stream", "_until")
 
     def __init__(
         self,
@@ -26,7 +26,6 @@ class History:
         stream: str,
         after: str,
         until: str | None,
-        page: int,
         *,
         follow: bool,
     ) -> None:
@@ -34,7 +33,6 @@ class History:
         self._stream = stream
         self._place = after
         self._until = until
-        self._page = page
         self._follow = follow
         self._ready: list[BusEvent] = []
 
@@ -48,7 +46,7 @@ class History:
             if self._place == AFTER_ALL:
                 self._place = await self._end(store)
             wait = WAIT if self._follow else 0.0
-            found = await store.history(self._stream, self._place, self._until, self._page, wait)
+            found = await store.history(self._stream, self._place, self._until, PAGE, wait)
             if not found and not self._follow:
                 raise StopAsyncIteration
             self._ready = [BusEvent(stored) for stored in reversed(found)]
@@ -57,8 +55,8 @@ class History:
         return event
 
     async def _end(self, store: Store) -> str:
-        """The id of the last event now: what comes between two waits is not to be missed. Where
-        that is not to be had, each wait begins at the end anew."""
+        """The id of the last event now, so that none between two waits is missed. If the list of
+        streams is refused, each wait begins at the end anew."""
         try:
             streams = await store.streams()
         except BusRefusedError:

@@ -1,7 +1,7 @@
 """Ids of stored events: `MILLISECONDS-NUMBER`, as Redis Streams has them, in order of time.
 
-One rule: an id is text for people and programs, and a pair of integers for what compares. Ids
-that were given stay in order also when the clock goes back. Knows no store.
+An id is text for people and programs, and a pair of integers where ids are compared. Ids stay in
+order even when the clock goes back.
 """
 
 import re
@@ -16,7 +16,7 @@ Position: TypeAlias = str | datetime
 
 FIRST: Final = "first"
 NEW: Final = "new"
-# What a store takes as `after`: before all events, and after all that are there now.
+# Values of `after` for a store: before all events, and after all that are there now.
 BEFORE_ALL: Final = "0-0"
 AFTER_ALL: Final = "$"
 
@@ -35,8 +35,8 @@ class EventId(NamedTuple):
 
     @property
     def published_at(self) -> datetime:
-        """When it was given, by the clock of who stores it; the last moment that there is for a
-        time beyond it, which only another program's id can have."""
+        """When it was given, by the store's clock; the last moment of `datetime` for a later time,
+        which only another program's id can have."""
         try:
             return datetime.fromtimestamp(self.milliseconds / 1000, UTC)
         except (ValueError, OverflowError, OSError):
@@ -56,14 +56,14 @@ def parse_id(text: object) -> EventId:
     """An id from its text; one without a number is the first of its millisecond.
 
     Raises:
-        InvalidEventError: it is none.
+        InvalidEventError: it is not an id.
     """
     found = _ID.fullmatch(text) if isinstance(text, str) else None
     if found is not None:
         milliseconds, number = int(found[1]), int(found[2] or 0)
         if milliseconds <= _LARGEST and number <= _LARGEST:
             return EventId(milliseconds, number)
-    raise InvalidEventError(f"{text!r} is no id of an event: MILLISECONDS-NUMBER")
+    raise InvalidEventError(f"{text!r} is not the id of an event: MILLISECONDS-NUMBER")
 
 
 def first_id_at(when: datetime) -> EventId:
@@ -80,8 +80,28 @@ def first_id_at(when: datetime) -> EventId:
     return EventId(milliseconds, 0)
 
 
+def id_of(position: Position) -> EventId:
+    """The first id that an event at `position`, an id or a time, can have; raises as `after`."""
+    return first_id_at(position) if isinstance(position, datetime) else parse_id(position)
+
+
+def last_before(position: Position) -> str:
+    """The last id up to `position`: an id itself, but a time exclusive. Raises as `after`."""
+    found = id_of(position)
+    return str(found.before if isinstance(position, datetime) else found)
+
+
+def oldest_kept(before: Position | None, since: float | None) -> str | None:
+    """The first id that is neither before a position nor of a time, seconds since 1970, before
+    `since`; None if there is no such bound. Raises as `after`."""
+    first = [] if before is None else [id_of(before)]
+    if since is not None:
+        first.append(first_id_at(datetime.fromtimestamp(max(since, 0), UTC)))
+    return str(max(first)) if first else None
+
+
 def after(position: Position) -> str:
-    """What a store takes for `position`: the id (exclusive) after which it begins, or `$`.
+    """The id after which a store begins for `position`, itself excluded, or `$`.
 
     Raises:
         InvalidEventError: it is neither an id, a time, `first` nor `new`.
@@ -90,6 +110,4 @@ def after(position: Position) -> str:
         return BEFORE_ALL
     if position == NEW:
         return AFTER_ALL
-    if isinstance(position, datetime):
-        return str(first_id_at(position).before)
-    return str(parse_id(position).before)
+    return str(id_of(position).before)

@@ -1,10 +1,10 @@
-"""What goes into a store, and what comes out of it: plain records, no behaviour.
+"""What goes into a store, and what comes out of it: plain records, the same for every store.
 
-One rule: a record is the same whichever store it came from. Ids are text (`ids.py`), times
-seconds since 1970 (UTC), durations seconds. Knows no store.
+Ids are text (`ids.py`), times seconds since 1970 (UTC), durations seconds.
 """
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from node.bus.body import Data
 
@@ -20,14 +20,15 @@ class NewEvent(NamedTuple):
 
 
 class Published(NamedTuple):
-    """What became of it. `duplicate`: one with its key was there, and `id` is that one's."""
+    """The outcome: `duplicate` if an event with its key was there already; `id` is then that
+    event's."""
 
     id: str
     duplicate: bool = False
 
 
 class StoredEvent(NamedTuple):
-    """An event as it is kept. `key` is None where it was published without one."""
+    """An event as it is kept. `key` is None if it was published without one."""
 
     id: str
     name: str
@@ -47,7 +48,7 @@ class Delivery(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """One attempt that came to nothing: by whom, when, and why (one line, bounded)."""
+    """One attempt that failed: by which consumer, when, and why (one line, bounded)."""
 
     attempt: int
     consumer: str
@@ -56,7 +57,7 @@ class Failure(NamedTuple):
 
 
 class StreamInfo(NamedTuple):
-    """A stream: `size` is bytes, roughly; ids are None of an empty one."""
+    """A stream: `size` is bytes, roughly; the ids of an empty one are None."""
 
     name: str
     length: int
@@ -91,8 +92,8 @@ class ConsumerInfo(NamedTuple):
 
 class PendingInfo(NamedTuple):
     """An event that was handed out and not acknowledged. `idle` is seconds since; `due_in` seconds
-    until it is handed out again, None while a consumer holds it. What is due is nobody's: then
-    `consumer` is empty."""
+    until it is handed out again, None while a consumer holds it. An event that is due belongs to
+    no consumer: then `consumer` is empty."""
 
     id: str
     consumer: str
@@ -111,21 +112,22 @@ class Trim(NamedTuple):
     approximate: bool = False
 
 
-def dead_data(
-    event: StoredEvent, group: str, history: list[Failure], data: dict[str, Any] | None
-) -> dict[str, Any]:
-    """The data of a dead letter: the event as it was, for whom, and what became of each attempt.
+@dataclass(slots=True)
+class Counters:
+    """Events of one `Bus`, by what became of them in this process. The numbers only go up.
 
-    `data` is the event's, None if it cannot be read; then its body stands there as it is.
+    Attributes:
+        published: were stored; one that was there already is not counted.
+        delivered: were fetched to be processed, again or for the first time.
+        acknowledged: were recorded as done.
+        failed: attempts that failed: refused, or left by an exception.
+        retried: were delivered a second or later time.
+        dead_lettered: were set aside.
     """
-    return {
-        "id": event.id,
-        "name": event.name,
-        "idempotency_key": event.key,
-        "version": event.version,
-        "data": data,
-        **({} if data is not None else {"body": event.body}),
-        "group": group,
-        "attempts": history[-1].attempt if history else 0,
-        "history": [failure._asdict() for failure in history],
-    }
+
+    published: int = 0
+    delivered: int = 0
+    acknowledged: int = 0
+    failed: int = 0
+    retried: int = 0
+    dead_lettered: int = 0

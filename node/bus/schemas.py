@@ -1,7 +1,7 @@
 """JSON schemas of events: what their data must look like, when published, consumed, or both.
 
-One rule: a schema is checked when it is given, references included, and nothing is ever fetched
-for one. `jsonschema` is imported with the first schema. Knows no events.
+A schema is checked when it is given, references included, and nothing is ever fetched for one.
+`jsonschema` is imported with the first schema.
 """
 
 from collections.abc import Mapping
@@ -48,8 +48,9 @@ class Schemas:
         says).
 
         Raises:
-            ParleyError: there is one. InvalidEventError: it is no such name. ConfigError: it is
-                no JSON schema, refers to what is not in it, or `jsonschema` is not installed.
+            ParleyError: the name has a schema already. InvalidEventError: it is not such a name.
+                ConfigError: it is not a JSON schema, refers to something outside it, or
+                `jsonschema` is not installed.
         """
         split_name(name[:-1] + "_" if name.endswith(ALL_OF_API) else name)
         if name in self._schemas:
@@ -107,7 +108,7 @@ def _validator(name: str, schema: Mapping[str, Any] | bool) -> "Validator":
     except SchemaError as error:
         raise ConfigError(f"the schema of {name}: {error.json_path}: {error.message}") from error
     except (Unresolvable, NoSuchResource, UnknownDialect) as error:
-        text = f"the schema of {name} refers to what is not in it: {error}"
+        text = f"the schema of {name} refers to something outside it: {error}"
         raise ConfigError(one_line(text)) from error
     except RecursionError as error:
         raise ConfigError(f"the schema of {name} is nested too deeply") from error

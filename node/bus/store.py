@@ -1,8 +1,8 @@
-"""What the bus asks of whatever keeps its events: one seam, three implementations.
+"""`Store`: what the bus asks of whatever keeps its events; SQLite (`sqlite/`), Redis (`redis/`) and
+another node (`node.remote_bus`) are stores. Retries, handlers and schemas are above it.
 
-One rule: what a method says it did is done when it returns, and nothing of it if it raises, unless
-it raises BusUnavailableError: then nobody knows. Retries, handlers and schemas are above; SQLite
-(`sqlite/`), Redis (`redis/`) and another node (`wire/`) are below.
+What a method says it did is done when it returns, and nothing of it if it raises, unless it raises
+BusUnavailableError: then that is unknown.
 
 A stream is named by its event (`auth.user_registered`). A group reads a stream once: each event is
 handed to one of its consumers and is pending until `ack`, `bury`, or until it goes to another:
@@ -30,12 +30,12 @@ class Store(Protocol):
     """A store of streams and groups. Every method may raise BusClosedError, BusUnavailableError,
     BusBusyError, BusDamagedError and BusRefusedError; those that write BusFullError.
 
-    What hands out or shows up to `count` events may give fewer, if they are large: none is what
-    says that there are no more.
+    Methods that hand out or show up to `count` events may give fewer, if they are large: only an
+    empty list says that there are no more.
 
     All methods may be called by many tasks at once, and be cancelled: what was asked is then done
-    or not, as after BusUnavailableError, but an event handed out to who was cancelled is
-    released (or pending, and comes again by `claim` once it was idle long enough).
+    or not, as after BusUnavailableError, but an event handed out to a cancelled caller is released
+    (or pending, and comes again by `claim` once it was idle long enough).
     """
 
     async def open(self, loop: Backend) -> None:
@@ -58,7 +58,7 @@ class Store(Protocol):
         published on the same stream within the idempotency window is not stored again.
 
         Raises:
-            InvalidEventError: the store's format has no room for what one of them holds.
+            InvalidEventError: the store's format has no room for the contents of one of them.
         """
 
     # Consuming.
@@ -114,10 +114,10 @@ class Store(Protocol):
         """All streams, by name."""
 
     async def groups(self, stream: str) -> list[GroupInfo]:
-        """The groups of a stream, by name; none of one that is not there."""
+        """The groups of a stream, by name; empty if it is not there."""
 
     async def consumers(self, stream: str, group: str) -> list[ConsumerInfo]:
-        """The consumers of a group, by name; none of one that is not there."""
+        """The consumers of a group, by name; empty if it is not there."""
 
     async def pending(self, stream: str, group: str, count: int, after: str) -> list[PendingInfo]:
         """Up to `count` events that are pending in the group, by id, after the id `after`."""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import anyio
 
 from node.bus.bus import Bus
+from node.bus.bus_address import open_store
 from node.bus.config import BusConfig
-from node.bus.opening import open_store
 from node.errors import ConfigError, ParleyError
 from node.handlers.registry import Handlers
 from node.transport.backend import Backend

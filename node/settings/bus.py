@@ -1,7 +1,7 @@
 """Which bus a node offers to others, and who may do what there: the table `[bus]`.
 
 One rule: whatever no entry allows is not allowed. Frozen, checked when made; opens nothing, and
-what an address of a bus may be is decided where it is opened (`node.bus.opening`).
+what an address of a bus may be is decided where it is opened (`node.bus.bus_address`).
 """
 
 import re

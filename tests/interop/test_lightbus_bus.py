@@ -18,7 +18,8 @@ import anyio.to_thread
 import coredis
 import pytest
 
-from node.bus.bus import Bus, open_bus
+from node.bus.bus import Bus
+from node.bus.bus_address import open_bus
 from node.bus.errors import SchemaViolationError
 from node.bus.redis.format import Layout
 from tests.interop.lightbus_peer import (
@@ -53,7 +54,7 @@ PROFILE: Final[dict[str, Any]] = {
 HOLDER: Final = """
 import sys
 import anyio
-from node.bus.bus import open_bus
+from node.bus.bus_address import open_bus
 
 async def main() -> None:
     async with open_bus(sys.argv[1]) as bus:

@@ -12,10 +12,9 @@ import anyio
 import pytest
 
 from node.bus.body import decode_body
-from node.bus.bus import open_bus
+from node.bus.bus_address import open_bus, open_store
 from node.bus.errors import BusDamagedError, BusUnavailableError, InvalidEventError
 from node.bus.names import check_key, check_word, split_name
-from node.bus.opening import open_store
 from node.bus.schemas import Schemas
 from node.errors import ConfigError, ParleyError
 

@@ -7,7 +7,7 @@ Times are the server's, in milliseconds. Nothing here reads what an event holds.
 
 from typing import Final
 
-from node.bus.failures import LONGEST_HISTORY, NOT_ACKNOWLEDGED
+from node.bus.dead_letters import LONGEST_HISTORY, NOT_ACKNOWLEDGED
 from node.bus.redis.script import Script, script
 
 # The consumer that holds what nobody works on: what is due, now or later.

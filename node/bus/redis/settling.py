@@ -12,10 +12,10 @@ from coredis.exceptions import RedisError
 
 from node.bus.body import UNREADABLE, decode_body, encode_value
 from node.bus.config import BusConfig
+from node.bus.dead_letters import dead_data, error_line, shorten
 from node.bus.errors import InvalidEventError
-from node.bus.failures import error_line, shorten
 from node.bus.ids import parse_id
-from node.bus.model import Failure, NewEvent, StoredEvent, dead_data
+from node.bus.model import Failure, NewEvent, StoredEvent
 from node.bus.names import dead_name, split_name
 from node.bus.redis.client import RedisClient, Word
 from node.bus.redis.faults import bus_error, is_missing_group

@@ -5,7 +5,7 @@ One rule: it is JSON, bounded as in every store. Knows no database.
 
 import json
 
-from node.bus.failures import error_line, shorten
+from node.bus.dead_letters import error_line, shorten
 from node.bus.model import Failure
 
 

@@ -7,8 +7,8 @@ here. Knows nothing of what becomes of it then (`settling.py`).
 from collections.abc import Iterable
 from typing import Any, Final
 
+from node.bus.dead_letters import NOT_ACKNOWLEDGED
 from node.bus.errors import BusDamagedError
-from node.bus.failures import NOT_ACKNOWLEDGED
 from node.bus.ids import AFTER_ALL
 from node.bus.model import Delivery, StoredEvent
 from node.bus.sqlite.books import Books, Consumer, Group

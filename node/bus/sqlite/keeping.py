@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from node.bus.config import BusConfig
-from node.bus.failures import NOT_ACKNOWLEDGED
+from node.bus.dead_letters import NOT_ACKNOWLEDGED
 from node.bus.model import Trim
 from node.bus.sqlite.books import Books, Consumer, Group, Stream
 from node.bus.sqlite.failures import with_failure

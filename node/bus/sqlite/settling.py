@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from node.bus.body import decode_body, encode_value
+from node.bus.dead_letters import dead_data
 from node.bus.errors import InvalidEventError
-from node.bus.model import Failure, StoredEvent, dead_data
+from node.bus.model import Failure, StoredEvent
 from node.bus.names import dead_name
 from node.bus.sqlite.books import Books, Group
 from node.bus.sqlite.failures import failures_of, with_failure

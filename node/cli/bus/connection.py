@@ -14,9 +14,9 @@ import anyio
 
 from node.backoff import Pauses
 from node.bus.config import BusConfig
-from node.bus.consuming.patience import PASSING, fraction
-from node.bus.consuming.seats import process_name
+from node.bus.consumers.roster import process_name
 from node.bus.errors import BusClosedError, BusUnavailableError
+from node.bus.retry import TRANSIENT, jitter
 from node.cli.options import NodeOptions
 from node.cli.output import Output
 from node.cli.run import dialled, linked, make_node
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 NODES: Final = ("tcp://", "unix://")
 _FILE: Final = "sqlite"
 # What is over when the connection can be made again.
-_LOST: Final = (BusClosedError, *PASSING, PeerClosedError, HandshakeError, UnreachableError)
+_LOST: Final = (BusClosedError, *TRANSIENT, PeerClosedError, HandshakeError, UnreachableError)
 _PAUSES: Final = Pauses()
 
 T = TypeVar("T")
@@ -57,7 +57,7 @@ async def opened(
             yield bus
         return
     # Only here, since it reads settings for Redis as well.
-    from node.bus.bus import open_bus
+    from node.bus.bus_address import open_bus
 
     file = file_of(address)
     if file is not None and not new and not file.exists():
@@ -101,7 +101,7 @@ async def kept_open(
                 if lost == inf or isinstance(error, NotTrustedError):
                     raise
                 failures = 1 if now - began >= _PAUSES.steady else failures + 1
-                seconds = _PAUSES.after(failures, fraction())
+                seconds = _PAUSES.after(failures, jitter())
                 why = one_line(str(error))
                 if patience is not None and now + seconds > lost + patience:
                     raise BusUnavailableError(why) from error

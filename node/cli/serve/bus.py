@@ -62,7 +62,7 @@ async def offered(node: "Node", settings: BusSettings) -> AsyncIterator[None]:
 def require_own(url: str) -> None:
     """Raise ConfigError or AddressError unless it is the address of a bus that a node may offer;
     nothing is opened."""
-    from node.bus.opening import open_store
+    from node.bus.bus_address import open_store
 
     if url.startswith(NODES):
         raise ConfigError("--bus is a file or a Redis: another node offers its bus itself")

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from node.bus.body import decode_body, encode_body
 from node.bus.config import BusConfig
+from node.bus.dead_letters import dead_data
 from node.bus.errors import BusClosedError, InvalidEventError
 from node.bus.ids import AFTER_ALL, BEFORE_ALL, EventId, parse_id
 from node.bus.model import (
@@ -24,7 +25,6 @@ from node.bus.model import (
     StoredEvent,
     StreamInfo,
     Trim,
-    dead_data,
 )
 from node.bus.names import dead_name
 from node.transport.backend import Backend

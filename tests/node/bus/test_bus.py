@@ -7,7 +7,8 @@ from typing import Any
 import anyio
 import pytest
 
-from node.bus.bus import open_bus
+from node.bus.bus import LARGEST_VERSION
+from node.bus.bus_address import open_bus
 from node.bus.config import BusConfig
 from node.bus.errors import (
     BusClosedError,
@@ -19,7 +20,6 @@ from node.bus.errors import (
 )
 from node.bus.event import BusEvent
 from node.bus.model import NewEvent
-from node.bus.publishing import LARGEST_VERSION
 from node.errors import AddressError, ConfigError
 from tests.node.bus.buses import GROUP, NAME, FaultyStore, a_bus, attempts, fail, publish
 from tests.node.bus.model_store import ModelStore

@@ -50,6 +50,6 @@ async def test_from_now_on_is_one_place(stub: Stub, places: list[str]) -> None:
     async def opened() -> Store:
         return store
 
-    events = aiter(History(opened, NAME, AFTER_ALL, None, 1, follow=True))
+    events = aiter(History(opened, NAME, AFTER_ALL, None, follow=True))
     assert [(await anext(events)).id for _ in range(2)] == ["7-1", "7-1"]
     assert stub.asked == places

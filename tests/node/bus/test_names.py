@@ -35,7 +35,7 @@ def test_a_name_is_of_an_api_and_an_event(name: str, parts: tuple[str, str]) -> 
     ["", "auth", ".a", "a.", "a..b", "a.*", "a b.c", "a.b:stream", "ä.b", "a.b\n", "-a.b", None, 3],
 )
 def test_what_is_no_name(name: object) -> None:
-    with pytest.raises(InvalidEventError, match="no name of an event"):
+    with pytest.raises(InvalidEventError, match="not the name of an event"):
         split_name(name)
 
 

@@ -420,10 +420,10 @@ async def test_an_error_of_the_store_is_a_code_without_details(
 @pytest.mark.parametrize(
     ("body", "text"),
     [
-        ("[]", "no object"),
+        ("[]", "not an object"),
         ("{", "not JSON"),
         ('{"a":NaN}', "not JSON"),
-        ('{"a":"\\ud800"}', "no Unicode"),
+        ('{"a":"\\ud800"}', "not Unicode"),
         ('{"a":"' + "x" * 100 + '"}', "may be"),
     ],
 )

@@ -18,7 +18,8 @@ import anyio
 
 from crypto.identity import Identity
 from crypto.registry import SIGNING
-from node.bus.bus import Bus, open_bus
+from node.bus.bus import Bus
+from node.bus.bus_address import open_bus
 from node.bus.config import BusConfig
 from node.bus.errors import BusError
 from node.bus.event import BusEvent

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import anyio
 
-from node.bus.bus import open_bus
+from node.bus.bus_address import open_bus
 from node.bus.errors import BusFullError
 from node.bus.sqlite import file
 from tests.node.bus.crash.actors import AGAIN, GROUP, STREAM, Line, Notes

@@ -21,7 +21,7 @@ import anyio
 import pytest
 
 from crypto.identity import Identity
-from node.bus.bus import open_bus
+from node.bus.bus_address import open_bus
 from tests.node.bus.crash.actors import GROUP, RECLAIM_AFTER, STREAM, Line, read_lines
 from tests.node.bus.crash.stage import Stage
 from tests.node.bus.crash.waiting import PATIENCE, until

@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from node.bus.body import decode_body
-from node.bus.bus import open_bus
+from node.bus.bus_address import open_bus
 from node.bus.config import BusConfig
 from node.bus.errors import BusDamagedError
 from node.bus.ids import BEFORE_ALL

@@ -4,7 +4,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from node.bus.bus import open_bus
+from node.bus.bus_address import open_bus
 from tests.node.bus.redis.streams import G, S
 from tests.node.network import eventually, settled, started
 from tests.redis_server import PATIENCE, RedisServer

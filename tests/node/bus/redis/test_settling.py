@@ -6,8 +6,8 @@ import time
 import pytest
 
 from node.bus.body import decode_body
+from node.bus.dead_letters import LONGEST_ERROR, LONGEST_HISTORY, NOT_ACKNOWLEDGED
 from node.bus.errors import InvalidEventError
-from node.bus.failures import LONGEST_ERROR, LONGEST_HISTORY, NOT_ACKNOWLEDGED
 from node.bus.ids import BEFORE_ALL
 from node.bus.redis.books import books_of
 from node.bus.redis.format import NO_DATA

@@ -4,10 +4,10 @@ import logging
 
 import pytest
 
+from node.bus.bus_address import open_store
 from node.bus.config import BusConfig
 from node.bus.errors import BusClosedError
 from node.bus.ids import BEFORE_ALL
-from node.bus.opening import open_store
 from node.bus.redis.store import RedisStore
 from node.bus.store import Store
 from tests.node.bus.redis.streams import ALL, C, G, Redis, S, event

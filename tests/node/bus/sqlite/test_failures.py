@@ -1,6 +1,6 @@
 """Histories: what is kept of each attempt, and how much."""
 
-from node.bus.failures import LONGEST_ERROR, LONGEST_HISTORY
+from node.bus.dead_letters import LONGEST_ERROR, LONGEST_HISTORY
 from node.bus.model import Failure
 from node.bus.sqlite.failures import failures_of, with_failure
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from node.bus.dead_letters import LONGEST_HISTORY
 from node.bus.errors import InvalidEventError
-from node.bus.failures import LONGEST_HISTORY
 from node.bus.model import NewEvent
 from node.bus.sqlite import settling
 from tests.node.bus.sqlite.stage import GROUP, START, STREAM, Clock, new, stage

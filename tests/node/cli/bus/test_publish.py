@@ -82,8 +82,8 @@ def test_what_came_before_a_bad_line_is_published(
         ((NAME, "--json-lines", "--key", "k"), "--key is for one event"),
         ((NAME, "--field", "a"), "--field a is not NAME=VALUE"),
         ((NAME, "--field", "=a"), "--field =a is not NAME=VALUE"),
-        ((NAME, "--key", "a b"), "no idempotency key"),
-        (("ordered",), "no name of an event"),
+        ((NAME, "--key", "a b"), "not an idempotency key"),
+        (("ordered",), "not the name of an event"),
     ],
 )
 def test_what_is_not_published(

@@ -1,7 +1,5 @@
-"""The workers of one handler: they take events, run it, and see to what fails.
-
-One rule: whatever a handler or a store does, the workers go on until the bus closes. What ends
-them is `close`, which lets handlers finish. Knows no store: what they hold is `Holding`'s.
+"""The workers of one handler: they take events, run it, and see to failures. Whatever a handler or
+a store does, they go on until the bus closes.
 """
 
 import logging
@@ -13,13 +11,12 @@ from typing import Any, Final
 import anyio
 
 from node.backoff import Pauses
-from node.bus.consuming.holding import Holding
-from node.bus.consuming.job import Job
-from node.bus.consuming.leaving import describe, leave
-from node.bus.consuming.patience import PASSING, Patience, as_bus_error, fraction
-from node.bus.consuming.terms import Terms
+from node.bus.consumers.group_consumer import GroupConsumer, describe
+from node.bus.consumers.terms import Terms
 from node.bus.errors import BusClosedError, BusError
 from node.bus.event import BusEvent
+from node.bus.job import Job
+from node.bus.retry import TRANSIENT, StoreRetry, as_bus_error, jitter
 from node.logs import LogRation, one_line
 from node.transport.loop import Loop
 from node.transport.waiting import Changes, pause
@@ -28,10 +25,10 @@ logger = logging.getLogger("parley.bus")
 
 Handler = Callable[[BusEvent], Awaitable[Any]]
 
-# Failures of one handler that are logged: at once, and from then on for each second.
+# Failures of one handler that are logged: at once, and from then on per second.
 FAILURES: Final = 100
 FAILURES_PER_SECOND: Final = 1.0
-# After what no waiting helps against (damage, a refusal): somebody may mend it.
+# After an error that waiting does not help against (damage, a refusal): somebody may mend it.
 LONG_PAUSES: Final = Pauses(first=5.0, longest=300.0)
 # Seconds that a handler has to end once it is cancelled.
 CANCEL_PATIENCE: Final = 5.0
@@ -39,7 +36,7 @@ CANCEL_PATIENCE: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Duty:
-    """A handler, and on what terms it runs; `group` as its consumers call it."""
+    """A handler, and the terms on which it runs; `group` as its consumers call it."""
 
     handler: Handler
     terms: Terms
@@ -49,15 +46,15 @@ class Duty:
 
 
 class Crew:
-    """The workers of one handler; they begin at once. `begin` makes what they hold, `ended` is
-    told that it is over."""
+    """The workers of one handler; they begin at once. `begin` makes their consumer, `ended` is told
+    when it is over."""
 
     def __init__(
         self,
         duty: Duty,
         loop: Loop,
-        begin: Callable[[Terms, str], Awaitable[Holding]],
-        ended: Callable[[Holding], None],
+        begin: Callable[[Terms, str], Awaitable[GroupConsumer]],
+        ended: Callable[[GroupConsumer], None],
     ) -> None:
         self._duty = duty
         self._loop = loop
@@ -66,7 +63,7 @@ class Crew:
         self._what = f"{duty.terms.stream} for {duty.terms.group}"
         self._changes = Changes(loop.waiter)
         self._closing = False
-        self._holding: Holding | None = None
+        self._consumer: GroupConsumer | None = None
         self._failures = LogRation(FAILURES, FAILURES_PER_SECOND)
         self._at_work: list[BusEvent | None] = [None] * duty.concurrency
         self._workers = [Job(loop, self._changes) for _ in range(duty.concurrency)]
@@ -78,24 +75,24 @@ class Crew:
         cancel them: their events come again."""
         self._closing = True
         with anyio.move_on_after(timeout):
-            if self._holding is not None:
+            if self._consumer is not None:
                 with suppress(BusError):  # `leave` meets it again, and says so
-                    await self._holding.stop(BusClosedError("the bus is closed"))
+                    await self._consumer.stop(BusClosedError("the bus is closed"))
             await self._changes.until(lambda: not any(job.running for job in self._workers))
         await self._overseer.end()
 
     # Overseeing.
 
     async def _oversee(self) -> None:
-        """Hold events and have them worked on, anew after each failure of the store."""
-        soon, failures = Patience(self._loop, self._what), 0
+        """Join and work, anew after each failure of the store."""
+        soon, failures = StoreRetry(self._loop, self._what), 0
         while not self._closing:
             began = self._loop.now()
             try:
-                holding = await self._begin(self._duty.terms, self._duty.group)
+                consumer = await self._begin(self._duty.terms, self._duty.group)
                 soon.failures = 0
-                failure = await self._work_on(holding)
-            except PASSING as error:
+                failure = await self._work_on(consumer)
+            except TRANSIENT as error:
                 await soon.wait(error)
                 continue
             except Exception as error:
@@ -103,34 +100,34 @@ class Crew:
             if isinstance(failure, BusClosedError):
                 return
             failures = 1 if self._loop.now() - began > LONG_PAUSES.steady else failures + 1
-            seconds = LONG_PAUSES.after(failures, fraction())
+            seconds = LONG_PAUSES.after(failures, jitter())
             text = "the handler of %s rests for %.0f s: %s"
             logger.error(text, self._what, seconds, one_line(str(failure)))
             await pause(self._loop, seconds)
 
-    async def _work_on(self, holding: Holding) -> BusError:
+    async def _work_on(self, consumer: GroupConsumer) -> BusError:
         """Have the workers work until the store fails them, or the bus closes; what it was."""
-        self._holding = holding
-        holding.at_work = lambda: [event for event in self._at_work if event is not None]
-        holding.free = lambda: self._at_work.count(None) or 1
+        self._consumer = consumer
+        consumer.at_work = lambda: [event for event in self._at_work if event is not None]
+        consumer.free = lambda: self._at_work.count(None) or 1
         workers = self._workers
         try:
             for number, worker in enumerate(workers):
-                worker.start(self._work, number, holding)
+                worker.start(self._work, number, consumer)
             while any(worker.running for worker in workers):
                 await self._changes.until(
                     lambda: not any(worker.running for worker in workers) or bool(self._fallen())
                 )
                 for number, event in self._fallen():
-                    # Its handler let a cancellation of its own out.
+                    # Its handler raised a cancellation of its own.
                     self._at_work[number] = None
-                    await self._failed(holding, event, None)
-                    workers[number].start(self._work, number, holding)
-            return holding.failure or BusClosedError("the bus is closed")
+                    await self._failed(consumer, event, None)
+                    workers[number].start(self._work, number, consumer)
+            return consumer.failure or BusClosedError("the bus is closed")
         finally:
-            self._holding = None
+            self._consumer = None
             with anyio.CancelScope(shield=True):
-                await self._end(holding)
+                await self._end(consumer)
 
     def _fallen(self) -> list[tuple[int, BusEvent]]:
         """Workers that ended with an event in their hands."""
@@ -140,7 +137,7 @@ class Crew:
             if event is not None and not self._workers[number].running
         ]
 
-    async def _end(self, holding: Holding) -> None:
+    async def _end(self, consumer: GroupConsumer) -> None:
         for worker in self._workers:
             worker.cancel()
         with anyio.move_on_after(CANCEL_PATIENCE):
@@ -148,21 +145,21 @@ class Crew:
         left = [(event, "cancelled") for event in self._at_work if event is not None]
         self._at_work = [None] * len(self._workers)
         try:
-            await leave(holding, BusClosedError("the bus is closed"), left)
+            await consumer.leave(BusClosedError("the bus is closed"), left)
         except BusError as error:
             logger.warning("%s: %s", self._what, one_line(str(error)))
         finally:
-            self._ended(holding)
+            self._ended(consumer)
 
     # Working.
 
-    async def _work(self, number: int, holding: Holding) -> None:
+    async def _work(self, number: int, consumer: GroupConsumer) -> None:
         handler, at_work = self._duty.handler, self._at_work
-        ready, done = holding.ready, holding.outcomes.done
+        ready, done = consumer.ready, consumer.outcomes.done
         while True:
             if not ready:
                 try:
-                    await holding.more()
+                    await consumer.more()
                 except BusError:
                     return
                 continue  # others may have been faster
@@ -170,15 +167,17 @@ class Crew:
             try:
                 await handler(event)
             except Exception as error:
-                if not await self._failed(holding, event, error):
+                if not await self._failed(consumer, event, error):
                     at_work[number] = None
                     return
             else:
                 done(event)
             at_work[number] = None
 
-    async def _failed(self, holding: Holding, event: BusEvent, error: Exception | None) -> bool:
-        """See to an event whose handler failed; whether the store could be told."""
+    async def _failed(
+        self, consumer: GroupConsumer, event: BusEvent, error: Exception | None
+    ) -> bool:
+        """See to an event that its handler failed at; whether the store could be told."""
         failures = self._failures
         if failures.has_room(self._loop.now()):
             if failures.silent:
@@ -186,11 +185,11 @@ class Crew:
                 logger.warning(text, failures.told(), self._what)
             text = "the handler of %s failed (event %s, attempt %d)"
             logger.error(text, self._what, event.id, event.attempt, exc_info=error)
-        delay = self._duty.retries.after(event.attempt, fraction())
+        delay = self._duty.retries.after(event.attempt, jitter())
         reason = "cancelled" if error is None else describe(error)
         try:
-            await holding.outcomes.fail(event, delay, reason)
+            await consumer.outcomes.fail(event, delay, reason)
         except Exception as failure:
-            holding.error = holding.error or as_bus_error(failure)
+            consumer.error = consumer.error or as_bus_error(failure)
             return False
         return True

@@ -1,7 +1,7 @@
 """`Consumption`: the events of a group, as one loop of the application takes them.
 
-One rule: asking for the next event acknowledges the one before, and so does leaving normally or
-by `break`; leaving by an exception does not. Knows no store: what it holds is `Holding`'s.
+Asking for the next event acknowledges the one before, and so does leaving normally or by `break`;
+leaving by an exception does not.
 """
 
 import logging
@@ -11,8 +11,7 @@ from typing import Self
 
 import anyio
 
-from node.bus.consuming.holding import Holding
-from node.bus.consuming.leaving import describe, leave
+from node.bus.consumers.group_consumer import GroupConsumer, describe
 from node.bus.errors import BusClosedError, BusError
 from node.bus.event import BusEvent
 from node.errors import ParleyError
@@ -28,8 +27,8 @@ class Consumption:
 
     def __init__(
         self,
-        begin: Callable[["Consumption"], Awaitable[Holding]],
-        ended: Callable[["Consumption", Holding], None],
+        begin: Callable[["Consumption"], Awaitable[GroupConsumer]],
+        ended: Callable[["Consumption", GroupConsumer], None],
     ) -> None:
         self._begin = begin
         self._ended = ended
@@ -39,21 +38,21 @@ class Consumption:
         self._current: BusEvent | None = None
         self._ready: list[BusEvent] = []
         self._reading = anyio.ResourceGuard("reading from")
-        self.holding: Holding | None = None
+        self.consumer: GroupConsumer | None = None
 
     async def __aenter__(self) -> Self:
         """Join the group.
 
         Raises:
-            BusError: the bus cannot be opened, or the group not be joined. ConfigError: the group
-                reads another event of an API whose events share one stream.
+            BusError: the bus cannot be opened, or the group cannot be joined. ConfigError: the
+                group reads another event of an API that has one stream for all its events.
         """
         if self._begun:
             raise ParleyError("a consumption is begun once")
         self._begun = True
-        holding = self.holding = await self._begin(self)
-        holding.at_work = self._at_work
-        self._ready = holding.ready
+        consumer = self.consumer = await self._begin(self)
+        consumer.at_work = self._at_work
+        self._ready = consumer.ready
         return self
 
     async def __aexit__(
@@ -62,25 +61,25 @@ class Consumption:
         exc_val: BaseException | None,
         exc_tb: TracebackType | None,
     ) -> None:
-        """Acknowledge the last event, or refuse it if an exception comes by; give back what was
-        not begun, record all acknowledgements.
+        """Acknowledge the last event, or refuse it after an exception; give back what was not
+        begun, record all acknowledgements.
 
         Raises:
-            BusError: they could not be recorded, in five seconds; not if an exception comes by.
+            BusError: they could not be recorded in five seconds; not raised after an exception.
         """
-        holding = self.holding
-        if holding is None or self._left:
+        consumer = self.consumer
+        if consumer is None or self._left:
             return
         self._left = True
         reason = None if exc_val is None else describe(exc_val)
         try:
-            await self._settle(holding, reason, BusClosedError("the loop was left"))
+            await self._settle(consumer, reason, BusClosedError("the loop was left"))
         except BusError as error:
             if exc_val is None and not isinstance(error, BusClosedError):
                 raise
-            logger.warning("%s: %s", holding.terms.stream, one_line(str(error)))
+            logger.warning("%s: %s", consumer.terms.stream, one_line(str(error)))
         finally:
-            self._ended(self, holding)
+            self._ended(self, consumer)
 
     def __aiter__(self) -> Self:
         return self
@@ -89,9 +88,9 @@ class Consumption:
         """Acknowledge the event before, unless something was said of it, and wait for the next.
 
         Raises:
-            BusClosedError: the bus was closed. BusError: the store failed for good; what does not
-                answer is waited for. ClosedResourceError: it was left. BusyResourceError: two
-                tasks read.
+            BusClosedError: the bus was closed. BusError: the store failed for good (while it only
+                gives no answer, this waits). ClosedResourceError: the loop was left.
+                BusyResourceError: two tasks read.
         """
         if self._current is not None:
             self._acknowledge(self._current)
@@ -103,38 +102,40 @@ class Consumption:
     async def close(self, error: BusClosedError) -> None:
         """The bus closes: whoever asks for the next event meets `error`, and the one that is being
         processed goes to another."""
-        holding = self.holding
-        if holding is not None and not self._left:
+        consumer = self.consumer
+        if consumer is not None and not self._left:
             self._left = self._closing = True
             try:
-                await self._settle(holding, "the bus was closed", error)
+                await self._settle(consumer, "the bus was closed", error)
             except BusError as met:
-                logger.warning("%s: %s", holding.terms.stream, one_line(str(met)))
+                logger.warning("%s: %s", consumer.terms.stream, one_line(str(met)))
             finally:
-                self._ended(self, holding)
+                self._ended(self, consumer)
 
     def _at_work(self) -> tuple[BusEvent, ...]:
         return () if self._current is None else (self._current,)
 
     def _acknowledge(self, event: BusEvent) -> None:
         self._current = None
-        if self.holding is not None and not self._left:
-            self.holding.outcomes.done(event)
+        if self.consumer is not None and not self._left:
+            self.consumer.outcomes.done(event)
 
     async def _fill(self) -> None:
-        if self.holding is None:
+        if self.consumer is None:
             raise ParleyError("a consumption is read within `async with`")
         with self._reading:
             if self._left and not self._closing:
                 raise anyio.ClosedResourceError
-            await self.holding.more()
+            await self.consumer.more()
 
-    async def _settle(self, holding: Holding, reason: str | None, error: BusClosedError) -> None:
+    async def _settle(
+        self, consumer: GroupConsumer, reason: str | None, error: BusClosedError
+    ) -> None:
         event, self._current = self._current, None
         if event is None:
-            await leave(holding, error)
+            await consumer.leave(error)
         elif reason is None:
-            holding.outcomes.done(event)
-            await leave(holding, error)
+            consumer.outcomes.done(event)
+            await consumer.leave(error)
         else:
-            await leave(holding, error, [(event, reason)])
+            await consumer.leave(error, [(event, reason)])

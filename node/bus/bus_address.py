@@ -1,21 +1,24 @@
-"""Which store an address means: `sqlite:///FILE`, `redis://HOST:PORT/DATABASE`, and of a Redis
-over a Unix socket `redis+unix:///PATH` (`unix:///PATH` is where a node listens).
+"""The address of a bus: `sqlite:///FILE`, `redis://HOST:PORT/DATABASE`, and for a Redis on a Unix
+socket `redis+unix:///PATH` (`unix:///PATH` is where a node listens).
 
-One rule: an address is text that people write into settings, so each setting of `BusConfig` that
-is a number, a word or a yes or no can stand in its query (`?max_length=1000&service=shop`). What
-is imported is only what the address needs.
+People write addresses into settings, so each setting of `BusConfig` that is a number, a word or a
+yes or no can stand in the query (`?max_length=1000&service=shop`). A store is imported only if an
+address needs it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
+from node.bus.bus import DRAIN_TIMEOUT, Bus
 from node.bus.config import BusConfig
 from node.bus.redis.format import DOCUMENTED, DOCUMENTED_PER_API, LIGHTBUS, RedisFormat
 from node.bus.store import Store
 from node.errors import AddressError, ConfigError
 from node.logs import needs_extra
+from node.transport.ground import Ground
 
 REDIS_SCHEMES: Final = ("redis", "rediss", "redis+unix")
 _EXPECTED: Final = "sqlite:///FILE, redis://HOST:PORT/DATABASE, rediss://..., redis+unix:///PATH"
@@ -26,21 +29,49 @@ def open_store(address: str, config: BusConfig | None = None) -> tuple[Store, Bu
     says itself.
 
     Raises:
-        AddressError: it is no address of a bus. ConfigError: a setting in it is wrong, or what it
-            needs is not installed.
+        AddressError: it is not the address of a bus. ConfigError: a setting in it is wrong, or a
+            package that it needs is not installed.
     """
     try:
         parts = urlsplit(address)
     except ValueError as error:
-        raise AddressError(f"no address of a bus: {_EXPECTED}") from error
+        raise AddressError(f"this is not the address of a bus: {_EXPECTED}") from error
     config = _settings(parts, config or BusConfig())
     if parts.scheme == "sqlite":
         return _sqlite(parts, config), config
     if parts.scheme in REDIS_SCHEMES:
         return _redis(parts, config), config
     # The rest of it is not shown: a password may stand there.
-    what = repr(parts.scheme) if parts.scheme else "what has no scheme"
-    raise AddressError(f"{what} is no address of a bus: {_EXPECTED}")
+    what = f"{parts.scheme!r} is" if parts.scheme else "without a scheme it is"
+    raise AddressError(f"{what} not the address of a bus: {_EXPECTED}")
+
+
+@asynccontextmanager
+async def open_bus(
+    url: str, config: BusConfig | None = None, *, drain_timeout: float = DRAIN_TIMEOUT
+) -> AsyncIterator[Bus]:
+    """A bus for a program that has no node: `async with open_bus("sqlite:///bus.db") as bus`.
+    At its end handlers have `drain_timeout` seconds to finish.
+
+    Raises:
+        AddressError: it is not the address of a bus. ConfigError: a setting is wrong. BusError: it
+            cannot be opened.
+    """
+    store, settings = open_store(url, config)
+    ground = Ground("the bus")
+    backend = await ground.enter()
+    try:
+        bus = Bus(store, settings, loop=lambda: backend)
+        timeout = 0.0
+        try:
+            await bus.opened()
+            bus.begin()
+            yield bus
+            timeout = drain_timeout
+        finally:
+            await bus.aclose(timeout)
+    finally:
+        await ground.leave()
 
 
 def _sqlite(parts: SplitResult, config: BusConfig) -> Store:
@@ -70,7 +101,7 @@ def _settings(parts: SplitResult, config: BusConfig) -> BusConfig:
         if name == "format":
             given["formats"] = {**config.formats, "*": _format(text)}
         elif name == "db" and parts.scheme == "redis+unix":
-            continue  # it belongs to the address, as a path stands where the number would
+            continue  # it is part of the address: the path stands where the number would
         elif name in _READERS:
             given[name] = _READERS[name](name, text)
         else:
@@ -113,8 +144,8 @@ def _or_none(reader: Callable[[str, str], Any]) -> Callable[[str, str], Any]:
 
 
 _TRUTHS: Final = {"true": True, "false": False}
-# By what `?format=` says: as Lightbus 1.1.2 writes, with a stream for each event or for each API,
-# or as its documentation has it, for each event or API too.
+# The formats that `?format=` may name: as Lightbus 1.1.2 writes, with a stream for each event or
+# for each API, or as its documentation has it, for each event or API too.
 FORMATS: Final[Mapping[str, RedisFormat]] = {
     "per-event": RedisFormat(),
     "per-api": LIGHTBUS,

@@ -1,66 +1,62 @@
-"""What one consumer of a group holds: events that were fetched for it and are not done.
+"""`GroupConsumer`: one consumer of a group, with the events that were fetched for it and are not
+done.
 
-One rule: each of them is said to be alive, and at the end is said what became of it: done, failed
-(`outcomes`), or given back. Its loop or its workers take what is `ready`; the rest is its own.
+The store hears that each of them is alive, and at the end what became of it: done, failed
+(`outcomes`), or given back. A loop or workers take the events that are `ready`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final
 
+import anyio
+
 from node.bus.body import decode_body
-from node.bus.consuming.intake import Intake
-from node.bus.consuming.job import Job
-from node.bus.consuming.outcomes import Outcomes
-from node.bus.consuming.patience import PASSING, Patience, as_bus_error
-from node.bus.consuming.terms import Terms
-from node.bus.counters import Counters
-from node.bus.errors import BusClosedError, BusError, InvalidEventError
+from node.bus.consumers.outcomes import Outcomes
+from node.bus.consumers.supply import EventSupply
+from node.bus.consumers.terms import Seat
+from node.bus.errors import BusClosedError, BusError, BusUnavailableError, InvalidEventError
 from node.bus.event import BusEvent, Word
+from node.bus.job import Job
 from node.bus.model import Delivery
+from node.bus.retry import TRANSIENT, StoreRetry, as_bus_error
 from node.bus.schemas import Schemas
-from node.bus.store import Store
-from node.transport.loop import Loop, Timer
+from node.transport.loop import Timer
 from node.transport.waiting import Changes, turn_of
 
-# Events fetched at first; twice as many each time that they were taken within `QUICK` seconds,
-# until `batch`; half as many if it took longer than `SLOW`, so that others get some.
+# Events fetched at first; twice as many each time that they were taken within `QUICK` seconds, up
+# to `batch`; half as many if it took longer than `SLOW`, so that others get some.
 FIRST_FETCH: Final = 16
 QUICK: Final = 0.1
 SLOW: Final = 1.0
-# How often what is held is said to be alive, for each `reclaim_after`.
+# Seconds for the store to hear what became of the last events.
+LEAVE_TIMEOUT: Final = 5.0
+# Signs of life for each `reclaim_after`.
 BEATS: Final = 3
 
 
-class Holding:
-    """One consumer's events. `at_work` says which of them are being processed, `free` by how many
+class GroupConsumer:
+    """One consumer's events. `at_work` says which of them are being processed, `free` how many
     more could be: so many that were handed out before are fetched at once.
 
-    `ready` has what may be taken, the next one at the end; it stays the same list.
+    `ready` has the events that may be taken, the next one at the end; it stays the same list.
     """
 
     def __init__(
-        self,
-        store: Store,
-        loop: Loop,
-        terms: Terms,
-        intake: Intake,
-        outcomes: Outcomes,
-        counters: Counters,
-        schemas: Schemas,
+        self, seat: Seat, supply: EventSupply, outcomes: Outcomes, schemas: Schemas
     ) -> None:
-        self.terms = terms
+        self.seat = seat
+        self.terms = terms = seat.terms
         self.outcomes = outcomes
         self.at_work: Callable[[], Iterable[BusEvent]] = tuple
         self.free: Callable[[], int] = lambda: 1
         self.ready: list[BusEvent] = []
         self.error: BusError | None = None
-        self._store = store
-        self._loop = loop
-        self._intake = intake
-        self._counters = counters
+        self._store = seat.store
+        self._loop = loop = seat.loop
+        self._supply = supply
         self._schemas = schemas
-        self._patience = Patience(loop, f"{terms.stream} for {terms.group}")
+        self._retry = StoreRetry(loop, seat.what)
         self._changes = Changes(loop.waiter)
         self._fetching = Job(loop, self._changes)
         self._half: list[BusEvent] = []  # what follows `ready`, of the same batch
@@ -72,11 +68,6 @@ class Holding:
         self._beating = Job(loop, self._changes)
         self._seen: tuple[float, int, int] = (0.0, 0, 0)
         self._returning: list[str] = []  # what `stop` is yet to give back
-
-    @property
-    def consumer(self) -> str:
-        """Its name within the group."""
-        return self._intake.consumer
 
     @property
     def failure(self) -> BusError | None:
@@ -144,10 +135,10 @@ class Holding:
                     if not self._unseen:
                         await self._fetch_unseen(wait)
                     await self._look_at_unseen()
-                except PASSING as error:
-                    await self._patience.wait(error)
+                except TRANSIENT as error:
+                    await self._retry.wait(error)
                     continue
-                self._patience.failures = 0
+                self._retry.failures = 0
                 if self._later or not wait:
                     return
         except Exception as error:
@@ -158,14 +149,14 @@ class Holding:
 
     async def _fetch_unseen(self, wait: bool) -> None:
         free = min(self.free(), self.terms.batch)
-        fetched = await self._intake.fetch(max(self._count, free), free, wait=wait)
+        fetched = await self._supply.fetch(max(self._count, free), free, wait=wait)
         fetched.reverse()
         self._unseen = fetched
 
     async def _look_at_unseen(self) -> None:
-        """Set aside what nobody shall be handed; the rest may be taken."""
+        """Set aside what may not be handed out; the rest may be taken."""
         unseen, good = self._unseen, []
-        counters, outcomes = self._counters, self.outcomes
+        counters, outcomes = self.seat.counters, self.outcomes
         try:
             while unseen:
                 stored, attempt = unseen[-1]
@@ -187,7 +178,7 @@ class Holding:
                 self._changes.notify()
 
     def _read(self, delivery: Delivery) -> dict[str, Any] | str:
-        """The data of an event, or why nobody shall be handed it."""
+        """The data of an event, or why it may not be handed out."""
         stored, attempt = delivery
         most = self.terms.max_attempts
         if most is not None and attempt > most:
@@ -195,7 +186,7 @@ class Holding:
         try:
             data = decode_body(stored.body)
             if self._schemas:
-                # By what was asked for: another node may call what it hands out anything.
+                # By the name asked for: another node may call what it hands out anything.
                 self._schemas.check_consumed(self.terms.stream, data)
         except InvalidEventError as error:
             return str(error)
@@ -220,20 +211,20 @@ class Holding:
         if not stuck:
             self._beating.start(self._say, working + waiting, [])
         elif not self._beating.running:
-            # Nothing was taken for a whole beat: others shall have what is not begun.
+            # Nothing was taken for a whole beat: what is not begun is for others.
             for held in (self.ready, self._half, self._later):
                 held.clear()
-            self._intake.claim_at(self._loop.now())
+            self._supply.claim_at(self._loop.now())
             self._beating.start(self._say, working, waiting)
 
     async def _say(self, alive: list[str], given_back: list[str]) -> None:
         try:
             if alive:
                 terms = self.terms
-                await self._store.touch(terms.stream, terms.group, self.consumer, alive)
+                await self._store.touch(terms.stream, terms.group, self.seat.name, alive)
         except Exception as error:
-            # The next one may be heard; if not, others take over what is held here.
-            self._patience.tell(as_bus_error(error))
+            # The next sign may be heard; if not, others take over what is held here.
+            self._retry.tell(as_bus_error(error))
         try:
             await self._give_back(given_back)
         except Exception as error:
@@ -242,8 +233,8 @@ class Holding:
     async def _give_back(self, ids: list[str]) -> None:
         if ids:
             terms = self.terms
-            await self._patience.insist(
-                partial(self._store.release, terms.stream, terms.group, self.consumer, ids)
+            await self._retry.insist(
+                partial(self._store.release, terms.stream, terms.group, self.seat.name, ids)
             )
 
     def _waiting_ids(self) -> list[str]:
@@ -272,8 +263,45 @@ class Holding:
         await self._give_back(returning)
         returning.clear()
 
-    async def rest(self) -> None:
-        """After `stop`, whatever came of it, and once all was said: leave nothing running."""
-        await self._fetching.end()
-        await self._beating.end()
-        await self.outcomes.rest()
+    async def leave(
+        self, error: BusClosedError, failed: Sequence[tuple[BusEvent, str]] = ()
+    ) -> None:
+        """End this consumer in `LEAVE_TIMEOUT` seconds at most, whoever is cancelled: give back
+        what was not begun, refuse what `failed` (with its reason, to come again at once), record
+        what is done. Whoever waits for more is told `error`.
+
+        Raises:
+            BusError: the store did not hear all of it; that comes again once it was idle for
+                long.
+        """
+        outcomes = self.outcomes
+        steps: list[Callable[[], Awaitable[None]]] = [partial(self.stop, error)]
+        steps += [partial(outcomes.fail, event, 0.0, reason) for event, reason in failed]
+        steps.append(outcomes.recorded)
+        errors: list[BusError] = []
+        try:
+            with anyio.move_on_after(LEAVE_TIMEOUT, shield=True) as scope:
+                for step in steps:
+                    try:
+                        await step()
+                    except BusError as met:
+                        errors.append(met)
+        finally:
+            outcomes.close(error)
+            with anyio.CancelScope(shield=True):
+                await self._fetching.end()
+                await self._beating.end()
+                await outcomes.rest()
+        if errors:
+            raise errors[0]
+        if scope.cancelled_caught:
+            text = f"the store did not hear in {LEAVE_TIMEOUT:g} s what became of the last events"
+            raise BusUnavailableError(text)
+
+
+def describe(error: BaseException) -> str:
+    """An exception as a history has it."""
+    if isinstance(error, anyio.get_cancelled_exc_class()):
+        return "cancelled"
+    text, name = str(error), type(error).__name__
+    return f"{name}: {text}" if text else name

@@ -1,20 +1,17 @@
 """Acknowledgements of one consumer: gathered, and recorded together.
 
-One rule: what was asked for is recorded soon (when a batch is used up, after `GATHER` seconds, at
-the end), in its order and by one task, as often as it takes; who asks does not wait for that.
-Knows the store, no events.
+They are recorded soon (when a batch is used up, after `GATHER` seconds, at the end), in order and
+by one task, with as many tries as it takes; the caller does not wait for that.
 """
 
 from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from node.bus.consuming.job import Job
-from node.bus.consuming.patience import Patience, as_bus_error
-from node.bus.consuming.terms import Terms
+from node.bus.consumers.terms import Seat
 from node.bus.errors import BusClosedError, BusError
-from node.bus.store import Store
-from node.transport.loop import Loop
+from node.bus.job import Job
+from node.bus.retry import StoreRetry, as_bus_error
 from node.transport.waiting import Changes
 
 # Seconds that an acknowledgement waits for others to go with.
@@ -24,8 +21,8 @@ MOST_AT_ONCE: Final = 1_000
 
 
 class Ledger:
-    """What is done and yet to be recorded. `recorded` is told how many were; `error` is what no
-    waiting helps against: then nothing more is recorded."""
+    """Events that are done, but have yet to be recorded. `recorded` is told how many were; after
+    `error`, which waiting does not help against, nothing more is recorded."""
 
     __slots__ = (
         "_armed",
@@ -33,25 +30,18 @@ class Ledger:
         "_ids",
         "_job",
         "_loop",
-        "_patience",
         "_recorded",
+        "_retry",
         "_store",
         "_terms",
         "error",
     )
 
-    def __init__(
-        self,
-        store: Store,
-        loop: Loop,
-        terms: Terms,
-        patience: Patience,
-        recorded: Callable[[int], None],
-    ) -> None:
-        self._store = store
-        self._loop = loop
-        self._terms = terms
-        self._patience = patience
+    def __init__(self, seat: Seat, retry: StoreRetry, recorded: Callable[[int], None]) -> None:
+        self._store = seat.store
+        self._loop = loop = seat.loop
+        self._terms = seat.terms
+        self._retry = retry
         self._recorded = recorded
         self._changes = Changes(loop.waiter)
         self._job = Job(loop, self._changes)
@@ -60,7 +50,7 @@ class Ledger:
         self.error: BusError | None = None
 
     def __len__(self) -> int:
-        """How many are yet to be recorded."""
+        """How many have yet to be recorded."""
         return len(self._ids)
 
     def add(self, id: str) -> None:
@@ -77,7 +67,7 @@ class Ledger:
             self._job.start(self._record)
 
     async def room(self, most: int) -> None:
-        """Wait until at most so many are yet to be recorded.
+        """Wait until at most so many have yet to be recorded.
 
         Raises:
             BusError: they cannot be.
@@ -103,13 +93,13 @@ class Ledger:
             while ids:
                 some = ids[:MOST_AT_ONCE]
                 record = partial(self._store.ack, terms.stream, terms.group, some)
-                count = await self._patience.insist(record)
+                count = await self._retry.insist(record)
                 del ids[: len(some)]
                 self._recorded(count)
                 self._changes.notify()
         except Exception as error:
             self.error = as_bus_error(error)
         except BaseException:
-            # Its loop ends: nobody is to wait for what is not recorded any more.
+            # Its loop ends: no caller may wait for what will not be recorded.
             self.error = self.error or BusClosedError("the bus is closed")
             raise

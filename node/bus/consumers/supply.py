@@ -1,9 +1,8 @@
-"""Where the events of one consumer come from: those it had in an earlier life, those that are due
-again, and new ones.
+"""Where the events of one consumer come from: those of an earlier process of its name, those that
+are due again, and new ones.
 
-One rule: what was handed out before comes first and few at a time, so that an event which kills
-its process does not use up the attempts of others that were only fetched with it. Keeps nothing
-of what it fetches.
+Events that were handed out before come first and few at a time, so that an event which kills its
+process does not use up the attempts of others that were only fetched with it.
 """
 
 from contextlib import suppress
@@ -13,11 +12,10 @@ from typing import Final
 import anyio
 
 from node.bus.config import BusConfig
-from node.bus.consuming.terms import Terms
+from node.bus.consumers.terms import Seat
 from node.bus.errors import BusRefusedError
 from node.bus.model import Delivery
-from node.bus.store import Store
-from node.transport.loop import Loop, Timer
+from node.transport.loop import Timer
 
 # Seconds between two looks for what is due, at most; and that one wait for new events takes.
 CLAIM_INTERVAL: Final = 1.0
@@ -25,16 +23,17 @@ CLAIM_INTERVAL: Final = 1.0
 REMOVAL_INTERVAL: Final = 3_600.0
 # Seconds by which the store's clock may be behind the loop's, as it rounds.
 CLOCK_SLACK: Final = 0.002
-# Refused events whose time is remembered; others are found within `CLAIM_INTERVAL` of it.
+# Times of refused events that are remembered; others are found within `CLAIM_INTERVAL`.
 MOST_AWAITED: Final = 1_000
 
 
-class Intake:
-    """One consumer's. One task fetches at a time."""
+class EventSupply:
+    """The events of one consumer. One task fetches at a time."""
 
     __slots__ = (
         "_awaited",
         "_claim_due",
+        "_consumer",
         "_interval",
         "_loop",
         "_owning",
@@ -45,19 +44,16 @@ class Intake:
         "_timer",
         "_ttl",
         "_waiting",
-        "consumer",
     )
 
-    def __init__(
-        self, store: Store, loop: Loop, terms: Terms, consumer: str, config: BusConfig
-    ) -> None:
-        self._store = store
-        self._loop = loop
-        self._terms = terms
-        self.consumer = consumer
+    def __init__(self, seat: Seat, config: BusConfig) -> None:
+        self._store = seat.store
+        self._loop = loop = seat.loop
+        self._terms = seat.terms
+        self._consumer = seat.name
         self._ttl = config.consumer_ttl
-        # Whoever asks for nothing for `consumer_ttl` is forgotten: we are to be seen before.
-        self._interval = min(CLAIM_INTERVAL, terms.reclaim_after, self._ttl / 3)
+        # A consumer that asks for nothing for `consumer_ttl` is forgotten: ask before.
+        self._interval = min(CLAIM_INTERVAL, seat.terms.reclaim_after, self._ttl / 3)
         self._removal_interval = min(REMOVAL_INTERVAL, self._ttl)
         self._claim_due = self._removal_due = loop.now()
         self._awaited: list[float] = []  # a heap: when what was refused here is due
@@ -68,11 +64,11 @@ class Intake:
     async def join(self) -> None:
         """Make the group and this consumer known; raises as `Store.join`."""
         await self._store.join(
-            self._terms.stream, self._terms.group, self.consumer, self._terms.after
+            self._terms.stream, self._terms.group, self._consumer, self._terms.after
         )
 
     def claim_at(self, when: float) -> None:
-        """Something will be due then: look for it, also if new events are waited for."""
+        """Something will be due then: look for it, even while waiting for new events."""
         when += CLOCK_SLACK
         if len(self._awaited) < MOST_AWAITED:
             heappush(self._awaited, when)
@@ -95,7 +91,7 @@ class Intake:
                 return found
 
     async def _handed_out_before(self, count: int) -> list[Delivery]:
-        store, terms, consumer = self._store, self._terms, self.consumer
+        store, terms, consumer = self._store, self._terms, self._consumer
         if self._owning:
             found = await store.own(terms.stream, terms.group, consumer, count)
             if found:
@@ -104,7 +100,7 @@ class Intake:
         now = self._loop.now()
         if now < self._claim_due:
             return []
-        # Set before it is asked: what is refused meanwhile may be due earlier.
+        # Set before the store is asked: an event that is refused meanwhile may be due earlier.
         while self._awaited and self._awaited[0] <= now:
             heappop(self._awaited)
         self._claim_due = min([now + self._interval, *self._awaited[:1]])
@@ -115,7 +111,7 @@ class Intake:
 
     async def _read(self, count: int, wait: float) -> list[Delivery]:
         terms = self._terms
-        return await self._store.read(terms.stream, terms.group, self.consumer, count, wait)
+        return await self._store.read(terms.stream, terms.group, self._consumer, count, wait)
 
     async def _read_waiting(self, count: int) -> list[Delivery]:
         wait = self._claim_due - self._loop.now()
@@ -139,13 +135,13 @@ class Intake:
 
     def _interrupt(self) -> None:
         if self._waiting is not None:
-            # What the store hands out at this moment it takes back: see `Store`.
+            # An event that the store hands out at this moment is released: see `Store`.
             self._waiting.cancel()
 
     async def _remove_the_idle(self) -> None:
         now = self._loop.now()
         if now >= self._removal_due:
             self._removal_due = now + self._removal_interval
-            # Another node's bus may leave that to others than its consumers.
+            # Another node's bus may not allow it to consumers.
             with suppress(BusRefusedError):
                 await self._store.remove_consumers(self._terms.stream, self._terms.group, self._ttl)

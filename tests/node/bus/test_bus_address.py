@@ -2,8 +2,8 @@
 
 import pytest
 
+from node.bus.bus_address import FORMATS, open_store
 from node.bus.config import BusConfig
-from node.bus.opening import FORMATS, open_store
 from node.bus.redis.format import DOCUMENTED
 from node.bus.redis.store import RedisStore
 from node.bus.sqlite.store import SqliteStore
@@ -28,7 +28,7 @@ def test_a_server_at_a_socket() -> None:
     assert config == BusConfig(service="shop")
     with pytest.raises(ConfigError, match="no setting 'db'"):
         open_store("redis://127.0.0.1:1/0?db=3")
-    with pytest.raises(AddressError, match="'unix' is no address of a bus"):
+    with pytest.raises(AddressError, match="'unix' is not the address of a bus"):
         open_store("unix:///run/redis.sock")  # a node's
 
 

@@ -8,10 +8,10 @@ import anyio
 import pytest
 
 from node.bus.config import BusConfig
-from node.bus.consuming import intake as intake_module
-from node.bus.consuming.intake import Intake
-from node.bus.consuming.terms import Terms
-from node.bus.model import Delivery, NewEvent
+from node.bus.consumers import supply as supply_module
+from node.bus.consumers.supply import EventSupply
+from node.bus.consumers.terms import Seat, Terms
+from node.bus.model import Counters, Delivery, NewEvent
 from node.bus.store import Store
 from tests.node.bus.buses import FaultyStore
 from tests.node.bus.model_store import ModelStore
@@ -23,17 +23,17 @@ S, G = "auth.user", "g"
 
 
 @asynccontextmanager
-async def an_intake(
+async def a_supply(
     *, ttl: float = 60.0, reclaim_after: float = 60.0
-) -> AsyncIterator[tuple[Intake, FaultyStore]]:
+) -> AsyncIterator[tuple[EventSupply, FaultyStore]]:
     config = BusConfig(consumer_ttl=ttl)
     store = FaultyStore(ModelStore(config))
     async with ground() as backend:
         await store.open(backend)
         terms = Terms(S, G, 100, reclaim_after, 5, "0-0")
-        intake = Intake(cast(Store, store), backend, terms, "me", config)
-        await intake.join()
-        yield intake, store
+        supply = EventSupply(Seat(cast(Store, store), backend, terms, "me", Counters()), config)
+        await supply.join()
+        yield supply, store
         await store.aclose()
 
 
@@ -43,37 +43,37 @@ async def put(store: FaultyStore, count: int) -> list[str]:
 
 
 async def test_before_new_ones_come_those_of_before(anyio_backend: str) -> None:
-    async with an_intake(reclaim_after=0.05) as (intake, store):
+    async with a_supply(reclaim_after=0.05) as (supply, store):
         ids = await put(store, 4)
         await store.read(S, G, "me", 1, 0.0)
         await store.read(S, G, "other", 1, 0.0)
         await store.aclose()
-        await store.open(intake._loop)  # as if this process had begun anew
+        await store.open(supply._loop)  # as if this process had begun anew
         await store.claim(S, G, "other", 1, 60.0)
         await anyio.sleep(0.06)
         got = []
         for _ in range(3):
-            found = await intake.fetch(100, 1, wait=True)
+            found = await supply.fetch(100, 1, wait=True)
             got.append([(one.event.id, one.attempt) for one in found])
         assert got == [[(ids[0], 2)], [(ids[1], 2)], [(ids[2], 1), (ids[3], 1)]]
-        assert await intake.fetch(100, 1, wait=False) == []
+        assert await supply.fetch(100, 1, wait=False) == []
 
 
 async def test_what_was_refused_is_looked_for_in_time(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(intake_module, "MOST_AWAITED", 2)
-    async with an_intake() as (intake, store), anyio.create_task_group() as tasks:
+    monkeypatch.setattr(supply_module, "MOST_AWAITED", 2)
+    async with a_supply() as (supply, store), anyio.create_task_group() as tasks:
         (id,) = await put(store, 1)
-        await intake.fetch(1, 1, wait=True)
-        waiting = await started(tasks, lambda: intake.fetch(1, 1, wait=True))
+        await supply.fetch(1, 1, wait=True)
+        waiting = await started(tasks, lambda: supply.fetch(1, 1, wait=True))
         claims = len(store.asked("claim"))
         await store.nack(S, G, "me", id, 0.03, "no")
-        intake.claim_at(intake._loop.now() + 0.03)
+        supply.claim_at(supply._loop.now() + 0.03)
         for _ in range(5):  # more than are remembered
-            intake.claim_at(intake._loop.now() + 9.0)
+            supply.claim_at(supply._loop.now() + 9.0)
         await settled()
-        assert len(intake._awaited) == 2
+        assert len(supply._awaited) == 2
         assert not waiting
         with anyio.fail_after(0.5):
             while not waiting:
@@ -83,8 +83,8 @@ async def test_what_was_refused_is_looked_for_in_time(
 
 
 async def test_waiting_costs_little(anyio_backend: str) -> None:
-    async with an_intake() as (intake, store), anyio.create_task_group() as tasks:
-        await started(tasks, lambda: intake.fetch(1, 1, wait=True))
+    async with a_supply() as (supply, store), anyio.create_task_group() as tasks:
+        await started(tasks, lambda: supply.fetch(1, 1, wait=True))
         await anyio.sleep(0.1)
         assert len(store.calls) <= 6
         assert store.asked("read")[0][-1] > 0.9  # one long wait
@@ -95,14 +95,14 @@ async def test_waiting_costs_little(anyio_backend: str) -> None:
 async def test_idle_consumers_are_removed_now_and_then(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(intake_module, "REMOVAL_INTERVAL", 0.01)
-    monkeypatch.setattr(intake_module, "CLAIM_INTERVAL", 0.01)
-    async with an_intake() as (intake, store), anyio.create_task_group() as tasks:
-        await started(tasks, lambda: intake.fetch(1, 1, wait=True))
+    monkeypatch.setattr(supply_module, "REMOVAL_INTERVAL", 0.01)
+    monkeypatch.setattr(supply_module, "CLAIM_INTERVAL", 0.01)
+    async with a_supply() as (supply, store), anyio.create_task_group() as tasks:
+        await started(tasks, lambda: supply.fetch(1, 1, wait=True))
         with anyio.fail_after(2):
             while len(store.asked("remove_consumers")) < 2:
                 await settled()
         # And whoever does that is seen before it would be removed itself.
         tasks.cancel_scope.cancel()
-    async with an_intake(ttl=1.0) as (intake, store):
-        assert intake._interval <= 1 / 3
+    async with a_supply(ttl=1.0) as (supply, store):
+        assert supply._interval <= 1 / 3

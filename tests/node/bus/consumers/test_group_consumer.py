@@ -6,10 +6,10 @@ import anyio
 import pytest
 
 from node.bus.config import BusConfig
-from node.bus.consuming import holding as holding_module
-from node.bus.consuming.holding import FIRST_FETCH
-from node.bus.consuming.job import Job
-from node.bus.failures import LONGEST_ERROR
+from node.bus.consumers import group_consumer
+from node.bus.consumers.group_consumer import FIRST_FETCH
+from node.bus.dead_letters import LONGEST_ERROR
+from node.bus.job import Job
 from node.transport.waiting import Changes
 from tests.node.bus.buses import GROUP, NAME, a_bus, publish
 from tests.node.bus.model_store import ModelStore
@@ -30,8 +30,8 @@ async def test_as_much_as_is_used_up_quickly(
             assert counts[0] <= 2 * FIRST_FETCH
             assert max(counts) == 40
             # Not so quickly: fewer each time, and nothing ahead.
-            monkeypatch.setattr(holding_module, "QUICK", 0.0)
-            monkeypatch.setattr(holding_module, "SLOW", 0.0)
+            monkeypatch.setattr(group_consumer, "QUICK", 0.0)
+            monkeypatch.setattr(group_consumer, "SLOW", 0.0)
             store.calls.clear()
             for _ in range(200):
                 await anext(events)

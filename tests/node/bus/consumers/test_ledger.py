@@ -9,12 +9,12 @@ import anyio
 import pytest
 
 from node.backoff import Pauses
-from node.bus.consuming import ledger as ledger_module
-from node.bus.consuming import patience as patience_module
-from node.bus.consuming.ledger import MOST_AT_ONCE, Ledger
-from node.bus.consuming.patience import Patience, as_bus_error
-from node.bus.consuming.terms import Terms
+from node.bus.consumers import ledger as ledger_module
+from node.bus.consumers.ledger import MOST_AT_ONCE, Ledger
+from node.bus.consumers.terms import Seat, Terms
 from node.bus.errors import BusClosedError, BusDamagedError, BusError, BusUnavailableError
+from node.bus.model import Counters
+from node.bus.retry import LINES, StoreRetry, as_bus_error
 from node.errors import ConfigError
 from tests.node.network import eventually, ground, started
 
@@ -46,7 +46,8 @@ async def a_ledger() -> AsyncIterator[tuple[Ledger, Acks, list[int]]]:
     store: Any = Acks()
     recorded: list[int] = []
     async with ground() as loop:
-        ledger = Ledger(store, loop, TERMS, Patience(loop, "a test", QUICK), recorded.append)
+        seat = Seat(store, loop, TERMS, "c", Counters())
+        ledger = Ledger(seat, StoreRetry(loop, "a test", QUICK), recorded.append)
         yield ledger, store, recorded
         await ledger.end()
 
@@ -106,11 +107,11 @@ async def test_the_log_hears_of_it_once_in_a_while(
     anyio_backend: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with ground() as loop:
-        patience = Patience(loop, "a test", QUICK)
-        for _ in range(patience_module.LINES + 5):
-            await patience.wait(BusUnavailableError("line\nbreak"))
-        assert caplog.text.count("a test: line\\nbreak") == patience_module.LINES
-        assert patience.failures == patience_module.LINES + 5
+        retry = StoreRetry(loop, "a test", QUICK)
+        for _ in range(LINES + 5):
+            await retry.wait(BusUnavailableError("line\nbreak"))
+        assert caplog.text.count("a test: line\\nbreak") == LINES
+        assert retry.failures == LINES + 5
 
 
 def test_what_ends_a_consumer(caplog: pytest.LogCaptureFixture) -> None:
@@ -128,7 +129,8 @@ async def test_who_waits_hears_that_its_loop_ended(anyio_backend: str) -> None:
     store: Any = Acks()
     store.gate = anyio.Event()
     async with ground() as loop, anyio.create_task_group() as tasks:
-        ledger = Ledger(store, loop, TERMS, Patience(loop, "a test", QUICK), lambda count: None)
+        seat = Seat(store, loop, TERMS, "c", Counters())
+        ledger = Ledger(seat, StoreRetry(loop, "a test", QUICK), lambda count: None)
         ledger.add("1-0")
         outcome = await started(tasks, partial(ledger.room, 0))
         await eventually(lambda: store.batches == [["1-0"]])

@@ -1,8 +1,5 @@
-"""On what terms a group is consumed: who reads what, how much at once, for how long, how often.
-
-One rule: what is wrong is said when it is asked for, not when the first event comes. Consumes
-nothing.
-"""
+"""The terms on which a group is consumed: which events, how many at once, how often. Wrong ones
+are an error when they are given, not when the first event comes."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -10,9 +7,12 @@ from typing import Final
 from node.bus.config import BusConfig
 from node.bus.errors import InvalidEventError
 from node.bus.ids import Position, after
+from node.bus.model import Counters
 from node.bus.names import DEAD, check_word, split_name
+from node.bus.store import Store
 from node.config import Range, require_in_range
 from node.errors import ConfigError
+from node.transport.loop import Loop
 
 BATCH: Final = 100
 MOST_BATCH: Final = 10_000
@@ -22,7 +22,7 @@ MAX_ATTEMPTS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What `Bus.consume` and `Bus.handler` were asked for, checked. `group` is the store's name of
+    """What `Bus.consume` and `Bus.handler` were given, checked. `group` is the store's name for
     it; `after` the id after which a new group begins; `max_attempts` None is without end."""
 
     stream: str
@@ -33,11 +33,26 @@ class Terms:
     after: str
 
 
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """One consumer of a group, under its `name`, and what it works with."""
+
+    store: Store
+    loop: Loop
+    terms: Terms
+    name: str
+    counters: Counters
+
+    @property
+    def what(self) -> str:
+        """What the log calls it."""
+        return f"{self.terms.stream} for {self.terms.group}"
+
+
 def read_terms(
     config: BusConfig,
     name: str,
     group: str,
-    *,
     batch: int,
     reclaim_after: float,
     max_attempts: int | None,
@@ -46,7 +61,7 @@ def read_terms(
     """The terms, checked.
 
     Raises:
-        InvalidEventError: it is no such name, group or start. ConfigError: a number is wrong.
+        InvalidEventError: the name, group or start is wrong. ConfigError: a number is.
     """
     _, event = split_name(name)
     check_word("group", group)
@@ -71,7 +86,7 @@ def require_count(name: str, value: object) -> None:
 
 
 def require_delay(delay: float) -> float:
-    """The seconds of a delay; InvalidEventError if they are none."""
+    """The seconds of a delay; raises InvalidEventError if they are negative or not finite."""
     if not 0 <= delay < float("inf"):
         raise InvalidEventError(f"a delay of {delay} seconds; it must be 0 or more")
     return float(delay)

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from node.bus.config import BusConfig
-from node.bus.consuming.seats import LONGEST_CONSUMER, Seats
-from node.bus.consuming.terms import MOST_BATCH, Terms, read_terms, require_delay
+from node.bus.consumers.roster import LONGEST_CONSUMER, ConsumerNames
+from node.bus.consumers.terms import MOST_BATCH, Terms, read_terms, require_delay
 from node.bus.errors import InvalidEventError
 from node.errors import ConfigError
 
@@ -53,19 +53,19 @@ def test_what_is_no_delay(delay: float) -> None:
         require_delay(delay)
 
 
-def test_seats() -> None:
+def test_names_of_consumers() -> None:
     one = read_terms(BusConfig(), "a.b", "g", **GOOD)
     other = read_terms(BusConfig(), "a.b", "h", **GOOD)
-    seats = Seats("m-1")
-    assert [seats.take(one), seats.take(one), seats.take(other), seats.take(one)] == [
+    names = ConsumerNames("m-1")
+    assert [names.take(one), names.take(one), names.take(other), names.take(one)] == [
         "m-1",
         "m-1-2",
         "m-1",
         "m-1-3",
     ]
-    seats.leave(one, "m-1-2")
-    seats.leave(one, "m-1")
-    assert [seats.take(one), seats.take(one)] == ["m-1", "m-1-2"]
-    Seats("c" * LONGEST_CONSUMER)
+    names.release(one, "m-1-2")
+    names.release(one, "m-1")
+    assert [names.take(one), names.take(one)] == ["m-1", "m-1-2"]
+    ConsumerNames("c" * LONGEST_CONSUMER)
     with pytest.raises(ConfigError):
-        Seats("c" * (LONGEST_CONSUMER + 1))
+        ConsumerNames("c" * (LONGEST_CONSUMER + 1))

@@ -1,32 +1,24 @@
-"""A store that is opened at its first use, and what belongs to it: settings, schemas, counters.
-
-One rule: it is opened by one task whoever asks, and closed for good. Publishes and consumes
-nothing.
+"""`LazyStore`: a store that is opened at its first use, by one task whoever asks, and closed for
+good.
 """
 
 from collections.abc import Callable
 
-from node.bus.config import BusConfig
-from node.bus.consuming.job import Job
-from node.bus.consuming.patience import as_bus_error
-from node.bus.counters import Counters
 from node.bus.errors import BusClosedError
-from node.bus.schemas import Schemas
+from node.bus.job import Job
+from node.bus.retry import as_bus_error
 from node.bus.store import Store
 from node.errors import ParleyError
 from node.transport.backend import Backend
 from node.transport.waiting import Changes
 
 
-class Opened:
+class LazyStore:
     """A store, in the loop that `loop` gives from the first use on. `is_open` and `is_closed` may
     both be False: before."""
 
-    def __init__(self, store: Store, config: BusConfig, loop: Callable[[], Backend]) -> None:
+    def __init__(self, store: Store, loop: Callable[[], Backend]) -> None:
         self.store = store
-        self.config = config
-        self.counters = Counters()
-        self.schemas = Schemas()
         self.is_open = False
         self.is_closed = False
         self.closed_because = "the bus is closed"
@@ -41,19 +33,13 @@ class Opened:
         return self._loop()
 
     async def opened(self) -> Store:
-        """The store, opened if it was not.
-
-        Raises:
-            BusClosedError: the bus is closed. BusError: it cannot be opened. ConfigError: a
-                setting is wrong.
-        """
+        """The store, opened if it was not; raises as `Bus.opened`."""
         if not self.is_open:
-            if self.is_closed:
-                raise self.closed_error()
+            self.require_not_closed()
             opening = self._opening
             if opening is None:
                 opening = self._opening = Job(self.loop, self._changes)
-            # In a task of its own: who asked first may be cancelled, and others wait.
+            # In a task of its own: the first caller may be cancelled while others wait.
             opening.start(self._open)
             await self._changes.until(lambda: not opening.running)
             self._require_open()
@@ -63,13 +49,24 @@ class Opened:
         """What to raise once it is closed."""
         return BusClosedError(self.closed_because)
 
-    async def close_store(self) -> None:
+    def require_not_closed(self) -> None:
+        """Raise BusClosedError once it is closed."""
+        if self.is_closed:
+            raise self.closed_error()
+
+    async def aclose(self) -> None:
         """Close the store, if it was opened; for good."""
         self.is_closed = True
         if self._opening is not None:
             await self._opening.end()
             self.is_open = False
             await self.store.aclose()
+
+    def _require_open(self) -> None:
+        if self._error is not None:
+            raise self._error
+        if not self.is_open or self.is_closed:
+            raise self.closed_error()
 
     async def _open(self) -> None:
         self._error = None
@@ -81,9 +78,3 @@ class Opened:
             self._error = as_bus_error(error)
         else:
             self.is_open = True
-
-    def _require_open(self) -> None:
-        if self._error is not None:
-            raise self._error
-        if not self.is_open or self.is_closed:
-            raise self.closed_error()

@@ -6,7 +6,7 @@ from functools import partial
 import anyio
 import pytest
 
-from node.bus.consuming.consumption import Consumption
+from node.bus.consumers.consumption import Consumption
 from node.bus.errors import (
     BusBusyError,
     BusClosedError,
@@ -251,7 +251,7 @@ async def test_what_does_not_pass_ends_the_loop(anyio_backend: str, error: type[
 async def test_leaving_does_not_wait_for_ever(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("node.bus.consuming.leaving.LEAVE_TIMEOUT", 0.05)
+    monkeypatch.setattr("node.bus.consumers.group_consumer.LEAVE_TIMEOUT", 0.05)
     async with a_bus() as (bus, store):
         await publish(bus, 4)
         events = await bus.consume(NAME, GROUP).__aenter__()

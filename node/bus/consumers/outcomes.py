@@ -1,7 +1,7 @@
 """What became of the events of one consumer, as the store is told: done, failed, set aside.
 
-One rule: what was refused is never acknowledged, and what the store could not be told comes again
-once it was idle for long. Fetches nothing.
+A refused event is never acknowledged; an event of which the store could not be told comes again
+once it was idle for long.
 """
 
 import logging
@@ -11,54 +11,41 @@ from typing import Final, TypeVar
 
 import anyio
 
-from node.bus.consuming.ledger import Ledger
-from node.bus.consuming.patience import Patience
-from node.bus.consuming.terms import Terms, require_delay
-from node.bus.counters import Counters
+from node.bus.consumers.ledger import Ledger
+from node.bus.consumers.terms import Seat, require_delay
+from node.bus.dead_letters import LONGEST_ERROR
 from node.bus.errors import BusClosedError, NotPendingError
 from node.bus.event import BusEvent, Word
-from node.bus.failures import LONGEST_ERROR
 from node.bus.names import DEAD
-from node.bus.store import Store
+from node.bus.retry import StoreRetry
 from node.logs import LogRation, one_line
-from node.transport.loop import Loop
 
 logger = logging.getLogger("parley.bus")
 
 T = TypeVar("T")
 
-# Lines on events that are set aside, of one consumer: at once, and from then on for each second.
+# Log lines on events of one consumer that are set aside: at once, and from then on per second.
 LINES: Final = 100
 LINES_PER_SECOND: Final = 1.0
 
 
 class Outcomes:
     """The word on the events of one consumer. `due` hears when one that was refused comes
-    again, by the loop's clock; `closed` is the error once no word is taken any more."""
+    again, by the loop's clock; `closed` is the error once no more words are taken."""
 
-    def __init__(
-        self,
-        store: Store,
-        loop: Loop,
-        terms: Terms,
-        consumer: str,
-        group: str,
-        counters: Counters,
-        due: Callable[[float], None],
-    ) -> None:
+    def __init__(self, seat: Seat, group: str, due: Callable[[float], None]) -> None:
         self.group = group
-        self.consumer = consumer
         self.closed: BusClosedError | None = None
-        self._store = store
-        self._loop = loop
-        self._terms = terms
-        self._counters = counters
+        self._store = seat.store
+        self._loop = seat.loop
+        self._terms = seat.terms
+        self._consumer = seat.name
+        self._counters = seat.counters
         self._due = due
         self._insisting: set[anyio.CancelScope] = set()
         self._told = LogRation(LINES, LINES_PER_SECOND)
-        what = f"{terms.stream} for {terms.group}"
-        self._patience = Patience(loop, what)
-        self.ledger = Ledger(store, loop, terms, Patience(loop, what), self._recorded)
+        self._retry = StoreRetry(seat.loop, seat.what)
+        self.ledger = Ledger(seat, StoreRetry(seat.loop, seat.what), self._recorded)
 
     # From the loop or the worker.
 
@@ -73,12 +60,12 @@ class Outcomes:
         often as it has to be tried.
 
         Raises:
-            BusError: what no waiting helps against; it comes again once it was idle for long.
+            BusError: waiting does not help against it; it comes again once it was idle for long.
         """
         if event.word is Word.NONE:
             event.word = Word.NACK
-            # If it is not pending here any more, it is another's by now.
-            await self._patience.insist(partial(self._record, event, delay, _bounded(reason)))
+            # If it is not pending here any more, another consumer has it by now.
+            await self._retry.insist(partial(self._record, event, delay, _bounded(reason)))
 
     # From the application.
 
@@ -107,10 +94,10 @@ class Outcomes:
     # From the fetching.
 
     async def set_aside(self, id: str, fault: str) -> None:
-        """Nobody shall be handed it; raises as the store does."""
+        """Keep it from being handed out; raises as the store does."""
         terms = self._terms
         if terms.stream.endswith("." + DEAD):
-            # A dead letter that is none has nowhere to go; the stream keeps it.
+            # A dead letter that cannot be read has nowhere to go; the stream keeps it.
             await self._store.ack(terms.stream, terms.group, [id])
         else:
             await self._bury(id, _bounded(fault))
@@ -119,7 +106,7 @@ class Outcomes:
     # The end.
 
     def close(self, error: BusClosedError) -> None:
-        """Take no word any more; who waits for theirs to be recorded is told `error`."""
+        """Take no more words; callers that wait for theirs to be recorded meet `error`."""
         self.closed = error
         for scope in self._insisting:
             scope.cancel()
@@ -147,7 +134,7 @@ class Outcomes:
                 self._tell(id, f"attempt {event.attempt}: {reason}")
         else:
             was_pending = await self._store.nack(
-                terms.stream, terms.group, self.consumer, id, delay, reason
+                terms.stream, terms.group, self._consumer, id, delay, reason
             )
             self._due(self._loop.now() + delay)
         self._counters.failed += was_pending
@@ -155,7 +142,7 @@ class Outcomes:
 
     async def _bury(self, id: str, reason: str) -> bool:
         terms = self._terms
-        letter = await self._store.bury(terms.stream, terms.group, self.consumer, id, reason)
+        letter = await self._store.bury(terms.stream, terms.group, self._consumer, id, reason)
         if letter is not None:
             self._counters.dead_lettered += 1
         return letter is not None
@@ -164,7 +151,7 @@ class Outcomes:
         """Log that an event is set aside, if there is room for it."""
         if self._told.has_room(self._loop.now()):
             silent = self._told.told()
-            more = f" ({silent} more were, in silence)" if silent else ""
+            more = f" ({silent} more were not logged)" if silent else ""
             text = "%s %s is set aside: %s%s"
             logger.error(text, self._terms.stream, id, one_line(fault), more)
 
@@ -172,8 +159,8 @@ class Outcomes:
         self._counters.acknowledged += count
 
     async def _insist(self, ask: Callable[[], Awaitable[T]]) -> tuple[T, bool]:
-        """What `ask` answers, and whether it had to be asked again: then what was asked before may
-        have been done. Raises `closed` once no word is taken any more."""
+        """What `ask` answers, and whether it had to be asked again: then an earlier try may have
+        succeeded. Raises `closed` once no more words are taken."""
         tries = 0
 
         async def count() -> T:
@@ -185,7 +172,7 @@ class Outcomes:
             if self.closed is None:
                 self._insisting.add(scope)
                 try:
-                    return await self._patience.insist(count), tries > 1
+                    return await self._retry.insist(count), tries > 1
                 finally:
                     self._insisting.discard(scope)
         raise self.closed or BusClosedError("the bus is closed")

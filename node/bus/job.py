@@ -1,7 +1,7 @@
-"""One task of ours at a time, that can be ended and waited for.
+"""One task at a time, that can be ended and waited for.
 
-One rule: when `end` has returned nothing of it runs any more, also if it was begun a moment ago;
-and what it shields is not cut short, on asyncio as on trio. Knows nothing of what it does.
+When `end` has returned nothing of it runs any more, even if it was begun a moment ago; and what it
+shields is not cut short, on asyncio as on trio.
 """
 
 from collections.abc import Awaitable, Callable
@@ -14,7 +14,7 @@ from node.transport.waiting import Changes
 
 
 class Job:
-    """A task, begun again each time that it is needed. `changes` are told when it is over."""
+    """A task, begun again each time that it is needed. `changes` hears when it is over."""
 
     __slots__ = ("_changes", "_loop", "_scope", "running")
 
@@ -25,7 +25,7 @@ class Job:
         self.running = False
 
     def start(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> None:
-        """Run a coroutine function that raises nothing, unless it runs."""
+        """Run a coroutine function that raises nothing, unless it runs already."""
         if not self.running:
             # Not the runner's own `cancel`: on asyncio that goes through every shield.
             scope = anyio.CancelScope()

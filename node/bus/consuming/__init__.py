@@ -1,1 +1,0 @@
-"""Consuming: the loop, the handlers' workers, and what becomes of what they fail."""

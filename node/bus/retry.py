@@ -1,0 +1,123 @@
+"""What is done when a store gives no answer, or has no room: wait, each time for longer, and try
+again. Only transient errors are waited for, and the log hears of them now and then.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+from crypto.randomness import random_bytes
+from node.backoff import Pauses
+from node.bus.errors import BusBusyError, BusError, BusFullError, BusUnavailableError
+from node.bus.model import NewEvent, Published
+from node.bus.store import Store
+from node.config import Range, require_in_range
+from node.errors import ParleyError
+from node.logs import LogRation, one_line
+from node.transport.loop import Loop
+from node.transport.waiting import pause
+
+logger = logging.getLogger("parley.bus")
+
+T = TypeVar("T")
+
+# Errors that may be over in a moment, or in an hour.
+TRANSIENT: Final = (BusUnavailableError, BusBusyError, BusFullError)
+PAUSES: Final = Pauses(first=0.1, longest=10.0)
+# Log lines on the troubles of one consumer: at once, and from then on per second.
+LINES: Final = 2
+LINES_PER_SECOND: Final = 1 / 60
+
+
+def jitter() -> float:
+    """A random fraction, 0 to 1."""
+    return random_bytes(1)[0] / 255
+
+
+def as_bus_error(error: Exception) -> BusError:
+    """The error that ends a consumer; a bug of a store is logged here."""
+    if isinstance(error, BusError):
+        return error
+    if isinstance(error, ParleyError):  # a setting is wrong
+        return BusError(str(error))
+    logger.error("a store failed", exc_info=error)
+    wrapped = BusError("the store failed; the log has where")
+    wrapped.__cause__ = error
+    return wrapped
+
+
+class StoreRetry:
+    """The retries of one consumer; `what` names it in the log."""
+
+    __slots__ = ("_lines", "_loop", "_pauses", "_what", "failures")
+
+    def __init__(self, loop: Loop, what: str, pauses: Pauses = PAUSES) -> None:
+        self._loop = loop
+        self._what = what
+        self._pauses = pauses
+        self._lines = LogRation(LINES, LINES_PER_SECOND)
+        self.failures = 0  # in a row
+
+    async def insist(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """What `ask` answers, asked as often as it takes.
+
+        Raises:
+            BusError: waiting does not help against it.
+        """
+        while True:
+            try:
+                answer = await ask()
+            except TRANSIENT as error:
+                await self.wait(error)
+            else:
+                self.failures = 0
+                return answer
+
+    async def wait(self, error: BusError) -> None:
+        """It failed once more: say so, and wait."""
+        self.failures += 1
+        self.tell(error)
+        await pause(self._loop, self._pauses.after(self.failures, jitter()))
+
+    def tell(self, error: BusError) -> None:
+        """Log an error, if there is room for it."""
+        if self._lines.has_room(self._loop.now()):
+            left_out = self._lines.told()
+            more = f" ({left_out} such lines were not logged)" if left_out else ""
+            logger.warning("%s: %s%s", self._what, one_line(str(error)), more)
+
+
+async def publish_again(
+    opened: Callable[[], Awaitable[Store]],
+    loop: Loop,
+    event: NewEvent,
+    *,
+    durable: bool,
+    timeout: float,
+) -> Published:
+    """Publish an event with an idempotency key, again for `timeout` seconds while no answer comes.
+
+    Raises:
+        BusUnavailableError: nothing is known of one of the tries. BusError: it was not stored.
+        ConfigError: the timeout is out of range.
+    """
+    require_in_range("timeout", timeout, Range(0))
+    deadline, failures = loop.now() + timeout, 0
+    unknown: BusUnavailableError | None = None
+    while True:
+        try:
+            (published,) = await (await opened()).publish((event,), durable=durable)
+        except BusUnavailableError as error:
+            failures, unknown = failures + 1, error
+            seconds = PAUSES.after(failures, jitter())
+            if loop.now() + seconds > deadline:
+                raise
+            logger.info("publishing %s again: %s", event.name, one_line(str(error)))
+            await pause(loop, seconds)
+        except BusError as error:
+            if unknown is None:
+                raise
+            # This try stored nothing; nothing is known of the one before.
+            raise BusUnavailableError(f"{unknown}; and when tried again: {error}") from error
+        else:
+            return published
