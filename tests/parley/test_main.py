@@ -32,7 +32,8 @@ parley.__main__.main()
     [
         ("node", ""),
         ("cryptography", ""),
-        ("node.cli.sub", ""),
+        ("node.cli.exits", ""),
+        ("node.cli.call", "parley: interrupted by SIGINT\n"),  # the command is looked for
         ("anyio._backends._asyncio", "parley: interrupted by SIGINT\n"),  # the command runs
     ],
 )
