@@ -40,11 +40,10 @@ _FETCHED = re.compile(r'<(?:script|img|iframe|link)\b[^>]*(?:src|href)="(?:https
 def site_pages() -> dict[str, str]:
     """Return the page of each file that has one: a path in the tree, and one in the site."""
     pages = {source: page for source, page in _ELSEWHERE.items() if (ROOT / source).exists()}
-    for path in sorted((ROOT / "docs").rglob("*.md")):
-        source = path.relative_to(ROOT).as_posix()
-        pages[source] = source.removeprefix("docs/").replace("README.md", "index.md")
-    for path in sorted((ROOT / "docs").glob("*.svg")):
-        pages[f"docs/{path.name}"] = path.name
+    for path in sorted((ROOT / "docs").rglob("*")):
+        if path.suffix in (".md", ".svg"):
+            source = path.relative_to(ROOT).as_posix()
+            pages[source] = source.removeprefix("docs/").replace("README.md", "index.md")
     for path in sorted((ROOT / "examples").glob("[0-9]*.py")):
         pages[f"examples/{path.name}"] = f"examples/{path.stem}.md"
     return pages
