@@ -1,6 +1,6 @@
-"""The bodies of the other records: segment, block, secret, key update, the ends.
+"""The bodies of records other than sessions': segment, block, secret, key update, the ends.
 
-One rule: what is parsed has the types and sizes that docs/journal.md gives, or it is a
+What is parsed has the types and sizes that docs/journal.md gives, or else raises
 JournalFormatError; whether it is true is for the audit to find out.
 """
 
@@ -59,14 +59,14 @@ class SegmentHead:
 
     @classmethod
     def parse(cls, body: bytes) -> "SegmentHead":
-        """Raises JournalFormatError, also for another format or version."""
+        """Read a body; raises JournalFormatError, also for another format or version."""
         with BodyReader("segment") as parsing:
             cells = parsing.cells(body)
             if read_text(cells, keys.FORMAT) != keys.FORMAT_NAME:
                 raise JournalFormatError("not a journal")
             version = read_uint(cells, keys.VERSION)
             if version != keys.FORMAT_VERSION:
-                raise JournalFormatError(f"a journal of version {version}, which is not known")
+                raise JournalFormatError(f"a journal of unknown version {version}")
             return cls(
                 NodeId(read_bytes(cells, keys.NODE_ID, size=32)),
                 read_uint(cells, keys.START),
@@ -92,7 +92,7 @@ class Secret:
 
     @classmethod
     def parse(cls, body: bytes) -> "Secret":
-        """Raises JournalFormatError."""
+        """Read a body; raises JournalFormatError."""
         with BodyReader("secret") as parsing:
             session, cells = parsing.session(body)
             boxes = box_list(read_array(cells, keys.BOXES))
@@ -101,7 +101,7 @@ class Secret:
 
 @dataclass(frozen=True, slots=True)
 class KeyUpdate:
-    """A direction goes on under new keys; with a rekey's generation, its three values."""
+    """A direction goes on under new keys; after a rekey with its generation's three values."""
 
     session: int
     direction: int
@@ -109,7 +109,7 @@ class KeyUpdate:
     generation: Generation | None = None
 
     def encode(self) -> bytes:
-        """The body; the generation's boxes are not in it."""
+        """The body; it does not have the generation's boxes."""
         cells: dict[int, Any] = {keys.EPOCH: self.epoch}
         if self.generation is not None:
             cells[keys.GENERATION] = self.generation.number
@@ -120,7 +120,7 @@ class KeyUpdate:
 
     @classmethod
     def parse(cls, body: bytes) -> "KeyUpdate":
-        """Raises JournalFormatError."""
+        """Read a body; raises JournalFormatError."""
         with BodyReader("key update") as parsing:
             session, direction = parse_event_head(body)
             cells = parsing.cells(body[EVENT_HEAD:])
@@ -138,7 +138,7 @@ class KeyUpdate:
 
 @dataclass(frozen=True, slots=True)
 class SessionEnd:
-    """A session's last record. `chains` and `places` are of received and sent."""
+    """A session's last record. `chains` and `places` are those of received and sent."""
 
     session: int
     code: int
@@ -161,7 +161,7 @@ class SessionEnd:
 
     @classmethod
     def parse(cls, body: bytes) -> "SessionEnd":
-        """Raises JournalFormatError."""
+        """Read a body; raises JournalFormatError."""
         with BodyReader("session end") as parsing:
             session, cells = parsing.session(body)
             code = cells.get(keys.CODE)
@@ -199,7 +199,7 @@ class SegmentEnd:
 
     @classmethod
     def parse(cls, body: bytes) -> "SegmentEnd":
-        """Raises JournalFormatError."""
+        """Read a body; raises JournalFormatError."""
         with BodyReader("segment end") as parsing:
             cells = parsing.cells(body[:-4])
             blocks = read_bytes(cells, keys.BLOCKS)
@@ -218,7 +218,7 @@ def encode_block(number: int, live: int) -> bytes:
 
 
 def parse_block(body: bytes) -> tuple[int, int]:
-    """Number and count of checkpoints; raises JournalFormatError."""
+    """The number of a block and its count of checkpoints; raises JournalFormatError."""
     with BodyReader("block"):
         number, live = _BLOCK.unpack(body)
         return number, live

@@ -1,8 +1,8 @@
 """What the loop's thread and the writer's share: one list of records and a few positions.
 
-One rule: each value has one thread that sets it, so that no event takes a lock: appending
-to a list and cutting its head off are whole under the interpreter's own. Positions count
-the bytes of records from the beginning of the run. Knows no files.
+One rule: each value is set by one thread only, so that no event takes a lock; appending to a
+list and cutting off its head are atomic under the interpreter's own. Positions count the bytes
+of records from the beginning of the run.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ NEVER: Final = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What stands between two records: the segment ends, and another begins, or none.
+    """A mark between two records: the segment ends here, and `following` begins, if any.
 
     `blocks` are the offsets of the block records of the one that ends, `parts` what the
     buffer's were when it ended.
@@ -29,9 +29,9 @@ class Turn:
 
 
 class RecordBuffer:
-    """Set by the loop's thread: `pending` (at its end), `appended`, `mark` and `passed`
-    (what is called once `appended` is there), `parts`, `watched`, `sync_wanted`. By the writer's:
-    `written`, `synced`, `items`, `segments`, `idle`, `failed`."""
+    """The loop's thread sets `pending` (at its end), `appended`, `mark` and `passed` (which is
+    called once `appended` reaches `mark`), `parts`, `watched` and `sync_wanted`; the writer's sets
+    `written`, `synced`, `items`, `segments`, `idle` and `failed`."""
 
     __slots__ = (
         "_wakes",
@@ -56,12 +56,12 @@ class RecordBuffer:
         self.append: Callable[[bytes | Turn], None] = self.pending.append
         self.appended = 0
         self.mark = NEVER
-        self.parts = 0  # of `pending` so far, items that are a record's second part
+        self.parts = 0  # how many items of `pending` so far were a record's second part
         self.passed: Callable[[], None] = _nothing
-        self.watched = False  # somebody waits for the writer to come on
+        self.watched = False  # the loop wants to hear of the writer's progress
         self.sync_wanted = 0
-        self.written = 0  # handed to the system
-        self.synced = 0  # said by the system to be on the disk
+        self.written = 0  # handed to the operating system
+        self.synced = 0  # on the disk, as the operating system says
         self.items = 0
         self.segments = 0
         self.idle = False  # the writer sleeps until it is woken
@@ -70,7 +70,7 @@ class RecordBuffer:
 
     @property
     def records(self) -> int:
-        """How many are written, about."""
+        """About how many records are written."""
         return max(0, self.items - self.parts)
 
     @property
@@ -86,11 +86,11 @@ class RecordBuffer:
             self.wake()
 
     def close(self) -> None:
-        """What is appended from now on is thrown away."""
+        """Discard what is appended from now on."""
         self.append = _ignore
 
     def wake(self) -> None:
-        """Have the writer look: from the loop's thread."""
+        """Wake the writer: from the loop's thread."""
         self.idle = False
         self._wakes.put(None)
 

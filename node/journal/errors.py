@@ -1,11 +1,11 @@
-"""What can go wrong with a journal.
+"""The journal's errors.
 
     JournalError                 (a ParleyError)
       JournalBusyError           another process, or node, writes this journal
       JournalFailedError         it could not be written: a full disk, a lost file system
-      JournalFormatError         bytes that are no journal, where one was asked for
+      JournalFormatError         bytes that are not of the journal's format
 
-Readers of records report what is damaged as findings; they raise none of these for it.
+Readers of records report damage as findings, without raising these.
 """
 
 from node.errors import ParleyError
@@ -16,11 +16,11 @@ class JournalError(ParleyError):
 
 
 class JournalBusyError(JournalError):
-    """The journal of this node in this directory is being written by somebody else."""
+    """Another process, or node, writes the journal of this node in this directory."""
 
 
 class JournalFailedError(JournalError):
-    """The journal cannot be written any more; what it has is kept as it is."""
+    """The journal cannot be written any more; what was written stays as it is."""
 
 
 class JournalFormatError(JournalError):

@@ -1,7 +1,4 @@
-"""Reading bodies: foreign errors translated once, and small typed values.
-
-One rule: whatever is wrong with a body is a JournalFormatError. Knows no kinds.
-"""
+"""Reads the fields of bodies: small typed values, with every error as JournalFormatError."""
 
 from collections.abc import Mapping
 from struct import Struct
@@ -15,12 +12,12 @@ from lbm.limits import Limits
 from node.journal import keys
 from node.journal.errors import JournalFormatError
 
-# A checkpoint may name 2,048 streams and as many labels, a segment end its blocks.
+# A checkpoint may have 2,048 streams and as many labels, a segment end all its blocks.
 LIMITS: Final = Limits(max_bytes=2**24, max_items=2**17)
 
-# No journal counts so far, and tables hold no more.
+# The greatest integer that tables hold; no journal counts so far.
 LARGEST: Final = 2**63 - 1
-# Nor does one session count so far: places can be added to, and summed up, in 64 bits.
+# No session counts so far; so places can be incremented, and summed up, in 64 bits.
 LARGEST_COUNT: Final = 2**48 - 1
 LONGEST_HASH: Final = 64  # bytes
 
@@ -41,7 +38,7 @@ def parse_event_head(body: bytes) -> tuple[int, int]:
 
 
 class BodyReader:
-    """Translates what decoders raise, once."""
+    """A context in which what decoders raise becomes a JournalFormatError about `what`."""
 
     __slots__ = ("_what",)
 
@@ -56,7 +53,7 @@ class BodyReader:
             raise JournalFormatError(f"a malformed {self._what}: {error}") from error
 
     def cells(self, body: bytes) -> Mapping[int, Value]:
-        """The map of a body."""
+        """The map that a body is."""
         return decode(body, LIMITS)
 
     def session(self, body: bytes) -> tuple[int, Mapping[int, Value]]:
@@ -72,7 +69,7 @@ def byte_string(value: Any, size: int | None = None) -> bytes:
 
 
 def hash_value(value: Any) -> bytes:
-    """What may be a value of some hash: which one, and what size that has, only a suite tells."""
+    """A byte string that may be a hash; which hash, and of what size, depends on the suite."""
     found = byte_string(value)
     if len(found) > LONGEST_HASH:
         raise JournalFormatError(f"a hash of more than {LONGEST_HASH} bytes")

@@ -1,7 +1,7 @@
 """`Journal`: where a node keeps what it sent and received, sealed for its auditors.
 
-One rule: nothing is written before a node begins it, and nothing after that node has
-left; what a run finds of earlier ones it closes and never continues (docs/journal.md).
+Nothing is written before a node begins the journal or after that node has left. What a run finds
+of earlier runs it closes and never continues (docs/journal.md).
 """
 
 import logging
@@ -35,13 +35,13 @@ from node.transport.gate import Gate
 
 logger = logging.getLogger("parley.journal")
 
-# Seconds that a node which leaves waits for a disk that takes nothing.
+# Seconds that a node that leaves waits for a disk that takes nothing.
 END_PATIENCE: Final = 30.0
 
 
 class JournalMetrics(NamedTuple):
-    """What a run has done so far: `size` in bytes of records written, `waiting` those not
-    yet, `sessions` those open."""
+    """What a run has done so far: `records` and `segments` written, `size` in bytes, `waiting`
+    bytes that are not written yet, and `sessions` that are open."""
 
     records: int
     size: int
@@ -53,8 +53,8 @@ class JournalMetrics(NamedTuple):
 class Journal:
     """A node's journal in a directory; made with `Journal.open`, given to `Node(journal=)`.
 
-    One journal serves one node at a time, and one process. `failed` is what it ended of
-    before its node did; `recovered` says what the last beginning found of earlier runs.
+    One journal serves one node, in one process, at a time. `failed` is the error that ended it
+    before its node left; `recovered` lists what was found of earlier runs when it last began.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Journal:
         settings: JournalOptions,
         on_alarm: Callable[[JournalFailedError], None] | None = None,
     ) -> None:
-        """Take settings; `open` makes them."""
+        """Use `open`, which makes the settings."""
         self.settings = settings
         self.on_alarm = on_alarm
         self.failed: JournalFailedError | None = None
@@ -94,7 +94,8 @@ class Journal:
         `on_alarm` is called, in the loop's thread, when the journal fails.
 
         Raises:
-            ConfigError: a setting out of range, or no auditor. InvalidKeyError: no key.
+            ConfigError: a setting is out of range, or there is no auditor. InvalidKeyError: an
+                auditor's key is malformed.
             JournalFailedError: the directory cannot be made.
         """
         settings = JournalOptions(
@@ -120,28 +121,28 @@ class Journal:
 
     @property
     def directory(self) -> Path:
-        """Where its segments are."""
+        """The directory of its segments."""
         return self.settings.directory
 
     @property
     def is_running(self) -> bool:
-        """Whether a node keeps it now."""
+        """Whether a node writes it now."""
         return self._run is not None
 
     @property
     def stops_node(self) -> bool:
-        """Whether it failed and takes its node along (`on_failure="stop"`)."""
+        """Whether it failed and stops its node (`on_failure="stop"`)."""
         return self.failed is not None and self.settings.on_failure == "stop"
 
     @property
     def path(self) -> Path | None:
-        """The segment that is being written; None while no node keeps it."""
+        """The segment that is being written; None while no node writes the journal."""
         run = self._run
         return None if run is None else self.directory / f"{run.log.name}.open"
 
     @property
     def metrics(self) -> JournalMetrics:
-        """What this run has done so far; zeros while no node keeps it."""
+        """What this run has done so far; zeros while no node writes the journal."""
         run = self._run
         if run is None:
             return JournalMetrics(0, 0, 0, 0, 0)
@@ -154,10 +155,10 @@ class Journal:
         """Wait until all that was sent and received so far is on the disk.
 
         Raises:
-            JournalFailedError: it cannot be written. ParleyError: no node keeps it.
+            JournalFailedError: it cannot be written. ParleyError: no node writes it.
         """
         if self._run is None:
-            raise ParleyError("no node keeps this journal")
+            raise ParleyError("no node writes this journal")
         await self._run.sync()
         if self.failed is not None:
             raise self.failed
@@ -166,7 +167,7 @@ class Journal:
         """Wait until the journal fails; ParleyError if its node leaves before."""
         run = self._run
         if run is None:
-            raise ParleyError("no node keeps this journal")
+            raise ParleyError("no node writes this journal")
         await run.over()
         if self.failed is None:
             raise ParleyError("the journal ended")
@@ -177,18 +178,18 @@ class Journal:
     async def begin(
         self, identity: Identity, backend: Backend, on_stop: Callable[[], None]
     ) -> None:
-        """Lock, recover and begin a run, on the disk in a thread of its own.
+        """Lock, recover and begin a run; what touches the disk is done in a thread.
 
         `on_stop` is called when the journal fails and the node is to stop.
 
         Raises:
-            JournalBusyError: somebody else keeps it, for this node. JournalFailedError:
-                the disk refuses. ParleyError: it serves another node.
+            JournalBusyError: it serves a node already, or another process writes this node's
+                journal. JournalFailedError: the disk cannot be written.
         """
         if self._run is not None:
             raise JournalBusyError("this journal serves a node already")
         run = Run(self.settings, identity.node_id, backend, self._has_failed)
-        self._run = run  # also while the thread works: no other node may take it
+        self._run = run  # before the thread is done, so that no other node takes it
         try:
             await anyio.to_thread.run_sync(run.prepare)
         except BaseException as error:
@@ -214,23 +215,23 @@ class Journal:
         run.finish()
         if ended:
             run.unlock()
-        else:  # nobody else may close what is still being written, until this process ends
+        else:  # still locked: until this process ends nothing else may close what it writes
             logger.critical("the journal's disk takes nothing: its end is not written")
         self._run = None
 
     @property
     def gate(self) -> Gate:
-        """Where connections wait while the buffer is full or nothing is on the disk yet."""
+        """Where connections wait while the buffer is full, or for the disk (`fsync="always"`)."""
         run = self._run
         if run is None:
-            raise ParleyError("no node keeps this journal")
+            raise ParleyError("no node writes this journal")
         return run.gate
 
     def session_log(self, address: str) -> SessionLog:
-        """The observer of a new connection; `address` is where the other side was met."""
+        """The observer of a new connection; `address` is that of the other side."""
         run = self._run
         if run is None:
-            raise ParleyError("no node keeps this journal")
+            raise ParleyError("no node writes this journal")
         return SessionLog(run.log, self.settings.auditors, self._local_keys, address)
 
     def _has_failed(self, failed: JournalFailedError) -> None:

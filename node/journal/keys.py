@@ -1,6 +1,6 @@
 """The kinds of records and the keys of their maps: the tables of docs/journal.md.
 
-One rule: a number of the format is written here and nowhere else.
+One rule: the format's numbers are written here and nowhere else.
 """
 
 from typing import Final
@@ -77,7 +77,7 @@ RECORDS: Final = 294
 BLOCKS: Final = 295
 CUT: Final = 296
 
-# The one key of the map inside `labels`.
+# The only key of the map inside `labels`.
 LABEL_LIST: Final = 256
 
 BLOCK_SIZE: Final = 2**20

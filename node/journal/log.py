@@ -1,8 +1,8 @@
-"""The run of records as the loop's thread makes it: sessions, blocks, segments.
+"""The records of a run, as the loop's thread makes them: sessions, blocks, segments.
 
-One rule: a block, and with it the checkpoints of all sessions, is made in a turn of the
-loop's own and never from within a core, so that each session stands between two events.
-Knows no files: what is to be done with them is said in `Turn`.
+One rule: a block, and with it the checkpoints of all sessions, is made in a turn of the loop of
+its own and never from within a core, so that each session stands between two events. What the
+writer has to do with files is said in `Turn`.
 """
 
 from collections.abc import Callable
@@ -24,17 +24,17 @@ class Live(Protocol):
     """A session as the log needs it."""
 
     def checkpoint(self) -> bytes:
-        """The body of its checkpoint."""
+        """The body of the session's checkpoint."""
 
     def lost(self) -> None:
-        """The journal ends before it does."""
+        """The journal ends before the session does."""
 
 
 class Log:
     """The records of one run.
 
-    `head` is that of the first segment; one is closed when it is as long or as old as
-    `settings` say, at the next record.
+    `head` is that of the first segment. A segment is closed at the next record when it is as
+    long or as old as `settings` say.
     """
 
     __slots__ = (
@@ -72,34 +72,34 @@ class Log:
         self._sessions: dict[int, Live] = {}
         self._next_session = 0
         self._began = 0  # the position of the segment's first byte
-        self._segment_due = NEVER  # that at which it is to be closed
+        self._segment_due = NEVER  # the position at which it is to be closed
         self._blocks: list[int] = []
         self._next_block = 0
         self._rolling = True
         self._ended = False
         self._age_timer: Timer | None = None
-        # Whose say it is as well when to be called again: returns a position.
+        # Another source of the position at which `passed` is called next.
         self.on_mark: Callable[[], int] = _never
         buffer.passed = self._passed
 
     @property
     def name(self) -> SegmentName:
-        """That of the segment that is written."""
+        """The name of the segment that is written."""
         return SegmentName(self._head.node_id.text, run_start(self._head.start), self._head.number)
 
     @property
     def sessions(self) -> int:
-        """How many are open."""
+        """How many sessions are open."""
         return len(self._sessions)
 
     def begin(self) -> None:
-        """The first records of the run's first segment."""
+        """Write the first records of the run's first segment."""
         self._open_segment()
         self._rolling = False
         self.plan()
 
     def end(self) -> None:
-        """End what lives, and the segment."""
+        """End all open sessions, and the segment."""
         if self._ended:
             return
         for session in list(self._sessions.values()):
@@ -108,7 +108,7 @@ class Log:
         self.stop()
 
     def stop(self) -> None:
-        """Nothing is recorded any more."""
+        """Record nothing more."""
         self._ended = self._rolling = True
         self.on_mark = _never
         self.plan()
@@ -140,7 +140,7 @@ class Log:
         return time
 
     def plan(self) -> None:
-        """Say when `passed` is to be called next."""
+        """Set the position at which `passed` is called next."""
         mark = self.on_mark()
         if not self._rolling:
             mark = min(mark, self._next_block, self._segment_due)

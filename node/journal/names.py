@@ -1,6 +1,6 @@
-"""The names of a journal's files: whose, of which run, which number, in which state.
+"""The names of a journal's files: node, run, number and state.
 
-One rule: sorted by name, the segments of a node are in their order (docs/journal.md).
+Sorted by name, the segments of a node are in order (docs/journal.md).
 """
 
 import re
@@ -24,7 +24,7 @@ _NAME: Final = re.compile(
 
 
 class SegmentName(NamedTuple):
-    """What a file's name says; `start` has the resolution of a microsecond."""
+    """The parts of a file's name; `start` is in microseconds."""
 
     node: str
     start: str
@@ -36,7 +36,7 @@ class SegmentName(NamedTuple):
 
     @property
     def stem(self) -> str:
-        """The same for all states of a segment."""
+        """The name without the state."""
         return f"{self.node}-{self.start}-{self.number:08d}"
 
 
@@ -46,7 +46,7 @@ def run_start(time: int) -> str:
 
 
 def parse_name(path: str | PurePath) -> SegmentName | None:
-    """What the name of a segment says; None if it is not one's."""
+    """The parts of a segment's name; None if `path` is not a segment."""
     found = _NAME.fullmatch(PurePath(path).name)
     if found is None or not _is_time(found["start"]):
         return None
@@ -62,5 +62,5 @@ def _is_time(start: str) -> bool:
 
 
 def lock_name(node_id: NodeId) -> str:
-    """The file that the journal of a node is locked by."""
+    """The file by which the journal of a node is locked."""
     return node_id.text + LOCK

@@ -1,7 +1,4 @@
-"""What `Journal.open` is told, checked: sizes, ages, policies, and for whom it is sealed.
-
-One rule: every number has its unit and its least value here. Reads no files.
-"""
+"""The options of `Journal.open`, checked: sizes, ages, policies and auditors."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -32,10 +29,10 @@ _RANGES: Final[Mapping[str, Range]] = {
 
 @dataclass(frozen=True, slots=True)
 class JournalOptions:
-    """What `Journal.open` was told.
+    """The options of a journal, as `Journal.open` was given them.
 
     Raises:
-        ConfigError: a value is of another type, or out of its range.
+        ConfigError: a value is of another type, or outside its range.
     """
 
     directory: Path
@@ -55,8 +52,8 @@ class JournalOptions:
 
 
 def parse_auditors(given: Auditor | Iterable[Auditor]) -> tuple[AuditorKey, ...]:
-    """The keys, each once; raises ConfigError for none, InvalidKeyError."""
-    # Bytes and text are iterable too, and one key.
+    """The keys, each once; raises ConfigError if there is none, InvalidKeyError."""
+    # Bytes and text are iterable too, but each is one key.
     if isinstance(given, (bytes, str)) or not isinstance(given, Iterable):
         given = [given]
     keys = tuple(dict.fromkeys(_auditor(one) for one in given))

@@ -1,7 +1,7 @@
-"""Removing old segments from a directory of journals.
+"""Removes old segments from a directory of journals.
 
-One rule: of each node the oldest go first, one after another, so that what stays has no gap;
-what a node writes at the moment stays. Torn ends go with their segments.
+Of each node the oldest go first, one after another, so that what stays has no gap; a segment that
+is being written stays. Torn ends go with their segments.
 """
 
 import fcntl
@@ -25,7 +25,7 @@ class Pruned(NamedTuple):
 
 
 class _Old(NamedTuple):
-    """What is removed together: a segment and what was cut off its end."""
+    """Files that are removed together: a segment and what was cut off its end."""
 
     last: int
     files: list[SegmentFile]
@@ -42,10 +42,10 @@ def prune(
     """Remove segments that ended more than `older_than` seconds before `now` (ns), then the
     oldest until the files of all journals together have at most `max_size` bytes.
 
-    Says what was removed, oldest first; with `dry_run`, what would be. When a segment ended
-    is said by its `segment end`, or by the file's time where that is missing. An open one is
-    removed only if nobody holds the lock of its node's journal, which is held meanwhile.
-    Raises OSError; what was removed until then is gone.
+    Returns what was removed, oldest first; with `dry_run`, what would be. A segment ended when
+    its `segment end` says so, or else at the time of the file. An open one is removed only if
+    the lock of its node's journal is free; it is held meanwhile. Raises OSError; what was removed
+    until then is gone.
     """
     files = [*list_segments(directory), *list_torn(directory)]
     excess = 0 if max_size is None else sum(file.size for file in files) - max_size
@@ -73,7 +73,7 @@ def prune(
 
 
 def _removable(directory: Path, files: list[SegmentFile], locks: ExitStack) -> list[_Old]:
-    """What may be removed of one node's files, in their order, up to what is being written."""
+    """The files of one node that may be removed, in order, up to one that is being written."""
     found: list[_Old] = []
     for stem in sorted({file.name.stem for file in files}):
         one = [file for file in files if file.name.stem == stem]  # the segment comes first
@@ -86,7 +86,7 @@ def _removable(directory: Path, files: list[SegmentFile], locks: ExitStack) -> l
 
 
 def _locked(path: Path, locks: ExitStack) -> bool:
-    """Lock a journal until `locks` are closed; False if somebody else holds the lock."""
+    """Lock a journal until `locks` are closed; returns False if it is locked already."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     locks.callback(os.close, descriptor)
     try:

@@ -1,9 +1,9 @@
-"""Records as bytes: the frame of every one, and walking through a run of them.
+"""Records as bytes: their frame, and walking through a run of them.
 
     u32 length || u32 crc32 || u8 kind || u64 time || body
 
-One rule: a record is whole or it is not; nothing is looked for inside of another's bytes
-(docs/journal.md). Knows no bodies and no files.
+One rule: a record is never looked for inside the bytes of another (docs/journal.md), since a peer
+may have chosen those.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ MAX_LENGTH: Final = 2**26 + 2**16
 _pack_frame = Struct(">II").pack
 _pack_start = Struct(">BQ").pack
 
-# What a piece of a segment is.
+# The status of a piece of a segment.
 OK: Final = "ok"
 BAD_CRC: Final = "bad-crc"
 BAD_LENGTH: Final = "bad-length"
@@ -28,12 +28,12 @@ TORN: Final = "torn"
 
 
 class Record(NamedTuple):
-    """One record, or bytes that are none: `status` is `ok`, or says what is wrong.
+    """One record, or bytes that are not a record: `status` is `ok`, or says what is wrong.
 
-    `bad-crc`: of a plausible length, but altered; `kind` and `time` are as they stand there.
-    `bad-length`: no record can begin here; the rest up to the next block is `body`.
+    `bad-crc`: of a plausible length, but altered; `kind` and `time` are as found.
+    `bad-length`: a record cannot begin here; the rest up to the next block is `body`.
     `torn`: the bytes end before the record does. The last two have kind and time 0.
-    `size` counts all its bytes, from `offset` on.
+    `size` counts all bytes, from `offset` on.
     """
 
     offset: int
@@ -53,8 +53,7 @@ def encode_record(kind: int, time: int, body: bytes) -> bytes:
 def read_records(data: bytes | memoryview, start: int = 0, offset: int = 0) -> Iterator[Record]:
     """Walk through `data` from `start` to its end; `offset` is that of data[0] in its file.
 
-    All bytes are in exactly one of the records; the first `bad-length` or `torn` one is the
-    last.
+    Each byte is in exactly one of the records; a `bad-length` or `torn` one is the last.
     """
     view = memoryview(data)
     end = len(view)

@@ -1,8 +1,8 @@
-"""Closing a segment that a crash left open (docs/journal.md, "Recovery").
+"""Closes a segment that a crash left open (docs/journal.md, "Recovery").
 
-One rule: a crash at any point of this leaves what it can begin again from, with the same
-result; so each step is on the disk before the next one. What is cut off is kept. The caller
-holds the lock of the node's journal.
+One rule: after a crash at any point recovery can start again, with the same result; so each step
+is on the disk before the next. What is cut off is kept. The caller holds the lock of the node's
+journal.
 """
 
 import os
@@ -20,7 +20,7 @@ _PART: Final = ".part"  # the copy of a torn end, until all of it is on the disk
 
 
 class Recovered(NamedTuple):
-    """A segment that was closed: how many records it has, how many of them with a wrong CRC,
+    """A segment that was closed: how many records it has, how many of these have a wrong CRC,
     and how many bytes were cut off its end."""
 
     name: SegmentName
@@ -30,7 +30,7 @@ class Recovered(NamedTuple):
 
 
 class _Whole(NamedTuple):
-    """What a segment has up to `end`, behind its last whole record."""
+    """A segment up to `end`, behind its last complete record."""
 
     end: int
     records: int
@@ -40,7 +40,7 @@ class _Whole(NamedTuple):
 
 
 def recover_left(directory: str | Path, node: str, time: int) -> list[Recovered]:
-    """Close all segments of a node (its id's text) that are still open, in their order.
+    """Close all segments of a node (its id as text) that are still open, in order.
 
     Raises:
         JournalFailedError: one could not be closed; it is as it was, or can be closed later.
@@ -50,15 +50,15 @@ def recover_left(directory: str | Path, node: str, time: int) -> list[Recovered]
 
 
 def recover(path: Path, time: int) -> Recovered:
-    """Close one segment, whose name ends in `.open`; `time` in ns is its `segment end`'s.
+    """Close one segment, whose name ends in `.open`; its `segment end` gets `time`, in ns.
 
     Raises:
-        JournalFailedError: it could not be closed (no room, no rights, a closed one of that
-            number exists); nothing is lost.
+        JournalFailedError: it could not be closed (the disk is full, permission is missing, a
+            closed segment of that number exists); nothing is lost.
     """
     name = parse_name(path)
     if name is None or name.state != LIVE:
-        raise JournalFailedError(f"{path.name} is no open segment")
+        raise JournalFailedError(f"{path.name} is not an open segment")
     try:
         return _recover(path, name._replace(state=CLOSED), time)
     except OSError as error:
@@ -67,18 +67,18 @@ def recover(path: Path, time: int) -> Recovered:
 
 def _recover(path: Path, name: SegmentName, time: int) -> Recovered:
     if closed_path(path).exists():
-        raise JournalFailedError(f"{name} exists, and {path.name} too")
+        raise JournalFailedError(f"both {name} and {path.name} exist")
     whole = _walk(path)
     torn = path.with_name(str(name._replace(state=TORN)))
     with path.open("r+b", buffering=0) as file:
         tail = file.seek(0, os.SEEK_END) - whole.end
-        # Once there is a `.torn` it is all that was to be kept: whatever is behind the last
-        # whole record now is the rest of a `segment end` that was begun after it.
+        # An existing `.torn` has everything that was to be kept: what is behind the last complete
+        # record now is part of a `segment end` that an earlier recovery began to write.
         if tail and not torn.exists():
             _keep(file, whole.end, torn)
         if tail:
             os.ftruncate(file.fileno(), whole.end)
-            os.fsync(file.fileno())  # no byte of the tail may come back beneath what follows
+            os.fsync(file.fileno())  # no byte of the tail may reappear under what follows
         cut = torn.stat().st_size if torn.exists() else 0
         if not whole.closed:
             body = SegmentEnd(whole.records, whole.blocks, cut).encode()
@@ -91,7 +91,7 @@ def _recover(path: Path, name: SegmentName, time: int) -> Recovered:
 
 
 def _walk(path: Path) -> _Whole:
-    """Walk over whole records and damaged ones; those at the end are not counted."""
+    """Walk over complete and damaged records; damaged ones at the end are not counted."""
     end = records = damaged = walked = bad = 0
     blocks: list[int] = []
     closed = False
@@ -110,7 +110,7 @@ def _walk(path: Path) -> _Whole:
 
 
 def _keep(file: BinaryIO, start: int, torn: Path) -> None:
-    """Copy what is in `file` from `start` on; the copy has its name only when it is whole."""
+    """Copy `file` from `start` on; the copy gets its name once it is complete."""
     part = torn.with_name(torn.name + _PART)
     file.seek(start)
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -129,7 +129,7 @@ def _write(file: BinaryIO, data: bytes) -> None:
 
 
 def sync_directory(directory: Path) -> None:
-    """Have what was made, renamed and removed in a directory on the disk; raises OSError."""
+    """Sync what was created, renamed and removed in a directory; raises OSError."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)

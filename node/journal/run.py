@@ -1,7 +1,7 @@
-"""One run of a journal: from the moment a node begins to keep it until that node has left.
+"""One run of a journal: from when a node begins to write it until that node has left.
 
-One rule: what blocks is done in other threads (`prepare`, the writer's); all else is the
-loop's, which hears of the writer by calls that it was asked for.
+What blocks is done in other threads (`prepare`, the writer); everything else runs in the loop's
+thread, where the writer has callbacks called.
 """
 
 import fcntl
@@ -72,8 +72,8 @@ class Run:
         """Lock, recover, make the first segment.
 
         Raises:
-            JournalBusyError: somebody else holds the lock. JournalFailedError: what was left
-                cannot be closed. OSError.
+            JournalBusyError: the journal is locked. JournalFailedError: a segment that was left
+                open cannot be closed. OSError.
         """
         settings, node = self._settings, self._node_id.text
         lock = settings.directory / lock_name(self._node_id)
@@ -81,7 +81,9 @@ class Run:
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise JournalBusyError(f"{lock} is held by somebody who writes it") from error
+            raise JournalBusyError(
+                f"{lock} is locked: another process or node writes this journal"
+            ) from error
         now = settings.clock()
         self.recovered = recover_left(settings.directory, node, now)
         start = _start_after(settings.directory, node, now)
@@ -93,18 +95,18 @@ class Run:
     # In the loop's thread.
 
     def unlock(self) -> None:
-        """Let others have it. The file stays: to remove it would give two a lock each."""
+        """Unlock the journal. The file stays: removing it could give two processes a lock each."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
     def end(self) -> None:
-        """The last records."""
+        """Write the last records."""
         self.log.end()
         self.gate.retire()
 
     async def sync(self) -> None:
-        """Wait until what was appended is synced, or the journal failed."""
+        """Wait until what was appended is synced, or the journal has failed."""
         buffer = self.buffer
         position = buffer.appended
         if buffer.synced >= position or buffer.failed is not None:
@@ -134,7 +136,7 @@ class Run:
                 self._ends.remove(waiter)
 
     def finish(self) -> None:
-        """Nobody need wait any more."""
+        """Wake all that wait."""
         self._over = True
         for waiter in [waiter for _, waiter in self._syncs] + self._ends:
             waiter.wake()
@@ -153,14 +155,14 @@ class Run:
         buffer.watched = bool(self._syncs) or self._holding or not self.gate.open
 
     def _mark(self) -> int:
-        """Shut the gate if the buffer is full; returns where it will be."""
+        """Shut the gate if the buffer is full; returns the position at which it will be."""
         buffer, gate = self.buffer, self.gate
         full = buffer.written + self._most
         if gate.open and buffer.appended >= full:
             gate.shut()
             buffer.watched = True
-            buffer.wake()  # it may be letting records gather
-            if buffer.waiting <= self._least:  # the writer came on, and did not see it watched
+            buffer.wake()  # it may be waiting for more records
+            if buffer.waiting <= self._least:  # the writer wrote on before it saw `watched`
                 self._backend.soon(self._progress)
         return full if gate.open else NEVER
 
@@ -175,7 +177,7 @@ class Run:
 
 
 def _start_after(directory: Path, node: str, now: int) -> int:
-    """When this run began: after all runs before it, also where the clock was set back."""
+    """The start of this run: after all earlier runs, even if the clock was set back."""
     names = [name for name in map(parse_name, os.listdir(directory)) if name is not None]
     last = max((name.start for name in names if name.node == node), default="")
     if run_start(now) > last:

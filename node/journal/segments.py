@@ -1,8 +1,8 @@
-"""Segments as files: which there are, how one divides into ranges, and reading a range.
+"""Segments as files: which exist, how one divides into ranges, and reading a range.
 
-One rule: where a record begins is known from the beginning of the segment, from a block or
-from the segment end, and never looked for in other bytes (docs/journal.md). Memory is
-bounded by a chunk and one record. Knows no bodies but that of the segment end.
+One rule: where a record begins follows from the beginning of the segment, from a block or from
+the segment end, and is never looked for in other bytes (docs/journal.md). Memory is bounded by a
+chunk and one record.
 """
 
 import os
@@ -31,9 +31,9 @@ from node.journal.records import TORN as TORN_RECORD
 
 # How much is read at a time, unless one record is longer.
 CHUNK: Final = 2**20
-# How large a range gets before the next block begins another one.
+# The size of a range from which the next block begins another.
 RANGE_SIZE: Final = 2**24
-# Of bytes that are no record this many are kept as their body: they may be a whole file.
+# How many bytes of damage are kept as a body: the damage may be a whole file.
 LONGEST_DAMAGE: Final = 2**16
 
 _HEAD: Final = Struct(">IIB")
@@ -55,11 +55,11 @@ class SegmentFile(NamedTuple):
 
 
 class RecordRange(NamedTuple):
-    """A part of a segment that one reader takes: the bytes from `start` up to `end`.
+    """A part of a segment for one reader: the bytes from `start` up to `end`.
 
-    `block` is the offset of the block record whose block `start` is in (`start` itself, if
-    it is one's; 0 before the first block); `blocks` are those of the block records between
-    `start` and `end`, at which reading must arrive.
+    `block` is the offset of the block record to whose block `start` belongs (`start` itself, if
+    a block begins there; 0 before the first block); `blocks` are the offsets of the block records
+    between `start` and `end`, at which reading must arrive.
     """
 
     start: int
@@ -69,11 +69,11 @@ class RecordRange(NamedTuple):
 
 
 class Heads(NamedTuple):
-    """What walking by the lengths of records found: no CRC is looked at.
+    """What walking by the lengths of records found; CRCs are not checked.
 
-    `end` is the offset behind the last record that is wholly there, `records` counts them,
-    `blocks` are the offsets of those of kind block. `status` says why it went no further:
-    `ok` at the end of the file, else `torn` or `bad-length`.
+    `end` is the offset behind the last complete record, `records` counts them, `blocks` are the
+    offsets of those of kind block. `status` says why the walk ended: `ok` at the end of the file,
+    otherwise `torn` or `bad-length`.
     """
 
     end: int
@@ -85,8 +85,8 @@ class Heads(NamedTuple):
 def list_segments(directory: str | Path, node: str | None = None) -> list[SegmentFile]:
     """The segments in a directory, closed and live, of all nodes or of one (52 characters).
 
-    Sorted: each node's are in their order. One that is renamed meanwhile is listed once,
-    as closed; one that is removed meanwhile, not. Raises OSError if there is no directory.
+    Sorted: each node's are in order. One that is renamed meanwhile is listed once, as closed;
+    one that is removed meanwhile is not listed. Raises OSError if there is no directory.
     """
     found: dict[str, SegmentFile] = {}
     for file in _list_files(directory, node):
@@ -96,7 +96,7 @@ def list_segments(directory: str | Path, node: str | None = None) -> list[Segmen
 
 
 def list_torn(directory: str | Path, node: str | None = None) -> list[SegmentFile]:
-    """What recovery cut off the ends of segments, sorted; raises OSError."""
+    """The files that recovery cut off the ends of segments, sorted; raises OSError."""
     return sorted(file for file in _list_files(directory, node) if file.name.state == TORN)
 
 
@@ -116,12 +116,12 @@ def _list_files(directory: str | Path, node: str | None) -> Iterator[SegmentFile
 
 
 def closed_path(path: Path) -> Path:
-    """The path of a segment once it is closed; a closed one's is its own."""
+    """The path of a segment once it is closed."""
     return path.with_name(path.name.removesuffix(LIVE.removeprefix(CLOSED)))
 
 
 def open_segment(path: Path) -> BinaryIO:
-    """Open a segment to read, also if it was closed, and so renamed, since it was listed."""
+    """Open a segment for reading, even if it was closed, and so renamed, since it was listed."""
     try:
         return path.open("rb", buffering=0)
     except FileNotFoundError:
@@ -129,7 +129,7 @@ def open_segment(path: Path) -> BinaryIO:
 
 
 def read_end(path: Path) -> Record | None:
-    """The `segment end` of a closed segment as a record; None if it is not there, or damaged."""
+    """The `segment end` of a closed segment as a record; None if it is missing or damaged."""
     with open_segment(path) as file:
         size = file.seek(0, os.SEEK_END)
         if size < FRAME_SIZE + LEAST_LENGTH + _LENGTH.size:
@@ -146,10 +146,10 @@ def read_end(path: Path) -> Record | None:
 
 
 def read_footer(path: Path) -> SegmentEnd | None:
-    """What the `segment end` of a closed segment says; None if it is absent or damaged.
+    """The parsed `segment end` of a closed segment; None if it is missing or damaged.
 
-    Its blocks are in the segment, each behind the one before; whether block records are
-    there is for the reader to find out. Raises OSError.
+    Its blocks are in the segment, in rising order; whether block records are there is for the
+    reader to find out. Raises OSError.
     """
     record = read_end(path)
     if record is None:
@@ -164,9 +164,8 @@ def read_footer(path: Path) -> SegmentEnd | None:
 
 
 def walk_heads(path: Path, start: int = 0, size: int | None = None) -> Heads:
-    """Walk from one record's head to the next, from `start`, where a record begins.
-
-    Up to `size` or the present end of the file. Raises OSError.
+    """Walk from one record's head to the next, from `start`, where a record begins, up to
+    `size` or the present end of the file. Raises OSError.
     """
     with open_segment(path) as file:
         end = file.seek(0, os.SEEK_END) if size is None else size
@@ -200,12 +199,12 @@ def _walk_heads(file: BinaryIO, start: int, end: int) -> Heads:
 def plan_ranges(
     path: Path, size: int, start: int = 0, block: int = 0, target: int = RANGE_SIZE
 ) -> list[RecordRange]:
-    """Divide what a segment has from `start` on into ranges of about `target` bytes.
+    """Divide a segment from `start` on into ranges of about `target` bytes.
 
-    A closed segment is divided by its `segment end`, or by walking where that is damaged, up
-    to `size`; a live one by walking, up to its last whole record. `start` is where a record
-    begins, `block` the offset of the block in which it is, as the caller knows it from
-    before. All ranges but the first begin with a block. Raises OSError.
+    A closed segment is divided by its `segment end`, or by walking if that is damaged, up to
+    `size`; a live one by walking, up to its last complete record. `start` is where a record
+    begins, `block` the offset of the block to which it belongs, as the caller knows from an
+    earlier call. All ranges but the first begin with a block. Raises OSError.
     """
     live = path.name.endswith(LIVE)
     footer = None if live else read_footer(path)
@@ -235,10 +234,10 @@ def plan_ranges(
 def read_range(path: Path, start: int, end: int, blocks: Sequence[int] = ()) -> Iterator[Record]:
     """Read the records from `start`, where one begins, up to `end`.
 
-    All bytes are in exactly one record. What reaches beyond the next of `blocks`, or beyond
-    `end` where the file goes on, is `bad-length` up to there; the end of the file makes it
-    `torn`. Of both only the first LONGEST_DAMAGE bytes are in `body`. A closed segment whose
-    last record is no `segment end` is torn there, of no bytes. Raises OSError.
+    Each byte is in exactly one record. A record that reaches beyond the next of `blocks`, or
+    beyond `end` where the file goes on, is `bad-length` up to there; at the end of the file it is
+    `torn`. The `body` of both has only the first LONGEST_DAMAGE bytes. A closed segment whose last
+    record is not a `segment end` is followed by a `torn` record without bytes. Raises OSError.
     """
     last: Record | None = None
     with open_segment(path) as file:
@@ -253,14 +252,14 @@ def read_range(path: Path, start: int, end: int, blocks: Sequence[int] = ()) -> 
 
 
 def is_cut(path: Path, kind: int | None, status: str | None) -> bool:
-    """Whether a segment that ends with such a record (None: it has none) lacks its end."""
+    """Whether a segment whose last record is such (None: it has no records) lacks its end."""
     if not path.name.endswith(CLOSED) or status in (BAD_LENGTH, TORN_RECORD):
-        return False  # one that is written has no end, and of damage all is said
+        return False  # one being written has no end yet, and damage has been told
     return kind != keys.SEGMENT_END
 
 
 def _read_block(file: BinaryIO, start: int, end: int, is_last: bool) -> Iterator[Record]:
-    """The records of bytes in which a walk must arrive at `end`; `is_last`: of the file."""
+    """The records of bytes in which a walk must arrive at `end`; `is_last`: the file's end."""
     at, wanted = start, CHUNK
     while at < end:
         wanted = min(wanted, end - at)
@@ -291,7 +290,7 @@ def _damage(start: int, end: int, body: bytes, status: str) -> Record:
 
 
 def read_at(file: BinaryIO, offset: int, size: int) -> bytes:
-    """Up to `size` bytes: fewer only at the end of the file, however the system cuts reads."""
+    """Read `size` bytes, fewer only at the end of the file, however the system splits reads."""
     file.seek(offset)
     data = file.read(size)
     while 0 < len(data) < size:

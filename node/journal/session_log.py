@@ -1,7 +1,7 @@
-"""One connection's part of a journal: what its core tells becomes records.
+"""One connection's part of a journal: what its core reports becomes records.
 
-One rule: `event` does no more than pack, sum and append; all else is rare. A secret is
-sealed to the auditors when it is told and kept no longer (docs/journal.md).
+`event` is on the hot path and does no more than pack, sum and append; everything else is rare. A
+secret is sealed to the auditors when it is reported, and not kept (docs/journal.md).
 """
 
 from collections.abc import Callable, Sequence
@@ -42,21 +42,21 @@ from node.protocol.handshake import Agreed, known
 from node.protocol.observer import Checkpoint as AskState
 from node.protocol.observer import DirectionState
 
-# Kind, time, session, direction: what comes before an event's bytes, but for the frame.
+# Kind, time, session, direction: what comes between the frame and an event's bytes.
 _pack_event = Struct(">BQIB").pack
 _pack_frame = Struct(">II").pack
-_FRAME, _HEAD = 8, 22  # sizes: of the frame, and of all that comes before the bytes
-# From this size on copying an event costs more than a second item in the list.
+_FRAME, _HEAD = 8, 22  # sizes: of the frame, and of everything before an event's bytes
+# From this size on a second item in the list costs less than copying an event.
 _LARGE: Final = 1024
 _LABEL_NONCE: Final = XCHACHA20_POLY1305.nonce_size
-# The other side chooses labels, and each checkpoint repeats them: what may be in one is
-# bounded, so that no peer makes it longer than a record, or than readers take.
+# The other side chooses labels, and each checkpoint repeats them: they are bounded, so that a
+# peer cannot make a checkpoint longer than a record, or than readers take.
 LONGEST_LABEL: Final = 1_024  # bytes
 MOST_LABELS: Final = 4_096
 
 
 class _Way:
-    """A direction as the log has followed it; `place` is that of the last event."""
+    """One direction of the session; `place` is that of its last event."""
 
     __slots__ = ("chain", "generation", "place", "updates")
 
@@ -67,7 +67,7 @@ class _Way:
         self.updates = 0
 
     def state(self, told: DirectionState) -> DirectionCheckpoint:
-        """With what the core says of it."""
+        """Its state for a checkpoint, with what the core says of it."""
         return DirectionCheckpoint(
             told.chain,
             self.place,
@@ -80,10 +80,9 @@ class _Way:
 
 
 class SessionLog:
-    """The observer of one connection; it becomes a session when the handshake is complete.
+    """The observer of one connection, which becomes a session once the handshake is complete.
 
-    `local_keys` is this node's identity as in cell 14, `address` where the other side was
-    met.
+    `local_keys` is this node's identity as in cell 14, `address` that of the other side.
     """
 
     __slots__ = (
@@ -123,10 +122,10 @@ class SessionLog:
         self._address = address
         self._rekey = b""
 
-    # The core tells.
+    # From the core.
 
     def session_started(self, agreed: Agreed, initiator: bool, checkpoint: AskState) -> None:
-        """The session's start and the handshake's secret."""
+        """Record the session's start and the handshake's secret."""
         suite = self._suite = known(agreed.suite)
         hash = suite.hash_algorithm
         self._ask = checkpoint
@@ -148,10 +147,10 @@ class SessionLog:
         self._rekey = known(agreed.rekey)
         context = self._facts.session_id
         self._label_key = label(hash, known(agreed.exporter), "journal labels", context, 32)
-        # Streams whose label the journal was shown: the label, and how many directions live.
+        # Streams with a label: the label, and how many directions are open.
         self._labels: dict[int, tuple[str, int]] = {}
         self._number = self._log.enter(self)
-        # Of the core itself nothing can be asked before its first event.
+        # The core cannot be asked for its chains before its first event.
         chains = _first_chains(agreed, self._th1, self._th2)
         self._sent, self._received = (_Way(chain) for chain in chains[:: 1 if initiator else -1])
         generation = Generation(0, self._boxes(known(agreed.hs)))
@@ -163,7 +162,7 @@ class SessionLog:
         self._log.record(keys.SECRET, Secret(self._number, 0, generation.boxes).encode())
 
     def event(self, sent: bool, wire: bytes, chain: bytes) -> None:
-        """An event's record, and nothing more: this is once for each event."""
+        """Record an event."""
         way = self._sent if sent else self._received
         way.chain = chain
         way.place += 1
@@ -184,7 +183,7 @@ class SessionLog:
             buffer.wake()
 
     def epoch_began(self, sent: bool, epoch: int, secret: bytes, rekey: int) -> None:
-        """A key update's record; the epochs' own secrets follow from the generation's."""
+        """Record a key update; the epoch's secret follows from its generation's."""
         way = self._sent if sent else self._received
         if not epoch:
             return
@@ -201,16 +200,16 @@ class SessionLog:
         self._log.record(keys.KEY_UPDATE, body)
 
     def stream_opened(self, stream: int, payload: bytes | memoryview) -> None:
-        """Keep the label, which checkpoints repeat, unless it is too long or one too many."""
+        """Keep the label for checkpoints, unless it is too long or there are too many."""
         try:
             text = event_types.OPEN.read(bytes(payload))[cells.LABEL]
         except LbmDecodeError:
-            return  # the other side's, and the end of the connection
+            return  # malformed: the connection will end
         if len(self._labels) < MOST_LABELS and len(text.encode()) <= LONGEST_LABEL:
             self._labels[stream] = text, 2
 
     def direction_ended(self, stream: int) -> None:
-        """With both directions ended the label is not needed any more."""
+        """Forget the label once both directions have ended."""
         text, living = self._labels.pop(stream, ("", 0))
         if living > 1:
             self._labels[stream] = text, living - 1
@@ -218,7 +217,7 @@ class SessionLog:
     def rekeyed(
         self, number: int, shared_secret: bytes, after_offer: bytes, after_answer: bytes
     ) -> None:
-        """The secret of a rekey: its root, which all else of it follows from."""
+        """Record the secret of a rekey: its root, from which everything else follows."""
         hash = self._suite.hash_algorithm
         root = rekey_root(hash, self._rekey, shared_secret)
         secrets = rekey_secrets(hash, root, after_offer, after_answer)
@@ -230,7 +229,7 @@ class SessionLog:
         self._log.record(keys.SECRET, Secret(self._number, number, generation.boxes).encode())
 
     def session_ended(self, code: int, text: str, remote: bool) -> None:
-        """The session's last record."""
+        """Record the session's end."""
         self._log.leave(self._number)
         self._rekey = self._label_key = b""
         ways = self._received, self._sent
@@ -244,7 +243,7 @@ class SessionLog:
         ).encode()
         self._log.record(keys.SESSION_END, body)
 
-    # The log asks.
+    # For the log.
 
     def lost(self) -> None:
         """The journal ends, and the session with it."""
@@ -272,7 +271,7 @@ class SessionLog:
         return tuple((bytes(auditor), auditor.seal(secret)) for auditor in self._auditors)
 
     def _drop_generations(self) -> None:
-        """Keep the handshake's, and from the older direction's on."""
+        """Keep the handshake's generation, and those from the older direction's on."""
         oldest = min(self._sent.generation, self._received.generation)
         for number in [number for number in self._generations if 0 < number < oldest]:
             del self._generations[number]
@@ -291,7 +290,7 @@ class SessionLog:
 
 
 def _first_chains(agreed: Agreed, th1: bytes, th2: bytes) -> tuple[bytes, bytes]:
-    """The chain values before the first event: of the initiator's direction, the responder's."""
+    """The chain values before the first event: of the initiator's and the responder's direction."""
     suite, commit = known(agreed.suite), known(agreed.commit)
     hash = suite.hash_algorithm
     blob = (4 if suite.sealing == "each" else 21) + suite.signing_algorithm.signature_size

@@ -1,6 +1,6 @@
 """What records say of sessions: facts, the states of directions, generations of secrets.
 
-One rule: what is parsed has the types and sizes that docs/journal.md gives, or it is a
+What is parsed has the types and sizes that docs/journal.md gives, or else raises
 JournalFormatError; whether it is true is for the audit to find out.
 """
 
@@ -20,7 +20,7 @@ _COUNTER: Final = Struct(">IQ")
 
 @dataclass(frozen=True, slots=True)
 class SessionFacts:
-    """What never changes in a session, and what both its kinds of records have.
+    """What never changes in a session; session starts and checkpoints both have it.
 
     `local_keys` and `remote_keys` are arrays as cell 14 has them; `suite` names kex, signing,
     hash, cipher and sealing. Sizes in bytes: `session_id` 32, `commit` the hash's.
@@ -39,7 +39,7 @@ class SessionFacts:
     seal_delay_ms: int
 
     def cells(self) -> dict[int, Any]:
-        """As cells of a map."""
+        """The cells of a map."""
         return {
             keys.SESSION_ID: self.session_id,
             keys.INITIATOR: self.initiator,
@@ -56,7 +56,7 @@ class SessionFacts:
 
     @classmethod
     def read(cls, cells: Mapping[int, Value]) -> "SessionFacts":
-        """Raises LbmDecodeError, JournalFormatError."""
+        """Read the cells of a map; raises LbmDecodeError, JournalFormatError."""
         suite = read_array(cells, keys.SUITE)
         if len(suite) != 5 or not all(isinstance(name, str) for name in suite):
             raise JournalFormatError("a suite is five names")
@@ -77,7 +77,7 @@ class SessionFacts:
 
 @dataclass(frozen=True, slots=True)
 class SessionStart:
-    """A session's first record: with it both chains and all keys can be followed."""
+    """A session's first record, from which both chains and all keys can be followed."""
 
     session: int
     facts: SessionFacts
@@ -98,7 +98,7 @@ class SessionStart:
 
     @classmethod
     def parse(cls, body: bytes) -> "SessionStart":
-        """Raises JournalFormatError."""
+        """Read a body; raises JournalFormatError."""
         with BodyReader("session start") as parsing:
             session, cells = parsing.session(body)
             return cls(
@@ -112,8 +112,8 @@ class SessionStart:
 
 @dataclass(frozen=True, slots=True)
 class DirectionCheckpoint:
-    """A direction between two events. `chain` has the hash's size; `place` is that of the
-    last event; `updates` counts plain key updates since the generation began here."""
+    """A direction between two events. `chain` has the hash's size; `place` is that of the last
+    event; `updates` counts plain key updates since the generation began in this direction."""
 
     chain: bytes
     place: int
@@ -124,7 +124,7 @@ class DirectionCheckpoint:
     counters: dict[int, int]
 
     def array(self) -> list[Any]:
-        """As an entry of `directions`."""
+        """An entry of `directions`."""
         pack = _COUNTER.pack
         counters = b"".join(pack(stream, count) for stream, count in self.counters.items())
         return [
@@ -139,7 +139,7 @@ class DirectionCheckpoint:
 
     @classmethod
     def read(cls, value: Any) -> "DirectionCheckpoint":
-        """Raises JournalFormatError."""
+        """Read an entry; raises JournalFormatError."""
         if not isinstance(value, list) or len(value) < 7:
             raise JournalFormatError("a direction is an array of seven")
         packed = byte_string(value[6])
@@ -162,7 +162,7 @@ class DirectionCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """What a key exchange gave, sealed; the three values are None for the handshake's."""
+    """The sealed secret of a key exchange; the three values are None for the handshake's."""
 
     number: int
     boxes: tuple[Box, ...]
@@ -171,13 +171,13 @@ class Generation:
     commit: bytes | None = None
 
     def array(self) -> list[Any]:
-        """As an entry of `secrets`."""
+        """An entry of `secrets`."""
         boxes = [list(box) for box in self.boxes]
         return [self.number, self.after_offer, self.after_answer, self.commit, boxes]
 
     @classmethod
     def read(cls, value: Any) -> "Generation":
-        """Raises JournalFormatError."""
+        """Read an entry; raises JournalFormatError."""
         if not isinstance(value, list) or len(value) < 5:
             raise JournalFormatError("a generation is an array of five")
         number, boxes = a_uint(value[0]), box_list(value[4])
@@ -190,7 +190,7 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A session between two events: all that is needed to go on from there."""
+    """A session between two events: everything that is needed to go on from there."""
 
     session: int
     facts: SessionFacts
@@ -218,7 +218,7 @@ class Checkpoint:
 
     @classmethod
     def parse(cls, body: bytes) -> "Checkpoint":
-        """Raises JournalFormatError."""
+        """Read a body; raises JournalFormatError."""
         with BodyReader("checkpoint") as parsing:
             session, cells = parsing.session(body)
             directions = read_array(cells, keys.DIRECTIONS)

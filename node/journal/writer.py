@@ -1,7 +1,7 @@
 """The writer's thread: takes records from the buffer, writes and syncs segments.
 
-One rule: what is in a segment is whole records, also after a write that failed: what it
-left of one is cut off, and nothing is written after it. Knows no sessions.
+One rule: a segment has complete records only. After a write that failed, the part of a record
+that it left is cut off, and nothing is written after it.
 """
 
 import logging
@@ -21,20 +21,20 @@ from node.journal.segments import walk_heads
 
 logger = logging.getLogger("parley.journal")
 
-# Pieces that one system call takes; POSIX lets it be 16, Linux and macOS have 1,024.
+# How many pieces one system call takes: at least 16 by POSIX, 1,024 on Linux and macOS.
 AT_ONCE: Final = min(1024, max(16, os.sysconf("SC_IOV_MAX")))
-# Seconds that the writer lets records gather: each time it wakes it takes the
-# interpreter from the loop, and long writes cost the system less than short ones.
+# Seconds for which the writer lets records gather: each time it wakes it takes the interpreter
+# from the loop, and one long write costs the system less than several short ones.
 LINGER: Final = 0.01
-# Items of at most so many bytes, on average, are joined before they are written: below it
-# the system takes longer over another piece than a copy does.
+# Items of at most so many bytes, on average, are joined before they are written: below that a
+# copy takes less time than another piece in the system call.
 _SMALL: Final = 1024
 
 _sync_data: Final[Callable[[int], None]] = getattr(os, "fdatasync", os.fsync)
 
 
 class Writer:
-    """One run's thread and the segment that it writes.
+    """The thread of one run, and the segment that it writes.
 
     `on_progress` and `on_failed` are called in this thread.
     """
@@ -62,12 +62,12 @@ class Writer:
         self._thread = Thread(target=self._run, name="parley journal", daemon=True)
 
     def start(self, first: SegmentName) -> None:
-        """Make the first segment and start the thread; raises OSError."""
+        """Create the first segment and start the thread; raises OSError."""
         self._open(first)
         self._thread.start()
 
     def join(self, timeout: float) -> bool:
-        """Wait until the last segment is closed; whether it is."""
+        """Wait until the last segment is closed; returns whether it is."""
         self._thread.join(timeout)
         return not self._thread.is_alive()
 
@@ -97,7 +97,7 @@ class Writer:
             if len(items) == AT_ONCE or self._ended:
                 continue
             if items and self._fsync != "always":
-                buffer.sleep(LINGER)  # less where somebody waits
+                buffer.sleep(LINGER)  # less if it is woken
                 continue
             buffer.idle = True
             if not pending and buffer.sync_wanted <= buffer.synced:
@@ -105,7 +105,7 @@ class Writer:
             buffer.idle = False
 
     def _take(self, items: "list[bytes | Turn]") -> None:
-        # Turns are rare: they are looked for only where one is.
+        # Turns are rare: they are looked for only if there is one.
         try:
             self._write(items)  # type: ignore[arg-type] # a Turn has no length
         except TypeError:
@@ -138,20 +138,20 @@ class Writer:
         buffer.written += size
 
     def _joined(self, records: Sequence[bytes]) -> Sequence[bytes]:
-        """The same bytes, in one piece if the records are small."""
-        # Judged by all that waits: to ask each one for its length costs half of the gain.
+        """The records, in one piece if they are small."""
+        # Judged by all that waits: adding up their lengths would cost half of the gain.
         buffer = self._buffer
         small = buffer.waiting <= _SMALL * (len(records) + len(buffer.pending))
         return (b"".join(records),) if small else records
 
     def _write_rest(self, pieces: Sequence[bytes], done: int) -> None:
-        """A disk that is full takes a part, and says so only the next time."""
+        """Write what is left: a full disk takes a part, and fails only at the next call."""
         rest = memoryview(b"".join(pieces))[done:]
         while rest:
             rest = rest[os.write(self._file, rest) :]
 
     def _cut(self) -> None:
-        """After a write that failed: leave whole records only, if the system lets us."""
+        """After a write that failed: leave complete records only, if the system lets us."""
         try:
             os.ftruncate(self._file, walk_heads(self._path).end)
         except OSError:
@@ -197,7 +197,7 @@ class Writer:
         return self._fsync == "interval" and self._until_sync() == 0
 
     def _until_sync(self) -> float | None:
-        """Seconds until what is written is to be synced; None if nothing is."""
+        """Seconds until what is written has to be synced; None if nothing has."""
         if self._fsync == "never" or self._buffer.synced >= self._buffer.written:
             return None
         return max(0.0, self._synced_at + self._interval - _monotonic())
@@ -210,7 +210,7 @@ class Writer:
         self._buffer.synced = written
 
     def _sync_directory(self) -> None:
-        """A new name, too, is only on the disk once the directory is."""
+        """Sync the directory: a new name, too, is on the disk only then."""
         if self._fsync == "never":
             return
         descriptor = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
@@ -222,7 +222,7 @@ class Writer:
     # Failure.
 
     def _failed(self, error: OSError) -> None:
-        """Nothing is written any more."""
+        """Write nothing more."""
         buffer = self._buffer
         if self._file >= 0:
             os.close(self._file)
@@ -232,5 +232,5 @@ class Writer:
 
 
 def _monotonic() -> float:
-    # A thread of its own: the loop's time is not its to ask for.
-    return time.monotonic()  # noqa: TID251 - as said
+    # The loop's time cannot be asked for in another thread.
+    return time.monotonic()  # noqa: TID251 - see above

@@ -1,7 +1,7 @@
-"""Reads a node's records in their order, and gives out events, sessions and findings.
+"""Reads a node's records in order, and gives out events, sessions and findings.
 
-One rule: whatever the records hold, each is a row or a finding and none an exception.
-Knows no files and no tables: the command line and the pipeline feed it and take its rows.
+One rule: whatever the records hold, each becomes a row or a finding, never an exception. The
+command line and the pipeline read the files, feed the audit and take its rows.
 """
 
 from collections.abc import Sequence
@@ -32,10 +32,9 @@ _BOTH: Final = (keys.RECEIVED, keys.SENT)
 class Audit:
     """Follows the records of one node, or several one after the other.
 
-    `auditors` are the private keys there are; without one nothing is decrypted. With
-    `payloads` false rows are without them; with `stitched` spans are compared by who takes
-    them. Take `events`, `findings`, `sessions` and `spans` whenever there are many: they only
-    grow here.
+    `auditors` are private keys; without one nothing is decrypted. With `payloads` false, rows
+    have no payloads; with `stitched`, the caller compares spans. Take events, findings, sessions
+    and spans whenever there are many: until then they are kept here.
     """
 
     def __init__(
@@ -50,14 +49,14 @@ class Audit:
         self._name: SegmentName | None = None
         self._next = 0  # the offset at which the next record must begin
         self._live: dict[int, AuditedSession] = {}
-        # By what an event's record begins with: directions whose chain is whole.
+        # Directions whose chain is whole, by the first bytes of an event's record.
         self._usual: dict[bytes, Track] = {}
         self._unknown = UnknownSessions(self._output)
         self._segment = OpenSegment(self._output)
         self._block = Blocks(self._output)
-        self._blocks = 0  # since records began that do not follow on others
-        self._may_resume = True  # sessions that began before what is read
-        self._from_beginning = False  # of a run: none can have
+        self._blocks = 0  # since the last gap in the records
+        self._may_resume = True  # sessions may have begun before what is read
+        self._from_beginning = False  # of a run: none may have
         self._started: set[str] = set()
 
     def usual_events(
@@ -70,11 +69,10 @@ class Audit:
         times: Sequence[int],
         bodies: Sequence[bytes],
     ) -> int:
-        """Take the event records from `first` to `stop` of these, each of which begins where
-        the one before ends, as long as they are of the usual kind.
+        """Take the event records from `first` to `stop`, each of which begins where the one
+        before ends, as long as they are of the usual kind. Takes half the time of `record`.
 
-        Returns the index of the first one that is not: it has to be given to `record`. Saves
-        half the time.
+        Returns the index of the first that is not: it must be given to `record`.
         """
         output = self._output
         if offsets[first] != self._next or output.silent or segment != output.segment:
@@ -103,17 +101,17 @@ class Audit:
         ]
 
     def take_compact_events(self) -> list[tuple[list[CompactRow], int | None]]:
-        """The same, not yet made into rows: each group with the time of its seal, if it has one."""
+        """The same in compact form: each group with the time of its seal, if it has one."""
         taken, self._output.events = self._output.events, []
         return taken
 
     def take_findings(self) -> list[Finding]:
-        """The findings since the last time."""
+        """The findings since the last call."""
         taken, self._output.findings = self._output.findings, []
         return taken
 
     def take_sessions(self) -> list[SessionRow]:
-        """What was learnt of sessions since the last time."""
+        """What was learnt of sessions since the last call."""
         taken, self._output.sessions = self._output.sessions, []
         return taken
 
@@ -123,18 +121,18 @@ class Audit:
         return taken
 
     def take_block(self) -> int | None:
-        """The offset, in the segment of the last record, of the last block since the last time
-        of which all checkpoints were there."""
+        """The offset, in the segment of the last record, of the last block since the last call
+        that had all its checkpoints."""
         taken, self._output.block = self._output.block, None
         return taken
 
     # Records.
 
     def record(self, segment: str, record: Record, *, silent: bool = False) -> None:
-        """The next record of `segment` (its stem, or its file's name).
+        """Take the next record of `segment` (its stem, or its file's name).
 
-        What does not follow on what was read before begins anew: from a segment's first
-        record, or from a block. `silent` ones are only followed: their rows exist.
+        A record that does not follow the one before starts anew: it must be a segment's first, or
+        a block. `silent` records are only followed: their rows exist already.
         """
         name = self._name
         output = self._output
@@ -157,11 +155,11 @@ class Audit:
             self._output.finding("malformed-record", record, str(error))
 
     def finish(self) -> None:
-        """No more records come now: give out what is pending."""
+        """No more records come for now: give out what is pending."""
         self._break_off()
 
     def finish_pending(self) -> None:
-        """As `finish`, and what is pending is unsealed: nothing will be read after it."""
+        """As `finish`, but nothing will ever be read after it: what is pending is unsealed."""
         for session in self._live.values():
             session.give_up_pending()
         self._break_off()
@@ -172,11 +170,11 @@ class Audit:
         name = parse_name(segment if ".pjl" in segment else segment + ".pjl")
         before, output = self._name, self._output
         if name is None:
-            raise JournalFormatError(f"{segment} is no segment's name")
+            raise JournalFormatError(f"{segment} is not the name of a segment")
         follows = (
             before is not None
             and record.offset == 0
-            and not silent  # else what comes next is somewhere in its midst
+            and not silent  # otherwise what comes next is in the middle of a segment
             and name.node == before.node
             and name.start == before.start
             and name.number == before.number + 1
@@ -196,7 +194,7 @@ class Audit:
                 session.next_segment()
 
     def _leave(self, name: SegmentName, record: Record) -> None:
-        """The records that come do not continue those that were."""
+        """The next records do not continue the ones before."""
         before = self._name
         if before is not None and name.node == before.node and record.offset == 0:
             if name.start != before.start:
@@ -296,7 +294,7 @@ class Audit:
         session_id = session.out.id
         if session_id in self._started:
             session.out.finding("session-twice", None, None, record.time, record.offset, TWICE)
-        if not self._output.stitched:  # else who takes the rows looks
+        if not self._output.stitched:  # otherwise the caller looks for that
             self._started.add(session_id)
         self._enter(start.session, session, record)
 
@@ -321,7 +319,7 @@ class Audit:
         self._look_for_cut()
 
     def _look_for_cut(self) -> None:
-        """Once all checkpoints of a block were there: sessions that are open and not in it."""
+        """Once a block has all its checkpoints: end the open sessions that are not in it."""
         found = self._block.whole(self._live)
         if found is None:
             return
@@ -329,7 +327,7 @@ class Audit:
         lost, self._block.lost = self._block.lost, False
         for number in lacking:
             session = self._live[number]
-            if not self._output.stitched:  # else who takes the spans sees that it has no next
+            if not self._output.stitched:  # otherwise the caller sees that no span follows
                 session.give_up_pending()
                 if not lost:
                     session.out.finding("cut-short", None, None, block.time, block.offset, CUT)
@@ -368,7 +366,7 @@ class Audit:
             number, direction = _unpack_event(body)
             session = self._live.get(number) if direction in _BOTH else None
         if session is None:
-            # A file that is cut off explains nothing of what later ones lack.
+            # The cut end of a file does not explain what later files lack.
             self._block.lost |= record.status != TORN
             self._output.finding(record.status, record, DAMAGE[record.status])
             return
@@ -379,7 +377,7 @@ class Audit:
     def _searched(
         self, number: int, session: AuditedSession, direction: int, record: Record, *, damaged: bool
     ) -> None:
-        """An event that is not of the usual kind; while a chain is broken none is."""
+        """Take an event that is not of the usual kind, as none is while a chain is broken."""
         body = record.body
         session.event(direction, record.offset, record.time, body[EVENT_HEAD:], damaged=damaged)
         self._look_at(number, session)

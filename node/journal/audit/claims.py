@@ -1,7 +1,9 @@
-"""What checkpoints and ends say of a session, beside what its events gave.
+"""What records claim of a session: what it began with, its secrets, its state, its end.
 
-One rule: a Close is sealed and the last event of all, so code, text and who closed are proven
-where there is one and it can be read; all else that an end says is its node's bare word.
+Claims are compared with what the events gave. A secret's record must come before everything that
+needs it, so a missing one shows. A Close is sealed and the last event of all: where it can be
+read, the end's code and text and which side closed are proven; everything else that an end says
+is its node's bare word.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,7 +24,7 @@ from node.journal.sessions import DirectionCheckpoint, Generation, SessionFacts
 
 
 def beside_checkpoint(track: Track, state: DirectionCheckpoint, time: int, offset: int) -> None:
-    """The finding of a checkpoint that says something else of a direction."""
+    """The finding for a checkpoint that contradicts what was found of a direction."""
     missing = state.place - track.place
     if missing > 0:
         what = f"{missing} events are missing before this checkpoint"
@@ -36,7 +38,7 @@ def beside_checkpoint(track: Track, state: DirectionCheckpoint, time: int, offse
 
 
 def beside_end(track: Track, place: int, chain: bytes, time: int, offset: int) -> None:
-    """The finding of an end that says something else of a direction, if it does."""
+    """The finding for an end that contradicts what was found of a direction, if it does."""
     missing = place - track.place
     if missing > 0:
         what = f"{missing} events are missing at the end of the session"
@@ -47,7 +49,8 @@ def beside_end(track: Track, place: int, chain: bytes, time: int, offset: int) -
 
 
 def contradiction(end: SessionEnd, tracks: Sequence[Track]) -> str | None:
-    """What of an end is not what was sealed, as a sentence; None if nothing is known to be."""
+    """How an end contradicts what was sealed, as a sentence; None if it does not, as far as is
+    known."""
     claimed, other = (SENT, RECEIVED)[:: -1 if end.remote else 1]
     closed = tracks[claimed].closed
     if closed is None and any(track.unread.last == track.place for track in tracks):
@@ -66,8 +69,8 @@ def contradiction(end: SessionEnd, tracks: Sequence[Track]) -> str | None:
 
 
 class KnownSession(NamedTuple):
-    """What a session begins with: as its start or a checkpoint has it; `started` in ns,
-    `offset` of that record, `states` received and sent."""
+    """What a session begins with, unverified, as its start or a checkpoint has it: `started` in
+    ns, `offset` of that record, `states` of received and sent."""
 
     facts: SessionFacts
     started: int
@@ -80,7 +83,7 @@ class KnownSession(NamedTuple):
 
 
 def suite_of(facts: SessionFacts) -> Suite:
-    """The suite of a session; raises JournalFormatError for one that there is not."""
+    """The suite of a session; raises JournalFormatError if it is unknown."""
     try:
         return Suite.of(dict(zip(PARAMETERS, facts.suite, strict=True)))
     except (CryptoError, KeyError) as error:
@@ -97,30 +100,30 @@ _KNOWN: Final = 16  # the last ones; a session uses two at a time
 
 
 class Generations:
-    """The last generations of a session, as records or a checkpoint have told of them."""
+    """The last generations of a session, from records or a checkpoint."""
 
     __slots__ = ("_known", "_out")
 
     def __init__(self, out: SessionOutput, known: Iterable[Generation]) -> None:
         self._out = out
-        # None: it was told that it is absent.
+        # None: its absence was told.
         self._known: dict[int, Generation | None] = {one.number: one for one in known}
 
     def __contains__(self, generation: int) -> bool:
         return generation in self._known
 
     def since(self, oldest: int) -> list[int]:
-        """The numbers of those that a checkpoint has while no direction is before `oldest`."""
+        """The numbers of those that a checkpoint has if no direction is before `oldest`."""
         return sorted(number for number in self._known if not number or number >= oldest)
 
     def add(self, generation: Generation) -> None:
-        """Its secret's record is there; raises JournalFormatError if it was there before."""
+        """The record of its secret; raises JournalFormatError if there was one before."""
         if self._known.get(generation.number) is not None:
             raise JournalFormatError(f"a second secret of generation {generation.number}")
         self._put(generation.number, generation)
 
     def require(self, generation: int, time: int, offset: int) -> bool:
-        """Whether the secret was there before this record, which needs it; told once if not."""
+        """Whether the secret came before this record, which needs it; if not, that is told once."""
         if generation in self._known:
             return True
         self._put(generation, None)
@@ -129,8 +132,8 @@ class Generations:
         return False
 
     def agrees(self, said: Generation) -> bool:
-        """Whether what a later record says of a generation is what was said before: its boxes,
-        if it has any, and the rekey's three values, which it has from its first key update on."""
+        """Whether a later record says the same of a generation as earlier ones: its boxes, if it
+        has any, and the rekey's three values, which are known from its first key update on."""
         known = self._known.get(said.number)
         if known is None:
             return True

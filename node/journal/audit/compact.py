@@ -1,7 +1,7 @@
-"""Events as an audit holds them until they are final: one short row each, notes and all.
+"""Events as an audit holds them until they are final: one short row each, notes included.
 
-One rule: what many rows have in common is one object in all of them (`head`, `content`), and
-an event that carries many notes is one row until it is given out. Decides nothing.
+What many rows have in common is one object in all of them (`head`, `content`), and an event that
+carries many notes is one row until it is given out.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,10 +12,10 @@ from node.journal.audit.rows import EventRow
 
 
 class CompactRow(NamedTuple):
-    """One event. `head` are the values of `HEAD_COLUMNS`, `number` is category << 8 |
-    subcategory; of what could not be decrypted `async_id`, `number` and `payload` are None.
-    `topic` is the event's own or that of its stream, `label` the stream's. Where `content` has
-    notes, they stand for `payload`, which is None."""
+    """One event. `head` has the values of `HEAD_COLUMNS`, `number` is category << 8 |
+    subcategory. If it could not be decrypted, `async_id`, `number` and `payload` are None.
+    `topic` is the event's own or that of its stream, `label` the stream's. If `content` has
+    notes, they replace `payload`, which is None."""
 
     head: tuple[str | None, ...]
     offset: int
@@ -34,7 +34,7 @@ class CompactRow(NamedTuple):
     status: str
 
 
-# What was not decrypted; and a Proof, of which nothing else is told.
+# The contents of an event that was not decrypted, and of a Proof.
 UNREAD: Final = Content(None)
 PROOF: Final = Content("proof")
 
@@ -42,7 +42,7 @@ PROOF: Final = Content("proof")
 def event_rows(
     rows: Sequence[CompactRow], sealed_ns: int | None, *, payloads: bool
 ) -> Iterator[EventRow]:
-    """Rows with the columns of `EVENT_COLUMNS`: one for each event, and one for each note.
+    """Rows with the columns of `EVENT_COLUMNS`: one for each event, or for each of its notes.
 
     `sealed_ns` is the time of the seal that vouches for them, if one does.
     """
@@ -61,7 +61,7 @@ def event_rows(
             content.opens,
             content.request,
         )
-        # Between the times as rows have them, so that it is the same whoever reckons it.
+        # From the times as rows have them, in microseconds, so that others compute the same.
         delay = None if sealed_ns is None else sealed_ns // 1000 - row.time_ns // 1000
         count = 1 if content.notes is None else len(content.notes)
         for item, piece in enumerate(content.notes or [row.payload]):

@@ -1,8 +1,7 @@
 """What a decrypted event is about: its type's name, topic, code, notes.
 
-One rule: an event is read by the one table that nodes read by (`node.protocol.event_types`), so
-what a node takes for absent is absent here, and what it refuses is malformed. Knows no sessions:
-what a stream's label is is told by its caller.
+One rule: events are read by the table that nodes use (`node.protocol.event_types`), so what a
+node takes for absent is absent here, and what a node refuses is malformed.
 """
 
 from typing import Any, Final, NamedTuple
@@ -23,25 +22,23 @@ _NOTES: Final = codes.SIM << 8 | codes.NOTES
 # Types from here on may stand on any stream but 0.
 _FIRST_OF_STREAMS: Final = (codes.STREAM + 1) << 8
 _TOPIC_PREFIX: Final = "topic:"
-# A payload that is one note, but for the note.
+# The beginning of a payload that is one note, before the note.
 _NOTIFY_HEAD: Final = bytes.fromhex("a116")
 
-# What payloads of a type and size are about whose last cell is a byte string, by all that
-# comes before its bytes, which mean nothing here; and how long that is.
+# For payloads whose last cell is a byte string, which means nothing here: their content by type,
+# size and everything before those bytes; and how long that is.
 _openings: dict[tuple[int, int, bytes], "Content"] = {}
 _opening_sizes: dict[tuple[int, int], int] = {}
 _MOST_OPENINGS: Final = 4_096
 _LONGEST_OPENING: Final = 256
-_EMPTY_MAP: Final = 0xA0  # the head of a payload is this and its number of cells
-# Characters of a topic, name, namespace or label that rows have: a peer may choose a million.
+_EMPTY_MAP: Final = 0xA0  # plus its number of cells it is the head of a payload
+# How many characters of a topic, name, namespace or label rows have: a peer may send a million.
 LONGEST_TOPIC: Final = 1_024
 
 
 class Content(NamedTuple):
-    """`topic` is the topic or name that the event has itself, `label` that of an Open; `notes`
-    are the payloads of single notes, None but for Notes.
-
-    `type` is None for what nobody could decrypt.
+    """`topic` is the event's own topic or name, `label` that of an Open; `notes` are the payloads
+    of single notes, None except for Notes. `type` is None if the event was not decrypted.
     """
 
     type: str | None
@@ -56,14 +53,14 @@ class Content(NamedTuple):
 
 
 class Label(NamedTuple):
-    """A stream's label, and the topic whose notes such a stream carries, if it does."""
+    """A stream's label, and the topic whose notes the stream carries, if it does."""
 
     text: str
     topic: str | None
 
     def topic_of(self, number: int, own: str | None) -> str | None:
-        """The topic of an event of type `number` on such a stream, that names its `own`: a note
-        on a topic's stream is of no other topic, whatever it says."""
+        """The topic of an event of type `number` on the stream, with a topic of its `own` or
+        None: a note on a topic's stream belongs to that topic, whatever it says."""
         if self.topic is None or (own is not None and number != _NOTIFY):
             return own
         return self.topic
@@ -71,19 +68,19 @@ class Label(NamedTuple):
 
 _APPLICATION: Final = Content("application")
 _UNKNOWN: Final = Content("unknown")
-_UNKNOWN_REQUEST: Final = Content("unknown", status=MALFORMED)  # which is answered so
+_UNKNOWN_REQUEST: Final = Content("unknown", status=MALFORMED)  # as its answer says
 _EMPTY: Final = {number: Content(of.name) for number, of in EVENT_TYPES.items()}
 
 
 def read_label(text: str) -> Label:
-    """A label as rows have it."""
+    """A label in the form of rows."""
     topic = text.removeprefix(_TOPIC_PREFIX) if text.startswith(_TOPIC_PREFIX) else None
     return Label(text[:LONGEST_TOPIC], topic and topic[:LONGEST_TOPIC])
 
 
 def read_content(stream: int, number: int, payload: bytes) -> Content:
-    """Read the payload of an event of type `number` (category << 8 | subcategory), as it is on
-    the wire; never raises for its bytes."""
+    """Read the payload of an event of type `number` (category << 8 | subcategory); its bytes
+    never make this raise."""
     if (number < _FIRST_OF_STREAMS or not stream) and not _may_stand(stream, number, payload):
         known = EVENT_TYPES.get(number)
         return Content(known.name if known else "unknown", status=MALFORMED)
@@ -113,7 +110,7 @@ def read_content(stream: int, number: int, payload: bytes) -> Content:
     content = Content(
         name,
         _shown(get(keys.TOPIC, get(keys.NAME))),
-        _shown(get(keys.NAMESPACE)) or None,  # to a node an empty one is none
+        _shown(get(keys.NAMESPACE)) or None,  # to a node empty means absent
         get(keys.CODE),
         get(keys.STREAM),
         get(keys.REQUEST),
@@ -126,7 +123,7 @@ def read_content(stream: int, number: int, payload: bytes) -> Content:
 
 
 def _may_stand(stream: int, number: int, payload: bytes) -> bool:
-    """Whether a node goes on after such an event of category 1 or 2, or one on stream 0."""
+    """Whether a node accepts such an event of category 1 or 2, or one on stream 0."""
     kind = EVENT_TYPES.get(number)
     if kind is None or stream not in kind.streams:
         return False
@@ -138,11 +135,11 @@ def _shown(text: str | None) -> str | None:
 
 
 def _remember(number: int, payload: bytes, cells: dict[int, Any], content: Content) -> None:
-    """Payloads come in series that differ in their last cell's bytes only: all of a series
-    has the same meaning, since the encoding is the only one that there is."""
+    """Remember a content for payloads that differ only in their last cell's bytes: they mean the
+    same, since values have only one encoding."""
     last = next(reversed(cells.values()), None)
     if type(last) is not bytes or payload[0] - _EMPTY_MAP != len(cells):
-        return  # it ends with something else, which may be a cell of another type
+        return  # the last cell is not a byte string
     size = len(payload)
     opening = size - len(last)
     if opening > _LONGEST_OPENING:
@@ -155,7 +152,7 @@ def _remember(number: int, payload: bytes, cells: dict[int, Any], content: Conte
 
 
 def _single_notes(notes: list[Any]) -> list[bytes]:
-    """Each note as the payload of a Notify of its own, which is what it is equal to."""
+    """Each note as the payload of a Notify of its own, to which it is equivalent."""
     first = notes[0] if notes else None
     if type(first) is bytes:
         size = len(first)

@@ -1,7 +1,7 @@
 """A session's secrets, as far as an auditor may have them: opened, checked, derived.
 
-One rule: a secret is used only if the commitment that chain and seals cover is made of
-it, so that a wrong one can never turn into a wrong plaintext.
+One rule: a secret is used only if it matches the commitment that chain and seals cover, so that a
+wrong secret can never give a wrong plaintext.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,14 +24,14 @@ LABEL_NONCE: Final = 24
 _PROOF_AAD: Final = bytes(4) + b"\x01"  # stream 0, sealed
 _INNER_HEAD: Final = 4  # async id and type
 _KEPT_EPOCHS: Final = 8
-_STEP: Final = 1_024  # updates; of each so many the secret is kept as well
+_STEP: Final = 1_024  # updates; the secret after each so many is kept as well
 _KEPT_SECRETS: Final = 4_096
-# Epochs of a generation: 4 GiB each at least, or an hour, unless somebody plays with them.
+# Epochs of a generation. An honest one lasts for at least 4 GiB or an hour.
 MOST_UPDATES: Final = 2**16
 
 
 class Boxes:
-    """Opens boxes with what private keys there are; remembers the last 4,096."""
+    """Opens boxes with the auditors' private keys; remembers the last 4,096 secrets."""
 
     def __init__(self, auditors: Sequence[AuditorPrivateKey]) -> None:
         self._auditors = {bytes(key.public): key for key in auditors}
@@ -41,7 +41,7 @@ class Boxes:
         return bool(self._auditors)
 
     def open(self, generation: Generation) -> bytes | None:
-        """The secret of a generation; None if no box of it opens."""
+        """The secret of a generation; None if none of its boxes opens."""
         for auditor, box in generation.boxes:
             key = self._auditors.get(auditor)
             if key is None:
@@ -89,14 +89,14 @@ class Keyring:
         self._session_id = session_id
         self._epochs: dict[int, tuple[bytes, bytes]] = {}  # of initiator, of responder
         self._last: dict[tuple[int, bool], tuple[int, bytes]] = {}
-        self._steps: dict[tuple[int, bool], list[bytes]] = {}  # of `_STEP` updates each
+        self._steps: dict[tuple[int, bool], list[bytes]] = {}  # after `_STEP` updates each
         self._proofs: tuple[bytes, ...] = ()  # of responder, of initiator
         self._exporter: bytes | None = None
         self.problem = ""
         self.wrong = False  # the problem is a secret that is not the session's
 
     def add(self, generation: Generation) -> bool:
-        """Take a generation; returns whether its secret is there, and right."""
+        """Take a generation; returns whether its secret opened and is right."""
         if generation.number in self._epochs:
             return True
         secret = self._boxes.open(generation)
@@ -132,7 +132,7 @@ class Keyring:
         return False
 
     def open_proof(self, blob: bytes, *, initiator: bool) -> bytes | None:
-        """The payload of a side's Proof; None if it does not open, or there is no secret."""
+        """The payload of a side's Proof; None if it does not open."""
         if not self._proofs:
             return None
         lane = StreamKey(self._suite, self._proofs[initiator], 0)
@@ -143,24 +143,25 @@ class Keyring:
 
     @property
     def is_open(self) -> bool:
-        """Whether any secret of the session is there: the auditor's key is one of its own."""
+        """Whether any secret of the session was opened by an auditor's key."""
         return bool(self._epochs)
 
     def has(self, generation: int) -> bool:
-        """Whether the secrets of a generation are there."""
+        """Whether the secret of a generation is known."""
         return generation in self._epochs
 
     def secret(self, generation: int, updates: int, initiator: bool) -> bytes | None:
-        """The epoch's secret of the direction that the initiator sends in, or the other."""
+        """An epoch's secret, in the direction in which the `initiator` sends or in the other;
+        None if it is not known."""
         pair = self._epochs.get(generation)
         if pair is None or updates > MOST_UPDATES:
             return None
         key, first = (generation, initiator), pair[0 if initiator else 1]
-        # Mostly the one after the last one that was asked for.
+        # Usually the one after the last that was asked for.
         done, secret = self._last.get(key, (0, first))
         steps = self._steps.setdefault(key, [first])
         if done > updates:
-            # Who forges checkpoints must not have all of them derived anew for each.
+            # A forged checkpoint must not make us derive all of them again.
             step = min(updates // _STEP, len(steps) - 1)
             done, secret = step * _STEP, steps[step]
         for update in range(done + 1, updates + 1):
@@ -174,7 +175,7 @@ class Keyring:
         return secret
 
     def labels(self, encrypted: bytes | None) -> dict[int, str] | None:
-        """The labels of a checkpoint, none without a key; None if they are not labels."""
+        """The labels of a checkpoint, empty without a key; None if they do not open or parse."""
         if encrypted is None or self._exporter is None:
             return {}
         key = labels_key(self._suite, self._exporter, self._session_id)
@@ -205,12 +206,14 @@ def _label_map(value: Value) -> dict[int, str]:
     }
 
 
-# Behind a hole in the records, for a stream's next event.
+# Counters tried for a stream's next event after a gap in the records.
 TRIED_COUNTERS: Final = 64
 
 
 class Lanes:
-    """`secret` is the epoch's, None if nobody may have it; with `guess` events may be missing."""
+    """The stream keys of one epoch of a direction. `secret` is the epoch's, None if it is not
+    known. Counters rise with what opens, so events must be opened in the order of the chain;
+    with `guess` events may be missing, and a few counters are tried."""
 
     __slots__ = ("_counters", "_lanes", "_suite", "guess", "secret")
 
@@ -221,7 +224,7 @@ class Lanes:
         self.begin({})
 
     def begin(self, counters: Mapping[int, int]) -> None:
-        """An epoch begins, or goes on with these counters of its streams."""
+        """An epoch begins, or goes on, with these counters of its streams."""
         self._counters = dict(counters)
         self._lanes: dict[bytes, StreamKey] = {}
 
@@ -231,7 +234,7 @@ class Lanes:
         self._lanes = {name: lane for name, lane in self._lanes.items() if name in names}
 
     def decrypt(self, stream4: bytes, blob: bytes, form: bytes) -> bytes | None:
-        """What an event of such a form (1 byte) holds; None without a key, or the right one."""
+        """The plaintext of an event of a form (1 byte); None without the right key."""
         if self.secret is None:
             return None
         lane = self._lanes.get(stream4) or self._lane(stream4, self.secret)

@@ -1,7 +1,6 @@
-"""Where an audit's rows go, and what is the same in all rows of a session.
+"""Where an audit's rows go, and what all rows of a session have in common.
 
-One rule: a row says which journal and segment it is from, a session's also whose it is.
-Decides nothing.
+Each row has the journal and segment that it is from, a session's row also the session.
 """
 
 from typing import Final
@@ -15,9 +14,9 @@ from node.journal.keys import RECEIVED
 from node.journal.records import Record
 from node.journal.sessions import SessionFacts
 
-# Characters of an address or role that rows have: each row of a session repeats them.
+# How many characters of an address or role rows have: each row of a session repeats them.
 LONGEST_TEXT: Final = 1_024
-# What is told of a record's status.
+# The evidence for a record's status.
 DAMAGE: Final = {
     "bad-crc": "the record's bytes are not those that its checksum was made of",
     "bad-length": "no record can begin with these bytes; what follows up to the next block is lost",
@@ -33,10 +32,10 @@ CUT: Final = (
 
 
 class AuditOutput:
-    """The rows of one audit, and how it is done: `journal` and `segment` are being read.
+    """The rows of one audit; `journal` and `segment` are those that are being read.
 
-    `stitched`: whoever takes the spans compares them with each other, and finds what is
-    wrong between them. While it is `silent` nothing is put out: an earlier reading told it.
+    `stitched`: the caller compares spans with each other, and finds what is wrong between them.
+    While it is `silent` nothing is put out: an earlier reading has told it.
     """
 
     __slots__ = (
@@ -56,7 +55,7 @@ class AuditOutput:
         self.boxes = boxes
         self.stitched = stitched
         self.silent = False
-        self.block: int | None = None  # the offset of the last whole one
+        self.block: int | None = None  # the offset of the last complete one
         self.journal = ""
         self.segment = ""
         # Rows that are final, with the time of their seal.
@@ -80,7 +79,7 @@ class AuditOutput:
             self.spans.append((span, pending))
 
     def finding(self, kind: str, record: Record, evidence: str) -> None:
-        """Something is wrong with a record, whoever's session it is of."""
+        """Something is wrong with a record that belongs to no known session."""
         self.tell(
             Finding(
                 kind,
@@ -97,7 +96,7 @@ class AuditOutput:
         )
 
     def unknown_event(self, record: Record, direction: int) -> None:
-        """The row of an event of which no session is known."""
+        """The row of an event whose session is unknown."""
         if self.silent:
             return
         wire = record.body[EVENT_HEAD:]
@@ -158,7 +157,7 @@ class SessionOutput:
         count: int = 1,
         segment: str | None = None,
     ) -> None:
-        """Something is wrong with this session; in the segment that is read, or another."""
+        """Something is wrong with this session, in the segment that is read or in another."""
         output = self.output
         way = None if direction is None else DIRECTIONS[direction]
         output.tell(
@@ -177,7 +176,7 @@ class SessionOutput:
         )
 
     def head(self, direction: int) -> tuple[str, ...]:
-        """What the rows of a direction's events begin with."""
+        """The first columns of all events of a direction."""
         output = self.output
         ends = (self.remote, self.local) if direction == RECEIVED else (self.local, self.remote)
         return (output.journal, output.segment, self.id, DIRECTIONS[direction], *ends)

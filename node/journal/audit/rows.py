@@ -1,7 +1,7 @@
-"""What an audit gives out: columns of events, sessions, findings and spans.
+"""What an audit gives out: the columns of events, sessions, findings and spans.
 
-One rule: a row is a tuple in the order of its columns, since millions are made; what
-they mean and in which units stands in docs/pipeline.md. Times are ns since the epoch.
+Since there are millions of rows, a row is a tuple in the order of its columns. Their meanings and
+units are in docs/pipeline.md. Times are in ns since the epoch.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ DUPLICATE: Final = "duplicate"
 
 DIRECTIONS: Final = ("received", "sent")
 
-# What is the same in many rows of events.
+# The columns that many rows of events have in common.
 HEAD_COLUMNS: Final = ("journal", "segment", "session", "direction", "sender", "receiver")
 EVENT_COLUMNS: Final = (
     *HEAD_COLUMNS,
@@ -53,7 +53,7 @@ EventRow = tuple[Any, ...]
 
 
 class SessionRow(NamedTuple):
-    """Something that a journal says of a session: `what` is start, live, key-update or end.
+    """Something that a journal says of a session; `what` is start, live, key-update or end.
 
     `suite` is the five names with spaces between them; the places are those at the end.
     """
@@ -84,7 +84,7 @@ class SessionRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is not as it must be, where, how many events it concerns, and why."""
+    """Something that is wrong: where, how many events it concerns, and the evidence."""
 
     kind: str
     journal: str
@@ -99,14 +99,14 @@ class Finding:
 
 
 class Span(NamedTuple):
-    """A direction over the records that were read in one go: what it began and ended with.
+    """A direction over records that were read in one go: what it began and ended with.
 
-    Two spans that follow each other in a session fit if the one ends with the chain value
-    and place that the other begins with; the first valid seal of the later one then vouches
-    for the `pending` events at the end of the earlier one. `unplaced` counts events at its
-    end that the chain did not lead to. `start_state` and `end_state` stand for all else that a
-    checkpoint says, 32 bytes: they must be the same as well. `ended`: the session ended in it.
-    `lost`: damaged records stand at its end, and one of them may have been the session's.
+    Two consecutive spans of a session fit if the first ends with the chain value and place with
+    which the second begins; the first valid seal of the second then vouches for the `pending`
+    events at the end of the first. `unplaced` counts events at its end to which the chain did not
+    lead. `start_state` and `end_state` are digests, 32 bytes, of everything else that a checkpoint
+    says: they must match too. `ended`: the session ended in the span. `lost`: damaged records
+    follow it, and one of them may have been the session's.
     """
 
     journal: str

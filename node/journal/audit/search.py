@@ -1,8 +1,8 @@
-"""What is done when a direction's chain breaks: events are tried in other orders.
+"""After a direction's chain breaks: tries events in other orders.
 
-One rule: nothing is guessed. An event has its place because the chain leads to it from
-what was verified before; what no order leads to waits for the next checkpoint, whose
-count of events tells altered ones from missing ones.
+One rule: nothing is guessed. An event has a place only because the chain leads to it from what
+was verified before. What no order leads to waits for the next checkpoint, whose count of events
+tells altered events from missing ones.
 """
 
 from typing import Final
@@ -11,7 +11,7 @@ from node.journal.audit.rows import BAD_CHAIN, BAD_SEAL, DUPLICATE, GAP
 from node.journal.audit.track import Track
 from node.journal.audit.wire import WireEvent
 
-# Events that are tried in other orders, and those kept until the next checkpoint.
+# How many events are tried in other orders, and kept until the next checkpoint.
 MAX_TRIED: Final = 64
 MAX_KEPT: Final = 2**16
 MAX_KEPT_SIZE: Final = 2**27  # bytes
@@ -20,7 +20,7 @@ MAX_KEPT_SIZE: Final = 2**27  # bytes
 class Search:
     """The events of a direction since its chain broke before `first`.
 
-    `damaged`: the break has its finding already (a wrong CRC).
+    `damaged`: the break has a finding already (a wrong CRC).
     """
 
     __slots__ = (
@@ -40,7 +40,7 @@ class Search:
         self._place = track.place + 1
         self._kept: list[WireEvent] = []
         self._marks: set[bytes] = set()
-        self._unread = 0  # events that could not even be taken apart
+        self._unread = 0  # events that could not be parsed
         self._overflow = 0
         self._size = 0
         self._damaged = damaged
@@ -69,25 +69,25 @@ class Search:
         return False
 
     def is_told(self) -> None:
-        """What was taken so far has its rows and its finding: an earlier reading gave them."""
+        """Events taken so far have rows and a finding from an earlier reading."""
         self._overflow += len(self._kept)
         self._kept = []
         self._told = True
 
     @property
     def unplaced(self) -> int:
-        """How many events have no place, as far as no earlier reading told of them."""
+        """How many events have no place, and were not told of by an earlier reading."""
         return 0 if self._told else len(self._kept) + self._unread + self._overflow
 
     def leave(self) -> None:
-        """No more is read: rows for what has no place. What it is of is others' to find."""
+        """Nothing more is read: give out rows for what has no place, without a finding."""
         self._track.lanes.guess = True
         for wire in self._kept:
             self._track.refuse(wire, None, BAD_CHAIN)
 
     def end(self, place: int | None, chain: bytes | None) -> bool:
-        """No more events come before a checkpoint (or end) that says `place` and `chain`, if
-        there is one; returns whether the chain is whole after all."""
+        """No more events come before a checkpoint or end that says `place` and `chain` (None
+        without one); returns whether the chain is whole after all."""
         track = self._track
         kept = self._kept
         if place == track.place + 1 and len(kept) == 1 and not self._unread + self._overflow:
@@ -114,7 +114,7 @@ class Search:
             extra = track.place + have - place
             evidence = f"{extra} events are there that the chain does not know"
             first_place = None if place == track.place else first_place
-        # Of one damaged record alone all was said; of what comes behind it, nothing yet.
+        # A single damaged record was told already; what comes after it was not.
         if not self._told and (not self._damaged or kind == "gap" or have > 1):
             first = kept[0] if kept else None
             track.sink.finding(
@@ -145,7 +145,7 @@ class Search:
             self._track.refuse(wire, None, BAD_CHAIN)
 
     def _kept_ones_follow(self) -> bool:
-        """After an event that fitted: whether all that came too early have their places."""
+        """After an event that fitted: place those that came too early; returns whether all are."""
         track, early = self._track, 0
         first = self._kept[0] if self._kept else None
         again = len(self._kept) <= MAX_TRIED
@@ -173,7 +173,7 @@ class Search:
         return not self._kept and not self._unread
 
     def _first_was_marked_wrongly(self, wire: WireEvent) -> bool:
-        """Whether only the 16 bytes (or the seal) of the first event are wrong, not its blob."""
+        """Whether the first event's 16 bytes (or seal) are wrong, but not its blob."""
         track = self._track
         if len(self._kept) != 1 or self._unread or self._place != track.place + 1:
             return False
@@ -189,7 +189,7 @@ class Search:
         return True
 
     def _marked_wrongly(self, wire: WireEvent, value: bytes) -> None:
-        """The chain goes on behind `wire`, which shows another value, or has a wrong seal."""
+        """The chain goes on after `wire`, which shows another value, or has a wrong seal."""
         track = self._track
         status, kind = (BAD_SEAL, "bad-seal") if track.each else (BAD_CHAIN, "bad-chain")
         if not self._damaged and not self._told:
@@ -207,9 +207,9 @@ class Search:
 
 
 def report_copy(track: Track, wire: WireEvent) -> None:
-    """An event that stands in the journal a second time."""
+    """Report an event that is in the journal a second time."""
     place = None
-    if wire.mark in track.recent:  # each accepted event has left one mark
+    if wire.mark in track.recent:  # each accepted event left one mark
         place = track.place - (len(track.recent) - 1 - track.recent.index(wire.mark))
     track.sink.finding(
         "duplicate",

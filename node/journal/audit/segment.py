@@ -1,7 +1,9 @@
-"""What a segment says of itself in its first and its last record.
+"""A segment as it is read: its first and last record, its blocks, and strays.
 
-One rule: it is compared with the file's name and with the records in between, and where
-they differ that is a finding.
+What a segment says of itself is compared with the file's name and with its records. Blocks are
+numbered and followed by a checkpoint of each open session, so what was removed or added shows.
+Events of a session of which neither a start nor a checkpoint was read have rows, and each such
+session has one finding.
 """
 
 from collections.abc import Collection, Iterable
@@ -17,7 +19,7 @@ from node.journal.records import OK, Record
 
 
 class OpenSegment:
-    """The segment that is read; its records begin behind the first, at `begins`."""
+    """The segment that is read; the records after its first begin at `begins`."""
 
     __slots__ = ("_auditors", "_ended", "_output", "begins")
 
@@ -28,8 +30,8 @@ class OpenSegment:
         self._auditors: set[bytes] | None = None  # None if its first record was not read
 
     def begin(self, record: Record) -> None:
-        """The record with which reading begins; a crash may leave a segment without any but
-        its end."""
+        """The record with which reading begins; after a crash a segment may have only its
+        end."""
         first = (keys.SEGMENT, keys.SEGMENT_END)
         if record.offset == 0 and record.status == OK and record.kind not in first:
             what = "a segment that does not begin with the record of what it is"
@@ -59,7 +61,7 @@ class OpenSegment:
             self._output.finding("torn", record, what)
 
     def boxes(self, boxes: Iterable[Box], record: Record) -> None:
-        """The boxes of a secret; told once in a segment if they are for others than it names."""
+        """The boxes of a secret: one finding in a segment if they are not for its auditors."""
         if self._auditors is None or self._auditors == {auditor for auditor, _ in boxes}:
             return
         self._auditors = None
@@ -68,21 +70,24 @@ class OpenSegment:
 
 
 class Blocks:
-    """Tells of whole blocks to `output`; `lost`: since the last one records came of which nobody
-    knows what they were."""
+    """The last block, while its checkpoints come: which sessions it has, and which it lacks.
+
+    Complete blocks are told to `output`. `lost`: since the last one there were records that could
+    not be read. Of a block that is not complete, or after such records, no finding is made.
+    """
 
     __slots__ = ("_expected", "_named", "_number", "_output", "_record", "lost")
 
     def __init__(self, output: AuditOutput) -> None:
         self._output = output
         self._record: Record | None = None
-        self._expected = 0  # checkpoints that are still to come
+        self._expected = 0  # checkpoints still to come
         self._named: set[int] = set()
         self._number: int | None = None  # of the next block in the segment, if that is known
         self.lost = False
 
     def begin(self, record: Record, number: int, live: int) -> None:
-        """A block, which so many checkpoints follow."""
+        """A block, followed by `live` checkpoints."""
         if self._number not in (None, number) and not self.lost:
             self._tell(record, f"block {self._number} should be here, and block {number} is")
         self._record, self._expected, self._named = record, live, set()
@@ -95,37 +100,37 @@ class Blocks:
             self._tell(record, "a checkpoint that its block does not count, or has twice")
         self._expected = max(self._expected - 1, 0)
         if session is None:
-            self._record = None  # whose it was nobody knows
+            self._record = None  # its session is unknown
         else:
             self._named.add(session)
 
     def miss(self, record: Record) -> None:
-        """No more checkpoints follow, but this record."""
+        """A record that is not a checkpoint: those still to come are missing."""
         missing, self._expected = self._expected, 0
         if missing:
             self._record = None
             self._tell(record, f"{missing} checkpoints are missing here")
 
     def end(self, record: Record, begins: int) -> None:
-        """The segment ends, in which a block must have been if anything was: its records begin
-        at that offset."""
+        """The segment ends; its records begin at `begins`. If it has any, it must have a
+        block."""
         if self._number == 0 and record.offset > begins and not self.lost:
             self._tell(record, "the segment has no block")
 
     def enter(self, offset: int) -> None:
-        """What comes next is of another segment, or from another offset of it."""
+        """What comes next is of another segment, or at another offset."""
         self._record, self._expected = None, 0
         self._number = None if offset else 0
 
     def end_of(self, session: int, here: int) -> int:
-        """The offset up to which a session was followed: here, or where a block begins of which
-        nobody knows yet whether it has it."""
+        """The offset up to which a session was followed: here, or where an incomplete block
+        begins that may or may not have the session."""
         if self._record is None or session in self._named:
             return here
         return self._record.offset
 
     def whole(self, live: Collection[int]) -> tuple[Record, list[int]] | None:
-        """Once, when all checkpoints were there: the block, and those of `live` it lacks."""
+        """Once, when a block has all its checkpoints: it, and those of `live` that it lacks."""
         record = self._record
         if record is None or self._expected:
             return None
@@ -138,14 +143,14 @@ class Blocks:
         self._output.finding("missing-checkpoint", record, what)
 
 
-# Sessions that are told of by themselves; all others are one.
+# How many sessions have findings of their own; all others share one.
 MOST_UNKNOWN: Final = 1_024
 UNKNOWN: Final = "a record of a session whose start or checkpoint is not there"
 _OTHERS: Final = -1
 
 
 class UnknownSessions:
-    """How many events there were of each, by its number."""
+    """Sessions whose start or checkpoint was not read: how many events each had, by number."""
 
     def __init__(self, output: AuditOutput) -> None:
         self._output = output
@@ -154,7 +159,7 @@ class UnknownSessions:
     def event(self, record: Record, number: int, direction: int) -> None:
         """An event's record."""
         if self._output.silent:
-            return  # an earlier reading counted it
+            return  # counted by an earlier reading
         if len(self._counts) >= MOST_UNKNOWN and number not in self._counts:
             number = _OTHERS
         self._counts[number] = self._counts.get(number, 0) + 1

@@ -1,7 +1,7 @@
-"""A session as an audit follows it: from its start or a checkpoint, through both directions.
+"""A session as an audit follows it: from its start or a checkpoint, in both directions.
 
-One rule: what a record claims is checked against what was found, and where they differ
-that is a finding; the audit goes on from the claim, which the next seal proves or not.
+What a record claims is compared with what was found, and a difference is a finding. The audit
+then goes on from the claim, which the next seal proves or not.
 """
 
 from dataclasses import replace
@@ -26,7 +26,7 @@ from node.journal.audit.keyring import Keyring
 from node.journal.audit.output import AuditOutput, SessionOutput
 from node.journal.audit.rows import DIRECTIONS, Span
 from node.journal.audit.search import Search, report_copy
-from node.journal.audit.track import Track, labels_of
+from node.journal.audit.track import Track, TrackContext, labels_of
 from node.journal.bodies import KeyUpdate, Secret, SessionEnd
 from node.journal.errors import JournalFormatError
 from node.journal.keys import RECEIVED, SENT
@@ -36,7 +36,7 @@ _WAITING_BOXES: Final = 4
 
 
 class AuditedSession:
-    """One session. Raises JournalFormatError if a record's values fit no session at all."""
+    """One session. Raises JournalFormatError if a session cannot have a record's values."""
 
     def __init__(self, output: AuditOutput, known: KnownSession) -> None:
         self.facts = facts = known.facts
@@ -46,7 +46,7 @@ class AuditedSession:
             remote = PublicIdentity.parse(facts.remote_keys)
             verifiers = remote.verifier(suite.signing), local.verifier(suite.signing)
         except CryptoError as error:
-            raise JournalFormatError(f"no session can have these values: {error}") from error
+            raise JournalFormatError(f"a session cannot have these values: {error}") from error
         self.out = out = SessionOutput(output, facts, local, remote, known.started)
         self.keyring: Keyring | None = None
         labels: dict[int, str] = {}
@@ -58,30 +58,26 @@ class AuditedSession:
             self._add(known.generations, known.offset)
             labels = self._labels(known.labels, known.offset)
         commits = {one.number: one.commit or b"" for one in known.generations}
-        of_streams = labels_of(labels)
+        context = TrackContext(suite, facts.commit, self.keyring, labels_of(labels), out)
         self.tracks = tuple(
             Track(
+                context,
                 direction,
                 out.head(direction),
-                suite,
-                facts.commit,
                 verifiers[direction],
-                self.keyring,
-                of_streams,
                 facts.initiator is (direction == SENT),
                 known.states[direction],
                 commits.get(known.states[direction].generation, b""),
-                out,
             )
             for direction in (RECEIVED, SENT)
         )
         if output.silent:
             self.silence()
-        # The encrypted parts of both Proofs, until there is a key to open them.
+        # The encrypted parts of both Proofs, until a key opens them.
         self.proofs: tuple[bytes, ...] = ()
         self._searches: list[Search | None] = [None, None]
         self._constant = constant_of(facts, known.th1, known.th2, known.started)
-        self._boxes: dict[int, Generation] = {}  # of rekeys whose key update is yet to come
+        self._boxes: dict[int, Generation] = {}  # of rekeys whose key update has yet to come
         self._secrets = Generations(out, known.generations)
         self.begin_spans()
 
@@ -115,14 +111,15 @@ class AuditedSession:
             self._searches[direction] = Search(track, parsed, damaged=damaged)
 
     def is_usual(self, direction: int) -> bool:
-        """Whether the next event may be of the usual kind: the chain is not broken, and what
-        has to be there before events is."""
+        """Whether the next event may be of the usual kind: the chain is not broken, and the
+        session's secret came before."""
         return self._searches[direction] is None and 0 in self._secrets
 
     def secret(self, secret: Secret, offset: int) -> None:
-        """The boxes of a generation's secret, before anything is under it.
+        """The boxes of a generation's secret, which come before everything that needs it.
 
-        JournalFormatError if they are there a second time.
+        Raises:
+            JournalFormatError: they came before.
         """
         generation = Generation(secret.generation, secret.boxes)
         self._secrets.add(generation)
@@ -172,7 +169,7 @@ class AuditedSession:
         )
 
     def checkpoint(self, checkpoint: Checkpoint, offset: int, time: int) -> None:
-        """What the journal says of the session between two events."""
+        """The journal's claim about the session between two events."""
         if self._constant != constant_of(
             checkpoint.facts, checkpoint.th1, checkpoint.th2, checkpoint.started
         ):
@@ -227,10 +224,10 @@ class AuditedSession:
         )
         self.close_spans(offset, ended=True)
 
-    # The records that are read in one go.
+    # Spans: records that are read in one go.
 
     def begin_loud(self, offset: int) -> None:
-        """What comes from here on is read for the first time."""
+        """Records from here on are read for the first time."""
         self._offset = offset
         for track in self.tracks:
             track.now_loud()
@@ -245,17 +242,17 @@ class AuditedSession:
             track.give_up_pending()
 
     def silence(self) -> None:
-        """What comes next has its rows already."""
+        """The events that come next have rows already."""
         for track in self.tracks:
             track.silent = True
 
     def next_segment(self) -> None:
-        """Rows name the segment that they are from."""
+        """The events that come next are in another segment."""
         for track in self.tracks:
             track.head = self.out.head(track.direction)
 
     def begin_spans(self, *, started: bool = False) -> None:
-        """What is read in one go begins here; `started`: and so did the session."""
+        """Spans begin here; `started`: the session does too."""
         segment = self.out.output.segment
         self._spans = [
             (track.chain.value, track.place, segment, started, self._state_of(track))
@@ -265,7 +262,7 @@ class AuditedSession:
     def close_spans(self, offset: int, *, ended: bool, lost: bool = False) -> None:
         """Give out what each direction began and ended with, and what is still pending.
 
-        `lost`: of records at the end nobody knows what they were.
+        `lost`: records at the end could not be read.
         """
         output = self.out.output
         for track, (chain, place, segment, started, state) in zip(
@@ -309,7 +306,7 @@ class AuditedSession:
         return SHA256.digest(text.encode())
 
     def _leave_search(self, track: Track) -> int:
-        """No more is read of a chain that may be broken: how many events have no place."""
+        """Nothing more is read; returns how many events of a broken chain have no place."""
         search = self._searches[track.direction]
         if search is None:
             return 0
@@ -331,7 +328,7 @@ class AuditedSession:
                 self.out.finding(kind, None, None, None, offset, self.keyring.problem)
 
     def _labels(self, encrypted: bytes | None, offset: int) -> dict[int, str]:
-        """What a checkpoint says of streams' labels, as far as there is a key for it."""
+        """The labels of a checkpoint, if there is a key for them."""
         if self.keyring is None:
             return {}
         labels = self.keyring.labels(encrypted)
@@ -341,7 +338,7 @@ class AuditedSession:
         return labels or {}
 
     def _learn_secrets(self, checkpoint: Checkpoint, time: int, offset: int) -> None:
-        """Take from a checkpoint what should have had records of its own."""
+        """Take secrets from a checkpoint that should have had records of their own."""
         absent = tuple(
             one
             for one in checkpoint.generations
@@ -356,7 +353,7 @@ class AuditedSession:
             track.find_secret()
 
     def _end_search(self, direction: int, place: int | None, chain: bytes | None) -> bool:
-        """What is known of a broken chain now; returns whether it is broken."""
+        """End the search after a broken chain, if any; returns whether it stays broken."""
         search = self._searches[direction]
         if search is None:
             return False
@@ -364,7 +361,7 @@ class AuditedSession:
         return not search.end(place, chain)
 
     def _check_proofs(self, offset: int) -> None:
-        """Whether the identities in the record are those that the Proofs show."""
+        """Compare the identities in the session's start with those that the Proofs show."""
         proofs, self.proofs = self.proofs, ()
         if self.keyring is None or not self.keyring.has(0):
             return

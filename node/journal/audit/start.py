@@ -1,7 +1,7 @@
-"""Where an audit can begin with a session: at its start, or at a checkpoint.
+"""Where an audit of a session can begin: at its start, or at a checkpoint.
 
-One rule: at the start both Proofs are verified and the chains follow from them; a
-checkpoint is taken at its word until a seal vouches for it.
+At the start both Proofs are verified, and the chains follow from them; a checkpoint is believed
+until a seal vouches for it.
 """
 
 from typing import Final
@@ -21,7 +21,8 @@ def start_session(
 ) -> AuditedSession:
     """A session from its first record.
 
-    JournalFormatError if the record's values fit no session at all.
+    Raises:
+        JournalFormatError: a session cannot have the record's values.
     """
     facts = start.facts
     hash = suite_of(facts).hash_algorithm
@@ -48,7 +49,7 @@ def start_session(
 def resume_session(
     output: AuditOutput, checkpoint: Checkpoint, time: int, offset: int
 ) -> AuditedSession:
-    """A session that began in records that were not read here; raises as `start_session`."""
+    """A session that began before what is read here; raises as `start_session`."""
     known = KnownSession(
         checkpoint.facts,
         checkpoint.started,
@@ -67,7 +68,7 @@ def resume_session(
 def _verify_proof(
     session: AuditedSession, track: Track, proof: bytes, time: int, offset: int
 ) -> bytes:
-    """Returns the Proof's encrypted part, empty if it has none."""
+    """Verify a Proof; returns its encrypted part, empty if it has none."""
     value = None
     try:
         parsed = track.parse(offset, time, proof)

@@ -1,8 +1,4 @@
-"""Wrong seals of a direction, and where a direction's findings go.
-
-One rule: seals that are wrong one after the other are one finding, told when a right one
-comes or nothing more is read.
-"""
+"""What is counted over a direction and told in one finding: wrong seals, unreadable events."""
 
 from typing import Final, Protocol
 
@@ -32,7 +28,8 @@ class Sink(Protocol):
 
 
 class BadSeals:
-    """The wrong seals since the last right one: where the first is, and how many."""
+    """The wrong seals since the last right one: where the first is, and how many. They are one
+    finding, told when a right one comes or nothing more is read."""
 
     __slots__ = ("_count", "_direction", "_first", "_sink")
 
@@ -43,7 +40,7 @@ class BadSeals:
         self._count = 0
 
     def add(self, place: int, wire: WireEvent) -> None:
-        """The seal of an event is wrong; where its CRC is too, that was said already."""
+        """The seal of an event is wrong; if its CRC is wrong too, that was told already."""
         if self._first is None and wire.damaged:
             return
         if self._first is None:
@@ -66,7 +63,7 @@ class BadSeals:
         self.forget()
 
     def forget(self) -> None:
-        """There are none."""
+        """Forget them."""
         self._first = None
         self._count = 0
 
@@ -75,8 +72,11 @@ _UPDATES: Final = f"after more than {MOST_UPDATES:,} key updates of a generation
 
 
 class Unread:
-    """Those since reading began. `last` is the place of the last event that did not open, for
-    whatever reason."""
+    """Events that do not open although the auditor's key opens their session: one finding, with
+    the reason for the first. A session for which there is no key has a finding of its own.
+
+    `last` is the place of the last event that did not open, for whatever reason.
+    """
 
     __slots__ = ("_count", "_direction", "_first", "_keyring", "_sink", "_why", "last")
 

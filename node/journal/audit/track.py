@@ -1,11 +1,12 @@
 """One direction of a session, followed event by event: chain, seals, keys, rows.
 
-One rule: an event is `ok` only if the chain leads to it and a valid seal at or after it
-vouches for that chain. What is done when the chain breaks is in `search`.
+One rule: an event is `ok` only if the chain leads to it and a valid seal at or after it vouches
+for that chain. What happens when the chain breaks is in `search`.
 """
 
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import islice
 from struct import Struct
 from typing import Final
@@ -28,32 +29,44 @@ from node.journal.fields import EVENT_HEAD
 from node.journal.sessions import DirectionCheckpoint
 from node.protocol import codes
 
-# Where these stand in an event's record.
+# Offsets in the body of an event's record.
 _FORM_AT: Final = EVENT_HEAD + 4
 _PREFIX_AT: Final = _FORM_AT + 1
 _BLOB_AT: Final = EVENT_HEAD + HEAD
 _unpack_inner: Final = Struct(">HH").unpack_from
 _CLOSE: Final = codes.CONNECTION << 8 | codes.CLOSE
 _PROOF: Final = codes.CONNECTION << 8 | codes.PROOF
-# Makes a row in half the time of calling the class.
+# Takes half the time of calling the class.
 _row: Final = tuple.__new__
-_REMEMBERED: Final = 1_024  # prefixes of the last events, by which copies are known
+_REMEMBERED: Final = 1_024  # prefixes of the last events, by which copies are recognised
 MAX_LABELS: Final = 2**14  # of streams, in one session
-# Rows that wait for a seal, at most, and bytes of memory for their events, about: more than
-# most receivers would have waited for.
+# The most rows that wait for a seal, and about how many bytes of memory their events take: more
+# than most receivers would have waited for.
 MAX_PENDING: Final = 2**20
 MAX_PENDING_SIZE: Final = 2**30
 _NOTE_SIZE: Final = 64  # of memory, beside its bytes
 
 
 def labels_of(labels: Mapping[int, str]) -> dict[int, Label]:
-    """The labels of a checkpoint, by stream: of as many as a session may have."""
+    """The labels of a checkpoint, by stream; no more than a session may have."""
     return {stream: read_label(text) for stream, text in islice(labels.items(), MAX_LABELS)}
 
 
+@dataclass(frozen=True, slots=True)
+class TrackContext:
+    """What both directions of a session share: its suite, the commitment to its secret, its
+    secrets as far as they are known, the labels of its streams, and where findings go."""
+
+    suite: Suite
+    commit: bytes
+    keyring: Keyring | None
+    labels: dict[int, Label]
+    sink: Sink
+
+
 class Track:
-    """A direction. `chain`, `place`, `generation` and `updates` are as in a
-    checkpoint; `pending` are the rows of events that no seal has vouched for yet."""
+    """A direction. `chain`, `place`, `generation` and `updates` are as in a checkpoint; `pending`
+    are the rows of events for which no seal has vouched yet."""
 
     __slots__ = (
         "_new_hash",
@@ -87,28 +100,25 @@ class Track:
 
     def __init__(
         self,
+        context: TrackContext,
         direction: int,
         head: tuple[str, ...],
-        suite: Suite,
-        commit: bytes,
         verifier: Verifier,
-        keyring: Keyring | None,
-        labels: dict[int, Label],
         initiator: bool,
         state: DirectionCheckpoint,
         rekey_commit: bytes,
-        sink: Sink,
     ) -> None:
+        suite, sink = context.suite, context.sink
         self.direction = direction
         self.head = head  # journal, segment, session, direction, sender, receiver
         self._suite = suite
         self.each = suite.sealing == "each"
         self._seal_size = verifier.signature_size
         self._new_hash = suite.hash_algorithm.new
-        self.commit = commit
+        self.commit = context.commit
         self.verifier = verifier
-        self.keyring = keyring
-        self.labels = labels
+        self.keyring = context.keyring
+        self.labels = context.labels
         self.initiator = initiator  # whether the connection's initiator sends here
         self.sink = sink
         self.pending: list[CompactRow] = []
@@ -117,16 +127,14 @@ class Track:
         self.silent = False  # these events have their rows already
         self.lanes = Lanes(suite)
         self.closed: tuple[int, str] | None = None  # code and text of a Close that was seen
-        self.unread = Unread(sink, direction, keyring)
+        self.unread = Unread(sink, direction, context.keyring)
         self.bad_seals = BadSeals(sink, direction)
         self.sealed_ns: int | None = None  # the time of the first valid seal
         self.adopt(state, rekey_commit)
 
     def adopt(self, state: DirectionCheckpoint, rekey_commit: bytes) -> None:
-        """Go on from a checkpoint's word; what is pending is no longer led to.
-
-        `rekey_commit` is that of the generation, empty for the handshake's.
-        """
+        """Go on from a checkpoint's claim. `rekey_commit` is that of the generation, empty for
+        the handshake's."""
         self.rekey_commit = rekey_commit
         self.chain = HashChain(self._suite.hash_algorithm, state.chain)
         self.place = state.place
@@ -138,7 +146,7 @@ class Track:
         self.find_secret()
 
     def is_at(self, state: DirectionCheckpoint) -> bool:
-        """Whether a checkpoint says of this direction what was found."""
+        """Whether a checkpoint agrees with what was found of this direction."""
         return (
             self.chain.value == state.chain
             and self.place == state.place
@@ -148,27 +156,26 @@ class Track:
         )
 
     def forget_ended(self, state: DirectionCheckpoint) -> None:
-        """Free the keys of streams that have ended, by a checkpoint that fits."""
+        """Free the keys of streams that are not in a checkpoint, since they have ended."""
         self.lanes.keep(state.counters)
 
     def parse(self, offset: int, time: int, wire: bytes) -> WireEvent:
-        """Take an event apart; ValueError if it cannot be one."""
+        """Parse an event; raises ValueError if it is too short for its form."""
         return WireEvent(self.head, offset, time, wire, self.each, self._seal_size)
 
     # Events.
 
     def fits(self, wire: WireEvent) -> bytes | None:
-        """The chain value after `wire` if it is what comes next, else None."""
+        """The chain value after `wire` if that comes next, otherwise None."""
         value = self.value_after(wire)
         if self.each:
             return value if self._seal_is_valid(wire, value) else None
         return value if value[:PREFIX] == wire.prefix else None
 
     def take_usual(self, offset: int, time: int, body: bytes) -> bool:
-        """Take the next event if it is of the usual kind, unsealed and in its place: most are.
-
-        `body` is that of its record. Does what `accept` does, in less time. Returns whether it
-        did, else nothing changed.
+        """Take the next event if it is of the usual kind, as most are: unsealed and in its
+        place. `body` is that of its record. Does what `accept` does, in less time. Returns
+        whether it took the event; otherwise nothing changed.
         """
         size = len(body) - EVENT_HEAD
         if size < HEAD + LEAST_BLOB or body[_FORM_AT] or self.each:
@@ -187,7 +194,7 @@ class Track:
         return True
 
     def value_after(self, wire: WireEvent) -> bytes:
-        """The chain value if `wire` comes next, whatever it shows itself."""
+        """The chain value if `wire` came next, whatever value it shows itself."""
         return self._new_hash(b"".join((self.chain.value, wire.stream4, wire.blob))).digest()
 
     def accept(self, wire: WireEvent, value: bytes, status: str = OK) -> None:
@@ -206,19 +213,19 @@ class Track:
             self._give(row, BAD_SEAL)
 
     def accept_marked_wrongly(self, wire: WireEvent, value: bytes, status: str) -> None:
-        """Take `wire`, whose blob is in the chain, but not its prefix (or, in `each`, seal)."""
+        """Take `wire`, whose blob fits the chain, but not its prefix (or, in `each`, its seal)."""
         self.chain.value = value
         self.place += 1
         self.recent.append(wire.mark)
         self._give(self._row_of(wire, self.place, value[:PREFIX], status), status)
 
     def refuse(self, wire: WireEvent, place: int | None, status: str) -> None:
-        """An event that the chain does not lead to: its row, with what is wrong."""
+        """Give out the row of an event to which the chain does not lead."""
         if not self.silent:
             self._give(self._row_of(wire, place, wire.prefix, status), status)
 
     def switch(self, generation: int | None, epoch: int, commit: bytes | None) -> None:
-        """A key update: after a rekey `generation` and its `commit`, else a plain one."""
+        """A key update: after a rekey with `generation` and its `commit`, otherwise a plain one."""
         if generation is None:
             self.updates += 1
         else:
@@ -238,13 +245,13 @@ class Track:
             self.sink.rows([row._replace(status=UNSEALED) for row in rows])
 
     def take_pending(self) -> list[CompactRow]:
-        """The rows that wait for a seal, which are no longer here."""
+        """Take the rows that wait for a seal."""
         rows, self.pending = self.pending, []
         self._pending_size = 0
         return rows
 
     def now_loud(self) -> None:
-        """From here on events get rows."""
+        """Events get rows from here on."""
         self.silent = False
         self.take_pending()
         self.sealed_ns = None
@@ -253,7 +260,7 @@ class Track:
     # Inside.
 
     def find_secret(self) -> None:
-        """Look again for the key of the present epoch."""
+        """Look for the key of the present epoch."""
         keyring = self.keyring
         self.lanes.secret = (
             None
@@ -269,7 +276,7 @@ class Track:
             self.give_up_pending()
 
     def _give(self, row: CompactRow | None, status: str) -> None:
-        """A row that is final, without a seal."""
+        """Give out a row that is final without a seal."""
         if row is not None:
             self.sink.rows([row._replace(status=status)])
 

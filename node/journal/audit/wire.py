@@ -1,7 +1,4 @@
-"""An event of a journal taken apart, as section 6 lays it out.
-
-One rule: only sizes are judged here; what the bytes are worth is `track`'s to find.
-"""
+"""An event of a journal, split into its parts (protocol.md, section 6). Only sizes are checked."""
 
 from typing import Final
 
@@ -11,7 +8,7 @@ LEAST_BLOB: Final = 21  # async id, type, one byte of payload, tag
 
 
 class WireEvent:
-    """One event as it stands in the journal, taken apart; `prefix` is empty in `each`."""
+    """One event as it is in the journal; with sealing `each` it has no `prefix`."""
 
     __slots__ = (
         "blob",
@@ -35,8 +32,8 @@ class WireEvent:
         each: bool,
         seal_size: int,
     ) -> None:
-        """Raises ValueError if it is too short for its form."""
-        self.head = head  # what its row begins with
+        """Split an event; raises ValueError if it is too short for its form."""
+        self.head = head  # the first columns of its row
         self.damaged = False  # its record's CRC is wrong
         self.offset = offset
         self.time = time
@@ -59,10 +56,10 @@ class WireEvent:
 
     @property
     def segment(self) -> str:
-        """The segment that it is in."""
+        """The segment of the event."""
         return self.head[1]
 
     @property
     def mark(self) -> bytes:
-        """16 bytes that no other event of the direction has."""
+        """16 bytes that are unique among the events of the direction."""
         return self.prefix or (self.seal or b"")[:PREFIX]
