@@ -10,7 +10,7 @@ from crypto.identity import NodeId
 from node.apps.chat.member import joined
 from node.apps.chat.messages import Message, clean_name
 from node.apps.chat.room import Room
-from node.cli.chat.screen import Screen
+from node.cli.chat.screen import Screen, edits_lines
 from node.cli.chat.talk import HELP, Standing, Talk
 from node.cli.lines import input_descriptor
 from node.cli.options import NodeOptions, takes_node_options
@@ -50,6 +50,9 @@ def chat(
         raise ConfigError("chat does not go with --plaintext: nobody would prove who they are")
     chosen = _chosen(name)
     descriptor = input_descriptor()
+
+    if options.loop != "asyncio" and edits_lines(Output(options.as_json), descriptor):
+        raise ConfigError(f"--loop {options.loop}: at a terminal, chat runs on asyncio")
 
     async def chatting(options: NodeOptions, out: Output) -> None:
         screen = Screen(out, descriptor)

@@ -1,80 +1,116 @@
-"""The line that a person types, kept apart from what is printed meanwhile.
+"""The line that a person types at a terminal, edited by prompt_toolkit.
 
-One rule: pure: keys in, lines and a picture out. Lines of a terminal come to a program
-only when they are done, so that nothing could be printed above one that is begun;
-this editor therefore gets each key, and draws the line itself.
+One application of prompt_toolkit runs as long as the chat, so that what others say can be printed
+above a line that is begun. It runs on asyncio alone.
 """
 
-import codecs
+import os
+import signal
+import sys
+from collections import deque
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import suppress
 from typing import Final
 
-from rich.cells import cell_len, get_character_cell_size
+import anyio
+from prompt_toolkit import PromptSession
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.history import History
+from prompt_toolkit.input import Input
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.output import Output
+from prompt_toolkit.output.vt100 import Vt100_Output
 
-LONGEST: Final = 4_096  # characters
+from node.apps.chat.messages import TEXT_LENGTH
 
-_CLEAR: Final = "\r\x1b[K"  # to the line's beginning; erase it (ECMA-48, EL)
-_ENTER: Final = "\r\n"
-_ERASE: Final = "\x7f\x08"
-_END: Final = "\x04"  # Ctrl-D
-_KILL_LINE: Final = "\x15"  # Ctrl-U
-_KILL_WORD: Final = "\x17"  # Ctrl-W
-_ESCAPE: Final = "\x1b"
+REMEMBERED: Final = 100  # lines that the cursor keys bring back
+AHEAD: Final = 100  # entries that wait for the room; while they do, Enter leaves the line as it is
 
 
 class LineEditor:
-    """The line being typed behind `prompt`. `closed` once the input is at its end."""
+    """What is typed behind `prompt`: `run` edits, `entered` has the lines."""
 
-    def __init__(self, prompt: str) -> None:
-        self.prompt = prompt
-        self.text = ""
-        self.closed = False
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._sequence = ""  # of an arrow key and its like: taken in, and passed over
+    def __init__(
+        self, prompt: str, input: Input | None = None, output: Output | None = None
+    ) -> None:
+        self._typed, self._entered = anyio.create_memory_object_stream[str](AHEAD)
+        keys = KeyBindings()
+        keys.add("c-c")(_interrupt)
+        session = PromptSession[str](
+            prompt,
+            history=RecentLines(),
+            key_bindings=keys,
+            enable_suspend=True,
+            erase_when_done=True,
+            reserve_space_for_menu=0,
+            input=input,
+            output=output or _terminal(),
+        )
+        self._app = session.app
+        session.default_buffer.accept_handler = self._enter
+        session.default_buffer.on_text_changed += self._tidy
 
-    def feed(self, keys: bytes) -> list[str]:
-        """Take what was typed; returns the lines that were completed by it."""
-        lines: list[str] = []
-        for key in self._decoder.decode(keys):
-            if self.closed:
-                break
-            if self._sequence or key == _ESCAPE:
-                self._skip(key)
-            elif key in _ENTER:
-                lines.append(self.text)
-                self.text = ""
-            elif key == _END:
-                self.closed = not self.text
-            else:
-                self._edit(key)
-        return lines
+    async def run(self) -> None:
+        """Edit until the end of the input; cancelled, the terminal is as it was."""
+        with self._typed, suppress(EOFError):
+            await self._app.run_async(handle_sigint=False, set_exception_handler=False)
 
-    def view(self, columns: int) -> str:
-        """What draws the line: as much of its end as fits into `columns`."""
-        room = columns - cell_len(self.prompt) - 1
-        shown = len(self.text)
-        while shown and room >= get_character_cell_size(self.text[shown - 1]):
-            room -= get_character_cell_size(self.text[shown - 1])
-            shown -= 1
-        return f"{_CLEAR}{self.prompt}{self.text[shown:]}"
+    async def entered(self) -> AsyncGenerator[str]:
+        """The lines, until `run` has ended."""
+        with self._entered:
+            async for line in self._entered:
+                yield line
 
-    def above(self, line: str, columns: int) -> str:
-        """What prints `line` in the place of the one being typed, and draws that below."""
-        return f"{_CLEAR}{line}\r\n{self.view(columns)}"
+    def make_way(self) -> None:
+        """Clear the line from the screen; it is drawn again in the loop's next turn."""
+        if self._app.is_running:
+            self._app.renderer.erase()
+            self._app.invalidate()
 
-    def _edit(self, key: str) -> None:
-        if key in _ERASE:
-            self.text = self.text[:-1]
-        elif key == _KILL_LINE:
-            self.text = ""
-        elif key == _KILL_WORD:
-            kept = self.text.rstrip()
-            self.text = kept[: kept.rfind(" ") + 1]
-        elif key.isprintable() and len(self.text) < LONGEST:
-            self.text += key
+    def _enter(self, line: Buffer) -> bool:
+        try:
+            self._typed.send_nowait(line.text)
+        except anyio.WouldBlock:
+            self._app.output.bell()
+            return True  # which keeps the text
+        return False
 
-    def _skip(self, key: str) -> None:
-        """Escape, then [ or O, then up to a letter or ~; or Escape and one key."""
-        self._sequence += key
-        size, introduced = len(self._sequence), self._sequence[1:2] in ("[", "O")
-        if (size > 2 and "@" <= key <= "~") or (size > 1 and not introduced):
-            self._sequence = ""
+    def _tidy(self, line: Buffer) -> None:
+        """What was pasted is one line too, without what would steer a terminal."""
+        tidy = "".join(c if c.isprintable() else " " for c in line.text[:TEXT_LENGTH])
+        if tidy != line.text:
+            line.text = tidy
+
+
+class RecentLines(History):
+    """The last lines of this chat, in memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines: deque[str] = deque(maxlen=REMEMBERED)
+
+    def append_string(self, string: str) -> None:
+        self._lines.appendleft(string)
+
+    def get_strings(self) -> list[str]:
+        return list(reversed(self._lines))
+
+    async def load(self) -> AsyncGenerator[str, None]:
+        for line in tuple(self._lines):
+            yield line
+
+    def load_history_strings(self) -> Iterable[str]:
+        return tuple(self._lines)
+
+    def store_string(self, string: str) -> None:
+        """Nothing is kept on the disk."""
+
+
+def _interrupt(_: KeyPressEvent) -> None:
+    signal.raise_signal(signal.SIGINT)  # Ctrl-C ends a chat as it ends every command
+
+
+def _terminal() -> Output:
+    output = Vt100_Output.from_pty(sys.stdout, term=os.environ.get("TERM"))
+    output.enable_cpr = False  # one line needs no position, and not every terminal tells it
+    return output

@@ -1,28 +1,27 @@
 """Where a chat is read and typed: a terminal, or files.
 
-One rule: what others say is one line each, shown without what would steer a terminal,
-and never in the middle of the line being typed.
+What others say is one line each, shown without what would steer a terminal, and never in the
+middle of the line being typed.
 """
 
 import os
-import shutil
 import sys
-import termios
-import tty
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing, contextmanager, suppress
-from typing import Final
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from typing import TYPE_CHECKING, Final
 
 import anyio
 
-from node.cli.chat.editor import LONGEST, LineEditor
+from node.apps.chat.messages import TEXT_LENGTH
 from node.cli.lines import Pace, read_lines
 from node.cli.output import Output
 from node.logs import one_line
 
-# Bytes of a line that is not typed but comes from a file.
-_LONGEST_LINE: Final = 4 * LONGEST
-_PIECE: Final = 4_096
+if TYPE_CHECKING:
+    from node.cli.chat.editor import LineEditor
+
+_LONGEST_LINE: Final = 4 * TEXT_LENGTH  # bytes of a line from a file
+_DUMB: Final = ("", "dumb", "unknown")  # terminals on which no line can be edited
 
 
 class Screen:
@@ -39,57 +38,44 @@ class Screen:
         await self._pace.room()
 
     def say(self, text: str) -> None:
-        """Show a line."""
-        line = one_line(text)
-        if self._editor is None:
-            self._out.say(line)
-        else:
-            self._draw(self._editor.above(line, _columns()))
+        """Show a line, above the one that is being typed."""
+        if self._editor is not None:
+            self._editor.make_way()
+        self._out.say(one_line(text))
 
-    async def lines(self, prompt: str) -> AsyncGenerator[str]:
+    @asynccontextmanager
+    async def lines(self, prompt: str) -> AsyncIterator[AsyncGenerator[str]]:
         """What is typed, line by line, until the end of the input.
 
         Raises:
             FileError: a line of a file is longer than 16,384 bytes.
         """
-        if self._out.as_json or not (os.isatty(self._descriptor) and sys.stdout.isatty()):
-            async with aclosing(read_lines(self._descriptor, _LONGEST_LINE)) as lines:
-                async for raw in lines:
-                    yield raw.decode(errors="replace")
+        if not edits_lines(self._out, self._descriptor):
+            async with aclosing(self._plain()) as lines:
+                yield lines
             return
-        with self._keys(prompt) as editor:
-            while not editor.closed:
-                await anyio.wait_readable(self._descriptor)
-                try:
-                    keys = os.read(self._descriptor, _PIECE)
-                except OSError:
-                    keys = b""
-                if not keys:
-                    break  # the terminal is gone
-                for line in editor.feed(keys):
-                    self._draw(editor.view(_columns()))
-                    yield line
-                self._draw(editor.view(_columns()))
+        # Only here: prompt_toolkit takes as long to import as the rest of a command.
+        from node.cli.chat.editor import LineEditor
 
-    @contextmanager
-    def _keys(self, prompt: str) -> Iterator[LineEditor]:
-        """Have the terminal hand over each key; its own ways come back at the end."""
-        before = termios.tcgetattr(self._descriptor)
-        tty.setcbreak(self._descriptor)  # Ctrl-C stays a signal
-        self._editor = editor = LineEditor(prompt)
+        self._editor = LineEditor(prompt)
         try:
-            self._draw(editor.view(_columns()))
-            yield editor
+            async with (
+                anyio.create_task_group() as tasks,
+                aclosing(self._editor.entered()) as lines,
+            ):
+                tasks.start_soon(self._editor.run)
+                yield lines
+                tasks.cancel_scope.cancel()
         finally:
             self._editor = None
-            self._draw("\r\x1b[K")
-            with suppress(termios.error):  # it is gone
-                termios.tcsetattr(self._descriptor, termios.TCSADRAIN, before)
 
-    def _draw(self, text: str) -> None:
-        sys.stdout.write(text)
-        sys.stdout.flush()
+    async def _plain(self) -> AsyncGenerator[str]:
+        async with aclosing(read_lines(self._descriptor, _LONGEST_LINE)) as lines:
+            async for raw in lines:
+                yield raw.decode(errors="replace")
 
 
-def _columns() -> int:
-    return shutil.get_terminal_size().columns
+def edits_lines(out: Output, descriptor: int) -> bool:
+    """Whether a person types at a terminal on which a line can be edited."""
+    at_terminal = os.isatty(descriptor) and sys.stdout is not None and sys.stdout.isatty()
+    return at_terminal and not out.as_json and os.environ.get("TERM", "") not in _DUMB

@@ -5,7 +5,6 @@ something. Knows no connection.
 """
 
 from collections.abc import Awaitable, Callable, Collection
-from contextlib import aclosing
 from typing import Any, Final
 
 from crypto.identity import NodeId
@@ -82,7 +81,7 @@ class Talk:
 
     async def converse(self, name: str) -> None:
         """Do what is typed, until the end or /quit."""
-        async with aclosing(self._screen.lines(f"{name}> ")) as lines:
+        async with self._screen.lines(f"{name}> ") as lines:
             async for line in lines:
                 text = line.strip()
                 if text == "/quit":

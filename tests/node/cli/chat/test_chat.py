@@ -16,10 +16,15 @@ import pytest
 from crypto.identity import Identity
 from crypto.keyfile import save_identity
 from node.trust.known_peers import KnownPeers
+from tests.node.cli.chat.vt100 import Display
 from tests.node.cli.conftest import Parley
 from tests.node.cli.processes import PARLEY, TIMEOUT, Processes, Running
 from tests.node.cli.serve_topics import HOSTILE
 
+HELP_LINES = [
+    "you are ann; /who shows who is here, /quit leaves, /help sho",
+    "ws this; // begins a line with /",
+]
 ANYWHERE = ("--listen", "tcp://127.0.0.1:0")
 
 
@@ -226,19 +231,19 @@ class Terminal:
             start_new_session=True,
         )
         os.set_blocking(self._master, False)
-        self.seen = ""
+        self._display = Display(60)
 
-    def until(self, text: str) -> str:
-        """What is printed up to `text`."""
+    def until(self, *lines: str) -> None:
+        """Wait until the last lines on the screen are these, without blanks at their ends."""
         deadline = time.monotonic() + TIMEOUT  # noqa: TID251  # a test's own clock
-        while text not in self.seen:
-            assert time.monotonic() < deadline, self.seen  # noqa: TID251  # as above
+        while [line.rstrip() for line in self._display.lines[-len(lines) :]] != list(lines):
+            assert time.monotonic() < deadline, self._display.lines  # noqa: TID251  # as above
             try:
-                self.seen += os.read(self._master, 65_536).decode()
+                text = os.read(self._master, 65_536).decode()
             except BlockingIOError:
                 time.sleep(0.01)
-        before, _, self.seen = self.seen.partition(text)
-        return before + text
+            else:
+                self._display.feed(text)
 
     def type(self, keys: str) -> None:
         os.write(self._master, keys.encode())
@@ -267,23 +272,49 @@ def test_a_terminal(processes: Processes, terminals: list[Terminal]) -> None:
     hosting, address = host(processes)
     terminal = Terminal(processes, "chat", address, "--name", "ann")
     terminals.append(terminal)
-    terminal.until("ann> ")
-    terminal.until("* ann has joined")
-    hosting.event("join")
+    joined = f"* ann has joined ({hosting.event('join')['node_id'][:8]}, you)"
+    terminal.until(joined, "ann>")
     terminal.type("hal")
-    terminal.until("ann> hal")
+    terminal.until(joined, "ann> hal")
     hosting.type("\x1b[2Jin between\n")
     hosting.event("message")
     # The line that is begun goes, the message comes, and the line is there again.
-    assert terminal.until("ann> hal").endswith(
-        "\r\x1b[KHost: \\x1b[2Jin between\r\r\n\r\x1b[Kann> hal"
-    )
-    terminal.type("lx\x7fo\r")
-    assert hosting.event("message")["text"] == "hallo"
-    terminal.until("ann: hallo")
-    terminal.type("/quit\n")
+    terminal.until(joined, "Host: \\x1b[2Jin between", "ann> hal")
+    terminal.type("l!\x7fx\x1b[D\x7fo\x1b[C\x7fl\x01\x1b[3~h\r")  # cursor keys, and Ctrl-A
+    assert hosting.event("message")["text"] == "halol"
+    terminal.until("ann: halol", "ann>")
+    # A paste waits for Enter, and brings no keys but letters.
+    terminal.type("\x1b[200~one\n/quit\n\x1b[201~")
+    terminal.until("ann: halol", "ann> one /quit")
+    terminal.type("\x15\x1b[A")  # away with it, and back to the last line
+    terminal.until("ann: halol", "ann> halol")
+    terminal.type("\x15\x1b[200~two\nthree\x07\x1b[201~\r")
+    assert hosting.event("message")["text"] == "two three"
+    terminal.until("ann: two three", "ann>")
+    terminal.type("/quit\r")
     assert terminal.process.wait(TIMEOUT) == 0
     assert terminal.modes == terminal.before
+
+
+def test_a_terminal_when_the_host_leaves(processes: Processes, terminals: list[Terminal]) -> None:
+    hosting, address = host(processes)
+    terminal = Terminal(processes, "chat", address, "--name", "ann")
+    terminals.append(terminal)
+    joined = f"* ann has joined ({hosting.event('join')['node_id'][:8]}, you)"
+    terminal.until(joined, "ann>")
+    terminal.type("half a line")
+    terminal.until(joined, "ann> half a line")
+    hosting.type("/quit\n")
+    assert terminal.process.wait(TIMEOUT) == 0
+    terminal.until(joined, "the host has closed the room", "")
+    assert terminal.modes == terminal.before
+
+
+def test_a_terminal_needs_asyncio(processes: Processes, terminals: list[Terminal]) -> None:
+    terminal = Terminal(processes, "chat", *ANYWHERE, "--loop", "trio")
+    terminals.append(terminal)
+    assert terminal.process.wait(TIMEOUT) == 2
+    terminal.until("parley: --loop trio: at a terminal, chat runs on asyncio", "")
 
 
 @pytest.mark.parametrize(("keys", "code"), [("\x03", 130), ("\x04", 0)])
@@ -292,12 +323,9 @@ def test_a_terminal_is_left_as_it_was(
 ) -> None:
     terminal = Terminal(processes, "chat", *ANYWHERE, "--name", "ann")
     terminals.append(terminal)
-    terminal.until("ann> ")
+    terminal.until(HELP_LINES[0], HELP_LINES[1], "ann>")
     assert terminal.modes != terminal.before
-    if keys == "\x03":
-        terminal.process.send_signal(SIGINT)  # the terminal is nobody's: it sends none
-    else:
-        terminal.type(keys)
+    terminal.type(keys)
     assert terminal.process.wait(TIMEOUT) == code
     assert terminal.modes == terminal.before
 

@@ -1,68 +1,92 @@
-"""The line editor: keys in, lines and a picture out."""
+"""The line editor: keys in, lines out; what is drawn is looked at in `test_chat`."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from rich.cells import cell_len
+from prompt_toolkit.input import PipeInput, create_pipe_input
+from prompt_toolkit.output import DummyOutput
 
-from node.cli.chat.editor import LONGEST, LineEditor
+from node.apps.chat.messages import TEXT_LENGTH
+from node.cli.chat.editor import AHEAD, REMEMBERED, LineEditor, RecentLines
 
-CLEAR = "\r\x1b[K"
+pytestmark = pytest.mark.anyio
+
+LEFT, RIGHT, DELETE, END = "\x1b[D", "\x1b[C", "\x1b[3~", "\x04"
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    """prompt_toolkit runs on asyncio alone."""
+    return "asyncio"
+
+
+@asynccontextmanager
+async def editing() -> AsyncIterator[tuple[LineEditor, PipeInput]]:
+    with create_pipe_input() as keys:
+        editor = LineEditor("> ", keys, DummyOutput())
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(editor.run)
+            yield editor, keys
 
 
 @pytest.mark.parametrize(
-    ("keys", "lines", "left"),
+    ("keys", "lines"),
     [
-        (b"hello", [], "hello"),
-        (b"hello\n", ["hello"], ""),
-        (b"a\rb\nc", ["a", "b"], "c"),
-        (b"abc\x7f\x08d\n", ["ad"], ""),
-        (b"\x7f\x7fx\n", ["x"], ""),
-        (b"one two\x17three\n", ["one three"], ""),
-        (b"one\x17\x17\n", [""], ""),
-        (b"gone\x15kept\n", ["kept"], ""),
-        ("né ✓\n".encode(), ["né ✓"], ""),
-        ("né\x7f\n".encode(), ["n"], ""),
-        (b"\xff\n", ["\ufffd"], ""),
-        (b"a\x1b[Db\x1b[3~c\x1bOPd\x1bxe\n", ["abcde"], ""),
-        (b"a\x1b[1;5Cb\n", ["ab"], ""),
-        (b"a\x00\x07b\n", ["ab"], ""),
-        (b"x\x04y", [], "xy"),
+        ("hello\r", ["hello"]),
+        ("a\rb\rc", ["a", "b"]),
+        ("abc\x7f\x08d\r", ["ad"]),
+        ("one two\x17three\r", ["one three"]),
+        ("gone\x15kept\r", ["kept"]),
+        ("né ✓\r", ["né ✓"]),
+        (f"ac{LEFT}b{RIGHT}d\r", ["abcd"]),
+        (f"xb\x01{DELETE}a\x05c\r", ["abc"]),
+        ("\x1b[200~a\nb\r\nc\x1b[201~d\r", ["a b cd"]),
+        ("\x1b[200~/quit\nx\x1b[201~", []),
+        ("\x1b[200~a\x07\x1b[2Jb\x1b[201~\r", ["a  [2Jb"]),
+        ("x\x04y\r", ["xy"]),
     ],
 )
-def test_keys(keys: bytes, lines: list[str], left: str) -> None:
-    whole, single = LineEditor("> "), LineEditor("> ")
-    assert whole.feed(keys) == lines
-    assert [line for key in keys for line in single.feed(bytes([key]))] == lines
-    for editor in (whole, single):
-        assert editor.text == left
-        assert not editor.closed
+async def test_keys(keys: str, lines: list[str]) -> None:
+    with anyio.fail_after(20):
+        async with editing() as (editor, pipe):
+            pipe.send_text(keys + "\x01\x0b" + END)  # away with what is left
+            assert [line async for line in editor.entered()] == lines
 
 
-def test_the_end_of_the_input() -> None:
-    editor = LineEditor("> ")
-    assert editor.feed(b"one\n\x04two\n") == ["one"]
-    assert editor.closed
+async def test_a_line_has_an_end() -> None:
+    with anyio.fail_after(20):
+        async with editing() as (editor, pipe):
+            pipe.send_text(f"\x1b[200~{'x' * (TEXT_LENGTH + 5)}\x1b[201~\r{END}")
+            assert [line async for line in editor.entered()] == ["x" * TEXT_LENGTH]
 
 
-def test_a_line_has_an_end() -> None:
-    editor = LineEditor("> ")
-    assert editor.feed(b"x" * (LONGEST + 5) + b"\n") == ["x" * LONGEST]
+async def test_what_waits_has_a_limit_and_loses_nothing() -> None:
+    with anyio.fail_after(20):
+        async with editing() as (editor, pipe):
+            pipe.send_text("".join(f"{number}\r" for number in range(AHEAD)) + "last\r\r")
+            lines = editor.entered()
+            await anyio.wait_all_tasks_blocked()
+            seen = [await anext(lines) for _ in range(AHEAD)]
+            pipe.send_text("\r" + END)
+            seen += [line async for line in lines]
+            assert seen == [*map(str, range(AHEAD)), "last"]
 
 
-def test_what_is_drawn() -> None:
-    editor = LineEditor("ann> ")
-    editor.feed("日本x".encode())
-    assert editor.view(80) == f"{CLEAR}ann> 日本x"
-    assert editor.view(9) == f"{CLEAR}ann> 本x"
-    assert editor.view(8) == f"{CLEAR}ann> x"
-    assert editor.above("bob: hi", 80) == f"{CLEAR}bob: hi\r\n{CLEAR}ann> 日本x"
+async def test_lines_that_come_back_have_a_limit() -> None:
+    recent = RecentLines()
+    for number in range(REMEMBERED + 5):
+        recent.append_string(str(number))
+    assert recent.get_strings() == [str(number) for number in range(5, REMEMBERED + 5)]
+    assert [line async for line in recent.load()] == recent.get_strings()[::-1]
 
 
-@given(st.binary(max_size=60), st.integers(8, 40))
-def test_what_is_drawn_fits_and_steers_nothing(keys: bytes, columns: int) -> None:
-    editor = LineEditor("> ")
-    editor.feed(keys)
-    shown = editor.view(columns).removeprefix(CLEAR)
-    assert shown.isprintable()
-    assert cell_len(shown) < columns
+async def test_cancelled_while_a_line_is_begun() -> None:
+    with anyio.fail_after(20), anyio.CancelScope() as scope:
+        async with editing() as (editor, pipe):
+            pipe.send_text("half")
+            await anyio.wait_all_tasks_blocked()
+            scope.cancel()
+            await anyio.sleep_forever()
+    assert [line async for line in editor.entered()] == []
