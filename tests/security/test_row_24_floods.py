@@ -151,18 +151,18 @@ EXCEEDED: Final[dict[str, tuple[str, ...]]] = {
     ),
     # Of the other dialects.
     "SimProtoLimits.longest_frame": (
-        SIMPROTO + "test_dialogs.py::test_the_longest_payload",
-        SIMPROTO + "test_heads.py::test_a_length_is_judged_from_the_head",
+        SIMPROTO + "test_core.py::test_the_longest_payload",
+        SIMPROTO + "test_codec.py::test_a_length_is_judged_from_the_head",
     ),
     "SimProtoLimits.longest_name": (
-        SIMPROTO + "test_packets.py::test_a_topic_is_bounded_in_bytes",
+        SIMPROTO + "test_codec.py::test_a_topic_is_bounded_in_bytes",
     ),
     "SimProtoLimits.dialogs": (
-        SIMPROTO + "test_dialogs.py::test_more_requests_than_dialogs_end_it",
+        SIMPROTO + "test_core.py::test_more_requests_than_dialogs_end_it",
         GATEWAYS + "test_simproto_faults.py::test_a_flood_of_requests_is_cut_off",
     ),
     "SimProtoLimits.client_memory": (
-        SIMPROTO + "test_dialogs.py::test_more_bytes_than_may_wait_stop_reading",
+        SIMPROTO + "test_core.py::test_more_bytes_than_may_wait_stop_reading",
     ),
     **{
         f"{limits.__name__}.memory": (
@@ -171,16 +171,16 @@ EXCEEDED: Final[dict[str, tuple[str, ...]]] = {
         for limits in DIALECT_LIMITS
     },
     "SimProtoLimits.write_buffer": (
-        SIMPROTO + "test_dialogs.py::test_who_does_not_read_may_not_ask_more",
+        SIMPROTO + "test_core.py::test_who_does_not_read_may_not_ask_more",
     ),
     "SimProtoLimits.answer_timeout": (
-        SIMPROTO + "test_dialogs.py::test_a_response_that_takes_too_long_ends_it",
+        SIMPROTO + "test_core.py::test_a_response_that_takes_too_long_ends_it",
     ),
     "SimProtoLimits.idle_before_ping": (
-        SIMPROTO + "test_dialogs.py::test_idle_is_pinged_and_silence_ends_it",
+        SIMPROTO + "test_core.py::test_idle_is_pinged_and_silence_ends_it",
     ),
     "SimProtoLimits.ping_timeout": (
-        SIMPROTO + "test_dialogs.py::test_idle_is_pinged_and_silence_ends_it",
+        SIMPROTO + "test_core.py::test_idle_is_pinged_and_silence_ends_it",
     ),
     "SimProtoLimits.clients": (GATEWAYS + "test_simproto.py::test_clients_are_bounded",),
     "NamedLimits.longest_frame": (
@@ -201,14 +201,14 @@ EXCEEDED: Final[dict[str, tuple[str, ...]]] = {
     "NamedLimits.idle_timeout": (NAMED + "test_core.py::test_silence_ends_it",),
     "NamedLimits.clients": (GATEWAYS + "test_named.py::test_who_emits_and_leaves_has_been_heard",),
     "RelayLimits.longest_frame": (
-        RELAY + "test_sorting.py::test_a_length_above_the_limit_is_refused_from_itself_alone",
+        RELAY + "test_sorter.py::test_a_length_above_the_limit_is_refused_from_itself_alone",
     ),
     "RelayLimits.write_buffer": (
         RELAY + "test_connection.py::test_who_does_not_read_is_dropped_and_counted",
         GATEWAYS + "test_relay.py::test_who_does_not_read_is_dropped_and_holds_nobody_up",
     ),
     "RelayLimits.patience": (
-        RELAY + "test_crowd.py::test_who_takes_nothing_is_waited_for_once_and_dropped_at_the_limit",
+        RELAY + "test_router.py::test_who_takes_nothing_is_waited_for_once_and_dropped_at_the_limit",
     ),
     "RelayLimits.client_memory": (
         RELAY + "test_client.py::test_nothing_is_read_while_much_is_unread",

@@ -54,7 +54,7 @@ class SimProtoRequest(OutgoingCall):
         self.finish(LOST, None)
 
 
-class OutgoingRequests:
+class SimProtoOutgoing:
     """Our calls and subscriptions on one connection; `deadlines` are those that callers set, if
     they are shorter than the time-out of all dialogs."""
 
@@ -123,7 +123,7 @@ class OutgoingRequests:
         return call
 
 
-class IncomingRequests:
+class SimProtoIncoming:
     """The other side's calls, and requests to subscribe and unsubscribe, that are not answered.
 
     `find` returns 0 if a request of a kind (RPC, SUBSCRIBE) may run for a topic, otherwise the

@@ -15,7 +15,7 @@ from node.dialects.simproto.codec import (
 from node.dialects.simproto.core import RequestReceived, SimProtoCore
 from node.dialects.simproto.dialog_room import DialogRoom
 from node.dialects.simproto.feeds import SimProtoFeed
-from node.dialects.simproto.requests import IncomingRequests, OutgoingRequests
+from node.dialects.simproto.requests import SimProtoIncoming, SimProtoOutgoing
 from node.dialects.simproto.subscriptions import Subscriptions, UnsubscribeAnswered
 from node.messaging.pending import IncomingCall
 from node.protocol.codes import ResultCode
@@ -23,7 +23,7 @@ from node.protocol.codes import ResultCode
 
 class Sim:
     """All requests of one connection. `find`, `run` and `stop` are those of
-    `IncomingRequests`; `knows` tells whether we publish a topic."""
+    `SimProtoIncoming`; `knows` tells whether we publish a topic."""
 
     __slots__ = ("_core", "_feeds", "_knows", "incoming", "outgoing", "room", "subscriptions")
 
@@ -38,8 +38,8 @@ class Sim:
         self._core = core
         self._knows = knows
         self._feeds: dict[str, SimProtoFeed] = {}
-        self.outgoing = OutgoingRequests(core)
-        self.incoming = IncomingRequests(core, find, run, stop, self._unsubscribe)
+        self.outgoing = SimProtoOutgoing(core)
+        self.incoming = SimProtoIncoming(core, find, run, stop, self._unsubscribe)
         self.subscriptions = Subscriptions(core, self.outgoing)
         self.room = DialogRoom(core)
 

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 from node.dialects.core import NEVER
 from node.dialects.simproto.codec import ACCEPTED, NOT_FOUND, NOT_SUBSCRIBED
 from node.dialects.simproto.core import RequestReceived, SimProtoCore
-from node.dialects.simproto.requests import OutgoingRequests, SimProtoRequest
+from node.dialects.simproto.requests import SimProtoOutgoing, SimProtoRequest
 from node.protocol.errors import LocalProtocolError
 from node.protocol.limits import EVENT_COST
 
@@ -138,7 +138,7 @@ class Subscriptions:
 
     __slots__ = ("_asking", "_core", "_holding", "_leaving", "_readers", "dropped")
 
-    def __init__(self, core: SimProtoCore, asking: OutgoingRequests) -> None:
+    def __init__(self, core: SimProtoCore, asking: SimProtoOutgoing) -> None:
         self._core = core
         self._asking = asking
         self._readers: dict[str, NoteReader] = {}

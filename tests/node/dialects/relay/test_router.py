@@ -1,10 +1,15 @@
+"""The members of a relay, and senders that wait for one of them."""
+
 from collections.abc import Sequence
 
 import pytest
 
+from node.dialects.limits import RelayLimits
 from node.dialects.relay.codec import BROADCAST, SERVER
+from node.dialects.relay.connection import RelayConnection
 from node.dialects.relay.router import Piece, Router
-from tests.node.dialects.relay.hall import A, B
+from node.protocol.codes import CloseCode
+from tests.node.dialects.relay.hall import LIMITS, A, B, C, Hall, end_of, message, messages
 
 
 class Listener:
@@ -43,3 +48,211 @@ def test_a_member_without_a_connection_reaches_all_others() -> None:
     router.join(B, other)
     router.broadcast(A, [b"one ", b"two"], 7, 0.0)
     assert (own.got, other.got) == ([], [b"one two"])
+
+
+HALF = LIMITS.write_buffer // 2
+LARGE = bytes(4_000)
+SLOW = LIMITS.patience
+
+
+def crowd(hall: Hall, sender: bytes, target: bytes) -> None:
+    """Have `sender` send what makes it wait for `target`."""
+    for _ in range(HALF // len(LARGE) + 1):
+        hall.send(sender, message(target, sender, LARGE))
+    assert not hall.at[sender].wants_data
+
+
+def take(hall: Hall, uuid: bytes, left: int) -> None:
+    """Have a transport take what waits but for `left` bytes, or a little less."""
+    core = hall.at[uuid]
+    while core.queued_bytes > left:
+        core.outbox.take(1)
+    core._moved(hall.now)
+
+
+def test_who_sends_more_than_half_is_read_again_below_a_quarter() -> None:
+    hall = Hall(A, B, C)
+    for _ in range(8):
+        hall.send(A, message(B, A, LARGE))
+        assert hall.at[A].wants_data
+    hall.send(A, message(B, A, LARGE))  # 36,324 bytes
+    assert not hall.at[A].wants_data
+    assert hall.at[B].wants_data
+    assert hall.at[C].wants_data
+    take(hall, B, HALF // 2 + 4_036)
+    assert not hall.at[A].wants_data
+    take(hall, B, HALF // 2)
+    assert hall.at[A].wants_data
+    assert hall.router.crowded == {}
+
+
+def test_who_takes_something_is_waited_for_again() -> None:
+    hall = Hall(A, B)
+    crowd(hall, A, B)
+    for _ in range(4):
+        hall.now += SLOW * 0.9
+        hall.at[A].handle_deadline(hall.now)
+        assert not hall.at[A].wants_data
+        take(hall, B, hall.at[B].queued_bytes - 1)
+        assert hall.at[A].next_deadline() == pytest.approx(hall.now + SLOW)
+    assert not hall.at[A].wants_data
+    assert hall.router.dropped == 0
+
+
+def test_who_takes_nothing_is_waited_for_once_and_dropped_at_the_limit() -> None:
+    hall = Hall(A, B, C)
+    hall.now += 5
+    crowd(hall, A, B)
+    assert hall.at[A].next_deadline() == pytest.approx(hall.now + SLOW)
+    hall.at[A].handle_deadline(hall.now + SLOW * 0.9)
+    assert not hall.at[A].wants_data
+    hall.now += SLOW
+    hall.at[A].handle_deadline(hall.now)
+    assert hall.at[A].wants_data
+    while not hall.at[B].closing:
+        for sender in (A, C):
+            hall.send(sender, message(B, sender, LARGE))
+            assert hall.at[sender].wants_data
+    assert end_of(hall.at[B]) == (CloseCode.OVERLOADED, False)
+    assert hall.router.dropped == 1
+
+
+def test_who_has_caught_up_is_waited_for_again() -> None:
+    hall = Hall(A, B)
+    crowd(hall, A, B)
+    hall.now += SLOW
+    hall.at[A].handle_deadline(hall.now)
+    take(hall, B, HALF // 2 + 4_036)
+    hall.send(A, message(B, A, LARGE) * 5)
+    assert hall.at[A].wants_data  # not yet
+    take(hall, B, HALF // 2)
+    crowd(hall, A, B)
+
+
+def test_all_who_send_to_it_wait_and_none_begins_a_message_to_it() -> None:
+    hall = Hall(A, B, C)
+    hall.send(C, message(B, C, b"in parts")[:40])
+    crowd(hall, A, B)
+    waiting = hall.at[B].queued_bytes
+    hall.send(C, message(B, C, b"in parts")[40:] + message(A, C, b"behind it"))
+    assert hall.at[B].queued_bytes == waiting
+    assert hall.read(A) == []
+    assert not hall.at[C].wants_data
+    hall.written(B)
+    assert hall.at[A].wants_data
+    assert not hall.at[C].wants_data  # what is kept comes first
+    assert hall.at[C].next_deadline() <= hall.now
+    hall.at[C].handle_deadline(hall.now)
+    assert hall.read(B) == [(B, C, b"in parts")]
+    assert hall.read(A) == [(A, C, b"behind it")]
+    assert hall.at[C].wants_data
+
+
+def test_many_who_begin_at_once_do_not_have_it_dropped() -> None:
+    senders = [bytes([n]) * 16 for n in range(10, 60)]
+    hall = Hall(B, *senders)
+    for sender in senders:
+        hall.send(sender, message(B, sender, LARGE))
+        assert hall.at[B].queued_bytes <= HALF + 4_036
+    got = hall.read(B)
+    while late := [core for core in hall.at.values() if not core.wants_data]:
+        for core in late:
+            core.handle_deadline(hall.now)
+        got += hall.read(B)
+    assert [sender for _, sender, _ in got] == senders
+    assert hall.router.dropped == 0
+
+
+def test_a_broadcast_waits_for_whom_it_would_crowd() -> None:
+    hall = Hall(A, B, C)
+    crowd(hall, A, B)
+    hall.send(C, message(BROADCAST, C, b"to all"))
+    assert hall.read(A) == []
+    hall.written(B)
+    hall.at[C].handle_deadline(hall.now)
+    assert hall.read(A) == hall.read(B) == [(BROADCAST, C, b"to all")]
+
+
+def test_who_waits_is_still_written_and_reads_what_is_for_it() -> None:
+    hall = Hall(A, B, C)
+    crowd(hall, A, B)
+    hall.send(C, message(A, C, b"for you"))
+    assert hall.read(A) == [(A, C, b"for you")]
+    assert not hall.at[A].wants_data
+
+
+@pytest.mark.parametrize("how", ["eof", "close", "drop"])
+def test_who_is_gone_is_not_waited_for(how: str) -> None:
+    hall = Hall(A, B)
+    crowd(hall, A, B)
+    if how == "eof":
+        hall.at[B].receive_eof(hall.now)
+    elif how == "close":
+        hall.at[B].close(hall.now)
+    else:
+        hall.router.broadcast(C, [bytes(HALF)], HALF, hall.now)
+        assert hall.router.dropped == 1
+        hall.written(A)
+    assert hall.at[A].wants_data
+    assert hall.router.crowded == {}
+
+
+def test_who_leaves_while_it_waits_is_forgotten() -> None:
+    hall = Hall(A, B)
+    crowd(hall, A, B)
+    hall.at[A].receive_eof(hall.now)
+    assert hall.at[A].wants_data
+    assert len(hall.at[B]._crowd.waiting) == 0
+    assert len(messages(hall.written(B))) == 9
+
+
+def test_two_who_flood_each_other_and_read_nothing_wait_once() -> None:
+    hall = Hall(A, B)
+    crowd(hall, A, B)
+    crowd(hall, B, A)
+    hall.now += SLOW
+    for uuid in (A, B):
+        hall.at[uuid].handle_deadline(hall.now)
+        assert hall.at[uuid].wants_data
+    hall.send(A, message(B, A, LARGE) * 8)
+    assert end_of(hall.at[B]) == (CloseCode.OVERLOADED, False)
+
+
+def test_time_that_it_waited_is_no_silence_of_its_own() -> None:
+    limits = RelayLimits(longest_frame=4_096, write_buffer=65_536, idle_timeout=1.0, patience=5.0)
+    hall = Hall(A, B, limits=limits)
+    crowd(hall, A, B)
+    hall.now += 4
+    hall.at[A].handle_deadline(hall.now)
+    assert not hall.at[A].closing
+    hall.written(B)
+    hall.at[A].handle_deadline(hall.now)
+    assert hall.at[A].next_deadline() == hall.now + 1
+    hall.at[A].handle_deadline(hall.now + 1)
+    assert end_of(hall.at[A]) == (CloseCode.TIMEOUT, False)
+
+
+def test_one_message_may_be_longer_than_all_that_may_wait() -> None:
+    hall = Hall(A, B, limits=RelayLimits(longest_frame=100_000, write_buffer=1_024))
+    for _ in range(3):
+        hall.send(A, message(B, A, bytes(90_000)))
+        assert not hall.at[A].wants_data
+        assert hall.read(B) == [(B, A, bytes(90_000))]
+        assert hall.at[A].wants_data
+
+
+def test_members_without_a_queue_and_their_broadcasts_wait_for_nobody() -> None:
+    class Listener:
+        def deliver(self, pieces: object, held: int, now: float) -> None:
+            got.append(held)
+
+    got: list[int] = []
+    hall = Hall(A, B)
+    hall.router.join(C, Listener())
+    hall.send(A, message(C, A, LARGE) * 40)
+    assert hall.at[A].wants_data
+    assert len(got) == 1
+    core: RelayConnection = hall.at[B]
+    for _ in range(8):
+        hall.router.broadcast(C, [bytes(HALF // 4)], HALF // 4, hall.now)
+    assert core.queued_bytes == 2 * HALF
