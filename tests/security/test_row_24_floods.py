@@ -154,9 +154,7 @@ EXCEEDED: Final[dict[str, tuple[str, ...]]] = {
         SIMPROTO + "test_core.py::test_the_longest_payload",
         SIMPROTO + "test_codec.py::test_a_length_is_judged_from_the_head",
     ),
-    "SimProtoLimits.longest_name": (
-        SIMPROTO + "test_codec.py::test_a_topic_is_bounded_in_bytes",
-    ),
+    "SimProtoLimits.longest_name": (SIMPROTO + "test_codec.py::test_a_topic_is_bounded_in_bytes",),
     "SimProtoLimits.dialogs": (
         SIMPROTO + "test_core.py::test_more_requests_than_dialogs_end_it",
         GATEWAYS + "test_simproto_faults.py::test_a_flood_of_requests_is_cut_off",
@@ -208,7 +206,7 @@ EXCEEDED: Final[dict[str, tuple[str, ...]]] = {
         GATEWAYS + "test_relay.py::test_who_does_not_read_is_dropped_and_holds_nobody_up",
     ),
     "RelayLimits.patience": (
-        RELAY + "test_router.py::test_who_takes_nothing_is_waited_for_once_and_dropped_at_the_limit",
+        RELAY + "test_router.py::test_a_reader_of_nothing_is_waited_for_once_and_then_dropped",
     ),
     "RelayLimits.client_memory": (
         RELAY + "test_client.py::test_nothing_is_read_while_much_is_unread",

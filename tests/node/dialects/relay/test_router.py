@@ -99,7 +99,7 @@ def test_who_takes_something_is_waited_for_again() -> None:
     assert hall.router.dropped == 0
 
 
-def test_who_takes_nothing_is_waited_for_once_and_dropped_at_the_limit() -> None:
+def test_a_reader_of_nothing_is_waited_for_once_and_then_dropped() -> None:
     hall = Hall(A, B, C)
     hall.now += 5
     crowd(hall, A, B)
