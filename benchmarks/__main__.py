@@ -10,8 +10,8 @@ from typing import Any
 from benchmarks import report
 from benchmarks.cases import CASES
 from benchmarks.event import event_cost
-from benchmarks.machine import machine
 from benchmarks.rounds import rounds
+from benchmarks.store import machine
 
 EVENT = "event"
 

@@ -142,7 +142,7 @@ class BaselineConnection:
         return body
 
     async def send(self, chunk: bytes) -> None:
-        """A frame that nobody answers."""
+        """A frame that wants no answer."""
         self._writer.write(HEAD.pack(len(chunk), BULK, 0))
         self._writer.write(chunk)
         await self._writer.drain()

@@ -16,10 +16,9 @@ from typing import Any, Final
 import anyio
 
 from benchmarks.clients import WORKS, Measure
-from benchmarks.order import Order, SideName
 from benchmarks.sampler import Sampler
 from benchmarks.sides import Side
-from benchmarks.task import RAW_WORKS
+from benchmarks.task import RAW_WORKS, Order, SideName
 
 LAST: Final = 19  # the niceness of a process that only gets what others leave
 
@@ -49,7 +48,7 @@ def say(line: dict[str, Any]) -> None:
 
 
 async def hear() -> dict[str, Any]:
-    """The parent's next line; when there is none, the process ends at once: what it still
+    """The parent's next line; without one the process ends at once: what it still
     holds is of no use to anybody."""
     line = await anyio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
     if not line:
@@ -111,7 +110,7 @@ def place(order: Order) -> None:
 def main(text: str) -> None:
     """Run an order."""
     order = Order.from_text(text)
-    logging.basicConfig(level=logging.ERROR)  # how connections end is no news here
+    logging.basicConfig(level=logging.ERROR)  # how connections end is of no interest here
     place(order)
     backend = "trio" if order.backend == "trio" else "asyncio"
     options = {"use_uvloop": order.backend == "uvloop"} if backend == "asyncio" else {}

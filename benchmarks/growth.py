@@ -12,10 +12,9 @@ from typing import Any
 
 from benchmarks import store
 from benchmarks.cases import IN_FLIGHT
-from benchmarks.order import SideName
 from benchmarks.plots import plot_growth
 from benchmarks.rounds import measure
-from benchmarks.task import Task
+from benchmarks.task import SideName, Task
 
 # The largest payload is 1 MiB, with what a call and its answer add.
 SIZES = (16, 128, 1 << 10, 1 << 13, 1 << 16, 1 << 18, (1 << 20) - (1 << 10))

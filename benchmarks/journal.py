@@ -14,11 +14,10 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from benchmarks.cases import CASES
-from benchmarks.machine import machine
-from benchmarks.order import Backend, SideName
 from benchmarks.ours import Ours
 from benchmarks.rounds import Measurement, measure
-from benchmarks.task import Task
+from benchmarks.store import machine
+from benchmarks.task import Backend, SideName, Task
 from node.journal.options import Fsync
 from parley import Identity, Node
 from parley.journal import AuditorPrivateKey, Journal

@@ -27,9 +27,9 @@ from benchmarks.dialects.tables import (
     latency_table,
     throughput_table,
 )
-from benchmarks.order import Backend
 from benchmarks.profile import lines, profile
 from benchmarks.rounds import rounds
+from benchmarks.task import Backend
 
 PAGE = store.DOCS / "performance.md"
 LOOPS = {"uvloop": "cases", "asyncio": "cases-asyncio", "trio": "cases-trio"}

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import psutil
 
-from benchmarks.order import Order
+from benchmarks.task import Order
 
 # Seconds that a child may take to say a line, and to end.
 PATIENCE = 120.0
@@ -37,7 +37,7 @@ class LineProcess:
         """Its next line.
 
         Raises:
-            ChildError: there is none.
+            ChildError: no line came.
         """
         if self._process.stdout is None:
             raise ChildError("no pipe")

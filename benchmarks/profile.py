@@ -11,11 +11,51 @@ from typing import Any
 
 from benchmarks.cases import CASES
 from benchmarks.dialects.cases import DIALECT_CASES
-from benchmarks.layers import layer_of
-from benchmarks.order import Backend, SideName
 from benchmarks.rounds import measure
 from benchmarks.sampler import Samples
-from benchmarks.task import Task
+from benchmarks.task import Backend, SideName, Task
+
+# The layer of a module; the longest prefix decides, so a new module counts for its package.
+LAYERS: dict[str, str] = {
+    "lbm": "LBM: encode, decode",
+    "crypto": "keys and key schedule",
+    "crypto.ciphers": "AEAD: encrypt, decrypt",
+    "crypto.streamkeys": "AEAD: encrypt, decrypt",
+    "crypto.hashing": "hash chain",
+    "crypto.chain": "hash chain",
+    "crypto.signing": "seals: sign, verify",
+    "crypto.identity": "seals: sign, verify",
+    "node": "node: calls, topics, handlers",
+    "node.messaging": "messaging: requests, notes",
+    "node.dialects": "dialects: frames, dialogs, routing",
+    "node.gateways": "gateways and their clients",
+    "node.protocol": "core: connection, session",
+    "node.protocol.event": "events and frames",
+    "node.protocol.frames": "events and frames",
+    "node.protocol.sealing": "core: sealing",
+    "node.protocol.multiplexer": "core: streams, credit",
+    "node.protocol.streams": "core: streams, credit",
+    "node.protocol.window": "core: streams, credit",
+    "node.protocol.outbox": "core: streams, credit",
+    "node.transport": "transport, with writing",
+    "benchmarks": "the benchmark itself",
+    "asyncio": "loop: tasks, polling, reading",
+    "anyio": "loop: tasks, polling, reading",
+    "trio": "loop: tasks, polling, reading",
+    "loop": "loop: tasks, polling, reading",
+}
+
+
+def layer_of(function: str) -> str:
+    """The layer of a "module:name"."""
+    name = function.partition(":")[0]
+    while name not in LAYERS:
+        above = name.rpartition(".")[0]
+        if not above:
+            return "other"
+        name = above
+    return LAYERS[name]
+
 
 # Of the cases, and of those of the dialects.
 PROFILES = {"call": "calls-64", "call-alone": "calls", "note": "notes-1", "bulk": "bulk-1m"}

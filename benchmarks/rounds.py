@@ -7,10 +7,9 @@ processor) is taken again, once; the quietest are kept.
 from dataclasses import dataclass, field
 
 from benchmarks.cpu import NOISE, Meter, wait_until_quiet
-from benchmarks.order import Backend, Order, SideName
 from benchmarks.process import Child
 from benchmarks.sampler import Samples
-from benchmarks.task import Task
+from benchmarks.task import Backend, Order, SideName, Task
 
 
 @dataclass(frozen=True, slots=True)

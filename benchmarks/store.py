@@ -1,13 +1,16 @@
 """Measured figures as files: docs/performance/NAME.json, with the machine they belong to.
 
-What a document shows is made from these files alone.
+What a document shows is made from these files alone. Of the machine, what cannot be found out is
+said to be unknown, and a host's name is not kept.
 """
 
 import json
+import os
+import platform
+import ssl
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
-
-from benchmarks.machine import machine
 
 DOCS = Path(__file__).parent.parent / "docs"
 DIRECTORY = DOCS / "performance"
@@ -38,3 +41,35 @@ def _read(name: str, directory: Path) -> dict[str, Any]:
         return {}
     found: dict[str, Any] = json.loads(path.read_text())
     return found
+
+
+PACKAGES = ("uvloop", "anyio", "trio", "cryptography", "pynacl", "cbor2")
+
+
+def machine() -> dict[str, str]:
+    """Processor, cores, system, and the versions of all that does the work."""
+    found = {
+        "cpu": _processor(),
+        "cores": str(len(os.sched_getaffinity(0)) if _linux() else os.cpu_count()),
+        "os": f"{platform.system()} {platform.release()}",
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+    }
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    found["openssl"] = ssl.OPENSSL_VERSION
+    return found
+
+
+def _linux() -> bool:
+    return platform.system() == "Linux"
+
+
+def _processor() -> str:
+    if _linux():
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or "unknown"

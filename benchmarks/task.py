@@ -1,6 +1,7 @@
-"""What one measurement does: the one value that travels to both processes.
+"""What one measurement does, and what a child process is told to be.
 
-A task says what to do, never to whom; the same one is given to either side.
+A task says what to do, never to whom; the same one is given to either side. An order is all that a
+process has to know when it begins, and travels on its command line.
 """
 
 import json
@@ -62,3 +63,29 @@ class Task:
 
     def __str__(self) -> str:
         return json.dumps(self.to_json())
+
+
+Backend = Literal["uvloop", "asyncio", "trio"]
+SideName = Literal[
+    "ours", "journaled", "baseline", "events", "simproto", "named", "named-typed", "relay"
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Which side of which task; `info` is what the server said, for a client."""
+
+    side: SideName
+    backend: Backend
+    task: Task
+    info: dict[str, Any] | None = None
+
+    def to_text(self) -> str:
+        """For the command line."""
+        return json.dumps([self.side, self.backend, self.task.to_json(), self.info])
+
+    @classmethod
+    def from_text(cls, text: str) -> "Order":
+        """What `to_text` gave."""
+        side, backend, task, info = json.loads(text)
+        return cls(side, backend, Task.from_json(task), info)

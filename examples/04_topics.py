@@ -77,8 +77,8 @@ async def main() -> None:
                 raise SubscribeRejected("only v2 is spoken here")
             return {"price": 0}
 
-        # Who does not keep up loses its oldest notes, by default its subscription; never
-        # its connection, and nobody else loses anything.
+        # A subscriber that does not keep up loses its oldest notes, by default its subscription,
+        # but never its connection; the others lose nothing.
         ticks = publisher.topic("ticks", slow="drop-oldest", buffer=16_384, patience=0)
         address = await publisher.listen("tcp://127.0.0.1:0")
         peers = [await node.connect(address) for node in (alice, bob, carol)]

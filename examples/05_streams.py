@@ -12,7 +12,7 @@ from parley import Identity, Node, Peer, Stream, StreamEvent, StreamResetError
 # An application has the categories from 64 on to itself; subcategories are its event types.
 HEATING = 64
 READING, SET_TARGET, TARGET_SET = 1, 2, 3
-# Which events are answers: who asks declares them, and so tells an answer from an event.
+# Which events are answers: the side that asks declares them, and so tells an answer from an event.
 ANSWERS = {(HEATING, TARGET_SET)}
 OUT_OF_ORDER = 64  # codes from 64 on are the application's, too
 

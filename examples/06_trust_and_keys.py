@@ -1,4 +1,4 @@
-"""Whom a node is and whom it trusts: key files, trust policies, fresh keys, a network key.
+"""Who a node is and whom it trusts: key files, trust policies, fresh keys, a network key.
 
 Run it with `uv run python examples/06_trust_and_keys.py`.
 """
@@ -83,8 +83,8 @@ async def accept_hook(alice: Node, eve: Node) -> None:
         address = await club.listen("tcp://127.0.0.1:0")
         peer = await alice.connect(address)
         print("hook: alice is in:", await peer.ping() < 5)
-        # Who dials proves itself last, so it meets the refusal after `connect`. Why it was
-        # refused stands in the club's log, and nowhere else.
+        # The node that dials proves itself last, so it meets the refusal after `connect`. The
+        # reason stands in the club's log and nowhere else.
         stranger = await eve.connect(address)
         try:
             await stranger.ping()

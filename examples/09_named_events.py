@@ -81,7 +81,7 @@ async def use(who: str, emitter: Peer | NamedClient) -> None:
     picture = await emitter.emit("thumbnail", pair).reply()
     print(f"{who}:", picture.raw)
     print(f"{who}:", (await emitter.emit("greet me").reply()).data)
-    await emitter.emit("nobody listens")  # no reply is wanted, and there is none
+    await emitter.emit("nobody listens")  # no reply is wanted, and none comes
 
 
 async def main() -> None:

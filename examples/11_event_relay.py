@@ -1,5 +1,5 @@
 """Clients that know each other by a UUID talk through an event relay; none of them needs a
-node. The relay tells a sender whose target is not there, and drops who does not read.
+node. The relay tells a sender whose target is not there, and drops clients that do not read.
 
 Run it with `uv run python examples/11_event_relay.py`.
 """

@@ -133,7 +133,7 @@ def _instead(find: Callable[[str], ModuleSpec | None], root: Path) -> Iterator[S
     for name in OURS:
         spec = find(name)
         if spec is None or spec.origin is None:
-            continue  # not installed with the others, or a directory that is no package
+            continue  # not installed with the others, or a directory that is not a package
         if Path(spec.origin).resolve().parent != root / name:
             yield Shadow(Clash.INSTEAD, name, spec.origin)
 
@@ -153,7 +153,7 @@ def _modules(entry: Path) -> Iterator[tuple[str, Path]]:
             if name.removeprefix(stem) in all_suffixes():
                 yield stem, path
             continue
-        # Without that file a directory is no match for any package, wherever that stands.
+        # Without that file a directory matches no package, wherever that stands.
         inside = [path / f"__init__{suffix}" for suffix in all_suffixes()]
         yield from ((stem, file) for file in inside if file.exists())
 

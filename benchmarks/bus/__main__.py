@@ -14,7 +14,7 @@ from benchmarks import store
 from benchmarks.bus import report
 from benchmarks.bus.cases import CASES, SIDES
 from benchmarks.bus.run import APPENDFSYNC, Effort, run
-from benchmarks.machine import machine
+from benchmarks.store import machine
 
 
 def parser() -> argparse.ArgumentParser:

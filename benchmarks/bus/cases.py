@@ -31,9 +31,9 @@ class BusCase:
 
 @dataclass(frozen=True, slots=True)
 class BusSide:
-    """A way of keeping events, and the cases that it has. `fewer` divides how many it is given to
-    consume: who is slow takes no longer than the others. `opening` is None of who is opened once
-    for all rounds."""
+    """A way of keeping events, and the cases that it has. `fewer` divides how many events
+    it is given to consume, so that a slow side takes no longer than the others. `opening` is None
+    for a side that is opened once for all rounds."""
 
     title: str
     opening: Opening | None

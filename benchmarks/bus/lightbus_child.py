@@ -137,7 +137,7 @@ def main() -> None:
     logging.disable(logging.CRITICAL)
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
-    # What Lightbus prints when it begins is no answer.
+    # What Lightbus prints when it begins is not an answer.
     answers, sys.stdout = sys.stdout, sys.stderr
     print(json.dumps({"pid": os.getpid()}), file=answers, flush=True)
     for line in sys.stdin:

@@ -93,7 +93,7 @@ def running_lightbus(url: str, server_pid: int) -> Iterator[Lightbus]:
     """One that answers, on the redis-server at `url`.
 
     Raises:
-        NoLightbusError: there is none here.
+        NoLightbusError: Lightbus is not installed here.
     """
     if shutil.which("uv") is None:
         raise NoLightbusError("uv is not installed")

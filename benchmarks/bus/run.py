@@ -18,7 +18,7 @@ from benchmarks.bus.cases import CASES, LIGHTBUS, SIDES, BusCase, BusSide
 from benchmarks.bus.lightbus_side import NoLightbusError, running_lightbus
 from benchmarks.bus.sides import Done, NoWorkError, Place, Side
 from benchmarks.cpu import Meter, wait_until_quiet
-from benchmarks.order import Backend
+from benchmarks.task import Backend
 from tests.redis_server import RedisServer, redis_program
 
 # What redis-server may do with its append-only file.

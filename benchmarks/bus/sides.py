@@ -54,7 +54,7 @@ class Place:
         """The redis-server.
 
         Raises:
-            NoWorkError: there is none.
+            NoWorkError: the side does not do this work.
         """
         if self.redis is None:
             raise NoWorkError

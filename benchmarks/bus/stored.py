@@ -25,7 +25,7 @@ from benchmarks import store
 from benchmarks.bus.run import APPENDFSYNC
 from benchmarks.bus.sides import TEXT, Arrivals, Done, repeat_for
 from benchmarks.cpu import process_seconds, wait_until_quiet
-from benchmarks.machine import machine
+from benchmarks.store import machine
 from parley.bus import Bus, open_bus
 from tests.redis_server import RedisServer
 

@@ -13,7 +13,7 @@ from benchmarks import store
 from benchmarks.dialects import report
 from benchmarks.dialects.cases import DIALECT_CASES, FAULTS
 from benchmarks.dialects.run import run_cases, run_faults
-from benchmarks.machine import machine
+from benchmarks.store import machine
 
 FAULTS_NAME = "faults"
 

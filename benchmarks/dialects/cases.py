@@ -11,8 +11,7 @@ from typing import Any
 from benchmarks.cases import FANOUT, IN_FLIGHT
 from benchmarks.dialects.flood import FLOODS
 from benchmarks.dialects.native_flood import NATIVE_FLOODS
-from benchmarks.order import SideName
-from benchmarks.task import Task, Work
+from benchmarks.task import SideName, Task, Work
 
 RELAY_CLIENTS = 16
 

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 
 from benchmarks.cpu import NOISE, Meter, wait_until_quiet
 from benchmarks.dialects.cases import DIALECT_CASES, FAULTS, Fault
-from benchmarks.order import Order
 from benchmarks.process import Child
 from benchmarks.rounds import Measurement, measure
-from benchmarks.task import Task
+from benchmarks.task import Order, Task
 
 # Seconds that a flood begins before the measurement, and goes on after it.
 MARGIN = 0.3

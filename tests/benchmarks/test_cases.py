@@ -9,10 +9,9 @@ import pytest
 from benchmarks import report
 from benchmarks.cases import CASES
 from benchmarks.event import event_cost
-from benchmarks.order import Backend, Order, SideName
 from benchmarks.process import Child, ChildError
 from benchmarks.rounds import Round, measure
-from benchmarks.task import Task
+from benchmarks.task import Backend, Order, SideName, Task
 
 SHORT = 0.05
 FEW = 4

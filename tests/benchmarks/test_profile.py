@@ -7,8 +7,7 @@ from time import process_time
 
 import pytest
 
-from benchmarks.layers import LAYERS, layer_of
-from benchmarks.profile import lines, profile
+from benchmarks.profile import LAYERS, layer_of, lines, profile
 from benchmarks.rounds import Measurement
 from benchmarks.sampler import LOOP, Sampler, function_of
 from benchmarks.task import Task

@@ -1,8 +1,7 @@
 """Tasks and orders travel as JSON, whole."""
 
 from benchmarks.cases import CASES
-from benchmarks.order import Order
-from benchmarks.task import Task
+from benchmarks.task import Order, Task
 from benchmarks.tuning import TRIALS
 
 
