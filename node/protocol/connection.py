@@ -53,7 +53,9 @@ class Connection:
     `answers` is that of what handlers have made and wait to have written.
 
     `wants_data` says whether bytes should be read: not while a peer is being decided on.
-    With `ended` the transport is to be closed. `happened` is what `reports` will return,
+    `unread` says that `receive_some(b"")` has something to go on with, `wants_eof` that our
+    sending side is to be shut, since the farewell is out. With `ended` the transport is to be
+    closed. `happened` is what `reports` will return,
     `dropped` counts the events of the other side that nobody took.
     """
 
@@ -75,7 +77,7 @@ class Connection:
         self._state = State.EXPECT_REPLY if initiator else State.EXPECT_HELLO
         # What follows from the state, of which it is asked for every event.
         self._reading = self.wants_data = True
-        self._live = self.ended = False
+        self._live = self.ended = self.unread = self.wants_eof = False
         self.dropped = 0
         self._frames = FrameReader(HANDSHAKE_EVENT_SIZE)
         self.happened: list[Report] = []
@@ -97,11 +99,6 @@ class Connection:
         """Where the connection stands."""
         return self._state
 
-    @property
-    def wants_eof(self) -> bool:
-        """Whether our sending side is to be shut: the farewell is out."""
-        return self._state is State.FAREWELL and not self._wire.frames
-
     def reports(self) -> list[Report]:
         """What happened since the last call."""
         reports = self.happened[:]
@@ -121,11 +118,6 @@ class Connection:
         self.receive_some(data, now)
         while self.unread:
             self.receive_some(b"", now)
-
-    @property
-    def unread(self) -> bool:
-        """Whether `receive_some(b"")` has something to go on with."""
-        return self._reading and self._frames.unread
 
     def receive_some(self, data: bytes, now: float) -> None:
         """As `receive_data`, but give back control after a few events, or after one of the
@@ -147,6 +139,7 @@ class Connection:
             self._fail(error, now)
         except LbmDecodeError as error:
             self._fail(violation(f"a malformed payload: {error}"), now)
+        self.unread = self._frames.unread and self._reading
 
     def receive_eof(self, now: float) -> None:
         """The transport ended: without Close that is never a clean end."""
@@ -166,6 +159,7 @@ class Connection:
                 self._hello_due = False
                 self._wire.write(self._opening.first_flight())
             out = self._wire.take()
+            self.wants_eof = self._state is State.FAREWELL
         else:
             out = session.flush(limit, now)
             if self._state is State.DRAINING and not self.outbox:
@@ -178,8 +172,9 @@ class Connection:
 
     def next_deadline(self) -> float:
         """When to call `handle_deadline`, in seconds of `now`; infinity for never."""
-        if self._session is not None and self._live:
-            due = self._session.deadline()
+        session = self._session
+        if session is not None and self._live:
+            due = min(session.keepalive.deadline(), session.channel.deadline())
             return min(due, self._deadline) if self._state is State.DRAINING else due
         return NEVER if self._state is State.ENDED else self._deadline
 
@@ -447,7 +442,9 @@ class Connection:
         self._state = state = next_state(self._state, signal)
         self._reading = state in READING
         self._live = state in LIVE
+        self.unread = self._reading and self._frames.unread
         self.wants_data = self._reading or state is State.FAREWELL
+        self.wants_eof = state is State.FAREWELL and not self._wire.frames
         self.ended = state is State.ENDED
         if self.ended:
             self._wire.take()

@@ -91,14 +91,14 @@ class Session:
         self._flooded = False
         self._held_weight = 0
         self._account = account
-        self._keepalive = KeepAlive(now, config.idle_before_ping, config.ping_timeout)
+        self.keepalive = KeepAlive(now, config.idle_before_ping, config.ping_timeout)
         self.secure: SecureChannel | None = None
-        self._channel: SecureChannel | PlainChannel = PlainChannel()
+        self.channel: SecureChannel | PlainChannel = PlainChannel()
         if directions is not None:
             self.secure = SecureChannel(
                 config, agreed, *directions, initiator, reports, observer, now
             )
-            self._channel = self.secure
+            self.channel = self.secure
         self.mux = Multiplexer(
             config,
             agreed.limits,
@@ -120,8 +120,8 @@ class Session:
         Raises:
             RemoteProtocolError, LbmDecodeError: the connection is over.
         """
-        self._now = self._keepalive.last_received = now
-        channel, mux, wire = self._channel, self.mux, self._wire
+        self._now = self.keepalive.last_received = now
+        channel, mux, wire = self.channel, self.mux, self._wire
         left, farewell = STEP_COST, None
         for encrypted in frames.feed(data):
             event, vouched = channel.open(encrypted)
@@ -166,7 +166,7 @@ class Session:
 
     def control(self, event: OutgoingEvent) -> None:
         """Encrypt and queue an event of stream 0, or an Open, at once."""
-        frames = b"".join(self._channel.protect((event,), self._now))
+        frames = b"".join(self.channel.protect((event,), self._now))
         self._wire.write(frames)
         if event.category == STREAM and not event.stream:
             self._unread += len(frames)
@@ -174,9 +174,9 @@ class Session:
     def flush(self, limit: int, now: float) -> list[bytes]:
         """Frames for the transport, about `limit` bytes at most."""
         self._now = now
-        self._keepalive.pongs_waiting = self._unread = 0
+        self.keepalive.pongs_waiting = self._unread = 0
         out = self._wire.take() if self._wire.frames else []
-        mux, channel, outbox = self.mux, self._channel, self._outbox
+        mux, channel, outbox = self.mux, self.channel, self._outbox
         while outbox.turns and limit > 0:
             events = outbox.take(limit)
             frames = channel.protect(events, now)
@@ -196,7 +196,7 @@ class Session:
         if text:
             cells[keys.TEXT] = text
         close = OutgoingEvent(0, 0, CONNECTION, CLOSE, encode(cells), True)
-        return b"".join(self._channel.protect((close,), now))
+        return b"".join(self.channel.protect((close,), now))
 
     def ping(self, now: float) -> int:
         """Send a Ping; returns its async id.
@@ -206,7 +206,7 @@ class Session:
                 and 512 a second.
         """
         self._now = now
-        async_id = self._keepalive.new_ping(now)
+        async_id = self.keepalive.new_ping(now)
         if async_id is None:
             raise LocalProtocolError("too many Pings")
         self.control(OutgoingEvent(0, async_id, CONNECTION, PING, NO_PAYLOAD))
@@ -230,13 +230,9 @@ class Session:
         self.mux.end()
         self._account.release(self._held_weight)
         self.secure = None
-        del self._channel
+        del self.channel
 
     # Time.
-
-    def deadline(self) -> float:
-        """When `handle_deadline` has something to do."""
-        return min(self._keepalive.deadline(), self._channel.deadline())
 
     def handle_deadline(self, now: float) -> None:
         """Pings, seals, key updates and rekeys that became due.
@@ -245,7 +241,7 @@ class Session:
             RemoteProtocolError: the other side took too long.
         """
         self._now = now
-        keepalive = self._keepalive
+        keepalive = self.keepalive
         if keepalive.expired(now):
             raise RemoteProtocolError(CloseCode.TIMEOUT, "nothing came, not even a Pong")
         if keepalive.probe_due(now):
@@ -254,7 +250,7 @@ class Session:
             async_id = keepalive.new_ping(now)
             if async_id is not None:
                 self.control(OutgoingEvent(0, async_id, CONNECTION, PING, NO_PAYLOAD))
-        self._wire.write(self._channel.handle_deadline(now))
+        self._wire.write(self.channel.handle_deadline(now))
 
     # Stream 0.
 
@@ -276,11 +272,11 @@ class Session:
         elif subcategory == CLOSE:
             return cells[keys.CODE], cells.get(keys.TEXT, "")
         else:
-            self._wire.write(self._channel.control(subcategory, cells, self._now))
+            self._wire.write(self.channel.control(subcategory, cells, self._now))
         return None
 
     def _without_payload(self, subcategory: int, async_id: int) -> None:
-        keepalive = self._keepalive
+        keepalive = self.keepalive
         if subcategory == PONG:
             round_trip = keepalive.pong(async_id, self._now)
             if round_trip is not None:
@@ -288,7 +284,7 @@ class Session:
             else:
                 self._count_idle("Pongs without a Ping")
         elif subcategory == SEAL:
-            self._channel.control(subcategory, {}, self._now)
+            self.channel.control(subcategory, {}, self._now)
         elif not self._pings.take(self._now):
             raise overloaded("too many Pings")
         elif async_id:
@@ -322,7 +318,7 @@ class Session:
         self._flooded = not self._dropped.take(self._now)
 
     def _forget(self, stream: int, sent: bool) -> None:
-        self._channel.forget(stream, sent=sent)
+        self.channel.forget(stream, sent=sent)
 
     def _encrypted(self) -> SecureChannel:
         if self.secure is None:

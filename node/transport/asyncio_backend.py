@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from inspect import CORO_CREATED, getcoroutinestate
 from typing import Any, cast
 
@@ -37,22 +38,17 @@ LONG_READ = 128 * 1024
 CLOSE_PATIENCE = 2.0
 
 
-class AsyncioWaiter:
-    """A raw future."""
-
-    __slots__ = ("_future",)
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._future: asyncio.Future[None] = loop.create_future()
+class AsyncioWaiter(asyncio.Future[None]):
+    """A raw future: there is one for each call."""
 
     def wake(self) -> None:
         """End the wait."""
-        if not self._future.done():
-            self._future.set_result(None)
+        if not self.done():
+            self.set_result(None)
 
     def wait(self) -> Awaitable[None]:
         """Until `wake`."""
-        return self._future  # no coroutine of ours around it: this is once for each call
+        return self
 
 
 class AsyncioOutlet(asyncio.Protocol):
@@ -193,15 +189,9 @@ class AsyncioBackend:
         self._outlets: set[AsyncioOutlet] = set()
         # Not the loop's clock, which uvloop reads once a turn and in milliseconds.
         self.now = time.monotonic  # noqa: TID251 - this is where `now` comes from
+        self.soon = self._loop.call_soon
+        self.waiter = partial(AsyncioWaiter, loop=self._loop)
         self.line = Line(self.now, self.soon)
-
-    def waiter(self) -> AsyncioWaiter:
-        """A new wait."""
-        return AsyncioWaiter(self._loop)
-
-    def soon(self, callback: Callable[[], None]) -> None:
-        """Call back in the loop's next turn."""
-        self._loop.call_soon(callback)
 
     def soon_from_thread(self, callback: Callable[[], None]) -> None:
         """Call back in the loop, asked by another thread."""

@@ -1,6 +1,6 @@
 """What the driver asks of the core that it serves, native or of a foreign dialect.
 
-One rule: a core is told bytes and the time, and tells bytes and reports; it never waits.
+A core is told bytes and the time, and tells bytes and reports; it never waits.
 `node.protocol.connection.Connection` is one, those of `node.dialects` are the others.
 """
 
@@ -16,6 +16,10 @@ class Waiting(Protocol):
     @property
     def count(self) -> int:
         """How many events or messages."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of their payloads."""
 
     @property
     def waker(self) -> Waker:

@@ -1,7 +1,7 @@
 """Serves one core: moves its bytes, sets its one timer, hands on its reports.
 
-One rule: it knows nothing of the protocol; what to do is the core's word, when it can
-be done is the outlet's. Everything runs in the loop's thread, between two awaits.
+The driver knows nothing of the protocol: the core says what to do, the outlet when it can be
+done. Everything runs in the loop's thread, between two awaits.
 """
 
 import logging
@@ -111,15 +111,19 @@ class Driver:
             return
         self._outlet = self.gate.guarded(outlet, self.may_write)
         self._writable = True
-        self.touch()
+        self._flush_soon()
 
     def received(self, data: bytes) -> None:
         """The transport brought bytes."""
         turns, line = self.turns, self._loop.line
-        turns.put(data)
         if turns.due:
+            turns.put(data)
             return
         seconds = line.lets_pass(turns)
+        if seconds and not turns.waiting and len(data) <= turns.size and self._may_go_on:
+            self._work(self._loop.now() + seconds, data)
+            return
+        turns.put(data)
         if seconds:
             self._work(self._loop.now() + seconds)
         else:
@@ -140,18 +144,9 @@ class Driver:
     def may_write(self) -> None:
         """The transport takes bytes again."""
         self._writable = True
-        self.touch()
+        self._flush_soon()
 
     # From the layer above.
-
-    def touch(self) -> None:
-        """The core was told something: flush in the loop's next turn, or now if much waits."""
-        core = self.core
-        much = core.outbox.count >= FLUSH_EVENTS or core.queued_bytes >= FLUSH_SIZE
-        if much and self._writable and not self._busy:
-            self._flush()
-        else:
-            self._flush_soon()
 
     def flush(self) -> None:
         """Write now what the transport takes, also in the middle of another driver's work."""
@@ -206,17 +201,19 @@ class Driver:
         """Whether the core may look at it."""
         return self.core.wants_data and self.gate.open and not self._closed
 
-    def _work(self, end: float) -> None:
-        """Have the core take what came, step by step until `end`, one step at least."""
-        core, turns, now = self.core, self.turns, self._loop.now
+    def _work(self, end: float, data: bytes = b"") -> None:
+        """Have the core take `data`, or what was kept, step by step until `end`, one step at
+        least."""
+        core, turns, now, gate = self.core, self.turns, self._loop.now, self.gate
         self._waker.count = self._waker.size = NEVER
         start = time = now()
         more = True
-        while more and self._may_go_on:
+        while more and core.wants_data and gate.open and not self._closed:
             try:
-                core.receive_some(turns.take(), time)
+                core.receive_some(data or turns.take(), time)
             except Exception:
                 self._bug("receiving")
+            data = b""
             if core.happened:
                 self._hand_on("handling what came")
             more = turns.waiting or core.unread
@@ -247,7 +244,12 @@ class Driver:
             self._hand_on("handling what came")
         if more or core.ended or core.wants_data is self._paused:
             self._follow()  # at once: what comes before the next turn would have to be held
-        self.touch()  # the flush that follows sets the timer
+        outbox = core.outbox
+        much = outbox.count >= FLUSH_EVENTS or outbox.size >= FLUSH_SIZE
+        if much and self._writable and not self._busy:
+            self._flush()
+        else:
+            self._flush_soon()  # and have the timer set
 
     def _hand_on(self, doing: str) -> None:
         """Hand on the core's reports in their order, also those that doing so makes."""
@@ -275,11 +277,7 @@ class Driver:
         self._waker.count, self._waker.size = FLUSH_EVENTS, FLUSH_SIZE
         if not self._flush_due and not self._closed:
             self._flush_due = True
-            self._loop.soon(self._flush_turn)
-
-    def _flush_turn(self) -> None:
-        self._flush_due = False
-        self._flush()
+            self._loop.soon(self._flush)
 
     def _write(self) -> None:
         """Write what the transport takes."""
@@ -302,19 +300,19 @@ class Driver:
 
     def _flush(self) -> None:
         core, gate = self.core, self.gate
+        self._flush_due = False
         if self._outlet is None or self._closed:
             return
         self._write()
-        self._waker.count, self._waker.size = (
-            (FLUSH_EVENTS, FLUSH_SIZE) if self._flush_due else (0, 0)
-        )
+        self._waker.count = self._waker.size = 0
         if self._rooms and (
             (self._writable and gate.open) or core.queued_bytes <= self.high_water // LOW_WATER_PART
         ):
             self._wake_rooms()
         if core.happened:
             self._hand_on("handling what was sent")
-        self._follow()
+        if self.turns.waiting or core.unread or core.ended or core.wants_data is self._paused:
+            self._follow()
         self._set_timer()
         if not gate.open and not self._closed:
             gate.wait(self._gate_opened)
@@ -377,7 +375,7 @@ class Driver:
         """Read first what came meanwhile: the other side is not to blame for the silence."""
         self._grace_until = self._loop.now() + GATE_GRACE
         self._follow()
-        self.touch()
+        self._flush_soon()
 
     def _close(self) -> None:
         if self._closed:
@@ -408,4 +406,4 @@ class Driver:
         except Exception:
             logger.exception("internal error while saying so")
             self._close()
-        self.touch()
+        self._flush_soon()

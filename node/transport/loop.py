@@ -24,7 +24,7 @@ class Timer(Protocol):
     """A callback that is due at a time."""
 
     def cancel(self) -> None:
-        """Never mind."""
+        """Do not call back."""
 
 
 class Runner(Protocol):
@@ -48,7 +48,7 @@ class Loop(Protocol):
     def waiter(self) -> Waiter:
         """A new wait."""
 
-    def soon(self, callback: Callable[[], None]) -> None:
+    def soon(self, callback: Callable[[], None]) -> object:
         """Call back in the loop's next turn."""
 
     def at(self, when: float, callback: Callable[[], None]) -> Timer:

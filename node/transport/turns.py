@@ -76,7 +76,7 @@ class Line:
 
     __slots__ = ("_due", "_full", "_now", "_numbers", "_soon", "_time", "_waiting")
 
-    def __init__(self, now: Callable[[], float], soon: Callable[[Callable[[], None]], None]):
+    def __init__(self, now: Callable[[], float], soon: Callable[[Callable[[], None]], object]):
         self._now = now
         self._soon = soon
         self._waiting: list[tuple[float, int, Waiting]] = []

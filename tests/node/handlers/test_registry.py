@@ -174,7 +174,7 @@ def waiter(backend: str) -> Waiter:
     """A wait of the running loop."""
     if backend == "trio":
         return TrioWaiter()
-    return AsyncioWaiter(asyncio.get_running_loop())
+    return AsyncioWaiter(loop=asyncio.get_running_loop())
 
 
 # The fixture is the backend's name, the same for all examples.
