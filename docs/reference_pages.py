@@ -372,7 +372,7 @@ SHOWN: Final[dict[str, Shown]] = {
     "Bus": Shown(
         made=False,
         alone=True,
-        hidden=frozenset({"begin", "close_store", "drain", "loop", "opened"}),
+        hidden=frozenset({"begin", "drain", "is_closed", "opened"}),
     ),
     "BusConfig": Shown(hidden=frozenset({"format_of", "group_name"})),
     "BusEvent": Shown(made=False),

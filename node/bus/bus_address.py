@@ -75,7 +75,7 @@ async def open_bus(
 
 
 def _sqlite(parts: SplitResult, config: BusConfig) -> Store:
-    from node.bus.sqlite.store import SqliteStore
+    from node.bus.sqlite.sqlite_store import SqliteStore
 
     path = unquote(parts.path[1:])
     if parts.netloc or not parts.path.startswith("/") or not path or "\0" in path:

@@ -1,25 +1,24 @@
 """What the thread knows of streams, groups and consumers without asking the database.
 
-One rule: counts are kept, never counted; they are changed here and written once for each
-transaction (`write_down`), and forgotten (`forget`) when it fails or another process wrote.
-Knows no operations.
+Numbers of events are kept up to date, never counted; they are changed here and written once for
+each transaction (`write_down`), and forgotten (`forget`) when it fails or another process wrote.
 """
 
 import sqlite3
 from typing import Final
 
-from node.bus.sqlite.numbers import first_at
+from node.bus.sqlite.integer_ids import first_at
 
-# So many streams, groups and consumers are remembered; then all are read anew.
+# Streams, groups and consumers that are remembered; beyond that all are read anew.
 REMEMBERED: Final = 10_000
-# Seconds by which a consumer's last sign may be younger than what is written of it, if nothing
-# else is: a consumer that waits does not write each time that it asks.
+# Seconds that the time written of a consumer may be behind its last sign of life: a consumer that
+# waits does not write each time that it asks.
 SIGN: Final = 1.0
 
 _ADD_EVENT: Final = "INSERT INTO events VALUES (?, ?, ?, ?, ?)"
 
 
-class Stream:
+class StreamRow:
     """A row of `streams`. `groups` is None until they are asked for; `added` is how many events
     this transaction published."""
 
@@ -36,10 +35,10 @@ class Stream:
         self.size = size
         self.keys = keys
         self.added = 0
-        self.groups: dict[str, Group] | None = None
+        self.groups: dict[str, GroupRow] | None = None
 
 
-class Group:
+class GroupRow:
     """A row of `groups`. `held_since` is not above the time of any event that is held in it."""
 
     __slots__ = (
@@ -58,7 +57,7 @@ class Group:
     def __init__(
         self,
         number: int,
-        stream: Stream,
+        stream: StreamRow,
         name: str,
         cursor: int,
         passed: int,
@@ -75,7 +74,7 @@ class Group:
         self.redelivered = redelivered
         self.dead_lettered = dead_lettered
         self.held_since = 0.0
-        self.consumers: dict[str, Consumer] = {}
+        self.consumers: dict[str, ConsumerRow] = {}
 
     @property
     def lag(self) -> int:
@@ -83,7 +82,7 @@ class Group:
         return max(0, self.stream.published - self.passed)
 
 
-class Consumer:
+class ConsumerRow:
     """A row of `consumers`. `written` is what the row has for `seen`."""
 
     __slots__ = ("name", "number", "seen", "written")
@@ -99,16 +98,16 @@ class Books:
     """What all operations of a transaction share.
 
     Attributes:
-        cursor: what they ask the database with.
+        cursor: for their queries.
         now: the time of the transaction, seconds since 1970.
-        session: a number of this run alone.
+        session: a number that only this run has.
         last_id: the last id that was given.
         rows: events that are published and not inserted yet.
         added: how many bytes of events this transaction stores.
-        grown: the streams that this transaction published on or has to wake readers of.
+        grown: the streams that this transaction published on, or has to wake the readers of.
         places: where groups of this run were when last read, (stream, group) to cursor.
         staged: the same, of this transaction.
-        repeated: whether an event was found to be there already, which has to be on the disk.
+        repeated: whether an event was there already, which then has to be on the disk.
     """
 
     __slots__ = (
@@ -140,11 +139,11 @@ class Books:
         self.places: dict[tuple[str, str], int] = {}
         self.staged: dict[tuple[str, str], int] = {}
         self._remembered = 0
-        self._streams: dict[str, Stream] = {}
+        self._streams: dict[str, StreamRow] = {}
         self.rows: list[tuple[int, int, int, str | None, str]] = []
-        self.grown: set[Stream] = set()
-        self.changed: set[Stream] = set()
-        self.changed_groups: set[Group] = set()
+        self.grown: set[StreamRow] = set()
+        self.changed: set[StreamRow] = set()
+        self.changed_groups: set[GroupRow] = set()
 
     # A transaction.
 
@@ -160,7 +159,7 @@ class Books:
             )
 
     def insert(self) -> None:
-        """Put into the database what was published: before anything reads events."""
+        """Insert what was published, before anything reads events."""
         if self.rows:
             self.cursor.executemany(_ADD_EVENT, self.rows)
             self.rows.clear()
@@ -199,7 +198,7 @@ class Books:
                 self.places.pop(next(iter(self.places)))
 
     def forget(self) -> None:
-        """What is known here may not be so any more."""
+        """Forget everything: it may be outdated."""
         self._streams.clear()
         self._remembered = 0
         self.last_id = -1
@@ -211,34 +210,34 @@ class Books:
         self.added = 0
         self.repeated = False
 
-    # What there is.
+    # Streams, groups and consumers.
 
     def next_id(self) -> int:
         """The id of an event that is published now."""
         self.last_id = number = max(self.last_id + 1, first_at(self.now))
         return number
 
-    def stream(self, name: str) -> Stream | None:
+    def stream(self, name: str) -> StreamRow | None:
         """A stream, if it is there."""
         found = self._streams.get(name)
         if found is None:
             row = self.cursor.execute("SELECT * FROM streams WHERE name = ?", (name,)).fetchone()
             if row is not None:
                 self._remembered += 1
-                found = self._streams[name] = Stream(*row)
+                found = self._streams[name] = StreamRow(*row)
         return found
 
-    def make_stream(self, name: str) -> Stream:
+    def make_stream(self, name: str) -> StreamRow:
         """A stream, made if it is not there."""
         found = self._streams.get(name) or self.stream(name)
         if found is None:
             self.cursor.execute("INSERT INTO streams VALUES (NULL, ?, 0, 0, 0, 0, 0)", (name,))
-            found = self._streams[name] = Stream(self.cursor.lastrowid or 0, name, 0, 0, 0, 0, 0)
+            found = self._streams[name] = StreamRow(self.cursor.lastrowid or 0, name, 0, 0, 0, 0, 0)
             found.groups = {}
             self._remembered += 1
         return found
 
-    def groups(self, stream: Stream) -> "dict[str, Group]":
+    def groups(self, stream: StreamRow) -> "dict[str, GroupRow]":
         """The groups of a stream."""
         if stream.groups is None:
             rows = self.cursor.execute(
@@ -246,28 +245,28 @@ class Books:
                 "FROM groups WHERE stream = ?",
                 (stream.number,),
             ).fetchall()
-            stream.groups = {row[1]: Group(row[0], stream, *row[1:]) for row in rows}
+            stream.groups = {row[1]: GroupRow(row[0], stream, *row[1:]) for row in rows}
             self._remembered += len(rows)
         return stream.groups
 
-    def group(self, stream: str, name: str) -> Group | None:
+    def group(self, stream: str, name: str) -> GroupRow | None:
         """A group, if it is there."""
         found = self._streams.get(stream) or self.stream(stream)
         return None if found is None else self.groups(found).get(name)
 
-    def make_group(self, stream: str, name: str, cursor: int, passed: int) -> Group:
+    def make_group(self, stream: str, name: str, cursor: int, passed: int) -> GroupRow:
         """A group that is not there yet."""
         owner = self.make_stream(stream)
         self.cursor.execute(
             "INSERT INTO groups VALUES (NULL, ?, ?, ?, ?, 0, 0, 0)",
             (owner.number, name, cursor, passed),
         )
-        group = Group(self.cursor.lastrowid or 0, owner, name, cursor, passed, 0, 0, 0)
+        group = GroupRow(self.cursor.lastrowid or 0, owner, name, cursor, passed, 0, 0, 0)
         self.groups(owner)[name] = group
         self._remembered += 1
         return group
 
-    def consumer(self, group: Group, name: str) -> Consumer | None:
+    def consumer(self, group: GroupRow, name: str) -> ConsumerRow | None:
         """A consumer, if it is there."""
         found = group.consumers.get(name)
         if found is None:
@@ -276,18 +275,18 @@ class Books:
                 (group.number, name),
             ).fetchone()
             if row is not None:
-                found = group.consumers[name] = Consumer(*row)
+                found = group.consumers[name] = ConsumerRow(*row)
                 self._remembered += 1
         return found
 
-    def sign(self, group: Group, name: str) -> Consumer:
+    def sign(self, group: GroupRow, name: str) -> ConsumerRow:
         """A consumer that asks for something now; made known if it is not."""
         found = group.consumers.get(name) or self.consumer(group, name)
         if found is None:
             self.cursor.execute(
                 "INSERT INTO consumers VALUES (NULL, ?, ?, ?)", (group.number, name, self.now)
             )
-            found = Consumer(self.cursor.lastrowid or 0, name, self.now)
+            found = ConsumerRow(self.cursor.lastrowid or 0, name, self.now)
             group.consumers[name] = found
             self._remembered += 1
         found.seen = self.now

@@ -1,8 +1,7 @@
-"""The connection: transactions begin and end here, and it is opened anew where it must be.
+"""The connection to the file: transactions begin and end here, and it is opened anew after faults.
 
-One rule: between `begin` and `commit` or `rolled_back` there is one transaction; whether its
-commit waits for the disk, and how large the file may become, is set beforehand. Knows no
-operations.
+Between `begin` and `commit` or `rolled_back` there is one transaction; whether its commit waits
+for the disk, and how large the file may become, is set beforehand.
 """
 
 import logging
@@ -14,8 +13,8 @@ from typing import Final
 from node.bus.config import BusConfig
 from node.bus.errors import BusFullError
 from node.bus.sqlite.books import Books
-from node.bus.sqlite.faults import is_full, is_of_disk
-from node.bus.sqlite.file import PAGE_SIZE, has_room, open_file, page_limits, refusal
+from node.bus.sqlite.bus_file import PAGE_SIZE, has_room, open_file, page_limits, refusal
+from node.bus.sqlite.sqlite_errors import is_full, is_of_disk
 
 logger = logging.getLogger("parley.bus")
 
@@ -24,7 +23,7 @@ LOGGED: Final = 2
 
 
 class Database:
-    """One connection to the file at `path`, for one thread. `session` is a number that no other
+    """One connection to the file at `path`, for one thread. `session` is a number that only this
     run has."""
 
     def __init__(self, path: str, config: BusConfig, session: int) -> None:
@@ -69,7 +68,7 @@ class Database:
         return books
 
     def leave_room(self, publishes: bool) -> None:
-        """Whether what comes now leaves a part of the file to all else."""
+        """Set whether what comes now leaves a part of the file to everything else."""
         limit = self._limits[0 if publishes else 1]
         if limit != self._limit and self.books is not None:
             self.books.cursor.execute(f"PRAGMA max_page_count = {limit}")
@@ -96,8 +95,8 @@ class Database:
             return
         books.write_down()
         if durable and books.repeated and connection.total_changes == self._changes:
-            # What is repeated may have been published without waiting for the disk; a commit
-            # of nothing would not wait for it either.
+            # An event that is repeated may have been published without waiting for the disk; an
+            # empty commit would not wait for it either.
             books.cursor.execute("UPDATE meta SET value = value + 1 WHERE name = 'touched'")
         books.cursor.execute("COMMIT")
 
@@ -118,25 +117,25 @@ class Database:
             with suppress(sqlite3.Error):
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         elif is_of_disk(error):
-            # What a failed sync leaves in the log counts as written, and may not be: nothing is
-            # to be appended to it (`_open`).
+            # What a failed sync leaves in the log counts as written, but may not be: nothing may be
+            # appended to it (`_open`).
             self._mend = True
             self.close()
 
     def others_wrote(self) -> bool:
-        """Whether another process did, since this was asked last."""
+        """Whether another process wrote since the last call."""
         found, self._others_wrote = self._others_wrote, False
         return found
 
     def close(self) -> None:
-        """Let go; the last process that does copies the log into the file and removes it."""
+        """Close; the last process that does so copies the log into the file and removes it."""
         connection, self._connection, self.books = self._connection, None, None
         if connection is not None:
             try:
                 with closing(connection):
                     self._switch(connection, True)
             except sqlite3.Error:
-                logger.exception("the bus was not closed in order")
+                logger.exception("the bus could not be closed properly")
 
     def _open(self) -> tuple[sqlite3.Connection, Books]:
         connection = open_file(self.path, self._config)
@@ -154,7 +153,7 @@ class Database:
         return connection, books
 
     def _switch(self, connection: sqlite3.Connection, durable: bool) -> None:
-        """Whether commits wait for the disk."""
+        """Set whether commits wait for the disk."""
         # It takes effect as it is compiled: it must never come out of the cache of statements.
         self._switches += 1
         mode = "FULL" if durable else "NORMAL"

@@ -1,7 +1,7 @@
-"""The thread that owns the database: everything that waits becomes one transaction.
+"""The thread that owns the database: all waiting operations become one transaction.
 
-One rule: an operation is done when its transaction is recorded, and not at all if that fails;
-what failed among others is tried alone, so that it fails alone. Knows no tasks.
+An operation is done when its transaction is recorded, and not at all if that fails; operations
+that failed together are tried one by one, so that each fails alone.
 """
 
 import logging
@@ -12,15 +12,16 @@ from typing import Final
 from node.bus.config import BusConfig
 from node.bus.sqlite.books import Books
 from node.bus.sqlite.database import Database
-from node.bus.sqlite.faults import bus_error, is_common, is_full
-from node.bus.sqlite.keeping import remove_idle, retain
-from node.bus.sqlite.line import LOOK, Line, Operation
+from node.bus.sqlite.maintenance import remove_idle, retain
+from node.bus.sqlite.sqlite_errors import bus_error, is_common, is_full
+from node.bus.sqlite.work_queue import LOOK, Operation, WorkQueue
 
 logger = logging.getLogger("parley.bus")
 
-# Seconds between looks for what other processes wrote, while somebody waits for it.
+# Seconds between looks for what other processes wrote, while a task waits for it.
 POLL: Final = 0.05
-# How often idle consumers are looked for: this part of `consumer_ttl`, and at least so often.
+# Idle consumers are looked for each `SWEEP`th part of `consumer_ttl`, and at least each
+# `LONGEST_SWEEP` seconds.
 SWEEP: Final = 4
 LONGEST_SWEEP: Final = 3_600.0
 
@@ -28,21 +29,21 @@ LONGEST_SWEEP: Final = 3_600.0
 class Worker:
     """The thread.
 
-    `on_done` is called in it after each transaction: with what was done, and with the names of
-    streams that can be read on (None: any of them). `on_ended` when it ends.
+    `on_done` is called in it after each transaction: with the operations that are done, and the
+    names of streams that can be read on (None: any of them). `on_ended` when it ends.
     """
 
     def __init__(
         self,
         database: Database,
         config: BusConfig,
-        line: Line,
+        queue: WorkQueue,
         on_done: Callable[[list[Operation], set[str] | None], None],
         on_ended: Callable[[], None],
     ) -> None:
         self.database = database
         self._config = config
-        self._line = line
+        self._queue = queue
         self._on_done = on_done
         self._on_ended = on_ended
         self._sweep_at = 0.0
@@ -63,7 +64,7 @@ class Worker:
         try:
             ended = False
             while not ended:
-                taken = self._line.take(POLL if self._line.watched else None)
+                taken = self._queue.take(POLL if self._queue.watched else None)
                 operations = [found for found in taken if found is not None]
                 ended = len(operations) < len(taken)
                 if operations:
@@ -79,7 +80,7 @@ class Worker:
         try:
             self._together([found for found in operations if not found.abandoned], woken)
         except Exception as error:
-            # Whoever waits is told, whatever it is; and the thread goes on.
+            # The callers are told, whatever it is; and the thread goes on.
             logger.exception("internal error of the bus")
             for operation in operations:
                 operation.error = bus_error(error, self.database.path)
@@ -95,7 +96,7 @@ class Worker:
                 return
             common = is_common(error)
             for operation in operations:
-                # Who only looks needs no lock.
+                # An operation that only looks needs no lock.
                 if common and operation.kind is not LOOK:
                     operation.error = bus_error(error, self.database.path)
                 else:
@@ -104,7 +105,7 @@ class Worker:
     def _alone(self, operation: Operation, woken: set[str]) -> None:
         error = self._try(operation, woken)
         if error is not None and is_full(error) and operation.rescue is not None:
-            # What the settings let be taken away may make the room.
+            # Taking out what the settings do not keep may make room.
             room = Operation(operation.kind._replace(publishes=False), operation.rescue)
             error = self._try(room, woken) or self._try(operation, woken)
         operation.error = None if error is None else bus_error(error, self.database.path)
@@ -118,7 +119,7 @@ class Worker:
         return None
 
     def _transact(self, operations: list[Operation], woken: set[str]) -> None:
-        """One transaction for all of them; raises whatever went wrong, and has done nothing."""
+        """One transaction for all of them; if it raises, nothing was done."""
         if not operations:
             return
         database = self.database
@@ -153,7 +154,7 @@ class Worker:
         remove_idle(books, ttl)
 
     def _poll(self) -> None:
-        """See whether another process wrote: somebody waits for it."""
+        """See whether another process wrote: a task waits for it."""
         self._try(Operation(LOOK, _nothing), set())
         if self.database.others_wrote():
             self._on_done([], None)

@@ -94,8 +94,8 @@ def _of_anybody(right: BusRight, *, strangers: bool) -> Finding:
 
 
 def _check_file(subject: str, file: Path) -> Iterator[Finding]:
-    from node.bus.sqlite.faults import bus_error
-    from node.bus.sqlite.file import require_bus
+    from node.bus.sqlite.bus_file import require_bus
+    from node.bus.sqlite.sqlite_errors import bus_error
 
     try:
         require_bus(str(file))

@@ -19,7 +19,7 @@ from node.bus.config import BusConfig
 from node.bus.errors import BusError
 from node.bus.ids import BEFORE_ALL
 from node.bus.model import NewEvent
-from node.bus.sqlite.store import SqliteStore
+from node.bus.sqlite.sqlite_store import SqliteStore
 from tests.node.bus.stores import opened
 
 STREAM: Final = "shop.sold"

@@ -23,7 +23,7 @@ from node.bus.config import BusConfig
 from node.bus.errors import BusBusyError, BusDamagedError, BusError, BusFullError
 from node.bus.ids import BEFORE_ALL
 from node.bus.model import NewEvent, Trim
-from node.bus.sqlite.store import SqliteStore
+from node.bus.sqlite.sqlite_store import SqliteStore
 from node.bus.store import Store
 from tests.node.bus.small_disk import on_small_disk
 from tests.node.bus.stores import opened

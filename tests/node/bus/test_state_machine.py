@@ -23,7 +23,7 @@ from node.bus.config import BusConfig
 from node.bus.ids import AFTER_ALL, BEFORE_ALL, parse_id
 from node.bus.model import Delivery, NewEvent, StoredEvent, Trim
 from node.bus.names import dead_name
-from node.bus.sqlite.store import SqliteStore
+from node.bus.sqlite.sqlite_store import SqliteStore
 from node.bus.store import Store
 from node.transport.asyncio_backend import AsyncioBackend
 from tests.node.bus.model_store import ModelStore

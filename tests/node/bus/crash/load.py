@@ -14,7 +14,7 @@ import anyio
 
 from node.bus.bus_address import open_bus
 from node.bus.errors import BusFullError
-from node.bus.sqlite import file
+from node.bus.sqlite import bus_file
 from tests.node.bus.crash.actors import AGAIN, GROUP, STREAM, Line, Notes
 from tests.node.bus.crash.writes import kill_in_write
 
@@ -28,7 +28,7 @@ async def load(role: dict[str, Any]) -> None:
     """Publish batches, and once there is no room try again and again."""
     directory = Path(role["directory"])
     published, refused = Notes(directory / "published"), Notes(directory / "refused")
-    file.CHECKPOINT_PAGES = CHECKPOINT_PAGES  # type: ignore[misc]  # a process of its own
+    bus_file.CHECKPOINT_PAGES = CHECKPOINT_PAGES  # type: ignore[misc]  # a process of its own
     if role["write"]:
         kill_in_write(role["write"], torn=role["torn"])
     async with open_bus(role["bus"]) as bus:

@@ -21,7 +21,7 @@ IMPORTS: Final = (
     "coredis",
     "node.bus.bus",
     "node.bus.redis.store",
-    "node.bus.sqlite.store",
+    "node.bus.sqlite.sqlite_store",
     "node.remote_bus.remote_store",
     "node.remote_bus.service",
     "node.transport.asyncio_backend",

@@ -10,7 +10,7 @@ import pytest
 from node.bus.config import BusConfig
 from node.bus.sqlite.books import Books
 from node.bus.sqlite.database import Database
-from node.bus.sqlite.publishing import publish
+from node.bus.sqlite.publication import publish
 from tests.node.bus.sqlite.stage import START, STREAM, new
 
 CONFIG = BusConfig(max_store_bytes=2**20)

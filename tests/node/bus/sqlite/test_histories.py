@@ -2,7 +2,7 @@
 
 from node.bus.dead_letters import LONGEST_ERROR, LONGEST_HISTORY
 from node.bus.model import Failure
-from node.bus.sqlite.failures import failures_of, with_failure
+from node.bus.sqlite.deliveries import failures_of, with_failure
 
 
 def test_a_history_keeps_the_first_failure_and_the_last_ones() -> None:

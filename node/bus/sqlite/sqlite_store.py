@@ -1,13 +1,13 @@
-"""A bus in one SQLite file: no server, several processes.
+"""`SqliteStore`: a bus in one SQLite file, without a server, for several processes.
 
-One rule: what is asked here is done by one thread (`worker.py`), many requests in a transaction;
-this is where they wait. Knows no SQL.
+One thread (`worker.py`) does what is asked here, many requests in a transaction; the tasks that
+ask wait here.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
 import anyio
 
@@ -26,11 +26,20 @@ from node.bus.model import (
     StreamInfo,
     Trim,
 )
-from node.bus.sqlite import handing, keeping, looking, publishing, settling
+from node.bus.sqlite import deliveries, maintenance, publication, views
 from node.bus.sqlite.books import Books
 from node.bus.sqlite.database import Database
-from node.bus.sqlite.line import LOOK, MARK, PUBLISH, PUBLISH_SOON, RECORD, Kind, Line, Operation
-from node.bus.sqlite.readers import Readers
+from node.bus.sqlite.work_queue import (
+    LOOK,
+    MARK,
+    PUBLISH,
+    PUBLISH_SOON,
+    RECORD,
+    Operation,
+    OperationKind,
+    Readers,
+    WorkQueue,
+)
 from node.bus.sqlite.worker import Worker
 from node.transport.backend import Backend
 from node.transport.waiting import Changes
@@ -43,7 +52,7 @@ Result = TypeVar("Result")
 
 
 class SqliteStore:
-    """The `Store` in the file `path`."""
+    """The `Store` in the file `path`; `Store` says what its methods do."""
 
     def __init__(self, path: str, config: BusConfig) -> None:
         # It is opened anew after some faults, wherever the process has gone since.
@@ -55,8 +64,9 @@ class SqliteStore:
         """Make ready.
 
         Raises:
-            BusDamagedError: the file is no bus, or a newer one. BusUnavailableError: it cannot be
-                opened. BusFullError: nor can it be made. ConfigError: its directory is not there.
+            BusDamagedError: the file is not a bus, or of a newer version. BusUnavailableError: it
+                cannot be opened. BusFullError: it cannot be made. ConfigError: its directory does
+                not exist.
         """
         session = int.from_bytes(random_bytes(SESSION_SIZE), "big")
         self._running = _Running(Database(self._path, self._config, session), self._config, loop)
@@ -74,129 +84,109 @@ class SqliteStore:
     # Publishing.
 
     async def publish(self, events: Sequence[NewEvent], *, durable: bool) -> list[Published]:
-        """Store events."""
         config = self._config
         return await self._do(
             PUBLISH if durable else PUBLISH_SOON,
-            lambda books: publishing.publish(books, config, events),
-            rescue=lambda books: keeping.make_room(books, config, {e.name for e in events}),
+            lambda books: publication.publish(books, config, events),
+            rescue=lambda books: maintenance.make_room(books, config, {e.name for e in events}),
         )
 
     # Consuming.
 
     async def join(self, stream: str, group: str, consumer: str, after: str) -> None:
-        """Make the group and the consumer known."""
-        await self._do(MARK, lambda books: handing.join(books, stream, group, consumer, after))
+        await self._do(MARK, lambda books: deliveries.join(books, stream, group, consumer, after))
 
     async def read(
         self, stream: str, group: str, consumer: str, count: int, wait: float
     ) -> list[Delivery]:
-        """Hand out what the group was never handed."""
-
         def run(books: Books) -> list[Delivery]:
-            return handing.read(books, handing.rejoin(books, stream, group), consumer, count)
+            return deliveries.read(books, deliveries.rejoin(books, stream, group), consumer, count)
 
         undo = _release(stream, group, consumer)
         return await self._readers.first(stream, wait, lambda: self._do(MARK, run, undo))
 
     async def own(self, stream: str, group: str, consumer: str, count: int) -> list[Delivery]:
-        """Hand out again what an earlier process of this name left."""
         none: list[Delivery] = []
-        run = _in_group(stream, group, none, handing.own, consumer, count)
+        run = _in_group(stream, group, none, deliveries.own, consumer, count)
         return await self._do(MARK, run, _release(stream, group, consumer))
 
     async def claim(
         self, stream: str, group: str, consumer: str, count: int, idle: float
     ) -> list[Delivery]:
-        """Hand out again what is due, or was left."""
         none: list[Delivery] = []
-        run = _in_group(stream, group, none, handing.claim, consumer, count, idle)
+        run = _in_group(stream, group, none, deliveries.claim, consumer, count, idle)
         return await self._do(MARK, run, _release(stream, group, consumer))
 
     async def touch(self, stream: str, group: str, consumer: str, ids: Sequence[str]) -> None:
-        """They are being worked on."""
-        await self._do(MARK, _in_group(stream, group, None, settling.touch, consumer, ids))
+        await self._do(MARK, _in_group(stream, group, None, deliveries.touch, consumer, ids))
 
     async def ack(self, stream: str, group: str, ids: Sequence[str]) -> int:
-        """They are done."""
-        return await self._do(RECORD, _in_group(stream, group, 0, settling.ack, ids))
+        return await self._do(RECORD, _in_group(stream, group, 0, deliveries.ack, ids))
 
     async def nack(
         self, stream: str, group: str, consumer: str, id: str, delay: float, error: str
     ) -> bool:
-        """It failed."""
-        run = _in_group(stream, group, False, settling.nack, consumer, id, delay, error)
+        run = _in_group(stream, group, False, deliveries.nack, consumer, id, delay, error)
         return await self._do(RECORD, run)
 
     async def release(self, stream: str, group: str, consumer: str, ids: Sequence[str]) -> None:
-        """They were never begun."""
-        await self._do(MARK, _in_group(stream, group, None, settling.release, consumer, ids))
+        await self._do(MARK, _in_group(stream, group, None, deliveries.release, consumer, ids))
 
     async def bury(self, stream: str, group: str, consumer: str, id: str, error: str) -> str | None:
-        """Set it aside."""
-        run = _in_group(stream, group, None, settling.bury, consumer, id, error)
+        run = _in_group(stream, group, None, deliveries.bury, consumer, id, error)
         return await self._do(RECORD, run)
 
     # Looking.
 
     async def streams(self) -> list[StreamInfo]:
-        """All streams."""
-        return await self._do(LOOK, looking.streams)
+        return await self._do(LOOK, views.streams)
 
     async def groups(self, stream: str) -> list[GroupInfo]:
-        """The groups of a stream."""
-        return await self._do(LOOK, lambda books: looking.groups(books, stream))
+        return await self._do(LOOK, lambda books: views.groups(books, stream))
 
     async def consumers(self, stream: str, group: str) -> list[ConsumerInfo]:
-        """The consumers of a group."""
-        return await self._do(LOOK, _in_group(stream, group, [], looking.consumers))
+        return await self._do(LOOK, _in_group(stream, group, [], views.consumers))
 
     async def pending(self, stream: str, group: str, count: int, after: str) -> list[PendingInfo]:
-        """What is pending in a group."""
-        return await self._do(LOOK, _in_group(stream, group, [], looking.pending, count, after))
+        return await self._do(LOOK, _in_group(stream, group, [], views.pending, count, after))
 
     async def history(
         self, stream: str, after: str, until: str | None, count: int, wait: float
     ) -> list[StoredEvent]:
-        """Events, whatever any group does."""
         if after == AFTER_ALL:
-            after = await self._do(LOOK, lambda books: looking.place(books, stream))
+            after = await self._do(LOOK, lambda books: views.place(books, stream))
 
         def run(books: Books) -> list[StoredEvent]:
-            return looking.history(books, stream, after, until, count)
+            return views.history(books, stream, after, until, count)
 
         return await self._readers.first(stream, wait, lambda: self._do(LOOK, run))
 
     # Keeping order.
 
     async def rewind(self, stream: str, group: str, after: str) -> None:
-        """The group reads on after `after`."""
-        await self._do(RECORD, lambda books: keeping.rewind(books, stream, group, after))
+        await self._do(RECORD, lambda books: maintenance.rewind(books, stream, group, after))
 
     async def redeliver(self, stream: str, group: str, ids: Sequence[str]) -> list[str]:
-        """Make events pending and due."""
-        return await self._do(RECORD, _in_group(stream, group, [], keeping.redeliver, ids))
+        return await self._do(RECORD, _in_group(stream, group, [], maintenance.redeliver, ids))
 
     async def trim(self, stream: str, bounds: Trim) -> int:
-        """Take away the oldest events, a piece at a time: others go on between two."""
-        run = _in_stream(stream, 0, keeping.trim, bounds)
+        run = _in_stream(stream, 0, maintenance.trim, bounds)
         total = taken = await self._do(RECORD, run)
-        while taken == keeping.PIECE:
+        while taken == maintenance.PIECE:  # others go on between two pieces
             taken = await self._do(RECORD, run)
             total += taken
         return total
 
     async def drop(self, stream: str, ids: Sequence[str]) -> int:
-        """Take events out."""
-        return await self._do(RECORD, _in_stream(stream, 0, keeping.drop, ids))
+        return await self._do(RECORD, _in_stream(stream, 0, maintenance.drop, ids))
 
     async def remove_consumers(self, stream: str, group: str, idle: float) -> list[str]:
-        """Forget idle consumers."""
-        return await self._do(RECORD, _in_group(stream, group, [], keeping.remove_consumers, idle))
+        return await self._do(
+            RECORD, _in_group(stream, group, [], maintenance.remove_consumers, idle)
+        )
 
     async def remove_group(self, stream: str, group: str) -> bool:
-        """Forget a group."""
-        return await self._do(RECORD, _in_group(stream, group, False, keeping.remove_group))
+        return await self._do(RECORD, _in_group(stream, group, False, maintenance.remove_group))
 
     # How it is asked.
 
@@ -206,34 +196,34 @@ class SqliteStore:
             raise BusClosedError("the bus is not open")
         return self._running.readers
 
-    async def _do(
+    def _do(
         self,
-        kind: Kind,
+        kind: OperationKind,
         run: Callable[[Books], Result],
         undo: Callable[[Any], Operation | None] | None = None,
         rescue: Callable[[Books], None] | None = None,
-    ) -> Result:
+    ) -> Awaitable[Result]:
         if self._running is None:
             raise BusClosedError("the bus is not open")
-        return cast(Result, await self._running.line.do(kind, run, undo, rescue))
+        return self._running.queue.do(kind, run, undo, rescue)
 
 
 class _Running:
-    """What there is of a store while it is open: the line, the thread at its end, who waits."""
+    """The parts of an open store: the queue, the thread at its end, the tasks that wait."""
 
     def __init__(self, database: Database, config: BusConfig, loop: Backend) -> None:
-        self.line = Line(loop, config.waiting)
-        self.readers = Readers(loop, self.line)
+        self.queue = WorkQueue(loop, config.waiting)
+        self.readers = Readers(loop, self.queue)
         self._loop = loop
         self._ended = False
         self._changes = Changes(loop.waiter)
-        self.worker = Worker(database, config, self.line, self._on_done, self._on_ended)
+        self.worker = Worker(database, config, self.queue, self._on_done, self._on_ended)
         self.worker.start()
 
     async def end(self, patience: float) -> None:
-        """Let the thread finish what is in line, for at most `patience` seconds."""
-        if not self.line.closed:
-            self.line.close()
+        """Let the thread finish what is in the queue, for at most `patience` seconds."""
+        if not self.queue.closed:
+            self.queue.close()
             self.readers.wake(None)
         with anyio.move_on_after(patience, shield=True):
             await self._changes.until(lambda: self._ended)
@@ -254,18 +244,18 @@ class _Running:
         self._changes.notify()
 
     def _finished(self, done: list[Operation], readable: set[str] | None) -> None:
-        self.line.finished(done)
+        self.queue.finished(done)
         self.readers.wake(readable)
 
 
 def _release(stream: str, group: str, consumer: str) -> Callable[[Any], Operation | None]:
-    """What gives back the deliveries of an operation that nobody waits for any more."""
+    """Gives back the deliveries of an operation that no task waits for any more."""
 
-    def undo(deliveries: list[Delivery] | None) -> Operation | None:
-        if not deliveries:
+    def undo(found: list[Delivery] | None) -> Operation | None:
+        if not found:
             return None
-        ids = [delivery.event.id for delivery in deliveries]
-        return Operation(MARK, _in_group(stream, group, None, settling.release, consumer, ids))
+        ids = [delivery.event.id for delivery in found]
+        return Operation(MARK, _in_group(stream, group, None, deliveries.release, consumer, ids))
 
     return undo
 
@@ -273,7 +263,7 @@ def _release(stream: str, group: str, consumer: str) -> Callable[[Any], Operatio
 def _in_group(
     stream: str, name: str, missing: Result, function: Callable[..., Result], *arguments: Any
 ) -> Callable[[Books], Result]:
-    """What runs `function` with a group; `missing` if there is none."""
+    """Runs `function` with a group; returns `missing` if there is no such group."""
 
     def run(books: Books) -> Result:
         group = books.group(stream, name)
@@ -285,7 +275,7 @@ def _in_group(
 def _in_stream(
     name: str, missing: Result, function: Callable[..., Result], *arguments: Any
 ) -> Callable[[Books], Result]:
-    """What runs `function` with a stream; `missing` if there is none."""
+    """Runs `function` with a stream; returns `missing` if there is no such stream."""
 
     def run(books: Books) -> Result:
         stream = books.stream(name)

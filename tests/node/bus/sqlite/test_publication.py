@@ -9,7 +9,7 @@ import pytest
 from node.bus.errors import InvalidEventError
 from node.bus.ids import parse_id
 from node.bus.model import NewEvent, StreamInfo
-from node.bus.sqlite.publishing import size_of
+from node.bus.sqlite.publication import size_of
 from tests.node.bus.sqlite.stage import STREAM, Clock, new, stage
 
 pytestmark = pytest.mark.anyio

@@ -1,6 +1,5 @@
-"""Publishing: ids, idempotency keys, and what is added to a stream.
-
-One rule: an event with a key that its stream remembers is not stored again. Knows no groups.
+"""New events of a stream: their ids and idempotency keys. An event with a key that its stream
+remembers is not stored again.
 """
 
 from collections.abc import Sequence
@@ -8,13 +7,13 @@ from typing import Final
 
 from node.bus.config import BusConfig
 from node.bus.model import NewEvent, Published
-from node.bus.sqlite.books import Books, Stream
-from node.bus.sqlite.numbers import COUNT, first_at, text_of
+from node.bus.sqlite.books import Books, StreamRow
+from node.bus.sqlite.integer_ids import COUNT, first_at, text_of
 
 # Bytes of an event beside its data, about: with it, sizes are near what the file grows by.
 OVERHEAD: Final = 40
-# Keys that are forgotten at most as one is remembered: more than one, so that fewer keys than
-# there were are reached in time.
+# Keys that are forgotten at most as one is remembered: more than one, so that their number shrinks
+# where it has to.
 FORGOTTEN: Final = 4
 
 
@@ -41,7 +40,7 @@ def publish(books: Books, config: BusConfig, events: Sequence[NewEvent]) -> list
     return results
 
 
-def add(books: Books, stream: Stream, body: str, key: str | None, version: int) -> int:
+def add(books: Books, stream: StreamRow, body: str, key: str | None, version: int) -> int:
     """Store one event; its id."""
     size = size_of(body)  # raises UnicodeError before anything is changed
     number = books.next_id()
@@ -57,7 +56,7 @@ def add(books: Books, stream: Stream, body: str, key: str | None, version: int) 
     return number
 
 
-def _remembered(books: Books, config: BusConfig, stream: Stream, key: str) -> int:
+def _remembered(books: Books, config: BusConfig, stream: StreamRow, key: str) -> int:
     """The id under which a key was published within the window, 0 if it was not."""
     if not stream.keys:
         return 0
@@ -74,7 +73,7 @@ def _remembered(books: Books, config: BusConfig, stream: Stream, key: str) -> in
     return 0
 
 
-def _remember(books: Books, config: BusConfig, stream: Stream, key: str, number: int) -> None:
+def _remember(books: Books, config: BusConfig, stream: StreamRow, key: str, number: int) -> None:
     """Remember a key, and forget the oldest that are too old or too many."""
     books.cursor.execute("INSERT INTO keys VALUES (?, ?, ?)", (stream.number, number, key))
     stream.keys += 1

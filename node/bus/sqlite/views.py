@@ -1,26 +1,25 @@
-"""What there is: streams, groups, consumers, pending events, and events whatever any group does.
-
-One rule: nothing here changes anything. Knows only what to ask.
+"""Streams, groups, consumers, pending events and stored events, as `Bus` shows them. Nothing here
+changes anything.
 """
 
 from typing import Final
 
 from node.bus.model import ConsumerInfo, GroupInfo, PendingInfo, StoredEvent, StreamInfo
-from node.bus.sqlite.books import Books, Group, Stream
-from node.bus.sqlite.handing import handful
-from node.bus.sqlite.numbers import LARGEST, place_of, text_of
+from node.bus.sqlite.books import Books, GroupRow, StreamRow
+from node.bus.sqlite.deliveries import handful
+from node.bus.sqlite.integer_ids import LARGEST, place_of, text_of
 
 _ENDS: Final = """SELECT
     (SELECT min(id) FROM events INDEXED BY events_of_stream WHERE stream = ?1),
     (SELECT max(id) FROM events INDEXED BY events_of_stream WHERE stream = ?1)"""
 _HISTORY: Final = """SELECT id, key, version, body FROM events INDEXED BY events_of_stream
     WHERE stream = ? AND id > ? AND id <= ? ORDER BY id LIMIT ?"""
-# What was given back is nobody's.
+# An event that was given back belongs to no consumer.
 _PENDING: Final = """SELECT id, CASE WHEN due IS NULL THEN coalesce(name, '') ELSE '' END,
     attempt, at, due
     FROM pending LEFT JOIN consumers ON consumers.number = consumer
     WHERE pending.grp = ? AND id > ? ORDER BY id LIMIT ?"""
-# Counted once for all of them: there may be many, and much may be pending.
+# Counted once for all consumers: there may be many, and many events may be pending.
 _CONSUMERS: Final = """SELECT name, seen, coalesce(held, 0) FROM consumers LEFT JOIN
     (SELECT consumer, count(*) AS held FROM pending WHERE grp = ?1 AND due IS NULL
     GROUP BY consumer) ON consumer = number
@@ -55,7 +54,7 @@ def groups(books: Books, stream: str) -> list[GroupInfo]:
     ]
 
 
-def consumers(books: Books, group: Group) -> list[ConsumerInfo]:
+def consumers(books: Books, group: GroupRow) -> list[ConsumerInfo]:
     """The consumers of a group, by name."""
     found = []
     for name, written, pending in books.cursor.execute(_CONSUMERS, (group.number,)).fetchall():
@@ -65,7 +64,7 @@ def consumers(books: Books, group: Group) -> list[ConsumerInfo]:
     return found
 
 
-def pending(books: Books, group: Group, count: int, after: str) -> list[PendingInfo]:
+def pending(books: Books, group: GroupRow, count: int, after: str) -> list[PendingInfo]:
     """Events that are pending in a group, by id."""
     now = books.now
     return [
@@ -83,7 +82,7 @@ def pending(books: Books, group: Group, count: int, after: str) -> list[PendingI
 
 
 def place(books: Books, stream: str) -> str:
-    """The last id that a stream gave: what comes after it is new."""
+    """The last id that a stream gave: later ones are new."""
     found = books.stream(stream)
     return text_of(0 if found is None else found.last)
 
@@ -101,7 +100,7 @@ def history(
     return [StoredEvent(text_of(id), stream, body, key, version) for id, key, version, body in rows]
 
 
-def _stream(books: Books, stream: Stream) -> StreamInfo:
+def _stream(books: Books, stream: StreamRow) -> StreamInfo:
     first, last = books.cursor.execute(_ENDS, (stream.number,)).fetchone()
     return StreamInfo(
         stream.name,

@@ -8,7 +8,7 @@ import pytest
 from node.bus.dead_letters import LONGEST_HISTORY
 from node.bus.errors import InvalidEventError
 from node.bus.model import NewEvent
-from node.bus.sqlite import settling
+from node.bus.sqlite import deliveries
 from tests.node.bus.sqlite.stage import GROUP, START, STREAM, Clock, new, stage
 
 pytestmark = pytest.mark.anyio
@@ -107,7 +107,7 @@ async def test_an_event_as_deep_as_may_be_can_be_set_aside(
             raise InvalidEventError("the data is not JSON: maximum recursion depth exceeded")
         return json.dumps(value)
 
-    monkeypatch.setattr(settling, "encode_value", one_level_too_many)
+    monkeypatch.setattr(deliveries, "encode_value", one_level_too_many)
     async with stage(tmp_path) as on:
         (id,) = await on.publish()
         await on.join()

@@ -12,7 +12,7 @@ from node.bus.errors import (
     InvalidEventError,
     NotPendingError,
 )
-from node.bus.sqlite.faults import bus_error, is_common, is_full, is_of_disk
+from node.bus.sqlite.sqlite_errors import bus_error, is_common, is_full, is_of_disk
 from node.errors import ConfigError
 
 

@@ -14,8 +14,8 @@ import pytest
 
 from node.bus.config import BusConfig
 from node.bus.errors import BusDamagedError
-from node.bus.sqlite import file
-from node.bus.sqlite.file import (
+from node.bus.sqlite import bus_file
+from node.bus.sqlite.bus_file import (
     DISK_RESERVED,
     PAGE_SIZE,
     RESERVED,
@@ -23,7 +23,7 @@ from node.bus.sqlite.file import (
     open_file,
     page_limits,
 )
-from node.bus.sqlite.schema import APPLICATION_ID, VERSION
+from node.bus.sqlite.tables import APPLICATION_ID, VERSION
 from node.errors import ConfigError
 
 CONFIG = BusConfig()
@@ -125,7 +125,7 @@ def test_a_foreign_log_is_not_lost(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("INSERT INTO notes VALUES ('one')")
         left = copy(path, tmp_path / "left.db")
-    with pytest.raises(BusDamagedError, match="is a database, but no bus"):
+    with pytest.raises(BusDamagedError, match="is a database, but not a bus"):
         open_file(str(left), CONFIG)
     with closing(sqlite3.connect(left)) as connection:
         assert connection.execute("SELECT * FROM notes").fetchall() == [("one",)]
@@ -170,7 +170,7 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path, make: object) -> None
     path = tmp_path / "bus.db"
     assert callable(make)
     make(path)
-    with pytest.raises(BusDamagedError, match="is no file"):
+    with pytest.raises(BusDamagedError, match="is not a regular file"):
         open_file(str(path), CONFIG)
 
 
@@ -186,12 +186,12 @@ def test_nothing_stands_in_it_that_would_run(tmp_path: Path, statement: str) -> 
     path = tmp_path / "bus.db"
     with closing(open_file(str(path), CONFIG)) as connection:
         connection.execute(statement)
-    with pytest.raises(BusDamagedError, match="no bus has any"):
+    with pytest.raises(BusDamagedError, match="which a bus never has"):
         open_file(str(path), CONFIG)
 
 
 def test_its_directory_has_to_be_there(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no directory"):
+    with pytest.raises(ConfigError, match="does not exist"):
         open_file(str(tmp_path / "none" / "bus.db"), CONFIG)
 
 
@@ -215,8 +215,8 @@ def test_publishing_leaves_a_part_of_the_disk_to_all_else(tmp_path: Path) -> Non
 def test_the_log_is_copied_into_the_file_now_and_then_and_does_not_stay_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file, "CHECKPOINT_PAGES", 10)
-    monkeypatch.setattr(file, "LOG_LEFT", 20 * PAGE_SIZE)
+    monkeypatch.setattr(bus_file, "CHECKPOINT_PAGES", 10)
+    monkeypatch.setattr(bus_file, "LOG_LEFT", 20 * PAGE_SIZE)
     log = tmp_path / "bus.db-wal"
     with closing(open_file(str(tmp_path / "bus.db"), CONFIG)) as connection:
         for number in range(100):

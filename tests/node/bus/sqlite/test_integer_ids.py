@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from node.bus.errors import InvalidEventError
 from node.bus.ids import parse_id
-from node.bus.sqlite.numbers import (
+from node.bus.sqlite.integer_ids import (
     COUNT,
     LARGEST,
     NO_ID,

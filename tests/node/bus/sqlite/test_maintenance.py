@@ -7,8 +7,8 @@ import pytest
 
 from node.bus.config import BusConfig
 from node.bus.model import Trim
-from node.bus.sqlite import keeping
-from node.bus.sqlite.publishing import OVERHEAD
+from node.bus.sqlite import maintenance
+from node.bus.sqlite.publication import OVERHEAD
 from tests.node.bus.sqlite.stage import GROUP, STREAM, Clock, Stage, stage
 
 pytestmark = pytest.mark.anyio
@@ -70,7 +70,7 @@ async def test_fewer_than_there_were_are_reached_in_pieces(
         await on.publish(1_000)
     async with stage(tmp_path, clock, max_length=10) as on:
         await on.publish(1)
-        assert len(await ids(on)) == 1_001 - keeping.RETAINED_PIECE
+        assert len(await ids(on)) == 1_001 - maintenance.RETAINED_PIECE
         for _ in range(8):
             await on.publish(1)
         assert len(await ids(on)) == 10
@@ -79,7 +79,7 @@ async def test_fewer_than_there_were_are_reached_in_pieces(
 async def test_trim_takes_the_oldest_beyond_any_bound_whether_read_or_not(
     anyio_backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeping, "PIECE", 3)
+    monkeypatch.setattr(maintenance, "PIECE", 3)
     async with stage(tmp_path) as on:
         published = await on.publish(20)
         await on.join()

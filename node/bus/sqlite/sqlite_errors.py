@@ -1,6 +1,5 @@
-"""What SQLite says went wrong, as an error of the bus.
-
-One rule: by SQLite's own code, never by its text; what it said stands behind as the cause.
+"""SQLite's errors as errors of the bus: by SQLite's code, never by its text; the error of SQLite is
+the cause.
 """
 
 import sqlite3
@@ -14,13 +13,13 @@ from node.bus.errors import (
     BusUnavailableError,
     InvalidEventError,
 )
-from node.bus.sqlite.file import refusal
+from node.bus.sqlite.bus_file import refusal
 from node.errors import ConfigError, ParleyError
 
 _BUSY: Final = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _FULL: Final = (sqlite3.SQLITE_FULL,)
-# SQLite knows a full disk, but takes a quota and a limit on files for a disk that fails, and so it
-# does where there is no room for the index of its log.
+# SQLite knows a full disk, but takes a quota, a limit on files, and a lack of room for the index of
+# its log for a disk that fails.
 _NOT_WRITTEN: Final = (sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE)
 _DISK: Final = (sqlite3.SQLITE_IOERR,)
 _TOO_BIG: Final = (sqlite3.SQLITE_TOOBIG,)
@@ -32,12 +31,12 @@ _UNUSABLE: Final = (
     sqlite3.SQLITE_PROTOCOL,
     sqlite3.SQLITE_READONLY,
 )
-# What is no fault of one operation: every other one would meet it too.
+# Errors that every operation would meet, whatever it does.
 _COMMON: Final = (*_BUSY, *_UNUSABLE, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def is_common(error: BaseException) -> bool:
-    """Whether it is the whole transaction's: another try with fewer operations is no use."""
+    """Whether it concerns the whole transaction: a try with fewer operations would not help."""
     if isinstance(error, sqlite3.Error):
         return _code(error) in _COMMON and not is_full(error)
     return isinstance(error, (OSError, BusDamagedError, ConfigError))
@@ -53,12 +52,12 @@ def is_full(error: BaseException) -> bool:
 
 
 def is_of_disk(error: BaseException) -> bool:
-    """Whether the disk failed, so that nobody knows what is on it."""
+    """Whether the disk failed, so that it is unknown what is on it."""
     return _code(error) in _DISK and not is_full(error)
 
 
 def bus_error(error: Exception, path: str) -> ParleyError:
-    """The error for whoever asked of the bus at `path`: the bus's own, or a ConfigError."""
+    """The error for the caller of the bus at `path`: one of the bus, or a ConfigError."""
     if isinstance(error, ParleyError):
         return error
     found = _found(error, path)
@@ -81,7 +80,7 @@ def _found(error: Exception, path: str) -> BusError:
         return InvalidEventError(f"the database cannot keep it: {text}")
     if code in _UNUSABLE or isinstance(error, (OSError, MemoryError)):
         return BusUnavailableError(f"{path} cannot be used: {text}")
-    # All else that can be wrong is in the file: no table where one was, a number that is text.
+    # Everything else is wrong in the file: a table is missing, a number is text.
     return BusDamagedError(f"{path} is damaged: {text}")
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from node.bus.model import Trim
-from node.bus.sqlite.handing import CLOCK_SET_BACK, HANDFUL
+from node.bus.sqlite.deliveries import CLOCK_SET_BACK, HANDFUL
 from tests.node.bus.sqlite.stage import GROUP, STREAM, Clock, ids_of, stage
 
 pytestmark = pytest.mark.anyio

@@ -1,7 +1,7 @@
-"""Keeping order: what streams keep and for how long, and what groups have to read again.
+"""What streams keep and for how long, and what groups have to read again.
 
-One rule: what is taken out of a stream is out of every group's pending events too, and no step
-takes out more than a piece. Knows the bounds of the settings only where it retains.
+An event that is taken out of a stream is pending in no group any more, and no step takes out more
+than a piece.
 """
 
 import json
@@ -12,16 +12,15 @@ from typing import Any, Final
 from node.bus.config import BusConfig
 from node.bus.dead_letters import NOT_ACKNOWLEDGED
 from node.bus.model import Trim
-from node.bus.sqlite.books import Books, Consumer, Group, Stream
-from node.bus.sqlite.failures import with_failure
-from node.bus.sqlite.handing import begin
-from node.bus.sqlite.numbers import LARGEST, first_at, numbers_of, place_of, text_of
-from node.bus.sqlite.publishing import OVERHEAD
+from node.bus.sqlite.books import Books, ConsumerRow, GroupRow, StreamRow
+from node.bus.sqlite.deliveries import begin, with_failure
+from node.bus.sqlite.integer_ids import LARGEST, first_at, numbers_of, place_of, text_of
+from node.bus.sqlite.publication import OVERHEAD
 
-# Events that one step of a trim takes out: about 10 ms, in which nothing else is done.
+# Events that one step of a trim takes out: about 10 ms, in which nothing else happens.
 PIECE: Final = 2_000
-# Retention takes out twice as many as came, and at least so many; a stream is let grow by a
-# sixteenth of its bound, and by no more than so many events, before it is looked at.
+# Retention takes out twice as many events as came, and at least `RETAINED_PIECE`; a stream may grow
+# by a sixteenth of its bound, and by no more than that many events, before it is looked at.
 RETAINED_PIECE: Final = 128
 SLACK: Final = 16
 
@@ -36,8 +35,8 @@ _REDELIVER: Final = """INSERT INTO pending VALUES (?, ?, 0, 0, 0, ?, 0, NULL)
     ON CONFLICT DO UPDATE SET consumer = 0, attempt = 0, due = 0, history = NULL"""
 
 
-def retain(books: Books, config: BusConfig, stream: Stream) -> None:
-    """Take a piece of what is beyond the settings' bounds, now that events were added."""
+def retain(books: Books, config: BusConfig, stream: StreamRow) -> None:
+    """Take out a piece of what is beyond the bounds of the settings, after events were added."""
     length, size = config.max_length, config.max_bytes
     if length is not None and stream.length <= _slack(length, RETAINED_PIECE):
         length = None
@@ -54,13 +53,13 @@ def retain(books: Books, config: BusConfig, stream: Stream) -> None:
     _take_oldest(books, stream, Trim(length, before, size), limit, last)
 
 
-def trim(books: Books, stream: Stream, bounds: Trim) -> int:
-    """Take a piece of what is beyond `bounds`; how many: fewer than `PIECE` if that is all."""
+def trim(books: Books, stream: StreamRow, bounds: Trim) -> int:
+    """Take out a piece of what is beyond `bounds`; how many: fewer than `PIECE` if that is all."""
     return _take_oldest(books, stream, bounds, PIECE, LARGEST)
 
 
 def make_room(books: Books, config: BusConfig, names: Iterable[str]) -> None:
-    """Take a piece of what the settings do not keep, whatever slack they have."""
+    """Take out a piece of what is beyond the bounds of the settings, without any slack."""
     before = None
     if config.max_age is not None:
         before = text_of(first_at(books.now - config.max_age))
@@ -70,7 +69,7 @@ def make_room(books: Books, config: BusConfig, names: Iterable[str]) -> None:
         _take_oldest(books, stream, bounds, PIECE, last)
 
 
-def drop(books: Books, stream: Stream, ids: Sequence[str]) -> int:
+def drop(books: Books, stream: StreamRow, ids: Sequence[str]) -> int:
     """Take events out of a stream."""
     query = (stream.number, json.dumps(numbers_of(ids)))
     rows = books.cursor.execute(_THESE, query).fetchall()
@@ -81,11 +80,11 @@ def drop(books: Books, stream: Stream, ids: Sequence[str]) -> int:
 def rewind(books: Books, stream: str, group: str, after: str) -> None:
     """A group reads on after `after`; it is made if it is not there."""
     found = begin(books, stream, group, after)
-    books.grown.add(found.stream)  # who waits for events may read now
+    books.grown.add(found.stream)  # wakes the tasks that wait for events
 
 
-def redeliver(books: Books, group: Group, ids: Sequence[str]) -> list[str]:
-    """Make events pending and due, attempts counted anew; those that are there."""
+def redeliver(books: Books, group: GroupRow, ids: Sequence[str]) -> list[str]:
+    """Make events pending and due, attempts counted anew; returns those that exist."""
     query = (group.stream.number, json.dumps(numbers_of(ids)))
     there = [row[0] for row in books.cursor.execute(_THESE, query)]
     if not there:
@@ -100,7 +99,7 @@ def redeliver(books: Books, group: Group, ids: Sequence[str]) -> list[str]:
     return [text_of(id) for id in there]
 
 
-def remove_consumers(books: Books, group: Group, idle: float) -> list[str]:
+def remove_consumers(books: Books, group: GroupRow, idle: float) -> list[str]:
     """Forget the consumers that were idle for so long; their names."""
     rows = books.cursor.execute(
         "SELECT number, name, seen FROM consumers WHERE grp = ? ORDER BY name", (group.number,)
@@ -114,8 +113,8 @@ def remove_consumers(books: Books, group: Group, idle: float) -> list[str]:
         known = group.consumers.get(name)
         seen = written if known is None else known.seen
         if books.now - seen >= idle:
-            if number in holders:  # each of them takes a look at all that is pending
-                _let_go(books, group, Consumer(number, name, seen))
+            if number in holders:  # each one costs a scan of all pending events
+                _let_go(books, group, ConsumerRow(number, name, seen))
             books.cursor.execute("DELETE FROM consumers WHERE number = ?", (number,))
             group.consumers.pop(name, None)
             gone.append(name)
@@ -123,7 +122,7 @@ def remove_consumers(books: Books, group: Group, idle: float) -> list[str]:
 
 
 def remove_idle(books: Books, ttl: float) -> None:
-    """Forget what consumers there are, of any group, that were idle for `ttl` seconds."""
+    """Forget the consumers of any group that were idle for `ttl` seconds."""
     rows = books.cursor.execute(
         "SELECT DISTINCT streams.name, groups.name FROM consumers "
         "JOIN groups ON groups.number = grp JOIN streams ON streams.number = groups.stream "
@@ -136,7 +135,7 @@ def remove_idle(books: Books, ttl: float) -> None:
             remove_consumers(books, group, ttl)
 
 
-def remove_group(books: Books, group: Group) -> bool:
+def remove_group(books: Books, group: GroupRow) -> bool:
     """Forget a group with all that is pending in it."""
     for query in (
         "DELETE FROM pending WHERE grp = ?",
@@ -153,7 +152,7 @@ def _slack(bound: int, most: int) -> int:
     return bound + min(bound // SLACK, most)
 
 
-def _unneeded(books: Books, stream: Stream) -> int:
+def _unneeded(books: Books, stream: StreamRow) -> int:
     """The last id that every group has read, with all before it acknowledged."""
     last = LARGEST
     for group in books.groups(stream).values():
@@ -165,7 +164,7 @@ def _unneeded(books: Books, stream: Stream) -> int:
     return last
 
 
-def _take_oldest(books: Books, stream: Stream, bounds: Trim, limit: int, last: int) -> int:
+def _take_oldest(books: Books, stream: StreamRow, bounds: Trim, limit: int, last: int) -> int:
     """Take out at most `limit` of the oldest events that are beyond `bounds`, none after `last`."""
     before = place_of(bounds.before) if bounds.before is not None else 0
     surplus = 0 if bounds.max_length is None else stream.length - bounds.max_length
@@ -185,7 +184,7 @@ def _take_oldest(books: Books, stream: Stream, bounds: Trim, limit: int, last: i
     return len(rows)
 
 
-def _remove(books: Books, stream: Stream, rows: list[tuple[int, int]]) -> None:
+def _remove(books: Books, stream: StreamRow, rows: list[tuple[int, int]]) -> None:
     """Take out events, (id, bytes of data) in the order of their ids."""
     if not rows:
         return
@@ -202,12 +201,12 @@ def _remove(books: Books, stream: Stream, rows: list[tuple[int, int]]) -> None:
             group.pending -= cursor.execute(_NOT_PENDING, (group.number, listed)).rowcount
         books.changed_groups.add(group)
     if ids[-1] == books.last_id:
-        # No event says any more how far ids have come.
+        # No event is left that says how far ids have come.
         cursor.execute("UPDATE meta SET value = ? WHERE name = 'floor'", (ids[-1],))
 
 
-def _let_go(books: Books, group: Group, who: Consumer) -> None:
-    """What it holds is due now."""
+def _let_go(books: Books, group: GroupRow, who: ConsumerRow) -> None:
+    """Make everything that it holds due now."""
     rows: list[tuple[Any, ...]] = books.cursor.execute(
         "SELECT id, attempt, history FROM pending WHERE grp = ? AND consumer = ? AND due IS NULL",
         (group.number, who.number),

@@ -1,7 +1,6 @@
-"""The tables of a bus in SQLite, and how the file says that it is one.
-
-One rule: what is here is the file's format; a change of it is a new `VERSION`. Ids are integers
-(`numbers.py`), times seconds since 1970, streams, groups and consumers small numbers.
+"""The tables of a bus in SQLite, and how the file says that it is one: a change here is a new
+`VERSION`. Ids are integers (`integer_ids.py`), times seconds since 1970; streams, groups and
+consumers are small numbers.
 """
 
 from typing import Final
@@ -12,10 +11,10 @@ VERSION: Final = 1
 
 # `events`: in the order in which they were published, whatever their stream; the index of a
 # stream has the rowid at its end, and so is in that order too.
-# `streams`: `published` counts all that ever were and `last` is the last one's id, `length` and
-# `size` are what is there now.
-# `groups`: `passed` is how many of the stream's `published` it need not be handed any more, so
-# that what it lags behind is a difference.
+# `streams`: `published` counts all events that ever were, `last` is the id of the last one;
+# `length` and `size` are of the events there now.
+# `groups`: `passed` is how many of the stream's `published` need not be handed out any more, so
+# that its lag is a difference.
 # `pending`: `due` NULL is held by its consumer, 0 is due now, else when it is due; `session` is
 # the run of a program that it was handed out in; `history` is JSON.
 # `keys`: the idempotency keys that are remembered.
@@ -70,7 +69,7 @@ TABLES: Final = (
         history TEXT,
         PRIMARY KEY (grp, id)
     ) WITHOUT ROWID""",
-    # Only what was given back stands in it: what is handed out and acknowledged never does.
+    # It has only events that were given back: those handed out and acknowledged never enter it.
     "CREATE INDEX pending_due ON pending (grp, due, id) WHERE due IS NOT NULL",
     """CREATE TABLE keys (
         stream INTEGER NOT NULL,
@@ -79,7 +78,7 @@ TABLES: Final = (
         PRIMARY KEY (stream, id)
     ) WITHOUT ROWID""",
     "CREATE UNIQUE INDEX keys_by_key ON keys (stream, key)",
-    # `floor`: an id that is not below any that was given and is there no more.
+    # `floor`: an id that is not below any given id whose event was taken out.
     "INSERT INTO meta VALUES ('floor', 0), ('touched', 0)",
     f"PRAGMA application_id = {APPLICATION_ID}",
     f"PRAGMA user_version = {VERSION}",

@@ -1,50 +1,52 @@
-"""The line between the loop and the thread: operations wait in it, and come back done.
+"""The queue between the loop and the thread: operations wait in it, and come back done; and the
+tasks that wait for events of a stream.
 
-One rule: it is bounded; who comes when it is full waits for room, in order, and holds nobody up.
-Each value has one thread that sets it, so that no operation takes a lock: appending to a list and
-cutting its head off are whole under the interpreter's own. Knows no database.
+The queue is bounded; a caller that finds it full waits for room, in order, and holds up no other.
+Each value is set by one thread alone, so that no operation takes a lock: appending to a list and
+cutting off its head are atomic under the interpreter's lock.
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from node.bus.errors import BusClosedError
 from node.transport.backend import Backend
 from node.transport.loop import Waiter
 
+Found = TypeVar("Found")
 Run: TypeAlias = Callable[..., Any]
 Undo: TypeAlias = "Callable[[Any], Operation | None] | None"
 
 
-class Kind(NamedTuple):
+class OperationKind(NamedTuple):
     """What an operation needs. `durable`: it is on the disk when it is done. `publishes`: it adds
-    events, so it has less of the file to itself."""
+    events, which may use less of the file."""
 
     writes: bool = True
     durable: bool = False
     publishes: bool = False
 
 
-LOOK: Final = Kind(writes=False)
-MARK: Final = Kind()
-RECORD: Final = Kind(durable=True)
-PUBLISH: Final = Kind(durable=True, publishes=True)
-PUBLISH_SOON: Final = Kind(publishes=True)
+LOOK: Final = OperationKind(writes=False)
+MARK: Final = OperationKind()
+RECORD: Final = OperationKind(durable=True)
+PUBLISH: Final = OperationKind(durable=True, publishes=True)
+PUBLISH_SOON: Final = OperationKind(publishes=True)
 
 
 class Operation:
-    """Something to be done by the thread: `run` with its books. `waiter` waits for it, if anybody
-    does. `undo` makes of its result what is to be done if nobody is there any more to take it;
-    `rescue` may make room where there was none, for a second try."""
+    """Something for the thread to do: `run` with its books. `waiter`, if any, waits for it.
+    `undo` makes of its result the operation that reverses it, for a caller that is gone by then;
+    `rescue` may make room for a second try."""
 
     __slots__ = ("abandoned", "done", "error", "kind", "rescue", "result", "run", "undo", "waiter")
 
     def __init__(
         self,
-        kind: Kind,
+        kind: OperationKind,
         run: Run,
         waiter: Waiter | None = None,
         undo: Undo = None,
@@ -61,8 +63,8 @@ class Operation:
         self.done = False  # set by the loop
 
 
-class Line:
-    """Operations on their way. The thread calls `take`, the loop all else."""
+class WorkQueue:
+    """Operations on their way. The thread calls `take`, the loop everything else."""
 
     def __init__(self, backend: Backend, limit: int) -> None:
         self._backend = backend
@@ -72,11 +74,11 @@ class Line:
         self._idle = False
         self._wakes: SimpleQueue[None] = SimpleQueue()
         self.closed = False
-        self.watched = False  # somebody waits for what other processes do
+        self.watched = False  # a task waits for what other processes do
 
     async def do(
         self,
-        kind: Kind,
+        kind: OperationKind,
         run: Run,
         undo: Undo = None,
         rescue: Run | None = None,
@@ -104,13 +106,13 @@ class Line:
         return operation.result
 
     def put(self, operation: Operation | None) -> None:
-        """Append, whether there is room or not; None is the end."""
+        """Append, even without room; None is the end."""
         self._waiting.append(operation)
         if self._idle:
             self.wake()
 
     def close(self) -> None:
-        """Nothing comes any more; what is in line is still done."""
+        """Take no more operations; those in the queue are still done."""
         self.closed = True
         self.put(None)
 
@@ -120,7 +122,7 @@ class Line:
         self._wakes.put(None)
 
     def finished(self, operations: list[Operation]) -> None:
-        """They are done: in the loop."""
+        """They are done. Called in the loop."""
         for operation in operations:
             operation.done = True
             if operation.waiter is None:
@@ -133,7 +135,7 @@ class Line:
         if self._outside:
             self._leave(0)
 
-    # The thread's.
+    # For the thread.
 
     def take(self, timeout: float | None) -> list[Operation | None]:
         """All that wait; nothing after `timeout` seconds without any."""
@@ -178,3 +180,53 @@ class Line:
         made = operation.undo(operation.result)
         if made is not None and not self.closed:
             self.put(made)
+
+
+class Readers:
+    """The tasks that wait for events, in the loop. A task is in the list before it looks, so that
+    it misses nothing published in between; only those of a stream are woken when it grows."""
+
+    def __init__(self, backend: Backend, queue: WorkQueue) -> None:
+        self._backend = backend
+        self._queue = queue
+        self._waiters: dict[str, set[Waiter]] = {}
+
+    async def first(
+        self, stream: str, wait: float, ask: Callable[[], Awaitable[list[Found]]]
+    ) -> list[Found]:
+        """What `ask` gives, as soon as it gives something, within `wait` seconds."""
+        if wait <= 0:
+            return await ask()
+        loop = self._backend
+        end = loop.now() + wait
+        while True:
+            waiter = loop.waiter()
+            self._enter(stream, waiter)
+            try:
+                found = await ask()
+                if found or loop.now() >= end:
+                    return found
+                timer = loop.at(end, waiter.wake)
+                try:
+                    await waiter.wait()
+                finally:
+                    timer.cancel()
+            finally:
+                self._leave(stream, waiter)
+
+    def wake(self, streams: set[str] | None) -> None:
+        """Something can be read on `streams`; None: it is not known on which."""
+        for stream in list(self._waiters) if streams is None else streams:
+            for waiter in self._waiters.get(stream, ()):
+                waiter.wake()
+
+    def _enter(self, stream: str, waiter: Waiter) -> None:
+        self._waiters.setdefault(stream, set()).add(waiter)
+        self._queue.watched = True
+
+    def _leave(self, stream: str, waiter: Waiter) -> None:
+        waiters = self._waiters[stream]
+        waiters.discard(waiter)
+        if not waiters:
+            del self._waiters[stream]
+            self._queue.watched = bool(self._waiters)

@@ -12,8 +12,8 @@ import pytest
 from node.bus.config import BusConfig
 from node.bus.errors import BusClosedError, BusDamagedError
 from node.bus.model import PendingInfo, Trim
-from node.bus.sqlite import store as store_module
-from node.bus.sqlite.store import SqliteStore
+from node.bus.sqlite import sqlite_store
+from node.bus.sqlite.sqlite_store import SqliteStore
 from node.bus.store import Store
 from node.errors import ConfigError
 from tests.node.bus.sqlite.stage import GROUP, STREAM, Clock, Stage, new, stage
@@ -97,7 +97,7 @@ async def test_closing_finishes_what_is_in_line(anyio_backend: str, tmp_path: Pa
 async def test_closing_waits_so_long_for_a_disk_that_hangs(
     anyio_backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_module, "PATIENCE", 0.01)
+    monkeypatch.setattr(sqlite_store, "PATIENCE", 0.01)
     async with stage(tmp_path, busy_timeout=0) as on, anyio.create_task_group() as tasks:
         with on.clock.held():
             tasks.start_soon(on.publish)

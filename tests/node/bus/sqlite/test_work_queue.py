@@ -6,14 +6,14 @@ import anyio
 import pytest
 
 from node.bus.errors import BusClosedError
-from node.bus.sqlite.line import LOOK, Line, Operation
+from node.bus.sqlite.work_queue import LOOK, Operation, WorkQueue
 from node.transport.asyncio_backend import AsyncioBackend
 from tests.node.network import eventually, ground
 
 pytestmark = pytest.mark.anyio
 
 
-def taken(line: Line) -> list[Operation]:
+def taken(line: WorkQueue) -> list[Operation]:
     return [found for found in line.take(0) if found is not None]
 
 
@@ -23,7 +23,7 @@ def name_of(operation: Operation) -> str:
 
 async def test_so_many_stand_in_line_and_the_others_wait_in_order(anyio_backend: str) -> None:
     async with ground() as backend, anyio.create_task_group() as tasks:
-        line = Line(backend, 2)
+        line = WorkQueue(backend, 2)
         done: list[str] = []
 
         async def ask(name: str) -> None:
@@ -45,7 +45,7 @@ async def test_so_many_stand_in_line_and_the_others_wait_in_order(anyio_backend:
 
 async def test_who_leaves_gives_room_to_the_next(anyio_backend: str) -> None:
     async with ground() as backend, anyio.create_task_group() as tasks:
-        line = Line(backend, 1)
+        line = WorkQueue(backend, 1)
         scopes: dict[str, anyio.CancelScope] = {}
         done: list[str] = []
 
@@ -71,7 +71,7 @@ async def test_who_leaves_gives_room_to_the_next(anyio_backend: str) -> None:
 
 def test_who_has_been_let_in_and_is_cancelled_lets_the_next_in() -> None:
     async def main() -> None:
-        line = Line(AsyncioBackend(), 1)
+        line = WorkQueue(AsyncioBackend(), 1)
         asks = []
         for name in "abc":
             asks.append(asyncio.create_task(line.do(LOOK, lambda name=name: name)))
@@ -90,7 +90,7 @@ def test_who_has_been_let_in_and_is_cancelled_lets_the_next_in() -> None:
 
 async def test_nobody_enters_a_line_that_is_closed(anyio_backend: str) -> None:
     async with ground() as backend, anyio.create_task_group() as tasks:
-        line = Line(backend, 1)
+        line = WorkQueue(backend, 1)
 
         async def refused() -> None:
             with pytest.raises(BusClosedError):

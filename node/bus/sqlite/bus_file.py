@@ -1,10 +1,9 @@
-"""The file of a bus: made, looked at, opened; nobody but its owner may read it.
+"""The file of a bus: made, checked, opened; only its owner may read it.
 
-One rule: SQLite alone reads and writes it, with its own locks and its log, and says what it is
-before anything is changed. A descriptor of our own, once closed, would drop the locks of all that
+SQLite alone reads and writes it, with its own locks and its log, and says what it is before
+anything is changed. A descriptor of our own, once closed, would drop the locks of everything that
 has the file open in this process (POSIX), and another process could take the log away under it;
-without the log, a file in the middle of a checkpoint looks damaged. Knows the tables only as
-`schema.py` lists them.
+without the log, a file in the middle of a checkpoint looks damaged.
 """
 
 import os
@@ -17,25 +16,25 @@ from urllib.parse import quote
 
 from node.bus.config import BusConfig
 from node.bus.errors import BusDamagedError, BusFullError, BusUnavailableError
-from node.bus.sqlite.schema import APPLICATION_ID, TABLES, VERSION
+from node.bus.sqlite.tables import APPLICATION_ID, TABLES, VERSION
 from node.errors import ConfigError
 
 PAGE_SIZE: Final = 4096
 # Pages of the write-ahead log after which it is copied into the file; fewer if they would take
 # more than a quarter of what is left free on the disk: nothing frees them if the file cannot grow.
 CHECKPOINT_PAGES: Final = 2_000
-# Bytes of it that stay on the disk for the next use, and of pages that are kept in memory.
+# Bytes of the log that stay on the disk for the next use, and of pages that are kept in memory.
 LOG_LEFT: Final = 64 * 2**20
 CACHE_SIZE: Final = 32 * 2**20
-# A part of the file's size, and of the disk, that publishing leaves to all else: what is full can
-# be read, acknowledged and trimmed. Of the disk it is at most so many bytes.
+# The part of the file's size, and of the disk, that publishing leaves to everything else: a full
+# bus can be read, acknowledged and trimmed. Of the disk it is at most `DISK_RESERVED` bytes.
 RESERVED: Final = 16
 DISK_RESERVED: Final = 32 * 2**20
 
 # Seconds between two tries where SQLite does not wait for a lock itself.
 LOCK_PAUSE: Final = 0.005
 
-# What would run, or stand for a table, in our own statements.
+# Triggers, views and virtual tables would run, or stand for a table, in our own statements.
 _FOREIGN: Final = """SELECT 1 FROM sqlite_schema
     WHERE type IN ('trigger', 'view') OR sql LIKE 'CREATE VIRTUAL %'"""
 
@@ -44,7 +43,7 @@ def open_file(path: str, config: BusConfig) -> sqlite3.Connection:
     """A connection to the bus at `path`, which is made if it is not there.
 
     Raises:
-        ConfigError: its directory is not there. BusDamagedError: the file is no bus.
+        ConfigError: its directory does not exist. BusDamagedError: the file is not a bus.
         sqlite3.Error, OSError: it cannot be opened.
     """
     _make(path)
@@ -74,8 +73,7 @@ def require_bus(path: str) -> None:
 
 
 def refusal(path: str) -> BusFullError | None:
-    """What whoever is to write meets where the file, or one that is to be made, cannot be
-    written."""
+    """The error of writing where the file, or one that has to be made, cannot be written."""
     place = path if os.path.exists(path) else os.path.dirname(path) or "."
     if not os.path.exists(place):
         return None
@@ -87,16 +85,17 @@ def refusal(path: str) -> BusFullError | None:
 
 
 def page_limits(config: BusConfig) -> tuple[int, int]:
-    """How many pages the file may have when publishing, and for all else."""
+    """How many pages the file may have when publishing, and for everything else."""
     pages = config.max_store_bytes // PAGE_SIZE
     return pages - pages // RESERVED, pages
 
 
 def has_room(path: str, growth: int, logged: int) -> bool:
     """Whether its disk has room for publishing: `growth` bytes for the file and `logged` for the
-    log; so it does if it says nothing of it.
+    log; also if the disk does not tell.
 
-    The log's are free again once it is in the file; so only what grows the file leaves a part.
+    The log's bytes are free again once it is in the file; so a part is left only if the file
+    grows.
     """
     disk = os.statvfs(path)
     needed = growth + max(logged, _reserved(disk) if growth else 0)
@@ -111,7 +110,7 @@ def _make(path: str) -> None:
     """Make an empty file, its owner's alone, if there is nothing."""
     directory = os.path.dirname(path) or "."
     if not os.path.isdir(directory):
-        raise ConfigError(f"there is no directory {directory!r} for the bus")
+        raise ConfigError(f"the directory {directory!r} of the bus does not exist")
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
@@ -120,7 +119,7 @@ def _make(path: str) -> None:
 
 def _require_regular(path: str) -> None:
     if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would be waited for
-        raise BusDamagedError(f"{path} is no file")
+        raise BusDamagedError(f"{path} is not a regular file")
 
 
 def _is_fixed(path: str) -> bool:
@@ -129,10 +128,10 @@ def _is_fixed(path: str) -> bool:
 
 
 def _address(path: str, mode: str = "rw") -> str:
-    """What SQLite is to open, and how: for reading alone where nothing can be written.
+    """What SQLite is to open, and how: for reading only where nothing can be written.
 
-    There SQLite reads a log by the index beside it (-shm). Without the index nobody has the bus
-    open: it is then read without locks, the log by an index in memory.
+    There SQLite reads a log by the index beside it (-shm). Without the index no process has the
+    bus open: it is then read without locks, the log by an index in memory.
     """
     address = f"file:{quote(os.fsencode(os.path.abspath(path)))}"
     if not _is_fixed(path):
@@ -157,7 +156,9 @@ def _prepare(connection: sqlite3.Connection, path: str, busy_timeout: float) -> 
             raise refused
         _create(connection, path)
     if execute(_FOREIGN).fetchone() is not None:
-        raise BusDamagedError(f"{path} has triggers, views or virtual tables: no bus has any")
+        raise BusDamagedError(
+            f"{path} has triggers, views or virtual tables, which a bus never has"
+        )
     if refused is None and _keep_log(connection, busy_timeout) != "wal":
         raise BusUnavailableError(f"the file system of {path} cannot have a write-ahead log")
     execute("PRAGMA synchronous = FULL")
@@ -172,7 +173,7 @@ def _prepare(connection: sqlite3.Connection, path: str, busy_timeout: float) -> 
 
 
 def _is_bus(connection: sqlite3.Connection, path: str) -> bool:
-    """Whether it is a bus that we know; False if nothing was ever made in it."""
+    """Whether it is a bus of a known version; False if nothing was ever made in it."""
 
     def value(name: str) -> int:
         found: int = connection.execute(f"PRAGMA {name}").fetchone()[0]
@@ -183,7 +184,7 @@ def _is_bus(connection: sqlite3.Connection, path: str) -> bool:
     except sqlite3.DatabaseError as error:
         if error.sqlite_errorcode != sqlite3.SQLITE_NOTADB:
             raise
-        raise BusDamagedError(f"{path} is no database") from error
+        raise BusDamagedError(f"{path} is not a database") from error
     application = value("application_id")
     if application == APPLICATION_ID:
         version = value("user_version")
@@ -191,12 +192,12 @@ def _is_bus(connection: sqlite3.Connection, path: str) -> bool:
             raise BusDamagedError(f"{path} is a bus of version {version}; known is {VERSION}")
         return True
     if application or made:
-        raise BusDamagedError(f"{path} is a database, but no bus")
+        raise BusDamagedError(f"{path} is a database, but not a bus")
     return False
 
 
 def _create(connection: sqlite3.Connection, path: str) -> None:
-    """Make the tables; before the log is, so that the header of the file says what it is."""
+    """Make the tables; before the log, so that the header of the file says what it is."""
     connection.execute(f"PRAGMA page_size = {PAGE_SIZE}")
     connection.execute("BEGIN EXCLUSIVE")
     try:
@@ -211,8 +212,8 @@ def _create(connection: sqlite3.Connection, path: str) -> None:
 
 
 def _keep_log(connection: sqlite3.Connection, timeout: float) -> str:
-    """Write ahead, from now on; how it is written then. For this alone SQLite does not wait by
-    itself: what made the file together with us may be doing the same."""
+    """Write ahead, from now on; returns the mode. Only for this SQLite does not wait by itself: a
+    process that made the file together with us may be doing the same."""
     left = timeout
     while True:
         try:

@@ -1,7 +1,7 @@
 """Ids as SQLite keeps them: one integer of 63 bits, milliseconds and a count within them.
 
-One rule: every id that was given is one such integer; an id in text that fits into none is no
-event's, and as a place in a stream it is the nearest one before it. Knows no database.
+An id in text that does not fit belongs to no event; as a place in a stream it is the nearest one
+before it.
 """
 
 import re
@@ -14,11 +14,11 @@ from node.bus.ids import parse_id
 BITS: Final = 20
 COUNT: Final = 2**BITS - 1
 LARGEST: Final = 2**63 - 1
-# What no event has.
+# An id that no event has.
 NO_ID: Final = -1
 
 _LAST_MILLISECOND: Final = LARGEST >> BITS
-# A millisecond before the year 2223, and a count that fits.
+# Milliseconds before the year 2223, and a count that fits.
 _USUAL: Final = re.compile(
     r"([1-7][0-9]{12}|[1-9][0-9]{0,11})-(0|[1-9][0-9]{0,5})", re.ASCII
 ).fullmatch
@@ -38,7 +38,7 @@ def number_of(text: str) -> int:
     """The integer of an id; `NO_ID` if no event of ours can have it.
 
     Raises:
-        InvalidEventError: it is no id.
+        InvalidEventError: it is not an id.
     """
     milliseconds, number = parse_id(text)
     if number > COUNT or milliseconds > _LAST_MILLISECOND:
@@ -50,7 +50,7 @@ def place_of(text: str) -> int:
     """The last integer that is not after an id, whether an event has it or not.
 
     Raises:
-        InvalidEventError: it is no id.
+        InvalidEventError: it is not an id.
     """
     milliseconds, number = parse_id(text)
     if milliseconds > _LAST_MILLISECOND:
@@ -62,11 +62,11 @@ def numbers_of(ids: Sequence[str]) -> list[int]:
     """The integers of several ids, without those that no event can have.
 
     Raises:
-        InvalidEventError: one of them is no id.
+        InvalidEventError: one of them is not an id.
     """
     found = []
     for text in ids:
-        # As text_of writes it, which is what nearly always comes; all else is number_of's.
+        # Nearly always an id is as text_of writes it; number_of reads all others.
         match = _USUAL(text) if type(text) is str else None
         number = int(match[1]) << BITS | int(match[2]) if match else number_of(text)
         if number != NO_ID:
