@@ -9,11 +9,13 @@ import inspect
 import os
 import sys
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import quick
 from tests.alive import note_what_is_there
 from tests.redis_server import PROGRAM, RedisServer, redis_program
 from tests.scheduling import Shares, in_order
@@ -73,7 +75,7 @@ def pytest_configure(config: pytest.Config) -> None:
     examples: int | None = config.getoption("--fuzz-examples")
     settings.register_profile(
         "fixed",
-        max_examples=FIXED_EXAMPLES,
+        max_examples=quick.EXAMPLES if quick.is_asked_for(config) else FIXED_EXAMPLES,
         stateful_step_count=40,
         derandomize=True,
         deadline=None,
@@ -87,6 +89,7 @@ def pytest_configure(config: pytest.Config) -> None:
         suppress_health_check=slow,
     )
     settings.load_profile("fixed" if examples is None else "fuzz")
+    quick.watch()
 
 
 @pytest.fixture(params=[pytest.param("asyncio"), pytest.param("trio")])
@@ -113,9 +116,23 @@ def redis_url(redis_server: RedisServer) -> str:
     return redis_server.url
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return quick.is_left_out(collection_path, config) or None
+
+
+@pytest.hookimpl(trylast=True)  # after the marks that folders add
 def pytest_itemcollected(item: pytest.Item) -> None:
-    if isinstance(item, pytest.Function) and "redis_server" in item.fixturenames:
-        item.add_marker("redis")
+    quick.mark(item)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    return (yield from quick.running(item))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    return (yield from quick.working(item))
 
 
 @pytest.hookimpl(wrapper=True)

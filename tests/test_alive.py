@@ -6,7 +6,11 @@ from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
+import pytest
+
 from tests.alive import alive, settled
+
+pytestmark = pytest.mark.slow
 
 
 class Marked:

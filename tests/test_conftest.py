@@ -1,5 +1,5 @@
-"""Tests of tests/conftest.py: an async test that nobody would await is not collected, and no
-test of a server is skipped where servers are required."""
+"""Tests of tests/conftest.py: an async test that nobody would await is not collected, no test
+of a server is skipped where servers are required, and what is quick is so."""
 
 import os
 import subprocess
@@ -7,6 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from tests.quick import MOST_WORK
+
+pytestmark = pytest.mark.process
 
 CONFTEST = Path(__file__).with_name("conftest.py")
 
@@ -67,3 +71,33 @@ def test_a_test_of_a_server_may_be_skipped_only_where_none_is_required(
     else:
         assert run.returncode == pytest.ExitCode.OK
         assert "3 skipped" in run.stdout
+
+
+def test_a_quick_test_starts_no_process(tmp_path: Path) -> None:
+    source = (
+        "import os, subprocess, sys\n"
+        "import pytest\n"
+        "def start(): subprocess.run([sys.executable, '-c', ''], check=True)\n"
+        "def test_plain(): pass\n"
+        "def test_popen(): start()\n"
+        "def test_swallowed():\n"
+        "    try: start()\n"
+        "    except Exception: pass\n"
+        "@pytest.mark.process\n"
+        "def test_marked(): start()\n"
+    )
+    run = collect(tmp_path, source)
+    assert "it starts a process (subprocess.Popen): mark it" in run.stdout
+    assert "2 failed, 2 passed" in run.stdout
+    assert "1 passed, 3 deselected" in collect(tmp_path, source, "-m", "process").stdout
+
+
+def test_a_quick_test_does_not_work_for_long(tmp_path: Path) -> None:
+    source = (
+        "import time\n"
+        "def test_it():\n"
+        "    began = time.process_time()\n"
+        f"    while time.process_time() < began + {MOST_WORK} + 0.1: pass\n"
+    )
+    run = collect(tmp_path, source, "-m", "quick")
+    assert "mark it `slow`" in run.stdout

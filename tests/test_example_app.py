@@ -201,6 +201,7 @@ async def test_the_application_ends_while_a_browser_listens(
         assert shop.peers == []
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("package", ["starlette", "httpx2"])
 def test_a_package_that_is_missing_is_named(package: str, tmp_path: Path) -> None:
     # `httpx` too, or the test client would put up with it.

@@ -13,6 +13,8 @@ import pytest
 
 from tests.redis_server import PROGRAM, redis_program
 
+pytestmark = pytest.mark.process
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 # What each prints, as a pattern for all of it.
 PRINTS = {

@@ -17,6 +17,7 @@ LISTED = [name for page in PAGES.values() for name in page.names]
 NAMES = {name.rpartition(".")[2] for name in LISTED}
 
 
+@pytest.mark.slow
 def test_the_pages_are_what_the_docstrings_say() -> None:
     found = {path.name: path.read_text("utf-8") for path in DIRECTORY.glob("*.md")}
     assert found == build(), "run `python -m docs.build_reference`"

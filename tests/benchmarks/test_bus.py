@@ -43,6 +43,7 @@ def test_what_needs_no_server_runs() -> None:
     assert judged == [("publish-10", "sqlite"), ("consume-1", "sqlite")]
 
 
+@pytest.mark.process
 def test_another_nodes_bus_runs() -> None:
     check(run(["publish-10", "handler-8"], ["peer"], SHORT, unseen), ["peer"])
 

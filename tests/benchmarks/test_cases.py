@@ -13,6 +13,8 @@ from benchmarks.process import Child, ChildError
 from benchmarks.rounds import Round, measure
 from benchmarks.task import Backend, Order, SideName, Task
 
+pytestmark = pytest.mark.process
+
 SHORT = 0.05
 FEW = 4
 # Fewer would fit into memory that the server has already.

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 
 def run(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", module, *arguments]

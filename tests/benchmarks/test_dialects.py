@@ -27,6 +27,7 @@ KINDS = [
 FLOODED = ["simproto-unread", "named-maximal", "relay-garbage", "relay-requests"]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", KINDS)
 def test_a_case_runs(name: str) -> None:
     case = DIALECT_CASES[name]
@@ -39,6 +40,7 @@ def test_a_case_runs(name: str) -> None:
     assert report.case_line(row).startswith(name)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", FLOODED)
 def test_a_flood_leaves_the_others_served(name: str) -> None:
     found = run.flooded(FAULTS[name], SHORT, quiet=0)

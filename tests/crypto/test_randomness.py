@@ -51,6 +51,7 @@ def test_no_value_comes_twice() -> None:
     assert len({random_bytes(16) for _ in range(1000)}) == 1000
 
 
+@pytest.mark.process
 def test_fork_shares_no_random_state() -> None:
     root = Path(__file__).parents[2]
     run = subprocess.run(

@@ -29,6 +29,7 @@ def fuzz(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.process
 def test_a_planted_bug_is_found_and_can_be_met_again(tmp_path: Path) -> None:
     before = sorted((ROOT / "tests" / "fuzz").rglob("*[!c]"))
     done = fuzz(PLANTED, "--seconds", "20")
@@ -46,6 +47,7 @@ def test_a_planted_bug_is_found_and_can_be_met_again(tmp_path: Path) -> None:
         main([PLANTED, "--input", str(file)])
 
 
+@pytest.mark.process
 def test_where_there_is_no_bug_the_command_says_so(tmp_path: Path) -> None:
     done = fuzz("decoder", "--seconds", "1", "--corpus", str(tmp_path))
     assert done.returncode == (GOOD if HERE else UNABLE), done.stdout + done.stderr

@@ -17,6 +17,7 @@ from tests.lbm.strategies import damaged, payloads, values
 VECTORS = Path(__file__).parent.parent / "vectors"
 
 
+@pytest.mark.slow
 @given(payloads)
 @settings(max_examples=100)
 def test_decode_inverts_encode(payload: dict[int, Value]) -> None:
@@ -34,6 +35,7 @@ def test_decode_value_inverts_encode_value(value: Value) -> None:
     assert encode({22: value}) == b"\xa1\x16" + data
 
 
+@pytest.mark.slow
 @given(payloads, st.randoms(use_true_random=False))
 @settings(max_examples=50)
 def test_the_order_of_insertion_does_not_matter(payload: dict[int, Value], random: Any) -> None:
@@ -42,6 +44,7 @@ def test_the_order_of_insertion_does_not_matter(payload: dict[int, Value], rando
     assert encode(dict(pairs)) == encode(payload)
 
 
+@pytest.mark.slow
 @given(payloads)
 @settings(max_examples=50)
 def test_every_truncation_is_refused(payload: dict[int, Value]) -> None:
@@ -49,6 +52,7 @@ def test_every_truncation_is_refused(payload: dict[int, Value]) -> None:
     assert [size for size in range(len(data)) if accepts(data[:size])] == []
 
 
+@pytest.mark.slow
 @given(payloads, st.binary(min_size=1, max_size=3))
 @settings(max_examples=50)
 def test_trailing_bytes_are_refused(payload: dict[int, Value], rest: bytes) -> None:
@@ -61,12 +65,14 @@ def test_random_bytes_decode_or_raise_the_one_error(data: bytes) -> None:
     assert reading(data) == reference_reading(data)
 
 
+@pytest.mark.slow
 @given(damaged())
 @settings(max_examples=100)
 def test_damaged_payloads_read_as_by_a_general_library(data: bytes) -> None:
     assert reading(data) == reference_reading(data)
 
 
+@pytest.mark.slow
 @given(payloads)
 @settings(max_examples=50)
 def test_intact_payloads_read_as_by_a_general_library(payload: dict[int, Value]) -> None:

@@ -429,6 +429,7 @@ async def test_what_waits_fails_at_once_when_the_connection_ends(
     await peer.close()
 
 
+@pytest.mark.slow
 async def test_nothing_is_left_of_calls(anyio_backend: str) -> None:
     with nothing_left():
         async with meeting() as met:

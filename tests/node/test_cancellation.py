@@ -227,6 +227,7 @@ STEPS = st.builds(Step, st.sampled_from(ACTS), st.booleans(), st.integers(0, 6),
 
 
 # The fixture is the backend's name, the same for all examples.
+@pytest.mark.slow
 @settings(suppress_health_check=[*HealthCheck])
 @given(steps=st.lists(STEPS, min_size=1, max_size=8))
 async def test_cancelled_at_any_await(anyio_backend: str, steps: list[Step]) -> None:

@@ -88,6 +88,7 @@ async def test_names_that_are_too_long_fall_under_no_pattern() -> None:
         assert len(met.back.streams) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [65_536, 1 << 20])
 async def test_streams_without_credit_hold_no_more_than_the_write_buffer(size: int) -> None:
     async with meeting(write_buffer=1 << 20) as met:

@@ -34,7 +34,7 @@ from node.transport.backend import Backend
 from tests.node.bus.model_store import ModelStore
 from tests.node.network import Meeting, eventually, meeting, settled
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
 
 MEBIBYTE: Final = 1 << 20
 # What a test lets a peer have, so that it is fast.

@@ -567,6 +567,7 @@ async def test_an_observer_that_fails_ends_its_connection(
 # Half-open connections.
 
 
+@pytest.mark.slow
 async def test_half_open_connections_are_bounded(anyio_backend: str) -> None:
     """1,000 strangers who say nothing; the oldest give way, and a peer still gets in."""
     bound = 50
@@ -778,6 +779,7 @@ async def test_who_waits_on_a_peer_learns_that_the_node_is_gone(anyio_backend: s
     assert isinstance(outer[0], PeerClosedError)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", ["memory", "tcp", "unix"])
 async def test_nothing_is_left_of_a_node(anyio_backend: str, transport: str) -> None:
     async def live() -> None:
@@ -803,6 +805,7 @@ async def test_nothing_is_left_of_a_node(anyio_backend: str, transport: str) -> 
         await live()
 
 
+@pytest.mark.slow
 async def test_many_nodes_in_one_process(anyio_backend: str) -> None:
     count = 12
     nodes = [new_node() for _ in range(count)]
@@ -837,6 +840,7 @@ async def test_many_nodes_in_one_process(anyio_backend: str) -> None:
 class TestUvloop:
     """The same on uvloop, whose transports differ in small things."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("transport", ["memory", "tcp", "unix"])
     async def test_calls_and_streams(self, anyio_backend: object, transport: str) -> None:
         with nothing_left():

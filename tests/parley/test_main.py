@@ -27,6 +27,7 @@ parley.__main__.main()
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("where", "said"),
     [
@@ -48,6 +49,7 @@ def test_an_interrupt_is_quiet_from_the_first_import_on(where: str, said: str) -
     assert (done.returncode, done.stdout, done.stderr) == (130, "", said)
 
 
+@pytest.mark.process
 def test_an_interrupt_that_is_ignored_stays_so() -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, "node", "--version"],

@@ -176,6 +176,7 @@ def run(*command: str, path: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.process
 def test_a_process_that_finds_another_crypto_says_so(tmp_path: Path) -> None:
     init = made(tmp_path / "other", "crypto") / "crypto" / "__init__.py"
     said = f"crypto at {init} is another package's, and found in place of"
@@ -190,6 +191,7 @@ def test_a_process_that_finds_another_crypto_says_so(tmp_path: Path) -> None:
     assert command.stderr.count("\n") == 1
 
 
+@pytest.mark.process
 def test_a_node_of_the_users_own_is_told_by_the_command(tmp_path: Path) -> None:
     own = tmp_path / "node.py"
     own.write_text("print('mine')")

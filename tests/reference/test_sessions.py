@@ -148,5 +148,6 @@ def test_every_event_opens_until_the_rekey_and_every_seal_holds(recording: Recor
     } == final
 
 
+@pytest.mark.slow
 def test_the_vectors_are_those_that_this_implementation_makes() -> None:
     assert build.main(["--check"]) == 0

@@ -51,6 +51,7 @@ async def stored(store: Store) -> list[str]:
 # No room.
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("how", ["limit", pytest.param("disk", marks=pytest.mark.mounts)])
 def test_a_disk_that_is_full_loses_nothing(tmp_path: Path, how: str) -> None:
     command = [sys.executable, "-m", "tests.node.bus.filling", str(tmp_path), how]

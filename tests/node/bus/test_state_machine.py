@@ -14,6 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
@@ -405,6 +406,7 @@ async def backend() -> AsyncioBackend:
     return AsyncioBackend()
 
 
+@pytest.mark.slow
 def test_sqlite_does_what_the_model_does(tmp_path: Path) -> None:
     numbers = count(1)
 

@@ -1,8 +1,10 @@
-"""`parley completion`: the scripts, and the answers that shells get."""
+"""`parley completion`: the scripts, and the answers that shells get: in this process, and by a
+real bash."""
 
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -30,14 +32,18 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(home: Path, *command: str, **variables: str) -> list[str]:
-    path = f"{home}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "PARLEY_HOME": str(home), **variables}
-    done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=25, check=True
-    )
-    assert done.stderr == ""
-    return done.stdout.splitlines()
+@pytest.fixture
+def answer(home: Path, parley: Parley, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """What `parley` answers to a shell, which asks by variables."""
+
+    def answer(**variables: str) -> list[str]:
+        for name, value in {"PARLEY_HOME": str(home), **variables}.items():
+            monkeypatch.setenv(name, value)
+        done = parley()
+        assert (done.code, done.err) == (0, "")
+        return done.out.splitlines()
+
+    return answer
 
 
 @pytest.mark.parametrize("shell", list(Shell))
@@ -71,31 +77,26 @@ def test_no_other_shell(parley: Parley) -> None:
         ("parley call --netw", {"--network-key"}),
     ],
 )
-def test_bash_is_answered(home: Path, line: str, expected: set[str]) -> None:
-    words = line.split()
-    answer = run(
-        home,
-        "parley",
-        _PARLEY_COMPLETE="complete_bash",
-        COMP_WORDS=line,
-        COMP_CWORD=str(len(words) - 1),
-    )
-    assert set(answer) == expected
+def test_bash_is_answered(answer: Callable[..., list[str]], line: str, expected: set[str]) -> None:
+    words = str(len(line.split()) - 1)
+    asked = {"COMP_WORDS": line, "COMP_CWORD": words}
+    assert set(answer(_PARLEY_COMPLETE="complete_bash", **asked)) == expected
 
 
-def test_zsh_and_fish_are_answered(home: Path) -> None:
+def test_zsh_and_fish_are_answered(answer: Callable[..., list[str]]) -> None:
     asked = {"_TYPER_COMPLETE_ARGS": "parley errors no-han"}
-    assert "no-handler" in run(home, "parley", _PARLEY_COMPLETE="complete_zsh", **asked)[0]
+    assert "no-handler" in answer(_PARLEY_COMPLETE="complete_zsh", **asked)[0]
     asked["_TYPER_COMPLETE_FISH_ACTION"] = "get-args"
-    assert run(home, "parley", _PARLEY_COMPLETE="complete_fish", **asked) == ["no-handler"]
+    assert answer(_PARLEY_COMPLETE="complete_fish", **asked) == ["no-handler"]
 
 
-def test_every_code_is_offered(home: Path) -> None:
+def test_every_code_is_offered(answer: Callable[..., list[str]]) -> None:
     asked = {"COMP_WORDS": "parley errors ", "COMP_CWORD": "2"}
-    answer = run(home, "parley", _PARLEY_COMPLETE="complete_bash", **asked)
-    assert set(answer) == {name for e in EXPLANATIONS for name in e.name.split(" / ")}
+    offered = answer(_PARLEY_COMPLETE="complete_bash", **asked)
+    assert set(offered) == {name for e in EXPLANATIONS for name in e.name.split(" / ")}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
@@ -116,4 +117,14 @@ def test_a_real_bash(home: Path, line: str, expected: list[str]) -> None:
         _parley_completion parley
         (( ${#COMPREPLY[@]} == 0 )) || printf '%s\\n' "${COMPREPLY[@]}"
     """
-    assert run(home, "bash", "--norc", "-c", script, "bash", line) == expected
+    path = f"{home}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "--norc", "-c", script, "bash", line],
+        env={**os.environ, "PATH": path, "PARLEY_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        timeout=25,
+        check=True,
+    )
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == expected

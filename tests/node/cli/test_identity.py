@@ -84,6 +84,7 @@ def test_a_passphrase_file_holds_one(
     assert not (tmp_path / "key").exists()
 
 
+@pytest.mark.slow
 def test_a_passphrase_that_others_can_read_is_warned_of(parley: Parley, tmp_path: Path) -> None:
     file = tmp_path / "passphrase"
     file.write_bytes(b"secret")

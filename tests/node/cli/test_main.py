@@ -170,6 +170,7 @@ def test_an_interrupted_command_says_so(parley: Parley, monkeypatch: pytest.Monk
     assert parley("ping", DIALS, "--json").last["code"] == 130
 
 
+@pytest.mark.process
 def test_a_command_imports_itself_alone() -> None:
     code = (
         "import sys; from node.cli.main import app; app(['completion', 'zsh'], "

@@ -175,9 +175,10 @@ def _warm_up() -> None:
     from node.cli.main import main
 
     typer.main.get_command = cache(typer.main.get_command)
-    sys.argv[:] = ["parley", "chat"]  # which then finds that it was told too little
-    with contextlib.suppress(SystemExit), contextlib.redirect_stderr(io.StringIO()):
-        main()
+    for family in ([], ["id"], ["bus"], ["journal"], ["peers"]):
+        sys.argv[:] = ["parley", *family, "--help"]  # which asks every command what it is for
+        with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
+            main()
     anyio.run(anyio.sleep, 0)
     gc.collect()
     gc.freeze()

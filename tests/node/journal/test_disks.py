@@ -248,6 +248,7 @@ anyio.run(main, *sys.argv[2:], backend=sys.argv[1])
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("backend", "on_failure", "left"), [("asyncio", "alarm", "1"), ("trio", "stop", "0")]
 )

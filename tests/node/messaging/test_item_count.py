@@ -40,6 +40,7 @@ def items(value: object) -> int:
     return 1
 
 
+@pytest.mark.slow
 @given(value=VALUES)
 @settings(max_examples=80)
 def test_each_item_counts_once(value: Any) -> None:

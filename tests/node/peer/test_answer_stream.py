@@ -155,6 +155,7 @@ async def test_who_yields_for_ever_is_held_at_the_window(
     await nothing_waits(met)
 
 
+@pytest.mark.slow
 async def test_a_handler_that_never_waits_lets_others_run(met: Meeting, anyio_backend: str) -> None:
     """Even if its caller's window and its transport take all there is."""
     endless = Endless(met)

@@ -342,6 +342,7 @@ def test_a_raw_event_in_place_of_a_proof_is_a_bad_record(number: int) -> None:
         assert not side.take(pair.now)
 
 
+@pytest.mark.slow
 def test_every_flipped_bit_of_a_proof_is_refused() -> None:
     honest = forge_proof(before_initiators_proof().a)
     for index in range(4, len(honest)):

@@ -60,6 +60,7 @@ def assert_refused(pair: Pair, name: str) -> None:
     assert not pair.a.events
 
 
+@pytest.mark.slow
 @each_event
 @pytest.mark.parametrize("bit", [0, 7])
 def test_a_flipped_bit_in_any_byte(name: str, bit: int) -> None:

@@ -7,6 +7,7 @@ invariants are in machine.py.
 from random import Random  # noqa: TID251  # tests may
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -316,6 +317,7 @@ TestTwoSides.settings = settings()
 SECONDS = [0.0, 0.02, 0.5, 3.0, 11.0, 16.0]
 
 
+@pytest.mark.slow
 @given(drawn=beginnings, seed=st.integers(0, 2**32 - 1))
 def test_long_traffic(drawn: dict[str, Any], seed: int) -> None:
     """The same rules with far more traffic than a machine that can be shrunk gets to."""

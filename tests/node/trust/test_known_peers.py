@@ -375,6 +375,7 @@ def test_a_writer_does_not_wait_for_ever(path: Path, monkeypatch: pytest.MonkeyP
     assert peers.lookup(B) is not None
 
 
+@pytest.mark.process
 def test_processes_lose_nothing_of_each_others(path: Path) -> None:
     program = (
         "import hashlib, sys\n"

@@ -23,6 +23,7 @@ EXPECTED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", forger.KINDS)
 def test_a_fault_is_found_where_it_is(simulated: Simulated, copied: Path, kind: str) -> None:
     fault = forger.forge(copied, kind, seed=4)

@@ -74,6 +74,7 @@ def test_the_same_seed_plants_at_the_same_places(simulated: Simulated, copied: P
     assert tamper(copied, [Kind.DROP, Kind.FORGED_END], seed=5) == first
 
 
+@pytest.mark.slow
 def test_an_early_end_leaves_nothing_of_what_followed(
     simulated: Simulated, audited: Audited, copied: Path
 ) -> None:

@@ -198,6 +198,7 @@ def assert_kept(scene: Scene) -> None:
 POISON_ATTEMPTS: Final = 3
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("store", ["sqlite", pytest.param("redis", marks=pytest.mark.redis)])
 def test_an_event_that_kills_who_processes_it_is_set_aside(
     store: str, stage: Stage, tmp_path: Path, request: pytest.FixtureRequest

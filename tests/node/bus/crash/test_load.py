@@ -133,6 +133,7 @@ def test_large_events_survive_kills_on_a_full_disk(tmp_path: Path, rounds: int) 
             scene.settle(trim=True)
 
 
+@pytest.mark.process
 def test_a_bus_opens_beside_a_publisher_under_load(stage: Stage, tmp_path: Path) -> None:
     scene = Scene(stage, tmp_path / "bus.db", tmp_path, "beside")
     publisher = scene.load()

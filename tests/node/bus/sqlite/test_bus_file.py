@@ -152,6 +152,7 @@ def test_any_name_will_do(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.process
 def test_who_opens_it_once_more_takes_no_lock_from_who_has_it_open(tmp_path: Path) -> None:
     path = str(tmp_path / "bus.db")
     reading = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('SELECT * FROM meta')"

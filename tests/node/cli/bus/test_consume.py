@@ -58,6 +58,7 @@ def test_where_a_new_group_begins(parley: Parley, bus: str, publish: Publish) ->
         assert done.last["acknowledged"] == count, start
 
 
+@pytest.mark.process
 def test_a_command_gets_each_event(
     parley: Parley, bus: str, publish: Publish, tmp_path: Path
 ) -> None:
@@ -77,6 +78,7 @@ def test_a_command_gets_each_event(
     assert left(parley, bus) == (0, 0)
 
 
+@pytest.mark.process
 def test_a_command_that_fails_is_tried_again_until_the_event_dies(
     parley: Parley, bus: str, publish: Publish
 ) -> None:
@@ -92,6 +94,7 @@ def test_a_command_that_fails_is_tried_again_until_the_event_dies(
     assert "the command ended with 3" in letter["history"][0]["error"]
 
 
+@pytest.mark.process
 def test_no_delay_is_longer_than_five_minutes(parley: Parley, bus: str, publish: Publish) -> None:
     publish(1)
     consume = ("bus", "consume", bus, NAME, *GROUP, "--count", "1", "--retry-delay", "1h")
@@ -101,6 +104,7 @@ def test_no_delay_is_longer_than_five_minutes(parley: Parley, bus: str, publish:
     assert 299 < delay <= 300
 
 
+@pytest.mark.process
 def test_people_are_told_of_failures(parley: Parley, bus: str, publish: Publish) -> None:
     (id,) = publish(1)
     consume = ("bus", "consume", bus, NAME, *GROUP, "--count", "1", "--retry-delay", "0s")
@@ -111,6 +115,7 @@ def test_people_are_told_of_failures(parley: Parley, bus: str, publish: Publish)
     assert done.out == f'{id}\t{{"n": 1}}\tattempt 2\n'
 
 
+@pytest.mark.process
 def test_a_command_need_not_read(parley: Parley, bus: str) -> None:
     data = json.dumps({"text": "x" * 500_000})
     data_lines = data.encode()

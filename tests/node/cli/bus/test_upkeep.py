@@ -59,6 +59,7 @@ def test_a_mistyped_name_makes_no_group(
     assert parley("bus", "groups", bus, "--json").last["groups"] == 1
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("how", ["--all", "--group", "ids"])
 def test_dead_letters_are_dropped_together(
     parley: Parley, bus: str, dead: list[str], monkeypatch: pytest.MonkeyPatch, how: str
@@ -102,6 +103,7 @@ def test_trim_for_people(parley: Parley, bus: str, publish: Publish) -> None:
     assert parley("bus", "trim", bus, NAME, "--max-length", "1").out == "1 event removed\n"
 
 
+@pytest.mark.process
 def test_what_died_is_shown(parley: Parley, bus: str, dead: list[str]) -> None:
     out = parley("bus", "dlq", "list", bus, NAME, "--count", "1").out
     assert out.startswith(f"{dead[0]}  {NAME} ")
@@ -113,6 +115,7 @@ def test_what_died_is_shown(parley: Parley, bus: str, dead: list[str]) -> None:
     assert letters(parley, bus, "--group", "audit") == []
 
 
+@pytest.mark.process
 def test_what_died_is_tried_again(parley: Parley, bus: str, dead: list[str]) -> None:
     done = parley("bus", "dlq", "replay", bus, NAME, dead[1])
     assert (done.code, done.out) == (0, "1 dead letter replayed\n")
@@ -124,6 +127,7 @@ def test_what_died_is_tried_again(parley: Parley, bus: str, dead: list[str]) -> 
     assert letters(parley, bus) == []
 
 
+@pytest.mark.process
 def test_what_died_is_dropped(parley: Parley, bus: str, dead: list[str]) -> None:
     done = parley("bus", "dlq", "drop", bus, NAME, dead[0], dead[1])
     assert (done.code, done.out) == (0, "2 dead letters dropped\n")
@@ -132,6 +136,7 @@ def test_what_died_is_dropped(parley: Parley, bus: str, dead: list[str]) -> None
     assert consumed(parley, bus) == []
 
 
+@pytest.mark.process
 def test_a_dead_letter_that_is_not_there(parley: Parley, bus: str, dead: list[str]) -> None:
     for verb in ("replay", "drop"):
         done = parley("bus", "dlq", verb, bus, NAME, dead[0], "1-1")

@@ -199,6 +199,7 @@ def test_follow_waits_for_journals_that_are_not_there_yet(
     assert [line["event"] for line in done.lines] == ["waiting", "done"]
 
 
+@pytest.mark.process
 def test_a_java_that_does_not_start_is_a_sentence(place: Path) -> None:
     """In a process of its own: there is one Java for each."""
     java = place / "java" / "bin" / "java"

@@ -1,0 +1,91 @@
+"""The quick loop, `pytest -m quick`: the tests that need nothing beside this process, and no sweep.
+
+A test is quick unless one of the marks in `HEAVY` says otherwise. Some follow from where a test is
+or from its fixtures; the rest stand at the test. What a quick test may not do it can't do: a
+process that it starts fails it, in every run, and so does a second of work in the quick loop.
+"""
+
+import sys
+import time
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+ROOT: Final = Path(__file__).parents[1]
+HEAVY: Final = (
+    *("process", "slow", "spark", "jvm"),
+    *("redis", "lightbus", "bromine", "mounts"),
+)
+# Sweeps, all of them.
+SLOW_PLACES: Final = (
+    *("tests/fuzz/", "tests/interop/", "tests/node/apps/simulate/", "tests/pipeline/"),
+    *("tests/security/", "tests/soak/", "tests/wycheproof/"),
+)
+MARKED_BY_FIXTURE: Final = {
+    **dict.fromkeys(("processes", "server", "terminals"), "process"),
+    **dict.fromkeys(("redis_server", "redis_url"), "redis"),
+    "leaves_nothing": "slow",  # it searches all there is
+    "rounds": "slow",
+}
+# Random examples for each property test: a bug that needs more is found by the whole suite.
+EXAMPLES: Final = 15
+# Seconds of this process' own time, four times what the slowest quick test takes on a busy machine.
+MOST_WORK: Final = 2.0
+_STARTS: Final = frozenset(
+    {"subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "tests.warm"}
+)
+
+_running: pytest.Item | None = None
+
+
+def is_asked_for(config: pytest.Config) -> bool:
+    """Whether this run is the quick loop."""
+    return str(config.getoption("markexpr")) == "quick"
+
+
+def is_left_out(path: Path, config: pytest.Config) -> bool:
+    """Whether the quick loop needs not even import what is here."""
+    return is_asked_for(config) and path in map(ROOT.joinpath, SLOW_PLACES)
+
+
+def mark(item: pytest.Item) -> None:
+    """Add the marks that follow from a test's place and fixtures, and `quick` if it has none."""
+    if item.nodeid.startswith(SLOW_PLACES):
+        item.add_marker("slow")
+    for fixture in getattr(item, "fixturenames", ()):
+        if fixture in MARKED_BY_FIXTURE:
+            item.add_marker(MARKED_BY_FIXTURE[fixture])
+    if not any(item.get_closest_marker(name) for name in HEAVY):
+        item.add_marker("quick")
+
+
+def watch() -> None:
+    """Fail each quick test that starts a process, from now on; this can't be undone."""
+    sys.addaudithook(_noticed)
+
+
+def _noticed(event: str, _: tuple[Any, ...]) -> None:
+    if _running is not None and event in _STARTS:
+        pytest.fail(f"it starts a process ({event}): mark it with one of {', '.join(HEAVY)}")
+
+
+def running(item: pytest.Item) -> Generator[None, object, object]:
+    """Around a test's three phases: what is noticed meanwhile is of this test."""
+    global _running  # audit hooks are told of nothing but the event
+    _running = item if item.get_closest_marker("quick") else None
+    try:
+        return (yield)
+    finally:
+        _running = None
+
+
+def working(item: pytest.Item) -> Generator[None, object, object]:
+    """Around a test's own phase: in the quick loop, it fails if it works for too long."""
+    began = time.process_time()  # it is this machine's time that matters
+    result = yield
+    took = time.process_time() - began  # as above
+    if is_asked_for(item.config) and took > MOST_WORK:
+        pytest.fail(f"it works for {took:.1f} s, and is quick: mark it `slow`")
+    return result
