@@ -319,9 +319,9 @@ PAGES: Final[dict[str, Page]] = {
         (
             "parley.transfer.send_file",
             "parley.transfer.Source",
-            "parley.transfer.Receiver",
-            "parley.transfer.Store",
-            "parley.transfer.Offer",
+            "parley.transfer.FileReceiver",
+            "parley.transfer.FileStore",
+            "parley.transfer.FileOffer",
             "parley.transfer.Receipt",
             "parley.transfer.RefusalCode",
             "parley.transfer.Watcher",
@@ -432,7 +432,7 @@ SHOWN: Final[dict[str, Shown]] = {
     "PublicIdentity": Shown(made=False, hidden=frozenset({"cells", "parse", "verifier"})),
     "Identity": Shown(hidden=frozenset({"cells"})),
     "NodeConfig": Shown(hidden=frozenset({"core"})),
-    "Offer": Shown(made=False, hidden=frozenset({"decode", "encode"})),
+    "FileOffer": Shown(made=False, hidden=frozenset({"decode", "encode"})),
     "PeerClosedError": Shown(made=False),
     "Receipt": Shown(made=False, hidden=frozenset({"decode", "encode"})),
     "Roles": Shown(made=False),
@@ -440,7 +440,7 @@ SHOWN: Final[dict[str, Shown]] = {
         made=False, hidden=frozenset({"name", "reader", "schema", "streamReader"})
     ),
     "Source": Shown(made=False, hidden=frozenset({"begins_with", "read"})),
-    "Store": Shown(
+    "FileStore": Shown(
         hidden=frozenset(
             ["discard", "open_existing", "open_partial", "place", "require_replaceable"]
         )

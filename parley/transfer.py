@@ -1,23 +1,23 @@
 """Files from one node to another, as `parley send` and `parley receive` carry them."""
 
 from node.apps.transfer import (
-    Offer,
+    FileOffer,
+    FileReceiver,
+    FileStore,
     Receipt,
-    Receiver,
     RefusalCode,
     Source,
-    Store,
     Watcher,
     send_file,
 )
 
 __all__ = [
-    "Offer",
+    "FileOffer",
+    "FileReceiver",
+    "FileStore",
     "Receipt",
-    "Receiver",
     "RefusalCode",
     "Source",
-    "Store",
     "Watcher",
     "send_file",
 ]

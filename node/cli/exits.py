@@ -22,7 +22,7 @@ from node.bus.errors import (
     BusUnavailableError,
     InvalidEventError,
 )
-from node.cli.output import Failure, show_value
+from node.cli.output import CommandFailure, show_value
 from node.errors import (
     AddressError,
     CallRefused,
@@ -84,45 +84,45 @@ WARNING: THE ID BEHIND {name} HAS CHANGED
 _UNREACHABLE_CODES = (CloseCode.CONNECTION_LOST, CloseCode.TIMEOUT)
 
 
-def failure(error: BaseException) -> Failure | None:
+def failure(error: BaseException) -> CommandFailure | None:
     """What an error means for who typed the command; None for a bug of ours."""
     text = _sentence(error)
     match error:
         case CallRefused():
             name = RESULT_SENTENCES.get(error.code, "refused").replace(" ", "-")
             text = _with_data(text, error.data)
-            return Failure(Exit.ANSWERED, error.code, name, text, error.data)
+            return CommandFailure(Exit.ANSWERED, error.code, name, text, error.data)
         case IdentityChangedError():
             return identity_changed(error, text)
         case NotTrustedError():
-            return Failure(Exit.NOT_TRUSTED, error.code, code_name(error.code), text)
+            return CommandFailure(Exit.NOT_TRUSTED, error.code, code_name(error.code), text)
         case PeerClosedError() | HandshakeError() | StreamResetError() | ConnectionClosedError():
-            return Failure(_closed_exit(error), error.code, code_name(error.code), text)
+            return CommandFailure(_closed_exit(error), error.code, code_name(error.code), text)
         case BusRefusedError():
-            return Failure(Exit.ANSWERED, ResultCode.NOT_AUTHORISED, "not-authorised", text)
+            return CommandFailure(Exit.ANSWERED, ResultCode.NOT_AUTHORISED, "not-authorised", text)
         case UnreachableError() | BusUnavailableError():
-            return Failure(Exit.UNREACHABLE, Exit.UNREACHABLE, "unreachable", text)
+            return CommandFailure(Exit.UNREACHABLE, Exit.UNREACHABLE, "unreachable", text)
         case KeyFileError() | KnownPeersError() | FileError() | JournalError():
-            return Failure(Exit.FILE, Exit.FILE, "file", text)
+            return CommandFailure(Exit.FILE, Exit.FILE, "file", text)
         case BusBusyError() | BusFullError() | BusDamagedError():
-            return Failure(Exit.FILE, Exit.FILE, "file", text)
+            return CommandFailure(Exit.FILE, Exit.FILE, "file", text)
         case TyperException() if error.exit_code == Exit.USAGE:
-            return Failure(Exit.USAGE, Exit.USAGE, "usage", text)
+            return CommandFailure(Exit.USAGE, Exit.USAGE, "usage", text)
         case AddressError() | ConfigError() | UnknownAlgorithmError() | LbmError() | FormatError():
-            return Failure(Exit.USAGE, Exit.USAGE, "usage", text)
+            return CommandFailure(Exit.USAGE, Exit.USAGE, "usage", text)
         case InvalidEventError():
-            return Failure(Exit.USAGE, Exit.USAGE, "usage", text)
+            return CommandFailure(Exit.USAGE, Exit.USAGE, "usage", text)
         case Interrupted():
-            return Failure(error.exit, error.exit, "interrupted", text)
+            return CommandFailure(error.exit, error.exit, "interrupted", text)
         case TyperException() | ParleyError() | LocalProtocolError():
-            return Failure(Exit.FAILED, Exit.FAILED, "failed", text)
+            return CommandFailure(Exit.FAILED, Exit.FAILED, "failed", text)
         case OSError():
-            return Failure(Exit.FILE, Exit.FILE, "file", text)
+            return CommandFailure(Exit.FILE, Exit.FILE, "file", text)
         case _:
             return None
 
 
-def identity_changed(error: IdentityChangedError, text: str) -> Failure:
+def identity_changed(error: IdentityChangedError, text: str) -> CommandFailure:
     """A name that stands for another id, told so that nobody takes it for a hitch."""
     since = error.first_seen.isoformat(timespec="seconds").replace("+00:00", "Z")
     mend = f"parley peers forget {error.old}"
@@ -139,7 +139,7 @@ def identity_changed(error: IdentityChangedError, text: str) -> Failure:
         "known_peers": str(error.path),
         "mend": mend,
     }
-    return Failure(
+    return CommandFailure(
         Exit.NOT_TRUSTED, error.code, code_name(error.code), text, shown=shown, fields=fields
     )
 

@@ -20,7 +20,7 @@ from typer.core import TyperGroup
 
 from node.cli.completion import PROGRAM
 from node.cli.exits import Exit, Interrupted, failure
-from node.cli.output import Failure, Output, abandon_stdout, set_up_streams
+from node.cli.output import CommandFailure, Output, abandon_stdout, set_up_streams
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,9 @@ def _failed(out: Output, error: Exception) -> int:
     found = failure(error)
     if found is None:
         logging.getLogger("parley").error("a bug in parley", exc_info=error)
-        found = Failure(Exit.FAILED, Exit.FAILED, "internal-error", f"internal error: {error!r}")
+        found = CommandFailure(
+            Exit.FAILED, Exit.FAILED, "internal-error", f"internal error: {error!r}"
+        )
     if isinstance(error, BrokenPipeError):
         abandon_stdout()  # as `parley ... | head` means it: nobody is left to tell
         return Exit.FAILED

@@ -24,7 +24,7 @@ from node.logs import one_line
 
 
 @dataclass(frozen=True)
-class Failure:
+class CommandFailure:
     """How a command failed: `code` is the protocol's if there is one, else the exit code."""
 
     exit: int
@@ -77,7 +77,7 @@ class Output:
         """The last JSON line of a command that did what it should."""
         self.event("done", **fields)
 
-    def fail(self, failure: Failure) -> None:
+    def fail(self, failure: CommandFailure) -> None:
         """The last line of a command that did not."""
         self.event(
             "error",

@@ -18,11 +18,10 @@ from rich.table import Table
 
 from crypto.auditor import AuditorKey, AuditorPrivateKey
 from crypto.auditor_file import load_auditor_key, save_auditor_key
-from node.apps.simulate.counting import Counts, count
 from node.apps.simulate.plan import Plan, Traffic
-from node.apps.simulate.tally import Tally
+from node.apps.simulate.tally import Counts, Tally, count
 from node.apps.simulate.tamper.plant import tamper
-from node.apps.simulate.tamper.planted import Kind, save_list
+from node.apps.simulate.tamper.planted import Fault, save_list
 from node.apps.simulate.world import Keeping, simulate
 from node.cli.options import Json, Loop
 from node.cli.output import Output, set_up_logging
@@ -96,12 +95,12 @@ def simulation(
         ),
     ] = False,
     tampering: Annotated[
-        list[Kind] | None,
+        list[Fault] | None,
         typer.Option(
             "--tamper",
             help="Plant such a fault in the journals; repeatable.",
             rich_help_panel=FAULTS,
-            autocompletion=words(*Kind),
+            autocompletion=words(*Fault),
         ),
     ] = None,
     tamper_list: Annotated[

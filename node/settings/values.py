@@ -54,7 +54,7 @@ _UNSHOWN: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ValueKind:
     """A type as files and variables write it: `fits` is for TOML's values."""
 
     name: str
@@ -73,21 +73,21 @@ def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-_WHOLE: Final = Kind("a whole number", lambda value: type(value) is int, int)
-_NUMBER: Final = Kind("a number", lambda value: type(value) in (int, float), float)
-_FLAG: Final = Kind(
+_WHOLE: Final = ValueKind("a whole number", lambda value: type(value) is int, int)
+_NUMBER: Final = ValueKind("a number", lambda value: type(value) in (int, float), float)
+_FLAG: Final = ValueKind(
     "true or false", lambda value: type(value) is bool, {"true": True, "false": False}.__getitem__
 )
-_TEXT: Final = Kind("text", lambda value: type(value) is str and value != "", str)
-_LIST: Final = Kind(
+_TEXT: Final = ValueKind("text", lambda value: type(value) is str and value != "", str)
+_LIST: Final = ValueKind(
     "a list of texts",
     lambda value: type(value) is list and value != [] and all(map(_TEXT.fits, value)),
     _names,
 )
-_TABLE: Final = Kind("a table", lambda value: type(value) is dict, _table)
+_TABLE: Final = ValueKind("a table", lambda value: type(value) is dict, _table)
 
 
-def kind_of(hint: Any) -> Kind:
+def kind_of(hint: Any) -> ValueKind:
     """The kind of a field with this type hint."""
     origin = get_origin(hint)
     if origin is Literal:
@@ -125,7 +125,7 @@ def read_value(path: str, hint: Any, value: object, directory: Path, *, text: bo
         raise ConfigError(str(error)) from error
 
 
-def _misfit(path: str, kind: Kind, value: object) -> ConfigError:
+def _misfit(path: str, kind: ValueKind, value: object) -> ConfigError:
     name = path.rpartition(".")[2]
     allowed = ""
     if path.startswith("node.limits."):

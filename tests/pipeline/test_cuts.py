@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from crypto.auditor import AuditorPrivateKey
-from node.apps.simulate import sending
+from node.apps.simulate import stream_sender
 from node.apps.simulate.plan import Plan
 from node.apps.simulate.world import Keeping
 from node.journal import keys
@@ -29,7 +29,7 @@ def journal(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """That of one of three nodes, with sessions side by side, in segments of several blocks."""
     monkeypatch.setattr(keys, "BLOCK_SIZE", 4_096)
     monkeypatch.setattr(keys, "CHECKPOINT_PART", 3)
-    monkeypatch.setattr(sending, "KEY_RATE", 4)
+    monkeypatch.setattr(stream_sender, "KEY_RATE", 4)
     place = tmp_path / "journals"
     run(replace(PLAN, seed=seed), Keeping(place, KEY.public, SEGMENT_SIZE))
     sizes: Counter[str] = Counter()

@@ -10,9 +10,9 @@ import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as f
 
-from node.apps.simulate.counting import count
+from node.apps.simulate.tally import count
 from node.apps.simulate.tamper.plant import tamper
-from node.apps.simulate.tamper.planted import Kind, Planted
+from node.apps.simulate.tamper.planted import Fault, Planted
 from pipeline.bronze import ingest
 from pipeline.gold.findings import findings as gold_findings
 from pipeline.gold.kinds import FAULT
@@ -39,7 +39,7 @@ SHOWN_AS = {
 
 
 SHOWN_AS["forged-end"] = SHOWN_AS["forged-code"] | SHOWN_AS["early-end"]
-TAMPERED = [kind for kind in Kind if kind not in (Kind.TORN_TAIL, Kind.BAD_CRC)]
+TAMPERED = [kind for kind in Fault if kind not in (Fault.TORN_TAIL, Fault.BAD_CRC)]
 
 
 @dataclass

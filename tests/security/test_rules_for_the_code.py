@@ -327,7 +327,7 @@ HASHES_OUTSIDE: Final = {
     "node/bus/redis/script.py": "hashlib",
     "node/cli/demo/file.py": "hashlib",
     "node/cli/demo/responder.py": "hashlib",
-    "node/apps/transfer/hashing.py": "hashlib",
+    "node/apps/transfer/hashes.py": "hashlib",
     "node/apps/transfer/names.py": "hashlib",
     "node/apps/transfer/partial.py": "hashlib",
     "node/protocol/sealing.py": "hmac",

@@ -9,14 +9,14 @@ from typing import Final
 import anyio
 from anyio.abc import TaskGroup
 
-from node.apps.simulate.calling import Caller
+from node.apps.simulate.caller import Caller
 from node.apps.simulate.draws import Draws
 from node.apps.simulate.offers import ALERTS, NEWS, TICKS
 from node.apps.simulate.plan import Plan, Traffic
-from node.apps.simulate.sending import Sender
 from node.apps.simulate.simulated_time import SimulatedTime
+from node.apps.simulate.stream_sender import StreamSender
 from node.apps.simulate.tally import Tally
-from node.apps.simulate.topics import Reader
+from node.apps.simulate.topics import NoteReader
 from node.errors import HandshakeError, PeerClosedError
 from node.node import Node
 from node.peer.peer import Peer
@@ -30,7 +30,7 @@ _LONGEST: Final = 0.8
 _ENDINGS: Final = ("closed", "closed by the other", "cut", "damaged")
 
 
-class Link:
+class SimulatedLink:
     """`number` of the plan, from `client`, who dials, to `server`. `wire` is to be entered
     before both nodes, which say Close over it when they leave."""
 
@@ -89,12 +89,12 @@ class Link:
             return Draws(draws.getrandbits(64), name)
 
         traffic = plan.traffic
-        sender = {name: Sender(plan, peer, own(name), sleep, tally) for name in Traffic}
+        sender = {name: StreamSender(plan, peer, own(name), sleep, tally) for name in Traffic}
         if Traffic.CALLS in traffic:
             actors.start_soon(Caller(plan, peer, own("caller"), sleep, tally).run, actors)
         if Traffic.TOPICS in traffic:
             for name in (TICKS, NEWS, ALERTS):
-                actors.start_soon(Reader(plan, name, peer, own(name), sleep, tally).run)
+                actors.start_soon(NoteReader(plan, name, peer, own(name), sleep, tally).run)
         if Traffic.FILES in traffic:
             actors.start_soon(sender[Traffic.FILES].files)
         if Traffic.EVENTS in traffic:

@@ -30,7 +30,7 @@ _NAP: Final = 4.0
 _NARROW: Final = 4 * 1024
 
 
-class Publisher:
+class NotePublisher:
     """Publishes one topic of a node for ever."""
 
     def __init__(self, plan: Plan, topic: Topic, draws: Draws, sleep: Sleep, tally: Tally) -> None:
@@ -63,7 +63,7 @@ class Publisher:
                 await checkpoint()
 
 
-class Reader:
+class NoteReader:
     """Reads one topic of `peer` until the connection ends; where the plan fixes how much is
     published at once, without a break."""
 

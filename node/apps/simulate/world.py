@@ -15,12 +15,12 @@ from anyio.abc import TaskGroup
 
 from crypto.auditor import AuditorKey
 from crypto.identity import Identity
-from node.apps.simulate.link import Link
+from node.apps.simulate.link import SimulatedLink
 from node.apps.simulate.offers import offer
 from node.apps.simulate.plan import Plan, Traffic
 from node.apps.simulate.simulated_time import SimulatedTime
 from node.apps.simulate.tally import Tally
-from node.apps.simulate.topics import Publisher
+from node.apps.simulate.topics import NotePublisher
 from node.journal.journal import Journal
 from node.journal.options import BUFFER_SIZE, SEGMENT_SIZE
 from node.node import Node
@@ -72,7 +72,7 @@ async def simulate(
         return any(journal.metrics.waiting > _WAITING for journal in journals)
 
     links = [
-        Link(plan, time, number, nodes[client], nodes[server], tally)
+        SimulatedLink(plan, time, number, nodes[client], nodes[server], tally)
         for number, (client, server) in enumerate(plan.links())
     ]
     async with anyio.create_task_group() as moving:
@@ -104,4 +104,4 @@ def _publish(
         if Traffic.TOPICS in plan.traffic:
             for name, topic in topics.items():
                 draws = plan.draws("publisher", number, name)
-                life.start_soon(Publisher(plan, topic, draws, time.sleep, tally).run)
+                life.start_soon(NotePublisher(plan, topic, draws, time.sleep, tally).run)

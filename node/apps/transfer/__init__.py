@@ -4,19 +4,19 @@ One rule: what arrives is either the whole file that was offered, by its SHA-256
 there under its name. Who connects and whom to trust is the node's.
 """
 
-from node.apps.transfer.protocol import Offer, Receipt, RefusalCode
-from node.apps.transfer.receiver import Receiver
+from node.apps.transfer.protocol import FileOffer, Receipt, RefusalCode
+from node.apps.transfer.receiver import FileReceiver
 from node.apps.transfer.sender import Source, send_file
-from node.apps.transfer.store import Store
-from node.apps.transfer.watching import Watcher
+from node.apps.transfer.store import FileStore
+from node.apps.transfer.watcher import Watcher
 
 __all__ = [
-    "Offer",
+    "FileOffer",
+    "FileReceiver",
+    "FileStore",
     "Receipt",
-    "Receiver",
     "RefusalCode",
     "Source",
-    "Store",
     "Watcher",
     "send_file",
 ]

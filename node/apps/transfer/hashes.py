@@ -1,19 +1,21 @@
-"""What a receiver hashes because somebody asks for it: remembered, and rationed.
+"""SHA-256 of files, in threads and in pieces that can be cancelled; and what a receiver has to hash
+because a peer asks for it, remembered and rationed.
 
-One rule: an offer is a few bytes, so the file that it names is read once for as long as it
-stays as it is, and no faster for one peer than its ration. Knows no streams.
+An offer is a few bytes, so the file that it names is read once for as long as it stays unchanged,
+and no faster for one peer than its ration.
 """
 
+import hashlib
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol, Self
 
 import anyio
+from anyio.to_thread import run_sync
 
 from node.apps.transfer.files import OpenFile
-from node.apps.transfer.hashing import Digest, hash_prefix
 
 # Of one peer: what it may have hashed each second, and at once if it asked for nothing lately.
 BYTES_PER_SECOND: Final = 128 * 1024 * 1024  # a tenth of a core
@@ -24,7 +26,57 @@ REMEMBERED: Final = 4_096
 # file systems counts in steps of 2 s.
 SETTLED_NS: Final = 2_000_000_000
 
+# What one thread's turn reads and hashes: some 5 ms.
+HASH_PIECE = 8 * 1024 * 1024
+READ_PIECE = 1024 * 1024
+
 _Key = tuple[int, int, int, int]
+
+
+class Digest(Protocol):
+    """A running SHA-256."""
+
+    def update(self, data: bytes | bytearray | memoryview, /) -> None:
+        """Take more."""
+
+    def digest(self) -> bytes:
+        """The 32 bytes for all that was taken."""
+
+    def copy(self) -> Self:
+        """Another that has taken the same."""
+
+
+async def hash_prefix(
+    file: OpenFile, size: int, ration: Callable[[int], Awaitable[None]] | None = None
+) -> tuple[Digest, int]:
+    """The running hash of the first `size` bytes, and how many there were of them.
+
+    `ration` is awaited before each piece, with its size in bytes.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    digest, done = hashlib.sha256(), 0
+    while done < size:
+        step = min(HASH_PIECE, size - done)
+        if ration is not None:
+            await ration(step)
+        hashed = await run_sync(_hash, digest, file, done, step)
+        done += hashed
+        if hashed < step:
+            break
+    return digest, done
+
+
+def _hash(digest: Digest, file: OpenFile, offset: int, size: int) -> int:
+    done = 0
+    while done < size:
+        piece = file.read(offset + done, min(READ_PIECE, size - done))
+        if not piece:
+            break
+        digest.update(piece)
+        done += len(piece)
+    return done
 
 
 class Hashes:

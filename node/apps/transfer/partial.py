@@ -11,10 +11,8 @@ import stat
 import threading
 
 from node.apps.transfer.files import OpenFile
-from node.apps.transfer.hashes import Hashes
-from node.apps.transfer.hashing import Digest
-from node.apps.transfer.protocol import RefusalCode
-from node.apps.transfer.refusal import Refusal
+from node.apps.transfer.hashes import Digest, Hashes
+from node.apps.transfer.protocol import Refusal, RefusalCode
 
 
 class Partial:

@@ -3,7 +3,7 @@
 One stream with the label `parley.file` carries one file, opened by its sender:
 
     sender                                  receiver
-      Offer(name, size, sha256)    ->
+      FileOffer(name, size, sha256)    ->
                                    <-         Resume(offset, sha256 of that much)
       Begin(offset)                ->
       the bytes from there, Finish ->
@@ -17,6 +17,7 @@ sentence; after a cut the sender offers again. One rule: a decoder raises
 `MessageError` and nothing else. Nothing here knows files or streams.
 """
 
+import errno
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, Self
@@ -56,7 +57,7 @@ class MessageError(ParleyError):
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class FileOffer:
     """A file as its sender has it. `sha256` is that of the whole content."""
 
     name: str
@@ -156,3 +157,22 @@ def message_size(prefix: bytes) -> int:
 def _framed(cells: dict[int, str | int | bytes]) -> bytes:
     body = encode(cells)
     return len(body).to_bytes(SIZE_BYTES, "big") + body
+
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+class Refusal(ParleyError):
+    """The sender is told `code` and `text`."""
+
+    def __init__(self, code: RefusalCode, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text
+
+
+def storage_refusal(error: OSError) -> Refusal:
+    """What a sender is told when the disk fails."""
+    if error.errno in _FULL:
+        return Refusal(RefusalCode.NO_SPACE, "the disk has no room for it")
+    return Refusal(RefusalCode.STORAGE, "it cannot be written there")

@@ -18,15 +18,16 @@ from node.apps.transfer.partial import Partial
 from node.apps.transfer.protocol import (
     LABEL,
     Begin,
+    FileOffer,
     MessageError,
-    Offer,
     Receipt,
+    Refusal,
     RefusalCode,
     Resume,
+    storage_refusal,
 )
-from node.apps.transfer.refusal import Refusal, storage_refusal
-from node.apps.transfer.store import Store
-from node.apps.transfer.watching import Transfer, Watcher
+from node.apps.transfer.store import FileStore
+from node.apps.transfer.watcher import Transfer, Watcher
 from node.node import Node
 from node.peer.peer import Peer
 from node.streams.stream import Stream
@@ -41,7 +42,7 @@ STALL_TIMEOUT = 60.0  # and then for each next byte
 BATCH = 256 * 1024  # bytes that one thread's turn writes: no more than a stream's window
 
 
-class Receiver:
+class FileReceiver:
     """Takes files into a store; `count` is how many at most, None for any number.
 
     `finished` is set once `count` files are there.
@@ -49,7 +50,7 @@ class Receiver:
 
     def __init__(
         self,
-        store: Store,
+        store: FileStore,
         watcher: Watcher | None = None,
         *,
         parallel: int = PARALLEL,
@@ -83,7 +84,7 @@ class Receiver:
             # After this one has been counted, so that others find it there.
             self._require_slot(peer)
             with anyio.fail_after(OFFER_TIMEOUT):
-                offer = await read_message(stream, Offer.decode)
+                offer = await read_message(stream, FileOffer.decode)
             name = _checked_name(offer)
             await self._take_reserved(stream, offer)
         except MessageError as error:
@@ -114,7 +115,7 @@ class Receiver:
         stream.reset(refusal.code, refusal.text)
         self._watcher.refused(name, _who(stream), refusal)
 
-    async def _take_reserved(self, stream: Stream, offer: Offer) -> None:
+    async def _take_reserved(self, stream: Stream, offer: FileOffer) -> None:
         """Nobody else sends a file of that name, or one that some disk takes for it."""
         key = same_file_key(offer.name)
         if key in self._names:
@@ -125,7 +126,7 @@ class Receiver:
         finally:
             self._names.discard(key)
 
-    async def _take(self, stream: Stream, offer: Offer) -> None:
+    async def _take(self, stream: Stream, offer: FileOffer) -> None:
         transfer = Transfer(offer, _who(stream))
         new = not await self._is_there(offer, transfer.peer)
         if new:
@@ -140,7 +141,7 @@ class Receiver:
         await stream.send(Receipt(offer.sha256, new).encode())
         await stream.send_eof()
 
-    async def _is_there(self, offer: Offer, who: str) -> bool:
+    async def _is_there(self, offer: FileOffer, who: str) -> bool:
         file = await run_sync(self._store.open_existing, offer)
         if file is None:
             return False
@@ -223,7 +224,7 @@ async def _read_begin(stream: Stream, offset: int, *, only: bool = False) -> Beg
     return begin
 
 
-def _checked_name(offer: Offer) -> str:
+def _checked_name(offer: FileOffer) -> str:
     try:
         return require_safe(offer.name)
     except UnsafeNameError as error:

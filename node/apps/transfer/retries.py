@@ -11,7 +11,7 @@ import anyio
 
 from node.apps.transfer.protocol import Receipt, RefusalCode
 from node.apps.transfer.sender import Source, send_file
-from node.apps.transfer.watching import Transfer, Watcher
+from node.apps.transfer.watcher import Transfer, Watcher
 from node.errors import (
     CallRefused,
     HandshakeError,
@@ -40,7 +40,7 @@ _PASSING = frozenset(
 )
 
 
-class Line:
+class TransferLine:
     """A peer that is dialled again once its connection is over; one at a time."""
 
     def __init__(self, peer: Peer, dial: Callable[[], Awaitable[Peer]]) -> None:
@@ -62,9 +62,9 @@ class Line:
 
 
 async def send_with_retries(
-    line: Line, source: Source, watcher: Watcher, retries: int = RETRIES
+    line: TransferLine, source: Source, watcher: Watcher, retries: int = RETRIES
 ) -> Receipt:
-    """Send a file, going on after cuts; raises as `send_file` and `Line.peer` at last."""
+    """Send a file, going on after cuts; raises as `send_file` and `TransferLine.peer` at last."""
     progress = _Progress(watcher)
     failures = 0
     while True:

@@ -16,10 +16,10 @@ from anyio.to_thread import run_sync
 
 from node.apps.transfer.files import OpenFile
 from node.apps.transfer.framing import read_message
-from node.apps.transfer.hashing import READ_PIECE, hash_prefix
+from node.apps.transfer.hashes import READ_PIECE, hash_prefix
 from node.apps.transfer.names import UnsafeNameError, require_safe
-from node.apps.transfer.protocol import LABEL, Begin, MessageError, Offer, Receipt, Resume
-from node.apps.transfer.watching import Transfer, Watcher
+from node.apps.transfer.protocol import LABEL, Begin, FileOffer, MessageError, Receipt, Resume
+from node.apps.transfer.watcher import Transfer, Watcher
 from node.errors import CallRefused, ConfigError, FileError, ParleyError, StreamResetError
 from node.peer.peer import Peer
 from node.protocol.codes import FIRST_APPLICATION_CODE
@@ -29,7 +29,7 @@ from node.streams.stream import Stream
 class Source:
     """A file to send, open from `open` to `close`; its name is the path's last part."""
 
-    def __init__(self, path: Path, file: OpenFile, offer: Offer) -> None:
+    def __init__(self, path: Path, file: OpenFile, offer: FileOffer) -> None:
         self.path = path
         self.offer = offer
         self._file = file
@@ -54,7 +54,7 @@ class Source:
         except BaseException:
             file.close()
             raise
-        return cls(path, file, Offer(name, size, digest.digest()))
+        return cls(path, file, FileOffer(name, size, digest.digest()))
 
     def __enter__(self) -> Self:
         return self

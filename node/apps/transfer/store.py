@@ -16,8 +16,7 @@ from typing import Final, Self
 from node.apps.transfer.files import OpenFile
 from node.apps.transfer.names import is_partial, partial_name
 from node.apps.transfer.partial import Partial
-from node.apps.transfer.protocol import Offer, RefusalCode
-from node.apps.transfer.refusal import Refusal
+from node.apps.transfer.protocol import FileOffer, Refusal, RefusalCode
 
 # Interrupted transfers whose beginnings are kept: strangers shall not fill a directory.
 MOST_PARTIALS: Final = 256
@@ -28,7 +27,7 @@ _OWNER_ONLY = 0o600
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 
 
-class Store:
+class FileStore:
     """A directory for files. `force` lets a file replace another of its name.
 
     `max_size` is the largest file taken, in bytes; None leaves it to the disk's room.
@@ -62,7 +61,7 @@ class Store:
             fd, self._fd = self._fd, -1
             os.close(fd)
 
-    def open_existing(self, offer: Offer) -> OpenFile | None:
+    def open_existing(self, offer: FileOffer) -> OpenFile | None:
         """The file of that name if it may be the one offered: of its size.
 
         Raises:
@@ -85,7 +84,7 @@ class Store:
         if found is not None and not self.force:
             raise Refusal(RefusalCode.EXISTS, "another file has that name")
 
-    def open_partial(self, offer: Offer) -> Partial:
+    def open_partial(self, offer: FileOffer) -> Partial:
         """What came of this offer before, or an empty file; its caller closes it.
 
         Raises:

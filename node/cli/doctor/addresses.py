@@ -12,7 +12,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from typing import Final
 
-from node.cli.doctor.findings import Finding, Level
+from node.cli.doctor.findings import Diagnosis, Level
 from node.errors import ParleyError
 from node.settings import Settings, load_settings
 from node.transport.address import Address
@@ -24,20 +24,22 @@ _WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _MEND: Final = "listen on 127.0.0.1, [::1] or a Unix socket; from afar, --forward between two nodes"
 
 
-def check_settings(path: Path | None) -> Iterator[Finding]:
+def check_settings(path: Path | None) -> Iterator[Diagnosis]:
     """What the settings (those in the file at `path`, and the variables) say of dialects."""
     try:
         settings = load_settings(path)
     except ParleyError as error:
-        yield Finding(Level.PROBLEM, "settings", str(error), "mend it: parley serve will not start")
+        yield Diagnosis(
+            Level.PROBLEM, "settings", str(error), "mend it: parley serve will not start"
+        )
         return
     found = list(check_dialects(settings))
     yield from found
     if not found:
-        yield Finding(Level.OK, "dialects", "the settings name no address where one is spoken")
+        yield Diagnosis(Level.OK, "dialects", "the settings name no address where one is spoken")
 
 
-def check_dialects(settings: Settings) -> Iterator[Finding]:
+def check_dialects(settings: Settings) -> Iterator[Diagnosis]:
     """One finding for each address that the settings name."""
     for name, dialect in (
         ("SimProto", settings.simproto),
@@ -48,7 +50,7 @@ def check_dialects(settings: Settings) -> Iterator[Finding]:
             yield check_address(name, address, allowed=dialect.allow_insecure)
 
 
-def check_address(dialect: str, text: str, *, allowed: bool = True) -> Finding:
+def check_address(dialect: str, text: str, *, allowed: bool = True) -> Diagnosis:
     """Who can reach an address; `allowed` says whether it would be listened on at all.
 
     Raises:
@@ -61,22 +63,22 @@ def check_address(dialect: str, text: str, *, allowed: bool = True) -> Finding:
     if is_local(address):
         text = "nothing is encrypted there; every program of this machine can reach it"
         mend = "if others use this machine too: a Unix socket in a directory of your own"
-        return Finding(Level.NOTE, subject, text, mend)
+        return Diagnosis(Level.NOTE, subject, text, mend)
     text = (
         f"nothing is encrypted there: {_who(address.host)} can say anything, and whoever is "
         "on the way reads and changes everything"
     )
     if not allowed:
         text += "; without allow_insecure it is not listened on"
-    return Finding(Level.PROBLEM, subject, text, _MEND)
+    return Diagnosis(Level.PROBLEM, subject, text, _MEND)
 
 
-def _of_socket(subject: str, path: Path) -> Finding:
+def _of_socket(subject: str, path: Path) -> Diagnosis:
     if _is_own(path):
         text = "nothing is encrypted there; only you (and root) can open it"
-        return Finding(Level.OK, subject, text)
+        return Diagnosis(Level.OK, subject, text)
     text = f"nothing is encrypted there; other users may open it, who can enter {path.parent}"
-    return Finding(Level.NOTE, subject, text, "a directory of your own: chmod 700")
+    return Diagnosis(Level.NOTE, subject, text, "a directory of your own: chmod 700")
 
 
 def _is_own(path: Path) -> bool:

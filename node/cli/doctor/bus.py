@@ -14,7 +14,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from node.bus.errors import BusError
 from node.cli.bus.connection import file_of, without_password
-from node.cli.doctor.findings import Finding, Level
+from node.cli.doctor.findings import Diagnosis, Level
 from node.cli.serve.bus import require_own
 from node.errors import AddressError, ParleyError
 from node.settings import Settings, load_settings
@@ -29,7 +29,7 @@ _BESIDE: Final = ("", "-wal", "-shm")
 _REDIS_PORT: Final = 6379
 
 
-def check_bus(path: Path | None) -> Iterator[Finding]:
+def check_bus(path: Path | None) -> Iterator[Diagnosis]:
     """What the settings (those in the file at `path`, and the variables) say of a bus."""
     try:
         settings = load_settings(path)
@@ -40,17 +40,17 @@ def check_bus(path: Path | None) -> Iterator[Finding]:
         yield from check_rights(settings)
     elif settings.bus.allow:
         text = "the settings have rights of a bus and name none: parley serve will not start"
-        yield Finding(Level.PROBLEM, "bus", text, "name bus.url")
+        yield Diagnosis(Level.PROBLEM, "bus", text, "name bus.url")
 
 
-def check_store(url: str) -> Iterator[Finding]:
+def check_store(url: str) -> Iterator[Diagnosis]:
     """Who else can reach what the bus at an address keeps."""
     subject = f"bus {without_password(url)}"
     try:
         require_own(url)
     except ParleyError as error:
         text = f"{error}: parley serve will not start"
-        yield Finding(Level.PROBLEM, subject, text, "sqlite:///FILE or redis://HOST:PORT/DB")
+        yield Diagnosis(Level.PROBLEM, subject, text, "sqlite:///FILE or redis://HOST:PORT/DB")
         return
     file, parts = file_of(url), urlsplit(url)
     if file is not None:
@@ -58,12 +58,12 @@ def check_store(url: str) -> Iterator[Finding]:
     elif parts.scheme == "redis+unix":
         text = f"whoever may open {parts.path} reads and changes all events"
         mend = "keep the socket in a directory of your own: chmod 700"
-        yield Finding(Level.NOTE, subject, text, mend)
+        yield Diagnosis(Level.NOTE, subject, text, mend)
     else:
         yield from _check_redis(subject, parts)
 
 
-def check_rights(settings: Settings) -> Iterator[Finding]:
+def check_rights(settings: Settings) -> Iterator[Diagnosis]:
     """What anybody may do with the bus that is offered."""
     anybody = [right for right in settings.bus.rights if right.node_id is None]
     # Who comes at all: a stranger, or one whom a policy or a key of the network lets in.
@@ -72,28 +72,28 @@ def check_rights(settings: Settings) -> Iterator[Finding]:
         yield _of_anybody(right, strangers=strangers)
     if not settings.bus.allow:
         text = "it is offered, and nobody may use it"
-        yield Finding(Level.NOTE, "bus rights", text, "name bus.allow")
+        yield Diagnosis(Level.NOTE, "bus rights", text, "name bus.allow")
     elif not anybody:
-        yield Finding(Level.OK, "bus rights", "each is a node's whose id is named")
+        yield Diagnosis(Level.OK, "bus rights", "each is a node's whose id is named")
 
 
-def _of_anybody(right: BusRight, *, strangers: bool) -> Finding:
+def _of_anybody(right: BusRight, *, strangers: bool) -> Diagnosis:
     actions = "+".join(sorted(right.actions))
     subject = f"bus rights *={actions}:{right.events}:{right.groups}"
     who = "any stranger" if strangers else "every node that is let in"
     if "manage" in right.actions:
         text = f"{who} may throw events away, and have groups read them again"
         level = Level.PROBLEM if strangers else Level.WEAK
-        return Finding(level, subject, text, "name the node ids that may manage")
+        return Diagnosis(level, subject, text, "name the node ids that may manage")
     if right.actions == {"inspect"}:
         text = f"{who} may see the events, how many there are, and who reads them"
-        return Finding(Level.WEAK if strangers else Level.NOTE, subject, text, "name node ids")
+        return Diagnosis(Level.WEAK if strangers else Level.NOTE, subject, text, "name node ids")
     text = f"{who} may {' and '.join(sorted(right.actions))}, or take events from who should have"
     text += " them"
-    return Finding(Level.WEAK if strangers else Level.NOTE, subject, text, "name node ids")
+    return Diagnosis(Level.WEAK if strangers else Level.NOTE, subject, text, "name node ids")
 
 
-def _check_file(subject: str, file: Path) -> Iterator[Finding]:
+def _check_file(subject: str, file: Path) -> Iterator[Diagnosis]:
     from node.bus.sqlite.bus_file import require_bus
     from node.bus.sqlite.sqlite_errors import bus_error
 
@@ -101,7 +101,7 @@ def _check_file(subject: str, file: Path) -> Iterator[Finding]:
         require_bus(str(file))
     except (BusError, sqlite3.Error, OSError) as error:
         text = f"{bus_error(error, str(file))}: parley serve will not start"
-        yield Finding(Level.PROBLEM, subject, text, "name another file, or mend this one")
+        yield Diagnosis(Level.PROBLEM, subject, text, "name another file, or mend this one")
         return
     found = False
     for beside in _BESIDE:
@@ -113,34 +113,36 @@ def _check_file(subject: str, file: Path) -> Iterator[Finding]:
         found = True
         if status.st_uid != os.geteuid() or status.st_mode & _WRITE:
             text = f"others may change {path}, and so all events"
-            yield Finding(Level.PROBLEM, subject, text, f"chown {os.geteuid()}, chmod 600 '{path}'")
+            yield Diagnosis(
+                Level.PROBLEM, subject, text, f"chown {os.geteuid()}, chmod 600 '{path}'"
+            )
         elif status.st_mode & _OTHERS:
             text = f"others can read {path}, and so all events"
-            yield Finding(Level.WEAK, subject, text, f"chmod 600 '{path}'")
+            yield Diagnosis(Level.WEAK, subject, text, f"chmod 600 '{path}'")
         else:
-            yield Finding(Level.OK, subject, f"{path} is yours alone")
+            yield Diagnosis(Level.OK, subject, f"{path} is yours alone")
     if not found:
-        yield Finding(Level.OK, subject, "it is not there yet; it is made when it is needed")
+        yield Diagnosis(Level.OK, subject, "it is not there yet; it is made when it is needed")
 
 
-def _check_redis(subject: str, parts: SplitResult) -> Iterator[Finding]:
+def _check_redis(subject: str, parts: SplitResult) -> Iterator[Diagnosis]:
     try:
         host = parts.hostname or "127.0.0.1"
         place = f"[{host}]" if ":" in host else host
         local = is_local(Address.parse(f"tcp://{place}:{parts.port or _REDIS_PORT}"))
     except AddressError as error:
-        yield Finding(Level.PROBLEM, subject, str(error), "redis://HOST:PORT/DB")
+        yield Diagnosis(Level.PROBLEM, subject, str(error), "redis://HOST:PORT/DB")
         return
     fine = True
     if parts.scheme == "redis" and not local:
         fine = False
         text = "without TLS: whoever is on the way reads and changes all events, and the password"
-        yield Finding(Level.WEAK, subject, text, "rediss://, with TLS in redis.conf")
+        yield Diagnosis(Level.WEAK, subject, text, "rediss://, with TLS in redis.conf")
     if parts.password is None:
         fine = False
         who = "every program of this machine" if local else "whoever reaches that address"
         text = f"without a password: {who} reads and changes all events"
         level = Level.NOTE if local else Level.PROBLEM
-        yield Finding(level, subject, text, "requirepass or an ACL in redis.conf")
+        yield Diagnosis(level, subject, text, "requirepass or an ACL in redis.conf")
     if fine:
-        yield Finding(Level.OK, subject, "with a password" + ("" if local else ", and over TLS"))
+        yield Diagnosis(Level.OK, subject, "with a password" + ("" if local else ", and over TLS"))

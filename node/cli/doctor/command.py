@@ -18,7 +18,7 @@ from rich.table import Table
 from node.cli.doctor.addresses import check_address, check_settings
 from node.cli.doctor.bus import check_bus, check_store
 from node.cli.doctor.connection import Facts, weaknesses
-from node.cli.doctor.findings import Finding, Level
+from node.cli.doctor.findings import Diagnosis, Level
 from node.cli.doctor.journal import check_journal
 from node.cli.doctor.machine import check_machine, versions
 from node.cli.exits import Exit
@@ -105,7 +105,9 @@ def doctor(
         raise typer.Exit(Exit.FAILED)
 
 
-async def _connection(options: NodeOptions, out: Output, address: str, count: int) -> list[Finding]:
+async def _connection(
+    options: NodeOptions, out: Output, address: str, count: int
+) -> list[Diagnosis]:
     trust = options.dialling_trust(address)
     async with make_node(options) as node:
         began = perf_counter()
@@ -156,7 +158,7 @@ def _facts(title: str, facts: Mapping[str, str]) -> Table:
     return table
 
 
-def _show(out: Output, title: str, findings: list[Finding]) -> None:
+def _show(out: Output, title: str, findings: list[Diagnosis]) -> None:
     table = Table("", "what", "finding", title=title, title_justify="left", box=box.SIMPLE_HEAD)
     for finding in findings:
         out.event("finding", **asdict(finding))

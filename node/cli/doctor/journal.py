@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from crypto.auditor_file import MAGIC
-from node.cli.doctor.findings import Finding, Level
+from node.cli.doctor.findings import Diagnosis, Level
 from node.errors import ConfigError, ParleyError
 from node.settings import JournalSettings, load_settings
 from node.trust.known_peers import default_known_peers
@@ -25,7 +25,7 @@ _WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 _WHAT_SHOWS: Final = "who talked to whom, when and how much is not encrypted"
 
 
-def check_journal(path: Path | None) -> Iterator[Finding]:
+def check_journal(path: Path | None) -> Iterator[Diagnosis]:
     """What the settings (those in the file at `path`, and the variables) say of a journal."""
     try:
         settings = load_settings(path).journal
@@ -36,51 +36,53 @@ def check_journal(path: Path | None) -> Iterator[Finding]:
     if settings.directory is None or not settings.auditors:
         what = "a directory" if settings.directory is None else "an auditor's key"
         text = f"the settings of the journal lack {what}: parley serve will not start"
-        yield Finding(Level.PROBLEM, "journal", text, "name journal.directory and journal.auditors")
+        yield Diagnosis(
+            Level.PROBLEM, "journal", text, "name journal.directory and journal.auditors"
+        )
         return
     yield from _check_directory(settings, settings.directory)
     yield from _check_auditors(settings)
     yield from _check_keys([settings.directory, *_home()])
 
 
-def _check_directory(settings: JournalSettings, directory: Path) -> Iterator[Finding]:
+def _check_directory(settings: JournalSettings, directory: Path) -> Iterator[Diagnosis]:
     subject = f"journal {directory}"
     if not directory.exists():
-        yield Finding(Level.OK, subject, "it is not there yet; parley serve makes it")
+        yield Diagnosis(Level.OK, subject, "it is not there yet; parley serve makes it")
         return
     if not directory.is_dir() or not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
         text = "it is no directory that you can write to: parley serve will not start"
-        yield Finding(Level.PROBLEM, subject, text, "name another one")
+        yield Diagnosis(Level.PROBLEM, subject, text, "name another one")
         return
     status = directory.stat()
     if status.st_uid != os.geteuid() or status.st_mode & _WRITE:
         text = "others may remove or replace segments, which only other journals would show"
-        yield Finding(Level.PROBLEM, subject, text, f"chown {os.geteuid()} it, and chmod 700 it")
+        yield Diagnosis(Level.PROBLEM, subject, text, f"chown {os.geteuid()} it, and chmod 700 it")
     elif status.st_mode & _OTHERS:
         text = f"others may look into it; {_WHAT_SHOWS}"
-        yield Finding(Level.WEAK, subject, text, f"chmod 700 '{directory}'")
+        yield Diagnosis(Level.WEAK, subject, text, f"chmod 700 '{directory}'")
     else:
-        yield Finding(Level.OK, subject, "it is yours alone")
+        yield Diagnosis(Level.OK, subject, "it is yours alone")
     free = shutil.disk_usage(directory).free
     if free < FEW_SEGMENTS * settings.segment_size:
         text = f"{free:,} bytes are free: few segments of {settings.segment_size:,}"
         follows = "the node will stop" if settings.on_failure == "stop" else "it will end"
-        yield Finding(Level.WEAK, "journal's disk", f"{text}; once it is full, {follows}", _PRUNE)
+        yield Diagnosis(Level.WEAK, "journal's disk", f"{text}; once it is full, {follows}", _PRUNE)
 
 
 _PRUNE: Final = "parley journal prune --max-size, now and then"
 
 
-def _check_auditors(settings: JournalSettings) -> Iterator[Finding]:
+def _check_auditors(settings: JournalSettings) -> Iterator[Diagnosis]:
     count = len(set(settings.auditors))
     if count == 1:
         text = "one can read the journal: if that key is lost, nobody can"
-        yield Finding(Level.NOTE, "auditors", text, "name a second one, whose key is kept away")
+        yield Diagnosis(Level.NOTE, "auditors", text, "name a second one, whose key is kept away")
     else:
-        yield Finding(Level.OK, "auditors", f"{count} can read the journal, each alone")
+        yield Diagnosis(Level.OK, "auditors", f"{count} can read the journal, each alone")
 
 
-def _check_keys(directories: Iterable[Path]) -> Iterator[Finding]:
+def _check_keys(directories: Iterable[Path]) -> Iterator[Diagnosis]:
     """A private key beside what is sealed to it protects nothing."""
     for directory in directories:
         try:
@@ -89,7 +91,7 @@ def _check_keys(directories: Iterable[Path]) -> Iterator[Finding]:
             continue
         for path in found:
             text = "an auditor's private key: whoever takes this machine reads its journal"
-            yield Finding(Level.WEAK, f"file {path}", text, "keep it on another machine")
+            yield Diagnosis(Level.WEAK, f"file {path}", text, "keep it on another machine")
 
 
 def _is_key(path: Path) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from crypto.selftest import library_versions, self_test
-from node.cli.doctor.findings import Finding, Level
+from node.cli.doctor.findings import Diagnosis, Level
 from node.config import NodeConfig
 from node.errors import ConfigError, KnownPeersError
 from node.trust.known_peers import KnownPeers, default_known_peers
@@ -46,7 +46,7 @@ def versions() -> dict[str, str | None]:
     return found | {name: _version(name) for name in _OPTIONAL}
 
 
-def check_machine() -> Iterator[Finding]:
+def check_machine() -> Iterator[Diagnosis]:
     """Everything that can be known without a connection."""
     yield from check_algorithms(self_test())
     yield from check_names(find_shadows())
@@ -54,7 +54,7 @@ def check_machine() -> Iterator[Finding]:
     yield check_descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
-def check_algorithms(outcomes: Iterable[tuple[str, str, str | None]]) -> Iterator[Finding]:
+def check_algorithms(outcomes: Iterable[tuple[str, str, str | None]]) -> Iterator[Diagnosis]:
     """One finding for each algorithm that does not work, or one for all of them."""
     broken = False
     working = []
@@ -64,61 +64,61 @@ def check_algorithms(outcomes: Iterable[tuple[str, str, str | None]]) -> Iterato
             continue
         broken = True
         mend = f"update cryptography and PyNaCl, or leave {name} out of --{parameter}"
-        yield Finding(Level.PROBLEM, f"{parameter} {name}", wrong, mend)
+        yield Diagnosis(Level.PROBLEM, f"{parameter} {name}", wrong, mend)
     text = f"{', '.join(working) or 'none'} work here"
-    yield Finding(Level.NOTE if broken else Level.OK, "algorithms", text)
+    yield Diagnosis(Level.NOTE if broken else Level.OK, "algorithms", text)
 
 
-def check_names(shadows: Iterable[Shadow]) -> Iterator[Finding]:
+def check_names(shadows: Iterable[Shadow]) -> Iterator[Diagnosis]:
     """One finding for each other package with a name of ours, or one that there is none."""
     found = False
     for shadow in shadows:
         found = True
-        yield Finding(
+        yield Diagnosis(
             _SHADOW_LEVELS[shadow.kind], f"package {shadow.name}", str(shadow), shadow.mend
         )
     if not found:
-        yield Finding(Level.OK, "packages", "no other package has a name of Parley's")
+        yield Diagnosis(Level.OK, "packages", "no other package has a name of Parley's")
 
 
-def check_home() -> Iterator[Finding]:
+def check_home() -> Iterator[Diagnosis]:
     """The directory of known peers and keys: whose it is, and who else may read or write."""
     try:
         known_peers = default_known_peers()
     except ConfigError as error:
-        yield Finding(Level.PROBLEM, "home", str(error), "export PARLEY_HOME=DIRECTORY")
+        yield Diagnosis(Level.PROBLEM, "home", str(error), "export PARLEY_HOME=DIRECTORY")
         return
     home = known_peers.parent
     if not home.exists():
-        yield Finding(Level.OK, "home", f"{home} is not there yet; it is made when it is needed")
+        yield Diagnosis(Level.OK, "home", f"{home} is not there yet; it is made when it is needed")
         return
     try:
         paths = [home, *sorted(home.iterdir())[:MOST_FILES]]
         found = [finding for path in paths for finding in _check_path(path)]
     except OSError as error:
         text = f"cannot look into {home}: {error.strerror}"
-        yield Finding(Level.PROBLEM, "home", text, "set PARLEY_HOME to a directory of your own")
+        yield Diagnosis(Level.PROBLEM, "home", text, "set PARLEY_HOME to a directory of your own")
         return
     yield from found
     yield from _check_known_peers(known_peers)
     if not found:
-        yield Finding(Level.OK, "home", f"{home} is yours alone")
+        yield Diagnosis(Level.OK, "home", f"{home} is yours alone")
 
 
-def check_descriptors(soft: int) -> Finding:
+def check_descriptors(soft: int) -> Diagnosis:
     """How many files and sockets this process may have open (`ulimit -n`)."""
     wanted = NodeConfig().max_connections + SPARE_DESCRIPTORS
     mend = f"ulimit -n {wanted}"
     if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return Finding(Level.OK, "descriptors", "as many connections as a node takes")
+        return Diagnosis(Level.OK, "descriptors", "as many connections as a node takes")
     text = f"{soft:,} file descriptors: about {max(0, soft - SPARE_DESCRIPTORS):,} connections"
     if soft < FEW_DESCRIPTORS:
-        return Finding(Level.WEAK, "descriptors", text, mend)
+        return Diagnosis(Level.WEAK, "descriptors", text, mend)
     text += "; a node that serves takes 10,000 unless it is told otherwise"
-    return Finding(Level.NOTE, "descriptors", text, mend)
+    return Diagnosis(Level.NOTE, "descriptors", text, mend)
 
 
-def _check_path(path: Path) -> Iterator[Finding]:
+def _check_path(path: Path) -> Iterator[Diagnosis]:
     status = path.lstat()
     if stat.S_ISLNK(status.st_mode) or not (
         stat.S_ISDIR(status.st_mode) or stat.S_ISREG(status.st_mode)
@@ -127,22 +127,22 @@ def _check_path(path: Path) -> Iterator[Finding]:
     subject = f"file {path}"
     if status.st_uid != os.geteuid():
         text = "it is another user's, who may change whom you trust and who you are"
-        yield Finding(Level.PROBLEM, subject, text, f"chown {os.geteuid()} '{path}'")
+        yield Diagnosis(Level.PROBLEM, subject, text, f"chown {os.geteuid()} '{path}'")
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         text = "others may change it, and so whom you trust and who you are"
-        yield Finding(Level.PROBLEM, subject, text, f"chmod go-w '{path}'")
+        yield Diagnosis(Level.PROBLEM, subject, text, f"chmod go-w '{path}'")
     elif status.st_mode & (stat.S_IRWXG | stat.S_IRWXO) and stat.S_ISREG(status.st_mode):
         text = "others can read it: whom you know, or a key, which Parley then refuses to use"
-        yield Finding(Level.WEAK, subject, text, f"chmod go= '{path}'")
+        yield Diagnosis(Level.WEAK, subject, text, f"chmod go= '{path}'")
 
 
-def _check_known_peers(path: Path) -> Iterator[Finding]:
+def _check_known_peers(path: Path) -> Iterator[Diagnosis]:
     try:
         count = len(KnownPeers(path))
     except KnownPeersError as error:
-        yield Finding(Level.PROBLEM, "known peers", str(error), f"mend or remove {path}")
+        yield Diagnosis(Level.PROBLEM, "known peers", str(error), f"mend or remove {path}")
     else:
-        yield Finding(Level.OK, "known peers", f"{count} on record in {path}")
+        yield Diagnosis(Level.OK, "known peers", f"{count} on record in {path}")
 
 
 def _version(distribution: str) -> str | None:

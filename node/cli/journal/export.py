@@ -24,7 +24,7 @@ from node.errors import ConfigError
 from node.logs import needs_extra
 
 
-class Format(StrEnum):
+class ExportFormat(StrEnum):
     """What an export is written as."""
 
     PARQUET = "parquet"
@@ -35,7 +35,9 @@ def export(
     out_directory: Annotated[
         Path, typer.Option("--out", metavar="DIR", help="Where the files go; made if need be.")
     ] = Path("journal-rows"),
-    to: Annotated[Format, typer.Option("--to", help="The form of the files.")] = Format.PARQUET,
+    to: Annotated[
+        ExportFormat, typer.Option("--to", help="The form of the files.")
+    ] = ExportFormat.PARQUET,
     auditor_key: AuditorKeys = None,
     passphrase_file: KeyPassphrase = None,
     node: NodeOption = None,

@@ -13,7 +13,7 @@ from crypto.auditor import AuditorKey
 from crypto.errors import InvalidKeyError
 from node.cli.journal.arguments import Directory, NodeOption
 from node.cli.journal.segments import Bar, find_segments, read_segment
-from node.cli.journal.survey import SegmentFacts, SessionFacts, Survey
+from node.cli.journal.survey import JournalSurvey, SegmentFacts, SessionCounts
 from node.cli.options import Json
 from node.cli.output import Output, brief_time, show_time, table_of
 
@@ -33,7 +33,7 @@ def inspect(
     bar = Bar(sum(each.size for segments in journals.values() for each in segments))
     with bar.shown():
         for text, segments in journals.items():
-            survey = Survey(text)
+            survey = JournalSurvey(text)
             surveys.append(survey)
             for segment in segments:
                 bar.about(str(segment.name))
@@ -52,7 +52,7 @@ def inspect(
     )
 
 
-def _show(out: Output, survey: Survey, *, with_sessions: bool) -> None:
+def _show(out: Output, survey: JournalSurvey, *, with_sessions: bool) -> None:
     out.say(f"journal of {survey.node}")
     for auditor in sorted({key for facts in survey.segments for key in facts.auditors}):
         out.say(f"auditor    {_auditor(auditor)}")
@@ -65,7 +65,7 @@ def _show(out: Output, survey: Survey, *, with_sessions: bool) -> None:
         out.console.print(_sessions(survey))
 
 
-def _runs(survey: Survey) -> Table:
+def _runs(survey: JournalSurvey) -> Table:
     head = ("began", "last record", "segments", "sessions", "events", "bytes")
     table = table_of("runs", *head)
     runs: dict[str, list[SegmentFacts]] = {}
@@ -85,7 +85,7 @@ def _runs(survey: Survey) -> Table:
     return table
 
 
-def _segments(survey: Survey) -> Table:
+def _segments(survey: JournalSurvey) -> Table:
     table = table_of("segments", "segment", "state", "bytes", "events", "others", "remarks")
     for facts in survey.segments:
         table.add_row(
@@ -108,7 +108,7 @@ def _remarks(facts: SegmentFacts) -> list[str]:
     return [f"{size:,} bytes {what}" for size, what in said if size]
 
 
-def _sessions(survey: Survey) -> Table:
+def _sessions(survey: JournalSurvey) -> Table:
     head = ("session", "with", "began", "ended", "code", "received", "sent")
     table = table_of("sessions", *head)
     for each in survey.sessions:
@@ -143,7 +143,7 @@ def _described(node: str, facts: SegmentFacts) -> dict[str, Any]:
     }
 
 
-def _session(node: str, session: SessionFacts) -> dict[str, Any]:
+def _session(node: str, session: SessionCounts) -> dict[str, Any]:
     return {
         "node_id": node,
         "session": session.session_id,

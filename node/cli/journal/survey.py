@@ -46,7 +46,7 @@ class SegmentFacts:
 
 
 @dataclass(slots=True)
-class SessionFacts:
+class SessionCounts:
     """One session, as its node has it. `code` is None while it has not ended."""
 
     session_id: str
@@ -61,16 +61,16 @@ class SessionFacts:
     sent: int = 0
 
 
-class Survey:
+class JournalSurvey:
     """Counts what is in the segments of one node, told one after another."""
 
     def __init__(self, node: str) -> None:
         self.node = node
         self.segments: list[SegmentFacts] = []
-        self._sessions: dict[tuple[str, int], SessionFacts] = {}
+        self._sessions: dict[tuple[str, int], SessionCounts] = {}
 
     @property
-    def sessions(self) -> list[SessionFacts]:
+    def sessions(self) -> list[SessionCounts]:
         """All that were met, in the order of their beginning."""
         return sorted(self._sessions.values(), key=lambda each: each.started)
 
@@ -129,7 +129,7 @@ class Survey:
     def _met(self, run: str, what: SessionStart | Checkpoint, started: int) -> None:
         facts = what.facts
         if (run, what.session) not in self._sessions:
-            self._sessions[run, what.session] = SessionFacts(
+            self._sessions[run, what.session] = SessionCounts(
                 facts.session_id.hex(),
                 run,
                 _node_id(facts.remote_keys),

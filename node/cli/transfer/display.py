@@ -20,7 +20,7 @@ from rich.progress import (
 )
 
 from node.apps.transfer.protocol import RefusalCode
-from node.apps.transfer.watching import Transfer, Watcher
+from node.apps.transfer.watcher import Transfer, Watcher
 from node.cli.output import Output, abandon_stdout
 from node.errors import CallRefused, ParleyError
 from node.logs import one_line

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from node.apps.transfer.receiver import PARALLEL, Receiver
-from node.apps.transfer.store import Store
+from node.apps.transfer.receiver import PARALLEL, FileReceiver
+from node.apps.transfer.store import FileStore
 from node.cli.options import DEFAULT_ADDRESS, NodeOptions, takes_node_options
 from node.cli.output import Output
 from node.cli.run import make_node, run
@@ -48,7 +48,7 @@ def receive(
         display = Display(out, "<-")
         with _opened(directory, force=force, max_size=max_size) as store:
             async with make_node(options, options.listening_trust()) as node:
-                receiver = Receiver(store, display, parallel=parallel, count=wanted)
+                receiver = FileReceiver(store, display, parallel=parallel, count=wanted)
                 receiver.offer_on(node)
                 addresses = [await node.listen(address) for address in listen or [DEFAULT_ADDRESS]]
                 for address in addresses:
@@ -66,8 +66,8 @@ def receive(
     run(options, receiving, log_level="warning")
 
 
-def _opened(directory: Path, *, force: bool, max_size: int | None) -> Store:
+def _opened(directory: Path, *, force: bool, max_size: int | None) -> FileStore:
     try:
-        return Store(directory, force=force, max_size=max_size)
+        return FileStore(directory, force=force, max_size=max_size)
     except OSError as error:
         raise FileError(f"cannot put files in {directory}: {error.strerror}") from error

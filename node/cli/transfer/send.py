@@ -11,7 +11,7 @@ import typer
 
 from node.apps.transfer.names import same_file_key
 from node.apps.transfer.receiver import PER_PEER
-from node.apps.transfer.retries import RETRIES, Line, send_with_retries
+from node.apps.transfer.retries import RETRIES, TransferLine, send_with_retries
 from node.apps.transfer.sender import Source, safe_name
 from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output
@@ -55,7 +55,7 @@ def send(
                     trust = Pinned(first.node_id) if first.node_id else None
                     return await meet(node, address, trust or options.dialling_trust(address))
 
-                line = Line(first, dial)
+                line = TransferLine(first, dial)
                 with display.shown():
                     refused = await _send_all(line, sources, display, retries, parallel)
                 await line.close()
@@ -68,7 +68,7 @@ def send(
 
 
 async def _send_all(
-    line: Line, sources: Sequence[Source], display: Display, retries: int, parallel: int
+    line: TransferLine, sources: Sequence[Source], display: Display, retries: int, parallel: int
 ) -> list[CallRefused]:
     """Send each; a refused one does not keep the others. Returns the refusals."""
     refused: list[CallRefused] = []

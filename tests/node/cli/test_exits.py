@@ -26,7 +26,7 @@ from node.bus.errors import (
     SchemaViolationError,
 )
 from node.cli.exits import Exit, Interrupted, failure
-from node.cli.output import Failure
+from node.cli.output import CommandFailure
 from node.errors import (
     AddressError,
     CallRefused,
@@ -117,7 +117,7 @@ def test_bugs_are_no_failures_of_the_user(error: BaseException) -> None:
     assert failure(error) is None
 
 
-def _found(error: Exception) -> Failure:
+def _found(error: Exception) -> CommandFailure:
     found = failure(error)
     assert found is not None
     return found

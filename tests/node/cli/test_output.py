@@ -10,9 +10,9 @@ import pytest
 from rich.progress import TextColumn
 
 from node.cli.exits import Exit
-from node.cli.output import Failure, Output, as_text, plain, set_up_logging, show_value
+from node.cli.output import CommandFailure, Output, as_text, plain, set_up_logging, show_value
 
-FAILURE = Failure(Exit.ANSWERED, 64, "refused", "refused (code 64)", {"why": b"\xff"})
+FAILURE = CommandFailure(Exit.ANSWERED, 64, "refused", "refused (code 64)", {"why": b"\xff"})
 
 
 class Terminal(io.StringIO):

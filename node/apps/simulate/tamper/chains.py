@@ -10,9 +10,9 @@ from typing import Final
 
 from node.apps.simulate.draws import Draws
 from node.apps.simulate.tamper.events import flipped, planted
-from node.apps.simulate.tamper.planted import Kind, Planted
+from node.apps.simulate.tamper.planted import Fault, Planted
 from node.apps.simulate.tamper.segment import Segment
-from node.apps.simulate.tamper.survey import Session, Stretch
+from node.apps.simulate.tamper.survey import Stretch, WrittenSession
 from node.apps.simulate.tamper.wires import Chains
 from node.journal import keys
 from node.journal.bodies import SessionEnd
@@ -54,10 +54,10 @@ def rechain(stretch: Stretch, draws: Draws) -> Planted | None:
             else:
                 chains.follow(record)
         segment.save()
-    return planted(Kind.RECHAIN, stretch, chosen, session.places[direction] + 1 - stretch.first)
+    return planted(Fault.RECHAIN, stretch, chosen, session.places[direction] + 1 - stretch.first)
 
 
-def forge_code(session: Session, path: Path, draws: Draws) -> Planted | None:
+def forge_code(session: WrittenSession, path: Path, draws: Draws) -> Planted | None:
     """Have a session's end another code."""
     segment = Segment(path)
     for index in segment.of_session(session.number):
@@ -74,7 +74,7 @@ def forge_code(session: Session, path: Path, draws: Draws) -> Planted | None:
     return None
 
 
-def forge_early_end(session: Session, path: Path, draws: Draws) -> Planted | None:
+def forge_early_end(session: WrittenSession, path: Path, draws: Draws) -> Planted | None:
     """End a session in the midst of `path`, as a lost connection would, and remove the rest."""
     segment = Segment(path)
     mine = segment.of_session(session.number)
@@ -102,13 +102,13 @@ def forge_early_end(session: Session, path: Path, draws: Draws) -> Planted | Non
     return _end(session, path, detail, removed)
 
 
-def _end(session: Session, path: Path, detail: str, count: int = 0) -> Planted:
+def _end(session: WrittenSession, path: Path, detail: str, count: int = 0) -> Planted:
     node = path.name.partition("-")[0]
     session_id = session.facts.session_id.hex()
-    return Planted(Kind.FORGED_END, path.name, node, session_id, count=count, detail=detail)
+    return Planted(Fault.FORGED_END, path.name, node, session_id, count=count, detail=detail)
 
 
-def _remove(session: Session, path: Path) -> None:
+def _remove(session: WrittenSession, path: Path) -> None:
     segment = Segment(path)
     mine = set(segment.of_session(session.number))
     segment.records = [r for index, r in enumerate(segment.records) if index not in mine]

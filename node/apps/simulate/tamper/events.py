@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from node.apps.simulate.draws import Draws
-from node.apps.simulate.tamper.planted import Kind, Planted
+from node.apps.simulate.tamper.planted import Fault, Planted
 from node.apps.simulate.tamper.segment import HEAD, Segment
 from node.apps.simulate.tamper.survey import Stretch
 from node.apps.simulate.tamper.wires import Shape
@@ -22,7 +22,7 @@ Change = Callable[[Segment, Stretch, Draws], Planted | None]
 
 
 def planted(
-    kind: Kind, stretch: Stretch, number: int | None, count: int = 1, detail: str = ""
+    kind: Fault, stretch: Stretch, number: int | None, count: int = 1, detail: str = ""
 ) -> Planted:
     """What is to be listed of a fault at the `number`-th event of a stretch, from 0."""
     return Planted(
@@ -44,7 +44,7 @@ def bit_flip(segment: Segment, stretch: Stretch, draws: Draws) -> Planted | None
         at = draws.randrange(len(wire))
         segment.put_wire(index, flipped(wire, at, draws))
         part = Shape.of(stretch.session.facts).part(wire, at)
-        return planted(Kind.BIT_FLIP, stretch, number, detail=part)
+        return planted(Fault.BIT_FLIP, stretch, number, detail=part)
     return None
 
 
@@ -52,7 +52,7 @@ def drop(segment: Segment, stretch: Stretch, draws: Draws) -> Planted | None:
     """Take an event out."""
     for number, index in _choices(segment, stretch, draws):
         del segment.records[index]
-        return planted(Kind.DROP, stretch, number)
+        return planted(Fault.DROP, stretch, number)
     return None
 
 
@@ -60,7 +60,7 @@ def duplicate(segment: Segment, stretch: Stretch, draws: Draws) -> Planted | Non
     """Have an event twice."""
     for number, index in _choices(segment, stretch, draws):
         segment.records.insert(index + 1, segment.records[index])
-        return planted(Kind.DUPLICATE, stretch, number)
+        return planted(Fault.DUPLICATE, stretch, number)
     return None
 
 
@@ -76,7 +76,7 @@ def reorder(segment: Segment, stretch: Stretch, draws: Draws) -> Planted | None:
         one, two = segment.wire(index), segment.wire(other)
         segment.put_wire(index, two)
         segment.put_wire(other, one)
-        return planted(Kind.REORDER, stretch, number, count=2)
+        return planted(Fault.REORDER, stretch, number, count=2)
     return None
 
 
@@ -93,7 +93,7 @@ def foreign_seal(segment: Segment, stretch: Stretch, draws: Draws) -> Planted | 
         if seal is None or seal == wire[where]:
             return None
         segment.put_wire(index, wire[: where.start] + seal + wire[where.stop :])
-        return planted(Kind.FOREIGN_SEAL, stretch, number)
+        return planted(Fault.FOREIGN_SEAL, stretch, number)
     return None
 
 
@@ -105,7 +105,7 @@ def bad_crc(segment: Segment, stretch: Stretch, draws: Draws) -> Planted | None:
         with segment.path.open("r+b") as file:
             file.seek(record.offset + HEAD_SIZE + at)
             file.write(flipped(record.body, at, draws)[at : at + 1])
-        return planted(Kind.BAD_CRC, stretch, number)
+        return planted(Fault.BAD_CRC, stretch, number)
     return None
 
 

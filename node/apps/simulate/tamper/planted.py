@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 
 
-class Kind(StrEnum):
+class Fault(StrEnum):
     """How a journal is tampered with."""
 
     BIT_FLIP = "bit-flip"  # one bit of an event
@@ -31,7 +31,7 @@ class Planted:
     in hex, `direction` sent or received, `place` that of the first event concerned in its
     chain, as it was; `count` of events; `detail` what else there is to say."""
 
-    kind: Kind
+    kind: Fault
     file: str
     node: str
     session: str | None = None

@@ -16,7 +16,7 @@ from node.journal.sessions import SessionFacts, SessionStart
 
 
 @dataclass(slots=True)
-class Session:
+class WrittenSession:
     """A session as one journal has it. `places` are of the last events so far, received and
     sent; `end` is the segment with its end."""
 
@@ -38,7 +38,7 @@ class Stretch:
 
     path: Path
     name: SegmentName
-    session: Session
+    session: WrittenSession
     direction: int
     first: int
     count: int = 0
@@ -50,28 +50,28 @@ class Stretch:
 
 
 @dataclass(slots=True)
-class Survey:
+class WrittenJournals:
     """All of a directory's closed segments, whole as their writers left them."""
 
     segments: list[tuple[Path, SegmentName]]
     stretches: list[Stretch]
-    sessions: list[Session]
+    sessions: list[WrittenSession]
 
 
-def survey(directory: Path) -> Survey:
+def survey(directory: Path) -> WrittenJournals:
     """Look through all closed segments; raises OSError, JournalFormatError."""
     closed = [file for file in list_segments(directory) if file.name.state == CLOSED]
     # Not by node ids, which are new each time: so a seed means the same places each time.
     closed.sort(key=lambda file: (file.name.start, file.name.node, file.name.number))
-    found = Survey([(file.path, file.name) for file in closed], [], [])
-    live: dict[tuple[str, str, int], Session] = {}
+    found = WrittenJournals([(file.path, file.name) for file in closed], [], [])
+    live: dict[tuple[str, str, int], WrittenSession] = {}
     for file in closed:
         run = file.name.node, file.name.start
         stretches: dict[tuple[int, int], Stretch] = {}
         for kind, number, direction, body in _of_sessions(file.path, file.size):
             if kind == keys.SESSION_START:
                 start = SessionStart.parse(body)
-                live[(*run, number)] = session = Session(number, start.facts)
+                live[(*run, number)] = session = WrittenSession(number, start.facts)
                 found.sessions.append(session)
             session = live[(*run, number)]
             if file.path not in session.segments:

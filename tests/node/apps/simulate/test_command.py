@@ -6,7 +6,7 @@ import pytest
 
 from crypto.auditor import AuditorPrivateKey
 from crypto.auditor_file import load_auditor_key
-from node.apps.simulate.counting import count
+from node.apps.simulate.tally import count
 from tests.node.apps.simulate.journals import audit, listed
 from tests.node.cli.conftest import Parley
 

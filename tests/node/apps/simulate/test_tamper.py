@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from node.apps.simulate.tamper.plant import tamper
-from node.apps.simulate.tamper.planted import Kind, Planted, save_list
+from node.apps.simulate.tamper.planted import Fault, Planted, save_list
 from node.apps.simulate.tamper.segment import Segment
 from node.apps.simulate.tamper.survey import survey
 from node.errors import FileError
@@ -14,16 +14,16 @@ from tests.node.apps.simulate.journals import Audited, Simulated, audit, listed
 
 # What an audit calls it; a forged end that comes early is for the other side's journal to tell.
 NAMES = {
-    Kind.BIT_FLIP: {"bad-chain", "bad-seal", "malformed"},
-    Kind.DROP: {"gap", "bad-chain"},  # that, where keys change before the next checkpoint
-    Kind.REORDER: {"reordered"},
-    Kind.DUPLICATE: {"duplicate"},
-    Kind.FOREIGN_SEAL: {"bad-seal", "bad-chain"},
-    Kind.RECHAIN: {"bad-seal", "undecryptable"},
-    Kind.FORGED_END: {"end-mismatch"},
-    Kind.BAD_CRC: {"bad-crc", "bad-chain", "bad-seal"},
-    Kind.TORN_TAIL: {"torn"},
-    Kind.MISSING_SEGMENT: {"missing-segment", "gap"},
+    Fault.BIT_FLIP: {"bad-chain", "bad-seal", "malformed"},
+    Fault.DROP: {"gap", "bad-chain"},  # that, where keys change before the next checkpoint
+    Fault.REORDER: {"reordered"},
+    Fault.DUPLICATE: {"duplicate"},
+    Fault.FOREIGN_SEAL: {"bad-seal", "bad-chain"},
+    Fault.RECHAIN: {"bad-seal", "undecryptable"},
+    Fault.FORGED_END: {"end-mismatch"},
+    Fault.BAD_CRC: {"bad-crc", "bad-chain", "bad-seal"},
+    Fault.TORN_TAIL: {"torn"},
+    Fault.MISSING_SEGMENT: {"missing-segment", "gap"},
 }
 
 
@@ -32,16 +32,16 @@ def explains(fault: Planted, finding: Finding) -> bool:
     if finding.journal != fault.node or finding.kind not in NAMES[fault.kind]:
         return False
     if finding.session is None or fault.session is None:
-        return finding.session is None or fault.kind is Kind.MISSING_SEGMENT
+        return finding.session is None or fault.kind is Fault.MISSING_SEGMENT
     same = finding.session == fault.session and finding.direction == fault.direction
-    if fault.kind is Kind.RECHAIN:
+    if fault.kind is Fault.RECHAIN:
         return same and finding.place is not None and finding.place >= (fault.place or 0)
     return same and finding.place == fault.place
 
 
 def test_all_kinds_at_once(simulated: Simulated, copied: Path) -> None:
-    faults = tamper(copied, Kind, seed=1)
-    assert sorted({fault.kind for fault in faults}) == sorted(Kind)
+    faults = tamper(copied, Fault, seed=1)
+    assert sorted({fault.kind for fault in faults}) == sorted(Fault)
     ways = [(f.node, f.session, f.direction) for f in faults if f.session and f.direction]
     assert len(set(ways)) == len(ways)
     findings = audit(copied, simulated.key).findings
@@ -52,8 +52,8 @@ def test_all_kinds_at_once(simulated: Simulated, copied: Path) -> None:
         assert any(explains(fault, finding) for fault in faults), finding
 
 
-@pytest.mark.parametrize("kind", [Kind.BIT_FLIP, Kind.REORDER, Kind.FOREIGN_SEAL, Kind.RECHAIN])
-def test_a_kind_by_itself(simulated: Simulated, copied: Path, kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [Fault.BIT_FLIP, Fault.REORDER, Fault.FOREIGN_SEAL, Fault.RECHAIN])
+def test_a_kind_by_itself(simulated: Simulated, copied: Path, kind: Fault) -> None:
     (fault,) = tamper(copied, [kind], seed=2)
     findings = audit(copied, simulated.key, fault.node).findings
     assert findings
@@ -64,21 +64,21 @@ def test_a_kind_by_itself(simulated: Simulated, copied: Path, kind: Kind) -> Non
         if path.read_bytes() != (copied / path.name).read_bytes()
     }
     assert fault.file in changed
-    assert kind is Kind.RECHAIN or changed == {fault.file}
+    assert kind is Fault.RECHAIN or changed == {fault.file}
 
 
 def test_the_same_seed_plants_at_the_same_places(simulated: Simulated, copied: Path) -> None:
-    first = tamper(copied, [Kind.DROP, Kind.FORGED_END], seed=5)
+    first = tamper(copied, [Fault.DROP, Fault.FORGED_END], seed=5)
     for path in simulated.directory.glob("*.pjl"):
         (copied / path.name).write_bytes(path.read_bytes())
-    assert tamper(copied, [Kind.DROP, Kind.FORGED_END], seed=5) == first
+    assert tamper(copied, [Fault.DROP, Fault.FORGED_END], seed=5) == first
 
 
 @pytest.mark.slow
 def test_an_early_end_leaves_nothing_of_what_followed(
     simulated: Simulated, audited: Audited, copied: Path
 ) -> None:
-    _, early = tamper(copied, [Kind.FORGED_END], seed=1)
+    _, early = tamper(copied, [Fault.FORGED_END], seed=1)
     assert early.count > 0
 
     def events(found: Audited) -> set[tuple[str, int]]:
@@ -113,13 +113,13 @@ def test_where_there_is_no_place_it_says_so(simulated: Simulated, copied: Path) 
     for path in sorted(copied.glob("*.pjl"))[1:]:
         path.unlink()
     with pytest.raises(FileError, match="no place is left for missing-segment"):
-        tamper(copied, [Kind.MISSING_SEGMENT], 0)
+        tamper(copied, [Fault.MISSING_SEGMENT], 0)
     with pytest.raises(FileError, match="no place is left for drop"):
-        tamper(copied, [Kind.DROP] * 40, 0)
+        tamper(copied, [Fault.DROP] * 40, 0)
 
 
 def test_the_list(tmp_path: Path) -> None:
-    fault = Planted(Kind.DROP, "a.pjl", "node", "00", "sent", 3, 1)
+    fault = Planted(Fault.DROP, "a.pjl", "node", "00", "sent", 3, 1)
     save_list(tmp_path / "list", [fault])
     (entry,) = listed(tmp_path / "list")
     assert (entry["kind"], entry["place"], entry["detail"]) == ("drop", 3, "")

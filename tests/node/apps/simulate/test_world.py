@@ -2,8 +2,8 @@
 
 from collections import Counter
 
-from node.apps.simulate.counting import count
 from node.apps.simulate.plan import Plan, Traffic
+from node.apps.simulate.tally import count
 from tests.node.apps.simulate.journals import Audited, Simulated, run
 
 

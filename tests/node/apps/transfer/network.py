@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from node.apps.transfer.protocol import Offer
-from node.apps.transfer.receiver import Receiver
-from node.apps.transfer.store import Store
-from node.apps.transfer.watching import Transfer, Watcher
+from node.apps.transfer.protocol import FileOffer
+from node.apps.transfer.receiver import FileReceiver
+from node.apps.transfer.store import FileStore
+from node.apps.transfer.watcher import Transfer, Watcher
 from node.errors import ParleyError
 from tests.node.network import Meeting, meeting
 
@@ -56,7 +56,7 @@ class Place:
 
     directory: Path
     met: Meeting
-    receiver: Receiver
+    receiver: FileReceiver
     told: Told
 
     def names(self) -> list[str]:
@@ -71,16 +71,16 @@ async def receiving(
     """A receiver with its directory in `tmp_path`."""
     directory, told = tmp_path / "in", Told()
     directory.mkdir(exist_ok=True)
-    with Store(directory, force=force, max_size=max_size) as store:
+    with FileStore(directory, force=force, max_size=max_size) as store:
         async with meeting() as met:
-            receiver = Receiver(store, told, **settings)
+            receiver = FileReceiver(store, told, **settings)
             receiver.offer_on(met.server)
             yield Place(directory, met, receiver, told)
 
 
-def offered(content: bytes, name: str = "a") -> Offer:
+def offered(content: bytes, name: str = "a") -> FileOffer:
     """The offer of a file with this content."""
-    return Offer(name, len(content), hashlib.sha256(content).digest())
+    return FileOffer(name, len(content), hashlib.sha256(content).digest())
 
 
 def written(path: Path, content: bytes = PATTERN) -> Path:

@@ -11,8 +11,8 @@ from node.apps.transfer.protocol import (
     LARGEST_FILE,
     LARGEST_MESSAGE,
     Begin,
+    FileOffer,
     MessageError,
-    Offer,
     Receipt,
     Resume,
     message_size,
@@ -21,12 +21,12 @@ from node.apps.transfer.protocol import (
 SHA256 = st.binary(min_size=32, max_size=32)
 SIZES = st.integers(0, LARGEST_FILE)
 MESSAGES = st.one_of(
-    st.builds(Offer, st.text(max_size=100), SIZES, SHA256),
+    st.builds(FileOffer, st.text(max_size=100), SIZES, SHA256),
     st.builds(Resume, SIZES, SHA256),
     st.builds(Begin, SIZES),
     st.builds(Receipt, SHA256, st.booleans()),
 )
-KINDS: tuple[Any, ...] = (Offer, Resume, Begin, Receipt)
+KINDS: tuple[Any, ...] = (FileOffer, Resume, Begin, Receipt)
 
 
 @given(MESSAGES)
@@ -48,12 +48,12 @@ def test_whatever_comes_it_is_a_message_or_message_error(kind: Any, data: bytes)
 @pytest.mark.parametrize(
     ("kind", "cells"),
     [
-        (Offer, {64: "a", 65: 1}),
-        (Offer, {64: b"a", 65: 1, 66: bytes(32)}),
-        (Offer, {64: "a", 65: 1, 66: bytes(31)}),
-        (Offer, {64: "a", 65: LARGEST_FILE + 1, 66: bytes(32)}),
-        (Offer, {64: "a", 65: True, 66: bytes(32)}),
-        (Offer, {64: "a" * 600, 65: 1, 66: bytes(32)}),
+        (FileOffer, {64: "a", 65: 1}),
+        (FileOffer, {64: b"a", 65: 1, 66: bytes(32)}),
+        (FileOffer, {64: "a", 65: 1, 66: bytes(31)}),
+        (FileOffer, {64: "a", 65: LARGEST_FILE + 1, 66: bytes(32)}),
+        (FileOffer, {64: "a", 65: True, 66: bytes(32)}),
+        (FileOffer, {64: "a" * 600, 65: 1, 66: bytes(32)}),
         (Resume, {67: 1}),
         (Resume, {67: -1, 66: bytes(32)}),
         (Begin, {}),

@@ -11,7 +11,7 @@ import node.apps.transfer.receiver as receiver_module
 from node.apps.transfer.files import OpenFile
 from node.apps.transfer.framing import read_message
 from node.apps.transfer.names import PARTIAL_ENDING, partial_name
-from node.apps.transfer.protocol import LABEL, Begin, Offer, Receipt, RefusalCode, Resume
+from node.apps.transfer.protocol import LABEL, Begin, FileOffer, Receipt, RefusalCode, Resume
 from node.errors import StreamResetError
 from node.streams.stream import Stream
 from tests.node.apps.transfer.network import PATTERN, Place, offered, receiving, written
@@ -20,7 +20,7 @@ from tests.node.network import eventually
 pytestmark = pytest.mark.anyio
 
 
-async def ask(place: Place, offer: Offer) -> tuple[Stream, Resume]:
+async def ask(place: Place, offer: FileOffer) -> tuple[Stream, Resume]:
     """Offer a file and read the answer."""
     stream = place.met.peer.open_stream(LABEL)
     await stream.send(offer.encode())
@@ -47,7 +47,7 @@ async def _read_out(stream: Stream) -> None:
         await stream.receive()
 
 
-async def refused(place: Place, offer: Offer | bytes) -> tuple[int, str]:
+async def refused(place: Place, offer: FileOffer | bytes) -> tuple[int, str]:
     """How an offer is refused."""
     stream = place.met.peer.open_stream(LABEL)
     await stream.send(offer if isinstance(offer, bytes) else offer.encode())
@@ -109,7 +109,7 @@ async def test_offers_do_not_have_a_file_hashed_again(
     async with receiving(tmp_path) as place:
         mine = written(place.directory / "a")
         os.utime(mine, (0, 0))
-        wrong = Offer("a", len(PATTERN), bytes(32))
+        wrong = FileOffer("a", len(PATTERN), bytes(32))
         for _ in range(3):
             assert (await refused(place, wrong))[0] == RefusalCode.EXISTS
         assert sum(read) == len(PATTERN)
@@ -129,7 +129,9 @@ async def test_offers_do_not_have_a_file_hashed_again(
         await stream.send(Begin(half).encode() + PATTERN[half:])
         await stream.send_eof()
         assert (await read_message(stream, Receipt.decode)).new
-        assert (await refused(place, Offer("b", len(PATTERN), bytes(32))))[0] == RefusalCode.EXISTS
+        assert (await refused(place, FileOffer("b", len(PATTERN), bytes(32))))[
+            0
+        ] == RefusalCode.EXISTS
         assert sum(read) == len(PATTERN)
 
 

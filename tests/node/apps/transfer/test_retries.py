@@ -8,11 +8,11 @@ import pytest
 
 import node.apps.transfer.retries as retries
 from node.apps.transfer.protocol import RefusalCode
-from node.apps.transfer.receiver import Receiver
-from node.apps.transfer.retries import Line, is_passing, send_with_retries
+from node.apps.transfer.receiver import FileReceiver
+from node.apps.transfer.retries import TransferLine, is_passing, send_with_retries
 from node.apps.transfer.sender import Source
-from node.apps.transfer.store import Store
-from node.apps.transfer.watching import Transfer
+from node.apps.transfer.store import FileStore
+from node.apps.transfer.watcher import Transfer
 from node.errors import CallRefused, PeerClosedError, UnreachableError
 from node.peer.peer import Peer
 from node.protocol.codes import CloseCode
@@ -34,9 +34,9 @@ async def test_a_line_that_is_cut_twice(anyio_backend: str, tmp_path: Path) -> N
     directory, told, cuts = tmp_path / "in", Told(), [SIZE // 3, SIZE // 3]
     directory.mkdir()
     path = written(tmp_path / "a", PATTERN * 8)
-    with anyio.fail_after(PATIENCE), Store(directory) as store:
+    with anyio.fail_after(PATIENCE), FileStore(directory) as store:
         async with new_node() as server, new_node() as client:
-            Receiver(store).offer_on(server)
+            FileReceiver(store).offer_on(server)
             async with FaultyProxy(await server.listen("tcp://127.0.0.1:0")) as proxy:
 
                 async def dial() -> Peer:
@@ -45,7 +45,7 @@ async def test_a_line_that_is_cut_twice(anyio_backend: str, tmp_path: Path) -> N
                         proxy.to_server.cut(after=cuts.pop())
                     return peer
 
-                line = Line(await dial(), dial)
+                line = TransferLine(await dial(), dial)
                 with await Source.open(path) as source:
                     assert (await send_with_retries(line, source, told)).new
                 await line.close()
@@ -66,7 +66,7 @@ async def failing(
         return dial()
 
     with await Source.open(written(tmp_path / "a")) as source:
-        await send_with_retries(Line(peer, dialled), source, told, count)
+        await send_with_retries(TransferLine(peer, dialled), source, told, count)
 
 
 async def test_so_many_tries_in_a_row_and_no_more(anyio_backend: str, tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ async def test_two_files_dial_once(anyio_backend: str, tmp_path: Path) -> None:
             await anyio.sleep(0.01)
             return new
 
-        line, got = Line(old, dial), []
+        line, got = TransferLine(old, dial), []
 
         async def ask() -> None:
             got.append(await line.peer())

@@ -10,8 +10,8 @@ from node.apps.transfer.names import UnsafeNameError, partial_name
 from node.apps.transfer.protocol import (
     LABEL,
     Begin,
+    FileOffer,
     MessageError,
-    Offer,
     Receipt,
     RefusalCode,
     Resume,
@@ -100,7 +100,7 @@ async def test_a_receiver_that_lies(
 
         @met.server.on_stream(LABEL)
         async def lie(stream: Stream) -> None:
-            await read_message(stream, Offer.decode)
+            await read_message(stream, FileOffer.decode)
             await stream.send(resume.encode())
             await read_message(stream, Begin.decode)
             await stream.send(receipt.encode())

@@ -13,18 +13,17 @@ import pytest
 import node.apps.transfer.store as store_module
 from node.apps.transfer.names import PARTIAL_ENDING, partial_name
 from node.apps.transfer.partial import Partial
-from node.apps.transfer.protocol import Offer, RefusalCode
-from node.apps.transfer.refusal import Refusal, storage_refusal
-from node.apps.transfer.store import Store
+from node.apps.transfer.protocol import FileOffer, Refusal, RefusalCode, storage_refusal
+from node.apps.transfer.store import FileStore
 
 CONTENT = b"content"
 
 
-def offer(content: bytes = CONTENT, name: str = "a") -> Offer:
-    return Offer(name, len(content), hashlib.sha256(content).digest())
+def offer(content: bytes = CONTENT, name: str = "a") -> FileOffer:
+    return FileOffer(name, len(content), hashlib.sha256(content).digest())
 
 
-def partial_of(wanted: Offer) -> str:
+def partial_of(wanted: FileOffer) -> str:
     return partial_name(wanted.name, wanted.size, wanted.sha256)
 
 
@@ -36,18 +35,18 @@ def directory(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def store(directory: Path) -> Iterator[Store]:
-    with Store(directory) as store:
+def store(directory: Path) -> Iterator[FileStore]:
+    with FileStore(directory) as store:
         yield store
 
 
 @pytest.fixture
-def forcing(directory: Path) -> Iterator[Store]:
-    with Store(directory, force=True) as store:
+def forcing(directory: Path) -> Iterator[FileStore]:
+    with FileStore(directory, force=True) as store:
         yield store
 
 
-def put(store: Store, content: bytes = CONTENT, name: str = "a") -> None:
+def put(store: FileStore, content: bytes = CONTENT, name: str = "a") -> None:
     partial = store.open_partial(offer(content, name))
     try:
         partial.write(content)
@@ -61,7 +60,7 @@ def refused(code: RefusalCode) -> "pytest.RaisesExc[Refusal]":
     return pytest.RaisesExc(Refusal, check=lambda error: error.code == code)
 
 
-def test_a_file_is_placed_for_its_owner_only(store: Store, directory: Path) -> None:
+def test_a_file_is_placed_for_its_owner_only(store: FileStore, directory: Path) -> None:
     put(store)
     assert os.listdir(directory) == ["a"]
     assert (directory / "a").read_bytes() == CONTENT
@@ -69,7 +68,9 @@ def test_a_file_is_placed_for_its_owner_only(store: Store, directory: Path) -> N
     assert (directory / "a").stat().st_nlink == 1
 
 
-def test_it_goes_on_where_it_stopped_and_only_for_the_same(store: Store, directory: Path) -> None:
+def test_it_goes_on_where_it_stopped_and_only_for_the_same(
+    store: FileStore, directory: Path
+) -> None:
     first = store.open_partial(offer())
     first.write(CONTENT[:3])
     first.close()
@@ -82,14 +83,14 @@ def test_it_goes_on_where_it_stopped_and_only_for_the_same(store: Store, directo
     again.close()
 
 
-def test_a_partial_that_is_too_long_begins_anew(store: Store, directory: Path) -> None:
+def test_a_partial_that_is_too_long_begins_anew(store: FileStore, directory: Path) -> None:
     (directory / partial_of(offer())).write_bytes(CONTENT * 2)
     partial = store.open_partial(offer())
     assert partial.size == 0
     partial.close()
 
 
-def test_another_file_keeps_its_name(store: Store, directory: Path) -> None:
+def test_another_file_keeps_its_name(store: FileStore, directory: Path) -> None:
     (directory / "a").write_bytes(b"mine")
     with refused(RefusalCode.EXISTS):
         store.open_existing(offer())
@@ -99,7 +100,7 @@ def test_another_file_keeps_its_name(store: Store, directory: Path) -> None:
 
 
 def test_one_that_came_meanwhile_keeps_it_too(
-    store: Store, directory: Path, monkeypatch: pytest.MonkeyPatch
+    store: FileStore, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store, "require_replaceable", lambda name: None)  # it came after that
     (directory / "a").write_bytes(b"mine")
@@ -108,7 +109,7 @@ def test_one_that_came_meanwhile_keeps_it_too(
     assert (directory / "a").read_bytes() == b"mine"
 
 
-def test_force_replaces(forcing: Store, directory: Path) -> None:
+def test_force_replaces(forcing: FileStore, directory: Path) -> None:
     (directory / "a").write_bytes(b"mine")
     assert forcing.open_existing(offer()) is None
     put(forcing)
@@ -116,7 +117,7 @@ def test_force_replaces(forcing: Store, directory: Path) -> None:
     assert os.listdir(directory) == ["a"]
 
 
-def test_a_directory_is_never_replaced(forcing: Store, directory: Path) -> None:
+def test_a_directory_is_never_replaced(forcing: FileStore, directory: Path) -> None:
     (directory / "a").mkdir()
     with refused(RefusalCode.EXISTS):
         forcing.open_existing(offer())
@@ -129,7 +130,7 @@ def test_links_are_not_followed(directory: Path, tmp_path: Path, force: bool) ->
     outside = tmp_path / "outside"
     outside.write_bytes(CONTENT)
     (directory / "a").symlink_to(outside)
-    with Store(directory, force=force) as store:
+    with FileStore(directory, force=force) as store:
         if force:
             assert store.open_existing(offer()) is None
             put(store, b"new")
@@ -140,7 +141,9 @@ def test_links_are_not_followed(directory: Path, tmp_path: Path, force: bool) ->
     assert outside.read_bytes() == CONTENT
 
 
-def test_a_partial_is_no_link_and_no_pipe(store: Store, directory: Path, tmp_path: Path) -> None:
+def test_a_partial_is_no_link_and_no_pipe(
+    store: FileStore, directory: Path, tmp_path: Path
+) -> None:
     outside = tmp_path / "outside"
     path = directory / partial_of(offer())
     path.symlink_to(outside)
@@ -158,17 +161,17 @@ def test_a_partial_is_no_link_and_no_pipe(store: Store, directory: Path, tmp_pat
     assert outside.read_bytes() == b""
 
 
-def test_two_processes_do_not_mix(store: Store, directory: Path) -> None:
+def test_two_processes_do_not_mix(store: FileStore, directory: Path) -> None:
     partial = store.open_partial(offer())
-    with Store(directory) as other, refused(RefusalCode.BUSY):
+    with FileStore(directory) as other, refused(RefusalCode.BUSY):
         other.open_partial(offer())
     partial.close()
-    with Store(directory) as other:
+    with FileStore(directory) as other:
         other.open_partial(offer()).close()
 
 
 def test_a_partial_that_was_placed_while_one_waited(
-    store: Store, directory: Path, monkeypatch: pytest.MonkeyPatch
+    store: FileStore, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def placed_meanwhile(self: Partial, fd: int, name: str) -> None:
         really(self, fd, name)
@@ -181,9 +184,9 @@ def test_a_partial_that_was_placed_while_one_waited(
 
 
 def test_limits(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Store(directory, max_size=6) as store, refused(RefusalCode.TOO_LARGE):
+    with FileStore(directory, max_size=6) as store, refused(RefusalCode.TOO_LARGE):
         store.open_partial(offer())
-    with Store(directory) as store:
+    with FileStore(directory) as store:
         full = SimpleNamespace(f_bavail=0, f_frsize=4096)
         with monkeypatch.context() as patch:
             patch.setattr(os, "fstatvfs", lambda fd: full)
@@ -198,7 +201,7 @@ def test_limits(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_files_that_are_named_like_partial_ones_do_not_count(
-    store: Store, directory: Path, monkeypatch: pytest.MonkeyPatch
+    store: FileStore, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_module, "MOST_PARTIALS", 2)
     for number in range(3):
@@ -207,7 +210,7 @@ def test_files_that_are_named_like_partial_ones_do_not_count(
 
 
 def test_disks_without_hard_links(
-    store: Store, directory: Path, monkeypatch: pytest.MonkeyPatch
+    store: FileStore, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_links(*args: object, **options: object) -> None:
         raise PermissionError(errno.EPERM, "")
@@ -221,7 +224,7 @@ def test_disks_without_hard_links(
     assert (directory / "a").read_bytes() == CONTENT
 
 
-def test_what_was_discarded_is_gone(store: Store, directory: Path) -> None:
+def test_what_was_discarded_is_gone(store: FileStore, directory: Path) -> None:
     partial = store.open_partial(offer())
     store.discard(partial)
     store.discard(partial)
@@ -230,7 +233,7 @@ def test_what_was_discarded_is_gone(store: Store, directory: Path) -> None:
 
 
 def test_the_directory_stays_the_one_that_was_opened(
-    store: Store, directory: Path, tmp_path: Path
+    store: FileStore, directory: Path, tmp_path: Path
 ) -> None:
     directory.rename(tmp_path / "moved")
     (tmp_path / "elsewhere").mkdir()
@@ -242,10 +245,10 @@ def test_the_directory_stays_the_one_that_was_opened(
 
 def test_no_directory(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        Store(tmp_path / "none")
+        FileStore(tmp_path / "none")
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(NotADirectoryError):
-        Store(tmp_path / "file")
+        FileStore(tmp_path / "file")
 
 
 def test_what_a_sender_is_told_of_a_disk_says_nothing_of_it() -> None:

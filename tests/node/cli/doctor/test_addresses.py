@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from node.cli.doctor.addresses import _keeps_out, check_address, check_dialects, check_settings
-from node.cli.doctor.findings import Finding, Level
+from node.cli.doctor.findings import Diagnosis, Level
 from node.errors import AddressError
 from node.settings import NamedSettings, RelaySettings, Settings, SimProtoSettings
 
@@ -33,7 +33,7 @@ def test_each_kind_of_address(place: str, level: Level, said: str) -> None:
 
 def test_a_socket_is_as_open_as_what_is_above_it(tmp_path: Path) -> None:
     # pytest's own directory keeps others out.
-    assert check_address("x", f"unix://{tmp_path}/s") == Finding(
+    assert check_address("x", f"unix://{tmp_path}/s") == Diagnosis(
         Level.OK,
         f"x unix://{tmp_path}/s",
         "nothing is encrypted there; only you (and root) can open it",

@@ -6,7 +6,7 @@ import pytest
 
 from crypto.registry import Suite
 from node.cli.doctor.connection import Facts, weaknesses
-from node.cli.doctor.findings import Finding, Level
+from node.cli.doctor.findings import Diagnosis, Level
 from node.protocol.limits import Limits
 
 BEST = Suite("x25519-mlkem768", "ml-dsa-65", "sha256", "aes-256-gcm", "each")
@@ -21,7 +21,7 @@ STRONG = Facts(
 )
 
 
-def of(facts: Facts, subject: str) -> Finding:
+def of(facts: Facts, subject: str) -> Diagnosis:
     (found,) = (f for f in weaknesses(facts) if f.subject == subject)
     return found
 

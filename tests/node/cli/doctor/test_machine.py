@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import node.cli.doctor.machine
-from node.cli.doctor.findings import Finding, Level
+from node.cli.doctor.findings import Diagnosis, Level
 from node.cli.doctor.machine import (
     check_algorithms,
     check_descriptors,
@@ -34,7 +34,7 @@ def file(home: Path, name: str, mode: int) -> Path:
     return path
 
 
-def levels(found: list[Finding]) -> dict[str, Level]:
+def levels(found: list[Diagnosis]) -> dict[str, Level]:
     return {f.subject: f.level for f in found}
 
 
@@ -52,7 +52,7 @@ def test_what_is_not_installed_has_no_version() -> None:
 
 def test_algorithms() -> None:
     (good,) = check_algorithms([("kex", "x25519", None), ("hash", "sha256", None)])
-    assert good == Finding(Level.OK, "algorithms", "x25519, sha256 work here")
+    assert good == Diagnosis(Level.OK, "algorithms", "x25519, sha256 work here")
     bad, rest = check_algorithms([("kex", "x25519", "it fails"), ("hash", "sha256", None)])
     assert (bad.level, bad.subject, bad.text) == (Level.PROBLEM, "kex x25519", "it fails")
     assert "leave x25519 out of --kex" in bad.mend
@@ -72,7 +72,7 @@ def test_algorithms() -> None:
 def test_names(kind: Clash, level: Level) -> None:
     shadow = Shadow(kind, "crypto", "/x/crypto.py")
     assert list(check_names([shadow])) == [
-        Finding(level, "package crypto", str(shadow), shadow.mend)
+        Diagnosis(level, "package crypto", str(shadow), shadow.mend)
     ]
 
 

@@ -5,7 +5,7 @@ One rule: a watcher is told and has no say; it must not raise.
 
 from dataclasses import dataclass
 
-from node.apps.transfer.protocol import Offer
+from node.apps.transfer.protocol import FileOffer
 from node.errors import ParleyError
 
 
@@ -13,7 +13,7 @@ from node.errors import ParleyError
 class Transfer:
     """One file under way. `at` is how much of it the receiver has, or was sent, in bytes."""
 
-    offer: Offer
+    offer: FileOffer
     peer: str  # the other side's node id, or its address if it has none
     offset: int = 0  # where this try began
     at: int = 0

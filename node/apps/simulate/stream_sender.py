@@ -25,7 +25,7 @@ _PIECE: Final = 16 * 1024
 _LARGEST_FILE: Final = 2**20
 
 
-class Sender:
+class StreamSender:
     """Sends on one side of a connection."""
 
     def __init__(self, plan: Plan, peer: Peer, draws: Draws, sleep: Sleep, tally: Tally) -> None:
