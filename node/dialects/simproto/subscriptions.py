@@ -136,11 +136,11 @@ class Subscriptions:
     """Our subscriptions by topic, requested or accepted. `dropped` counts notes without a
     reader."""
 
-    __slots__ = ("_asking", "_core", "_holding", "_leaving", "_readers", "dropped")
+    __slots__ = ("_core", "_holding", "_leaving", "_outgoing", "_readers", "dropped")
 
-    def __init__(self, core: SimProtoCore, asking: SimProtoOutgoing) -> None:
+    def __init__(self, core: SimProtoCore, outgoing: SimProtoOutgoing) -> None:
         self._core = core
-        self._asking = asking
+        self._outgoing = outgoing
         self._readers: dict[str, NoteReader] = {}
         self._holding: set[NoteQueue] = set()  # those that hold acknowledgements back
         self._leaving: Counter[str] = Counter()  # Unsubscribes that wait for their response
@@ -173,17 +173,12 @@ class Subscriptions:
             return None
         del self._readers[topic]
         with suppress(LocalProtocolError):  # closing, or too much waits: notes are answered 2
-            call = self._asking.unsubscribe(topic, now, on_done or _nothing)
+            call = self._outgoing.unsubscribe(topic, now, on_done or _nothing)
             self._leaving[topic] += 1
             # As a report, in order: notes before it do not belong to the next subscription.
-            call.on_final = lambda code, stream: self._core.happened.append(
-                UnsubscribeAnswered(topic)
-            )
+            call.on_final = lambda code, stream: self._unsubscribed(topic)
             return call
         return None
-
-    def _unsubscribed(self, topic: str) -> None:
-        self._core.happened.append(UnsubscribeAnswered(topic))
 
     def left(self, report: UnsubscribeAnswered) -> None:
         """An Unsubscribe was answered."""
@@ -225,6 +220,9 @@ class Subscriptions:
         self._holding.clear()
         for reader in readers.values():
             reader.lost(code, text)
+
+    def _unsubscribed(self, topic: str) -> None:
+        self._core.happened.append(UnsubscribeAnswered(topic))
 
 
 def _nothing() -> None:

@@ -28,13 +28,13 @@ def beside_checkpoint(track: Track, state: DirectionCheckpoint, time: int, offse
     missing = state.place - track.place
     if missing > 0:
         what = f"{missing} events are missing before this checkpoint"
-        track.sink.finding("gap", track.direction, track.place + 1, time, offset, what, missing)
+        track.out.finding("gap", track.direction, track.place + 1, time, offset, what, missing)
         return
     what = (
         f"the checkpoint names place {state.place}, epoch {state.epoch} and a chain value "
         f"that are not those found (place {track.place}, epoch {track.epoch})"
     )
-    track.sink.finding("checkpoint-mismatch", track.direction, track.place, time, offset, what)
+    track.out.finding("checkpoint-mismatch", track.direction, track.place, time, offset, what)
 
 
 def beside_end(track: Track, place: int, chain: bytes, time: int, offset: int) -> None:
@@ -42,10 +42,10 @@ def beside_end(track: Track, place: int, chain: bytes, time: int, offset: int) -
     missing = place - track.place
     if missing > 0:
         what = f"{missing} events are missing at the end of the session"
-        track.sink.finding("gap", track.direction, track.place + 1, time, offset, what, missing)
+        track.out.finding("gap", track.direction, track.place + 1, time, offset, what, missing)
     elif missing or chain != track.chain.value:
         what = f"the end names place {place}; found was {track.place}, or another chain"
-        track.sink.finding("end-mismatch", track.direction, track.place, time, offset, what)
+        track.out.finding("end-mismatch", track.direction, track.place, time, offset, what)
 
 
 def contradiction(end: SessionEnd, tracks: Sequence[Track]) -> str | None:

@@ -117,7 +117,7 @@ class Search:
         # A single damaged record was told already; what comes after it was not.
         if not self._told and (not self._damaged or kind == "gap" or have > 1):
             first = kept[0] if kept else None
-            track.sink.finding(
+            track.out.finding(
                 kind,
                 track.direction,
                 self._place,
@@ -160,7 +160,7 @@ class Search:
                     again = True
                     break
         if early and first is not None:
-            track.sink.finding(
+            track.out.finding(
                 "reordered",
                 track.direction,
                 self._place,
@@ -194,7 +194,7 @@ class Search:
         status, kind = (BAD_SEAL, "bad-seal") if track.each else (BAD_CHAIN, "bad-chain")
         if not self._damaged and not self._told:
             what = "the seal" if track.each else "the 16 bytes of the chain value"
-            track.sink.finding(
+            track.out.finding(
                 kind,
                 track.direction,
                 self._place,
@@ -211,7 +211,7 @@ def report_copy(track: Track, wire: WireEvent) -> None:
     place = None
     if wire.mark in track.recent:  # each accepted event left one mark
         place = track.place - (len(track.recent) - 1 - track.recent.index(wire.mark))
-    track.sink.finding(
+    track.out.finding(
         "duplicate",
         track.direction,
         place,

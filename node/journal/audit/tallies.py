@@ -1,40 +1,20 @@
 """What is counted over a direction and told in one finding: wrong seals, unreadable events."""
 
-from typing import Final, Protocol
+from typing import Final
 
-from node.journal.audit.compact import CompactRow
 from node.journal.audit.keyring import MOST_UPDATES, Keyring, Lanes
+from node.journal.audit.output import SessionOutput
 from node.journal.audit.wire import WireEvent
-
-
-class Sink(Protocol):
-    """Where a track puts what it finds."""
-
-    def rows(self, rows: list[CompactRow], sealed_ns: int | None = None) -> None:
-        """Event rows that are final, and the time of the seal that vouches for them."""
-
-    def finding(
-        self,
-        kind: str,
-        direction: int,
-        place: int | None,
-        time: int | None,
-        offset: int,
-        evidence: str,
-        count: int = 1,
-        segment: str | None = None,
-    ) -> None:
-        """Something is wrong, in the segment that is read or in another."""
 
 
 class BadSeals:
     """The wrong seals since the last right one: where the first is, and how many. They are one
     finding, told when a right one comes or nothing more is read."""
 
-    __slots__ = ("_count", "_direction", "_first", "_sink")
+    __slots__ = ("_count", "_direction", "_first", "_out")
 
-    def __init__(self, sink: Sink, direction: int) -> None:
-        self._sink = sink
+    def __init__(self, out: SessionOutput, direction: int) -> None:
+        self._out = out
         self._direction = direction
         self._first: tuple[int, int, int, str] | None = None  # place, time, offset, segment
         self._count = 0
@@ -57,7 +37,7 @@ class BadSeals:
             what += f", nor are those of the {self._count - 1} seals after it"
         if not mended:
             what += "; no right one follows in what was read: the chain may have been made anew"
-        self._sink.finding(
+        self._out.finding(
             "bad-seal", self._direction, place, time, offset, what, self._count, segment
         )
         self.forget()
@@ -78,10 +58,10 @@ class Unread:
     `last` is the place of the last event that did not open, for whatever reason.
     """
 
-    __slots__ = ("_count", "_direction", "_first", "_keyring", "_sink", "_why", "last")
+    __slots__ = ("_count", "_direction", "_first", "_keyring", "_out", "_why", "last")
 
-    def __init__(self, sink: Sink, direction: int, keyring: Keyring | None) -> None:
-        self._sink = sink
+    def __init__(self, out: SessionOutput, direction: int, keyring: Keyring | None) -> None:
+        self._out = out
         self._direction = direction
         self._keyring = keyring
         self._first: tuple[int, int, int] | None = None  # place, time, offset
@@ -111,7 +91,7 @@ class Unread:
         if self._first is None or self.last is None:
             return
         place, time, offset = self._first
-        self._sink.finding(
+        self._out.finding(
             "undecryptable",
             self._direction,
             place,

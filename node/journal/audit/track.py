@@ -22,8 +22,9 @@ from lbm.keys import TEXT
 from node.journal.audit.compact import PROOF, UNREAD, CompactRow
 from node.journal.audit.content import Label, read_content, read_label
 from node.journal.audit.keyring import Keyring, Lanes
+from node.journal.audit.output import SessionOutput
 from node.journal.audit.rows import BAD_SEAL, OK, UNDECRYPTABLE, UNSEALED
-from node.journal.audit.tallies import BadSeals, Sink, Unread
+from node.journal.audit.tallies import BadSeals, Unread
 from node.journal.audit.wire import HEAD, LEAST_BLOB, PREFIX, WireEvent
 from node.journal.fields import EVENT_HEAD
 from node.journal.sessions import DirectionCheckpoint
@@ -61,7 +62,7 @@ class TrackContext:
     commit: bytes
     keyring: Keyring | None
     labels: dict[int, Label]
-    sink: Sink
+    out: SessionOutput
 
 
 class Track:
@@ -86,13 +87,13 @@ class Track:
         "keyring",
         "labels",
         "lanes",
+        "out",
         "pending",
         "place",
         "recent",
         "rekey_commit",
         "sealed_ns",
         "silent",
-        "sink",
         "unread",
         "updates",
         "verifier",
@@ -108,7 +109,7 @@ class Track:
         state: DirectionCheckpoint,
         rekey_commit: bytes,
     ) -> None:
-        suite, sink = context.suite, context.sink
+        suite, out = context.suite, context.out
         self.direction = direction
         self.head = head  # journal, segment, session, direction, sender, receiver
         self._suite = suite
@@ -120,15 +121,15 @@ class Track:
         self.keyring = context.keyring
         self.labels = context.labels
         self.initiator = initiator  # whether the connection's initiator sends here
-        self.sink = sink
+        self.out = out
         self.pending: list[CompactRow] = []
         self._pending_size = 0  # bytes of their events
         self.recent: deque[bytes] = deque(maxlen=_REMEMBERED)
         self.silent = False  # these events have their rows already
         self.lanes = Lanes(suite)
         self.closed: tuple[int, str] | None = None  # code and text of a Close that was seen
-        self.unread = Unread(sink, direction, context.keyring)
-        self.bad_seals = BadSeals(sink, direction)
+        self.unread = Unread(out, direction, context.keyring)
+        self.bad_seals = BadSeals(out, direction)
         self.sealed_ns: int | None = None  # the time of the first valid seal
         self.adopt(state, rekey_commit)
 
@@ -242,7 +243,7 @@ class Track:
         """No seal will vouch for what is pending."""
         rows = self.take_pending()
         if rows:
-            self.sink.rows([row._replace(status=UNSEALED) for row in rows])
+            self.out.rows([row._replace(status=UNSEALED) for row in rows])
 
     def take_pending(self) -> list[CompactRow]:
         """Take the rows that wait for a seal."""
@@ -278,7 +279,7 @@ class Track:
     def _give(self, row: CompactRow | None, status: str) -> None:
         """Give out a row that is final without a seal."""
         if row is not None:
-            self.sink.rows([row._replace(status=status)])
+            self.out.rows([row._replace(status=status)])
 
     def _sealed(self, wire: WireEvent, row: CompactRow | None) -> None:
         self.bad_seals.tell(mended=True)
@@ -287,7 +288,7 @@ class Track:
         rows = self.take_pending()
         if row is not None:
             rows.append(row)
-            self.sink.rows(rows, wire.time)
+            self.out.rows(rows, wire.time)
 
     def _seal_is_valid(self, wire: WireEvent, value: bytes) -> bool:
         if wire.seal is None:
@@ -339,22 +340,15 @@ class Track:
             async_id = number = None
             if place == 0:
                 content, async_id, number = PROOF, 0, _PROOF
-            if self.keyring is not None and place:
-                self.unread.last = place
-                if status == OK:
-                    status = UNDECRYPTABLE
-                    self.unread.add(
-                        place, time, offset, self.lanes, self.generation, told=self.silent
-                    )
+            elif place and self.keyring is not None:
+                status = self._unread(place, time, offset, status)
         else:
             async_id, number = _unpack_inner(plain)
             payload = plain[4:]
             content = read_content(stream, number, payload)
             topic, label = content.topic, None
             if content.label is not None:
-                if len(self.labels) >= MAX_LABELS:
-                    del self.labels[next(iter(self.labels))]
-                self.labels[stream] = read_label(content.label)
+                self._add_label(stream, content.label)
             elif number == _CLOSE and content.status == OK and content.code is not None:
                 self.closed = content.code, read_text(decode(payload), TEXT, default="")
             known = self.labels.get(stream)
@@ -386,3 +380,16 @@ class Track:
                 status,
             ),
         )
+
+    def _unread(self, place: int, time: int, offset: int, status: str) -> str:
+        """An event does not open although there are keys; returns its status."""
+        self.unread.last = place
+        if status != OK:
+            return status
+        self.unread.add(place, time, offset, self.lanes, self.generation, told=self.silent)
+        return UNDECRYPTABLE
+
+    def _add_label(self, stream: int, text: str) -> None:
+        if len(self.labels) >= MAX_LABELS:
+            del self.labels[next(iter(self.labels))]
+        self.labels[stream] = read_label(text)
