@@ -29,37 +29,10 @@ def paired_requests(events: DataFrame) -> DataFrame:
     namespace, asker, answerer, time, code and answered (null without a final answer), parts
     (chunks and replies before it), latency_us.
     """
-    own = f.col("type").isin(*REQUESTS)
-    wanted = f.col("type").isin(*REQUESTS, *PARTS, *FINALS) & (f.col("async_id") > 0)
-    other = f.when(f.col("direction") == "sent", "received").otherwise("sent")
-    at = f.struct("segment", "offset")
-    rows = (
-        wire_events(events)
-        .where(wanted)
-        .select(
-            "journal",
-            "session",
-            "stream",
-            "async_id",
-            f.when(own, f.col("direction")).otherwise(other).alias("asked"),
-            at.alias("at"),
-            f.struct("segment", f.shiftright("offset", BLOCK_BITS).alias("part")).alias("block"),
-            f.when(own, at).alias("opener"),
-            f.when(f.col("type").isin(*FINALS), at).alias("final"),
-            f.col("type").isin(*PARTS).alias("is_part"),
-            "type",
-            "topic",
-            "namespace",
-            "sender",
-            "receiver",
-            "time",
-            "code",
-        )
-    )
     request = f.col("opener") == f.col("at")
     answer = f.struct("final", "time", f.coalesce("code", f.lit(0)).alias("code"))
     paired = (
-        _with_openers(rows)
+        _with_openers(_requests_and_answers(events))
         .where(f.col("opener").isNotNull())
         .groupBy(*_KEY, "opener")
         .agg(
@@ -87,6 +60,37 @@ def paired_requests(events: DataFrame) -> DataFrame:
         "parts",
         # A clock that was set back between the two says nothing of how long it took.
         f.when(took >= 0, took).alias("latency_us"),
+    )
+
+
+def _requests_and_answers(events: DataFrame) -> DataFrame:
+    """The events that ask or answer, each with where it stands; `opener` is a request's own."""
+    own = f.col("type").isin(*REQUESTS)
+    wanted = f.col("type").isin(*REQUESTS, *PARTS, *FINALS) & (f.col("async_id") > 0)
+    other = f.when(f.col("direction") == "sent", "received").otherwise("sent")
+    at = f.struct("segment", "offset")
+    return (
+        wire_events(events)
+        .where(wanted)
+        .select(
+            "journal",
+            "session",
+            "stream",
+            "async_id",
+            f.when(own, f.col("direction")).otherwise(other).alias("asked"),
+            at.alias("at"),
+            f.struct("segment", f.shiftright("offset", BLOCK_BITS).alias("part")).alias("block"),
+            f.when(own, at).alias("opener"),
+            f.when(f.col("type").isin(*FINALS), at).alias("final"),
+            f.col("type").isin(*PARTS).alias("is_part"),
+            "type",
+            "topic",
+            "namespace",
+            "sender",
+            "receiver",
+            "time",
+            "code",
+        )
     )
 
 

@@ -144,31 +144,27 @@ def missing_journals(events: DataFrame, ends: DataFrame) -> DataFrame:
             f.lit(None).cast("string").alias("segment"),
             f.lit(None).cast("long").alias("offset"),
             "count",
-            f.when(
-                f.col("within") == "inside",
-                f.format_string(
-                    "%s has this session; this journal has records from before it and from "
-                    "after it, and none of it",
-                    f.col("other"),
-                ),
-            )
-            .when(
-                f.col("within") == "none",
-                f.format_string(
-                    "%d sessions in the journals of %d nodes; no journal of this node was given",
-                    f.col("count"),
-                    f.col("others"),
-                ),
-            )
-            .otherwise(
-                f.format_string(
-                    "%d sessions in the journals of %d nodes that are not wholly within the "
-                    "times of this journal",
-                    f.col("count"),
-                    f.col("others"),
-                )
-            )
-            .alias("evidence"),
+            _absence().alias("evidence"),
         )
         .select(*FINDING_COLUMNS)
     )
+
+
+def _absence() -> Column:
+    """What others' journals have of a node, as a sentence."""
+    others = f.col("count"), f.col("others")
+    one = f.format_string(
+        "%s has this session; this journal has records from before it and from after it, and "
+        "none of it",
+        f.col("other"),
+    )
+    every = f.format_string(
+        "%d sessions in the journals of %d nodes; no journal of this node was given", *others
+    )
+    outside = f.format_string(
+        "%d sessions in the journals of %d nodes that are not wholly within the times of this "
+        "journal",
+        *others,
+    )
+    within = f.col("within")
+    return f.when(within == "inside", one).when(within == "none", every).otherwise(outside)
