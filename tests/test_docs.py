@@ -51,6 +51,7 @@ HOWTOS = sorted((ROOT / "docs" / "howto").glob("*.md"))
 WITH_PROGRAMS = [ROOT / "README.md", ROOT / "docs" / "bus.md", *HOWTOS]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+DOCUMENTS.append(ROOT / "tests" / "README.md")
 
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
