@@ -85,7 +85,7 @@ def _sqlite(parts: SplitResult, config: BusConfig) -> Store:
 
 def _redis(parts: SplitResult, config: BusConfig) -> Store:
     try:
-        from node.bus.redis.store import RedisStore
+        from node.bus.redis.redis_store import RedisStore
     except ImportError as error:
         raise ConfigError(needs_extra("a bus on Redis", "bus")) from error
 

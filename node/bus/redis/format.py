@@ -1,8 +1,8 @@
 """How events look in Redis: names of streams, fields, and encodings, for each API.
 
-One rule: what Lightbus 1.1.2 writes is what `RedisFormat()` writes; the format its documentation
-describes is `DOCUMENTED`. Both are understood when reading, and what is neither is an event that
-cannot be read: never nothing. Speaks to no server.
+`RedisFormat()` writes what Lightbus 1.1.2 writes; the format that its documentation describes is
+`DOCUMENTED`. Both are understood when reading; every other entry is an event that cannot be read,
+and is not passed over.
 """
 
 import json
@@ -25,12 +25,12 @@ Layout = Literal["per_event", "per_api"]
 REMEMBERED: Final = 64
 # Words of one XADD in a script of ours: Lua hands over 8,000 values at most.
 MOST_FIELDS: Final = 3_500
-# What the body begins with of an event whose data cannot be read, and of what is no event at all;
-# why, and its fields follow.
+# The beginning of the body of an event whose data cannot be read, and of an entry that is not an
+# event; the reason and its fields follow.
 NO_DATA: Final = f"{UNREADABLE}fields that cannot be decoded: "
 NO_EVENT: Final = f"{UNREADABLE}no event in Lightbus's format, "
 
-# How metadata and data begin as Lightbus writes them, and as its documentation has it.
+# Prefixes of metadata and data as Lightbus writes them, and as its documentation has them.
 _KNOWN: Final = (("", ":"), (":", ""))
 _METADATA: Final = ("id", "api_name", "event_name", "version")
 
@@ -83,7 +83,7 @@ class RedisFormat:
         """The key of the stream that has the events called `name` (`API.EVENT`, or `API.*`).
 
         Raises:
-            InvalidEventError: it is no such name.
+            InvalidEventError: it is not such a name.
         """
         if name.endswith(ALL):
             api_of(name)
@@ -92,7 +92,8 @@ class RedisFormat:
         return (api + ALL if self.layout == "per_api" else name) + self.suffix
 
     def name(self, key: str) -> str | None:
-        """The name of the stream with this key: `API.EVENT`, `API.*`; None: it is not ours."""
+        """The name of the stream with this key: `API.EVENT` or `API.*`; None: it is not of this
+        format."""
         name = key.removesuffix(self.suffix) if key.endswith(self.suffix) else ""
         try:
             return name if self.key(name) == key else None
@@ -122,14 +123,14 @@ class RedisFormat:
         try:
             _ = text.isascii() or text.encode()
         except UnicodeEncodeError as error:
-            raise InvalidEventError("the data has text that is no Unicode") from error
+            raise InvalidEventError("the data has text that is not Unicode") from error
         return words
 
     def read(self, name: str, id: str, fields: Sequence[bytes]) -> "StoredEvent | Skipped":
-        """The event that an entry of the stream of `name` is, or why it is none for its readers.
+        """The event that an entry of the stream of `name` is, or why its readers pass over it.
 
-        In a stream of one event, that event is what each entry is, whatever its metadata say. What
-        cannot be read is an event whose body is no JSON.
+        In a stream of one event each entry is that event, whatever its metadata say. An entry that
+        cannot be read is an event with a body that is not JSON.
         """
         if not any(fields):
             return Skipped.EMPTY
@@ -148,12 +149,12 @@ class RedisFormat:
             return _no_event(name, id, "with metadata that cannot be read", pairs)
         version = plain["version"]
         if not (version.isascii() and version.isdecimal() and len(version) < 10):
-            return _no_event(name, id, "with a version that is no number", pairs)
+            return _no_event(name, id, "with a version that is not a number", pairs)
         stored = f"{plain['api_name']}.{plain['event_name']}"
         if name.endswith(ALL) or (self.layout == "per_api" and stored != name):
-            # Who reads one event of an API is not concerned by the others that it has.
+            # Readers of one event of an API pass over its other events.
             if not _is_of(api_of(name), stored):
-                return _no_event(name, id, "and of no such API", pairs)
+                return _no_event(name, id, "and of another API", pairs)
             if not name.endswith(ALL):
                 return Skipped.OTHER
             name = stored
@@ -176,13 +177,13 @@ class RedisFormat:
                 else:
                     text = encode_value(self.decode(text))
                 members.append(f"{encode_value(field)}:{text}")
-        except Exception:  # `decode` is somebody else's
+        except Exception:  # `decode` is the application's
             return NO_DATA + _shown(pairs)
         return "{" + ",".join(members) + "}"
 
 
 class Skipped(Enum):
-    """Why an entry is not for who reads it: it is acknowledged and passed over."""
+    """Why an entry is not for its reader: it is acknowledged and passed over."""
 
     EMPTY = "empty, as Lightbus makes streams"
     OTHER = "another event of the same API"
@@ -222,7 +223,8 @@ def _is_of(api: str, name: str) -> bool:
 
 
 def _is_data(field: str, metadata_prefix: str, field_prefix: str) -> bool:
-    """Whether a field is of the event's data: it begins so, and not longer as metadata do."""
+    """Whether a field is of the event's data: it has their prefix, and not a longer one of
+    metadata."""
     if not field.startswith(field_prefix) or field in _metadata(metadata_prefix):
         return False
     return len(metadata_prefix) <= len(field_prefix) or not field.startswith(metadata_prefix)

@@ -5,7 +5,7 @@ import pytest
 from node.bus.bus_address import FORMATS, open_store
 from node.bus.config import BusConfig
 from node.bus.redis.format import DOCUMENTED
-from node.bus.redis.store import RedisStore
+from node.bus.redis.redis_store import RedisStore
 from node.bus.sqlite.sqlite_store import SqliteStore
 from node.errors import AddressError, ConfigError
 

@@ -15,7 +15,7 @@ from anyio.lowlevel import checkpoint
 from node.bus.config import BusConfig
 from node.bus.ids import BEFORE_ALL
 from node.bus.model import Delivery
-from node.bus.redis.store import RedisStore
+from node.bus.redis.redis_store import RedisStore
 from node.bus.sqlite.sqlite_store import SqliteStore
 from node.bus.store import Store
 from node.remote_bus import bus_channel

@@ -421,7 +421,7 @@ def test_sqlite_does_what_the_model_does(tmp_path: Path) -> None:
 
 
 def test_redis_does_what_the_model_does(redis_server: RedisServer) -> None:
-    from node.bus.redis.store import RedisStore
+    from node.bus.redis.redis_store import RedisStore
 
     class Machine(StoreMachine):
         takes_clock = False

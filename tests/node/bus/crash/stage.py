@@ -20,7 +20,7 @@ IMPORTS: Final = (
     "anyio._backends._trio",
     "coredis",
     "node.bus.bus",
-    "node.bus.redis.store",
+    "node.bus.redis.redis_store",
     "node.bus.sqlite.sqlite_store",
     "node.remote_bus.remote_store",
     "node.remote_bus.service",

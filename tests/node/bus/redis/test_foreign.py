@@ -10,11 +10,10 @@ from node.bus.bus_address import open_bus
 from node.bus.config import BusConfig
 from node.bus.errors import BusDamagedError
 from node.bus.ids import BEFORE_ALL
-from node.bus.redis import membership, publishing
-from node.bus.redis.books import books_of, idempotency_key
+from node.bus.redis import group_notes, stream_publisher
 from node.bus.redis.format import LIGHTBUS
-from node.bus.redis.membership import Memberships
-from node.bus.redis.store import RedisStore
+from node.bus.redis.group_notes import Memberships, idempotency_key, keys_of
+from node.bus.redis.redis_store import RedisStore
 from node.errors import ConfigError
 from tests.node.bus.redis.streams import ALL, DEAD, KEY, C, G, Redis, S, event, ids, numbers
 from tests.node.bus.stores import opened
@@ -54,9 +53,9 @@ async def test_a_history_that_others_wrote_begins_anew(
     (id,) = ids(await store.read(S, G, C, 1, 0))
     await store.nack(S, G, C, id, 0, "no")
     for consumer in ("two", "three"):  # one is handed what is due, one what was held
-        redis("HSET", books_of(KEY, G).past, id, past)
+        redis("HSET", keys_of(KEY, G).past, id, past)
         assert len(await store.claim(S, G, consumer, 1, 0)) == 1
-    redis("HSET", books_of(KEY, G).past, id, past)
+    redis("HSET", keys_of(KEY, G).past, id, past)
     assert await store.nack(S, G, "three", id, 0, "no")
     assert len(await store.claim(S, G, C, 1, 60)) == 1
 
@@ -71,7 +70,7 @@ async def test_a_history_that_others_wrote_keeps_no_event_from_being_set_aside(
     ((id, *_),) = await store.pending(S, G, 1, BEFORE_ALL)
     await store.nack(S, G, C, id, 0, "no")
     await store.claim(S, G, C, 1, 60)
-    redis("HSET", books_of(KEY, G).past, id, past)
+    redis("HSET", keys_of(KEY, G).past, id, past)
     assert await store.bury(S, G, C, id, "last") is not None
     (letter,) = await store.history(DEAD, BEFORE_ALL, None, ALL, 0)
     assert [one["error"] for one in decode_body(letter.body)["history"]] == ["last"]
@@ -82,7 +81,7 @@ async def test_what_others_acknowledged_leaves_no_history(store: RedisStore, red
     await store.publish([event(n) for n in range(4)], durable=True)
     await store.join(S, G, C, BEFORE_ALL)
     found = ids(await store.read(S, G, C, 4, 0))
-    past = books_of(KEY, G).past
+    past = keys_of(KEY, G).past
     for id in found:
         await store.nack(S, G, C, id, 0, "no")
     assert redis("XACK", KEY, G, *found[:3]) == 3
@@ -178,8 +177,8 @@ async def test_who_asks_for_one_event_of_an_api_is_handed_no_other(
 
 
 def test_what_is_remembered_of_groups_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(membership, "MOST_GROUPS", 2)
-    monkeypatch.setattr(membership, "MOST_PLACES", 2)
+    monkeypatch.setattr(group_notes, "MOST_GROUPS", 2)
+    monkeypatch.setattr(group_notes, "MOST_PLACES", 2)
     known = Memberships()
     first = known.of("a.b", "a.b:stream", "1")
     known.of("a.b", "a.b:stream", "2")
@@ -195,7 +194,7 @@ def test_what_is_remembered_of_groups_is_bounded(monkeypatch: pytest.MonkeyPatch
 async def test_what_is_remembered_of_streams_is_bounded(
     redis_url: str, anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publishing, "_MOST_LOOKED_AT", 2)
+    monkeypatch.setattr(stream_publisher, "_MOST_LOOKED_AT", 2)
     async with opened(RedisStore(redis_url, BusConfig(max_age=60))) as store:
         await store.publish([event(n, f"a.b{n}") for n in range(9)], durable=True)
         assert len(store._parts.publisher._left) <= 3
@@ -204,7 +203,7 @@ async def test_what_is_remembered_of_streams_is_bounded(
 def test_two_groups_never_share_a_key() -> None:
     words = ["g", "a.b:g", ":", "stream:g", "due:a.b:stream:g", "{g}", "*"]
     names = ["a.b:stream", "a.b.c:stream", "a.*:stream", "stream.g:stream"]
-    keys = [key for name in names for word in words for key in books_of(name, word).own]
+    keys = [key for name in names for word in words for key in keys_of(name, word).own]
     keys += [
         idempotency_key(name.removesuffix(":stream"), word) for name in names for word in words
     ]

@@ -128,9 +128,9 @@ def test_a_stream_begins_with_nothing(fields: list[bytes]) -> None:
         ([b"a", b"1"], "without its metadata: a=1"),
         (BARE[2:], "without its metadata: "),
         ([*BARE[:7], b""], "without its metadata: "),
-        ([*BARE[:7], b"x"], "with a version that is no number: "),
-        ([*BARE[:7], b"1" * 10], "with a version that is no number: "),
-        ([*BARE[:7], "²".encode()], "with a version that is no number: "),
+        ([*BARE[:7], b"x"], "with a version that is not a number: "),
+        ([*BARE[:7], b"1" * 10], "with a version that is not a number: "),
+        ([*BARE[:7], "²".encode()], "with a version that is not a number: "),
         ([*JSON[:7], b"1.0"], "with metadata that cannot be read: "),
         ([b":id", b"null", *JSON[2:]], "with metadata that cannot be read: "),
         ([b":id", b'""', *JSON[2:]], "with metadata that cannot be read: "),
@@ -166,7 +166,7 @@ def test_an_event_of_another_api_is_not_lost(fields: list[bytes]) -> None:
     for name in ("shop.sold", "shop.*"):
         found = DOCUMENTED_PER_API.read(name, "5-0", fields)
         assert isinstance(found, StoredEvent)
-        assert found.body.startswith(NO_EVENT + "and of no such API: ")
+        assert found.body.startswith(NO_EVENT + "and of another API: ")
 
 
 def test_other_events_of_an_api() -> None:

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from node.bus.config import BusConfig
 from node.bus.errors import BusUnavailableError
 from node.bus.ids import BEFORE_ALL
-from node.bus.redis.store import RedisStore
+from node.bus.redis.redis_store import RedisStore
 from tests.node.bus.redis.streams import S, event
 from tests.node.bus.stores import opened
 from tests.node.network import ground

@@ -10,9 +10,9 @@ from node.bus.batcher import Bounds
 from node.bus.config import BusConfig
 from node.bus.errors import BusDamagedError, BusUnavailableError, InvalidEventError
 from node.bus.model import NewEvent, Published
-from node.bus.redis import client as module
-from node.bus.redis.link import Link
-from node.bus.redis.store import RedisStore
+from node.bus.redis import redis_client as module
+from node.bus.redis.redis_link import RedisLink
+from node.bus.redis.redis_store import RedisStore
 from tests.node.bus.redis.streams import KEY, Redis, event
 from tests.node.bus.stores import opened
 from tests.node.network import eventually, settled, started
@@ -48,12 +48,12 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many commands each request had that was of several callers."""
     made: list[int] = []
 
-    class Counted(Link):
+    class Counted(RedisLink):
         async def answers(self, several: Any, timeout: float) -> list[Any]:
             made.append(len(several))
             return await super().answers(several, timeout)
 
-    monkeypatch.setattr(module, "Link", Counted)
+    monkeypatch.setattr(module, "RedisLink", Counted)
     return made
 
 
@@ -85,7 +85,7 @@ async def test_requests_have_their_limits(
     monkeypatch.setattr(module, "REQUESTS", bounds.under_way)
     under_way = [0]
 
-    class Watched(Link):
+    class Watched(RedisLink):
         async def answers(self, several: Any, timeout: float) -> list[Any]:
             requests.append(len(several))
             under_way.append(under_way[-1] + 1)
@@ -94,7 +94,7 @@ async def test_requests_have_their_limits(
             finally:
                 under_way.append(under_way[-1] - 1)
 
-    monkeypatch.setattr(module, "Link", Watched)
+    monkeypatch.setattr(module, "RedisLink", Watched)
     async with opened(RedisStore(redis_url, BusConfig(timeout=5))) as store:
         await publish_all(store, *(event(n, text="x" * 300) for n in range(20)))
     assert max(requests, default=0) == most

@@ -5,9 +5,9 @@ import pytest
 
 from node.bus.config import BusConfig
 from node.bus.errors import BusDamagedError, BusFullError, InvalidEventError
-from node.bus.redis import publishing
+from node.bus.redis import stream_publisher
 from node.bus.redis.format import DOCUMENTED, LIGHTBUS
-from node.bus.redis.store import RedisStore
+from node.bus.redis.redis_store import RedisStore
 from tests.node.bus.redis.streams import KEY, Redis, S, event
 from tests.node.bus.stores import opened
 
@@ -75,7 +75,7 @@ async def test_all_or_none(
         for events in ([event(1)], [event(1, key="k"), event(2)]):
             with pytest.raises(BusFullError, match="OOM"):
                 await store.publish(events, durable=True)
-    monkeypatch.setattr(publishing, "MOST_WORDS", 60)
+    monkeypatch.setattr(stream_publisher, "MOST_WORDS", 60)
     with pytest.raises(InvalidEventError, match="too many"):
         await store.publish([event(n) for n in range(4)], durable=True)
     assert redis("KEYS", "*") == ["bad.one:stream"]
@@ -99,7 +99,7 @@ async def test_bounds_are_kept_as_one_publishes(
             await store.publish([event(n, text="x" * 800)], durable=True)
         assert redis("MEMORY", "USAGE", KEY) < 20_000
     redis("DEL", KEY)
-    monkeypatch.setattr(publishing, "_LOOK_EVERY", 1)
+    monkeypatch.setattr(stream_publisher, "_LOOK_EVERY", 1)
     async with opened(RedisStore(redis_url, BusConfig(max_age=0.02))) as store:
         await store.publish([event(n) for n in range(250)], durable=True)
         await anyio.sleep(0.03)

@@ -1,18 +1,110 @@
-"""What has to be done for a group in one step, in Lua, as Redis runs it.
+"""Operations that Redis has to do in one step, in Lua: on whole streams, and for a group.
 
-One rule: a pending event is either a consumer's, or due at a time: then it is `NOBODY`'s, and the
-set of what is due has it. Whoever takes it from there, Lightbus included, makes that entry void.
-Times are the server's, in milliseconds. Nothing here reads what an event holds.
+All or none of what is published is stored. A pending event is either held by a consumer, or due at
+a time: then it is `NOBODY`'s, and the set of due events has it. A consumer that takes it from
+there, Lightbus included, makes that entry void. Times are the server's, in milliseconds.
 """
 
-from typing import Final
+from hashlib import sha1
+from typing import Final, NamedTuple
 
 from node.bus.dead_letters import LONGEST_HISTORY, NOT_ACKNOWLEDGED
-from node.bus.redis.script import Script, script
 
-# The consumer that holds what nobody works on: what is due, now or later.
+
+class Script(NamedTuple):
+    """A script, and the digest by which the server knows it; it protects nothing."""
+
+    text: bytes
+    digest: bytes
+
+
+def script(text: str) -> Script:
+    """The script with this text."""
+    body = text.encode()
+    return Script(body, sha1(body, usedforsecurity=False).hexdigest().encode())
+
+
+# Streams.
+
+# KEYS: streams, then idempotency keys. ARGV: how many streams, for how long keys are kept (ms), and
+# for each event: the number of its stream's key, that of its idempotency key (0: none), and how
+# many words of XADD follow, and these. Answers of each event its id and whether it is a duplicate.
+PUBLISH: Final = script(
+    """
+local streams, window = tonumber(ARGV[1]), ARGV[2]
+for number = 1, streams do
+  local kind = redis.call('TYPE', KEYS[number]).ok
+  if kind ~= 'stream' and kind ~= 'none' then
+    return redis.error_reply('WRONGTYPE ' .. KEYS[number] .. ' is no stream')
+  end
+end
+local published = {}
+for number = streams + 1, #KEYS do published[number] = redis.call('GET', KEYS[number]) end
+local ids, at = {}, 3
+while ARGV[at] do
+  local stream = KEYS[tonumber(ARGV[at])]
+  local known, words = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
+  local id = known > 0 and published[known]
+  if id then
+    ids[#ids + 1] = {id, 1}
+  else
+    id = redis.call('XADD', stream, unpack(ARGV, at + 3, at + 2 + words))
+    if known > 0 then
+      redis.call('SET', KEYS[known], id, 'PX', window)
+      published[known] = id
+    end
+    ids[#ids + 1] = {id, 0}
+  end
+  at = at + 3 + words
+end
+return ids
+"""
+)
+
+# KEYS: a stream. ARGV: the least age to be taken away (ms; empty: none), the most bytes (empty:
+# any), `~` or `=`.
+SHRINK: Final = script(
+    """
+local taken = 0
+if ARGV[1] ~= '' then
+  local time = redis.call('TIME')
+  local oldest = time[1] * 1000 + math.floor(time[2] / 1000) - tonumber(ARGV[1])
+  taken = redis.call('XTRIM', KEYS[1], 'MINID', ARGV[3], string.format('%d', math.max(oldest, 0)))
+end
+if ARGV[2] ~= '' then
+  local length = redis.call('XLEN', KEYS[1])
+  local size = length > 0 and redis.call('MEMORY', 'USAGE', KEYS[1]) or 0
+  local most = tonumber(ARGV[2])
+  if size > most then
+    local kept = string.format('%d', math.floor(length * most / size))
+    taken = taken + redis.call('XTRIM', KEYS[1], 'MAXLEN', ARGV[3], kept)
+  end
+end
+return taken
+"""
+)
+
+# KEYS: a stream. ARGV: the id after which, and how many at most. Answers how many there are; a few
+# at a time, since each is read whole.
+COUNT: Final = script(
+    """
+local after, found, most = ARGV[1], 0, tonumber(ARGV[2])
+local page
+repeat
+  local wanted = math.min(100, most - found)
+  page = redis.call('XRANGE', KEYS[1], '(' .. after, '+', 'COUNT', wanted)
+  found = found + #page
+  if #page > 0 then after = page[#page][1] end
+until #page < wanted or found >= most
+return found
+"""
+)
+
+# Groups.
+
+# The consumer that holds the events that no other works on: those due, now or later.
 NOBODY: Final = "parley-due"
-# Entries that are looked at in one go.
+# Entries that are looked at together.
 PAGE: Final = 1_000
 
 _SHARED: Final = f"""
@@ -48,7 +140,7 @@ end
 local function failed(id, times, who, text)
   local old = times > 1 and redis.call('HGET', past, id)
   local good, history = pcall(cjson.decode, old or '[]')
-  if not good or type(history) ~= 'table' then history = {{}} end  -- another's hand
+  if not good or type(history) ~= 'table' then history = {{}} end  -- by another program
   history[#history + 1] = {{attempt = times, consumer = who, at = now / 1000, error = text}}
   if #history > {LONGEST_HISTORY} then table.remove(history, 2) end
   redis.call('HSET', past, id, cjson.encode(history))

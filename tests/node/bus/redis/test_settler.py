@@ -9,9 +9,9 @@ from node.bus.body import decode_body
 from node.bus.dead_letters import LONGEST_ERROR, LONGEST_HISTORY, NOT_ACKNOWLEDGED
 from node.bus.errors import InvalidEventError
 from node.bus.ids import BEFORE_ALL
-from node.bus.redis.books import books_of
 from node.bus.redis.format import NO_DATA
-from node.bus.redis.store import RedisStore
+from node.bus.redis.group_notes import keys_of
+from node.bus.redis.redis_store import RedisStore
 from tests.node.bus.redis.streams import ALL, DEAD, KEY, C, G, Redis, S, event, ids, numbers
 
 pytestmark = pytest.mark.anyio
@@ -107,7 +107,7 @@ async def test_a_history_is_bounded(store: RedisStore, redis: Redis) -> None:
     for n in range(LONGEST_HISTORY + 5):
         await store.nack(S, G, C, id, 0, f"e{n}")
         await store.claim(S, G, C, 1, 60)
-        kept = json.loads(redis("HGET", books_of(KEY, G).past, id))  # also if it never dies
+        kept = json.loads(redis("HGET", keys_of(KEY, G).past, id))  # also if it never dies
         assert len(kept) == min(n + 1, LONGEST_HISTORY)
     await store.bury(S, G, C, id, "last")
     history = (await dead(store))["history"]

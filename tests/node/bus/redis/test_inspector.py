@@ -6,9 +6,9 @@ import pytest
 from node.bus.config import BusConfig
 from node.bus.errors import BusDamagedError
 from node.bus.ids import AFTER_ALL, BEFORE_ALL
-from node.bus.redis import looking
+from node.bus.redis import inspector
 from node.bus.redis.format import DOCUMENTED, LIGHTBUS
-from node.bus.redis.store import RedisStore
+from node.bus.redis.redis_store import RedisStore
 from tests.node.bus.redis.streams import ALL, KEY, C, G, Redis, S, event
 from tests.node.bus.stores import opened
 from tests.node.network import started
@@ -19,8 +19,8 @@ pytestmark = pytest.mark.anyio
 async def test_streams_are_those_whose_keys_are_ours(
     redis_url: str, redis: Redis, anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(looking, "_STREAMS", 2)
-    monkeypatch.setattr(looking, "_KEYS", 3)
+    monkeypatch.setattr(inspector, "_STREAMS", 2)
+    monkeypatch.setattr(inspector, "_KEYS", 3)
     formats = {"shop": LIGHTBUS, "docs": DOCUMENTED}
     async with opened(RedisStore(redis_url, BusConfig(formats=formats))) as store:
         first, last = await store.publish([event(1), event(2)], durable=True)
@@ -61,7 +61,7 @@ async def test_groups_and_consumers(
     # Redis does not know the lag of a group that was set to somewhere.
     await store.rewind(S, G, published[2].id)
     assert [one.lag for one in await store.groups(S)] == [0, 2]
-    monkeypatch.setattr(looking, "MOST_COUNTED", 2)
+    monkeypatch.setattr(inspector, "MOST_COUNTED", 2)
     assert [one.lag for one in await store.groups(S)] == [0, None]
 
 

@@ -3,8 +3,8 @@
 import pytest
 from coredis.connection import TCPConnection, UnixDomainSocketConnection
 
-from node.bus.redis.address import RedisAddress, parse_address
-from node.bus.redis.link import close_buffers
+from node.bus.redis.redis_address import RedisAddress, parse_address
+from node.bus.redis.redis_link import close_buffers
 from node.errors import AddressError
 
 

@@ -1,7 +1,7 @@
 """One connection to Redis, in a task of its own: commands in, answers out, in their order.
 
-One rule: coredis's connection is entered and left in one task, which the loop was asked for, and
-whoever sends on it may be cancelled: the answer is then taken and dropped. Nothing is sent twice.
+coredis's connection is entered and left in this one task, and callers may be cancelled: the answer
+is then taken and dropped. Nothing is sent twice.
 """
 
 from collections.abc import Sequence
@@ -11,13 +11,13 @@ import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from coredis.connection import BaseConnection
 
-from node.bus.redis.address import RedisAddress
-from node.bus.redis.faults import bus_error, check_version, is_too_old
+from node.bus.redis.redis_address import RedisAddress
+from node.bus.redis.redis_errors import bus_error, check_version, is_too_old
 from node.errors import ConfigError
 from node.transport.loop import Loop, Runner
 from node.transport.waiting import Changes
 
-# Seconds that a connection may take to let go once it was told to.
+# Seconds that a connection may take to close.
 _CLOSE_PATIENCE: Final = 2.0
 
 
@@ -29,8 +29,8 @@ class _Command(NamedTuple):
     decode: bool = False
 
 
-class Link:
-    """A connection; `await connect()` first. It is used up when it is not `usable` any more."""
+class RedisLink:
+    """A connection; `await connect()` first. Once it is not `usable` any more, discard it."""
 
     __slots__ = (
         "_address",
@@ -60,20 +60,20 @@ class Link:
 
     @property
     def client_id(self) -> int:
-        """By what the server knows it."""
+        """The number by which the server knows it."""
         return self._connection.client_id or 0
 
     @property
     def server_version(self) -> str | None:
-        """Of the server, as it says itself."""
+        """The version of the server, as it says."""
         return self._connection.server_version
 
     async def connect(self, timeout: float) -> None:
         """Connect and greet, within `timeout` seconds.
 
         Raises:
-            BusUnavailableError: nobody answers. BusRefusedError: the server wants another user or
-                password. ConfigError: it is too old.
+            BusUnavailableError: no server answers. BusRefusedError: the server wants another user
+                or password. ConfigError: it is too old.
         """
         self._runner = self._loop.spawn(self._run)
         try:
@@ -96,8 +96,8 @@ class Link:
             raise
 
     def send(self, words: tuple[Any, ...], timeout: float) -> Any:
-        """Send a command; what is returned is awaited for the answer, which is as the server has
-        it, texts as bytes.
+        """Send a command; await what is returned for the answer, as the server has it, texts as
+        bytes.
 
         Raises:
             coredis.exceptions.ConnectionError: the connection is lost.
@@ -105,8 +105,8 @@ class Link:
         return self._connection.create_request(words[0], *words[1:], decode=False, timeout=timeout)
 
     async def answers(self, several: Sequence[tuple[Any, ...]], timeout: float) -> list[Any]:
-        """The answers to commands that are sent in one go, or of each the error that it was, be
-        it that none came. Who is cancelled here gives up the connection.
+        """The answers to commands that are sent together, or for each the error in its place. A
+        caller that is cancelled gives up the connection.
 
         Raises:
             coredis.exceptions.ConnectionError: the connection is lost.
@@ -115,7 +115,7 @@ class Link:
         return list(await self._connection.create_request_batch(commands, timeout=timeout))
 
     def close(self) -> None:
-        """Let go now; what waits for an answer gets an error."""
+        """Close now; callers that wait for an answer get an error."""
         self._connection.invalidate()
         if self._runner is not None and not self._connection.transport_healthy:
             self._runner.cancel()
@@ -123,13 +123,13 @@ class Link:
             self._end()
 
     async def aclose(self) -> None:
-        """Let go, and wait until all is gone."""
+        """Close, and wait until everything is gone."""
         self.close()
         if self._runner is not None:
             with anyio.move_on_after(_CLOSE_PATIENCE, shield=True):
                 await self._changes.until(lambda: self._ended)
 
-    # For coredis: what it tells that it is connected.
+    # For coredis, which calls this once it is connected.
 
     def started(self, value: object = None) -> None:
         """The connection can be used."""
@@ -151,7 +151,12 @@ class Link:
 
 
 def close_buffers(connection: BaseConnection) -> None:
-    """Close what a connection has opened for itself: it does so only where it was connected."""
+    """Close the buffers that a connection made in its constructor.
+
+    coredis 6.9 closes them only at the end of a `run` that got as far as a connected socket;
+    `invalidate` cancels tasks, and nothing else of its interface closes them. Left open, anyio
+    warns of each when it is collected.
+    """
     for held in vars(connection).values():
         if isinstance(held, (MemoryObjectSendStream, MemoryObjectReceiveStream)):
             held.close()

@@ -1,6 +1,5 @@
-"""Where a Redis is: `redis://`, `rediss://` (TLS) and `unix://`, as coredis wants it said.
-
-One rule: no password is ever shown. Connects nowhere.
+"""The address of a Redis: `redis://`, `rediss://` (TLS) and `unix://`, as coredis needs it. No
+password is ever shown.
 """
 
 import ssl
@@ -24,7 +23,7 @@ DEFAULT_HOST: Final = "localhost"
 
 @dataclass(frozen=True, slots=True)
 class RedisAddress:
-    """One server and database, and as whom one speaks to it.
+    """One server and database, and the user to log in as.
 
     Attributes:
         path: of a Unix socket; empty: TCP.
@@ -68,16 +67,16 @@ def parse_address(url: str) -> RedisAddress:
     `unix://[USER[:PASSWORD]@]PATH[?db=DATABASE]`.
 
     Raises:
-        AddressError: it is none.
+        AddressError: it is not such an address.
     """
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        # What it says may be a part of a password.
-        raise AddressError("no address of a Redis: redis://HOST:PORT/DATABASE") from error
+        # Its text may be part of a password.
+        raise AddressError("not the address of a Redis: redis://HOST:PORT/DATABASE") from error
     if parts.scheme not in ("redis", "rediss", "unix"):
-        raise AddressError(f"{parts.scheme!r} is no address of a Redis")
+        raise AddressError(f"{parts.scheme!r} is not the address of a Redis")
     username = unquote(parts.username) if parts.username else None
     password = unquote(parts.password) if parts.password else None
     if parts.scheme == "unix":

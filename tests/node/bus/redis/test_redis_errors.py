@@ -23,7 +23,7 @@ from node.bus.errors import (
     BusUnavailableError,
     NotPendingError,
 )
-from node.bus.redis.faults import bus_error, check_version, is_missing_group, is_too_old
+from node.bus.redis.redis_errors import bus_error, check_version, is_missing_group, is_too_old
 from node.errors import ConfigError
 
 
@@ -33,7 +33,7 @@ from node.errors import ConfigError
         (ResponseError("OOM command not allowed when used memory > 'maxmemory'."), BusFullError),
         (ResponseError("MISCONF Errors writing to the AOF: No space left on device"), BusFullError),
         (ResponseError("MISCONF Redis is configured to save"), BusUnavailableError),
-        (ResponseError("MASTERDOWN Link with MASTER is down"), BusUnavailableError),
+        (ResponseError("MASTERDOWN RedisLink with MASTER is down"), BusUnavailableError),
         (ResponseError("NOREPLICAS Not enough good replicas"), BusUnavailableError),
         (ResponseError("BUSY Redis is busy running a script"), BusUnavailableError),
         (ResponseError("ERR Error running script: @user_script:1: OOM command"), BusFullError),

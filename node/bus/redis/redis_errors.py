@@ -1,7 +1,5 @@
-"""What Redis and coredis raise, as errors of the bus.
-
-One rule: whatever happened, the outcome is one BusError, and it says whether anything can have
-been done. Texts of Redis are passed on: they hold no secrets. Sends nothing.
+"""Errors of Redis and coredis as errors of the bus: each is one BusError, which tells whether
+anything can have been done. Texts of Redis are passed on: they hold no secrets.
 """
 
 import re
@@ -31,11 +29,11 @@ from node.bus.errors import (
 )
 from node.errors import ConfigError
 
-# What is asked of a server; streams with MINID and exclusive ranges came with it.
+# The oldest version of Redis: streams with MINID and exclusive ranges came with it.
 OLDEST: Final = (6, 2)
 
-# What begins an answer for which coredis has no type, or stands in what an old Redis says of a
-# script's end. The first that is found counts.
+# Beginnings of answers for which coredis has no type, and texts of an old Redis at the end of a
+# script. The first that is found counts.
 _WORDS: Final[tuple[tuple[str, type[BusError]], ...]] = (
     ("OOM ", BusFullError),
     ("No space left", BusFullError),
@@ -84,14 +82,14 @@ def bus_error(error: BaseException) -> BusError:
 
 
 def is_no_answer(answer: BaseException) -> bool:
-    """Whether it is nothing that the server said, but that it said nothing."""
+    """Whether the server gave no answer, as opposed to an error for an answer."""
     if isinstance(answer, RedisError):
         return isinstance(answer, LostConnectionError) and not isinstance(answer, BusyLoadingError)
     return True
 
 
 def is_missing_group(error: BaseException) -> bool:
-    """Whether it says that a group, or its stream, is not there (any more)."""
+    """Whether it says that a group, or its stream, does not exist (any more)."""
     text = str(error)
     return (
         isinstance(error, StreamConsumerGroupError)
@@ -100,7 +98,7 @@ def is_missing_group(error: BaseException) -> bool:
 
 
 def is_too_old(error: BaseException) -> bool:
-    """Whether it is what a server older than Redis 6 says to the first greeting."""
+    """Whether it is the answer of a server older than Redis 6 to the first greeting."""
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, (UnknownCommandError, ProtocolError)):

@@ -1,44 +1,45 @@
-"""Reading by groups: XREADGROUP for what is new, XPENDING and XCLAIM for what is not.
+"""Reading by groups: XREADGROUP for new events, XPENDING and XCLAIM for the others.
 
-One rule: what a group was handed is handed out here, given back, or acknowledged because it is
-another event of an API: nothing stays in between. A group that has vanished is made anew. Settles
-nothing.
+An event that a group was handed is handed out here, given back, or acknowledged because it is
+another event of an API: none stays in between. A group that has vanished is made anew.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
+import anyio
 from coredis.exceptions import RedisError, StreamDuplicateConsumerGroupError
 
 from node.bus.config import BusConfig
+from node.bus.errors import BusError
 from node.bus.ids import BEFORE_ALL, parse_id
 from node.bus.model import Delivery, StoredEvent
 from node.bus.names import split_name
-from node.bus.redis.client import RedisClient
-from node.bus.redis.errand import handed_out
-from node.bus.redis.faults import bus_error, is_missing_group
-from node.bus.redis.group_scripts import RELEASE, TAKE
-from node.bus.redis.membership import Membership, Memberships
-from node.bus.redis.portions import Portions
+from node.bus.redis.group_notes import EntrySizes, Membership, Memberships
+from node.bus.redis.redis_client import CANCEL_PATIENCE, RedisClient
+from node.bus.redis.redis_errors import bus_error, is_missing_group
+from node.bus.redis.scripts import RELEASE, TAKE
 from node.logs import LogRation
 from node.transport.loop import Loop
+from node.transport.waiting import Changes
 
 logger = logging.getLogger("parley.bus")
 
-# Seconds for which one XREADGROUP blocks: a connection that is dead unnoticed is noticed then.
+# Seconds for which one XREADGROUP blocks: a dead connection is noticed after them.
 LONGEST_BLOCK: Final = 5.0
 # How often a group is made anew within one call, before its vanishing is an error.
 _MOST_CURES: Final = 3
-# In place of an idle time: only what this consumer was handed by an earlier process.
+# In place of an idle time: only events handed to an earlier process of this consumer's name.
 _OWN: Final = -1
 _BURST: Final = 5
 _PER_SECOND: Final = 0.1
 
 
 class GroupReader:
-    """What one store reads for its groups.
+    """The reads of one store's groups.
 
     Attributes:
         lost: events that were trimmed away while they were pending.
@@ -50,25 +51,25 @@ class GroupReader:
         config: BusConfig,
         loop: Loop,
         memberships: Memberships,
-        portions: Portions,
+        sizes: EntrySizes,
     ) -> None:
         self._client = client
         self._config = config
         self._loop = loop
         self._memberships = memberships
-        self._portions = portions
+        self._sizes = sizes
         self._ration = LogRation(_BURST, _PER_SECOND)
         self.lost = 0
 
     async def join(self, stream: str, group: str, consumer: str, after: str) -> None:
-        """Make the group and the consumer, where they are not there."""
+        """Make the group and the consumer, if they are not there."""
         member = self._memberships.joined(stream, self._key(stream), group)
         await self._make(member, consumer, after)
 
     async def read(
         self, stream: str, group: str, consumer: str, count: int, wait: float
     ) -> list[Delivery]:
-        """What is new, waiting for it up to `wait` seconds."""
+        """New events, waiting for the first up to `wait` seconds."""
         member = self._memberships.joined(stream, self._key(stream), group)
         deadline = self._loop.now() + wait
         cures = 0
@@ -91,23 +92,23 @@ class GroupReader:
                 return []
 
     async def own(self, stream: str, group: str, consumer: str, count: int) -> list[Delivery]:
-        """What an earlier process of this consumer's name left pending."""
+        """Events that an earlier process of this consumer's name left pending."""
         return await self._take(stream, group, consumer, count, _OWN)
 
     async def claim(
         self, stream: str, group: str, consumer: str, count: int, idle: float
     ) -> list[Delivery]:
-        """What is due, and what was held for too long, be it by this consumer: an answer that was
-        lost on its way comes again so."""
+        """Events that are due, or were held for too long, be it by this consumer: so an answer that
+        was lost on its way comes again."""
         return await self._take(stream, group, consumer, count, int(idle * 1000))
 
-    # What it is made of.
+    # Inside.
 
     async def _new(
         self, member: Membership, consumer: str, count: int, block: float
     ) -> list[tuple[bytes, list[bytes]]]:
         milliseconds = int(block * 1000)
-        portion = self._portions.count(member.key, count)
+        portion = self._sizes.count(member.key, count)
         words: tuple[Any, ...] = (b"XREADGROUP", b"GROUP", member.group, consumer)
         words += (b"COUNT", portion)
         if milliseconds > 0:  # 0 is for ever
@@ -121,7 +122,7 @@ class GroupReader:
 
     async def _give_back(self, member: Membership, consumer: str, ids: list[bytes]) -> None:
         if ids:
-            await self._client.script(RELEASE, member.books, member.group, consumer, *ids)
+            await self._client.script(RELEASE, member.keys, member.group, consumer, *ids)
 
     async def _take(
         self, stream: str, group: str, consumer: str, count: int, idle: int
@@ -131,10 +132,10 @@ class GroupReader:
         while not found:
             held = member.held if idle == _OWN else ()
             try:
-                take = partial(self._client.script, TAKE, member.books, group, consumer)
+                take = partial(self._client.script, TAKE, member.keys, group, consumer)
                 lost, taken = await handed_out(
                     self._loop,
-                    partial(take, self._portions.count(member.key, count), idle, *held),
+                    partial(take, self._sizes.count(member.key, count), idle, *held),
                     lambda answer: self._give_back(member, consumer, [one[0] for one in answer[1]]),
                 )
             except RedisError as error:
@@ -157,9 +158,9 @@ class GroupReader:
         consumer: str,
         entries: Sequence[tuple[bytes, list[bytes], int]],
     ) -> list[Delivery]:
-        """What of the entries is handed out; the rest is acknowledged."""
+        """The entries that are handed out; the rest is acknowledged."""
         form = self._config.format_of(split_name(member.name)[0])
-        self._portions.saw(member.key, (fields for _, fields, _ in entries))
+        self._sizes.saw(member.key, (fields for _, fields, _ in entries))
         found = []
         passed = []
         for raw, fields, attempt in entries:
@@ -217,7 +218,7 @@ class GroupReader:
     def _log(self, text: str, *words: object) -> None:
         if self._ration.has_room(self._loop.now()):
             silent = self._ration.told()
-            logger.warning(text + (f" ({silent} more were not told)" if silent else ""), *words)
+            logger.warning(text + (f" ({silent} more were not logged)" if silent else ""), *words)
 
 
 def _entries(answer: Any) -> list[tuple[bytes, list[bytes]]]:
@@ -225,3 +226,54 @@ def _entries(answer: Any) -> list[tuple[bytes, list[bytes]]]:
     if not isinstance(answer, dict) or not answer:
         return []
     return [(id, fields or []) for id, fields in next(iter(answer.values()))]
+
+
+class _Question:
+    """A question in a task of its own, and its outcome."""
+
+    __slots__ = ("answer", "changes", "error", "over")
+
+    def __init__(self, loop: Loop) -> None:
+        self.changes = Changes(loop.waiter)
+        self.over = False
+        self.answer: Any = None
+        self.error: Exception | None = None
+
+    async def run(self, ask: Callable[[], Awaitable[Any]]) -> None:
+        """Ask."""
+        try:
+            self.answer = await ask()
+        except Exception as error:
+            self.error = error
+        finally:
+            self.over = True
+            self.changes.notify()
+
+    async def wait(self) -> None:
+        """Until there is an answer, or an error."""
+        await self.changes.until(lambda: self.over)
+
+
+async def handed_out(
+    loop: Loop,
+    ask: Callable[[], Awaitable[Any]],
+    give_back: Callable[[Any], Awaitable[object]],
+) -> Any:
+    """What `ask` answers. If the caller is cancelled meanwhile, `give_back` gets it before the
+    cancellation goes on, unless that takes long. Raises as `ask`."""
+    question = _Question(loop)
+    loop.spawn(question.run, ask)
+    try:
+        await question.wait()
+    except BaseException:
+        with (
+            anyio.move_on_after(CANCEL_PATIENCE, shield=True),
+            suppress(BusError, RedisError),
+        ):
+            await question.wait()
+            if question.error is None:
+                await give_back(question.answer)
+        raise
+    if question.error is not None:
+        raise question.error
+    return question.answer

@@ -1,7 +1,8 @@
-"""Publishing: XADD as Lightbus has it, and what Lightbus has not: keys, and several as one.
+"""Publishes to streams: with XADD as Lightbus does, and with idempotency keys and several events as
+one, which Lightbus has not.
 
-One rule: an event without a key is one plain XADD, which travels with those of all other tasks; a
-script is taken only where one step has to be more. What is beyond the bounds goes as one publishes.
+An event without a key is one plain XADD, which travels with those of all other tasks; a script runs
+only where one step has to do more. Publishing also takes out what is beyond the bounds.
 """
 
 from collections.abc import Sequence
@@ -14,23 +15,23 @@ from node.bus.config import BusConfig
 from node.bus.errors import InvalidEventError
 from node.bus.model import NewEvent, Published
 from node.bus.names import split_name
-from node.bus.redis.books import idempotency_key
-from node.bus.redis.client import RedisClient, Word
-from node.bus.redis.faults import bus_error
 from node.bus.redis.format import RedisFormat
-from node.bus.redis.stream_scripts import PUBLISH, SHRINK
+from node.bus.redis.group_notes import idempotency_key
+from node.bus.redis.redis_client import RedisClient, Word
+from node.bus.redis.redis_errors import bus_error
+from node.bus.redis.scripts import PUBLISH, SHRINK
 
 # Words of one script; Redis itself takes a million.
 MOST_WORDS: Final = 500_000
-# A stream's size and age are looked at once for so many events, or bytes in parts of `max_bytes`.
+# A stream's size and age are checked once in so many events, or once in this part of `max_bytes`.
 _LOOK_EVERY: Final = 64
 _LOOK_PART: Final = 32
-# Streams of which that is remembered; then all are looked at anew.
+# Streams whose last check is remembered; beyond that all are checked anew.
 _MOST_LOOKED_AT: Final = 10_000
 
 
-class Publisher:
-    """What one store publishes."""
+class StreamPublisher:
+    """The publisher of one store."""
 
     def __init__(self, client: RedisClient, config: BusConfig) -> None:
         self._client = client
@@ -47,7 +48,7 @@ class Publisher:
 
         Raises:
             InvalidEventError: the format has no room for one of them, or they are too many.
-            BusError: they are not stored, or nobody knows.
+            BusError: they are not stored, or that is unknown.
         """
         if not events:
             return []
@@ -94,7 +95,7 @@ class Publisher:
         return [Published(id.decode(), bool(duplicate)) for id, duplicate in answers]
 
     async def _keep_bounds(self, events: Sequence[NewEvent]) -> None:
-        """Take away what is too old or too much, every now and then."""
+        """Take out what is beyond the bounds, now and then."""
         age, size = self._config.max_age, self._config.max_bytes
         part = size // _LOOK_PART if size is not None else 0
         for event in events:
@@ -107,7 +108,7 @@ class Publisher:
             if left[0] > 0 and (size is None or left[1] > 0):
                 continue
             left[:] = [_LOOK_EVERY, part]
-            # What is stored is stored, whatever becomes of this; the next look comes soon.
+            # The events are stored, whatever becomes of this; the next check comes soon.
             await self._client.unless_it_fails(
                 SHRINK,
                 [key],
@@ -121,7 +122,7 @@ class Publisher:
 
 
 def new_id() -> str:
-    """A message id nobody else has: a random UUID (RFC 9562, version 4)."""
+    """A unique message id: a random UUID (RFC 9562, version 4)."""
     # As UUID(bytes=..., version=4) writes it, which takes three times as long.
     digits = random_bytes(16).hex()
     variant = "89ab"[int(digits[16], 16) & 3]

@@ -1,8 +1,8 @@
-"""Speaking to Redis: one connection that all commands share, and one for each read that blocks.
+"""The client of Redis: one connection that all commands share, and one for each read that blocks.
 
-One rule: whatever fails is one BusError, the next command connects anew, and nothing is sent
-twice. Commands of many tasks travel together, since nobody waits for another's answer; a read
-that blocks would make them, and has a connection of its own. Knows no streams.
+Every failure is one BusError, the next command connects anew, and nothing is sent twice. Commands
+of many tasks travel together, since none waits for the answer of another; a read that blocks would
+make them wait, and has a connection of its own.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -16,11 +16,10 @@ from coredis.exceptions import NoScriptError, RedisError
 
 from node.bus.batcher import Batcher, Bounds, Cost
 from node.bus.errors import BusClosedError, BusError
-from node.bus.redis.address import RedisAddress
-from node.bus.redis.errand import CANCEL_PATIENCE
-from node.bus.redis.faults import bus_error, is_no_answer
-from node.bus.redis.link import Link
-from node.bus.redis.script import Script
+from node.bus.redis.redis_address import RedisAddress
+from node.bus.redis.redis_errors import bus_error, is_no_answer
+from node.bus.redis.redis_link import RedisLink
+from node.bus.redis.scripts import Script
 from node.errors import ParleyError
 from node.transport.loop import Loop
 from node.transport.waiting import Changes
@@ -28,24 +27,26 @@ from node.transport.waiting import Changes
 Word: TypeAlias = str | bytes | int | float
 Commands: TypeAlias = Sequence[tuple[Word, ...]]
 
-# Of what is sent together: commands, and bytes of their words, about (a single caller's may be
-# more); and how often that is done before an answer came.
+# Commands that are sent together at most, about how many bytes of their words (those of a single
+# caller may be more), and how many such requests may wait for their answers.
 MOST_TOGETHER: Final = 256
 LARGEST_TOGETHER: Final = 2**20
 REQUESTS: Final = 8
 
-# Connections for blocking reads that are kept when nobody reads.
+# Connections for blocking reads that are kept while idle.
 IDLE_READERS: Final = 16
-# Connections at a time; whoever would block another one waits for one of them.
+# Connections at a time; a blocking read beyond that waits for one of them.
 LINKS: Final = 1_000
-# Seconds between two tries to end a read whose reader is gone, and how many there are.
+# Seconds that a cancellation waits for events to be given back.
+CANCEL_PATIENCE: Final = 2.0
+# Seconds between two tries to end a read whose caller is gone, and how many there are.
 _UNBLOCK_PAUSE: Final = 0.05
 _UNBLOCK_TRIES: Final = 40
 
 
 class RedisClient:
-    """A server; `open` first. `timeout` is for each answer, in seconds, and at most `waiting`
-    commands are under way: further ones wait in line."""
+    """The client of one server; `open` first. `timeout` is seconds for each answer; at most
+    `waiting` commands are under way, further ones wait in line."""
 
     def __init__(self, loop: Loop, address: RedisAddress, timeout: float, waiting: int) -> None:
         self._loop = loop
@@ -53,15 +54,15 @@ class RedisClient:
         self._timeout = timeout
         self._waiting = waiting
         self._changes = Changes(loop.waiter)
-        self._shared: Link | None = None
+        self._shared: RedisLink | None = None
         self._connecting = False
         self._failure: ParleyError | None = None
         self._under_way = 0
         bounds = Bounds(MOST_TOGETHER, LARGEST_TOGETHER, REQUESTS)
         self._batcher = Batcher(self._ask, _cost, loop, bounds)
         self._finishing = 0
-        self._readers: list[Link] = []  # that nobody uses
-        self._links: set[Link] = set()
+        self._readers: list[RedisLink] = []  # idle
+        self._links: set[RedisLink] = set()
         self._closed = False
 
     async def open(self) -> None:
@@ -75,7 +76,7 @@ class RedisClient:
     async def aclose(self) -> None:
         """Wait for commands that are under way, end reads that wait, and disconnect."""
         with anyio.move_on_after(self._timeout):
-            # What a read had brought when it was ended is given back: that takes commands.
+            # Events that a read brought when it was ended are given back: that takes commands.
             await self._changes.until(lambda: not self._finishing)
         self._closed = True
         self._changes.notify()
@@ -89,7 +90,7 @@ class RedisClient:
 
     @property
     def under_way(self) -> int:
-        """How many commands have been sent and are not answered."""
+        """How many commands were sent and have no answer yet."""
         return self._under_way
 
     def check_open(self) -> None:
@@ -101,7 +102,7 @@ class RedisClient:
         """The answer to one command.
 
         Raises:
-            BusError: whatever became of it.
+            BusError: any failure.
         """
         try:
             return await self.raw(*words)
@@ -120,8 +121,8 @@ class RedisClient:
         return answer
 
     async def commands(self, several: Commands) -> list[Any]:
-        """The answers to commands that are sent together; errors of the server stand in place of
-        theirs. They are not done as one: others' may come between.
+        """The answers to commands that are sent together; an error of the server stands in place
+        of an answer. They are not atomic: commands of others may come between.
 
         Raises:
             BusError: the connection was lost.
@@ -136,13 +137,13 @@ class RedisClient:
             self._done()
 
     async def _ask(self, callers: Sequence[Commands]) -> list[list[Any] | ParleyError]:
-        """For each caller the answers, or why there is none."""
+        """For each caller the answers, or the error in place of them."""
         try:
             link = await self._link()
         except ParleyError as error:
             return [error for _ in callers]  # one attempt is enough for all
         try:
-            if len(callers) == 1:  # who may be cancelled without the connection
+            if len(callers) == 1:  # it may be cancelled without losing the connection
                 requests = [link.send(words, self._timeout) for words in callers[0]]
                 return [[await _answer(request) for request in requests]]
             together = [words for several in callers for words in several]
@@ -151,14 +152,14 @@ class RedisClient:
             return [self._lost(link, error) for _ in callers]
         return [self._outcome(link, list(islice(answers, len(several)))) for several in callers]
 
-    def _outcome(self, link: Link, answers: list[Any]) -> list[Any] | ParleyError:
+    def _outcome(self, link: RedisLink, answers: list[Any]) -> list[Any] | ParleyError:
         for answer in answers:
             if isinstance(answer, BaseException) and is_no_answer(answer):
                 return self._lost(link, answer)
         return answers
 
-    def _lost(self, link: Link, error: BaseException) -> ParleyError:
-        """What to raise where no answer came on a connection, which is given up."""
+    def _lost(self, link: RedisLink, error: BaseException) -> ParleyError:
+        """What to raise if a connection gave no answer; it is given up."""
         link.close()
         lost = BusClosedError("the bus is closed") if self._closed else bus_error(error)
         lost.__cause__ = error
@@ -177,7 +178,7 @@ class RedisClient:
             return await self.raw(b"EVAL", script.text, *rest)
 
     async def unless_it_fails(self, script: Script, keys: Sequence[Word], *arguments: Word) -> None:
-        """Run a script of which nothing depends."""
+        """Run a script; its failure does not matter."""
         with suppress(RedisError, BusError):
             await self.script(script, keys, *arguments)
 
@@ -185,7 +186,7 @@ class RedisClient:
         self, words: tuple[Word, ...], block: float, unwanted: Callable[[Any], Awaitable[object]]
     ) -> Any:
         """The answer to a command that may block for `block` seconds. If the caller is cancelled
-        meanwhile the read is ended, and `unwanted` gets what it may have brought.
+        meanwhile the read is ended, and `unwanted` gets the answer, if one came.
 
         Raises:
             coredis.exceptions.RedisError: the server's error. BusError: everything else.
@@ -199,7 +200,7 @@ class RedisClient:
             self._finishing += 1
             over = self._loop.waiter()
             self._loop.spawn(self._finish, reader, request, unwanted, over.wake)
-            # Whoever asks next is to find what is given back; but not to wait for long.
+            # The next caller is to find what is given back; but this must not take long.
             with anyio.move_on_after(CANCEL_PATIENCE, shield=True):
                 await over.wait()
             raise
@@ -215,9 +216,9 @@ class RedisClient:
 
     # Connections.
 
-    async def _link(self) -> Link:
+    async def _link(self) -> RedisLink:
         """The connection that commands share, made anew if it was lost. One task does so, and all
-        that wait for it share the outcome: nobody waits for one attempt after another."""
+        tasks that wait share the outcome: none waits for one attempt after another."""
         self.check_open()
         while self._shared is None or not self._shared.usable:
             if not self._connecting:
@@ -228,7 +229,7 @@ class RedisClient:
                 raise type(self._failure)(str(self._failure)) from self._failure
         return self._shared
 
-    async def _connect_shared(self) -> Link:
+    async def _connect_shared(self) -> RedisLink:
         self._connecting, self._failure = True, None
         try:
             if self._shared is not None:
@@ -242,7 +243,7 @@ class RedisClient:
             self._connecting = False
             self._changes.notify()
 
-    async def _reader(self) -> Link:
+    async def _reader(self) -> RedisLink:
         self.check_open()
         while True:
             while self._readers:
@@ -257,8 +258,8 @@ class RedisClient:
             )
             self.check_open()
 
-    async def _connect(self) -> Link:
-        link = Link(self._loop, self._address, self._timeout)
+    async def _connect(self) -> RedisLink:
+        link = RedisLink(self._loop, self._address, self._timeout)
         self._links.add(link)
         try:
             await link.connect(self._timeout)
@@ -267,29 +268,29 @@ class RedisClient:
             raise
         return link
 
-    def _put_back(self, reader: Link) -> None:
+    def _put_back(self, reader: RedisLink) -> None:
         if reader.usable and len(self._readers) < IDLE_READERS and not self._closed:
             self._readers.append(reader)
             self._changes.notify()
         else:
             self._drop(reader)
 
-    def _drop(self, link: Link) -> None:
+    def _drop(self, link: RedisLink) -> None:
         link.close()
         self._links.discard(link)
         self._changes.notify()
 
     async def _finish(
         self,
-        reader: Link,
+        reader: RedisLink,
         request: Any,
         unwanted: Callable[[Any], Awaitable[object]],
         over: Callable[[], None],
     ) -> None:
-        """End a read whose reader is gone, give back what it brought, and keep its connection."""
+        """End a read whose caller is gone, give back what it brought, and keep its connection."""
         try:
             for _ in range(_UNBLOCK_TRIES):
-                # Again and again: it may not have begun when it is asked to end.
+                # Several times: the read may not have begun when it is asked to end.
                 await self.command(b"CLIENT", b"UNBLOCK", reader.client_id)
                 with anyio.move_on_after(_UNBLOCK_PAUSE) as scope:
                     answer = await _answer(request)
@@ -301,7 +302,7 @@ class RedisClient:
             self._put_back(reader)
             await unwanted(answer)
         except (BusError, RedisError, OSError):
-            self._drop(reader)  # what it had is pending, and comes again once it was idle
+            self._drop(reader)  # its events are pending, and come again once they were idle
         finally:
             self._finishing -= 1
             self._changes.notify()
@@ -320,10 +321,10 @@ class RedisClient:
 
 
 async def _answer(request: Any) -> Any:
-    """What the server said, be it an error.
+    """The server's answer, be it an error.
 
     Raises:
-        coredis.exceptions.ConnectionError, TimeoutError: it said nothing.
+        coredis.exceptions.ConnectionError, TimeoutError: no answer came.
     """
     try:
         return await request
@@ -338,8 +339,8 @@ def _cost(several: Commands) -> Cost:
 
 
 def _size(words: tuple[Word, ...]) -> int:
-    """About how many bytes they have: numbers have few."""
+    """About how many bytes the words have; numbers have few."""
     try:
-        return sum(map(len, cast(tuple[str, ...], words)))  # mostly they are all texts
+        return sum(map(len, cast(tuple[str, ...], words)))  # mostly all are texts
     except TypeError:
         return sum([len(word) for word in words if isinstance(word, str | bytes)])

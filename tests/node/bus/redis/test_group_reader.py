@@ -9,10 +9,10 @@ from node.bus.config import BusConfig
 from node.bus.errors import BusDamagedError, BusError
 from node.bus.ids import AFTER_ALL, BEFORE_ALL
 from node.bus.model import Trim
-from node.bus.redis import membership, portions, reading
+from node.bus.redis import group_notes, group_reader
 from node.bus.redis.format import LIGHTBUS
-from node.bus.redis.group_scripts import PAGE
-from node.bus.redis.store import RedisStore
+from node.bus.redis.redis_store import RedisStore
+from node.bus.redis.scripts import PAGE
 from node.errors import ConfigError
 from tests.node.bus.redis.streams import ALL, KEY, C, G, Redis, S, event, ids, numbers
 from tests.node.bus.stores import opened
@@ -44,7 +44,7 @@ async def test_a_read_waits_and_is_not_in_the_way(store: RedisStore) -> None:
 async def test_a_long_wait_is_several_short_ones(
     store: RedisStore, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "LONGEST_BLOCK", 0.01)
+    monkeypatch.setattr(group_reader, "LONGEST_BLOCK", 0.01)
     await store.join(S, G, C, BEFORE_ALL)
     redis("CONFIG", "RESETSTAT")
     async with anyio.create_task_group() as tasks:
@@ -163,8 +163,8 @@ _VANISHING = {
 async def test_what_is_pending_is_looked_at_in_pages(
     store: RedisStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(portions, "MOST", 100_000)
-    monkeypatch.setattr(portions, "FIRST", 1)
+    monkeypatch.setattr(group_notes, "MOST", 100_000)
+    monkeypatch.setattr(group_notes, "FIRST", 1)
     count = PAGE + 100
     await store.publish([event(n) for n in range(count)], durable=True)
     await store.join(S, G, C, BEFORE_ALL)
@@ -226,7 +226,7 @@ async def test_a_group_that_vanishes_again_and_again_is_an_error(
     async def make(*rest: object) -> None:
         """Not at all."""
 
-    monkeypatch.setattr(reading.GroupReader, "_make", make)
+    monkeypatch.setattr(group_reader.GroupReader, "_make", make)
     with pytest.raises(BusError):
         await store.read(S, G, C, 1, 0)
 
@@ -258,8 +258,8 @@ async def test_lines_in_the_log_are_rationed(
 
 
 async def test_what_is_in_hand_is_remembered_up_to_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(membership, "MOST_HELD", 3)
-    member = membership.Membership(S, KEY, G)
+    monkeypatch.setattr(group_notes, "MOST_HELD", 3)
+    member = group_notes.Membership(S, KEY, G)
     for n in (1, 2, 1, 3, 4):
         member.handed(f"{n}-0", n)
     assert list(member.held) == ["1-0", "3-0", "4-0"]

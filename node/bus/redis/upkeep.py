@@ -1,7 +1,5 @@
-"""Keeping order: going back, delivering again, taking away.
-
-One rule: what is taken out of a stream is taken from what is pending in its groups, too. Times and
-ids are the server's.
+"""What is done to streams and groups by hand: rewind, redeliver, trim, drop, remove. An event that
+is taken out of a stream is pending in no group any more.
 """
 
 from collections.abc import Sequence
@@ -13,28 +11,25 @@ from node.bus.config import BusConfig
 from node.bus.ids import AFTER_ALL, parse_id
 from node.bus.model import Trim
 from node.bus.names import api_of
-from node.bus.redis.books import books_of
-from node.bus.redis.client import RedisClient, Word
-from node.bus.redis.faults import bus_error, is_missing_group
-from node.bus.redis.group_scripts import FORGET, NOBODY, REDELIVER, REMOVE_CONSUMER
-from node.bus.redis.looking import Looker, readable
-from node.bus.redis.membership import Memberships
-from node.bus.redis.script import Script
-from node.bus.redis.stream_scripts import SHRINK
+from node.bus.redis.group_notes import Memberships, keys_of
+from node.bus.redis.inspector import Inspector, readable
+from node.bus.redis.redis_client import RedisClient, Word
+from node.bus.redis.redis_errors import bus_error, is_missing_group
+from node.bus.redis.scripts import FORGET, NOBODY, REDELIVER, REMOVE_CONSUMER, SHRINK, Script
 
 _BEYOND_ALL: Final = f"{2**64 - 1}-{2**64 - 1}"
 
 
-class Keeper:
-    """What one store keeps in order."""
+class Upkeep:
+    """The upkeep of one store."""
 
     def __init__(
-        self, client: RedisClient, config: BusConfig, memberships: Memberships, looker: Looker
+        self, client: RedisClient, config: BusConfig, memberships: Memberships, inspector: Inspector
     ) -> None:
         self._client = client
         self._config = config
         self._memberships = memberships
-        self._looker = looker
+        self._looker = inspector
 
     async def rewind(self, stream: str, group: str, after: str) -> None:
         """The group reads on after `after`."""
@@ -100,7 +95,7 @@ class Keeper:
         ]
 
     async def remove_group(self, stream: str, group: str) -> bool:
-        """Forget a group, and what we noted of it."""
+        """Forget a group, and our notes on it."""
         key = self._key(stream)
         try:
             gone = await self._client.raw(b"XGROUP", b"DESTROY", key, group)
@@ -108,15 +103,15 @@ class Keeper:
             if not is_missing_group(error):
                 raise bus_error(error) from error
             gone = 0
-        await self._client.command(b"DEL", *books_of(key, group).own)
+        await self._client.command(b"DEL", *keys_of(key, group).own)
         self._memberships.of(stream, key, group).held.clear()
         return bool(gone)
 
     async def _forget(self, key: str, *words: Word) -> None:
-        """What is gone is pending no more, in any group."""
+        """Make events that are gone pending in no group."""
         for info in await self._looker.infos(b"GROUPS", key):
             name = info[b"name"]
-            books = books_of(key, readable(name))
+            books = keys_of(key, readable(name))
             try:
                 await self._client.script(FORGET, books, name, NOBODY, *words)
             except RedisError as error:
@@ -128,7 +123,7 @@ class Keeper:
     ) -> Any:
         """What a script answers; None if there is no such group."""
         try:
-            return await self._client.script(script, books_of(key, group), group, consumer, *words)
+            return await self._client.script(script, keys_of(key, group), group, consumer, *words)
         except RedisError as error:
             if is_missing_group(error):
                 return None

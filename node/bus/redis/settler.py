@@ -1,7 +1,7 @@
-"""What becomes of a pending event: done, not done, not begun, or set aside.
+"""The outcome of a pending event: done, failed, not begun, or set aside.
 
-One rule: each of them is one step for Redis, and only touches what the consumer holds (`ack` takes
-what anybody does, as XACK has it). Reads nothing new.
+Each is one step for Redis, and only touches events that the consumer holds (except `ack`, which
+takes any pending event, as XACK does).
 """
 
 import json
@@ -17,23 +17,22 @@ from node.bus.errors import InvalidEventError
 from node.bus.ids import parse_id
 from node.bus.model import Failure, NewEvent, StoredEvent
 from node.bus.names import dead_name, split_name
-from node.bus.redis.client import RedisClient, Word
-from node.bus.redis.faults import bus_error, is_missing_group
-from node.bus.redis.group_scripts import BURY, LOOK, NACK, RELEASE, TOUCH
-from node.bus.redis.membership import Membership, Memberships
-from node.bus.redis.publishing import Publisher
-from node.bus.redis.script import Script
+from node.bus.redis.group_notes import Membership, Memberships
+from node.bus.redis.redis_client import RedisClient, Word
+from node.bus.redis.redis_errors import bus_error, is_missing_group
+from node.bus.redis.scripts import BURY, LOOK, NACK, RELEASE, TOUCH, Script
+from node.bus.redis.stream_publisher import StreamPublisher
 
 
 class Settler:
-    """What one store settles. `lost` counts events that were trimmed away while pending."""
+    """Settles the events of one store. `lost` counts those that were trimmed while pending."""
 
     def __init__(
         self,
         client: RedisClient,
         config: BusConfig,
         memberships: Memberships,
-        publisher: Publisher,
+        publisher: StreamPublisher,
     ) -> None:
         self._client = client
         self._config = config
@@ -52,12 +51,12 @@ class Settler:
         ids = _checked(ids)
         member = self._member(stream, group)
         commands: list[tuple[Word, ...]] = [(b"XACK", member.key, group, *ids)]
-        # What was handed out once only has neither a history nor a time when it is due.
+        # An event that was handed out only once has no history, and no time when it is due.
         known = [id for id in ids if member.held.get(id, 2) > 1]
         if known:
             commands += [
-                (b"HDEL", member.books.past, *known),
-                (b"ZREM", member.books.due, *known),
+                (b"HDEL", member.keys.past, *known),
+                (b"ZREM", member.keys.due, *known),
             ]
         for answer in (answers := await self._client.commands(commands)):
             if isinstance(answer, BaseException):
@@ -73,7 +72,7 @@ class Settler:
         (id,) = _checked([id])
         milliseconds = max(0, int(delay * 1000))
         done = await self._script(NACK, member, consumer, id, milliseconds, error_line(error))
-        if done:  # else another of our consumers may hold it
+        if done:  # if not, another of our consumers may hold it
             member.settled([id])
         return bool(done)
 
@@ -84,8 +83,8 @@ class Settler:
         member.settled(id.decode() for id in released or ())
 
     async def bury(self, stream: str, group: str, consumer: str, id: str, error: str) -> str | None:
-        """Set it aside. What is written is made here of what is looked up first, and is written
-        only if nobody else has had the event since."""
+        """Set it aside. The letter is made here after a look at the event, and is written only if
+        no other consumer has had the event since."""
         member = self._member(stream, group)
         (id,) = _checked([id])
         seen = await self._script(LOOK, member, consumer, id)
@@ -94,7 +93,7 @@ class Settler:
             self.lost += 1
         elif seen is not None:
             key, words = self._letter(stream, group, consumer, id, error, seen)
-            books = (*member.books, key)
+            books = (*member.keys, key)
             try:
                 letter = await self._client.script(
                     BURY, books, group, consumer, id, int(seen[0]), *words
@@ -119,7 +118,7 @@ class Settler:
         try:
             return self._dead(stream, dead_data(event, group, history, decode_body(event.body)))
         except InvalidEventError:
-            # What cannot be read, or be written again (NaN, which Lightbus writes), stays text.
+            # Data that cannot be read, or written again (NaN, which Lightbus writes), stays text.
             return self._dead(stream, dead_data(event, group, history, None))
 
     def _dead(self, stream: str, data: dict[str, Any]) -> tuple[str, list[Word]]:
@@ -128,7 +127,7 @@ class Settler:
     async def _script(self, script: Script, member: Membership, consumer: str, *words: Word) -> Any:
         """What a script answers; None if there is no such group."""
         try:
-            return await self._client.script(script, member.books, member.group, consumer, *words)
+            return await self._client.script(script, member.keys, member.group, consumer, *words)
         except RedisError as error:
             if is_missing_group(error):
                 return None
@@ -140,7 +139,7 @@ class Settler:
 
 
 def _failures(past: bytes | None) -> list[Failure]:
-    """A history as the scripts keep it; what others made of it is no reason to keep an event."""
+    """A history as the scripts keep it; empty if another program broke it."""
     text = past.decode(errors="replace") if past else "[]"
     try:
         return [
@@ -152,5 +151,5 @@ def _failures(past: bytes | None) -> list[Failure]:
 
 
 def _checked(ids: Sequence[str]) -> list[str]:
-    """The ids as Redis has them; InvalidEventError if one is none."""
+    """The ids as Redis has them; raises InvalidEventError if one is not an id."""
     return [str(parse_id(id)) for id in ids]

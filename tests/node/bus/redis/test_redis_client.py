@@ -12,11 +12,11 @@ from anyio.abc import SocketAttribute, SocketStream
 from node.bus.config import BusConfig
 from node.bus.errors import BusClosedError, BusError, BusRefusedError, BusUnavailableError
 from node.bus.ids import BEFORE_ALL
-from node.bus.redis import client as module
-from node.bus.redis.address import parse_address
-from node.bus.redis.client import RedisClient
-from node.bus.redis.link import Link
-from node.bus.redis.store import RedisStore
+from node.bus.redis import redis_client as module
+from node.bus.redis.redis_address import parse_address
+from node.bus.redis.redis_client import RedisClient
+from node.bus.redis.redis_link import RedisLink
+from node.bus.redis.redis_store import RedisStore
 from node.errors import ConfigError
 from tests.node.bus.redis.streams import ALL, C, G, Redis, S, event, numbers
 from tests.node.bus.stores import opened
@@ -139,7 +139,7 @@ async def test_nobody_there(anyio_backend: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "error", ["LOADING Redis is loading", "MASTERDOWN Link with MASTER", "READONLY You can't"]
+    "error", ["LOADING Redis is loading", "MASTERDOWN RedisLink with MASTER", "READONLY You can't"]
 )
 async def test_servers_that_are_not_ready(error: str, anyio_backend: str) -> None:
     answer = f"-{error}\r\n".encode()
@@ -187,12 +187,12 @@ async def test_all_who_wait_for_a_connection_share_its_failure(
 ) -> None:
     made = []
 
-    class Counted(Link):
+    class Counted(RedisLink):
         def __init__(self, *rest: Any) -> None:
             super().__init__(*rest)
             made.append(self)
 
-    monkeypatch.setattr(module, "Link", Counted)
+    monkeypatch.setattr(module, "RedisLink", Counted)
     async with pretender() as url, ground() as backend:
         client = RedisClient(backend, parse_address(url), 0.1, 10)
         async with anyio.create_task_group() as tasks:
@@ -256,12 +256,12 @@ async def test_closing_ends_who_waits_for_a_connection(
 async def test_a_connection_that_does_not_end_is_not_waited_for_for_long(
     redis_url: str, anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("node.bus.redis.link._CLOSE_PATIENCE", 0.01)
+    monkeypatch.setattr("node.bus.redis.redis_link._CLOSE_PATIENCE", 0.01)
     async with ground() as backend:
-        link = Link(backend, parse_address(redis_url), 5.0)
+        link = RedisLink(backend, parse_address(redis_url), 5.0)
         await link.connect(5.0)
         with monkeypatch.context() as patch:
-            patch.setattr(Link, "close", lambda link: None)
+            patch.setattr(RedisLink, "close", lambda link: None)
             await link.aclose()
         assert link.usable
         await link.aclose()

@@ -8,8 +8,8 @@ from node.bus.errors import BusDamagedError
 from node.bus.ids import AFTER_ALL, BEFORE_ALL
 from node.bus.model import Trim
 from node.bus.redis.format import LIGHTBUS
-from node.bus.redis.group_scripts import NOBODY
-from node.bus.redis.store import RedisStore
+from node.bus.redis.redis_store import RedisStore
+from node.bus.redis.scripts import NOBODY
 from tests.node.bus.redis.streams import ALL, KEY, C, G, Redis, S, event, ids, numbers
 from tests.node.bus.stores import opened
 

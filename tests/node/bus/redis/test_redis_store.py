@@ -8,7 +8,7 @@ from node.bus.bus_address import open_store
 from node.bus.config import BusConfig
 from node.bus.errors import BusClosedError
 from node.bus.ids import BEFORE_ALL
-from node.bus.redis.store import RedisStore
+from node.bus.redis.redis_store import RedisStore
 from node.bus.store import Store
 from tests.node.bus.redis.streams import ALL, C, G, Redis, S, event
 from tests.node.bus.stores import opened

@@ -5,40 +5,40 @@ import pytest
 from node.bus.config import BusConfig
 from node.bus.ids import BEFORE_ALL
 from node.bus.model import NewEvent
-from node.bus.redis.portions import FIRST, HANDFUL, MOST, REMEMBERED, Portions
-from node.bus.redis.store import RedisStore
+from node.bus.redis.group_notes import FIRST, HANDFUL, MOST, REMEMBERED, EntrySizes
+from node.bus.redis.redis_store import RedisStore
 from tests.node.network import ground
 
 NAME = "shop.ordered"
 
 
 def test_what_is_not_known_is_taken_to_be_large() -> None:
-    assert Portions().count("a", 1_000) == HANDFUL // FIRST
-    assert Portions().count("a", 3) == 3
+    assert EntrySizes().count("a", 1_000) == HANDFUL // FIRST
+    assert EntrySizes().count("a", 3) == 3
 
 
 def test_the_last_ones_say_how_many() -> None:
-    portions = Portions()
-    portions.saw("a", [[b"x" * 50, b"y" * 50]] * 3)
-    assert portions.count("a", 10_000) == MOST
-    portions.saw("a", [[b"x"], [b"name", b"y" * (HANDFUL // 4)]])
-    assert portions.count("a", 1_000) == 3
-    portions.saw("a", [[b"x" * (2 * HANDFUL)]])
-    assert portions.count("a", 1_000) == 1
+    sizes = EntrySizes()
+    sizes.saw("a", [[b"x" * 50, b"y" * 50]] * 3)
+    assert sizes.count("a", 10_000) == MOST
+    sizes.saw("a", [[b"x"], [b"name", b"y" * (HANDFUL // 4)]])
+    assert sizes.count("a", 1_000) == 3
+    sizes.saw("a", [[b"x" * (2 * HANDFUL)]])
+    assert sizes.count("a", 1_000) == 1
     for _ in range(4):  # small ones again: twice as many each time
-        before = portions.count("a", 1_000)
-        portions.saw("a", [[b"x"]])
-        assert before <= portions.count("a", 1_000) <= 2 * before + 1
-    portions.saw("b", [])
-    assert portions.count("b", 1_000) == HANDFUL // FIRST
+        before = sizes.count("a", 1_000)
+        sizes.saw("a", [[b"x"]])
+        assert before <= sizes.count("a", 1_000) <= 2 * before + 1
+    sizes.saw("b", [])
+    assert sizes.count("b", 1_000) == HANDFUL // FIRST
 
 
 def test_so_many_streams_are_remembered() -> None:
-    portions = Portions()
+    sizes = EntrySizes()
     for number in range(REMEMBERED + 1):
-        portions.saw(str(number), [[b"x"]])
-    assert portions.count("0", 1_000) == HANDFUL // FIRST
-    assert portions.count("1", 1_000) == MOST
+        sizes.saw(str(number), [[b"x"]])
+    assert sizes.count("0", 1_000) == HANDFUL // FIRST
+    assert sizes.count("1", 1_000) == MOST
 
 
 @pytest.mark.anyio

@@ -1,6 +1,5 @@
-"""Looking at streams, groups, consumers and what is stored; nothing is changed by it.
-
-One rule: what is not there is empty, not an error. What cannot be read is shown as it is.
+"""Streams, groups, consumers and stored events, looked at without changing anything. What does not
+exist is empty, not an error; what cannot be read is shown as it is.
 """
 
 from collections.abc import AsyncIterator, Iterable
@@ -12,33 +11,31 @@ from node.bus.config import BusConfig
 from node.bus.ids import AFTER_ALL, BEFORE_ALL, parse_id
 from node.bus.model import ConsumerInfo, GroupInfo, PendingInfo, StoredEvent, StreamInfo
 from node.bus.names import api_of
-from node.bus.redis.books import books_of
-from node.bus.redis.client import RedisClient
-from node.bus.redis.faults import bus_error, is_missing_group
 from node.bus.redis.format import RedisFormat
-from node.bus.redis.group_scripts import NOBODY, PENDING
-from node.bus.redis.portions import Portions
-from node.bus.redis.reading import LONGEST_BLOCK
-from node.bus.redis.stream_scripts import COUNT
+from node.bus.redis.group_notes import EntrySizes, keys_of
+from node.bus.redis.group_reader import LONGEST_BLOCK
+from node.bus.redis.redis_client import RedisClient
+from node.bus.redis.redis_errors import bus_error, is_missing_group
+from node.bus.redis.scripts import COUNT, NOBODY, PENDING
 from node.transport.loop import Loop
 
 # Keys of one step of SCAN, and streams that are looked at together.
 _KEYS: Final = 1_000
 _STREAMS: Final = 200
-# A lag is counted up to here; beyond it, it is what Redis thinks, if it has an idea.
+# A lag is counted up to here; beyond it, the number is the one of Redis, if it has any.
 MOST_COUNTED: Final = 10_000
 
 
-class Looker:
-    """What one store looks at."""
+class Inspector:
+    """The streams of one store, as they are."""
 
     def __init__(
-        self, client: RedisClient, config: BusConfig, loop: Loop, portions: Portions
+        self, client: RedisClient, config: BusConfig, loop: Loop, sizes: EntrySizes
     ) -> None:
         self._client = client
         self._config = config
         self._loop = loop
-        self._portions = portions
+        self._sizes = sizes
 
     async def streams(self) -> list[StreamInfo]:
         """All streams of the database whose keys are ours, by name."""
@@ -63,7 +60,7 @@ class Looker:
         for info in await self.infos(b"GROUPS", key):
             name, last = readable(info[b"name"]), info[b"last-delivered-id"].decode()
             counts = await self._client.command(
-                b"HMGET", books_of(key, name).counts, b"redelivered", b"dead_lettered"
+                b"HMGET", keys_of(key, name).counts, b"redelivered", b"dead_lettered"
             )
             consumers = await self.consumers(stream, name)
             found.append(
@@ -90,13 +87,11 @@ class Looker:
         )
 
     async def pending(self, stream: str, group: str, count: int, after: str) -> list[PendingInfo]:
-        """What is pending in a group, by id. What is due is nobody's: its consumer is empty."""
+        """Pending events of a group, by id. Those that are due have no consumer: it is empty."""
         key = self._form(stream).key(stream)
         after = str(parse_id(after))
         try:
-            found = await self._client.script(
-                PENDING, books_of(key, group), group, "", count, after
-            )
+            found = await self._client.script(PENDING, keys_of(key, group), group, "", count, after)
         except RedisError as error:
             if is_missing_group(error):
                 return []
@@ -115,7 +110,7 @@ class Looker:
     async def history(
         self, stream: str, after: str, until: str | None, count: int, wait: float
     ) -> list[StoredEvent]:
-        """What is stored after an id; waits up to `wait` seconds for the first."""
+        """Stored events after an id; waits up to `wait` seconds for the first."""
         form = self._form(stream)
         key = form.key(stream)
         last = None if until is None else parse_id(until)
@@ -123,11 +118,11 @@ class Looker:
         after = await self._last(key) if after == AFTER_ALL else str(parse_id(after))
         found: list[StoredEvent] = []
         while True:
-            portion = self._portions.count(key, count)
+            portion = self._sizes.count(key, count)
             entries = await self._client.command(
                 b"XRANGE", key, f"({after}", until or "+", b"COUNT", portion
             )
-            self._portions.saw(key, (fields for _, fields in entries))
+            self._sizes.saw(key, (fields for _, fields in entries))
             for id, fields in entries:
                 after = id.decode()
                 event = form.read(stream, after, fields)
@@ -136,14 +131,14 @@ class Looker:
             if found:
                 return found
             if len(entries) == portion:
-                continue  # there is more, behind what was passed over
+                continue  # more entries follow those that were passed over
             left = deadline - self._loop.now()
             if left <= 0 or (last is not None and parse_id(after) >= last):
                 return []
             await self._wait(key, after, min(left, LONGEST_BLOCK))
 
     async def infos(self, kind: bytes, *words: str) -> list[dict[bytes, Any]]:
-        """What XINFO says of groups or consumers; nothing where they are not there."""
+        """What XINFO says of groups or consumers; empty if they do not exist."""
         try:
             infos: list[dict[bytes, Any]] = await self._client.raw(b"XINFO", kind, *words)
         except RedisError as error:
@@ -152,7 +147,7 @@ class Looker:
             raise bus_error(error) from error
         return infos
 
-    # What they are made of.
+    # Inside.
 
     async def _keys(self) -> AsyncIterator[str]:
         cursor: Any = 0
@@ -166,7 +161,7 @@ class Looker:
                 return
 
     def _name(self, key: str) -> str | None:
-        """The name of a stream, if its API's events are in such a one."""
+        """The name of a stream, if its API's events are in such a stream."""
         for form in (*self._config.formats.values(), RedisFormat()):
             name = form.name(key)
             if name is not None and self._form(name).key(name) == key:
@@ -176,7 +171,7 @@ class Looker:
     async def _lag(self, key: str, last: str, lag: int | None) -> int | None:
         if lag == 0:
             return lag
-        # Redis may say too much: what was trimmed away unread counts for it.
+        # The number of Redis may be too high: it counts events that were trimmed unread.
         try:
             counted: int = await self._client.script(COUNT, [key], last, MOST_COUNTED)
         except RedisError as error:
@@ -196,7 +191,7 @@ class Looker:
 
     async def _wait(self, key: str, after: str, seconds: float) -> None:
         async def unwanted(answer: object) -> None:
-            """It was only looked at."""
+            """Nothing to give back: reading changes nothing."""
 
         words = (b"XREAD", b"COUNT", 1, b"BLOCK", max(1, int(seconds * 1000)))
         try:
@@ -209,7 +204,7 @@ class Looker:
 
 
 def readable(name: bytes) -> str:
-    """The name of a group or consumer, which others may have called anything."""
+    """The name of a group or consumer, to which others may have given any bytes."""
     return name.decode(errors="backslashreplace")
 
 
