@@ -11,7 +11,7 @@ from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
-from node.journal.audit.output import CUT, NO_END
+from node.journal.audit.output import CUT, NO_END, NO_START
 from pipeline.stitch.runs import Runs
 
 # A span has the fields of `SPAN_FIELDS`, a finding those of `FINDING_FIELDS`.
@@ -69,7 +69,7 @@ def link(spans: Sequence[tuple[Row, bool]], runs: Runs) -> Verdict:
     findings = [finding for one in linked for finding in _break_after(one)]
     findings += _of_session(
         "no-start",
-        "a checkpoint of a session that neither began nor was there at the last block",
+        NO_START,
         min((_PLACE(one.span) for one in linked if _has_no_start(one, runs)), default=None),
         linked,
     )

@@ -294,7 +294,7 @@ class SimProtoCore(ForeignCore):
         while pongs and pongs[0] < self._taken:
             pongs.popleft()
         if len(pongs) >= WAITING_PONGS:
-            raise RemoteProtocolError(CloseCode.OVERLOADED, "Pongs that nobody reads")
+            raise RemoteProtocolError(CloseCode.OVERLOADED, "too many Pongs wait to be read")
         pongs.append(self._taken + outbox.count)
         outbox.put(serialise_message(PONG, dialog, payload))
 

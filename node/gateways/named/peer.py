@@ -125,7 +125,7 @@ class NamedPeer(Guest):
         bytes as they are, a Tandem two payloads. `Emission` says what else is raised, and when.
 
         Raises:
-            FormatError: there is no such format, or `raw` was given something else than bytes.
+            FormatError: there is no such format, or `raw` was given something other than bytes.
         """
         payload = make_payload(data, format or self.format)
         return Emission(self._emitter, name, namespace, payload)

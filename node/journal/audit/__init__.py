@@ -1,4 +1,4 @@
-"""The audit: verifies what a journal holds and reads it for who may.
+"""The audit: verifies what a journal holds, and decrypts it with an auditor's key.
 
 It trusts only what a valid seal vouches for.
 """

@@ -239,7 +239,9 @@ class Audit:
         except StructError:
             number = direction = -1
         if direction not in _BOTH:
-            self._output.finding("malformed-record", record, "an event of no session or direction")
+            self._output.finding(
+                "malformed-record", record, "an event without a session or direction"
+            )
             return
         session = self._live.get(number)
         if session is None:
@@ -342,7 +344,7 @@ class Audit:
                 None,
                 record.time,
                 record.offset,
-                "the session's own identity is not the node that this journal is of",
+                "the session's own identity is not that of the journal's node",
             )
         before = self._live.get(number)
         if before is not None:

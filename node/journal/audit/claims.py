@@ -31,8 +31,8 @@ def beside_checkpoint(track: Track, state: DirectionCheckpoint, time: int, offse
         track.out.finding("gap", track.direction, track.place + 1, time, offset, what, missing)
         return
     what = (
-        f"the checkpoint names place {state.place}, epoch {state.epoch} and a chain value "
-        f"that are not those found (place {track.place}, epoch {track.epoch})"
+        f"the checkpoint's place {state.place}, epoch {state.epoch} and chain value are not "
+        f"those that were found (place {track.place}, epoch {track.epoch})"
     )
     track.out.finding("checkpoint-mismatch", track.direction, track.place, time, offset, what)
 
@@ -44,7 +44,7 @@ def beside_end(track: Track, place: int, chain: bytes, time: int, offset: int) -
         what = f"{missing} events are missing at the end of the session"
         track.out.finding("gap", track.direction, track.place + 1, time, offset, what, missing)
     elif missing or chain != track.chain.value:
-        what = f"the end names place {place}; found was {track.place}, or another chain"
+        what = f"the end says place {place}; place {track.place}, or another chain, was found"
         track.out.finding("end-mismatch", track.direction, track.place, time, offset, what)
 
 
@@ -127,7 +127,7 @@ class Generations:
         if generation in self._known:
             return True
         self._put(generation, None)
-        what = f"the record of the secret of generation {generation} is absent: it must come first"
+        what = f"the secret of generation {generation} has no record before this, which needs it"
         self._out.finding("missing-secret", None, None, time, offset, what)
         return False
 

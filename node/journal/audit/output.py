@@ -18,16 +18,16 @@ from node.journal.sessions import SessionFacts
 LONGEST_TEXT: Final = 1_024
 # The evidence for a record's status.
 DAMAGE: Final = {
-    "bad-crc": "the record's bytes are not those that its checksum was made of",
+    "bad-crc": "the record's bytes do not match its checksum",
     "bad-length": "no record can begin with these bytes; what follows up to the next block is lost",
-    "torn": "the file ends in the middle of a record, or without the record of its end",
+    "torn": "the file ends in the middle of a record, or without a segment end",
 }
-NO_START: Final = "a checkpoint of a session that neither began nor was there at the last block"
-TWICE: Final = "a session of the same id began before: it stands in the journal a second time"
-NO_END: Final = "the journal ended while this session was open: the node did not end well"
+NO_START: Final = "a checkpoint of a session that neither began before nor was in the last block"
+TWICE: Final = "a session of the same id began before: it is in the journal a second time"
+NO_END: Final = "the journal ended while this session was open: the node did not shut down properly"
 CUT: Final = (
-    "the session was open, and a later block of the same run has no checkpoint of it, nor does an "
-    "end of it stand before"
+    "the session was open, but a later block of the same run has no checkpoint of it, and no end "
+    "of it comes before"
 )
 
 

@@ -112,7 +112,7 @@ class Search:
             first_place = place - have + 1
         else:
             extra = track.place + have - place
-            evidence = f"{extra} events are there that the chain does not know"
+            evidence = f"{extra} events are not part of the chain"
             first_place = None if place == track.place else first_place
         # A single damaged record was told already; what comes after it was not.
         if not self._told and (not self._damaged or kind == "gap" or have > 1):
@@ -166,7 +166,7 @@ class Search:
                 self._place,
                 first.time,
                 first.offset,
-                f"{early} events stand before ones that the chain has before them",
+                f"{early} events are in the journal before events that precede them in the chain",
                 early,
                 first.segment,
             )
@@ -200,7 +200,7 @@ class Search:
                 self._place,
                 wire.time,
                 wire.offset,
-                f"{what} in the event are not those of the chain, which goes on behind it",
+                f"{what} in the event are not those of the chain, which goes on after it",
                 segment=wire.segment,
             )
         track.accept_marked_wrongly(wire, value, status)
@@ -217,6 +217,6 @@ def report_copy(track: Track, wire: WireEvent) -> None:
         place,
         wire.time,
         wire.offset,
-        "the same event stands in the journal before",
+        "the same event is in the journal already",
     )
     track.refuse(wire, None, DUPLICATE)

@@ -34,14 +34,14 @@ class OpenSegment:
         end."""
         first = (keys.SEGMENT, keys.SEGMENT_END)
         if record.offset == 0 and record.status == OK and record.kind not in first:
-            what = "a segment that does not begin with the record of what it is"
+            what = "the segment does not begin with a segment record"
             self._output.finding("malformed-record", record, what)
 
     def head(self, record: Record, name: SegmentName | None) -> None:
         """The first record; raises JournalFormatError."""
         head = SegmentHead.parse(record.body)
         if record.offset:
-            what = "a segment that begins inside of another"
+            what = "a segment record inside another segment"
             self._output.finding("malformed-record", record, what)
             return
         self.begins = record.size
@@ -54,7 +54,7 @@ class OpenSegment:
         """The last record; raises JournalFormatError."""
         end = SegmentEnd.parse(record.body)
         if self._ended:
-            self._output.finding("malformed-record", record, "a segment that ends twice")
+            self._output.finding("malformed-record", record, "the segment ends twice")
         self._ended = True
         if end.cut:
             what = f"{end.cut} bytes were cut off the end of this segment after a crash"
@@ -89,7 +89,7 @@ class Blocks:
     def begin(self, record: Record, number: int, live: int) -> None:
         """A block, followed by `live` checkpoints."""
         if self._number not in (None, number) and not self.lost:
-            self._tell(record, f"block {self._number} should be here, and block {number} is")
+            self._tell(record, f"block {number} is here instead of block {self._number}")
         self._record, self._expected, self._named = record, live, set()
         self._number = number + 1
 
@@ -145,7 +145,7 @@ class Blocks:
 
 # How many sessions have findings of their own; all others share one.
 MOST_UNKNOWN: Final = 1_024
-UNKNOWN: Final = "a record of a session whose start or checkpoint is not there"
+UNKNOWN: Final = "a record of a session without a start or checkpoint"
 _OTHERS: Final = -1
 
 

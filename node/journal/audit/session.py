@@ -179,13 +179,13 @@ class AuditedSession:
                 None,
                 time,
                 offset,
-                "the session's own values are not those that it began with",
+                "the session's constant values are not those that it began with",
             )
         states = checkpoint.received, checkpoint.sent
         self._learn_secrets(checkpoint, time, offset)
         for one in checkpoint.generations:
             if not self._secrets.agrees(one):
-                what = f"the secret of generation {one.number} is not what its own record says"
+                what = f"the secret of generation {one.number} differs from its own record"
                 self.out.finding("checkpoint-mismatch", None, None, time, offset, what)
         self._labels(checkpoint.labels, offset)
         commits = {one.number: one.commit or b"" for one in checkpoint.generations}

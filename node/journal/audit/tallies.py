@@ -36,7 +36,7 @@ class BadSeals:
         if self._count > 1:
             what += f", nor are those of the {self._count - 1} seals after it"
         if not mended:
-            what += "; no right one follows in what was read: the chain may have been made anew"
+            what += "; no valid one follows in what was read: the chain may have been rebuilt"
         self._out.finding(
             "bad-seal", self._direction, place, time, offset, what, self._count, segment
         )
