@@ -135,11 +135,12 @@ def test_what_is_no_bus_is_a_problem_and_stays_as_it_is(
         file.write_bytes(content)
     (found,) = check_store(f"sqlite:///{file}")
     assert str(found.level) == "problem"
-    assert found.text.startswith(f"{file} is no ")
+    assert found.text.startswith(f"{file} is not a ")
     assert [*tmp_path.iterdir()] == [file]
     assert content is None or file.read_bytes() == content
 
 
+@pytest.mark.process
 def test_the_doctor_says_it(parley: Parley, tmp_path: Path) -> None:
     done = parley("doctor", "--json", "--bus", f"sqlite:///{tmp_path}/bus.db")
     found = {line["subject"]: line["level"] for line in done.lines if line["event"] == "finding"}

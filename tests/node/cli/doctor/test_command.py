@@ -16,6 +16,7 @@ def found(done: Finished) -> dict[str, str]:
     return {line["subject"]: line["level"] for line in done.lines if line["event"] == "finding"}
 
 
+@pytest.mark.process
 def test_alone(parley: Parley) -> None:
     done = parley("doctor", "--json")
     assert (done.code, done.err) == (0, "")
