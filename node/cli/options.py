@@ -127,6 +127,13 @@ AllowInsecure = Annotated[
 ]
 
 
+# Of the commands that listen.
+Listen = Annotated[
+    list[str] | None,
+    typer.Option(help=f"tcp://host:port or unix:///path; repeatable. Default: {DEFAULT_ADDRESS}"),
+]
+
+
 # Every shared option: its type and its default.
 TABLE: dict[str, tuple[Any, Any]] = {
     "kex": (Kex, None),

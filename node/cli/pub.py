@@ -9,7 +9,7 @@ import typer
 from lbm.codec import Encodable
 from lbm.errors import LbmEncodeError
 from node.cli.lines import input_descriptor, read_lines
-from node.cli.options import DEFAULT_ADDRESS, NodeOptions, takes_node_options
+from node.cli.options import DEFAULT_ADDRESS, Listen, NodeOptions, takes_node_options
 from node.cli.output import Output
 from node.cli.run import make_node, run
 from node.cli.values import parse_json
@@ -34,12 +34,7 @@ class Slow(StrEnum):
 def pub(
     options: NodeOptions,
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="What to publish.")],
-    listen: Annotated[
-        list[str] | None,
-        typer.Option(
-            help=f"tcp://host:port or unix:///path; repeatable. Default: {DEFAULT_ADDRESS}"
-        ),
-    ] = None,
+    listen: Listen = None,
     wait: Annotated[
         int, typer.Option(min=0, help="Read nothing before so many have subscribed.")
     ] = 0,

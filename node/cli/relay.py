@@ -1,16 +1,17 @@
 """`parley relay`: an event relay, and a node that bridges it to a topic."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from node.cli.options import DEFAULT_ADDRESS, AllowInsecure, NodeOptions, takes_node_options
-from node.cli.output import Output, abandon_stdout
-from node.cli.run import ending_signals, make_node, run
+from node.cli.output import Output
+from node.cli.run import ending_signals, make_node, run, say_closed
 from node.errors import ConfigError
 from node.gateways.forward import Forward
 from node.gateways.relay.bridge import Bridge
@@ -20,72 +21,83 @@ from node.node import Node
 from node.remote.requests import Call
 from node.settings import RelaySettings, load_settings
 from node.settings.serve import parse_forward
+from node.trust.policies import TrustPolicy
 
 DEFAULT_RELAY_ADDRESS = "tcp://127.0.0.1:0"
 LIMITS = "Limits"
 NODE = "A node beside it"
 
 
+ListenOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Relay at tcp://host:port or unix:///path; repeatable. "
+        f"Default: {DEFAULT_RELAY_ADDRESS}"
+    ),
+]
+BridgeOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TOPIC[=ADDR]",
+        help="Run a node that publishes broadcasts as notes of this topic, and broadcasts "
+        "its notes; with ADDR also those of the topic of the node there.",
+        rich_help_panel=NODE,
+    ),
+]
+NodeOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--node",
+        metavar="ADDR",
+        help=f"Where that node listens; repeatable. Default: {DEFAULT_ADDRESS}",
+        rich_help_panel=NODE,
+    ),
+]
+FeedbackOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--feedback/--no-feedback",
+        help="Whether a sender is told that its target is not connected. Default: it is.",
+    ),
+]
+ClientsOption = Annotated[
+    int | None,
+    typer.Option(help="Connections at once. Default: 256.", rich_help_panel=LIMITS),
+]
+LongestFrameOption = Annotated[
+    int | None,
+    typer.Option(
+        help="Longest message, bytes with its UUIDs. Default: 1 MiB.", rich_help_panel=LIMITS
+    ),
+]
+WriteBufferOption = Annotated[
+    int | None,
+    typer.Option(
+        help="Bytes that may wait for a client before it is dropped. Default: 4 MiB.",
+        rich_help_panel=LIMITS,
+    ),
+]
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="TOML file with settings; its table relay and variables PARLEY_RELAY_... "
+        "stand below options."
+    ),
+]
+
+
 @takes_node_options
 def relay(
     options: NodeOptions,
-    listen: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Relay at tcp://host:port or unix:///path; repeatable. "
-            f"Default: {DEFAULT_RELAY_ADDRESS}"
-        ),
-    ] = None,
-    bridge: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TOPIC[=ADDR]",
-            help="Run a node that publishes broadcasts as notes of this topic, and broadcasts "
-            "its notes; with ADDR also those of the topic of the node there.",
-            rich_help_panel=NODE,
-        ),
-    ] = None,
-    node: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--node",
-            metavar="ADDR",
-            help=f"Where that node listens; repeatable. Default: {DEFAULT_ADDRESS}",
-            rich_help_panel=NODE,
-        ),
-    ] = None,
-    feedback: Annotated[
-        bool | None,
-        typer.Option(
-            "--feedback/--no-feedback",
-            help="Whether a sender is told that its target is not connected. Default: it is.",
-        ),
-    ] = None,
-    clients: Annotated[
-        int | None,
-        typer.Option(help="Connections at once. Default: 256.", rich_help_panel=LIMITS),
-    ] = None,
-    longest_frame: Annotated[
-        int | None,
-        typer.Option(
-            help="Longest message, bytes with its UUIDs. Default: 1 MiB.", rich_help_panel=LIMITS
-        ),
-    ] = None,
-    write_buffer: Annotated[
-        int | None,
-        typer.Option(
-            help="Bytes that may wait for a client before it is dropped. Default: 4 MiB.",
-            rich_help_panel=LIMITS,
-        ),
-    ] = None,
+    listen: ListenOption = None,
+    bridge: BridgeOption = None,
+    node: NodeOption = None,
+    feedback: FeedbackOption = None,
+    clients: ClientsOption = None,
+    longest_frame: LongestFrameOption = None,
+    write_buffer: WriteBufferOption = None,
     allow_insecure: AllowInsecure = False,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            help="TOML file with settings; its table relay and variables PARLEY_RELAY_... "
-            "stand below options."
-        ),
-    ] = None,
+    config: ConfigOption = None,
 ) -> None:
     """Relay messages between clients that are known by a UUID, until SIGINT or SIGTERM."""
     settings = load_settings(config)
@@ -104,31 +116,34 @@ def relay(
         limits=limits,
     )
     wish = _wish(bridge, node)
-    dialling = options  # the settings' trust is for those who come
+    # The settings' trust is for those who come; whom the node dials, the options say.
+    command = partial(_relay, relaying, wish, options.dialling_trust)
+    run(options.over(settings), command, log_level="warning", serves=True)
 
-    async def serve(options: NodeOptions, out: Output) -> None:
-        async with (
-            Relay(limits=relaying.limits, feedback=relaying.feedback) as relay,
-            _bridged(relay, relaying, wish, options, dialling) as bridged,
-        ):
-            with ending_signals() as signals:
-                for address in relaying.listen:
-                    place = await relay.listen(address, allow_insecure=relaying.allow_insecure)
-                    out.say(f"relaying on {place}")
-                await _announce(out, relay, bridged, wish)
-                name = (await anext(signals)).name
-            counts = {
-                "dropped": relay.dropped,
-                "undeliverable": relay.undeliverable,
-                "turned_away": relay.turned_away,
-            }
-        try:
-            out.say(f"closed on {name}")
-            out.done(signal=name, **counts)
-        except BrokenPipeError:
-            abandon_stdout()  # whoever read the address and left wanted no more
 
-    run(options.over(settings), serve, log_level="warning", serves=True)
+async def _relay(
+    relaying: RelaySettings,
+    wish: "_Wish | None",
+    dialling_trust: Callable[[str], TrustPolicy],
+    options: NodeOptions,
+    out: Output,
+) -> None:
+    async with (
+        Relay(limits=relaying.limits, feedback=relaying.feedback) as relay,
+        _bridged(relay, relaying, wish, options, dialling_trust) as bridged,
+    ):
+        with ending_signals() as signals:
+            for address in relaying.listen:
+                place = await relay.listen(address, allow_insecure=relaying.allow_insecure)
+                out.say(f"relaying on {place}")
+            await _announce(out, relay, bridged, wish)
+            name = (await anext(signals)).name
+        counts = {
+            "dropped": relay.dropped,
+            "undeliverable": relay.undeliverable,
+            "turned_away": relay.turned_away,
+        }
+    say_closed(out, name, **counts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +172,7 @@ async def _bridged(
     relaying: RelaySettings,
     wish: _Wish | None,
     options: NodeOptions,
-    dialling: NodeOptions,
+    dialling_trust: Callable[[str], TrustPolicy],
 ) -> AsyncIterator[Node | None]:
     """The node that is to be had, bridged to the relay, and not listening yet."""
     if wish is None:
@@ -175,7 +190,7 @@ async def _bridged(
             if not wish.source:
                 yield node
                 return
-            trust = dialling.dialling_trust(wish.source)
+            trust = dialling_trust(wish.source)
             async with Forward(node, wish.topic, wish.source, trust=trust):
                 yield node
 

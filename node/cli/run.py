@@ -15,7 +15,7 @@ import anyio
 
 from node.cli.exits import Interrupted
 from node.cli.options import NodeOptions
-from node.cli.output import Output, set_up_logging
+from node.cli.output import Output, abandon_stdout, set_up_logging
 from node.errors import ConfigError, HandshakeError
 from node.journal.journal import Journal
 from node.logs import needs_extra
@@ -168,3 +168,12 @@ def ending_signals() -> Iterator[AsyncIterator[signal.Signals]]:
     """Have SIGINT and SIGTERM brought here instead of ending the process."""
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         yield signals
+
+
+def say_closed(out: Output, signal_name: str, **fields: Any) -> None:
+    """The last lines of a command that a signal ended in order."""
+    try:
+        out.say(f"closed on {signal_name}")
+        out.done(signal=signal_name, **fields)
+    except BrokenPipeError:
+        abandon_stdout()  # whoever read the address and left wanted no more

@@ -6,7 +6,6 @@ journals, where nothing that checks them looks.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
@@ -36,81 +35,95 @@ DATA = "Traffic"
 FAULTS = "Tampering"
 
 
+JournalsOption = Annotated[
+    Path, typer.Option(metavar="DIR", help="Where the journals go; made if it is not there.")
+]
+NodesOption = Annotated[int, typer.Option(min=2, max=1_000, help="How many nodes.")]
+MinutesOption = Annotated[float, typer.Option(help="Simulated minutes, above 0.")]
+SeedOption = Annotated[
+    int, typer.Option(help="The same seed gives the same traffic; keys are always new.")
+]
+AuditorOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="KEY",
+        help=f"The auditor's public key. Default: that of {KEY_FILE} beside DIR, made if "
+        "it is not there.",
+    ),
+]
+SegmentSizeOption = Annotated[
+    int, typer.Option(metavar="BYTES", help="Size at which a segment is closed.")
+]
+RateOption = Annotated[float, typer.Option(help="Times the usual traffic.", rich_help_panel=DATA)]
+TrafficOption = Annotated[
+    list[Traffic] | None,
+    typer.Option(help="Only this; repeatable. Default: all.", rich_help_panel=DATA),
+]
+PayloadOption = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=2**19,
+        metavar="BYTES",
+        help="Data of each call and note; calls are simple then. Default: many sizes.",
+        rich_help_panel=DATA,
+    ),
+]
+BurstOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=4_096,
+        help="Notes published at once. Default: mostly one, at times many.",
+        rich_help_panel=DATA,
+    ),
+]
+LatencyOption = Annotated[
+    float,
+    typer.Option(metavar="SECONDS", help="From node to node.", rich_help_panel=DATA),
+]
+OneSuiteOption = Annotated[
+    bool,
+    typer.Option(
+        "--one-suite",
+        help="All nodes prefer the same algorithms, and sign with Ed25519.",
+        rich_help_panel=DATA,
+    ),
+]
+TamperingOption = Annotated[
+    list[Fault] | None,
+    typer.Option(
+        "--tamper",
+        help="Plant such a fault in the journals; repeatable.",
+        rich_help_panel=FAULTS,
+        autocompletion=words(*Fault),
+    ),
+]
+TamperListOption = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Where the planted faults are listed. Default: DIR.tampered.json",
+        rich_help_panel=FAULTS,
+    ),
+]
+
+
 def simulation(
-    journals: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where the journals go; made if it is not there.")
-    ],
-    nodes: Annotated[int, typer.Option(min=2, max=1_000, help="How many nodes.")] = 3,
-    minutes: Annotated[float, typer.Option(help="Simulated minutes, above 0.")] = 1.0,
-    seed: Annotated[
-        int, typer.Option(help="The same seed gives the same traffic; keys are always new.")
-    ] = 0,
-    auditor: Annotated[
-        str | None,
-        typer.Option(
-            metavar="KEY",
-            help=f"The auditor's public key. Default: that of {KEY_FILE} beside DIR, made if "
-            "it is not there.",
-        ),
-    ] = None,
-    segment_size: Annotated[
-        int, typer.Option(metavar="BYTES", help="Size at which a segment is closed.")
-    ] = SEGMENT_SIZE,
-    rate: Annotated[
-        float, typer.Option(help="Times the usual traffic.", rich_help_panel=DATA)
-    ] = 1.0,
-    traffic: Annotated[
-        list[Traffic] | None,
-        typer.Option(help="Only this; repeatable. Default: all.", rich_help_panel=DATA),
-    ] = None,
-    payload: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            max=2**19,
-            metavar="BYTES",
-            help="Data of each call and note; calls are simple then. Default: many sizes.",
-            rich_help_panel=DATA,
-        ),
-    ] = None,
-    burst: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            max=4_096,
-            help="Notes published at once. Default: mostly one, at times many.",
-            rich_help_panel=DATA,
-        ),
-    ] = None,
-    latency: Annotated[
-        float,
-        typer.Option(metavar="SECONDS", help="From node to node.", rich_help_panel=DATA),
-    ] = 0.005,
-    one_suite: Annotated[
-        bool,
-        typer.Option(
-            "--one-suite",
-            help="All nodes prefer the same algorithms, and sign with Ed25519.",
-            rich_help_panel=DATA,
-        ),
-    ] = False,
-    tampering: Annotated[
-        list[Fault] | None,
-        typer.Option(
-            "--tamper",
-            help="Plant such a fault in the journals; repeatable.",
-            rich_help_panel=FAULTS,
-            autocompletion=words(*Fault),
-        ),
-    ] = None,
-    tamper_list: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Where the planted faults are listed. Default: DIR.tampered.json",
-            rich_help_panel=FAULTS,
-        ),
-    ] = None,
+    journals: JournalsOption,
+    nodes: NodesOption = 3,
+    minutes: MinutesOption = 1.0,
+    seed: SeedOption = 0,
+    auditor: AuditorOption = None,
+    segment_size: SegmentSizeOption = SEGMENT_SIZE,
+    rate: RateOption = 1.0,
+    traffic: TrafficOption = None,
+    payload: PayloadOption = None,
+    burst: BurstOption = None,
+    latency: LatencyOption = 0.005,
+    one_suite: OneSuiteOption = False,
+    tampering: TamperingOption = None,
+    tamper_list: TamperListOption = None,
     loop: Loop = "asyncio",
     as_json: Json = False,
 ) -> None:
@@ -132,21 +145,13 @@ def simulation(
     _check_places(journals, listed)
     journals.mkdir(mode=0o700, parents=True, exist_ok=True)
     key, key_file = _auditor(auditor, journals.absolute().parent / KEY_FILE)
-    keeping = Keeping(journals, key, segment_size)
     began = perf_counter()
-    tallies: list[Tally] = []
-    with _progress(out, plan) as passed:
-
-        async def running() -> None:
-            tallies.append(await simulate(plan, passed, keeping))
-
-        anyio.run(partial(until_interrupted, running), **event_loop(loop))
+    tally = _simulated(out, plan, Keeping(journals, key, segment_size), loop)
     seconds = perf_counter() - began
     counts = count(journals)
     faults = tamper(journals, tampering or (), seed)
     if faults:
         save_list(listed, faults)
-    (tally,) = tallies
     _show(out, tally, counts, seconds)
     if key_file is not None:
         out.say(f"auditor    {key_file}")
@@ -163,6 +168,17 @@ def simulation(
         tampered=len(faults),
         tamper_list=str(listed) if faults else None,
     )
+
+
+def _simulated(out: Output, plan: Plan, keeping: Keeping, loop: str) -> Tally:
+    tallies: list[Tally] = []
+    with _progress(out, plan) as passed:
+
+        async def running() -> None:
+            tallies.append(await simulate(plan, passed, keeping))
+
+        anyio.run(until_interrupted, running, **event_loop(loop))
+    return tallies[0]
 
 
 def _positive(option: str, value: float, least: float | None = None) -> float:

@@ -34,52 +34,61 @@ BATCH: Final = 100  # events that are fetched at once, to be printed
 LONGEST_DELAY: Final = 300.0  # seconds until what a command failed at is handed out again
 
 
+CountOption = Annotated[
+    int | None, typer.Option(min=1, help="End after this many events; default: never.")
+]
+IdleOption = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="End when nothing came for so long, such as 5s."),
+]
+BatchOption = Annotated[
+    int | None,
+    typer.Option(min=1, help=f"Events to fetch at once. Default: {BATCH}; with --exec 1."),
+]
+CommandOption = Annotated[
+    str | None,
+    typer.Option(
+        "--exec",
+        metavar="COMMAND",
+        help="Run it for each event, the event as JSON on its standard input; exit code 0 "
+        "acknowledges.",
+    ),
+]
+MaxAttemptsOption = Annotated[
+    int, typer.Option(min=1, help="Then an event goes to the dead letters.")
+]
+RetryDelayOption = Annotated[
+    str,
+    typer.Option(
+        metavar="TIME",
+        help="Until an event at which COMMAND failed is handed out again; twice as long each time.",
+    ),
+]
+ReclaimAfterOption = Annotated[
+    str,
+    typer.Option(metavar="TIME", help="Take over what others held without a sign for so long."),
+]
+ConsumerOption = Annotated[
+    str,
+    typer.Option(help="The name of this consumer; one that stays finds what it left at once."),
+]
+
+
 @takes_node_options
 def consume(
     options: NodeOptions,
     bus: Address,
     name: Name,
     group: Group,
-    count: Annotated[
-        int | None, typer.Option(min=1, help="End after this many events; default: never.")
-    ] = None,
-    idle: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="End when nothing came for so long, such as 5s."),
-    ] = None,
-    batch: Annotated[
-        int | None,
-        typer.Option(min=1, help=f"Events to fetch at once. Default: {BATCH}; with --exec 1."),
-    ] = None,
+    count: CountOption = None,
+    idle: IdleOption = None,
+    batch: BatchOption = None,
     start: Start = "first",
-    command: Annotated[
-        str | None,
-        typer.Option(
-            "--exec",
-            metavar="COMMAND",
-            help="Run it for each event, the event as JSON on its standard input; exit code 0 "
-            "acknowledges.",
-        ),
-    ] = None,
-    max_attempts: Annotated[
-        int, typer.Option(min=1, help="Then an event goes to the dead letters.")
-    ] = 5,
-    retry_delay: Annotated[
-        str,
-        typer.Option(
-            metavar="TIME",
-            help="Until an event at which COMMAND failed is handed out again; twice as long "
-            "each time.",
-        ),
-    ] = "1s",
-    reclaim_after: Annotated[
-        str,
-        typer.Option(metavar="TIME", help="Take over what others held without a sign for so long."),
-    ] = "60s",
-    consumer: Annotated[
-        str,
-        typer.Option(help="The name of this consumer; one that stays finds what it left at once."),
-    ] = "",
+    command: CommandOption = None,
+    max_attempts: MaxAttemptsOption = 5,
+    retry_delay: RetryDelayOption = "1s",
+    reclaim_after: ReclaimAfterOption = "60s",
+    consumer: ConsumerOption = "",
 ) -> None:
     """Take the events of a group and print them, or run a command for each."""
     position = parse_position(start)

@@ -1,6 +1,8 @@
 """`parley serve`: a node that listens until it is asked to end."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,14 +10,14 @@ import anyio
 import typer
 
 from node.cli.options import (
-    DEFAULT_ADDRESS,
     DIALECTS,
     AllowInsecure,
+    Listen,
     NodeOptions,
     takes_node_options,
 )
-from node.cli.output import Output, abandon_stdout
-from node.cli.run import ending_signals, make_node, run
+from node.cli.output import Output
+from node.cli.run import ending_signals, make_node, run, say_closed
 from node.cli.serve.builtin import offer_builtin_calls, offer_clock, tick
 from node.cli.serve.bus import BusAllow, BusUrl, announce_bus, offered
 from node.cli.serve.gateways import Spoken, joined
@@ -32,57 +34,60 @@ from node.logs import one_line
 from node.node import Node
 from node.settings import Settings, load_settings
 from node.settings.dialects import FLAVOURS
+from node.trust.policies import TrustPolicy
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="TOML file with settings; variables PARLEY_NODE_... and PARLEY_SERVE_... "
+        "go before it, options before both."
+    ),
+]
+ClockIntervalOption = Annotated[
+    float | None,
+    typer.Option(help="Seconds between two notes of parley.clock, 0.001 or more. Default: 1."),
+]
+ForwardOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="TOPIC=ADDR",
+        help="Publish a topic of the node at ADDR here as well; repeatable.",
+    ),
+]
+SimprotoOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Speak SimProto at tcp://host:port or unix:///path; repeatable.",
+        rich_help_panel=DIALECTS,
+    ),
+]
+NamedOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Speak named events, as the crate bromine does, there; repeatable.",
+        rich_help_panel=DIALECTS,
+    ),
+]
+NamedFlavourOption = Annotated[
+    str | None,
+    typer.Option(
+        help="plain (bromine 0.14 to 0.17) or typed (from 0.18 on). Default: plain.",
+        rich_help_panel=DIALECTS,
+        autocompletion=words(*FLAVOURS),
+    ),
+]
 
 
 @takes_node_options
 def serve(
     options: NodeOptions,
-    listen: Annotated[
-        list[str] | None,
-        typer.Option(
-            help=f"tcp://host:port or unix:///path; repeatable. Default: {DEFAULT_ADDRESS}"
-        ),
-    ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            help="TOML file with settings; variables PARLEY_NODE_... and PARLEY_SERVE_... "
-            "go before it, options before both."
-        ),
-    ] = None,
-    clock_interval: Annotated[
-        float | None,
-        typer.Option(help="Seconds between two notes of parley.clock, 0.001 or more. Default: 1."),
-    ] = None,
-    forward: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TOPIC=ADDR",
-            help="Publish a topic of the node at ADDR here as well; repeatable.",
-        ),
-    ] = None,
-    simproto: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Speak SimProto at tcp://host:port or unix:///path; repeatable.",
-            rich_help_panel=DIALECTS,
-        ),
-    ] = None,
-    named: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Speak named events, as the crate bromine does, there; repeatable.",
-            rich_help_panel=DIALECTS,
-        ),
-    ] = None,
-    named_flavour: Annotated[
-        str | None,
-        typer.Option(
-            help="plain (bromine 0.14 to 0.17) or typed (from 0.18 on). Default: plain.",
-            rich_help_panel=DIALECTS,
-            autocompletion=words(*FLAVOURS),
-        ),
-    ] = None,
+    listen: Listen = None,
+    config: ConfigOption = None,
+    clock_interval: ClockIntervalOption = None,
+    forward: ForwardOption = None,
+    simproto: SimprotoOption = None,
+    named: NamedOption = None,
+    named_flavour: NamedFlavourOption = None,
     allow_insecure: AllowInsecure = False,
     journal: JournalDirectory = None,
     auditor: Auditors = None,
@@ -109,39 +114,41 @@ def serve(
         },
         bus={"url": bus, "allow": bus_allow},
     )
-    dialling = options  # the settings' trust is for those who come
+    # The settings' trust is for those who come; whom the node dials, the options say.
+    command = partial(_serve, settings, options.dialling_trust)
+    run(options.over(settings), command, log_level="warning", serves=True)
 
-    async def serving(options: NodeOptions, out: Output) -> None:
-        kept = settings.journal.open()
-        async with make_node(options, options.listening_trust(), kept) as node:
-            offer_builtin_calls(node)
-            clock = offer_clock(node)
-            async with (
-                joined(node, settings, dialling.dialling_trust) as spoken,
-                offered(node, settings.bus),
-            ):
-                # Before anybody is told: whoever reads `ready` may send a signal at once. It
-                # ends before the node drains, so that a second signal does not wait for that.
-                with ending_signals() as signals:
-                    addresses = [await node.listen(address) for address in settings.serve.listen]
-                    await spoken.listen(settings.simproto, settings.named)
+
+async def _serve(
+    settings: Settings,
+    dialling_trust: Callable[[str], TrustPolicy],
+    options: NodeOptions,
+    out: Output,
+) -> None:
+    kept = settings.journal.open()
+    async with make_node(options, options.listening_trust(), kept) as node:
+        offer_builtin_calls(node)
+        clock = offer_clock(node)
+        async with (
+            joined(node, settings, dialling_trust) as spoken,
+            offered(node, settings.bus),
+        ):
+            # Before anything is printed: whoever reads `ready` may send a signal at once. It
+            # ends before the node drains, so that a second signal does not wait for that.
+            with ending_signals() as signals:
+                addresses = [await node.listen(address) for address in settings.serve.listen]
+                await spoken.listen(settings.simproto, settings.named)
+                if kept is not None:
+                    announce_journal(out, kept)
+                announce_bus(out, settings.bus)
+                _announce(out, node, addresses, spoken)
+                async with anyio.create_task_group() as tasks:
+                    tasks.start_soon(tick, clock, settings.serve.clock_interval)
                     if kept is not None:
-                        announce_journal(out, kept)
-                    announce_bus(out, settings.bus)
-                    _announce(out, node, addresses, spoken)
-                    async with anyio.create_task_group() as tasks:
-                        tasks.start_soon(tick, clock, settings.serve.clock_interval)
-                        if kept is not None:
-                            tasks.start_soon(watch_journal, out, kept)
-                        name = (await anext(signals)).name
-                        tasks.cancel_scope.cancel()
-        try:
-            out.say(f"closed on {name}")
-            out.done(signal=name)
-        except BrokenPipeError:
-            abandon_stdout()  # whoever read the address and left wanted no more
-
-    run(options.over(settings), serving, log_level="warning", serves=True)
+                        tasks.start_soon(watch_journal, out, kept)
+                    name = (await anext(signals)).name
+                    tasks.cancel_scope.cancel()
+    say_closed(out, name)
 
 
 def _told(settings: Settings, **tables: dict[str, Any]) -> Settings:

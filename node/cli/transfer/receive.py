@@ -7,7 +7,7 @@ import typer
 
 from node.apps.transfer.receiver import PARALLEL, FileReceiver
 from node.apps.transfer.store import FileStore
-from node.cli.options import DEFAULT_ADDRESS, NodeOptions, takes_node_options
+from node.cli.options import DEFAULT_ADDRESS, Listen, NodeOptions, takes_node_options
 from node.cli.output import Output
 from node.cli.run import make_node, run
 from node.cli.transfer.display import Display
@@ -18,12 +18,7 @@ from node.errors import ConfigError, FileError
 def receive(
     options: NodeOptions,
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where files are put.")],
-    listen: Annotated[
-        list[str] | None,
-        typer.Option(
-            help=f"tcp://host:port or unix:///path; repeatable. Default: {DEFAULT_ADDRESS}"
-        ),
-    ] = None,
+    listen: Listen = None,
     force: Annotated[
         bool, typer.Option("--force", help="Let a file replace another of its name.")
     ] = False,
