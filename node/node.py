@@ -20,7 +20,7 @@ from node.errors import ConfigError, HandshakeError
 from node.journal.errors import JournalFailedError
 from node.journal.journal import Journal
 from node.offering import Offering
-from node.peer.endings import Endings
+from node.peer.endpoint import Endings, Host
 from node.peer.peer import Peer
 from node.protocol.account import Account
 from node.protocol.codes import CloseCode
@@ -163,7 +163,7 @@ class Node(Offering):
             try:
                 with anyio.fail_after(timeout):
                     await backend.connect(target, lambda: peer.driver)
-                    await peer.opened()
+                    await peer.live.opened()
             except TimeoutError as error:
                 text = f"no handshake in {timeout:g} s"
                 raise HandshakeError(CloseCode.TIMEOUT, text) from error
@@ -174,7 +174,7 @@ class Node(Offering):
         peer = self._peer(self._policy(None, trust), "stream", initiator=True)
         StreamOutlet(stream, peer.driver, self._running())
         with _given_up(peer):
-            await peer.opened()
+            await peer.live.opened()
         return peer
 
     async def accept_stream(self, stream: ByteStream) -> Peer:
@@ -182,7 +182,7 @@ class Node(Offering):
         peer = self._peer(self.trust, "stream", initiator=False)
         StreamOutlet(stream, peer.driver, self._running())
         with _given_up(peer):
-            await peer.opened()
+            await peer.live.opened()
         return peer
 
     # Life.
@@ -273,7 +273,7 @@ class Node(Offering):
     def _has_drained(self) -> bool:
         # Also those that came meanwhile, whose calls nobody would say the end of.
         for peer in self._peers:
-            peer.drain()
+            peer.live.draining = True
         return not any(peer.running_calls for peer in self._peers)
 
     # Inside.
@@ -308,7 +308,7 @@ class Node(Offering):
         self._half_open[peer] = None
         if len(self._half_open) > self.config.half_open:
             oldest, _ = self._half_open.popitem(last=False)
-            oldest.drop(CloseCode.OVERLOADED)
+            oldest.live.drop(CloseCode.OVERLOADED)
         return peer.driver
 
     def _peer(
@@ -323,18 +323,8 @@ class Node(Offering):
             observer=self._observing(name),
             total=self._held,
         )
-        peer = Peer(
-            core,
-            backend,
-            policy,
-            name,
-            dialled,
-            self.handlers,
-            self.topics,
-            self._peer_changed,
-            self._endings,
-            self.config,
-        )
+        host = Host(backend, self.config, self.handlers, self.topics, self._endings)
+        peer = Peer(core, host, name, policy, dialled, self._peer_changed)
         if self.journal is not None:
             peer.driver.gate = self.journal.gate
         self._peers.add(peer)
@@ -375,8 +365,8 @@ def _given_up(peer: Peer) -> Iterator[None]:
         # A responder that refused is yet to say so (Reject or Close); the core bounds how
         # long it lingers for that.
         if peer.core.state is not State.FAREWELL:
-            peer.drop(CloseCode.GOING_AWAY)
+            peer.live.drop(CloseCode.GOING_AWAY)
         raise
     except BaseException:
-        peer.drop(CloseCode.GOING_AWAY)
+        peer.live.drop(CloseCode.GOING_AWAY)
         raise

@@ -15,9 +15,10 @@ from node.handlers.rules import Allow, Roles
 from node.handlers.topic import BUFFER, PATIENCE, SubscribeHandler, Topic
 from node.messaging.fanout import Slow
 from node.messaging.topics import LABEL
-from node.peer.calls import CallHandler, StreamHandler
 from node.protocol.codes import BUS_LABEL, Supercategory
 from node.remote.named_event import EventHandler
+from node.remote.requests import CallHandler
+from node.streams.stream import StreamHandler
 from node.transport.backend import Backend
 
 if TYPE_CHECKING:

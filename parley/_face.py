@@ -34,6 +34,7 @@ from node.protocol.limits import Limits
 from node.protocol.reports import ConnectionEnded
 from node.remote.emission import Emission, Replies
 from node.remote.named_event import NamedEvent
+from node.remote.remote import Remote
 from node.remote.requests import Call
 from node.streams.event import StreamEvent
 from node.streams.stream import Stream
@@ -67,6 +68,7 @@ __all__ = [
     "Peer",
     "PeerClosedError",
     "PublicIdentity",
+    "Remote",
     "Replies",
     "Reply",
     "ResultCode",

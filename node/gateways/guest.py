@@ -18,10 +18,11 @@ from node.errors import NotSpokenError, PeerClosedError
 from node.logs import LogRation
 from node.messaging.formats import FormatName
 from node.messaging.payloads import Payload, Tandem
-from node.peer.peer import Peer
 from node.protocol.codes import CloseCode
 from node.protocol.reports import ConnectionEnded
 from node.remote.emission import Emission
+from node.remote.live import LiveConnection
+from node.remote.remote import Remote
 from node.transport.backend import Backend
 from node.transport.driver import Driver
 from node.transport.waiting import Changes
@@ -35,9 +36,10 @@ class Guest(ABC):
     """The other side of one connection in a foreign dialect, client or server.
 
     `name` is where it connects from, or the address dialled; the log shows it. `carrier` is
-    the native peer whose stream carries the connection, or None. `on_gone` is called when the
-    transport is closed. If the guest breaks the format, the log gets a warning, rationed by
-    `violations`, so that an operator learns why a program was disconnected.
+    the native peer whose stream carries the connection, or None; `carried_by` is that peer's
+    connection. `on_gone` is called when the transport is closed. If the guest breaks the format,
+    the log gets a warning, rationed by `violations`, so that an operator learns why a program was
+    disconnected.
     """
 
     dialect: ClassVar[str]
@@ -51,13 +53,14 @@ class Guest(ABC):
         backend: Backend,
         name: str,
         *,
-        carrier: Peer | None = None,
+        carrier: LiveConnection | None = None,
         on_gone: Callable[["Guest"], None] | None = None,
         violations: LogRation | None = None,
     ) -> None:
         self.backend = backend
         self.name = name
-        self.carrier = carrier
+        self.carried_by = carrier
+        self.carrier: Remote | None = None if carrier is None else carrier.remote
         self._core = core
         self._on_gone = on_gone
         self._violations = violations

@@ -6,25 +6,23 @@ from waits. Knows neither what an item is on the wire nor who wants it.
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from node.handlers.running import Outcome
 from node.messaging.pending import IncomingCall
 from node.protocol.codes import ResultCode
 from node.protocol.errors import LocalProtocolError, PayloadTooLargeError
 from node.protocol.limits import EVENT_COST
+from node.remote.live import LiveConnection
 from node.transport.loop import Waiter
 from node.transport.waiting import turn_of
-
-if TYPE_CHECKING:
-    from node.peer.peer import Peer
 
 # Bytes of cost that a handler may yield before others run.
 TURN_SIZE: Final = 64 * 1024
 
 
 async def send_items(
-    peer: "Peer",
+    live: LiveConnection,
     call: IncomingCall,
     items: AsyncGenerator[Any, Any],
     encode_item: Callable[[Any], bytes],
@@ -36,7 +34,7 @@ async def send_items(
         async for item in items:
             payload = encode_item(item)
             try:
-                await send_part(peer, call, payload, send)
+                await send_part(live, call, payload, send)
             except PayloadTooLargeError:
                 return ResultCode.PAYLOAD_TOO_LARGE, None
             except LocalProtocolError:
@@ -44,11 +42,11 @@ async def send_items(
             yielded += len(payload) + EVENT_COST
             if yielded > TURN_SIZE:
                 yielded = 0
-                await turn_of(peer.backend)
+                await turn_of(live.backend)
     return ResultCode.ACCEPTED, None
 
 
-async def run_items(peer: "Peer", items: AsyncGenerator[Any, Any]) -> Outcome:
+async def run_items(live: LiveConnection, items: AsyncGenerator[Any, Any]) -> Outcome:
     """Run a handler that yields for what it does: nobody wants what it says."""
     yielded = 0
     async with aclosing(items):
@@ -56,30 +54,33 @@ async def run_items(peer: "Peer", items: AsyncGenerator[Any, Any]) -> Outcome:
             yielded += EVENT_COST
             if yielded > TURN_SIZE:
                 yielded = 0
-                await turn_of(peer.backend)
+                await turn_of(live.backend)
     return ResultCode.ACCEPTED, None
 
 
 async def send_part(
-    peer: "Peer", call: IncomingCall, payload: bytes, send: Callable[[IncomingCall, bytes], bool]
+    live: LiveConnection,
+    call: IncomingCall,
+    payload: bytes,
+    send: Callable[[IncomingCall, bytes], bool],
 ) -> None:
     """Send one part of an answer once there are room and credit for it.
 
     Raises:
         LocalProtocolError: nobody reads on, or it is too large.
     """
-    await peer.room()
+    await live.room()
     while not send(call, payload):
-        await _credit(peer, call)
-        await peer.room()
+        await _credit(live, call)
+        await live.room()
 
 
-async def _credit(peer: "Peer", call: IncomingCall) -> None:
+async def _credit(live: LiveConnection, call: IncomingCall) -> None:
     """Wait until there may be credit."""
     wakes = call.on_credit
     if not isinstance(wakes, _Wakes):
         wakes = call.on_credit = _Wakes()
-    waiter = peer.backend.waiter()
+    waiter = live.backend.waiter()
     wakes.waiters.add(waiter)
     try:
         await waiter.wait()

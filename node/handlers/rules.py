@@ -7,16 +7,13 @@ itself; whatever is not clearly allowed is not. Knows no handlers and sends noth
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from crypto.errors import IdentityError
 from crypto.identity import NodeId
 from node.errors import ConfigError
 from node.logs import LogRation
-
-if TYPE_CHECKING:
-    from node.gateways.guest import Guest
-    from node.peer.peer import Peer
+from node.remote.remote import Remote
 
 logger = logging.getLogger("parley.peer")
 
@@ -94,7 +91,7 @@ class Rule:
         self._node_ids = frozenset(node_ids)
         self._roles = frozenset(roles)
 
-    async def permits(self, peer: "Peer | Guest", name: str, roles: Roles) -> bool:
+    async def permits(self, peer: Remote, name: str, roles: Roles) -> bool:
         """Whether `peer` may use `name`; a function that fails permits nothing."""
         if self._function is None:
             node_id = peer.node_id
@@ -111,13 +108,13 @@ class Rule:
             return False
         return answer is True
 
-    def log_refusal(self, peer: "Peer | Guest", name: str) -> None:
+    def log_refusal(self, peer: Remote, name: str) -> None:
         """Say that it did not permit `peer` to use `name`."""
         text, now = "%s is not allowed to use %r", peer.backend.now()
         self._refusals.log(logger, logging.INFO, now, text, peer, name)
 
 
-async def permitted(rules: Iterable[Rule], peer: "Peer | Guest", name: str, roles: Roles) -> bool:
+async def permitted(rules: Iterable[Rule], peer: Remote, name: str, roles: Roles) -> bool:
     """Whether every rule permits it; there may be none."""
     for rule in rules:
         if not await rule.permits(peer, name, roles):

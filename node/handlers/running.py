@@ -8,16 +8,13 @@ to the log. Sends nothing.
 import inspect
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from node.errors import CallRefused
 from node.handlers.registry import Entry, Slots
 from node.handlers.rules import Roles, permitted
 from node.protocol.codes import RESULT_SENTENCES, ResultCode
-
-if TYPE_CHECKING:
-    from node.gateways.guest import Guest
-    from node.peer.peer import Peer
+from node.remote.remote import Remote
 
 logger = logging.getLogger("parley.peer")
 
@@ -30,7 +27,7 @@ FAILED: Final[Outcome] = (ResultCode.HANDLER_FAILED, RESULT_SENTENCES[ResultCode
 async def run_handler(
     entry: Entry[Any],
     request: object,
-    peer: "Peer | Guest",
+    peer: Remote,
     name: str,
     roles: Roles,
     take_items: Callable[[AsyncGenerator[Any, Any]], Awaitable[Outcome]],
@@ -70,7 +67,7 @@ async def run_handler(
 
 
 def log_failure(
-    entry: Entry[Any], name: str, peer: "Peer | Guest", what: str = "the handler of %r"
+    entry: Entry[Any], name: str, peer: Remote, what: str = "the handler of %r"
 ) -> None:
     """Log the exception that is being handled, unless there were many of this handler: a peer
     that sends what makes it fail shall not fill the log."""
@@ -78,7 +75,7 @@ def log_failure(
     entry.failures.log(logger, logging.ERROR, now, failed, name, exc_info=True)
 
 
-async def _slot_and_room(slots: Slots, peer: "Peer | Guest") -> None:
+async def _slot_and_room(slots: Slots, peer: Remote) -> None:
     """Wait for a slot while there is room for an answer: who reads none of them waits
     without a slot, and what a handler's answers hold is bounded by its `concurrency`."""
     driver, waiter = peer.driver, peer.backend.waiter

@@ -5,27 +5,26 @@ the high-water mark; what such a subscriber loses is the topic's choice. Knows i
 subscribers, not what they are told over their connections.
 """
 
+import inspect
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from crypto.identity import NodeId
 from lbm.codec import Encodable
-from node.errors import ConfigError, ParleyError
+from node.errors import CallRefused, ConfigError, ParleyError
 from node.handlers.registry import Handlers, parse_supercategories
-from node.handlers.rules import Allow, Rule
+from node.handlers.rules import Allow, Rule, permitted
+from node.handlers.running import FAILED, Outcome, log_failure
 from node.messaging.fanout import Fanout, Slow
 from node.messaging.feed import Feed
 from node.messaging.notes import encode_note, read_headers
-from node.protocol.codes import Supercategory
+from node.protocol.codes import ResultCode, Supercategory
 from node.protocol.errors import PayloadTooLargeError
+from node.remote.remote import Remote
 from node.remote.requests import Request
 from node.transport.loop import Loop
 from node.transport.waiting import Changes, turn_of
-
-if TYPE_CHECKING:
-    from node.gateways.guest import Guest
-    from node.peer.peer import Peer
 
 logger = logging.getLogger("parley.peer")
 
@@ -65,7 +64,7 @@ class Subscriber:
 
     __slots__ = ("_feed", "peer")
 
-    def __init__(self, peer: "Peer | Guest", feed: Feed) -> None:
+    def __init__(self, peer: Remote, feed: Feed) -> None:
         self.peer = peer
         self._feed = feed
 
@@ -183,7 +182,7 @@ class Topic:
     @property
     def subscribers(self) -> list[Subscriber]:
         """Who is subscribed now."""
-        return [Subscriber(cast("Peer | Guest", feed.owner), feed) for feed in self._fanout.feeds]
+        return [Subscriber(cast(Remote, feed.owner), feed) for feed in self._fanout.feeds]
 
     @property
     def dropped(self) -> int:
@@ -313,3 +312,47 @@ class Topic:
             await self._changes.until(lambda: condition() or loop.now() >= deadline)
         finally:
             timer.cancel()
+
+
+async def decide(
+    topic: Topic,
+    request: SubscribeRequest,
+    handlers: Handlers,
+    supercategory: Supercategory | None,
+) -> Outcome:
+    """Whether the peer of a request may subscribe, in whatever dialect: a code of section 9, and
+    data. Who may at all is asked first."""
+    if not await permitted(topic.rules, request.peer, topic.name, handlers.roles):
+        return ResultCode.NOT_AUTHORISED, None
+    outcome = await _ask_handler(topic, request, handlers, supercategory)
+    # Looked at last: forwarding may have begun while the handler took its time.
+    if outcome[0] == ResultCode.ACCEPTED and topic.comes_from(request.peer.node_id):
+        return ResultCode.REJECTED, FORWARD_LOOP
+    return outcome
+
+
+async def _ask_handler(
+    topic: Topic,
+    request: SubscribeRequest,
+    handlers: Handlers,
+    supercategory: Supercategory | None,
+) -> Outcome:
+    """What the topic's handler says, if it has one."""
+    entry = handlers.subscribes.find(topic.name)
+    if entry is None:
+        return ResultCode.ACCEPTED, None
+    if not entry.takes(supercategory):
+        return ResultCode.WRONG_SUPERCATEGORY, None
+    try:
+        data = entry.handler(request)
+        if inspect.isawaitable(data):
+            data = await data
+    except CallRefused as refused:
+        if not refused.received:
+            return refused.code, refused.data
+        log_failure(entry, topic.name, request.peer, "the subscription handler of %r")
+    except Exception:
+        log_failure(entry, topic.name, request.peer, "the subscription handler of %r")
+    else:
+        return ResultCode.ACCEPTED, data
+    return FAILED

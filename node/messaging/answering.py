@@ -51,8 +51,8 @@ SHORT_ANSWER: Final = 512
 class Answering:
     """The other side's requests on one connection that we have not answered.
 
-    `find` tells whether a request of this subcategory (Call, Subscribe) may run for a
-    topic, or the code that refuses it; `run` starts its handler and `stop` ends it
+    `find` gives what a request of this subcategory (Call, Subscribe) for a topic runs, or the
+    code that refuses it; `run` starts that for a request, whose `entry` it is, and `stop` ends it
     because nobody waits for it any more; once the request is `begun`, `answer` is to say that
     its handler is over: until then it is charged to the connection's account. `turns` has
     what is asked about topics, for `Topics` too.
@@ -74,7 +74,7 @@ class Answering:
     def __init__(
         self,
         connection: Connection,
-        find: Callable[[int, str], ResultCode],
+        find: Callable[[int, str], object],
         run: Callable[[IncomingCall], None],
         stop: Callable[[IncomingCall], None],
         *,
@@ -181,12 +181,11 @@ class Answering:
             RemoteProtocolError: as `require_free`.
         """
         stream, async_id, _, subcategory, payload, cost = event
-        code = ResultCode.ACCEPTED
         if len(payload) > SHORT_PAYLOAD:
             code = self._refusal(subcategory, payload)
-        if code:
-            self.refuse(stream, async_id, code)
-            return False
+            if code:
+                self.refuse(stream, async_id, code)
+                return False
         try:
             own = event_types.CALL if subcategory == CALL else event_types.SUBSCRIBE
             cells, weight = own.read_weighed(payload)
@@ -194,10 +193,10 @@ class Answering:
             self.refuse(stream, async_id, ResultCode.MALFORMED)
             return False
         get, topic = cells.get, cells[keys.TOPIC]
-        # Whether a Subscribe may run is asked when its turn has come.
-        code = self._find(CALL, topic) if subcategory == CALL else ResultCode.ACCEPTED
-        if code:
-            self.refuse(stream, async_id, code)
+        # What a Subscribe runs is asked when its turn has come.
+        entry = self._find(CALL, topic) if subcategory == CALL else None
+        if isinstance(entry, ResultCode) and entry:
+            self.refuse(stream, async_id, entry)
             return False
         weight += REQUEST_WEIGHT
         if not self.has_room(weight):
@@ -207,7 +206,9 @@ class Answering:
             self._connection.count_dropped()  # its answer would have named the stream
             return False
         data, headers = get(keys.DATA), get(keys.HEADERS) or {}
-        call = IncomingCall(subcategory, topic, data, headers, stream, async_id, weight, cost)
+        call = IncomingCall(
+            subcategory, topic, data, headers, stream, async_id, weight, cost, entry
+        )
         call.window = get(keys.WINDOW)
         self.admit(call)
         deadline = get(keys.DEADLINE_MS)
@@ -223,7 +224,7 @@ class Answering:
     def _refusal(self, subcategory: int, payload: bytes) -> ResultCode:
         """The code that refuses a request, as far as that is known before all of it is read."""
         topic = peek_text(payload, keys.TOPIC) if subcategory == CALL else None
-        if topic is not None and (code := self._find(CALL, topic)):
+        if topic is not None and isinstance(code := self._find(CALL, topic), ResultCode) and code:
             return code
         return ResultCode.ACCEPTED if self.has_room(len(payload)) else ResultCode.OVERLOADED
 
@@ -311,9 +312,11 @@ class Answering:
     # Inside.
 
     def _subscribe(self, call: IncomingCall) -> None:
-        if code := self._find(SUBSCRIBE, call.topic):
-            self.answer(call, code)
+        entry = self._find(SUBSCRIBE, call.topic)
+        if isinstance(entry, ResultCode) and entry:
+            self.answer(call, entry)
         else:
+            call.entry = entry
             self._run(call)
 
     def _require_read(self) -> None:

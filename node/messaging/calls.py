@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from node.messaging.answering import Answering
 from node.messaging.asking import Asking
+from node.messaging.emits import IncomingEmit
 from node.messaging.named_events import NO_HANDLER, NamedEvents
 from node.messaging.pending import IncomingCall
 from node.messaging.stream_requests import StreamRequests
@@ -22,18 +23,19 @@ def _nobody(namespace: str, name: str) -> ResultCode:
 
 class Calls:
     """All requests of one connection; the arguments are those of `Answering`, and
-    `find_event` that of `NamedEvents`, whose events `run` and `stop` get as well."""
+    `find_event` that of `NamedEvents`, whose events `run_event` (or `run`) and `stop` get."""
 
     __slots__ = ("answering", "asking", "named", "stream_requests")
 
     def __init__(
         self,
         connection: Connection,
-        find: Callable[[int, str], ResultCode],
+        find: Callable[[int, str], object],
         run: Callable[[IncomingCall], None],
         stop: Callable[[IncomingCall], None],
         *,
-        find_event: Callable[[str, str], ResultCode] = _nobody,
+        find_event: Callable[[str, str], object] = _nobody,
+        run_event: Callable[[IncomingEmit], None] | None = None,
         count_limit: int = UNANSWERED_REQUESTS,
     ) -> None:
         self.asking = Asking(connection)
@@ -41,7 +43,9 @@ class Calls:
         self.stream_requests = StreamRequests(
             connection, self.answering.require_free, count_limit=count_limit
         )
-        self.named = NamedEvents(connection, self.asking, self.answering, find_event, run)
+        self.named = NamedEvents(
+            connection, self.asking, self.answering, find_event, run_event or run
+        )
 
     def next_deadline(self) -> float:
         """When `handle_deadline` has something to do."""

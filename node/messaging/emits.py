@@ -119,8 +119,9 @@ class IncomingEmit(IncomingCall):
         async_id: int,
         weight: int,
         cost: int,
+        entry: Any = None,
     ) -> None:
-        super().__init__(EMIT, name, None, {}, stream, async_id, weight, cost)
+        super().__init__(EMIT, name, None, {}, stream, async_id, weight, cost, entry)
         self.namespace = namespace
         self.payload = payload
 

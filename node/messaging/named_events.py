@@ -33,8 +33,8 @@ ACCEPTED: Final = ResultCode.ACCEPTED  # members of enumerations are slow to loo
 class NamedEvents:
     """The named events of one connection.
 
-    `find` tells whether an event of this namespace (empty for none) and name may run, or
-    the code that refuses it (`NO_HANDLER`: it is ignored); `run` starts its handler.
+    `find` gives what an event of this namespace (empty for none) and name runs, or the code
+    that refuses it (`NO_HANDLER`: it is ignored); `run` starts that, the event's `entry`.
     `ignored` counts events without a handler.
     """
 
@@ -45,7 +45,7 @@ class NamedEvents:
         connection: Connection,
         asking: Asking,
         answering: Answering,
-        find: Callable[[str, str], ResultCode],
+        find: Callable[[str, str], object],
         run: Callable[[IncomingEmit], None],
     ) -> None:
         self._connection = connection
@@ -116,20 +116,20 @@ class NamedEvents:
             return False
         name = cells[keys.NAME]
         namespace = cells.get(keys.NAMESPACE, "")
-        code = self._find(namespace, name)
-        if code:
-            if code == NO_HANDLER:
+        entry = self._find(namespace, name)
+        if isinstance(entry, ResultCode) and entry:
+            if entry == NO_HANDLER:
                 self.ignored += 1
                 self._connection.count_dropped(charged=False)
-                code = ACCEPTED  # an empty End
-            self._refuse(stream, async_id, code)
+                entry = ACCEPTED  # an empty End
+            self._refuse(stream, async_id, entry)
             return False
         weight += REQUEST_WEIGHT
         if not self._answering.has_room(weight):
             self._refuse(stream, async_id, ResultCode.OVERLOADED)
             return False
         payload = Payload(*read_cells(cells))
-        emit = IncomingEmit(name, namespace, payload, stream, async_id, weight, cost)
+        emit = IncomingEmit(name, namespace, payload, stream, async_id, weight, cost, entry)
         self._answering.admit(emit)
         self._run(emit)
         return True

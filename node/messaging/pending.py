@@ -74,7 +74,8 @@ class IncomingCall:
     for whoever runs the handler to set when it runs, `weight` what is charged for it.
     `window` is what the asking side named for what will be sent to it, or None;
     `credit` what is left of it for Chunks, and `on_credit` is called when there is more.
-    `made` is its answer once that is encoded before there is room for it.
+    `made` is its answer once that is encoded before there is room for it. `entry` is what
+    was found for it when it came, which is what runs it.
     """
 
     __slots__ = (
@@ -85,6 +86,7 @@ class IncomingCall:
         "credit",
         "data",
         "deadline",
+        "entry",
         "headers",
         "made",
         "on_credit",
@@ -107,7 +109,9 @@ class IncomingCall:
         async_id: int,
         weight: int,
         cost: int,
+        entry: Any = None,
     ) -> None:
+        self.entry = entry
         self.subcategory = subcategory
         self.topic = topic
         self.data = data

@@ -6,21 +6,20 @@ left but its id, until the other side has answered. Knows its peer and its call.
 
 from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, cast
+from typing import Self, cast
 
 import anyio
 
 from lbm.codec import Encodable, Value
 from lbm.errors import LbmDecodeError
 from node.errors import ParleyError, PeerClosedError, StreamedAnswerError, received_refusal
+from node.messaging.asking import Asking
 from node.messaging.chunks import ChunkInbox
 from node.messaging.pending import LOST, STREAMED, OutgoingCall
 from node.protocol.codes import MAIN_STREAM, ResultCode
 from node.protocol.errors import ConnectionClosedError, LocalProtocolError
+from node.remote.live import LiveConnection
 from node.transport.waiting import Changes
-
-if TYPE_CHECKING:
-    from node.peer.peer import Peer
 
 
 class AnswerStream:
@@ -32,21 +31,24 @@ class AnswerStream:
 
     def __init__(
         self,
-        peer: "Peer",
+        live: LiveConnection,
+        asking: Asking,
         topic: str,
         data: Encodable,
         timeout: float | None,
         headers: Mapping[str, Encodable] | None,
         window: int | None,
     ) -> None:
-        self.peer = peer
+        self.peer = live.remote
+        self._live = live
+        self._asking = asking
         self.topic = topic
         self.result: Value = None
         self._arguments = data, timeout, headers, window
         self._call: OutgoingCall | None = None
         self._inbox: ChunkInbox | None = None
         self._closed = False
-        self._changes = Changes(peer.backend.waiter)
+        self._changes = Changes(live.backend.waiter)
         self._reading = anyio.ResourceGuard("reading from")
 
     def __repr__(self) -> str:
@@ -60,17 +62,17 @@ class AnswerStream:
         """
         if self._call is not None:
             raise ParleyError("a call is made once")
-        peer = self.peer
+        live = self._live
         data, timeout, headers, window = self._arguments
-        timeout = await peer.room(timeout)
-        size = window or peer.limits.stream_window
-        inbox = self._inbox = ChunkInbox(size, self._changes.notify, self._grant, peer.core.account)
+        timeout = await live.room(timeout)
+        size = window or live.limits.stream_window
+        inbox = self._inbox = ChunkInbox(size, self._changes.notify, self._grant, live.core.account)
         try:
-            call = peer.asking.call(
-                self.topic, data, peer.backend.now(), timeout, self._changes.notify, headers, window
+            call = self._asking.call(
+                self.topic, data, live.backend.now(), timeout, self._changes.notify, headers, window
             )
         except ConnectionClosedError as error:
-            raise peer.closed_error() from error
+            raise live.closed_error() from error
         call.chunks = inbox
         self._call = call
         return self
@@ -114,7 +116,7 @@ class AnswerStream:
         """Want no more items: cancel the call, forget what waits."""
         self._closed = True
         if self._call is not None and not self._call.done:
-            self.peer.asking.give_up(self._call)
+            self._asking.give_up(self._call)
         if self._inbox is not None:
             self._inbox.clear()
         self._changes.notify()
@@ -122,7 +124,7 @@ class AnswerStream:
     def _grant(self, credit: int) -> None:
         if self._call is not None and not self._call.done:
             try:
-                self.peer.core.streams.grant(MAIN_STREAM, self._call.async_id, credit)
+                self._live.core.streams.grant(MAIN_STREAM, self._call.async_id, credit)
             except LocalProtocolError:
                 return  # the connection is closing
 

@@ -1,83 +1,86 @@
-"""Runs an application's handlers for the named events of one peer (section 10).
+"""The named events of one native peer, both ways (section 10).
 
-One rule: an event whose emitter waits gets exactly one End or Error, whatever its
-handler does. Knows the handlers and the peer; the core's rules are `NamedEvents`'.
+Runs an application's handlers for the peer's events: one whose emitter waits gets exactly one End
+or Error, whatever its handler does. Our own events are sent by `NativeEmitter`.
 """
 
 from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from node.errors import PeerClosedError
 from node.handlers.items import TURN_SIZE, run_items, send_items, send_part
 from node.handlers.registry import Entry, Handlers
 from node.handlers.running import Outcome, run_handler
-from node.messaging.emits import IncomingEmit
+from node.messaging.calls import Calls
+from node.messaging.emits import IncomingEmit, OutgoingEmit
 from node.messaging.formats import FormatName
 from node.messaging.named_events import NO_HANDLER
 from node.messaging.payloads import Payload, make_payload
+from node.peer.answers import Answers
 from node.protocol.codes import ResultCode
 from node.protocol.errors import ConnectionClosedError, LocalProtocolError
 from node.protocol.limits import EVENT_COST
+from node.remote.live import LiveConnection
 from node.remote.named_event import NamedEvent
+from node.transport.backend import Backend
 from node.transport.waiting import turn_of
-
-if TYPE_CHECKING:
-    from node.peer.peer import Peer
 
 # What natively a handler's replies are in.
 NATIVE_FORMAT: Final[FormatName] = "lbm"
 
 
-class Eventing:
+class EventHandlers:
     """The handlers of named events, for one peer."""
 
-    __slots__ = ("_handlers", "_peer")
+    __slots__ = ("_answers", "_handlers", "_live")
 
-    def __init__(self, peer: "Peer", handlers: Handlers) -> None:
-        self._peer = peer
+    def __init__(self, live: LiveConnection, handlers: Handlers, answers: Answers) -> None:
+        self._live = live
         self._handlers = handlers
+        self._answers = answers
 
-    def find(self, namespace: str, name: str) -> ResultCode:
-        """Whether an event may run, else the code that refuses it."""
+    def find(self, namespace: str, name: str) -> Entry[Any] | ResultCode:
+        """The handler that an event may run, or the code that refuses the event."""
         entry = self._handlers.find_event(namespace, name)
         if entry is None:
             return NO_HANDLER
-        serving = self._peer.serving
-        if not entry.takes(serving.supercategory):
+        if not entry.takes(self._live.supercategory):
             return ResultCode.WRONG_SUPERCATEGORY
-        return ResultCode.OVERLOADED if serving.draining else ResultCode.ACCEPTED
+        return ResultCode.OVERLOADED if self._live.draining else entry
 
     def run(self, emit: IncomingEmit) -> None:
-        """Run the handler of an event that `find` let pass."""
-        entry = self._handlers.find_event(emit.namespace, emit.topic)
-        emit.runner = self._peer.backend.spawn(self._serve, entry, emit)
+        """Run the handler that `find` found for an event."""
+        emit.runner = self._live.backend.spawn(self._serve, emit)
 
-    async def _serve(self, entry: Entry[Any], emit: IncomingEmit) -> None:
-        peer = self._peer
+    async def _serve(self, emit: IncomingEmit) -> None:
+        remote, answers = self._live.remote, self._answers
         emit.begun = True
         outcome: Outcome = (ResultCode.CANCELLED, None)
-        port = NativeReplies(peer, emit)
+        port = NativeReplies(self._live, answers, emit)
         try:
-            made = run_handler(
-                entry,
-                NamedEvent(peer, emit.topic, emit.namespace, emit.payload, port),
-                peer,
+            outcome = await run_handler(
+                emit.entry,
+                NamedEvent(remote, emit.topic, emit.namespace, emit.payload, port),
+                remote,
                 emit.topic,
                 self._handlers.roles,
                 port.send_all,
             )
-            outcome = await peer.serving.room(emit, *await made)
+            if not self._live.driver.has_room:
+                outcome = await answers.room(emit, *outcome)
         finally:
             # Also when it was cancelled: each event gets its one end.
-            peer.serving.answer(emit, *outcome)
+            answers.give(emit, *outcome)
 
 
 class NativeReplies:
     """Replies to one event of a native peer."""
 
-    __slots__ = ("_emit", "_peer", "_said", "format")
+    __slots__ = ("_answers", "_emit", "_live", "_said", "format")
 
-    def __init__(self, peer: "Peer", emit: IncomingEmit) -> None:
-        self._peer = peer
+    def __init__(self, live: LiveConnection, answers: Answers, emit: IncomingEmit) -> None:
+        self._live = live
+        self._answers = answers
         self._emit = emit
         self._said = 0  # bytes of cost since others ran
         self.format: FormatName = NATIVE_FORMAT
@@ -88,18 +91,18 @@ class NativeReplies:
         return bool(self._emit.async_id) and not self._emit.answered
 
     async def reply(self, name: str, namespace: str, payload: Payload) -> None:
-        """Send one, when there is room.
+        """Send one, when there is room. Its name goes along if it is not that of the event.
 
         Raises:
             PeerClosedError: the connection is over. PayloadTooLargeError: it is.
             LbmEncodeError, FormatError: it has no form in its format.
         """
-        peer, named = self._peer, self._peer.calls.named
+        live, named = self._live, self._answers.calls.named
         body = named.encode_reply(self._emit, name, payload, namespace)
         try:
-            await send_part(peer, self._emit, body, named.reply)
+            await send_part(live, self._emit, body, named.reply)
         except ConnectionClosedError as error:
-            raise peer.closed_error() from error
+            raise live.closed_error() from error
         except LocalProtocolError:
             if self.wanted:
                 raise
@@ -107,15 +110,58 @@ class NativeReplies:
         self._said += len(body) + EVENT_COST
         if self._said > TURN_SIZE:
             self._said = 0
-            await turn_of(peer.backend)
+            await turn_of(live.backend)
 
     async def send_all(self, items: AsyncGenerator[Any, Any]) -> Outcome:
         """Reply with each of what the handler yields."""
-        named, emit = self._peer.calls.named, self._emit
+        named, emit = self._answers.calls.named, self._emit
 
         def encode_item(item: Any) -> bytes:
             return named.encode_reply(emit, "", make_payload(item, self.format))
 
         if emit.async_id:
-            return await send_items(self._peer, emit, items, encode_item, named.reply)
-        return await run_items(self._peer, items)
+            return await send_items(self._live, emit, items, encode_item, named.reply)
+        return await run_items(self._live, items)
+
+
+class NativeEmitter:
+    """Our events to one peer, on its connection's main stream: an `Emitter`."""
+
+    __slots__ = ("_calls", "_live", "backend", "marks_end")
+
+    def __init__(self, live: LiveConnection, calls: Calls) -> None:
+        self._live = live
+        self._calls = calls
+        self.backend: Backend = live.backend
+        self.marks_end = True
+
+    @property
+    def has_room(self) -> bool:
+        """Whether nobody need wait."""
+        return self._live.driver.has_room
+
+    async def room(self, timeout: float | None) -> float | None:
+        """Wait while too much waits to be written; CallTimeout if it takes too long."""
+        return await self._live.room(timeout)
+
+    def send(self, name: str, namespace: str, payload: Payload) -> None:
+        """Send an event to which no reply is wanted."""
+        self._calls.named.emit(name, namespace, payload)
+
+    def ask(
+        self, emit: OutgoingEmit, name: str, namespace: str, payload: Payload, timeout: float | None
+    ) -> None:
+        """Send an event; `emit` gets its replies."""
+        self._calls.named.ask(emit, name, namespace, payload, self.backend.now(), timeout)
+
+    def leave(self, emit: OutgoingEmit) -> None:
+        """Nobody waits for more of its replies."""
+        self._calls.asking.leave(emit)
+
+    def give_up(self, emit: OutgoingEmit) -> None:
+        """Nobody wants its replies: Cancel."""
+        self._calls.asking.give_up(emit)
+
+    def closed_error(self) -> PeerClosedError:
+        """Why nothing can be sent any more."""
+        return self._live.closed_error()

@@ -1,55 +1,42 @@
 """`Peer`: the other node of one connection, as applications use it.
 
-One rule: what waits here ends with the connection, at once, with its code. The core
-decides, `Calls` and `Stream` keep what waits, this file joins them and the handlers.
+It joins the connection with what speaks on it and with the handlers of its node. Whatever waits
+here ends with the connection, at once, with its code.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from crypto.identity import NodeId
+from crypto.registry import Suite
 from lbm.codec import Encodable, Value
-from node.config import NodeConfig
-from node.handlers.registry import Handlers
-from node.handlers.topic import Topic
-from node.messaging.calls import Calls
-from node.messaging.dispatch import Dispatch
-from node.messaging.emits import IncomingEmit
+from node.errors import PeerClosedError
 from node.messaging.formats import FormatName
 from node.messaging.payloads import Payload, Tandem, make_payload
-from node.messaging.pending import IncomingCall
-from node.messaging.topics import Topics
 from node.peer.answer_stream import AnswerStream, answer_of
-from node.peer.calls import Serving
-from node.peer.emitter import NativeEmitter
-from node.peer.endings import Endings
-from node.peer.events import Eventing
-from node.peer.reports import PeerState
-from node.peer.subscribers import Publishing
+from node.peer.endpoint import Endpoint, Host
+from node.peer.events import NativeEmitter
 from node.peer.subscription import Subscription
-from node.peer_view import PeerView
-from node.protocol.codes import CALL, CloseCode, ResultCode
+from node.protocol.codes import CloseCode
 from node.protocol.connection import Connection
 from node.protocol.errors import ConnectionClosedError
-from node.protocol.states import State
+from node.protocol.limits import Limits
+from node.protocol.reports import ConnectionEnded
 from node.remote.emission import Emission
+from node.remote.live import LiveConnection
 from node.streams.stream import Stream
-from node.streams.table import StreamTable
-from node.transport.backend import Backend
-from node.transport.driver import Driver
-from node.transport.loop import Runner
-from node.transport.waiting import Changes, left_after
 from node.trust.accept_hook import Decider
-from node.trust.deciding import Deciding
 
 if TYPE_CHECKING:
     from node.bus.bus import Bus
     from node.bus.config import BusConfig
+    from node.remote_bus.peer_buses import PeerBuses
 
 DEFAULT_TIMEOUT = 30.0
 
 
-class Peer(PeerView):
+class Peer:
     """The other node. Made by `Node`.
 
     `name` is for the log: the address dialled (then `dialled` too, under which trust
@@ -59,46 +46,85 @@ class Peer(PeerView):
     def __init__(
         self,
         core: Connection,
-        backend: Backend,
-        trust: Decider,
+        host: Host,
         name: str,
+        trust: Decider,
         dialled: str | None,
-        handlers: Handlers,
-        topics: Mapping[str, Topic],
         on_change: Callable[["Peer"], None],
-        endings: Endings,
-        config: NodeConfig,
     ) -> None:
         self.core = core
-        self.backend = backend
-        self.config = config
+        self.backend = host.backend
         self.name = name
-        self.deciding = Deciding(self, trust, dialled)
-        self.serving = Serving(self, handlers)
-        self._publishing = Publishing(self, handlers, topics)
-        self._eventing = Eventing(self, handlers)
-        self._emitter = NativeEmitter(self)
-        self.calls = calls = Calls(
-            core,
-            self._find,
-            self._run,
-            _stop,
-            find_event=self._eventing.find,
-        )
-        self.asking = calls.asking
-        self.answering = calls.answering
-        self.topics = Topics(core, calls.answering, topics.__contains__)
-        self.streams = StreamTable(self, calls.stream_requests)
-        self.dispatch = Dispatch(core, calls, self.topics, self.streams.receive)
-        self._state = PeerState(self, endings)
-        self._buses: dict[Bus, Runner] = {}
-        self._on_change = on_change
-        self._changes = Changes(backend.waiter)
-        self.driver = Driver(
-            core, backend, self._state.take, calls.next_deadline, calls.handle_deadline
-        )
-        self.driver.high_water = config.write_buffer
-        self.driver.on_closed = self._state.transport_closed
+        self.live = live = LiveConnection(core, self, host.backend, host.config, name)
+        self.endpoint = end = Endpoint(live, host, trust, dialled)
+        self.driver = live.driver
+        self.calls = end.calls
+        self.asking = end.calls.asking
+        self.topics = end.topics
+        self.streams = end.streams
+        self._emitter = NativeEmitter(live, end.calls)
+        self._buses: PeerBuses | None = None
+        live.on_change = lambda: on_change(self)
+
+    def __repr__(self) -> str:
+        return f"<Peer {self.node_id.short if self.node_id else self.name}>"
+
+    # What is known of it.
+
+    @property
+    def node_id(self) -> NodeId | None:
+        """Who the other side proved to be; None on an unencrypted connection."""
+        return self.live.node_id
+
+    @property
+    def suite(self) -> Suite | None:
+        """The algorithms agreed on; None on an unencrypted connection."""
+        return self.live.agreed.suite if self.live.agreed else None
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether the connection is encrypted and its peer authenticated."""
+        return self.suite is not None
+
+    @property
+    def role(self) -> str:
+        """What the other side claims to be: a claim, from which no rights follow."""
+        return self.live.agreed.remote_role if self.live.agreed else ""
+
+    @property
+    def info(self) -> Mapping[str, Value]:
+        """What the other side says of itself."""
+        return self.live.agreed.info if self.live.agreed else {}
+
+    @property
+    def limits(self) -> Limits:
+        """The limits that both sides keep."""
+        return self.live.limits
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the handshake is over and the connection is not."""
+        return self.live.is_open
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether its transport is closed."""
+        return self.live.gone
+
+    @property
+    def running_calls(self) -> int:
+        """How many handlers of this peer's calls run."""
+        return len(self.calls.answering)
+
+    @property
+    def ignored(self) -> int:
+        """Named events of the peer for which there was no handler."""
+        return self.calls.named.ignored
+
+    @property
+    def dropped(self) -> int:
+        """Events that nobody took."""
+        return self.core.dropped
 
     # What to ask of it.
 
@@ -122,17 +148,18 @@ class Peer(PeerView):
             LbmEncodeError: `data` has no encoding. StreamedAnswerError: use `call_stream`.
         """
         if not self.driver.has_room:
-            timeout = await self.room(timeout)
-        waiter = self.backend.waiter()
+            timeout = await self.live.room(timeout)
+        backend, asking = self.backend, self.asking
+        waiter = backend.waiter()
         try:
-            call = self.asking.call(topic, data, self.backend.now(), timeout, waiter.wake, headers)
+            call = asking.call(topic, data, backend.now(), timeout, waiter.wake, headers)
         except ConnectionClosedError as error:
             raise self.closed_error() from error
         try:
             await waiter.wait()
         finally:
             if not call.done:
-                self.asking.give_up(call)
+                asking.give_up(call)
         return answer_of(call)
 
     def call_stream(
@@ -149,7 +176,7 @@ class Peer(PeerView):
         `timeout` is seconds for all of it. `window` is what may wait unread here, in bytes
         of cost (an item's payload and 64), 1..2^31-1; by default the agreed window.
         """
-        return AnswerStream(self, topic, data, timeout, headers, window)
+        return AnswerStream(self.live, self.asking, topic, data, timeout, headers, window)
 
     def emit(
         self,
@@ -165,7 +192,7 @@ class Peer(PeerView):
         payloads. What is raised, and when: `Emission`.
 
         Raises:
-            FormatError: there is no such format, or data that is no bytes for `raw`.
+            FormatError: there is no such format, or `raw` is given something other than bytes.
         """
         return Emission(self._emitter, name, namespace, make_payload(data, format))
 
@@ -182,17 +209,7 @@ class Peer(PeerView):
         `timeout` is seconds until the answer, `data` is for the publisher to decide on;
         `window` as in `call_stream`. What is raised, and when: `Subscription`.
         """
-        return Subscription(self, topic, data, timeout, window)
-
-    async def room(self, timeout: float | None = None) -> float | None:
-        """Wait while too much waits to be written; returns what is left of `timeout`.
-
-        Raises:
-            CallTimeout: it took longer.
-        """
-        if self.driver.has_room:
-            return timeout
-        return await left_after(self.driver.room, timeout, self.backend.now)
+        return Subscription(self.live, self.asking, self.topics, topic, data, timeout, window)
 
     def open_stream(self, label: str, answers: Iterable[tuple[int, int]] = ()) -> Stream:
         """Open a stream to the handler that the other side has for `label`.
@@ -213,19 +230,12 @@ class Peer(PeerView):
 
         One on the next connection goes on as the same consumer if `config.consumer` is the same.
         """
-        from node.bus.bus import Bus
-        from node.bus.config import BusConfig
-        from node.remote_bus.remote_store import RemoteStore
+        if self._buses is None:
+            # Here: most connections have none, and programs start sooner without it.
+            from node.remote_bus.peer_buses import PeerBuses
 
-        for one, runner in list(self._buses.items()):
-            if one.is_closed:
-                runner.cancel()
-                del self._buses[one]
-        config = config or BusConfig()
-        bus = Bus(RemoteStore(self, config), config, loop=lambda: self.backend)
-        self._buses[bus] = self.backend.spawn(self._close_at_end, bus)
-        bus.begin()
-        return bus
+            self._buses = PeerBuses(self.live, self.streams)
+        return self._buses.open(config)
 
     async def ping(self) -> float:
         """The round-trip time in seconds.
@@ -234,20 +244,7 @@ class Peer(PeerView):
             PeerClosedError: the connection is over. LocalProtocolError: 64 wait already,
                 or there were more than 8,192 at once and 512 a second.
         """
-        waiter = self.backend.waiter()
-        try:
-            async_id = self.core.ping(self.backend.now())
-        except ConnectionClosedError as error:
-            raise self.closed_error() from error
-        answer: list[float] = []
-        self._state.pings[async_id] = waiter, answer
-        try:
-            await waiter.wait()
-        finally:
-            self._state.pings.pop(async_id, None)
-        if not answer:
-            raise self.closed_error()
-        return answer[0]
+        return await self.live.ping()
 
     def update_keys(self) -> None:
         """Go on under the next keys in our direction.
@@ -256,10 +253,7 @@ class Peer(PeerView):
             PeerClosedError: the connection is over. LocalProtocolError: more than 32 at once,
                 and one in 2 s.
         """
-        try:
-            self.core.update_keys(self.backend.now())
-        except ConnectionClosedError as error:
-            raise self.closed_error() from error
+        self.live.update_keys()
 
     async def rekey(self) -> int:
         """Agree on fresh keys for both directions; returns the rekey's number.
@@ -271,15 +265,17 @@ class Peer(PeerView):
                 did not finish the rekey within 30 s. LocalProtocolError: the last rekey is
                 less than 10 s old.
         """
-        number = min(self._state.rekeys) + 1
-        try:
-            self.core.rekey(self.backend.now())
-        except ConnectionClosedError as error:
-            raise self.closed_error() from error
-        await self._changes.until(lambda: min(self._state.rekeys) >= number or not self.is_open)
-        if min(self._state.rekeys) < number:
-            raise self.closed_error()
-        return number
+        return await self.live.rekey()
+
+    # Its end.
+
+    async def closed(self) -> ConnectionEnded:
+        """Wait for the end of the connection; returns why it ended."""
+        return await self.live.closed()
+
+    def closed_error(self) -> PeerClosedError:
+        """Why nothing can be asked any more."""
+        return self.live.closed_error()
 
     async def close(self, code: int = CloseCode.NORMAL, text: str = "") -> None:
         """End gracefully: what is queued goes first; returns when the transport is closed.
@@ -287,13 +283,17 @@ class Peer(PeerView):
         Raises:
             ValueError: `code` is not one that Close may carry.
         """
-        for bus in list(self._buses):
-            await bus.aclose()  # as long as events can be given back
-        self.drain()
+        if self._buses is not None:
+            await self._buses.aclose()  # as long as events can be given back
+        self.live.draining = True
         self.topics.flush()
         self.core.close(self.backend.now(), code, text)
         self.driver.settle()
-        await self._changes.until(lambda: self._state.gone)
+        await self.live.changes.until(lambda: self.live.gone)
+
+    def drop(self, code: CloseCode) -> None:
+        """End what nobody wants any more, without waiting for it."""
+        self.live.drop(code)
 
     async def __aenter__(self) -> Self:
         return self
@@ -308,55 +308,4 @@ class Peer(PeerView):
         if exc_type is None:
             await self.close()
         else:
-            self.drop(CloseCode.NORMAL)
-
-    # For streams and for the node.
-
-    def drain(self) -> None:
-        """Take nothing new: calls are answered with code 19, streams reset with `refused`."""
-        self.serving.draining = True
-
-    def drop(self, code: CloseCode) -> None:
-        """End what nobody wants any more: a handshake at once and in silence, an open
-        connection with Close."""
-        now = self.backend.now()
-        if self.core.state is State.FAREWELL:
-            self.core.receive_eof(now)  # its farewell was said; nobody lingers for it
-        else:
-            self.core.close(now, code)
-        self.driver.settle()
-
-    def call_ended(self) -> None:
-        """A handler is over: its answer waits, and who drains may look again."""
-        if self.serving.draining:
-            self.changed()
-
-    def changed(self) -> None:
-        """The connection's state is another one."""
-        self._on_change(self)
-        self._changes.notify()
-
-    async def _close_at_end(self, bus: "Bus") -> None:
-        """A bus ends with the connection."""
-        await self.closed()
-        await bus.aclose(because=f"the connection ended: {self.closed_error()}")
-
-    # Requests of the other side.
-
-    def _find(self, subcategory: int, topic: str) -> ResultCode:
-        if subcategory == CALL:
-            return self.serving.find_call(topic)
-        return self._publishing.find(topic)
-
-    def _run(self, request: IncomingCall) -> None:
-        if isinstance(request, IncomingEmit):
-            self._eventing.run(request)
-        elif request.subcategory == CALL:
-            self.serving.run_call(request)
-        else:
-            self._publishing.run(request)
-
-
-def _stop(request: IncomingCall) -> None:
-    if request.runner is not None:
-        request.runner.cancel()
+            self.live.drop(CloseCode.NORMAL)

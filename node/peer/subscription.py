@@ -7,7 +7,7 @@ streams of subscriptions are `Topics`'.
 
 from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import anyio
 
@@ -18,16 +18,16 @@ from node.errors import (
     StreamResetError,
     received_refusal,
 )
+from node.messaging.asking import Asking
 from node.messaging.inbox import NoteInbox
 from node.messaging.notes import NO_HEADERS, read_slow_text
 from node.messaging.pending import LOST, STREAMED, OutgoingCall
+from node.messaging.topics import Topics
 from node.protocol.codes import CloseCode, ResultCode
 from node.protocol.errors import ConnectionClosedError, LocalProtocolError
 from node.protocol.reports import StreamReset
+from node.remote.live import LiveConnection
 from node.transport.waiting import Changes
-
-if TYPE_CHECKING:
-    from node.peer.peer import Peer
 
 # Seconds that leaving waits for the publisher to have understood.
 LEAVE_TIMEOUT = 5.0
@@ -43,17 +43,22 @@ class Subscription:
 
     def __init__(
         self,
-        peer: "Peer",
+        live: LiveConnection,
+        asking: Asking,
+        topics: Topics,
         topic: str,
         data: Encodable,
         timeout: float | None,
         window: int | None,
     ) -> None:
-        self.peer = peer
+        self.peer = live.remote
+        self._live = live
+        self._asking = asking
+        self._topics = topics
         self.topic = topic
         self.data: Value = None
         self.headers: Mapping[str, Value] = NO_HEADERS
-        self.inbox = NoteInbox(self._wake, self._consume, peer.core.account)
+        self.inbox = NoteInbox(self._wake, self._consume, live.core.account)
         self._asked = data
         self._timeout = timeout
         self._window = window
@@ -63,7 +68,7 @@ class Subscription:
         self._over = False
         self._error: StreamResetError | PeerClosedError | None = None
         self._lost_at_end = 0
-        self._changes = Changes(peer.backend.waiter)
+        self._changes = Changes(live.backend.waiter)
         self._reading = anyio.ResourceGuard("reading from")
 
     @property
@@ -88,16 +93,15 @@ class Subscription:
         if self._begun:
             raise ParleyError("a subscription is made once")
         self._begun = True
-        peer = self.peer
-        waiter = peer.backend.waiter()
-        asking, now = peer.asking, peer.backend.now()
+        live, asking = self._live, self._asking
+        waiter, now = live.backend.waiter(), live.backend.now()
         try:
             call = asking.subscribe(
                 self.topic, self._asked, now, self._timeout, waiter.wake, self._window
             )
         except ConnectionClosedError as error:
-            raise peer.closed_error() from error
-        peer.topics.expect(self.topic, self._window)
+            raise live.closed_error() from error
+        self._topics.expect(self.topic, self._window)
         call.on_final = lambda code, stream: self._answered(call, code, stream)
         try:
             await waiter.wait()
@@ -121,11 +125,10 @@ class Subscription:
         left = self._leave()
         if exc_type is not None or not left:
             return
-        peer = self.peer
         with anyio.move_on_after(LEAVE_TIMEOUT) as waiting:
-            await self._changes.until(lambda: not peer.topics.reads(self._stream))
+            await self._changes.until(lambda: not self._topics.reads(self._stream))
         if waiting.cancelled_caught:
-            peer.topics.abandon(self._stream)
+            self._topics.abandon(self._stream)
 
     # Reading.
 
@@ -202,7 +205,7 @@ class Subscription:
 
     def _answered(self, call: OutgoingCall, code: int, stream: int) -> None:
         """The final answer came: from here on notes may follow, before anybody wakes."""
-        topics = self.peer.topics
+        topics = self._topics
         wanted = not call.done and code == ResultCode.ACCEPTED
         if wanted and topics.read(self.topic, stream, self, self._window):
             self._stream = stream
@@ -226,19 +229,20 @@ class Subscription:
         self._ready.clear()
         self._over = True
         self._wake()
-        peer = self.peer
-        if not peer.topics.reads(self._stream):
+        if not self._topics.reads(self._stream):
             return False
         try:
-            peer.asking.unsubscribe(self.topic, peer.backend.now(), LEAVE_TIMEOUT, self._wake)
+            self._asking.unsubscribe(
+                self.topic, self._live.backend.now(), LEAVE_TIMEOUT, self._wake
+            )
         except LocalProtocolError:
-            peer.topics.abandon(self._stream)
+            self._topics.abandon(self._stream)
         else:
-            peer.topics.leave(self._stream)
-        return peer.topics.reads(self._stream)
+            self._topics.leave(self._stream)
+        return self._topics.reads(self._stream)
 
     def _consume(self, cost: int, count: int) -> None:
-        self.peer.core.consume(self._stream, cost, count)
+        self._live.core.consume(self._stream, cost, count)
 
     def _wake(self) -> None:
         self._changes.notify()

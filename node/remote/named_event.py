@@ -5,7 +5,7 @@ returns is the last one. How they travel is the dialect's `ReplyPort`.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from anyio.lowlevel import checkpoint
 
@@ -13,10 +13,7 @@ from lbm.codec import Encodable, Value
 from node.messaging.emits import check_names
 from node.messaging.formats import FormatName
 from node.messaging.payloads import Payload, Tandem, make_payload
-
-if TYPE_CHECKING:
-    from node.gateways.guest import Guest
-    from node.peer.peer import Peer
+from node.remote.remote import Remote
 
 
 class ReplyPort(Protocol):
@@ -39,7 +36,7 @@ class NamedEvent:
     __slots__ = ("_payload", "_port", "name", "namespace", "peer")
 
     def __init__(
-        self, peer: "Peer | Guest", name: str, namespace: str, payload: Payload, port: ReplyPort
+        self, peer: Remote, name: str, namespace: str, payload: Payload, port: ReplyPort
     ) -> None:
         self.peer = peer
         self.name = name

@@ -3,15 +3,12 @@
 One rule: it is read, and changes nothing; handlers answer by what they return or raise.
 """
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from lbm.codec import Value
 from node.messaging.pending import IncomingCall
-
-if TYPE_CHECKING:
-    from node.gateways.guest import Guest
-    from node.peer.peer import Peer
+from node.remote.remote import Remote
 
 
 class Request:
@@ -19,7 +16,7 @@ class Request:
 
     __slots__ = ("_call", "peer")
 
-    def __init__(self, peer: "Peer | Guest", call: IncomingCall) -> None:
+    def __init__(self, peer: Remote, call: IncomingCall) -> None:
         self.peer = peer
         self._call = call
 
@@ -54,3 +51,6 @@ class Call(Request):
     def deadline(self) -> float | None:
         """When the caller gives up, in seconds of the loop's clock, or None."""
         return self._call.deadline
+
+
+CallHandler = Callable[[Call], Any]

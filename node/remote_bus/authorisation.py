@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from node.bus.names import DEAD
 from node.logs import LogRation
+from node.remote.remote import Remote
 from node.remote_bus.bus_requests import (
     Drop,
     ListConsumers,
@@ -29,7 +30,6 @@ from node.remote_bus.bus_requests import (
 )
 
 if TYPE_CHECKING:
-    from node.peer.peer import Peer
     from node.transport.loop import Loop
 
 logger = logging.getLogger("parley.bus")
@@ -58,7 +58,7 @@ class BusRequest:
         group: the group it is about, if any, as the store knows it.
     """
 
-    peer: "Peer"
+    peer: Remote
     action: Action
     name: str
     group: str | None = None
@@ -67,7 +67,7 @@ class BusRequest:
 Allow: TypeAlias = Callable[[BusRequest], bool | Awaitable[bool]]
 
 
-def questions_of(peer: "Peer", request: Request) -> list[BusRequest]:
+def questions_of(peer: Remote, request: Request) -> list[BusRequest]:
     """All that has to be allowed for a request."""
     if isinstance(request, Publish):
         questions: dict[str, BusRequest] = {}
@@ -96,7 +96,7 @@ class BusGate:
         self._failures = LogRation(LINES, LINES_PER_SECOND)
         self._refusals = LogRation(LINES, LINES_PER_SECOND)
 
-    async def permits(self, peer: "Peer", request: Request, loop: "Loop") -> bool:
+    async def permits(self, peer: Remote, request: Request, loop: "Loop") -> bool:
         """Whether the peer may have its request, all of it."""
         for question in questions_of(peer, request):
             try:

@@ -6,7 +6,7 @@ raises BusUnavailableError, a later one BusClosedError.
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 import anyio
 
@@ -21,6 +21,7 @@ from node.bus.errors import (
 from node.errors import CallTimeout, PeerClosedError, StreamResetError
 from node.protocol.codes import BUS, ResultCode
 from node.protocol.errors import LocalProtocolError, PayloadTooLargeError
+from node.remote.live import LiveConnection
 from node.remote_bus import bus_limits as limits
 from node.remote_bus import bus_requests as wire
 from node.remote_bus.answers import (
@@ -33,10 +34,8 @@ from node.remote_bus.answers import (
     reset_error,
 )
 from node.streams.stream import Stream
+from node.streams.table import StreamTable
 from node.transport.loop import Waiter
-
-if TYPE_CHECKING:
-    from node.peer.peer import Peer
 
 T = TypeVar("T")
 
@@ -55,11 +54,13 @@ _HANDS_OUT: Final = wire.Read | wire.Own | wire.Claim | wire.ReadHistory
 
 
 class BusChannel:
-    """Requests to the bus of `peer`, on one stream, which is opened again should it be reset."""
+    """Requests to the bus at the other end of a connection, on one stream, which is opened again
+    should it be reset."""
 
-    def __init__(self, peer: "Peer", timeout: float) -> None:
+    def __init__(self, live: LiveConnection, streams: StreamTable, timeout: float) -> None:
         """`timeout` is seconds for each answer, beside what its request waits."""
-        self.peer = peer
+        self._live = live
+        self._streams = streams
         self.closed = True
         self._timeout = timeout
         self._stream: Stream | None = None
@@ -149,7 +150,7 @@ class BusChannel:
 
     def portions(self, ids: Sequence[str], *names: str) -> list[list[str]]:
         """The ids, as many at a time as a request may have and has room for beside `names`."""
-        room = self.peer.limits.max_payload - _HEAD_SIZE - sum(map(len, names))
+        room = self._live.limits.max_payload - _HEAD_SIZE - sum(map(len, names))
         size = max(1, min(limits.LARGEST_COUNT, room // _ID_SIZE))
         return [list(ids[start : start + size]) for start in range(0, len(ids), size)]
 
@@ -158,7 +159,7 @@ class BusChannel:
             raise BusClosedError("the bus is closed")
         if self._stream is None:
             try:
-                self._stream = self.peer.streams.open_bus()
+                self._stream = self._streams.open_bus()
             except PeerClosedError as error:
                 raise BusClosedError(f"the connection ended: {error}") from error
             except LocalProtocolError as error:

@@ -72,14 +72,14 @@ class BusSession:
         failures: LogRation,
     ) -> None:
         self._stream = stream
-        self._peer = stream.peer
-        self._account = stream.peer.core.account
+        self._live = stream.live
+        self._account = stream.live.core.account
         self._executor = executor
         self._gate = gate
         self._share = share
         self._leftovers = leftovers
         self._failures = failures
-        self._changes = Changes(stream.peer.backend.waiter)
+        self._changes = Changes(stream.live.backend.waiter)
         self._running = 0
         self._in_hand = 0  # bytes of requests worked on, and of answers not sent
         self._waits: set[anyio.CancelScope] = set()
@@ -108,14 +108,14 @@ class BusSession:
     async def _receive(self, event: StreamEvent) -> None:
         weight = REQUEST_WEIGHT + len(event.payload)  # while it is worked on
         if not event.wants_answer:
-            self._peer.core.count_dropped()
+            self._live.core.count_dropped()
         elif self._running >= limits.REQUESTS or not self._account.has_room(weight):
             await self._answer(event, _OVERLOADED)
         else:
             self._running += 1
             self._in_hand += len(event.payload)
             self._account.charge(weight)
-            self._peer.backend.spawn(self._serve, event, weight)
+            self._live.backend.spawn(self._serve, event, weight)
             if self._in_hand > limits.IN_HAND:
                 await self._changes.until(lambda: self._in_hand <= limits.IN_HAND)
 
@@ -175,7 +175,7 @@ class BusSession:
         allowed = None
         with anyio.CancelScope() as scope:
             event.when_cancelled(scope.cancel)
-            allowed = await self._gate.permits(self._peer, request, self._peer.backend)
+            allowed = await self._gate.permits(self._live.remote, request, self._live.backend)
         if allowed is None:
             return _CANCELLED
         if not allowed:
@@ -219,7 +219,7 @@ class BusSession:
         """Perform what may take long: until Cancel, or the end of the stream. After a long wait
         the peer may have lost the right to it."""
         answer = _CANCELLED
-        now = self._peer.backend.now
+        now = self._live.backend.now
         began = now()
         with anyio.CancelScope() as scope:
             self._waits.add(scope)
@@ -245,8 +245,8 @@ class BusSession:
             return Answer(ResultCode.HANDLER_FAILED)
 
     def _log(self) -> None:
-        if self._failures.has_room(self._peer.backend.now()):
-            logger.exception("the bus failed at a request of %s", self._peer)
+        if self._failures.has_room(self._live.backend.now()):
+            logger.exception("the bus failed at a request of %s", self._live.remote)
 
     async def _answer(self, event: StreamEvent, answer: Answer) -> bool:
         """Send an answer, which counts until there was room for it, or a refusal where it finds

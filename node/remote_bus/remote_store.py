@@ -6,7 +6,7 @@ connection goes on as the same consumer. Groups and retries are above it.
 
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import anyio
 
@@ -26,14 +26,13 @@ from node.bus.model import (
 )
 from node.logs import LogRation
 from node.protocol.codes import ResultCode
+from node.remote.live import LiveConnection
 from node.remote_bus import answers
 from node.remote_bus import bus_limits as limits
 from node.remote_bus import bus_requests as wire
 from node.remote_bus.bus_channel import BusChannel, LateAnswer, rows_of, unreadable
+from node.streams.table import StreamTable
 from node.transport.backend import Backend
-
-if TYPE_CHECKING:
-    from node.peer.peer import Peer
 
 logger = logging.getLogger("parley.bus")
 
@@ -42,27 +41,28 @@ PUBLISHING: Final = 2
 
 
 class RemoteStore:
-    """The bus of `peer`: one stream, `bus`, opened at `open`, and again should it be reset.
+    """The bus at the other end of a connection: one stream, `bus`, opened at `open`, and again
+    should it be reset.
 
     It takes what section 16 allows: at most 1,000 events in a `publish`, which have to fit into
     one payload of the connection; names of consumers of at most 203 characters.
     """
 
-    def __init__(self, peer: "Peer", config: BusConfig) -> None:
-        self._peer = peer
-        self._channel = BusChannel(peer, config.timeout)
+    def __init__(self, live: LiveConnection, streams: StreamTable, config: BusConfig) -> None:
+        self._live = live
+        self._channel = BusChannel(live, streams, config.timeout)
         self._batcher: Batcher[wire.Publish, list[Published]]
         self._loop: Backend
         self._too_large = LogRation(10, 1.0)
 
     def __repr__(self) -> str:
-        return f"<RemoteStore of {self._peer!r}>"
+        return f"<RemoteStore of {self._live.remote!r}>"
 
     async def open(self, loop: Backend) -> None:
         """Open the stream; raises BusClosedError if the connection is over, BusBusyError if it
         has as many streams as it may."""
         self._loop = loop
-        size = min(self._peer.limits.max_payload, limits.ANSWER_SIZE)
+        size = min(self._live.limits.max_payload, limits.ANSWER_SIZE)
         bounds = Bounds(limits.LARGEST_COUNT, size, PUBLISHING)
         self._batcher = Batcher(self._publish, _cost, loop, bounds)
         self._channel.open()

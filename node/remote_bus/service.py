@@ -13,8 +13,8 @@ from node.bus.store import Store
 from node.errors import ParleyError
 from node.handlers.registry import Entry, Handlers
 from node.logs import LogRation
-from node.peer.peer import Peer
 from node.protocol.codes import BUS_LABEL, CloseCode
+from node.remote.live import LiveConnection
 from node.remote_bus import bus_limits as limits
 from node.remote_bus.authorisation import LINES, LINES_PER_SECOND, Allow, BusGate
 from node.remote_bus.bus_session import BusSession, ConnectionShare
@@ -48,7 +48,7 @@ class BusService:
     def __init__(self, bus: Offered, allow: Allow | None) -> None:
         self._bus = bus
         self._gate = BusGate(allow)
-        self.shares: dict[Peer, ConnectionShare] = {}
+        self.shares: dict[LiveConnection, ConnectionShare] = {}
         self._leftovers = Leftovers()
         self._failures = LogRation(LINES, LINES_PER_SECOND)
 
@@ -57,8 +57,8 @@ class BusService:
 
     async def serve(self, stream: Stream) -> None:
         """Serve one stream to its end; the handler of the label."""
-        peer = stream.peer
-        share = self.shares.setdefault(peer, ConnectionShare())
+        live = stream.live
+        share = self.shares.setdefault(live, ConnectionShare())
         if share.streams >= limits.STREAMS:
             stream.reset(CloseCode.OVERLOADED)
             return
@@ -69,17 +69,17 @@ class BusService:
             except BusError:
                 stream.reset(CloseCode.INTERNAL_ERROR)
                 raise
-            prefix = UNENCRYPTED if peer.node_id is None else f"{peer.node_id}/"
+            prefix = UNENCRYPTED if live.node_id is None else f"{live.node_id}/"
             offer = Offer(store, self._bus.config, self._bus.schemas, prefix)
-            account, largest = peer.core.account, peer.limits.max_payload
-            executor = RequestExecutor(offer, peer.backend, largest, account)
+            account, largest = live.core.account, live.limits.max_payload
+            executor = RequestExecutor(offer, live.backend, largest, account)
             await BusSession(
                 stream, executor, self._gate, share, self._leftovers, self._failures
             ).run()
         finally:
             share.streams -= 1
             if not share.streams:
-                del self.shares[peer]
+                del self.shares[live]
 
 
 def offer_bus(handlers: Handlers, bus: Offered, allow: Allow) -> BusService:

@@ -4,8 +4,8 @@ One rule: an event that asks is answered at most once, and its payload is decode
 when somebody looks at it. Knows its stream; what waits for answers is `StreamRequests`'.
 """
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Self
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol, Self
 
 import anyio
 
@@ -14,10 +14,24 @@ from lbm.codec import Encodable, Value, decode
 from node.messaging.stream_requests import IncomingRequest
 from node.protocol.errors import LocalProtocolError
 from node.protocol.reports import EventReceived
+from node.remote.live import LiveConnection
 from node.transport.waiting import Changes
 
-if TYPE_CHECKING:
-    from node.streams.stream import Stream
+
+class AnsweringStream(Protocol):
+    """The stream that an event came on, as far as its answer needs it."""
+
+    live: LiveConnection
+
+    async def send_answer(
+        self,
+        request: IncomingRequest,
+        category: int,
+        subcategory: int,
+        data: Encodable,
+        payload: bytes | None,
+    ) -> None:
+        """Answer a request; raises as `StreamEvent.answer`."""
 
 
 class StreamEvent:
@@ -36,7 +50,7 @@ class StreamEvent:
     )
 
     def __init__(
-        self, stream: "Stream", event: EventReceived, request: IncomingRequest | None = None
+        self, stream: AnsweringStream, event: EventReceived, request: IncomingRequest | None = None
     ) -> None:
         self.stream = stream
         self.category = event.category
@@ -84,7 +98,7 @@ class StreamEvent:
         request = self._request
         if request is not None and not request.over:
             if self._changes is None:
-                self._changes = Changes(self.stream.peer.backend.waiter)
+                self._changes = Changes(self.stream.live.backend.waiter)
                 request.on_over = self._changes.notify
             await self._changes.until(lambda: request.over)
 
@@ -123,16 +137,16 @@ class StreamEvent:
 class StreamEvents:
     """The events of a stream for `async for`; ends when the other side has finished."""
 
-    __slots__ = ("_stream",)
+    __slots__ = ("_receive",)
 
-    def __init__(self, stream: "Stream") -> None:
-        self._stream = stream
+    def __init__(self, receive: Callable[[], Awaitable[StreamEvent]]) -> None:
+        self._receive = receive
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> StreamEvent:
         try:
-            return await self._stream.receive_event()
+            return await self._receive()
         except anyio.EndOfStream:
             raise StopAsyncIteration from None

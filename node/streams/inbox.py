@@ -5,13 +5,12 @@ that a slow reader slows its sender and nobody else. Knows not what it keeps.
 """
 
 from collections import deque
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 import anyio
 
-if TYPE_CHECKING:
-    from node.peer.peer import Peer
-    from node.transport.loop import Waiter
+from node.remote.live import LiveConnection
+from node.transport.loop import Waiter
 
 T = TypeVar("T")
 
@@ -26,10 +25,10 @@ class Inbox(Generic[T]):
     while more may come.
     """
 
-    __slots__ = ("_guard", "_items", "_peer", "_reader", "_reads", "_stream", "end")
+    __slots__ = ("_guard", "_items", "_live", "_reader", "_reads", "_stream", "end")
 
-    def __init__(self, peer: "Peer", stream: int) -> None:
-        self._peer = peer
+    def __init__(self, live: LiveConnection, stream: int) -> None:
+        self._live = live
         self._stream = stream
         self._items: deque[tuple[T, int]] = deque()
         self._guard = anyio.ResourceGuard("receiving from")
@@ -58,7 +57,7 @@ class Inbox(Generic[T]):
             while not self._items:
                 if self.end is not None:
                     raise self.end
-                self._reader = self._peer.backend.waiter()
+                self._reader = self._live.backend.waiter()
                 try:
                     await self._reader.wait()
                 finally:
@@ -68,7 +67,7 @@ class Inbox(Generic[T]):
     def take(self) -> None:
         """The first thing is used: its credit goes back."""
         _, cost = self._items.popleft()
-        self._peer.core.consume(self._stream, cost)
+        self._live.core.consume(self._stream, cost)
 
     # The stream's side.
 
@@ -81,7 +80,7 @@ class Inbox(Generic[T]):
         """Nothing more will come; the first reason stays, except for one that drops."""
         if drop:
             for _, cost in self._items:
-                self._peer.core.consume(self._stream, cost)
+                self._live.core.consume(self._stream, cost)
             self._items.clear()
         if drop or self.end is None:
             self.end = end

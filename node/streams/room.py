@@ -6,15 +6,12 @@ once is queued. Knows neither what is sent nor whether it may be: `check` says t
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import anyio
 
 from node.protocol.errors import LocalProtocolError
-
-if TYPE_CHECKING:
-    from node.peer.peer import Peer
-    from node.transport.loop import Waiter
+from node.remote.live import LiveConnection
+from node.transport.loop import Waiter
 
 # Events of a stream that may wait before its senders do; of small ones a turn's worth, since
 # each turn of the loop costs as much as sending several (64 requests in flight: 4,200/s with
@@ -30,10 +27,10 @@ TURN = 16
 class StreamRoom:
     """The room of a stream. `check` raises once nothing may be sent any more."""
 
-    __slots__ = ("_check", "_peer", "_queued", "_since", "_stream", "_turn", "_writer")
+    __slots__ = ("_check", "_live", "_queued", "_since", "_stream", "_turn", "_writer")
 
-    def __init__(self, peer: "Peer", stream: int, check: Callable[[], None]) -> None:
-        self._peer = peer
+    def __init__(self, live: LiveConnection, stream: int, check: Callable[[], None]) -> None:
+        self._live = live
         self._stream = stream
         self._check = check
         self._queued = 0  # bytes since nothing waited
@@ -60,21 +57,21 @@ class StreamRoom:
         if self.is_free:
             self._check()
             return
-        core = self._peer.core
+        core = self._live.core
         async with self._turn:
             while True:
                 self._check()
                 if self._has_room():
                     return
-                self._writer = waiter = self._peer.backend.waiter()
+                self._writer = waiter = self._live.backend.waiter()
                 try:
                     if self._is_clear():
-                        await self._peer.driver.wait_for_room(waiter)
+                        await self._live.driver.wait_for_room(waiter)
                     else:
                         core.notify_writable(self._stream, credit=True)
                         await waiter.wait()
                 except LocalProtocolError as error:
-                    raise self._peer.closed_error() from error
+                    raise self._live.closed_error() from error
                 finally:
                     self._writer = None
 
@@ -89,16 +86,16 @@ class StreamRoom:
 
     def _is_clear(self) -> bool:
         """Whether an event of the stream would wait for nothing but the transport."""
-        core = self._peer.core
+        core = self._live.core
         return not core.waiting_events(self._stream) and core.has_credit(self._stream)
 
     def _has_room(self) -> bool:
-        waiting = self._peer.core.waiting_events(self._stream)
+        waiting = self._live.core.waiting_events(self._stream)
         if not waiting:
             self._queued = 0
-        if self._peer.driver.is_full:
+        if self._live.driver.is_full:
             # Streams without credit must not add up, however many there are.
-            return self._is_clear() and self._peer.driver.has_room
+            return self._is_clear() and self._live.driver.has_room
         if waiting < WAITING_EVENTS:
             return True
         return waiting < WAITING_SMALL_EVENTS and self._queued < SMALL_EVENTS_SIZE

@@ -5,10 +5,10 @@ One rule: what waits here ends with the stream, at once, with its code. Knows it
 its stream id; what came is kept by `Inbox`, who asked whom by `StreamRequests`.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anyio
 from anyio.abc import ByteStream
@@ -16,17 +16,15 @@ from anyio.abc import ByteStream
 from lbm.codec import Encodable
 from node.errors import PeerClosedError, StreamResetError, received_refusal
 from node.messaging.application_events import APPLICATION, Carries
-from node.messaging.stream_requests import IncomingRequest
+from node.messaging.stream_requests import IncomingRequest, StreamRequests
 from node.protocol.codes import CloseCode, ResultCode
 from node.protocol.errors import ConnectionClosedError, LocalProtocolError
 from node.protocol.reports import EventReceived
+from node.remote.live import LiveConnection
 from node.streams.event import StreamEvent, StreamEvents
 from node.streams.inbox import Inbox
 from node.streams.room import StreamRoom
 from node.transport.waiting import left_after
-
-if TYPE_CHECKING:
-    from node.peer.peer import Peer
 
 # One Data event at most, so that no stream's turn is long (section 8).
 LARGEST_PIECE = 128 * 1024
@@ -44,26 +42,32 @@ class Stream(ByteStream):
 
     def __init__(
         self,
-        peer: "Peer",
+        live: LiveConnection,
+        requests: StreamRequests,
+        on_over: Callable[["Stream"], None],
         stream_id: int,
         label: str,
         answers: frozenset[tuple[int, int]] = frozenset(),
         carries: Carries = APPLICATION,
     ) -> None:
-        self.peer = peer
+        """`on_over` is called once nothing can come for it any more."""
+        self.live = live
+        self.peer = live.remote
+        self._requests = requests
+        self._on_over = on_over
         self.id = stream_id
         self.label = label
         self.answers = answers
         self.carries = carries
-        self._bytes: Inbox[bytes] = Inbox(peer, stream_id)
-        self._events: Inbox[StreamEvent] = Inbox(peer, stream_id)
+        self._bytes: Inbox[bytes] = Inbox(live, stream_id)
+        self._events: Inbox[StreamEvent] = Inbox(live, stream_id)
         self._position = 0  # how much of the first bytes was taken
         self._eof = False
         self._finished = False
         self._closed = False
         self._error: StreamResetError | PeerClosedError | None = None
         self._sending = anyio.ResourceGuard("sending to")
-        self._room = StreamRoom(peer, stream_id, self._require_sendable)
+        self._room = StreamRoom(live, stream_id, self._require_sendable)
 
     # Bytes.
 
@@ -99,7 +103,7 @@ class Stream(ByteStream):
             self._require_sendable()
             # Pieces of what cannot change are not copied until they are encrypted.
             whole = item if type(item) is bytes else bytes(memoryview(item))
-            size = min(LARGEST_PIECE, self.peer.limits.max_payload)
+            size = min(LARGEST_PIECE, self.live.limits.max_payload)
             if len(whole) <= size:
                 if whole:
                     await self._send_piece(whole)
@@ -111,13 +115,13 @@ class Stream(ByteStream):
             finally:
                 # What waits longer than we do must not keep all of `item`: of many streams
                 # that would add up, and nobody counts it.
-                self.peer.core.outbox.own(self.id)
+                self.live.core.outbox.own(self.id)
 
     # Events.
 
     def events(self) -> StreamEvents:
         """The events that come, for `async for`; raises as `receive_event`."""
-        return StreamEvents(self)
+        return StreamEvents(self.receive_event)
 
     async def receive_event(self) -> StreamEvent:
         """The next event that is no answer; raises as `receive`.
@@ -149,11 +153,11 @@ class Stream(ByteStream):
             LocalProtocolError: the payload is the single byte 0x00.
             StreamResetError, PeerClosedError, ClosedResourceError: as `send`.
         """
-        largest = self.peer.limits.max_payload
+        largest = self.live.limits.max_payload
         body, lbm = self.carries.encode(category, subcategory, data, payload, largest)
         await anyio.lowlevel.checkpoint_if_cancelled()
         await self._room.wait()
-        self._queue(self.peer.core.send, 0, category, subcategory, body, lbm=lbm)
+        self._queue(self.live.core.send, 0, category, subcategory, body, lbm=lbm)
         self._room.took(len(body))
 
     async def request(
@@ -176,23 +180,23 @@ class Stream(ByteStream):
                 one. StreamResetError, PeerClosedError: it ended. LocalProtocolError: 65,535
                 requests wait, or it was opened without `answers`. What `send_event` raises.
         """
-        largest = self.peer.limits.max_payload
+        largest = self.live.limits.max_payload
         body, lbm = self.carries.encode(category, subcategory, data, payload, largest)
         if not self.answers:
             raise LocalProtocolError("no type of event was declared an answer to the stream's own")
         if not self._room.is_free:
-            timeout = await left_after(self._room.wait, timeout, self.peer.backend.now)
+            timeout = await left_after(self._room.wait, timeout, self.live.backend.now)
         self._require_sendable()
         if self._eof:
             raise self._unanswered()
-        requests, backend = self.peer.streams.requests, self.peer.backend
+        requests, backend = self._requests, self.live.backend
         waiter = backend.waiter()
         try:
             request = requests.ask(
                 self.id, category, subcategory, body, lbm, backend.now(), timeout, waiter.wake
             )
         except ConnectionClosedError as error:
-            raise self.peer.closed_error() from error
+            raise self.live.closed_error() from error
         self._room.took(len(body))
         try:
             await waiter.wait()
@@ -214,7 +218,7 @@ class Stream(ByteStream):
         payload: bytes | None,
     ) -> None:
         """Answer a request; for `StreamEvent.answer`."""
-        largest = self.peer.limits.max_payload
+        largest = self.live.limits.max_payload
         body, lbm = self.carries.encode(category, subcategory, data, payload, largest)
         if request.answered:
             raise LocalProtocolError("the event was answered already")
@@ -222,13 +226,13 @@ class Stream(ByteStream):
         try:
             await anyio.lowlevel.checkpoint_if_cancelled()
             await self._room.wait()
-            send = self.peer.core.send
+            send = self.live.core.send
             self._queue(send, request.async_id, category, subcategory, body, lbm=lbm)
             self._room.took(len(body))
         except BaseException:
             request.answered = False
             raise
-        self.peer.streams.requests.answer_sent(request)
+        self._requests.answer_sent(request)
 
     # The end.
 
@@ -252,11 +256,11 @@ class Stream(ByteStream):
             ValueError: `code` is not one that Reset may carry, or `text` is too long.
         """
         with suppress(LocalProtocolError):  # the connection is over
-            self.peer.core.reset_stream(self.id, code, text)
+            self.live.core.reset_stream(self.id, code, text)
         self._finished = True
         self._close()
-        self.peer.streams.requests.local_ended(self.id)
-        self.peer.streams.forget(self)
+        self._requests.local_ended(self.id)
+        self._on_over(self)
 
     async def aclose(self) -> None:
         """Finish our direction and read no more; what still comes is answered by Reset."""
@@ -292,11 +296,11 @@ class Stream(ByteStream):
         Raises:
             RemoteProtocolError: `protocol-error`, its async id is taken.
         """
-        requests = self.peer.streams.requests
+        requests = self._requests
         if (event.category, event.subcategory) in self.answers:
             if not requests.answer_received(event):
                 return False
-            self.peer.core.consume(self.id, event.cost)
+            self.live.core.consume(self.id, event.cost)
             return True
         if not self.carries.events:
             return False
@@ -317,7 +321,7 @@ class Stream(ByteStream):
         self._eof = True
         for inbox in (self._bytes, self._events):
             inbox.finish(anyio.EndOfStream, drop=False)
-        self.peer.streams.requests.remote_ended(self.id)
+        self._requests.remote_ended(self.id)
         self._forget_if_over()
 
     def failed(self, error: StreamResetError | PeerClosedError) -> None:
@@ -326,8 +330,8 @@ class Stream(ByteStream):
         if not self._closed:
             for inbox in (self._bytes, self._events):
                 inbox.finish(error, drop=not self._eof)
-        self.peer.streams.requests.remote_ended(self.id)
-        self.peer.streams.requests.local_ended(self.id)
+        self._requests.remote_ended(self.id)
+        self._requests.local_ended(self.id)
         self._room.changed()
 
     def writable(self) -> None:
@@ -350,22 +354,22 @@ class Stream(ByteStream):
 
     async def _send_piece(self, piece: bytes | memoryview) -> None:
         await self._room.wait()
-        self._queue(self.peer.core.send_data, piece)
+        self._queue(self.live.core.send_data, piece)
         self._room.took(len(piece))
 
     def _queue(self, send: Callable[..., object], *what: Any, **how: Any) -> None:
         try:
             send(self.id, *what, **how)
         except LocalProtocolError as error:
-            raise self.peer.closed_error() from error
+            raise self.live.closed_error() from error
 
     def _finish(self) -> None:
         if not self._finished and self._error is None:
             self._finished = True
             # It may be reset, or the connection over: then there is nothing to finish.
             with suppress(LocalProtocolError):
-                self.peer.core.finish_stream(self.id)
-            self.peer.streams.requests.local_ended(self.id)
+                self.live.core.finish_stream(self.id)
+            self._requests.local_ended(self.id)
         self._forget_if_over()
 
     def _close(self) -> None:
@@ -373,22 +377,25 @@ class Stream(ByteStream):
         self._closed = True
         for inbox in (self._bytes, self._events):
             inbox.finish(anyio.ClosedResourceError, drop=True)
-        self.peer.streams.requests.abandon(self.id)
+        self._requests.abandon(self.id)
         self._room.changed()
 
     def _unwanted(self, cost: int) -> None:
-        self.peer.core.consume(self.id, cost)
-        if not self.peer.core.waiting_events(self.id):
+        self.live.core.consume(self.id, cost)
+        if not self.live.core.waiting_events(self.id):
             self.reset()  # nobody will ever read it
 
     def _overloaded(self) -> None:
         """More requests are unanswered than may be, and an application has no code for that."""
         with suppress(LocalProtocolError):
-            self.peer.core.reset_stream(self.id, CloseCode.OVERLOADED)
-        self.peer.streams.forget(self)
+            self.live.core.reset_stream(self.id, CloseCode.OVERLOADED)
+        self._on_over(self)
         self.failed(StreamResetError(CloseCode.OVERLOADED, ""))
 
     def _forget_if_over(self) -> None:
         """Once both directions have ended and all is read, the peer need not know us."""
         if self._eof and self._finished and not (self._bytes or self._events):
-            self.peer.streams.forget(self)
+            self._on_over(self)
+
+
+StreamHandler = Callable[[Stream], Awaitable[None]]

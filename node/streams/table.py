@@ -5,7 +5,7 @@ longer. What a stream does with it is `Stream`'s.
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from node.errors import ConfigError, PeerClosedError, StreamResetError
 from node.handlers.registry import parse_types
@@ -14,21 +14,19 @@ from node.messaging.stream_requests import StreamRequests
 from node.protocol.codes import BUS, BUS_LABEL, STREAM, BusType
 from node.protocol.errors import ConnectionClosedError
 from node.protocol.reports import EventReceived, StreamFinished, StreamReset, StreamWritable
+from node.remote.live import LiveConnection
 from node.streams.stream import Stream
-
-if TYPE_CHECKING:
-    from node.peer.peer import Peer
 
 BUS_ANSWERS: Final = frozenset({(BUS, BusType.ANSWER.value)})
 
 
 class StreamTable:
-    """The streams of `peer` that are not over, and the `requests` on them."""
+    """The streams of a connection that are not over, and the `requests` on them."""
 
-    __slots__ = ("_peer", "_streams", "requests")
+    __slots__ = ("_live", "_streams", "requests")
 
-    def __init__(self, peer: "Peer", requests: StreamRequests) -> None:
-        self._peer = peer
+    def __init__(self, live: LiveConnection, requests: StreamRequests) -> None:
+        self._live = live
         self.requests = requests
         self._streams: dict[int, Stream] = {}
 
@@ -57,7 +55,9 @@ class StreamTable:
         carries: Carries = APPLICATION,
     ) -> Stream:
         """A stream was opened, by either side; `answers` are the types that answer requests."""
-        stream = self._streams[stream_id] = Stream(self._peer, stream_id, label, answers, carries)
+        stream = self._streams[stream_id] = Stream(
+            self._live, self.requests, self.forget, stream_id, label, answers, carries
+        )
         return stream
 
     def forget(self, stream: Stream) -> None:
@@ -104,7 +104,7 @@ class StreamTable:
         self, label: str, answers: frozenset[tuple[int, int]], carries: Carries = APPLICATION
     ) -> Stream:
         try:
-            stream_id = self._peer.core.open_stream(label)
+            stream_id = self._live.core.open_stream(label)
         except ConnectionClosedError as error:
-            raise self._peer.closed_error() from error
+            raise self._live.closed_error() from error
         return self.add(stream_id, label, answers, carries)

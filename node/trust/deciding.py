@@ -7,19 +7,17 @@ from the peer, and the handshake's deadline goes on.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from anyio import to_thread
 
 from node.errors import NotTrustedError, ParleyError
 from node.protocol.reports import PeerIdentified
 from node.protocol.states import State
+from node.remote.live import LiveConnection
 from node.transport.loop import Runner
 from node.trust.accept_hook import Candidate, Decider, Hook
 from node.trust.policies import TrustPolicy
-
-if TYPE_CHECKING:
-    from node.peer.peer import Peer
 
 T = TypeVar("T", Hook, TrustPolicy)
 
@@ -27,18 +25,17 @@ T = TypeVar("T", Hook, TrustPolicy)
 class Deciding:
     """The decision about one peer; `dialled` is the name under which it was."""
 
-    __slots__ = ("_dialled", "_peer", "_runner", "_trust", "refused")
+    __slots__ = ("_dialled", "_live", "_runner", "_trust")
 
-    def __init__(self, peer: "Peer", trust: Decider, dialled: str | None) -> None:
-        self._peer = peer
+    def __init__(self, live: LiveConnection, trust: Decider, dialled: str | None) -> None:
+        self._live = live
         self._trust = trust
         self._dialled = dialled
         self._runner: Runner | None = None
-        self.refused: NotTrustedError | None = None  # the policy's own words, for who dialled
 
     def decide(self, identified: PeerIdentified) -> None:
         """Accept or refuse the peer, now or as soon as there is an answer."""
-        trust, spawn = self._trust, self._peer.backend.spawn
+        trust, spawn = self._trust, self._live.backend.spawn
         if isinstance(trust, Hook):
             self._runner = spawn(self._later, self._by_hook, trust, identified)
         elif trust.reads_files:
@@ -64,20 +61,19 @@ class Deciding:
         finally:
             # Also when the hook let a cancellation of its own out.
             self._runner = None
-            if self._peer.core.state is State.DECIDING:
+            if self._live.core.state is State.DECIDING:
                 self._decided(refusal)
-                self._peer.driver.settle()
+                self._live.driver.settle()
 
     async def _by_hook(self, hook: Hook, identified: PeerIdentified) -> str | None:
-        peer = self._peer
         candidate = Candidate(
             identified.identity.node_id,
             identified.role,
             identified.info,
-            address=peer.name,
-            dialled=peer.core.initiator,
+            address=self._live.name,
+            dialled=self._live.core.initiator,
         )
-        return await hook.refusal(candidate, peer.config.accept_timeout)
+        return await hook.refusal(candidate, self._live.config.accept_timeout)
 
     async def _in_thread(self, trust: TrustPolicy, identified: PeerIdentified) -> str | None:
         return await to_thread.run_sync(self._refusal, trust, identified, abandon_on_cancel=True)
@@ -87,14 +83,14 @@ class Deciding:
         try:
             trust.check(identified.identity, self._dialled)
         except NotTrustedError as error:
-            self.refused = error
+            self._live.refused = error
             return error.text
         except ParleyError as error:
             return str(error)
         return None
 
     def _decided(self, refusal: str | None) -> None:
-        core, now = self._peer.core, self._peer.backend.now()
+        core, now = self._live.core, self._live.backend.now()
         if refusal is None:
             core.accept_peer(now)
         else:

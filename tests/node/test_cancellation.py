@@ -274,7 +274,7 @@ def nothing_open(peer: Peer) -> bool:
     topics, mux = peer.topics, session.mux
     tables = (
         peer.asking,
-        peer.answering,
+        peer.calls.answering,
         peer.streams,
         topics._feeds,
         topics._feeds_by_topic,
@@ -285,6 +285,6 @@ def nothing_open(peer: Peer) -> bool:
         mux._streams.open,
         mux.outbox._held,
         mux.outbox._queues,
-        peer._state.pings,
+        peer.live._pings,
     )
     return not any(len(table) for table in tables) and not mux.unconsumed

@@ -70,6 +70,7 @@ def add_handlers(node: Node, book_of: FindBook) -> None:
 
     @node.on_stream("events/*")
     async def events(stream: Stream) -> None:
+        assert isinstance(stream.peer, Peer)
         book = book_of(stream.peer)
         check = book.numbers(stream.label)
         with book.part(f"handler of {stream.label}"):
@@ -81,6 +82,7 @@ def add_handlers(node: Node, book_of: FindBook) -> None:
 
     @node.on_stream("pipe/*")
     async def pipe(stream: Stream) -> None:
+        assert isinstance(stream.peer, Peer)
         book = book_of(stream.peer)
         _, worker, *numbers = stream.label.split("/")
         first, there, first_back, here = map(int, numbers)

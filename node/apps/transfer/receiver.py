@@ -29,7 +29,7 @@ from node.apps.transfer.protocol import (
 from node.apps.transfer.store import FileStore
 from node.apps.transfer.watcher import Transfer, Watcher
 from node.node import Node
-from node.peer.peer import Peer
+from node.remote.remote import Remote
 from node.streams.stream import Stream
 
 logger = logging.getLogger("parley.transfer")
@@ -61,7 +61,7 @@ class FileReceiver:
         self._parallel = parallel
         self._count = count
         self._arrived = 0
-        self._of_peer: Counter[Peer] = Counter()
+        self._of_peer: Counter[Remote] = Counter()
         self._names: set[str] = set()
         self._hashes = Hashes()
         self.finished = anyio.Event()
@@ -104,7 +104,7 @@ class FileReceiver:
         if self._count is not None and self._arrived >= self._count:
             self.finished.set()
 
-    def _require_slot(self, peer: Peer) -> None:
+    def _require_slot(self, peer: Remote) -> None:
         running = self._of_peer.total()
         if running > self._parallel or self._of_peer[peer] > PER_PEER:
             raise Refusal(RefusalCode.BUSY, "too many transfers at a time")

@@ -105,5 +105,5 @@ class SimProtoClient(DialectClient[SimProtoPeer]):
 
     def _new_guest(self, backend: Backend, place: str) -> SimProtoPeer:
         target = self._target
-        carrier = target.peer if isinstance(target, Stream) else None
+        carrier = target.live if isinstance(target, Stream) else None
         return SimProtoPeer(backend, place, self._terms, carrier=carrier)

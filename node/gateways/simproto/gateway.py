@@ -19,9 +19,9 @@ from node.gateways.simproto.link import SimProtoTerms
 from node.gateways.simproto.peer import SimProtoPeer
 from node.handlers.rules import Allow
 from node.node import Node
-from node.peer.peer import Peer
 from node.protocol.account import Account
 from node.protocol.codes import CloseCode
+from node.remote.remote import Remote
 from node.streams.stream import Stream
 from node.transport.backend import Backend
 from node.transport.stream_outlet import StreamOutlet
@@ -108,7 +108,7 @@ def offer_simproto(
             form of `values`.
     """
     terms = SimProtoTerms(limits or SimProtoLimits(), node, values)
-    there: Counter[Peer | None] = Counter()
+    there: Counter[Remote | None] = Counter()
 
     def came(guest: SimProtoPeer) -> None:
         there[guest.carrier] += 1
@@ -136,7 +136,7 @@ async def _serve(
 ) -> None:
     """Serve one client over a stream until it is over; `came` and `went` are told of it. What
     it holds is charged to the account of the peer that carries it, or else to `total`."""
-    carrier = stream.peer if isinstance(stream, Stream) else None
+    carrier = stream.live if isinstance(stream, Stream) else None
     if carrier is not None:
         total = carrier.core.account
     name = "a stream" if carrier is None else f"a stream of {carrier.name}"

@@ -16,11 +16,11 @@ from node.gateways.simproto.link import SimProtoLink, SimProtoTerms
 from node.gateways.simproto.service import SimProtoService
 from node.gateways.simproto.subscription import WINDOW, SimProtoSubscription
 from node.peer.answer_stream import answer_of
-from node.peer.peer import Peer
 from node.protocol.account import Account
 from node.protocol.codes import CloseCode
 from node.protocol.errors import ConnectionClosedError
 from node.protocol.reports import ConnectionEnded, PongReceived
+from node.remote.live import LiveConnection
 from node.transport.backend import Backend
 from node.transport.loop import Waiter
 
@@ -38,7 +38,7 @@ class SimProtoPeer(Guest):
         name: str,
         terms: SimProtoTerms,
         *,
-        carrier: Peer | None = None,
+        carrier: LiveConnection | None = None,
         on_gone: Callable[[Guest], None] | None = None,
         total: Account | None = None,
     ) -> None:

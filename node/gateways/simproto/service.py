@@ -18,10 +18,9 @@ from node.gateways.guest import Guest
 from node.gateways.simproto.link import SimProtoTerms
 from node.handlers.registry import Entry
 from node.handlers.running import FAILED, Outcome, run_handler
-from node.handlers.topic import SubscribeRequest, Topic
+from node.handlers.topic import SubscribeRequest, Topic, decide
 from node.messaging.batch import Batch
 from node.messaging.pending import IncomingCall
-from node.peer.subscribers import decide
 from node.protocol.codes import ResultCode
 from node.remote.requests import Call
 
@@ -62,8 +61,8 @@ class SimProtoService:
         self._values = terms.values
         self._on_answered = on_answered
         self._told: set[str] = set()  # handlers whose items were logged as lost
-        carrier = peer.carrier
-        self._supercategory = None if carrier is None else carrier.serving.supercategory
+        carrier = peer.carried_by
+        self._supercategory = None if carrier is None else carrier.supercategory
         self.draining = False
         self.core = core
         self.sim = Sim(core, self._find, self._run, _stop, self._topics.__contains__)

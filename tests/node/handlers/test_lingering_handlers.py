@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from node.peer import calls
+from node.peer import streams
 from node.protocol.codes import CloseCode
 from node.protocol.limits import Limits
 from parley import Stream, StreamResetError
@@ -13,7 +13,7 @@ from tests.node.network import eventually, meeting
 async def test_handlers_may_outlive_their_streams_up_to_a_bound(
     anyio_backend: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calls, "LINGERING_HANDLERS", 2)
+    monkeypatch.setattr(streams, "LINGERING_HANDLERS", 2)
     async with meeting(limits=Limits(max_streams=3)) as met:
         running = 0
         leave = anyio.Event()
@@ -37,4 +37,4 @@ async def test_handlers_may_outlive_their_streams_up_to_a_bound(
         leave.set()
         await eventually(lambda: running == 0)
         met.peer.open_stream("hold")
-        await eventually(lambda: met.back.serving._stream_handlers == 0)
+        await eventually(lambda: met.back.endpoint._handlers._running == 0)

@@ -426,7 +426,7 @@ async def test_an_item_that_cannot_be_read(met: Meeting, anyio_backend: str) -> 
 
     @met.server.on_call("junk")
     async def junk(call: Call) -> None:
-        (incoming,) = met.back.answering._unanswered.values()
+        (incoming,) = met.back.calls.answering._unanswered.values()
         met.back.core.send(MAIN_STREAM, incoming.async_id, SIM, CHUNK, b"junk", lbm=False)
         try:
             await anyio.sleep(60)

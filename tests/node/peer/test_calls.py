@@ -232,7 +232,7 @@ async def test_handlers_that_outlive_their_streams_are_bounded(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A peer may open and reset as often as it likes."""
-    monkeypatch.setattr("node.peer.calls.LINGERING_HANDLERS", 2)
+    monkeypatch.setattr("node.peer.streams.LINGERING_HANDLERS", 2)
     began: list[str] = []
     finish = anyio.Event()
     async with meeting(limits=Limits(max_streams=4)) as met:
@@ -316,7 +316,7 @@ async def test_the_order_of_reasons(anyio_backend: str) -> None:
         assert await code_of(lambda: call("nobody")) == ResultCode.TOPIC_NOT_FOUND
         assert await code_of(lambda: call("c2s")) == ResultCode.WRONG_SUPERCATEGORY
         assert await code_of(lambda: call("all")) == ResultCode.NOT_AUTHORISED
-        met.back.drain()
+        met.back.live.draining = True
         assert await code_of(lambda: call("nobody")) == ResultCode.TOPIC_NOT_FOUND
         assert await code_of(lambda: call("c2s")) == ResultCode.WRONG_SUPERCATEGORY
         assert await code_of(lambda: call("all")) == ResultCode.OVERLOADED

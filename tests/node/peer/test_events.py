@@ -140,7 +140,7 @@ async def test_a_failure_that_nobody_waits_for(
         await met.peer.emit("fail")
         await eventually(lambda: SECRET in caplog.text)
     assert (await met.peer.emit("echo", 1).reply()).data == 1
-    assert len(met.back.answering) == 0
+    assert len(met.back.calls.answering) == 0
 
 
 # Who may, and how many.
@@ -197,14 +197,14 @@ async def test_concurrency(met: Meeting, anyio_backend: str) -> None:
     async with create_task_group() as tasks:
         for _ in range(5):
             tasks.start_soon(met.peer.emit("narrow").reply)
-        await eventually(lambda: len(met.back.answering) == 5)
+        await eventually(lambda: len(met.back.calls.answering) == 5)
         assert (await met.peer.emit("echo", 1).reply()).data == 1
         go.set()
     assert most == 2
 
 
 async def test_a_draining_node_takes_no_events(met: Meeting, anyio_backend: str) -> None:
-    met.back.drain()
+    met.back.live.draining = True
     assert await refusal(met, "echo") == (19, "overloaded")
     await met.peer.emit("echo")
     await met.peer.ping()
@@ -226,7 +226,7 @@ async def test_no_more_events_than_the_bound(met: Meeting, anyio_backend: str) -
     assert await refusal(met, "echo") == (19, "overloaded")
     await eventually(lambda: len(ran) == UNANSWERED_REQUESTS)
     go.set()
-    await eventually(lambda: len(met.back.answering) == 0)
+    await eventually(lambda: len(met.back.calls.answering) == 0)
     assert (await met.peer.emit("echo", 1).reply()).data == 1
 
 
@@ -273,7 +273,7 @@ async def test_a_closing_node_waits_for_events(anyio_backend: str) -> None:
         async with create_task_group() as tasks:
             outcome = await started(tasks, met.peer.emit("slow").reply)
             tasks.start_soon(met.server.aclose)
-            await eventually(lambda: met.back.serving.draining)
+            await eventually(lambda: met.back.live.draining)
             go.set()
     assert [getattr(one, "data", one) for one in outcome] == ["done"]
 

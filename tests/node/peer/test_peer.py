@@ -58,7 +58,7 @@ async def test_what_each_side_knows_of_the_other(anyio_backend: str) -> None:
 
 async def test_opened_and_closed_tell_at_once_what_is_so(met: Meeting, anyio_backend: str) -> None:
     with fail_after(1):
-        await met.peer.opened()
+        await met.peer.live.opened()
     async with create_task_group() as tasks:
         ended = await started(tasks, met.peer.closed)
         assert not ended
@@ -69,7 +69,7 @@ async def test_opened_and_closed_tell_at_once_what_is_so(met: Meeting, anyio_bac
     end = await met.back.closed()
     assert (end.code, end.text, end.remote) == (70, "a reason", False)
     with fail_after(1):
-        await met.peer.opened()
+        await met.peer.live.opened()
 
 
 # Pings.
@@ -103,7 +103,7 @@ async def test_a_cancelled_ping_leaves_nothing(met: Meeting, anyio_backend: str)
     async with create_task_group() as tasks:
         await started(tasks, lambda: silent_ping(met))
         tasks.cancel_scope.cancel()
-    assert not met.peer._state.pings
+    assert not met.peer.live._pings
     met.peer.driver.may_write()
     assert await met.peer.ping() > 0
 
@@ -180,7 +180,7 @@ async def test_offers_that_cross_on_the_wire_make_one_rekey(
     async with create_task_group() as tasks:
         for peer in (met.peer, met.back):
             tasks.start_soon(peer.call, "echo")
-    await eventually(lambda: met.peer._state.rekeys == met.back._state.rekeys == [1, 1])
+    await eventually(lambda: met.peer.live.rekeys == met.back.live.rekeys == [1, 1])
 
 
 async def test_two_tasks_rekey_at_once(anyio_backend: str) -> None:

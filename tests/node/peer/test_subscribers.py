@@ -312,7 +312,7 @@ async def test_19_no_stream_is_free(anyio_backend: str) -> None:
 
 async def test_19_a_node_that_is_closing(met: Meeting) -> None:
     met.server.topic("x")
-    met.back.drain()
+    met.back.live.draining = True
     assert (await refused(met.peer)).code == ResultCode.OVERLOADED
     assert (await refused(met.peer, "y")).code == ResultCode.TOPIC_NOT_FOUND
 
@@ -460,7 +460,7 @@ async def test_an_acceptance_that_meets_its_cancel_is_abandoned(
     """We give up while the acceptance is under way: the stream is reset, and the topic free."""
     topic = met.server.topic("x")
     # The publisher never hears of Cancel, as if its answer had crossed it.
-    monkeypatch.setitem(met.back.dispatch._sim, CANCEL, lambda event, now: False)
+    monkeypatch.setitem(met.back.endpoint.dispatch._sim, CANCEL, lambda event, now: False)
     go_on = anyio.Event()
 
     @topic.on_subscribe
@@ -496,7 +496,7 @@ async def test_an_answer_that_names_another_stream(met: Meeting) -> None:
         asked.append(event.async_id)
         return False
 
-    met.back.dispatch._sim[SUBSCRIBE] = keep
+    met.back.endpoint.dispatch._sim[SUBSCRIBE] = keep
     other = from_server.open_stream("topic:other")
     right = from_server.open_stream("topic:y")
     for named in (0, 1, other, right + 2, 2**32 - 1):

@@ -66,7 +66,7 @@ class Held:
 
 def unanswered(met: Meeting) -> int:
     """Requests that either side still keeps."""
-    return len(met.peer.asking) + len(met.back.answering)
+    return len(met.peer.asking) + len(met.back.calls.answering)
 
 
 # Sending.

@@ -63,7 +63,7 @@ class Between:
 
     async def asking(self, **settings: Any) -> RemoteStore:
         """A `RemoteStore` on the one connection."""
-        store = RemoteStore(self.nodes.peer, BusConfig(**settings))
+        store = RemoteStore(self.nodes.peer.live, self.nodes.peer.streams, BusConfig(**settings))
         await store.open(self.nodes.client.backend)
         return store
 

@@ -134,7 +134,7 @@ async def answering(met: Meeting, answer: bytes) -> RemoteStore:
             await event.answer(1, payload=answer)
 
     met.server.handlers.bus = Entry(BUS_LABEL, serve)
-    store = RemoteStore(met.peer, BusConfig(timeout=0.2))
+    store = RemoteStore(met.peer.live, met.peer.streams, BusConfig(timeout=0.2))
     await store.open(met.client.backend)
     return store
 
@@ -205,7 +205,7 @@ async def test_no_answer_in_time_is_unknown(anyio_backend: str) -> None:
                 await event.wait_cancelled()
 
         met.server.handlers.bus = Entry(BUS_LABEL, serve)
-        store = RemoteStore(met.peer, BusConfig(timeout=0.05))
+        store = RemoteStore(met.peer.live, met.peer.streams, BusConfig(timeout=0.05))
         await store.open(met.client.backend)
         with pytest.raises(BusUnavailableError, match="no answer in 0"):
             await store.groups(NAME)
@@ -263,8 +263,11 @@ async def test_the_end_of_the_connection_is_unknown(anyio_backend: str) -> None:
         assert [type(one) for one in reading] == [BusUnavailableError]
         with pytest.raises(BusClosedError):
             await peer.streams()
+        nodes = bus.nodes
         with pytest.raises(BusClosedError):
-            await RemoteStore(bus.nodes.peer, BusConfig()).open(bus.nodes.client.backend)
+            await RemoteStore(nodes.peer.live, nodes.peer.streams, BusConfig()).open(
+                nodes.client.backend
+            )
 
 
 async def test_no_stream_is_free(anyio_backend: str) -> None:

@@ -310,7 +310,7 @@ async def test_the_end_of_another_stream_ends_a_handler_s_own(
 
     @met.server.on_stream("proxy")
     async def proxy(stream: Stream) -> None:
-        other = stream.peer.open_stream("nobody")
+        other = met.back.open_stream("nobody")
         await other.receive()
 
     stream = met.peer.open_stream("proxy")

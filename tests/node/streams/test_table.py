@@ -17,10 +17,8 @@ pytestmark = pytest.mark.anyio
 
 def new_table() -> StreamTable:
     core: Any = SimpleNamespace(consume=lambda stream, cost: None)
-    peer: Any = SimpleNamespace(core=core, consume=lambda stream, cost: None)
-    peer.streams = StreamTable(peer, StreamRequests(core, lambda stream, async_id: None))
-    table: StreamTable = peer.streams
-    return table
+    live: Any = SimpleNamespace(core=core, remote=None)
+    return StreamTable(live, StreamRequests(core, lambda stream, async_id: None))
 
 
 def data(stream: int, payload: bytes) -> EventReceived:

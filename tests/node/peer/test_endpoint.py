@@ -1,8 +1,8 @@
-"""Tests of node/peer/endings.py: a line each, and strangers that cannot fill the log."""
+"""Tests of node/peer/endpoint.py: a line each, and strangers that cannot fill the log."""
 
 import pytest
 
-from node.peer.endings import BURST, PER_SECOND, Endings
+from node.peer.endpoint import BURST, PER_SECOND, Endings
 from node.protocol.codes import CloseCode
 from node.protocol.reports import ConnectionEnded
 

@@ -1,0 +1,209 @@
+"""Our end of one connection: the parts that speak on it, and what the core reports to each.
+
+Reports are taken in their order, and the end of the connection ends all that waits on it, at
+once, with its code. How it ended is in the log.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from node.config import NodeConfig
+from node.handlers.registry import Handlers
+from node.handlers.topic import Topic
+from node.logs import LogRation, one_line
+from node.messaging.calls import Calls
+from node.messaging.dispatch import Dispatch
+from node.messaging.pending import IncomingCall
+from node.messaging.topics import LABEL, Topics
+from node.peer.answers import Answers
+from node.peer.calls import CallHandlers
+from node.peer.events import EventHandlers
+from node.peer.streams import StreamHandlers
+from node.peer.subscribers import SubscribeHandlers
+from node.protocol.codes import CloseCode, code_name, supercategory
+from node.protocol.errors import RemoteProtocolError
+from node.protocol.reports import (
+    ConnectionEnded,
+    EventReceived,
+    HandshakeCompleted,
+    KeysUpdated,
+    PeerIdentified,
+    PongReceived,
+    Report,
+    StreamFinished,
+    StreamOpened,
+    StreamReset,
+    StreamWritable,
+    WindowReceived,
+)
+from node.remote.live import LiveConnection
+from node.streams.table import StreamTable
+from node.transport.backend import Backend
+from node.transport.driver import Driver
+from node.trust.accept_hook import Decider
+from node.trust.deciding import Deciding
+
+logger = logging.getLogger("parley.peer")
+
+# Lines about strangers: at once, and from then on for each second.
+BURST: Final = 100
+PER_SECOND: Final = 10
+
+
+class Endings:
+    """The log of how the connections of one node ended, a line each. Whoever was never let in
+    cannot fill the log: how many lines were left out is said with the next one."""
+
+    __slots__ = ("_strangers",)
+
+    def __init__(self) -> None:
+        self._strangers = LogRation(BURST, PER_SECOND)
+
+    def ended(self, who: object, ended: ConnectionEnded, now: float, *, stranger: bool) -> None:
+        """Log an ending; `stranger` says that the handshake was never completed.
+
+        `now` is seconds of a clock that never goes back, the same for all calls.
+        """
+        if stranger and not self._strangers.has_room(now):
+            return
+        self._break_silence()
+        quiet = ended.code in (CloseCode.NORMAL, CloseCode.GOING_AWAY)
+        level = logging.INFO if quiet else logging.WARNING
+        if logger.isEnabledFor(level):
+            text = one_line(ended.text or ended.reason)
+            logger.log(level, "%s ended: %s (%s)", who, code_name(ended.code), text)
+
+    def turned_away(self, name: str, reason: str, now: float) -> None:
+        """Log that a connection from `name` was closed before anything was said on it."""
+        if self._strangers.has_room(now):
+            self._break_silence()
+            logger.warning("turned away a connection from %s: %s", name, reason)
+
+    def _break_silence(self) -> None:
+        if self._strangers.silent:
+            logger.warning("%d endings of strangers were not logged", self._strangers.told())
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What a node gives each of its connections."""
+
+    backend: Backend
+    config: NodeConfig
+    handlers: Handlers
+    topics: Mapping[str, Topic]
+    endings: Endings
+
+
+class Endpoint:
+    """The parts of one connection. `dialled` is the name under which trust policies know a peer
+    that was dialled."""
+
+    __slots__ = (
+        "_deciding",
+        "_endings",
+        "_handlers",
+        "_live",
+        "calls",
+        "dispatch",
+        "streams",
+        "topics",
+    )
+
+    def __init__(
+        self, live: LiveConnection, host: Host, trust: Decider, dialled: str | None
+    ) -> None:
+        core, handlers = live.core, host.handlers
+        self._live = live
+        self._endings = host.endings
+        self._deciding = Deciding(live, trust, dialled)
+        answers = Answers(live, handlers)
+        subscribes = SubscribeHandlers(live, handlers, answers, host.topics)
+        called = CallHandlers(live, handlers, answers, subscribes)
+        events = EventHandlers(live, handlers, answers)
+        self.calls = calls = answers.calls = Calls(
+            core, called.find, called.run, _stop, find_event=events.find, run_event=events.run
+        )
+        self.topics = subscribes.topics = Topics(core, calls.answering, host.topics.__contains__)
+        self.streams = StreamTable(live, calls.stream_requests)
+        self._handlers = StreamHandlers(live, handlers, self.streams)
+        self.dispatch = Dispatch(core, calls, self.topics, self.streams.receive)
+        driver = live.driver = Driver(
+            core, live.backend, self.take, calls.next_deadline, calls.handle_deadline
+        )
+        driver.high_water = host.config.write_buffer
+        driver.on_closed = self.transport_closed
+
+    def take(self, reports: list[Report]) -> None:
+        """Take what happened, in its order."""
+        live = self._live
+        now = live.backend.now()
+        dispatch = self.dispatch.receive
+        aborted = False
+        for report in reports:
+            try:
+                if type(report) is not EventReceived:
+                    self._take_other(report)
+                elif not aborted:
+                    dispatch(report, now)
+            except RemoteProtocolError as error:
+                live.core.abort(now, CloseCode(error.code), error.reason)
+                aborted = True
+
+    def transport_closed(self) -> None:
+        """The transport is closed: nothing more will be reported."""
+        live = self._live
+        live.gone = True
+        if live.ended is None:  # a bug kept the core from telling
+            self._connection_ended(ConnectionEnded(CloseCode.INTERNAL_ERROR, "", False, "a bug"))
+        live.changed()
+
+    def _take_other(self, report: Report) -> None:
+        live = self._live
+        match report:  # what every connection has comes first
+            case PeerIdentified():
+                self._deciding.decide(report)
+            case HandshakeCompleted(agreed):
+                live.agreed = agreed
+                live.supercategory = supercategory(agreed.remote_role, agreed.local_role)
+                logger.info("%s open: %s", live.remote, agreed.suite or "UNENCRYPTED")
+                live.changed()
+            case ConnectionEnded():
+                self._connection_ended(report)
+            case PongReceived(async_id, round_trip):
+                live.pong_received(async_id, round_trip)
+            case StreamOpened(stream, label):
+                if not (label.startswith(LABEL) and self.topics.stream_opened(stream, label)):
+                    self._handlers.opened(stream, label)
+            case StreamFinished() | StreamReset() | StreamWritable():
+                if not self.topics.changed(report):
+                    self.streams.changed(report)
+                if isinstance(report, StreamReset):
+                    self.calls.answering.stream_reset(report.stream)
+                elif isinstance(report, StreamWritable):
+                    self.calls.answering.stream_writable(report.stream)
+            case WindowReceived():
+                self.calls.answering.window_received(report)
+            case KeysUpdated(sent, _, rekey):
+                if rekey:
+                    live.rekeys[sent] = rekey
+                live.changed()
+
+    def _connection_ended(self, ended: ConnectionEnded) -> None:
+        live, code, text = self._live, ended.code, ended.text
+        live.connection_ended(ended)
+        if live.driver.was_connected:  # else nobody answered, and who dialled is told that
+            now = live.backend.now()
+            self._endings.ended(live.remote, ended, now, stranger=live.agreed is None)
+        self._deciding.stop()
+        self.calls.connection_ended(code, text)
+        self.topics.connection_ended(code, text)
+        self.streams.connection_ended(code, text)
+        live.changed()
+
+
+def _stop(request: IncomingCall) -> None:
+    if request.runner is not None:
+        request.runner.cancel()

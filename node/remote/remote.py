@@ -1,0 +1,85 @@
+"""`Remote`: the other side of a connection, as a handler sees it.
+
+A native `Peer` is one, and so is a `Guest` of another dialect, which has proved nothing and
+speaks a part of this.
+"""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from crypto.identity import NodeId
+from crypto.registry import Suite
+from lbm.codec import Encodable, Value
+from node.errors import PeerClosedError
+from node.messaging.formats import FormatName
+from node.messaging.payloads import Payload, Tandem
+from node.protocol.reports import ConnectionEnded
+from node.remote.emission import Emission
+from node.transport.backend import Backend
+from node.transport.driver import Driver
+
+
+class Remote(Protocol):
+    """The other side of one connection. `name` is where it came from, or what was dialled;
+    `backend` and `driver` are for whatever runs its requests."""
+
+    backend: Backend
+    driver: Driver
+    name: str
+
+    @property
+    def node_id(self) -> NodeId | None:
+        """The node id that it proved; None if it proved none."""
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether the connection is encrypted and its other side authenticated."""
+
+    @property
+    def suite(self) -> Suite | None:
+        """The algorithms agreed on; None without encryption."""
+
+    @property
+    def role(self) -> str:
+        """What it claims to be: a claim, from which no rights follow."""
+
+    @property
+    def info(self) -> Mapping[str, Value]:
+        """What it says of itself."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the connection is open."""
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether its transport is closed."""
+
+    async def call(
+        self,
+        topic: str,
+        data: Encodable = None,
+        *,
+        timeout: float | None = ...,
+        headers: Mapping[str, Encodable] | None = None,
+    ) -> Value:
+        """Call a topic and return the data of its answer; raises as `Peer.call`."""
+
+    def emit(
+        self,
+        name: str,
+        data: Encodable | Tandem | Payload = None,
+        *,
+        namespace: str = "",
+        format: FormatName = ...,
+    ) -> Emission:
+        """Emit a named event; raises as `Peer.emit`."""
+
+    async def close(self, code: int = ..., text: str = "") -> None:
+        """End the connection gracefully: what is queued goes first."""
+
+    async def closed(self) -> ConnectionEnded:
+        """Wait for the end of the connection; returns why it ended."""
+
+    def closed_error(self) -> PeerClosedError:
+        """Why nothing can be asked any more."""
