@@ -44,7 +44,7 @@ PAGES: Final[dict[str, Page]] = {
     "peer": Page(
         "Peer",
         "The other node of one connection, from either side.",
-        ("parley.Peer", "parley.ConnectionEnded", "parley.Suite"),
+        ("parley.Peer", "parley.Remote", "parley.ConnectionEnded", "parley.Suite"),
         "embed-a-node",
     ),
     "calls": Page(
@@ -422,6 +422,7 @@ SHOWN: Final[dict[str, Shown]] = {
     "FileOffer": Shown(made=False, hidden=frozenset({"decode", "encode"})),
     "PeerClosedError": Shown(made=False),
     "Receipt": Shown(made=False, hidden=frozenset({"decode", "encode"})),
+    "Remote": Shown(made=False, hidden=frozenset({"closed_error"})),
     "Roles": Shown(made=False),
     "JournalSource": Shown(
         made=False, hidden=frozenset({"name", "reader", "schema", "streamReader"})
