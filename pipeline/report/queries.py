@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as f
 from pyspark.sql.types import TimestampType
 
-from pipeline.gold.kinds import FAULT, NOTICE, UNCHECKED
+from pipeline.gold.findings import FAULT, NOTICE, UNCHECKED
 from pipeline.report.figures import (
     FINDING_ROWS,
     TIME_BUCKETS,

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.gold.calls import LAST_CODE, calls
-from pipeline.gold.kinds import FAULT, KINDS, NOTICE
+from pipeline.gold.findings import FAULT, KINDS, NOTICE
 from pipeline.gold.refresh import gold_tables, newest_slot, read_gold, write_gold
 from tests.pipeline.silver_frames import FINDINGS, START, Row, Talk, frame, frames
 

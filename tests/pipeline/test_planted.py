@@ -14,8 +14,8 @@ from node.apps.simulate.tally import count
 from node.apps.simulate.tamper.plant import tamper
 from node.apps.simulate.tamper.planted import Fault, Planted
 from pipeline.bronze import ingest
+from pipeline.gold.findings import FAULT
 from pipeline.gold.findings import findings as gold_findings
-from pipeline.gold.kinds import FAULT
 from pipeline.silver import SilverStep, events, findings, sessions
 from pipeline.tables import Tables
 from tests.node.apps.simulate.journals import Simulated, make
