@@ -218,7 +218,7 @@ async def test_two_nodes_with_one_relay_and_one_topic_make_no_circle(anyio_backe
             await eventually(lambda: second.published == second.ignored == 1)
             assert (first.published, first.broadcast, second.broadcast) == (1, 0, 0)
             await topic.publish(b"of the first node")
-            # By the first node's bridge, then by the second's: it is no broadcast of a client.
+            # By the first node's bridge, then by the second's: it is not a broadcast of a client.
             got = await read(client, 2)
             assert got == [
                 (first.uuid, b"of the first node", True),

@@ -36,7 +36,7 @@ class Bird(Guest):
 
 @asynccontextmanager
 async def bird() -> AsyncIterator[tuple[Bird, anyio.abc.ByteStream, list[Guest]]]:
-    """A guest, the other end of its stream, and who is gone."""
+    """A guest, the other end of its stream, and the guests that are gone."""
     gone: list[Guest] = []
     async with ground() as backend:
         here, there = memory_pair()

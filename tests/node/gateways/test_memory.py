@@ -76,7 +76,7 @@ def test_the_clients_of_a_relay_have_a_bound_together() -> None:
     for _ in range(30):
         for uuid in uuids[1:]:
             if not sender.wants_data:
-                now += 2 * limits.patience  # nobody takes anything
+                now += 2 * limits.patience  # no client takes anything
                 sender.handle_deadline(now)
             sender.receive_data(message(uuid, uuids[0], bytes(PIECE)), now)
             assert total.held <= MEMORY + CLIENTS * EACH

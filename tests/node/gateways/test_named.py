@@ -1,4 +1,4 @@
-"""The gateway: who is let in, what is counted, and how it ends."""
+"""The gateway: which clients it accepts, what it counts, and how it ends."""
 
 from tempfile import TemporaryDirectory
 from typing import Any

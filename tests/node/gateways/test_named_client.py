@@ -66,7 +66,7 @@ async def test_replies_without_an_end_do_not_hold_their_place_for_ever(
         for number in range(2):
             async for reply in client.emit("ping", number).replies():
                 assert reply.data == number
-                break  # and nobody says that no more are wanted
+                break  # without a word that no more are wanted
         with pytest.raises(LocalProtocolError, match="wait for replies already"):
             await client.emit("ping", 2).reply(timeout=PATIENCE)
         await anyio.sleep(0.2)

@@ -1,4 +1,4 @@
-"""Who is connected, in both flavours: the handlers of a node, and what their failures say."""
+"""Peers in both flavours: the handlers of a node, and what their failures say."""
 
 from typing import Any
 

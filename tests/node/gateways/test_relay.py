@@ -1,4 +1,4 @@
-"""The relay over sockets: who gets what, who is turned away, who is dropped."""
+"""The relay over sockets: what clients get, which are refused, which are dropped."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -328,7 +328,7 @@ async def test_who_is_flooded_and_reads_keeps_its_connection(anyio_backend: str)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(send)
             for n in range(20):
-                await two.send(two.uuid, bytes([n]))  # nobody's queue but its own
+                await two.send(two.uuid, bytes([n]))  # in no queue but its own
                 assert await read(two) == [(two.uuid, bytes([n]), False)]
                 await two.send(one.uuid, bytes([n]))
                 while (await anext(one)).sender != two.uuid:

@@ -64,7 +64,7 @@ async def test_what_is_not_read_is_bounded_and_then_read_on(anyio_backend: str) 
 async def somebody(
     serve: Callable[[SocketStream], Awaitable[None]],
 ) -> AsyncIterator[str]:
-    """The address of a server that is no relay."""
+    """The address of a server that is not a relay."""
     async with (
         await anyio.create_tcp_listener(local_host="127.0.0.1") as listener,
         anyio.create_task_group() as tasks,

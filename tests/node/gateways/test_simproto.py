@@ -1,4 +1,4 @@
-"""SimProto gateways: who is served, over what, and how it ends."""
+"""SimProto gateways: which clients they serve, over what, and how they end."""
 
 from contextlib import AsyncExitStack, suppress
 

@@ -130,7 +130,7 @@ async def test_what_waits_for_handlers_is_bounded(anyio_backend: str) -> None:
         with anyio.move_on_after(0.3) as sending:
             while True:
                 await client.send("rpc", "wait", b"x" * 50_000)
-        assert sending.cancelled_caught  # nobody reads it any more
+        assert sending.cancelled_caught  # the reader is gone
         assert peer.core.account.held <= 100_000 + 256 * 1024 + 60_000
         await others_are_served(sides)
 

@@ -1,4 +1,4 @@
-"""Subscriptions over SimProto: who may, what comes, what is not read, and the end."""
+"""Subscriptions over SimProto: refusals, notes, notes that are not read, and the end."""
 
 import anyio
 import pytest
@@ -128,7 +128,7 @@ async def test_giving_up_while_the_publisher_decides(anyio_backend: str) -> None
         go.set()
         readings = sides.client.peer.sim.subscriptions
         await eventually(lambda: not readings._readers and not readings._leaving)
-        assert not news.subscribers  # nobody waited: it was left again
+        assert not news.subscribers  # the reader had given up, so it was left again
         async with sides.client.subscribe("news") as notes:
             await news.publish(b"one")
             assert await anext(aiter(notes)) == b"one"

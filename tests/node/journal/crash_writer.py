@@ -28,7 +28,7 @@ EVENTS_AT: Final = SESSIONS_AT + COUNT.size
 MOST_SESSIONS: Final = 4096
 SHARED_SIZE: Final = EVENTS_AT + MOST_SESSIONS * COUNT.size
 
-# So long it goes on if nobody kills it, in seconds.
+# Seconds for which it goes on unless it is killed.
 LONGEST: Final = 20.0
 BACKENDS: Final = ("anyio._backends._asyncio", "anyio._backends._trio")
 CALLERS: Final = 3

@@ -1,4 +1,4 @@
-"""Follows the chains in a journal's records, by the document: for tests of who writes them."""
+"""Follows the chains in a journal's records, by the document: for tests of what writes them."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -39,7 +39,7 @@ def test_checkpoints_name_no_more_streams_than_they_may(monkeypatch: pytest.Monk
         assert [row[PAYLOAD] for row in told] == [b"%d" % number for number in range(8)]
         return [row[TOPIC] for row in told]
 
-    # Who reads from the start has all of them, who begins at the checkpoint those of the first.
+    # A reader from the start has all of them, one from the checkpoint those of the first.
     assert topics(*segments) == [f"t{number}" for number in range(8)]
     assert topics(list(segments)[1]) == ["t0", "t1", "t2"] + [None] * 5
 

@@ -1,4 +1,4 @@
-"""One connection with named events: who gets what, and what ends it."""
+"""One connection with named events: where each event goes, and what ends it."""
 
 from collections.abc import Callable
 from typing import Any

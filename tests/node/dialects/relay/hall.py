@@ -22,7 +22,7 @@ class Hall:
         self.at = {uuid: self.enter(uuid) for uuid in uuids}
 
     def enter(self, first: bytes = b"") -> RelayConnection:
-        """One more, who sends `first`."""
+        """One more client, which sends `first`."""
         connection = RelayConnection(self.router, self.limits, self.now)
         if first:
             connection.receive_data(first, self.now)

@@ -1,4 +1,4 @@
-"""One client as the relay sees it: who it says it is, what it is told, when it is dropped."""
+"""One client as the relay sees it: its UUID, what it is told, when it is dropped."""
 
 import pytest
 
@@ -41,7 +41,7 @@ class Driver:
         self.calls.append("wake")
 
 
-# Who it is.
+# Its UUID.
 
 
 @pytest.mark.parametrize("piece", [1, 5, 16])
@@ -155,7 +155,7 @@ def test_a_member_is_told_of_a_batch_once() -> None:
     assert [len(hall.read(uuid)) for uuid in (A, B, C)] == [1, 4, 3]
 
 
-# Who does not read.
+# Clients that do not read.
 
 
 def test_who_does_not_read_is_dropped_and_counted() -> None:

@@ -28,7 +28,7 @@ def test_a_uuid_has_one_member_at_a_time() -> None:
     router.join(A, one)
     with pytest.raises(ValueError, match="already"):
         router.join(A, two)
-    router.leave(A, two)  # who is not in does not put another out
+    router.leave(A, two)  # one that is not in does not put another out
     assert router.members[A] is one
     router.leave(A, one)
     router.leave(A, one)

@@ -34,7 +34,7 @@ def hall_of(vector: Vector) -> Hall:
 
 
 def sorted_out(vector: Vector, piece: int) -> tuple[dict[bytes, bytes], bool]:
-    """Who gets what of a vector's bytes, and whether the connection is to be closed."""
+    """What each client gets of a vector's bytes, and whether the connection is to be closed."""
     router, data, closes = Router(), unhex(vector["hex"]), False
     members: dict[bytes, RelayMember] = {}
     for uuid in map(unhex, vector.get("connected", PAIR)):

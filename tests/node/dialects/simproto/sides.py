@@ -173,7 +173,7 @@ class Side:
 
 
 def exchange(one: Side, other: Side) -> None:
-    """Carry bytes both ways until nobody says anything more."""
+    """Carry bytes both ways until neither side says more."""
     said = one.said()
     while said:
         said = one.receive(other.receive(said))

@@ -216,7 +216,7 @@ def test_more_bytes_than_may_wait_stop_reading() -> None:
 
 
 def test_what_waits_for_handlers_for_too_long_ends_it() -> None:
-    """Nobody could tell whether who asked is still there."""
+    """Otherwise it would be unknown whether the asking side is still there."""
     side = Side(SimProtoLimits(longest_frame=2_048, client_memory=2 * REQUEST_WEIGHT))
     for dialog in range(2):
         side.now = 10.0 * dialog

@@ -1,4 +1,4 @@
-"""Scarce dialogs: callers go first, feeds take turns, nobody is passed over."""
+"""Scarce dialogs: callers go first, feeds take turns, none is passed over."""
 
 from node.dialects.limits import SimProtoLimits
 from node.dialects.simproto.codec import RESPONSE, serialise_message

@@ -1,4 +1,4 @@
-"""Who is asked, told and answered: topics both ways, with exactly the document's codes."""
+"""Requests, notes and answers: topics both ways, with exactly the document's codes."""
 
 from node.dialects.simproto.codec import (
     NOTIFY,

@@ -104,7 +104,7 @@ def test_read(vector: Vector, piece: int) -> None:
         elif fields["type"] == "response":
             code, text = waiting.responses.pop(0)
             assert code == MEANINGS[fields["meaning"]]
-            if vector["answers"] != "unsubscribe":  # nobody looks at what comes with it
+            if vector["answers"] != "unsubscribe":  # what comes with it is ignored
                 assert (text or b"") == unhex(fields["data"])
         elif fields["type"] == "ping":
             assert serialise_message(PONG, dialog, unhex(fields["payload"])) in said

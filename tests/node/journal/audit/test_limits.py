@@ -105,7 +105,7 @@ def test_as_many_counters_are_tried_as_there_may_be_and_a_wrong_one_is_never_kep
     assert lane.decrypt(stream, blobs[keyring.TRIED_COUNTERS], form) == b"64"
 
 
-# Events that wait, and those that nobody knows.
+# Events that wait, and those of unknown sessions.
 
 
 def without_seals(records: Records) -> Records:

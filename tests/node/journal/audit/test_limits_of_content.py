@@ -186,7 +186,7 @@ def test_events_under_too_many_updates_are_undecryptable_and_all_are_rows(
     audited = Audited(records)
     assert len(audited.rows) == events_in(records)
     assert set(audited.statuses) == {"ok", "undecryptable"}
-    # It is told which they are, and nobody is accused of a Close that could not be read.
+    # It is told which they are, and neither side is accused of a Close that could not be read.
     (finding,) = audited.findings
     closed = [row for row in audited.rows if row.status == "undecryptable"]
     assert (finding.kind, finding.count) == ("undecryptable", len(closed))

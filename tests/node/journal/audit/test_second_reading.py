@@ -27,7 +27,7 @@ NULLS = {"after_offer": None, "after_answer": None, "rekey_commit": None}
 
 @pytest.fixture(autouse=True)
 def records_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is signed here is none of the vectors', which list what they used."""
+    """What is signed here is not among the vectors, which list what they used."""
     monkeypatch.setattr(RECORDS, "_used", dict(RECORDS._used))
 
 

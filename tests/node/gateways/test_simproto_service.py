@@ -1,4 +1,4 @@
-"""Handlers and topics that are asked for over SimProto: who may, and what the answer is."""
+"""Handlers and topics over SimProto: which guests may use them, and what the answer is."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
