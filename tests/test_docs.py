@@ -147,8 +147,9 @@ def test_tables_have_as_many_cells_in_each_row(document: Path) -> None:
     assert uneven == []
 
 
-def test_the_places_that_contributors_are_sent_to_are_there() -> None:
-    text = (ROOT / "CONTRIBUTING.md").read_text()
+@pytest.mark.parametrize("document", ["CONTRIBUTING.md", "docs/architecture.md"])
+def test_the_places_that_contributors_are_sent_to_are_there(document: str) -> None:
+    text = (ROOT / document).read_text()
     tops = "|".join(path.name for path in ROOT.iterdir() if path.is_dir())
     places = re.findall(rf"`((?:{tops})/[\w/.]*)`", text)
     assert len(places) > 40
