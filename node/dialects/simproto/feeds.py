@@ -8,18 +8,16 @@ other than 0 ends the subscription.
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from node.dialects.simproto.codec import NOTIFY, parse_response
 from node.dialects.simproto.core import SimProtoCore
 from node.dialects.simproto.dialog_room import DialogRoom
 from node.messaging.batch import Batch
+from node.messaging.fanout import Fanout
 from node.messaging.feed import Feed
 from node.protocol.errors import ConnectionClosedError, PayloadTooLargeError
 from node.protocol.limits import EVENT_COST
-
-if TYPE_CHECKING:
-    from node.messaging.fanout import Fanout
 
 # Bytes of cost (a note's data and 64) that may wait for responses, for one subscription, unless
 # a single note has more. Readers of ours have room for as much.
@@ -68,7 +66,7 @@ class SimProtoFeed(Feed):
 
     def __init__(
         self,
-        fanout: "Fanout",
+        fanout: Fanout,
         publisher: NotePublisher,
         owner: object,
         on_closed: Callable[[Any], None],
