@@ -98,7 +98,7 @@ class Node(Offering):
 
     @property
     def node_id(self) -> NodeId:
-        """Who this node is."""
+        """The id of this node."""
         return self.identity.node_id
 
     @property

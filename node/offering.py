@@ -239,7 +239,7 @@ class Offering:
         `peer`, `action`, `name` and `group`. Only what it answers True to is allowed.
 
         Raises:
-            AddressError: it is no address of a bus. ConfigError: a setting is wrong, or is not
+            AddressError: not the address of a bus. ConfigError: a setting is wrong, or is not
                 what it was for this address. ParleyError: a bus is offered already.
         """
         if self._buses is None:

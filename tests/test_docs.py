@@ -128,8 +128,7 @@ _UNIDIOMATIC = re.compile(
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_documents_are_written_in_plain_english(document: Path) -> None:
-    if document.parent.name != "api":  # these are the docstrings
-        assert _UNIDIOMATIC.findall(document.read_text()) == []
+    assert _UNIDIOMATIC.findall(document.read_text()) == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)

@@ -181,7 +181,7 @@ class Topic:
 
     @property
     def subscribers(self) -> list[Subscriber]:
-        """Who is subscribed now."""
+        """The subscriptions that there are now."""
         return [Subscriber(cast(Remote, feed.owner), feed) for feed in self._fanout.feeds]
 
     @property

@@ -30,7 +30,7 @@ class Tandem(NamedTuple):
         """As bytes.
 
         Raises:
-            FormatError: one of them is no bytes.
+            FormatError: one of them is not bytes.
         """
         first, second = _bytes(self.first), _bytes(self.second)
         return b"".join((_LENGTH.pack(len(first)), first, _LENGTH.pack(len(second)), second))
@@ -40,7 +40,7 @@ class Tandem(NamedTuple):
         """Read what `encode` makes.
 
         Raises:
-            FormatError: it is no tandem payload, all of it.
+            FormatError: it is not, as a whole, a tandem payload.
         """
         first, rest = _part(data)
         second, rest = _part(rest)

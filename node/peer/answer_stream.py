@@ -26,7 +26,7 @@ class AnswerStream:
     """The items of a streamed answer, in their order. Made by `Peer.call_stream`.
 
     `result` is what the final answer carried once the items are at their end: None,
-    unless the handler was no generator.
+    unless the handler was not a generator.
     """
 
     def __init__(

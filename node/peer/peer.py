@@ -73,7 +73,7 @@ class Peer:
 
     @property
     def node_id(self) -> NodeId | None:
-        """Who the other side proved to be; None on an unencrypted connection."""
+        """The id that the other side has proved; None on an unencrypted connection."""
         return self.live.node_id
 
     @property
@@ -218,7 +218,7 @@ class Peer:
         `stream.request`.
 
         Raises:
-            PeerClosedError: the connection is over. ConfigError: `answers` are no types.
+            PeerClosedError: the connection is over. ConfigError: `answers` are not types.
             LocalProtocolError: as many streams are open as were agreed.
         """
         return self.streams.open(label, answers)

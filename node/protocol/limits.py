@@ -114,7 +114,7 @@ class Limits:
     the others counts.
 
     Raises:
-        ValueError: a value is no int, or outside its range in `NEGOTIATED`.
+        ValueError: a value is not an int, or is outside its range in `NEGOTIATED`.
     """
 
     max_payload: int = NEGOTIATED["max_payload"].default

@@ -30,7 +30,7 @@ Checkpoint = Callable[[], tuple[DirectionState, DirectionState]]
 
 
 class Observer(Protocol):
-    """What the core reports to who asks. `sent` tells our direction from the other."""
+    """What the core reports to an observer. `sent` tells our direction from the other."""
 
     def session_started(self, agreed: Agreed, initiator: bool, checkpoint: Checkpoint) -> None:
         """The handshake is complete: identities, suite, T1, both Proof events, `hs`.

@@ -67,7 +67,7 @@ class NamedEvent:
         """The two payloads that it carries.
 
         Raises:
-            FormatError: it is no tandem payload.
+            FormatError: it is not a tandem payload.
         """
         return self._payload.tandem
 

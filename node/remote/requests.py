@@ -44,7 +44,7 @@ class Call(Request):
 
     @property
     def headers(self) -> Mapping[str, Value]:
-        """The caller's headers; empty if there are none."""
+        """The caller's headers; empty if it sent none."""
         return self._call.headers
 
     @property

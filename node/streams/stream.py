@@ -124,7 +124,7 @@ class Stream(ByteStream):
         return StreamEvents(self.receive_event)
 
     async def receive_event(self) -> StreamEvent:
-        """The next event that is no answer; raises as `receive`.
+        """The next event that is not an answer; raises as `receive`.
 
         Events and bytes come in the order in which each were sent, not in any of both.
         """
@@ -172,8 +172,8 @@ class Stream(ByteStream):
     ) -> StreamEvent:
         """Send an event and wait for the one that answers it, of a type in `answers`.
 
-        `timeout` is seconds for all of it; None waits as long as the stream lives. Who is late or
-        cancelled has sent Cancel; `unwanted` gets the payload of an answer to who was cancelled.
+        `timeout` is seconds for all of it; None waits as long as the stream lives. A request that
+        is late or cancelled sends Cancel; `unwanted` gets the payload of an answer to one of these.
 
         Raises:
             CallTimeout: no answer in time. EndOfStream: the other side finished without

@@ -21,7 +21,7 @@ logger = logging.getLogger("parley.trust")
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Who asks to be let in, or was dialled.
+    """A peer that asks to be let in, or was dialled.
 
     Attributes:
         node_id: who it proved to be.

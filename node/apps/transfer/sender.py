@@ -40,7 +40,7 @@ class Source:
 
         Raises:
             ConfigError: it is a directory, or its name is none that is taken (UnsafeNameError).
-            FileError: it cannot be read, or is no regular file.
+            FileError: it cannot be read, or is not a regular file.
         """
         name = safe_name(path)
         with _readable(path):

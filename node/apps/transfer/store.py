@@ -33,7 +33,7 @@ class FileStore:
     `max_size` is the largest file taken, in bytes; None leaves it to the disk's room.
 
     Raises:
-        OSError: it is no directory that one can write to.
+        OSError: it is not a directory that one can write to.
     """
 
     def __init__(

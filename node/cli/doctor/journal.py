@@ -51,7 +51,7 @@ def _check_directory(settings: JournalSettings, directory: Path) -> Iterator[Dia
         yield Diagnosis(Level.OK, subject, "it is not there yet; parley serve makes it")
         return
     if not directory.is_dir() or not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
-        text = "it is no directory that you can write to: parley serve will not start"
+        text = "it is not a directory that you can write to: parley serve will not start"
         yield Diagnosis(Level.PROBLEM, subject, text, "name another one")
         return
     status = directory.stat()

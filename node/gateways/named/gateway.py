@@ -46,7 +46,7 @@ class NamedGateway(DialectServer[NamedPeer]):
 
     @property
     def peers(self) -> list[NamedPeer]:
-        """Who is connected."""
+        """The clients that are connected."""
         return [peer for peer in self._guests.values() if peer.is_open]
 
     @property

@@ -56,7 +56,7 @@ class SimProtoGateway(DialectServer[SimProtoPeer]):
 
     @property
     def peers(self) -> list[SimProtoPeer]:
-        """Who is connected."""
+        """The clients that are connected."""
         return [peer for peer in self._guests.values() if peer.is_open]
 
     @property
