@@ -35,7 +35,7 @@ local streams, window = tonumber(ARGV[1]), ARGV[2]
 for number = 1, streams do
   local kind = redis.call('TYPE', KEYS[number]).ok
   if kind ~= 'stream' and kind ~= 'none' then
-    return redis.error_reply('WRONGTYPE ' .. KEYS[number] .. ' is no stream')
+    return redis.error_reply('WRONGTYPE ' .. KEYS[number] .. ' is not a stream')
   end
 end
 local published = {}

@@ -111,7 +111,7 @@ class Settler:
         times, fields, past, now = seen
         event = self._config.format_of(split_name(stream)[0]).read(stream, id, fields)
         if not isinstance(event, StoredEvent):
-            event = StoredEvent(id, stream, UNREADABLE + "this is no event")
+            event = StoredEvent(id, stream, UNREADABLE + "this is not an event")
         history = _failures(past)
         history.append(Failure(int(times), consumer, int(now) / 1000, error_line(error)))
         shorten(history)

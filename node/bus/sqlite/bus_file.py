@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from node.bus.config import BusConfig
 from node.bus.errors import BusDamagedError, BusFullError, BusUnavailableError
-from node.bus.sqlite.tables import APPLICATION_ID, TABLES, VERSION
+from node.bus.sqlite.sqlite_tables import APPLICATION_ID, TABLES, VERSION
 from node.errors import ConfigError
 
 PAGE_SIZE: Final = 4096

@@ -102,7 +102,7 @@ def count_after(books: Books, stream: int, number: int) -> int:
 
 def read(books: Books, group: GroupRow, consumer: str, count: int) -> list[Delivery]:
     """Hand out events that the group was never handed."""
-    who = books.sign(group, consumer)
+    holder = books.sign(group, consumer)
     stream = group.stream
     cursor = books.cursor
     rows = handful(cursor.execute(_NEW, (stream.number, group.cursor, count)))
@@ -114,7 +114,8 @@ def read(books: Books, group: GroupRow, consumer: str, count: int) -> list[Deliv
     if group.pending:
         again = cursor.execute(_PENDING, (group.number, first, last)).fetchone()[0]
     cursor.execute(
-        _HAND_OUT, (group.number, who.number, books.session, books.now, stream.number, first, last)
+        _HAND_OUT,
+        (group.number, holder.number, books.session, books.now, stream.number, first, last),
     )
     group.cursor = last
     books.staged[stream.name, group.name] = last
@@ -142,16 +143,16 @@ def handful(rows: Iterable[tuple[int, str | None, int, str]]) -> list[tuple[Any,
 
 def own(books: Books, group: GroupRow, consumer: str, count: int) -> list[Delivery]:
     """Hand out again events that this consumer was handed in an earlier session."""
-    who = books.sign(group, consumer)
+    holder = books.sign(group, consumer)
     rows = books.cursor.execute(
-        _OWN, (group.number, who.number, who.number, books.session, count)
+        _OWN, (group.number, holder.number, holder.number, books.session, count)
     ).fetchall()
-    return _hand_again(books, group, who, rows)
+    return _hand_again(books, group, holder, rows)
 
 
 def claim(books: Books, group: GroupRow, consumer: str, count: int, idle: float) -> list[Delivery]:
     """Hand out again events that are due, or were held for `idle` seconds without a sign."""
-    who = books.sign(group, consumer)
+    holder = books.sign(group, consumer)
     if not group.pending:
         return []
     cursor = books.cursor
@@ -168,13 +169,13 @@ def claim(books: Books, group: GroupRow, consumer: str, count: int, idle: float)
             query = "SELECT min(at) FROM pending WHERE grp = ? AND due IS NULL"
             oldest = cursor.execute(query, (group.number,)).fetchone()[0]
             group.held_since = books.now if oldest is None else oldest
-    return _hand_again(books, group, who, rows)
+    return _hand_again(books, group, holder, rows)
 
 
 def _hand_again(
-    books: Books, group: GroupRow, who: ConsumerRow, rows: list[tuple[Any, ...]]
+    books: Books, group: GroupRow, taker: ConsumerRow, rows: list[tuple[Any, ...]]
 ) -> list[Delivery]:
-    """Hand out pending events: (id, attempt, history, by whom it is held, since when)."""
+    """Hand pending events to `taker`: (id, attempt, history, number of the holder, since when)."""
     taken, deliveries, size = [], [], 0
     names: dict[int, str] = {}
     for id, attempt, history, holder, _ in rows:
@@ -187,7 +188,7 @@ def _hand_again(
         attempt += 1
         if attempt > 1:
             group.redelivered += 1
-        taken.append((who.number, books.session, attempt, books.now, history, group.number, id))
+        taken.append((taker.number, books.session, attempt, books.now, history, group.number, id))
         event = event_of(books, group.stream.name, id)
         size += len(event.body)
         deliveries.append(Delivery(event, attempt))
@@ -229,16 +230,18 @@ def ack(books: Books, group: GroupRow, ids: Sequence[str]) -> int:
 
 def touch(books: Books, group: GroupRow, consumer: str, ids: Sequence[str]) -> None:
     """They are being worked on."""
-    who = books.sign(group, consumer)
-    books.cursor.execute(_TOUCH, (books.now, group.number, who.number, json.dumps(numbers_of(ids))))
+    holder = books.sign(group, consumer)
+    books.cursor.execute(
+        _TOUCH, (books.now, group.number, holder.number, json.dumps(numbers_of(ids)))
+    )
     group.held_since = min(group.held_since, books.now)
 
 
 def release(books: Books, group: GroupRow, consumer: str, ids: Sequence[str]) -> None:
     """They were never begun: due now, and not an attempt."""
-    who = books.consumer(group, consumer)
-    if who is not None:
-        books.cursor.execute(_RELEASE, (group.number, who.number, json.dumps(numbers_of(ids))))
+    holder = books.consumer(group, consumer)
+    if holder is not None:
+        books.cursor.execute(_RELEASE, (group.number, holder.number, json.dumps(numbers_of(ids))))
 
 
 def nack(books: Books, group: GroupRow, consumer: str, id: str, delay: float, error: str) -> bool:
@@ -287,11 +290,11 @@ def _held(
     books: Books, group: GroupRow, consumer: str, number: int
 ) -> tuple[int, str | None] | None:
     """Attempt and history of an event that this consumer holds."""
-    who = books.consumer(group, consumer)
-    if who is None or number == NO_ID:
+    holder = books.consumer(group, consumer)
+    if holder is None or number == NO_ID:
         return None
     row: tuple[int, str | None] | None = books.cursor.execute(
-        _HELD, (group.number, number, who.number)
+        _HELD, (group.number, number, holder.number)
     ).fetchone()
     return row
 

@@ -205,17 +205,17 @@ def _remove(books: Books, stream: StreamRow, rows: list[tuple[int, int]]) -> Non
         cursor.execute("UPDATE meta SET value = ? WHERE name = 'floor'", (ids[-1],))
 
 
-def _let_go(books: Books, group: GroupRow, who: ConsumerRow) -> None:
+def _let_go(books: Books, group: GroupRow, owner: ConsumerRow) -> None:
     """Make everything that it holds due now."""
     rows: list[tuple[Any, ...]] = books.cursor.execute(
         "SELECT id, attempt, history FROM pending WHERE grp = ? AND consumer = ? AND due IS NULL",
-        (group.number, who.number),
+        (group.number, owner.number),
     ).fetchall()
     books.cursor.executemany(
         "UPDATE pending SET due = 0, history = ? WHERE grp = ? AND id = ?",
         [
             (
-                with_failure(history, attempt, who.name, books.now, NOT_ACKNOWLEDGED),
+                with_failure(history, attempt, owner.name, books.now, NOT_ACKNOWLEDGED),
                 group.number,
                 id,
             )
@@ -224,5 +224,6 @@ def _let_go(books: Books, group: GroupRow, who: ConsumerRow) -> None:
     )
     # Its number may be another one's next.
     books.cursor.execute(
-        "UPDATE pending SET consumer = 0 WHERE grp = ? AND consumer = ?", (group.number, who.number)
+        "UPDATE pending SET consumer = 0 WHERE grp = ? AND consumer = ?",
+        (group.number, owner.number),
     )

@@ -1,6 +1,6 @@
-"""A bus on a store in memory, for tests: what it asks of the store is seen, and may fail.
+"""A bus on a store in memory, for tests: its requests to the store are recorded, and may fail.
 
-One rule: the store beneath is real; a fault comes before the store is asked, or after.
+The store beneath is real; a fault comes before the store is asked, or after.
 """
 
 from collections import defaultdict

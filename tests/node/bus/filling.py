@@ -1,7 +1,7 @@
 """A process that publishes until there is no room, makes room, and goes on.
 
-One rule: room is a limit on the size of its files, or a small disk; neither is anybody else's.
-It says in JSON what happened. `python -m tests.node.bus.filling DIRECTORY limit|disk`.
+Room is a limit on the size of its files, or a small disk; both are its own. It says in JSON what
+happened. `python -m tests.node.bus.filling DIRECTORY limit|disk`.
 """
 
 import json

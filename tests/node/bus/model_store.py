@@ -1,8 +1,8 @@
-"""A store in memory: what the methods of node/bus/store.py mean, said in the plainest Python.
+"""A store in memory: what the methods of node/bus/store.py mean, in the plainest Python.
 
-One rule: no clever line. Lists are searched from the beginning; each method is what its docstring
-in the protocol says. It knows no retention (which stores apply approximately) and no disk, and
-keeps what it has when it is closed and opened again, as a process does that is started anew.
+Lists are searched from the beginning; each method does what its docstring in the protocol says.
+There is neither retention (which stores apply approximately) nor a disk; closed and opened again,
+it has what it had, as a process that is started again.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,7 +1,7 @@
-"""A process that reads buses on a disk that cannot be written to any more, and then can again.
+"""A process that reads buses on a disk that becomes read-only, and writable again.
 
-One rule: each bus is there as something left it: closed in order, killed, or copied without the
-index of its log. It says in JSON what happened. `python -m tests.node.bus.read_only DIRECTORY`.
+Each bus is there as something left it: closed properly, killed, or copied without the index of its
+log. It says in JSON what happened. `python -m tests.node.bus.read_only DIRECTORY`.
 """
 
 import json

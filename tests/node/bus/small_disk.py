@@ -1,6 +1,6 @@
-"""A small disk that a process sees alone, and that is gone with it.
+"""A small disk that only one process sees, and that is gone with it.
 
-One rule: what uses it is marked `mounts`; it is skipped where nobody may mount anything.
+Tests that use it are marked `mounts`; they are skipped where mounting is not allowed.
 """
 
 import shutil

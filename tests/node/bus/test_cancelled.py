@@ -1,7 +1,6 @@
-"""Whoever is cancelled while it is handed events, whenever that is, leaves none of them held.
-
-One rule: in each store, and over the network, who asks next finds all of it, in its order and with
-no attempt counted.
+"""A caller that is cancelled while it is handed events, at whatever moment, leaves none of them held:
+in each store, and over the network, the next caller finds all of them, in order and with no attempt
+counted.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable

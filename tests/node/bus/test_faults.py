@@ -1,7 +1,7 @@
 """A bus in a file without room, held by another process, or damaged: clear errors, nothing lost.
 
-One rule: whatever is wrong with the file, what is raised is an error of the bus, what was stored
-before can be read where it is not what was damaged, and the store goes on as soon as it can.
+Whatever is wrong with the file, an error of the bus is raised, undamaged events that were stored
+before can be read, and the store goes on as soon as it can.
 """
 
 import json

@@ -1,8 +1,8 @@
 """Each store does what the model does, whatever is asked of it and in whatever order.
 
-One rule: after each step the answer, and what stream and group then look like, are the model's; at
-the end everything is. Ids differ from store to store: an id of the model stands for the one that
-the store gave to the same event. Redis has a clock of its own: there it is too soon, or time.
+After each step the answer, the stream and the group are those of the model; at the end everything
+is. Ids differ from store to store: an id of the model stands for the one that the store gave to the
+same event. Redis has a clock of its own: there it is either too soon or due.
 """
 
 import asyncio

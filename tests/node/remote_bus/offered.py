@@ -1,6 +1,6 @@
 """A bus between two nodes: a store in memory that one offers, and raw streams of the other.
 
-One rule: what is asked here is bytes of the protocol; `RemoteStore` is asked for by its own tests.
+Requests here are bytes of the protocol; `RemoteStore` has tests of its own.
 """
 
 from collections.abc import AsyncIterator, Callable

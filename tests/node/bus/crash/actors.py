@@ -1,8 +1,8 @@
 """What the processes that are killed do: publish, process, offer a bus.
 
-One rule: what was said to be done is written down at once, in one write to a file that is only
-appended to: an event's id after `publish` returned, an event processed before it is
-acknowledged. Who starts again goes on from there, and publishes the last one again with its key.
+Each notes at once what is done, in one write to a file that is only appended to: an event's id
+after `publish` returned, an event processed before it is acknowledged. A process that starts again
+goes on from there, and publishes the last event again with its key.
 """
 
 import os

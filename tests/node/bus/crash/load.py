@@ -1,8 +1,8 @@
-"""What loads a bus with large events until it is killed, what opens it beside that, and what sees
-afterwards that all is there.
+"""Processes that load a bus with large events until they are killed, that open it meanwhile, and that
+check afterwards that everything is there.
 
-One rule: a batch is written down once `publish_many` has returned; its number is never used
-again, so that it can be told from one that was stored and not written down.
+A batch is noted once `publish_many` has returned; its number is never used again, so that it
+differs from one that was stored and not noted.
 """
 
 import json

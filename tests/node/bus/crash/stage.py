@@ -1,7 +1,7 @@
-"""A process that forks those that are killed, and ends them as it is told.
+"""A process that forks the ones that are killed, and ends them on request.
 
-One rule: a fork is of a process that has only imported what the actors take, so that a start
-costs milliseconds; when our end of its pipe closes, none of them is left.
+It has only imported what the actors need, so that a start costs milliseconds; when our end of its
+pipe closes, none of them is left.
 `python -m tests.node.bus.crash.stage`.
 """
 

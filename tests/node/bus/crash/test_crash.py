@@ -1,8 +1,8 @@
 """Publishers, consumers, a node that offers its bus and Redis, killed at random points.
 
-One rule: what is expected is what the processes wrote down themselves before they were killed.
-Nothing that was published is lost, nothing acknowledged that was not processed, and what is
-processed twice says so. `--rounds N` kills N times, shared out over the scenarios.
+Expected is what the processes noted themselves before they were killed: nothing that was published
+is lost, nothing is acknowledged that was not processed, and an event that is processed twice says
+so. `--rounds N` kills N times, shared out over the scenarios.
 """
 
 import signal

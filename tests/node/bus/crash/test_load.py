@@ -1,9 +1,9 @@
 """A SQLite bus under a load of large events: killed in its n-th write or at random, on a full
 disk, opened beside a publisher.
 
-One rule: large events make a checkpoint of every few batches, so most kills come in one. However
-it ends, the bus opens, each batch is there once and whole or not at all, what was published is
-there, and all of it can be processed. `--rounds N` kills N times, shared out over the tests.
+Large events cause a checkpoint every few batches, so most kills come in one. However it ends, the
+bus opens, each batch is there once and whole or not at all, what was published is there, and all of
+it can be processed. `--rounds N` kills N times, shared out over the tests.
 """
 
 import json

@@ -1,7 +1,7 @@
 """The system calls with which SQLite writes in this process: counted, and one of them the last.
 
-One rule: SQLite itself lets its calls be replaced (`sqlite3_vfs.xSetSystemCall`), so nothing
-else on the machine is needed, and all up to the last one is as it would have been.
+SQLite itself lets its calls be replaced (`sqlite3_vfs.xSetSystemCall`), so nothing else on the
+machine is needed, and everything up to the last one is as it would have been.
 """
 
 import _sqlite3

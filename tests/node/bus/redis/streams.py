@@ -1,6 +1,6 @@
 """What the tests of the store on Redis share: events, and Redis seen without our store.
 
-One rule: what a store has written is looked at through redis-cli's protocol, by nobody's client.
+What a store has written is read with the plain protocol of Redis, without a client library.
 """
 
 import json

@@ -65,7 +65,7 @@ async def test_all_or_none(
     store: RedisStore, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     redis("SET", "bad.one:stream", "text")
-    with pytest.raises(BusDamagedError, match="no stream"):
+    with pytest.raises(BusDamagedError, match="not a stream"):
         await store.publish([event(1), event(2, name="bad.one")], durable=True)
     with pytest.raises(BusDamagedError, match="wrong kind"):
         await store.publish([event(2, name="bad.one")], durable=True)

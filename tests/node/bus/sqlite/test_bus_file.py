@@ -23,7 +23,7 @@ from node.bus.sqlite.bus_file import (
     open_file,
     page_limits,
 )
-from node.bus.sqlite.tables import APPLICATION_ID, VERSION
+from node.bus.sqlite.sqlite_tables import APPLICATION_ID, VERSION
 from node.errors import ConfigError
 
 CONFIG = BusConfig()
