@@ -31,7 +31,7 @@ from node.trust.accept_hook import Decider
 if TYPE_CHECKING:
     from node.bus.bus import Bus
     from node.bus.config import BusConfig
-    from node.remote_bus.peer_buses import PeerBuses
+    from node.remote_bus.remote_store import PeerBuses
 
 DEFAULT_TIMEOUT = 30.0
 
@@ -232,7 +232,7 @@ class Peer:
         """
         if self._buses is None:
             # Here: most connections have none, and programs start sooner without it.
-            from node.remote_bus.peer_buses import PeerBuses
+            from node.remote_bus.remote_store import PeerBuses
 
             self._buses = PeerBuses(self.live, self.streams)
         return self._buses.open(config)

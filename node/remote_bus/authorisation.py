@@ -8,7 +8,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from node.bus.names import DEAD
 from node.logs import LogRation
@@ -28,9 +28,7 @@ from node.remote_bus.bus_requests import (
     Rewind,
     TrimStream,
 )
-
-if TYPE_CHECKING:
-    from node.transport.loop import Loop
+from node.transport.loop import Loop
 
 logger = logging.getLogger("parley.bus")
 
@@ -96,7 +94,7 @@ class BusGate:
         self._failures = LogRation(LINES, LINES_PER_SECOND)
         self._refusals = LogRation(LINES, LINES_PER_SECOND)
 
-    async def permits(self, peer: Remote, request: Request, loop: "Loop") -> bool:
+    async def permits(self, peer: Remote, request: Request, loop: Loop) -> bool:
         """Whether the peer may have its request, all of it."""
         for question in questions_of(peer, request):
             try:

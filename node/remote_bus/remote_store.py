@@ -1,4 +1,5 @@
-"""`RemoteStore`: the bus that another node offers, as a `Store`.
+"""`RemoteStore`: the bus that another node offers, as a `Store`, and the buses that a
+connection has on it.
 
 Each method is one request, or one for each portion that fits. A `RemoteStore` on the next
 connection goes on as the same consumer. Groups and retries are above it.
@@ -11,6 +12,7 @@ from typing import Final
 import anyio
 
 from node.bus.batcher import Batcher, Bounds, Cost
+from node.bus.bus import Bus
 from node.bus.config import BusConfig
 from node.bus.errors import BusClosedError, InvalidEventError
 from node.bus.model import (
@@ -33,6 +35,7 @@ from node.remote_bus import bus_requests as wire
 from node.remote_bus.bus_channel import BusChannel, LateAnswer, rows_of, unreadable
 from node.streams.table import StreamTable
 from node.transport.backend import Backend
+from node.transport.loop import Runner
 
 logger = logging.getLogger("parley.bus")
 
@@ -87,11 +90,14 @@ class RemoteStore:
 
     async def _publish(self, several: Sequence[wire.Publish]) -> list[list[Published]]:
         """Publish several requests as one: all of it is stored, or nothing."""
-        events = [event for one in several for event in one.events]
+        alone = len(several) == 1
+        events = several[0].events if alone else [event for one in several for event in one.events]
         answer = await self._channel.ask(wire.Publish(events, several[0].durable))
         published = rows_of(answer, answers.read_published)
         if len(published) != len(events):
             raise unreadable()
+        if alone:
+            return [published]
         each = iter(published)
         return [[next(each) for _ in one.events] for one in several]
 
@@ -229,3 +235,35 @@ def _few(count: int) -> int:
 
 def _short(wait: float) -> float:
     return max(0.0, min(wait, limits.LONGEST_WAIT_MS / 1000))
+
+
+class PeerBuses:
+    """The buses of one connection that `Peer.bus` opened; they end with it."""
+
+    __slots__ = ("_live", "_open", "_streams")
+
+    def __init__(self, live: LiveConnection, streams: StreamTable) -> None:
+        self._live = live
+        self._streams = streams
+        self._open: dict[Bus, Runner] = {}
+
+    def open(self, config: BusConfig | None) -> Bus:
+        """Open one more; as `Peer.bus`."""
+        for one, runner in list(self._open.items()):
+            if one.is_closed:
+                runner.cancel()
+                del self._open[one]
+        live, config = self._live, config or BusConfig()
+        bus = Bus(RemoteStore(live, self._streams, config), config, loop=lambda: live.backend)
+        self._open[bus] = live.backend.spawn(self._close_at_end, bus)
+        bus.begin()
+        return bus
+
+    async def aclose(self) -> None:
+        """Close all of them."""
+        for bus in list(self._open):
+            await bus.aclose()
+
+    async def _close_at_end(self, bus: Bus) -> None:
+        await self._live.closed()
+        await bus.aclose(because=f"the connection ended: {self._live.closed_error()}")

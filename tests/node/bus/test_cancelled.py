@@ -1,5 +1,5 @@
-"""A caller that is cancelled while it is handed events, at whatever moment, leaves none of them held:
-in each store, and over the network, the next caller finds all of them, in order and with no attempt
+"""A caller that is cancelled while it is handed events, at any moment, leaves none of them held: in
+each store, and over the network, the next caller finds all of them, in order and with no attempt
 counted.
 """
 

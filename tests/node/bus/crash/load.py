@@ -1,5 +1,5 @@
-"""Processes that load a bus with large events until they are killed, that open it meanwhile, and that
-check afterwards that everything is there.
+"""Processes that load a bus with large events until they are killed, that open it meanwhile, and
+that check afterwards that everything is there.
 
 A batch is noted once `publish_many` has returned; its number is never used again, so that it
 differs from one that was stored and not noted.
