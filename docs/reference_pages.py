@@ -415,7 +415,7 @@ SHOWN: Final[dict[str, Shown]] = {
     "KnownPeer": Shown(made=False),
     "Limits": Shown(hidden=frozenset({"agreed_with", "cells", "from_cells"})),
     "MemoryStream": Shown(made=False),
-    "Peer": Shown(made=False, hidden=frozenset({"closed_error", "drop"})),
+    "Peer": Shown(made=False, hidden=frozenset({"closed_error"})),
     "PublicIdentity": Shown(made=False, hidden=frozenset({"cells", "parse", "verifier"})),
     "Identity": Shown(hidden=frozenset({"cells"})),
     "NodeConfig": Shown(hidden=frozenset({"core"})),

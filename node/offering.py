@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from node.config import NodeConfig
 from node.errors import ConfigError, ParleyError
-from node.handlers.namespace import Namespace
-from node.handlers.registry import WILDCARD, Handlers
+from node.handlers.registry import WILDCARD, Handlers, Namespace
 from node.handlers.rules import Allow, Roles
 from node.handlers.topic import BUFFER, PATIENCE, SubscribeHandler, Topic
 from node.messaging.fanout import Slow

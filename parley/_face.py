@@ -19,7 +19,7 @@ from node.errors import (
     UnreadRepliesError,
 )
 from node.gateways.forward import Forward
-from node.handlers.namespace import Namespace, on_event
+from node.handlers.registry import Namespace, on_event
 from node.handlers.rules import Allow, AllowFunction, Roles
 from node.handlers.topic import Subscriber, SubscribeRequest, Topic
 from node.messaging.emits import Reply

@@ -103,7 +103,7 @@ async def linked(
         yield peer
         await peer.close()
     finally:
-        peer.drop(CloseCode.GOING_AWAY)  # nothing, where it is closed
+        peer.live.drop(CloseCode.GOING_AWAY)  # nothing, where it is closed
 
 
 async def meet(node: Node, address: str, trust: TrustPolicy) -> Peer:

@@ -186,7 +186,7 @@ class Forward:
                 return await self._carry(peer)
             finally:
                 # Close is written, and the core sees to the rest.
-                peer.drop(CloseCode.GOING_AWAY)
+                peer.live.drop(CloseCode.GOING_AWAY)
         except SubscribeRejected as error:
             # The reason that the publisher gives, if it is text.
             why = f": {error.data[:LONGEST_REASON]}" if isinstance(error.data, str) else ""

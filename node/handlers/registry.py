@@ -1,13 +1,13 @@
 """The handlers of a node, found by the name that a peer asks for.
 
-One rule: a name finds its own handler, else that of the longest pattern (`admin.*`) it
-falls under; the `allow=` of every pattern above a name holds for it as well, so that a
-more exact handler never opens what a pattern closed. Runs nothing.
+A name finds its own handler, else that of the longest pattern (`admin.*`) it falls under; the
+`allow=` of every pattern above a name holds for it as well, so that a more exact handler never
+opens what a pattern closed. Nothing is run here.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from node.errors import ConfigError, ParleyError
 from node.handlers.rules import Allow, Roles, Rule
@@ -17,11 +17,14 @@ from node.protocol.codes import BUS_LABEL, Supercategory
 from node.transport.loop import Waiter
 
 H = TypeVar("H")
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 WILDCARD = "*"
 # Characters that a name may have to fall under a pattern: each open stream keeps its
 # label, whose length nothing else bounds, and refusals put names into the log.
 LONGEST_NAME = 1_024
+# What `on_event` leaves at a method.
+_MARK: Final = "__parley_event__"
 
 
 class Slots:
@@ -191,6 +194,53 @@ class Handlers:
         """The handlers of a namespace, of which these may be the first."""
         kind = f"event of {namespace!r}" if namespace else "event"
         return self.events.setdefault(namespace, Registry(kind))
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What was declared of one method; the options are those of `Offering.on`."""
+
+    name: str
+    allow: Allow | None
+    supercategories: Collection[Supercategory] | None
+    concurrency: int | None
+
+
+class Namespace:
+    """Handlers of named events under one `name`: methods that `on_event` marks. It only says
+    what there is; `Node.add_namespace` registers it."""
+
+    name: ClassVar[str] = ""
+
+    def handlers(self) -> Iterator[tuple[Declared, Callable[..., Any]]]:
+        """What was declared, with the bound method; a subclass's goes before its base's.
+
+        Raises:
+            ConfigError: it has no name.
+        """
+        if not self.name:
+            raise ConfigError(f"{type(self).__name__} has no name: it is the namespace")
+        for attribute in dir(type(self)):
+            declared = getattr(getattr(type(self), attribute), _MARK, None)
+            if isinstance(declared, Declared):
+                yield declared, getattr(self, attribute)
+
+
+def on_event(
+    name: str,
+    *,
+    allow: Allow | None = None,
+    supercategories: Collection[Supercategory] | None = None,
+    concurrency: int | None = None,
+) -> Callable[[Method], Method]:
+    """Mark a method of a Namespace as the handler of its events of this name; the options
+    are those of `Node.on`."""
+
+    def mark(method: Method) -> Method:
+        setattr(method, _MARK, Declared(name, allow, supercategories, concurrency))
+        return method
+
+    return mark
 
 
 def parse_supercategories(

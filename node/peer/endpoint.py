@@ -19,7 +19,7 @@ from node.messaging.pending import IncomingCall
 from node.messaging.topics import LABEL, Topics
 from node.peer.answers import Answers
 from node.peer.calls import CallHandlers
-from node.peer.events import EventHandlers
+from node.peer.events import EventHandlers, NativeEmitter
 from node.peer.streams import StreamHandlers
 from node.peer.subscribers import SubscribeHandlers
 from node.protocol.codes import CloseCode, code_name, supercategory
@@ -108,6 +108,7 @@ class Endpoint:
         "_live",
         "calls",
         "dispatch",
+        "emitter",
         "streams",
         "topics",
     )
@@ -129,6 +130,7 @@ class Endpoint:
         self.topics = subscribes.topics = Topics(core, calls.answering, host.topics.__contains__)
         self.streams = StreamTable(live, calls.stream_requests)
         self._handlers = StreamHandlers(live, handlers, self.streams)
+        self.emitter = NativeEmitter(live, calls)
         self.dispatch = Dispatch(core, calls, self.topics, self.streams.receive)
         driver = live.driver = Driver(
             core, live.backend, self.take, calls.next_deadline, calls.handle_deadline

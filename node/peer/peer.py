@@ -5,7 +5,6 @@ here ends with the connection, at once, with its code.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from crypto.identity import NodeId
@@ -16,7 +15,6 @@ from node.messaging.formats import FormatName
 from node.messaging.payloads import Payload, Tandem, make_payload
 from node.peer.answer_stream import AnswerStream, answer_of
 from node.peer.endpoint import Endpoint, Host
-from node.peer.events import NativeEmitter
 from node.peer.subscription import Subscription
 from node.protocol.codes import CloseCode
 from node.protocol.connection import Connection
@@ -37,11 +35,8 @@ DEFAULT_TIMEOUT = 30.0
 
 
 class Peer:
-    """The other node. Made by `Node`.
-
-    `name` is for the log: the address dialled (then `dialled` too, under which trust
-    policies know it), or where the connection came from.
-    """
+    """The other node. Made by `Node`. `name`, for the log, is the address dialled or where the
+    connection came from."""
 
     def __init__(
         self,
@@ -62,7 +57,6 @@ class Peer:
         self.asking = end.calls.asking
         self.topics = end.topics
         self.streams = end.streams
-        self._emitter = NativeEmitter(live, end.calls)
         self._buses: PeerBuses | None = None
         live.on_change = lambda: on_change(self)
 
@@ -136,10 +130,8 @@ class Peer:
         timeout: float | None = DEFAULT_TIMEOUT,
         headers: Mapping[str, Encodable] | None = None,
     ) -> Value:
-        """Call a topic and return the data of its answer.
-
-        `timeout` is seconds for all of it and travels as the call's deadline; None waits
-        as long as the connection lives.
+        """Call a topic and return the data of its answer. `timeout` is seconds for all of it and
+        travels as the call's deadline; None waits as long as the connection lives.
 
         Raises:
             CallRefused: answered with a code other than 0. CallTimeout: no answer in time.
@@ -171,11 +163,9 @@ class Peer:
         headers: Mapping[str, Encodable] | None = None,
         window: int | None = None,
     ) -> AnswerStream:
-        """Call a topic whose handler answers in items: `async with` it, then `async for`.
-
-        `timeout` is seconds for all of it. `window` is what may wait unread here, in bytes
-        of cost (an item's payload and 64), 1..2^31-1; by default the agreed window.
-        """
+        """Call a topic whose handler answers in items: `async with` it, then `async for`. `timeout`
+        is seconds for all of it. `window` is what may wait unread here, in bytes of cost (an item's
+        payload and 64), 1..2^31-1; by default the agreed window."""
         return AnswerStream(self.live, self.asking, topic, data, timeout, headers, window)
 
     def emit(
@@ -186,15 +176,14 @@ class Peer:
         namespace: str = "",
         format: FormatName = "lbm",
     ) -> Emission:
-        """Emit a named event: `await` it, or ask it for its `reply()` or `replies()`.
-
-        `format` is what the data travels in; `raw` takes bytes as they are, a Tandem two
-        payloads. What is raised, and when: `Emission`.
+        """Emit a named event: `await` it, or ask it for its `reply()` or `replies()`. `format` is
+        what the data travels in; `raw` takes bytes as they are, a Tandem two payloads. What is
+        raised, and when: `Emission`.
 
         Raises:
             FormatError: there is no such format, or `raw` is given something other than bytes.
         """
-        return Emission(self._emitter, name, namespace, make_payload(data, format))
+        return Emission(self.endpoint.emitter, name, namespace, make_payload(data, format))
 
     def subscribe(
         self,
@@ -205,17 +194,13 @@ class Peer:
         window: int | None = None,
     ) -> Subscription:
         """Subscribe to a topic that the peer publishes: `async with` it, then `async for`.
-
-        `timeout` is seconds until the answer, `data` is for the publisher to decide on;
-        `window` as in `call_stream`. What is raised, and when: `Subscription`.
-        """
+        `timeout` is seconds until the answer, `data` is for the publisher to decide on; `window`
+        as in `call_stream`. What is raised, and when: `Subscription`."""
         return Subscription(self.live, self.asking, self.topics, topic, data, timeout, window)
 
     def open_stream(self, label: str, answers: Iterable[tuple[int, int]] = ()) -> Stream:
-        """Open a stream to the handler that the other side has for `label`.
-
-        `answers` are the types of events, as (category, subcategory), that answer
-        `stream.request`.
+        """Open a stream to the handler that the other side has for `label`. `answers` are the
+        types of events, as (category, subcategory), that answer `stream.request`.
 
         Raises:
             PeerClosedError: the connection is over. ConfigError: `answers` are not types.
@@ -226,10 +211,8 @@ class Peer:
     def bus(self, config: "BusConfig | None" = None) -> "Bus":
         """The bus that the other side offers (docs/bus.md): for as long as this connection
         lives, and as far as the other side allows. `config` has what is decided on this side:
-        `service`, `consumer`, `timeout`.
-
-        One on the next connection goes on as the same consumer if `config.consumer` is the same.
-        """
+        `service`, `consumer`, `timeout`. One on the next connection goes on as the same consumer if
+        `config.consumer` is the same."""
         if self._buses is None:
             # Here: most connections have none, and programs start sooner without it.
             from node.remote_bus.remote_store import PeerBuses
@@ -256,14 +239,12 @@ class Peer:
         self.live.update_keys()
 
     async def rekey(self) -> int:
-        """Agree on fresh keys for both directions; returns the rekey's number.
-
-        While one is under way, by either side's wish, that is the one.
+        """Agree on fresh keys for both directions; returns the rekey's number. One that is under
+        way already, by either side's wish, is joined.
 
         Raises:
-            PeerClosedError: the connection is over, or ended meanwhile: also because the peer
-                did not finish the rekey within 30 s. LocalProtocolError: the last rekey is
-                less than 10 s old.
+            PeerClosedError: the connection is over, or ended before the rekey was finished, within
+                30 s. LocalProtocolError: the last rekey is less than 10 s old.
         """
         return await self.live.rekey()
 
@@ -291,19 +272,10 @@ class Peer:
         self.driver.settle()
         await self.live.changes.until(lambda: self.live.gone)
 
-    def drop(self, code: CloseCode) -> None:
-        """End what nobody wants any more, without waiting for it."""
-        self.live.drop(code)
-
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, exc_type: type[BaseException] | None, *_: object) -> None:
         """Close; by an exception without waiting for it."""
         if exc_type is None:
             await self.close()

@@ -1,13 +1,12 @@
 """A stream of a connection: bytes (anyio's `ByteStream`, over 2/5 Data) next to events of
 the application, some of which ask and are answered by async id.
 
-One rule: what waits here ends with the stream, at once, with its code. Knows its peer and
-its stream id; what came is kept by `Inbox`, who asked whom by `StreamRequests`.
+What waits here ends with the stream, at once, with its code. What came is kept by `Inbox`, which
+request an answer belongs to by `StreamRequests`.
 """
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from types import TracebackType
 from typing import Any
 
 import anyio
@@ -270,12 +269,7 @@ class Stream(ByteStream):
             self._finish()
         await anyio.lowlevel.checkpoint()
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, exc_type: type[BaseException] | None, *_: object) -> None:
         if exc_type is None:
             await self.aclose()
         else:
@@ -393,7 +387,7 @@ class Stream(ByteStream):
         self.failed(StreamResetError(CloseCode.OVERLOADED, ""))
 
     def _forget_if_over(self) -> None:
-        """Once both directions have ended and all is read, the peer need not know us."""
+        """Be forgotten once both directions have ended and all is read."""
         if self._eof and self._finished and not (self._bytes or self._events):
             self._on_over(self)
 

@@ -18,8 +18,7 @@ from node.transport.turns import WHOLE, Turns
 logger = logging.getLogger("parley.transport")
 
 NEVER = float("inf")
-# Bytes that may wait for one peer before callers wait too, and the part of them at which
-# they go on.
+# Bytes that may wait for one peer before callers wait, and the part at which they go on.
 HIGH_WATER = 4 * 2**20
 LOW_WATER_PART = 4
 # Events that are written at once: a whole turn's batch would have both sides work by
@@ -35,12 +34,11 @@ class Driver:
     """The shell of one connection.
 
     `on_reports` is called with what happened, in order; `next_deadline` and `handle_deadline`
-    are those of the layer above, which shares the timer. More than `high_water` bytes that wait
-    to be written have callers wait in `room`. What came is taken in turns
-    (node/transport/turns.py): the core does some of it, its reports are handed on, and on it
-    goes until the time is up. Nothing is read while anything waits for that. While `gate`,
-    which is set before the transport is there, is shut, the core gets nothing and gives
-    nothing, and its time stands still.
+    are those of the layer above, which shares the timer. While more than `high_water` bytes wait
+    to be written, callers wait in `room`. What came is taken in turns (node/transport/turns.py):
+    the core does some of it, its reports are handed on, and so forth until the time is up. Nothing
+    is read while anything waits for that. While `gate`, which is set before the transport is there,
+    is shut, the core gets nothing and gives nothing, and its time stands still.
     """
 
     __slots__ = (
@@ -121,11 +119,11 @@ class Driver:
             return
         seconds = line.lets_pass(turns)
         if seconds and not turns.waiting and len(data) <= turns.size and self._may_go_on:
-            self._work(self._loop.now() + seconds, data)
+            self.take_turn(self._loop.now() + seconds, data)
             return
         turns.put(data)
         if seconds:
-            self._work(self._loop.now() + seconds)
+            self.take_turn(self._loop.now() + seconds)
         else:
             self._follow()
 
@@ -136,10 +134,6 @@ class Driver:
         self._eof_came = True
         if not self._has_more or not self._may_go_on:
             self._end()
-
-    def take_turn(self, end: float) -> None:
-        """It is this connection's turn in the line, until `end`."""
-        self._work(end)
 
     def may_write(self) -> None:
         """The transport takes bytes again."""
@@ -201,9 +195,9 @@ class Driver:
         """Whether the core may look at it."""
         return self.core.wants_data and self.gate.open and not self._closed
 
-    def _work(self, end: float, data: bytes = b"") -> None:
+    def take_turn(self, end: float, data: bytes = b"") -> None:
         """Have the core take `data`, or what was kept, step by step until `end`, one step at
-        least."""
+        least: it is this connection's turn in the line."""
         core, turns, now, gate = self.core, self.turns, self._loop.now, self.gate
         self._waker.count = self._waker.size = NEVER
         start = time = now()
@@ -311,7 +305,7 @@ class Driver:
             self._wake_rooms()
         if core.happened:
             self._hand_on("handling what was sent")
-        if self.turns.waiting or core.unread or core.ended or core.wants_data is self._paused:
+        if core.ended or core.wants_data is self._paused:
             self._follow()
         self._set_timer()
         if not gate.open and not self._closed:
@@ -332,10 +326,7 @@ class Driver:
             wants_data = False  # what is kept comes first
         if wants_data is self._paused and outlet is not None:
             self._paused = not wants_data
-            if self._paused:
-                outlet.pause_reading()
-            else:
-                outlet.resume_reading()
+            (outlet.resume_reading if wants_data else outlet.pause_reading)()
 
     def _set_timer(self) -> None:
         """Have the next deadline looked at when it is due."""

@@ -61,7 +61,7 @@ async def test_a_rule_that_never_answers_ends_with_the_connection(
         stream = bus.stream()
         bus.nodes.peer.core.send(stream.id, 9, BUS, number, payload)
         await eventually(lambda: rights.asked == 1)
-        bus.nodes.peer.drop(CloseCode.NORMAL)
+        bus.nodes.peer.live.drop(CloseCode.NORMAL)
         await eventually(lambda: not bus.service.shares)
 
 

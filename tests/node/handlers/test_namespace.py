@@ -1,4 +1,4 @@
-"""Tests of node/handlers/namespace.py: handlers that belong together, as a class."""
+"""Tests of node/handlers/registry.py: handlers that belong together, as a class."""
 
 import pytest
 

@@ -304,7 +304,7 @@ async def test_an_emitter_that_reads_nothing_of_its_transport(anyio_backend: str
             for number in range(10):
                 assert (await bystander.emit("echo", number).reply()).data == number
             assert said == before < 100_000 + REPLIES_MEMORY
-            back.drop(CloseCode.GOING_AWAY)
+            back.live.drop(CloseCode.GOING_AWAY)
             link.heal()
 
 

@@ -329,7 +329,7 @@ async def test_the_connection_ends_while_one_waits(
         if graceful:
             await met.back.close(CloseCode.GOING_AWAY, "so long")
         else:
-            met.back.drop(CloseCode.GOING_AWAY)
+            met.back.live.drop(CloseCode.GOING_AWAY)
     for (error,) in (first, second):
         assert isinstance(error, PeerClosedError)
         assert error.code == CloseCode.GOING_AWAY

@@ -229,7 +229,7 @@ async def test_a_peer_that_does_not_read_is_answered_no_more_than_its_window(
         await eventually(lambda: len(bus.store._streams[NAME].groups[GROUP].pending) == 12)
         await settled()
         assert len(await held(bus)) == 12
-        bus.nodes.peer.drop(CloseCode.NORMAL)
+        bus.nodes.peer.live.drop(CloseCode.NORMAL)
         await eventually(lambda: not bus.service.shares)
         # Those whose answers were queued are held as long as nobody claims them.
         assert 1 <= len(await held(bus)) < 9
@@ -319,7 +319,7 @@ async def test_the_end_of_a_stream_ends_its_reads(anyio_backend: str, end: str) 
             case "close":
                 await bus.nodes.peer.close()
             case _:
-                bus.nodes.peer.drop(CloseCode.NORMAL)
+                bus.nodes.peer.live.drop(CloseCode.NORMAL)
         await eventually(lambda: not bus.service.shares)
         await eventually(lambda: bool(outcome))
         # Before its own Finish the server still answers.

@@ -258,7 +258,7 @@ async def test_the_end_of_the_connection_is_unknown(anyio_backend: str) -> None:
         peer = await bus.asking()
         await peer.join(*PLACE, "0-0")
         reading = await started(tasks, lambda: peer.read(*PLACE, 1, 30.0))
-        bus.nodes.back.drop(CloseCode.NORMAL)
+        bus.nodes.back.live.drop(CloseCode.NORMAL)
         await eventually(lambda: bool(reading))
         assert [type(one) for one in reading] == [BusUnavailableError]
         with pytest.raises(BusClosedError):
@@ -340,7 +340,7 @@ async def test_a_consumer_that_was_cut_off_goes_on(anyio_backend: str) -> None:
         await first.publish([new(n) for n in range(6)], durable=True)
         found = await first.read(NAME, GROUP, "worker-1", 3, 0.0)
         await first.ack(NAME, GROUP, [found[0].event.id])
-        bus.nodes.back.drop(CloseCode.NORMAL)
+        bus.nodes.back.live.drop(CloseCode.NORMAL)
         await bus.nodes.peer.closed()
         await eventually(lambda: not bus.service.shares)
         seen: list[tuple[int, int]] = []
@@ -365,7 +365,7 @@ async def test_who_publishes_as_the_connection_ends_knows_nothing(
 
         async def cut(*arguments: Any, **options: Any) -> Any:
             answer = await publish(*arguments, **options)
-            bus.nodes.back.drop(CloseCode.NORMAL)
+            bus.nodes.back.live.drop(CloseCode.NORMAL)
             return answer
 
         bus.store.publish = cut
@@ -382,7 +382,7 @@ async def test_a_consumer_is_told_that_the_connection_ended(anyio_backend: str) 
         lent = bus.nodes.peer.bus()
         async with lent.consume(NAME, group=GROUP) as events:
             waiting = await started(tasks, lambda: anext(events))
-            bus.nodes.back.drop(CloseCode.NORMAL)
+            bus.nodes.back.live.drop(CloseCode.NORMAL)
             await eventually(lambda: bool(waiting))
         assert isinstance(waiting[0], BusClosedError)
         assert str(waiting[0]) == "the connection ended: closed (normal)"
@@ -399,7 +399,7 @@ async def test_the_log_says_that_a_handler_ended_with_its_connection(
             """Never called."""
 
         await eventually(lambda: bool(bus.service.shares))
-        bus.nodes.back.drop(CloseCode.NORMAL)
+        bus.nodes.back.live.drop(CloseCode.NORMAL)
         await eventually(lambda: lent.is_closed)
     said = f"the handler of {NAME} for {GROUP} ends: the connection ended: closed (normal)"
     assert caplog.messages.count(said) == 1
@@ -409,7 +409,7 @@ async def test_a_publisher_that_reconnects_publishes_once(anyio_backend: str) ->
     async with between() as bus:
         await bus.offered.opened()
         first = await bus.nodes.peer.bus().publish(NAME, {"n": 1}, idempotency_key="k")
-        bus.nodes.back.drop(CloseCode.NORMAL)
+        bus.nodes.back.live.drop(CloseCode.NORMAL)
         await bus.nodes.peer.closed()
         peer = await again(bus)
         assert await peer.bus().publish(NAME, {"n": 1}, idempotency_key="k") == first
@@ -424,7 +424,7 @@ async def test_a_bus_ends_with_its_connection(anyio_backend: str) -> None:
         another = bus.nodes.peer.bus()
         await another.aclose()
         await bus.nodes.peer.bus().publish(NAME, {"n": 2})
-        bus.nodes.back.drop(CloseCode.NORMAL)
+        bus.nodes.back.live.drop(CloseCode.NORMAL)
         await eventually(lambda: lent.is_closed)
         with pytest.raises(BusClosedError):
             await lent.publish(NAME, {"n": 3})

@@ -231,7 +231,7 @@ async def test_a_connection_that_dies_meanwhile_leaves_nothing(
                     peer.driver.ended()
             else:
                 for peer in list(alice._peers):
-                    peer.drop(CloseCode.GOING_AWAY)
+                    peer.live.drop(CloseCode.GOING_AWAY)
         await eventually(lambda: stopped == [True])
         await eventually(lambda: not alice._peers)
         await settled()
