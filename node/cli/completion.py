@@ -1,7 +1,7 @@
-"""`parley completion`: the script with which a shell completes `parley`.
+"""`parley completion`: prints the script with which a shell completes `parley`.
 
-One rule: the words come from typer, which reads the options' own `autocompletion`; here
-is only what each shell needs to ask for them. Nothing is written to a shell's files.
+The words come from typer, which reads the options' own `autocompletion`; this module only has what
+each shell needs to ask for them. It writes to none of a shell's files.
 """
 
 from enum import StrEnum

@@ -1,7 +1,4 @@
-"""`parley errors`: what a code means, who says it, and what to do about it.
-
-One rule: it shows what is in `node.cli.explanations` and knows no code of its own.
-"""
+"""`parley errors`: what a code means, where it comes from, and what to do about it."""
 
 from typing import Annotated, Final
 
@@ -54,7 +51,7 @@ def errors(code: Code = None, as_json: Json = False) -> None:
 def _unknown(code: str) -> str:
     if code.isdecimal() and FIRST_APPLICATION_CODE <= int(code) <= LAST_CODE:
         return f"{code} is a code of the application's own: Parley gives it no meaning"
-    return f"there is no code {code}; `parley errors` shows all"
+    return f"unknown code {code}; `parley errors` shows all"
 
 
 def _show(out: Output, explanation: Explanation) -> None:

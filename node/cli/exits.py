@@ -1,7 +1,6 @@
-"""Exit codes, and which error ends a command with which.
+"""Exit codes, and which error ends a command with which code.
 
-One rule: every failure that a user can cause is one clear sentence and its exit code,
-never a traceback.
+Every failure that a user can cause is one clear sentence and its exit code, never a traceback.
 """
 
 import os
@@ -74,8 +73,8 @@ WARNING: THE ID BEHIND {name} HAS CHANGED
     was   {old}  since {since}
     is    {new}
 
-  Somebody may be posing as that node: nothing was sent to it. It may also have been set
-  up anew; whoever runs it can tell you its node id, by another way than this one.
+  Somebody may be posing as that node: nothing was sent to it. It may also have been set up
+  anew; whoever runs it can tell you its node id by other means.
 
   If the change is known to be right, forget the old id and try again:
 
@@ -123,7 +122,7 @@ def failure(error: BaseException) -> CommandFailure | None:
 
 
 def identity_changed(error: IdentityChangedError, text: str) -> CommandFailure:
-    """A name that stands for another id, told so that nobody takes it for a hitch."""
+    """A name that stands for another id, told so that it is not taken for a hitch."""
     since = error.first_seen.isoformat(timespec="seconds").replace("+00:00", "Z")
     mend = f"parley peers forget {error.old}"
     if not _is_default(error.path):

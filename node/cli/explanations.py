@@ -1,8 +1,8 @@
-"""What every code means, who says it, and what to do about it.
+"""What every code means, where it comes from, and what to do about it.
 
-One rule: this is the only place where codes are explained; `parley errors` shows it and
-docs/reference/errors.md is held to it by a test. Numbers and fixed sentences are those of
-`node.protocol.codes`, `node.errors` and `node.cli.exits`.
+Codes are explained here alone: `parley errors` shows it, and a test holds docs/reference/errors.md
+to it. Numbers and fixed sentences are those of `node.protocol.codes`, `node.errors` and
+`node.cli.exits`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ Kind = Literal["close", "result", "event", "relay", "exit"]
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """One code: `kind` is where it is used, `raised_by` who says it, `mend` what to do."""
+    """One code: `kind` is where it is used, `raised_by` what raises it, `mend` what to do."""
 
     kind: Kind
     code: int
@@ -42,34 +42,34 @@ class Explanation:
         return frozenset(map(_written, names))
 
 
-# Meaning, who says it, what to do.
+# Meaning, what raises it, what to do.
 _Text = tuple[str, str, str]
 
 _CLOSE: Final[dict[CloseCode, _Text]] = {
     CloseCode.NORMAL: (
-        "the connection ended as wished",
+        "the connection ended as intended",
         "the side that called close",
         "nothing; connect again if there is more to say",
     ),
     CloseCode.GOING_AWAY: (
-        "the node ends, or lets go of a connection",
+        "the node shuts down, or drops a connection",
         "a node that closes",
         "connect again later, or to another address",
     ),
     CloseCode.PROTOCOL_ERROR: (
-        "what came does not fit the protocol",
+        "the bytes received do not fit the protocol",
         "the side that received it",
         "read the receiver's log, which says what; look for unequal versions",
     ),
     CloseCode.BAD_RECORD: (
-        "what came was altered, reordered or cut on its way, or encrypted under other keys",
+        "the bytes were altered, reordered or cut on their way, or encrypted under other keys",
         "the side that received it",
-        "look for a proxy in between; if it happens again, somebody tampers",
+        "look for a proxy in between; if it happens again, somebody is tampering",
     ),
     CloseCode.SEAL_VIOLATION: (
-        "a signature over what came is wrong, or came too late",
+        "a signature over the received events is wrong, or came too late",
         "the side that received it",
-        "as for bad-record; a sender that stalls for 10 s has this effect too",
+        "as for bad-record; a sender that stalls for 10 s causes it too",
     ),
     CloseCode.AUTHENTICATION_FAILED: (
         "a side's Proof was wrong, or its identity is not welcome",
@@ -77,24 +77,24 @@ _CLOSE: Final[dict[CloseCode, _Text]] = {
         "ask whoever runs that node to let your node id in; give --identity, if you have one",
     ),
     CloseCode.NO_COMMON_ALGORITHM: (
-        "no name of a list is on both sides; the text says which list",
+        "the two sides have no name of one list in common; the text says which list",
         "the side that was dialled",
-        "offer more of --kex, --signing, --hash, --cipher or --sealing, or ask less of --require",
+        "offer more in --kex, --signing, --hash, --cipher or --sealing, or --require less",
     ),
     CloseCode.UNSUPPORTED_VERSION: (
-        "the sides speak no common version of the protocol; the text says which are spoken",
+        "the two sides have no version of the protocol in common; the text says which they speak",
         "the side that was dialled",
         "update the older side",
     ),
     CloseCode.PLAINTEXT_REFUSED: (
-        "the node speaks encrypted only",
+        "the node accepts encrypted connections only",
         "the side that was dialled",
         "leave --plaintext out",
     ),
     CloseCode.FRAME_TOO_LARGE: (
-        "a frame is longer than what was agreed",
+        "a frame is longer than was agreed",
         "the side that received it",
-        "look for unequal versions, or for something else than Parley at that address",
+        "look for unequal versions, or for something other than Parley at that address",
     ),
     CloseCode.TIMEOUT: (
         "the handshake took more than 10 s, or nothing came for 25 s although it was asked for",
@@ -107,12 +107,12 @@ _CLOSE: Final[dict[CloseCode, _Text]] = {
         "close streams that are done, or raise max_streams on both sides",
     ),
     CloseCode.OVERLOADED: (
-        "more is asked for than the node takes: connections, streams, bytes or Pings",
+        "more was asked for than the node accepts: connections, streams, bytes or Pings",
         "the side that received it",
         "ask less at a time, or later; raise the limits of that node",
     ),
     CloseCode.INTERNAL_ERROR: (
-        "something failed on that side, a handler or Parley itself",
+        "something failed on that side: a handler, or Parley itself",
         "the side that failed",
         "read that node's log, which has the traceback",
     ),
@@ -127,7 +127,7 @@ _CLOSE: Final[dict[CloseCode, _Text]] = {
         "look at --role on both sides: client, server or peer",
     ),
     CloseCode.CANCELLED: (
-        "nobody there reads the stream any more, or its handler was cancelled",
+        "the stream is not read any more, or its handler was cancelled",
         "the side that received the stream",
         "nothing, if that is what was wanted",
     ),
@@ -137,12 +137,12 @@ _CLOSE: Final[dict[CloseCode, _Text]] = {
         "read faster, or name a greater window; the topic may drop its oldest notes instead",
     ),
     CloseCode.NO_HANDLER: (
-        "nobody there takes streams of this label",
+        "the node has no handler for streams of this label",
         "the side that received the stream",
         "look at the label's spelling, and at what that node offers",
     ),
     CloseCode.REFUSED: (
-        "the label is reserved, or the node takes nothing new since it is closing",
+        "the label is reserved, or the node is closing and accepts nothing new",
         "the side that received the stream",
         "use another label, or connect again later",
     ),
@@ -193,7 +193,7 @@ _RESULT: Final[dict[ResultCode, _Text]] = {
     ResultCode.OVERLOADED: (
         "overloaded",
         "the node that was asked",
-        "ask less at a time, or later: too many requests wait there, or it is closing",
+        "ask less at a time, or later: too many requests are waiting there, or it is closing",
     ),
     ResultCode.NOT_AUTHORISED: (
         "not authorised",
@@ -218,7 +218,7 @@ _RESULT: Final[dict[ResultCode, _Text]] = {
     ResultCode.INVALID_EVENT: (
         "no such event may be",
         "the node that offers the bus",
-        "read the text: the data is no JSON object, too long, or not what its schema says",
+        "read the text: the data is not a JSON object, is too long, or does not fit its schema",
     ),
     ResultCode.STORE_FULL: (
         "no room to store it",
@@ -261,7 +261,7 @@ _RELAY: Final[dict[RelayCode, _Text]] = {
     RelayCode.NOT_AUTHORISED: (
         "the sender of a message is not the UUID of its connection",
         "the relay",
-        "send in one's own name only",
+        "send under the client's own UUID only",
     ),
     RelayCode.NOT_CONNECTED: (
         "the target of a message is not connected",
@@ -276,7 +276,7 @@ _RELAY: Final[dict[RelayCode, _Text]] = {
 }
 
 _EXIT: Final[dict[Exit, _Text]] = {
-    Exit.DONE: ("it did what it should", "every command", "nothing"),
+    Exit.DONE: ("the command succeeded", "every command", "nothing"),
     Exit.FAILED: (
         "anything else, such as a connection that ended with a code",
         "every command",
@@ -288,9 +288,9 @@ _EXIT: Final[dict[Exit, _Text]] = {
         "read the sentence, and parley COMMAND --help",
     ),
     Exit.UNREACHABLE: (
-        "nobody answers, or the handshake was cut off or timed out",
+        "nothing answers at the address, or the handshake was cut off or timed out",
         "the side that dials",
-        "look at the address, whether the node runs, and at firewalls and network keys",
+        "check the address, that the node runs, firewalls and network keys",
     ),
     Exit.NOT_TRUSTED: (
         "a side refused the other",
@@ -298,7 +298,7 @@ _EXIT: Final[dict[Exit, _Text]] = {
         "read the reason; see parley peers, --trust and --identity",
     ),
     Exit.ANSWERED: (
-        "a call was answered with a code other than 0, or not in time; or a bus refused",
+        "a call was answered with a code other than 0, or not in time; or a bus refused it",
         "the side that asks",
         "the code is in the sentence; parley errors CODE explains it",
     ),
@@ -308,9 +308,9 @@ _EXIT: Final[dict[Exit, _Text]] = {
         "the sentence names the file; look at its path and permissions",
     ),
     Exit.FINDINGS: (
-        "what was looked at is not as it must be: a journal, or how far a group lags behind",
+        "a check failed: of a journal, or of how far a group lags behind",
         "parley journal verify, parley bus lag",
-        "read what it says: each finding tells what is wrong, where, and what shows it",
+        "read the findings: each says what is wrong, where, and what shows it",
     ),
 }
 

@@ -1,7 +1,7 @@
-"""Standard input line by line, and standard output without standing still before it.
+"""Standard input line by line, and standard output without blocking.
 
-One rule: neither a source that is silent nor a reader that is slow holds up the event
-loop, and waiting for them may be cancelled at any time: no thread is left in a read.
+Neither a silent source nor a slow reader holds up the event loop, and waiting for them may be
+cancelled at any time: no thread is left in a read.
 """
 
 import io

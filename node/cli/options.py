@@ -1,7 +1,6 @@
-"""The options that every command that connects or listens takes: one table for all.
+"""The options that every command that connects or listens takes: one table for all of them.
 
-One rule: an option is declared here once, and turned into settings here once. Which
-commands there are is not known here.
+Each option is declared here once, and turned into settings here once.
 """
 
 import inspect
@@ -50,7 +49,7 @@ Sealing = Annotated[str | None, _algorithms_option("sealing")]
 Require = Annotated[
     str | None,
     typer.Option(
-        help="Names without which there is no connection; others of their kind are not taken.",
+        help="Algorithms that a connection must use; others of their kind are refused.",
         rich_help_panel=NEGOTIATION,
         autocompletion=any_algorithm,
     ),
@@ -223,7 +222,7 @@ class NodeOptions:
             if not allowed.minimum <= self.max_payload <= allowed.maximum:
                 raise ConfigError(f"--max-payload is {allowed.minimum} to {allowed.maximum} bytes")
             limits = replace(limits, max_payload=self.max_payload)
-            memory = max(memory, 2 * self.max_payload)  # else there is no room for one
+            memory = max(memory, 2 * self.max_payload)  # else one would not fit
         return replace(
             base,
             role=base.role if self.role is None else self.role,
@@ -236,13 +235,13 @@ class NodeOptions:
         )
 
     def listening_trust(self) -> TrustPolicy:
-        """Whom to let in: by default anyone who proves who they are."""
+        """Which peers to let in: by default every peer that proves its identity."""
         policy = parse_trust(self.trust or "any")
         _require_readable(policy, self.trust)
         return policy
 
     def dialling_trust(self, address: str) -> TrustPolicy:
-        """Whom to take for who was dialled, where the address does not say."""
+        """Which node may answer a dialled address that has no node id."""
         if self.trust is None and self.plaintext:
             return AnyPeer()
         policy = parse_trust(self.trust or "first-use")
@@ -298,7 +297,7 @@ def read_network_key(path: Path | None) -> bytes | None:
     """A network key: 32 bytes, raw or as 64 hex digits.
 
     Raises:
-        FileError: it cannot be read, or is no network key.
+        FileError: it cannot be read, or does not hold a network key.
     """
     return None if path is None else _secret(secret_files.read_network_key, path)
 
@@ -311,7 +310,7 @@ def _secret(read: Callable[[Path, Callable[[str], object]], bytes], path: Path) 
 
 
 def _require_readable(policy: TrustPolicy, text: str | None) -> None:
-    """A file of known peers that is missing or broken is found before anybody is met."""
+    """Find a missing or broken file of known peers before any connection is made."""
     if isinstance(policy, Known | FirstUse):
         len(policy.known_peers)  # reads it
     if isinstance(policy, Known) and text != Known.name and not policy.known_peers.path.exists():
@@ -333,6 +332,6 @@ def _required(text: str | None) -> dict[str, frozenset[str]]:
     for name in _listed("require", text):
         parameter = next((p for p in PARAMETERS if name in NAMES[p]), None)
         if parameter is None:
-            raise ConfigError(f"--require {name}: there is no such algorithm")
+            raise ConfigError(f"--require {name}: unknown algorithm")
         required.setdefault(parameter, set()).add(name)
     return {parameter: frozenset(names) for parameter, names in required.items()}

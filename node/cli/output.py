@@ -1,8 +1,8 @@
-"""What a command prints: for people, or one JSON object a line.
+"""What a command prints: text for people, or one JSON object a line.
 
-One rule: with `--json` standard output carries nothing but JSON lines, and the last one
-is `done` or `error`; logs and everything for the eye go to standard error. What came
-from another node never steers a terminal.
+With `--json` standard output carries JSON lines alone, and the last one is `done` or `error`; logs
+and everything for the eye go to standard error. What came from another node never steers a
+terminal.
 """
 
 import json
@@ -65,7 +65,7 @@ class Output:
             print(_for_people(text), flush=True)
 
     def line(self, text: str, kind: str, /, **fields: Any) -> str:
-        """What `event`, or else `say`, would print, for who prints it otherwise."""
+        """What `event`, or else `say`, would print, for callers that print it otherwise."""
         return (_json_line(kind, fields) if self.as_json else _for_people(text)) + "\n"
 
     def remark(self, text: str) -> None:
@@ -153,7 +153,7 @@ def set_up_streams() -> None:
 
 
 def abandon_stdout() -> None:
-    """Nobody takes what is printed: drop it, also what the interpreter flushes at its end."""
+    """Drop what is printed, also what the interpreter flushes at its end: its reader has left."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
     os.close(null)
@@ -179,7 +179,7 @@ class _ToStderr(logging.Handler):
 
 class _OneLine(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:
-        # Messages quote other nodes, who shall not write log lines of their own.
+        # Messages quote other nodes, which must not write log lines of their own.
         return one_line(super().formatMessage(record))
 
 

@@ -1,7 +1,7 @@
-"""`parley peers`: who is on record in the file of known peers, and what is changed there.
+"""`parley peers`: shows and changes the file of known peers.
 
-One rule: a change names exactly one peer; what fits several changes nothing and says
-which. What a line holds, and how it is written, is `node.trust.known_peers`' concern.
+A change names exactly one peer; a name that fits several peers changes nothing and lists them. The
+format of the file is in `node.trust.known_peers`.
 """
 
 from pathlib import Path
@@ -80,7 +80,7 @@ def find_peer(known: KnownPeers, who: str) -> KnownPeer:
     """The one peer that `who` names: a name, an address, a node id or the beginning of one.
 
     Raises:
-        ConfigError: nobody, or several, who are listed. KnownPeersError: as `KnownPeers`.
+        ConfigError: no peer fits, or several, which are listed. KnownPeersError: as `KnownPeers`.
     """
     found = {peer.node_id: peer for peer in known if _fits(peer, who)}
     if not found:
@@ -102,7 +102,7 @@ def _fits(peer: KnownPeer, who: str) -> bool:
 def _renamed(peer: KnownPeer, who: str, new_name: str) -> list[str]:
     """The names with `new_name` in place of the one that was given.
 
-    Addresses stay, by whatever the peer was found: with them goes the record of who
+    Addresses stay, by whatever the peer was found: with them goes the record of which peer
     answered there, and a stranger would be welcome. Only another address replaces one.
     """
     given = next((name for name in (who, _place(who)) if name in peer.names), None)

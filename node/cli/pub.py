@@ -24,7 +24,7 @@ _OVERHEAD = 64
 
 
 class Slow(StrEnum):
-    """What a subscriber loses that does not keep up."""
+    """What a subscriber that does not keep up loses."""
 
     UNSUBSCRIBE = "unsubscribe"
     DROP_OLDEST = "drop-oldest"
@@ -36,19 +36,19 @@ def pub(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="What to publish.")],
     listen: Listen = None,
     wait: Annotated[
-        int, typer.Option(min=0, help="Read nothing before so many have subscribed.")
+        int, typer.Option(min=0, help="Read nothing before this many have subscribed.")
     ] = 0,
     json_lines: Annotated[
         bool, typer.Option("--json-lines", help="Each line is a value as JSON, not text.")
     ] = False,
     slow: Annotated[
-        Slow, typer.Option(help="What a subscriber loses that does not keep up.")
+        Slow, typer.Option(help="What a subscriber that does not keep up loses.")
     ] = Slow.UNSUBSCRIBE,
     buffer: Annotated[
         int, typer.Option(min=LEAST_BUFFER, help="Bytes that may wait for each subscriber.")
     ] = BUFFER,
     patience: Annotated[
-        float, typer.Option(min=0.0, help="Seconds that the input waits for one that is slow.")
+        float, typer.Option(min=0.0, help="Seconds that the input waits for a slow subscriber.")
     ] = PATIENCE,
 ) -> None:
     """Publish each line of standard input as a note; end when subscribers have them all."""

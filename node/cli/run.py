@@ -1,6 +1,6 @@
-"""Runs a command's coroutine: logging, event loop, and its end in an exit code.
+"""Runs a command's coroutine: logging, event loop, signals, and its end as an exit code.
 
-One rule: a command either returns, or raises what `exits.failure` knows.
+A command either returns, or raises an error that `exits.failure` knows.
 """
 
 import logging
@@ -42,7 +42,7 @@ def run(
     files, which uvloop would make non-blocking for everybody who shares them, as a shell does.
 
     Raises:
-        ConfigError: a loop or log level that is not there. Interrupted: by a signal.
+        ConfigError: a unknown loop or log level. Interrupted: by a signal.
     """
     level = options.log_level or log_level
     if level.lower() not in ("debug", "info", "warning", "error"):

@@ -1,7 +1,7 @@
-"""`parley simulate`: journals to work on, of real nodes whose traffic and time are made up.
+"""`parley simulate`: journals to work on, kept by real nodes with made-up traffic and time.
 
-One rule: what it reports it counted itself; what was tampered with is listed outside of the
-journals, where nothing that checks them looks.
+It counts by itself what it reports. The list of planted faults is kept outside of the journals,
+where nothing that checks them looks.
 """
 
 from collections.abc import Callable, Iterator
@@ -94,7 +94,7 @@ TamperingOption = Annotated[
     list[Fault] | None,
     typer.Option(
         "--tamper",
-        help="Plant such a fault in the journals; repeatable.",
+        help="Plant this fault in the journals; repeatable.",
         rich_help_panel=FAULTS,
         autocompletion=words(*Fault),
     ),

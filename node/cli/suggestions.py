@@ -1,8 +1,7 @@
-"""What the shell offers for a word that is begun: peers on record, algorithms, codes.
+"""What the shell offers for a word that is begun: known peers, algorithms, codes.
 
-One rule: completing never fails and never says anything; where something stands in the
-way, nothing is offered. Nor does it offer what a shell might take for more than a word.
-How a shell asks is typer's concern (`node.cli.completion`).
+Completing never fails and never prints anything; if something stands in the way, nothing is
+offered. Nor is anything that a shell might take for more than a word.
 """
 
 import re

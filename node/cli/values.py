@@ -1,7 +1,8 @@
-"""Values that a command is given: text, JSON, or bytes from standard input.
+"""Values as they are typed: text, JSON, bytes from standard input, sizes such as `500MB` and times
+such as `90s`.
 
-One rule: what is no value is a usage error with one clear sentence. Whether it can be
-sent is the encoder's to say.
+A value that cannot be read is a usage error of one sentence; nothing is guessed. Whether it can be
+sent is up to the encoder.
 """
 
 import json
@@ -19,7 +20,7 @@ def given_value(text: str | None, as_json: str | None, *, name: str = "DATA") ->
     """What `name` says (`-` is for standard input), or in its place `--data-json`.
 
     Raises:
-        ConfigError: both are given, or it is not JSON. FileError: there is no input.
+        ConfigError: both are given, or it is not JSON. FileError: standard input is closed.
     """
     if as_json is not None:
         if text is not None:
@@ -40,7 +41,7 @@ def parse_json(text: str | bytes) -> Encodable:
     """A value that is written as JSON.
 
     Raises:
-        ValueError: it is none; the text says why.
+        ValueError: not JSON; the text says why.
     """
     try:
         value: Encodable = json.loads(text)

@@ -1,7 +1,6 @@
 """Which bus a node offers to others, and who may do what there: the table `[bus]`.
 
-One rule: whatever no entry allows is not allowed. Frozen, checked when made; opens nothing, and
-what an address of a bus may be is decided where it is opened (`node.bus.bus_address`).
+Whatever no entry allows is refused. `node.bus.bus_address` decides which addresses a bus may have.
 """
 
 import re
@@ -48,7 +47,7 @@ def parse_right(text: str) -> BusRight:
     """Read `NODEID=publish+consume:EVENTS[:GROUPS]`.
 
     Raises:
-        ConfigError: it is no such entry.
+        ConfigError: the text is not such an entry.
     """
     match = _ENTRY.fullmatch(text)
     if match is None:
@@ -65,11 +64,11 @@ class BusSettings:
 
     Attributes:
         url: its address, such as `sqlite:////var/lib/parley/bus.db`; None: none is offered.
-        allow: who may do what, each `NODEID=publish+consume:EVENTS[:GROUPS]`; nobody anything
-            without an entry that says so.
+        allow: who may do what, each `NODEID=publish+consume:EVENTS[:GROUPS]`; what no entry
+            allows is refused.
 
     Raises:
-        ConfigError: an entry that is none.
+        ConfigError: a malformed entry.
     """
 
     url: str | None = field(default=None, repr=False)  # it may hold a password
@@ -92,7 +91,7 @@ def _who(text: str, entry: str) -> NodeId | None:
     try:
         return NodeId.parse(text)
     except IdentityError as error:
-        raise ConfigError(f"{text!r} in {entry!r} is no node id, nor *") from error
+        raise ConfigError(f"{text!r} in {entry!r} is neither a node id nor *") from error
 
 
 def _fits(pattern: str, name: str) -> bool:

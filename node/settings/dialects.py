@@ -1,8 +1,7 @@
 """Where a node speaks the other dialects, and within which limits: the tables `[simproto]`,
 `[named]` and `[relay]`.
 
-One rule: frozen, checked when made. Whether an address may be listened on is decided where
-that is done (`node.transport.gateway`).
+`node.transport.gateway` decides whether an address may be listened on.
 """
 
 from collections.abc import Collection

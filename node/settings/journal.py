@@ -1,6 +1,6 @@
 """Whether a node keeps a journal, and how: the table `[journal]`.
 
-One rule: frozen, checked when made. Nothing is made or looked for on the disk until `open`.
+Nothing is created or looked for on the disk until `open`.
 """
 
 from collections.abc import Mapping
@@ -72,7 +72,7 @@ class JournalSettings:
         return _parse(self.auditors)
 
     def open(self) -> Journal | None:
-        """The journal that these settings want, for `Node(journal=...)`; None if none.
+        """The journal that these settings want, for `Node(journal=...)`; None without a directory.
 
         Raises:
             ConfigError: a directory without an auditor, or the other way round.

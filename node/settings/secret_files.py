@@ -1,7 +1,7 @@
 """Small files with a secret in them: a passphrase, the key of a private network.
 
-One rule: a secret is never part of an error or a log, and whoever left its file open for
-others to read is told. Identities have key files of their own (`crypto.keyfile`).
+A secret is never part of an error or a log, and a file that others can read causes a warning.
+Identities have key files of their own (`crypto.keyfile`).
 """
 
 import os

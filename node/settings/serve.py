@@ -1,7 +1,4 @@
-"""What `parley serve` is told beyond its node's settings.
-
-One rule: frozen, checked when made. Reads no files and no environment.
-"""
+"""The settings of `parley serve` beyond those of its node: the table `[serve]`."""
 
 import re
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """What one setting may be: its type, from TOML or from text, and its range.
 
-One rule: a wrong value is a ConfigError that says what is allowed; nothing is made to fit.
-Knows no files but those that a setting names.
+A wrong value is a ConfigError that says what is allowed; values are never adjusted. No files are
+read but those that a setting names.
 """
 
 import logging
@@ -176,5 +176,5 @@ def _file_url(rest: str, directory: Path) -> str:
 
 
 def _anybody() -> Identity:
-    """Somebody with whom the core can be asked about a setting."""
+    """An identity with which the core can be asked about a setting."""
     return Identity.create()

@@ -1,7 +1,6 @@
-"""For the tests of applications: nodes that have met, a fake clock, links with faults.
+"""For the tests of applications: connected nodes, a fake clock, links with faults.
 
-One rule: it uses what `node` gives to everybody and is imported by none of its floors but
-the command line. docs/howto/test-your-application.md shows how to use it.
+It uses what `node` gives to everybody. docs/howto/test-your-application.md shows how to use it.
 """
 
 from node.testing.clock import FakeClock

@@ -1,7 +1,7 @@
 """A clock that stands still until a test moves it: an hour passes in a millisecond.
 
-One rule: what is due is called in the order of its time, and at equal times in the order
-in which it was asked for. Knows no event loop and no node; both come to it.
+Callbacks are called in the order of their times, and at equal times in the order in which they were
+asked for.
 """
 
 from collections.abc import Callable
@@ -10,9 +10,9 @@ from heapq import heappop, heappush
 import anyio
 from anyio.lowlevel import checkpoint
 
-# Turns of the loop in which nobody looked at the clock, after which all is quiet.
+# Turns of the loop in which the clock was not read, after which all is quiet.
 QUIET_TURNS = 12
-# Two that talk without end never fall quiet; time goes on all the same.
+# Nodes that talk without end never fall quiet; time goes on all the same.
 MOST_TURNS = 2_000
 
 
@@ -25,7 +25,7 @@ class FakeTimer:
         self.callback: Callable[[], None] | None = callback
 
     def cancel(self) -> None:
-        """Never mind."""
+        """Do not call back."""
         self.callback = None
 
 
@@ -114,7 +114,7 @@ class FakeClock:
     async def settle(self) -> None:
         """Let everything go on that can go on without time passing.
 
-        That is seen by nobody reading the clock for some turns of the loop: nodes do so
+        It has, once the clock was not read for some turns of the loop: nodes read it
         with all they do. What waits for a thread or for another process is not seen.
         """
         quiet = 0

@@ -1,7 +1,7 @@
-"""What goes wrong on one direction of a link, and exactly when: delay, stall, flip, cut.
+"""What goes wrong in one direction of a link, and exactly when: delay, stall, flip, cut.
 
-One rule: nothing is by chance. Places are counted in bytes from the next one that passes,
-and at most one piece of `PIECE` bytes is held. Knows neither nodes nor sockets.
+Nothing is random. Positions are counted in bytes from the next one that passes, and at most one
+piece of `PIECE` bytes is held.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,6 @@
-"""A link between two nodes with faults at a test's command, in both directions.
+"""A link between two nodes with faults on a test's command, in both directions.
 
-One rule: it carries bytes and knows nothing of what they mean; whatever it started ends
-with its `async with`.
+It carries bytes without reading them; everything it started ends with its `async with`.
 """
 
 from types import TracebackType

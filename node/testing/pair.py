@@ -1,7 +1,6 @@
-"""Nodes that have met in memory: no port, no file, one handshake of a millisecond.
+"""Nodes that are connected in memory: no port, no file, one handshake of a millisecond.
 
-One rule: what is started here ends with its `async with`; nodes that run already are
-joined and left alone.
+What is started here ends with its `async with`; nodes that run already are joined and left alone.
 """
 
 from collections.abc import AsyncIterator
@@ -65,7 +64,7 @@ async def connect_nodes(
         try:
             peers.append(await client.connect_stream(ours, trust=trust or AnyPeer()))
         except ParleyError as error:
-            # The one who dials is told first; what the server says is in its log.
+            # The dialler's error comes first; what the server says is in its log.
             errors.insert(0, error)
     if errors:
         raise errors[0]

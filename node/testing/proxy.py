@@ -1,7 +1,7 @@
-"""A TCP proxy on this machine with faults at a test's command: for nodes over real sockets.
+"""A TCP proxy on this machine with faults on a test's command: for nodes over real sockets.
 
-One rule: it listens on 127.0.0.1 and dials the one address it was given. It has no keys:
-who dials through it still checks the node id of the address.
+It listens on 127.0.0.1 and dials the one address it was given. It has no keys: a node that dials
+through it still checks the node id of the address.
 """
 
 from types import TracebackType

@@ -1,7 +1,7 @@
 """A place in a room that another node hosts.
 
-One rule: the host is believed what only it can know (who proved which id to it), and
-nothing that would not be a message. Knows no terminal.
+The host is believed about what only it can know, such as who proved which id to it; what is not a
+message is ignored.
 """
 
 from collections.abc import AsyncIterator
@@ -25,7 +25,7 @@ async def joined(peer: Peer, room: str, name: str) -> AsyncIterator["Member"]:
 
     Raises:
         SubscribeRejected: the host says no, and why. CallRefused: no such room.
-        PeerClosedError: the connection is over. ParleyError: that is no room.
+        PeerClosedError: the connection is over. ParleyError: not a room.
     """
     async with peer.subscribe(topic_of(room), {"name": name}) as subscription:
         yield Member(peer, room, subscription)
@@ -42,7 +42,7 @@ class Member:
         welcome = subscription.data
         try:
             if not isinstance(welcome, dict) or not isinstance(welcome.get("people"), list):
-                raise ValueError("what it answered is no welcome")
+                raise ValueError("its answer is not a welcome")
             self.me = Person.parse(welcome.get("you"))
             people = [Person.parse(value) for value in welcome["people"][:_MOST_PEOPLE]]
         except ValueError as error:

@@ -1,7 +1,7 @@
-"""What is said in a room, and who says it, as values on the wire.
+"""What is said in a room, and by whom, as values on the wire.
 
-One rule: what comes from another node is checked here before anybody sees it: a name
-cannot pass for a line of the chat, and nothing is longer than agreed.
+What comes from another node is checked here before it is shown: a name cannot pass for a line of
+the chat, and nothing is longer than agreed.
 """
 
 import unicodedata
@@ -34,7 +34,7 @@ def clean_name(name: object) -> str:
     """A name as it is shown: letters and digits of any script, blanks and `- _ . '`.
 
     Raises:
-        ValueError: it is none, or longer than 32 characters.
+        ValueError: not a name, or longer than 32 characters.
     """
     if not isinstance(name, str) or len(name) > 4 * NAME_LENGTH:
         raise ValueError(f"a name is text of 1 to {NAME_LENGTH} characters")
@@ -52,7 +52,7 @@ def require_text(text: object) -> str:
     """What may be said.
 
     Raises:
-        ValueError: it is no text of 1 to 4,096 characters.
+        ValueError: not a text of 1 to 4,096 characters.
     """
     if not isinstance(text, str) or not 1 <= len(text) <= TEXT_LENGTH:
         raise ValueError(f"a message is text of 1 to {TEXT_LENGTH:,} characters")

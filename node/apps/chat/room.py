@@ -1,8 +1,7 @@
 """A chat room, as the node that hosts it keeps it.
 
-One rule: who says something is whoever proved that id to us on this connection, never
-what a message claims; being there is being subscribed, so that whoever is gone, by
-whatever way, has left. Knows no terminal.
+The author of a message is the peer that proved its id on that connection, whatever the message
+claims. Being present means being subscribed, so that everybody whose subscription ended has left.
 """
 
 from collections import OrderedDict, deque
@@ -57,7 +56,7 @@ class Room:
     ) -> None:
         self.name = name
         self.host = Person(node.node_id, clean_name(host_name))
-        # Nobody waits for who does not keep up; and a roster with gaps would be a wrong one.
+        # The room does not wait for a slow member; and a roster with gaps would be wrong.
         self.topic = node.topic(topic_of(name), slow="unsubscribe", patience=0)
         self.topic.on_subscribe(self._join)
         node.on_call(say_of(name))(self._said)

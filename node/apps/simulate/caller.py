@@ -1,7 +1,6 @@
 """Actors that call: one program on one side of a connection, and what it asks the other.
 
-One rule: all of a call is drawn before it is begun, so that no answer changes what is
-asked next. Ends with the connection.
+All of a call is drawn before it begins, so that no answer changes what is asked next.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine

@@ -1,13 +1,13 @@
-"""Chance that a seed fixes: each actor draws from a source of its own.
+"""Randomness that a seed fixes: each actor draws from a source of its own.
 
-One rule: what one actor draws changes nothing for another, so that a seed gives the same
-traffic whatever order the event loop runs them in. Keys are not drawn here: they are random.
+What one actor draws changes nothing for another, so that a seed gives the same traffic in whatever
+order the event loop runs them. Keys are not drawn here: they are random.
 """
 
 from random import Random  # noqa: TID251  # a simulation, unlike the core, is to be repeatable
 from typing import Any
 
-# Sizes of payloads that nobody fixed: most are small, a few are long.
+# Sizes of payloads where the plan fixes none: most are small, a few are long.
 _USUAL = 5.0  # the natural logarithm of 150 bytes
 _SPREAD = 1.0
 _LONGEST = 24 * 1024

@@ -1,7 +1,7 @@
-"""A link of two simulated nodes: sessions one after another, what is said in each, its end.
+"""A link of two simulated nodes: its sessions one after another, their traffic and their ends.
 
-One rule: a link that was lost is dialled again, until the simulation is over. Which node
-does what is the plan's and the actors'.
+A lost link is dialled again until the simulation is over. The plan and the actors decide which node
+does what.
 """
 
 from typing import Final
@@ -26,7 +26,7 @@ from node.testing import FaultyLink, connect_nodes
 # Seconds that a session lasts, where faults are wanted, as parts of the whole time.
 _SHORTEST: Final = 0.15
 _LONGEST: Final = 0.8
-# How sessions end before their time: closed by who dialled or by the other, cut, damaged.
+# How sessions end before their time: closed by the dialler or by the other side, cut, damaged.
 _ENDINGS: Final = ("closed", "closed by the other", "cut", "damaged")
 
 

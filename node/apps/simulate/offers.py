@@ -1,7 +1,6 @@
 """What every simulated node offers the others: calls, streams, named events, topics.
 
-One rule: a handler takes simulated time, and what it answers follows from what it was
-asked. Knows no connection.
+A handler takes simulated time, and its answer follows from the request alone.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable

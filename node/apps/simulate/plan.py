@@ -1,6 +1,6 @@
-"""What a simulation is asked for, and what follows from it: who meets whom, and how.
+"""What a simulation is asked for, and what follows from it: which nodes meet, and how.
 
-One rule: all of it follows from the plan alone, the seed included. Runs nothing.
+All of it follows from the plan alone, the seed included.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,6 @@
-"""Simulated time: a clock that is moved on as soon as all is quiet, and what it says in UTC.
+"""Simulated time: a clock that is moved on as soon as everything waits for it, and its time in UTC.
 
-One rule: time moves only when nobody can do anything without it, neither a node nor the
-writer of a journal. Knows what waits only as functions that say so.
+Time moves only when nothing can go on without it, neither a node nor the writer of a journal.
 """
 
 from collections.abc import Callable

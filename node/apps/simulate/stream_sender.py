@@ -1,6 +1,6 @@
 """Actors that send files, readings and named events, and that change keys.
 
-One rule: each ends with the connection; what went wrong is counted and not told.
+Each ends with its connection; failures are counted and not raised.
 """
 
 from typing import Final

@@ -1,7 +1,8 @@
-"""What happened in a simulation, as the applications on its nodes saw it.
+"""What happened in a simulation, as the applications on its nodes saw it; and what the journals
+hold, counted record by record.
 
-One rule: nothing here comes from a journal, so that what is made of the journals can be
-compared with it.
+The first comes from no journal, and the second verifies nothing, so that an audit of the journals
+can be compared with both.
 """
 
 from collections import Counter

@@ -1,7 +1,7 @@
-"""Actors of topics: what a node publishes, and who reads it at which pace.
+"""Actors of topics: what a node publishes, and the readers with their paces.
 
-One rule: a publisher never asks whether anybody reads; a reader that lost its subscription
-because it was slow subscribes again.
+A publisher never asks whether anybody reads; a reader that lost its subscription because it was
+slow subscribes again.
 """
 
 from typing import Final

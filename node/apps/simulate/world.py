@@ -1,7 +1,6 @@
-"""The simulated world: its nodes, their journals, their links and the time of all.
+"""The simulated world: its nodes, their journals, their links and their common time.
 
-One rule: when its time is up everybody closes as they would anywhere, and nothing is left
-running. Knows no command line.
+When the time is up all nodes close as they would anywhere, and nothing is left running.
 """
 
 from collections.abc import Callable, Sequence

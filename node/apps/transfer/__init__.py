@@ -1,7 +1,6 @@
-"""Files from one node to another: `parley send` and `parley receive`, and the parts of them.
+"""Files from one node to another: `parley send` and `parley receive`, and their parts.
 
-One rule: what arrives is either the whole file that was offered, by its SHA-256, or not
-there under its name. Who connects and whom to trust is the node's.
+What arrives is either the whole file that was offered, by its SHA-256, or not there under its name.
 """
 
 from node.apps.transfer.protocol import FileOffer, Receipt, RefusalCode

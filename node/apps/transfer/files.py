@@ -1,8 +1,8 @@
-"""An open file that threads use, and whoever gives it up may close at any time.
+"""An open file that threads use, and that its owner may close at any time.
 
-One rule: a number that was closed is never used again. An event loop may cancel a task
-whose thread still writes; without the lock that thread would write to the next file that
-gets its number. Every method may wait for the disk, and raises OSError, also once closed.
+A closed descriptor is never used again. An event loop may cancel a task whose thread still writes;
+without the lock that thread would write to the next file with the same descriptor. Every method may
+wait for the disk, and raises OSError, also once closed.
 """
 
 import errno

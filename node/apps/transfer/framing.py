@@ -1,6 +1,6 @@
 """Messages on a byte stream: each read whole, and not a byte of what follows it.
 
-One rule: at most one message's bytes are held. Knows what a message is by its decoder.
+At most one message's bytes are held.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
-"""Names that a file may have which comes from somebody else, and those of partial files.
+"""Names that a file from somebody else may have, and those of partial files.
 
-One rule: a name that passes names one file inside of one directory, on every system, and
-shows as what it is. What is in the directory is not known here.
+A name that passes stands for one file inside one directory, on every system, and looks like what it
+is.
 """
 
 import hashlib

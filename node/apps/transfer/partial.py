@@ -1,7 +1,7 @@
 """A file while it arrives: locked, written from one place, hashed as it grows.
 
-One rule: one writer at a time, in all processes. Everything here may wait for the disk:
-it is called in threads. Does not know where it will be placed.
+It has one writer at a time, among all processes. Everything here may wait for the disk and is
+called in threads.
 """
 
 import fcntl

@@ -1,9 +1,9 @@
-"""What sender and receiver of a file say to each other: pure, bytes to values and back.
+"""What the sender and the receiver of a file say to each other: pure, bytes to values and back.
 
 One stream with the label `parley.file` carries one file, opened by its sender:
 
     sender                                  receiver
-      FileOffer(name, size, sha256)    ->
+      FileOffer(name, size, sha256) ->
                                    <-         Resume(offset, sha256 of that much)
       Begin(offset)                ->
       the bytes from there, Finish ->
@@ -12,9 +12,8 @@ One stream with the label `parley.file` carries one file, opened by its sender:
 A message is its size as u16, then that many bytes of LBM (docs/protocol.md section 3) with
 the application's cells 64 to 68; unknown cells are ignored. `Begin` names the offset of
 `Resume` if the sender's file begins with the same bytes, else 0. A file that is there
-already is offered back whole. Who refuses resets the stream with a `RefusalCode` and a
-sentence; after a cut the sender offers again. One rule: a decoder raises
-`MessageError` and nothing else. Nothing here knows files or streams.
+already is offered back whole. A side that refuses resets the stream with a `RefusalCode` and a
+sentence; after a cut the sender offers again. A decoder raises `MessageError` alone.
 """
 
 import errno

@@ -1,7 +1,7 @@
 """The receiving side of `parley.file`: a stream's handler for any node.
 
-One rule: whatever a sender does, its stream ends with a receipt or with a refusal, and
-what is under a file's name is whole. Disk and hash are used in threads only.
+Whatever a sender does, its stream ends with a receipt or with a refusal, and a file under its name
+is whole. Disk and hash are used in threads only.
 """
 
 import logging
@@ -100,7 +100,7 @@ class FileReceiver:
             self._refuse(stream, name, storage_refusal(error))
         finally:
             self._of_peer[peer] -= 1
-            self._of_peer += Counter()  # forgets who has none
+            self._of_peer += Counter()  # forgets peers that have none
         if self._count is not None and self._arrived >= self._count:
             self.finished.set()
 
@@ -181,7 +181,7 @@ class FileReceiver:
                     self._store.discard(partial)
             raise
         finally:
-            if began:  # else nobody knows what is in it
+            if began:  # else its content is unknown
                 with suppress(OSError):
                     partial.keep_hash(self._hashes)
             partial.close()
@@ -220,7 +220,7 @@ async def _next_piece(stream: Stream) -> bytes | None:
 async def _read_begin(stream: Stream, offset: int, *, only: bool = False) -> Begin:
     begin = await read_message(stream, Begin.decode)
     if begin.offset != offset and (only or begin.offset != 0):
-        raise MessageError("it begins where nobody said")
+        raise MessageError("it begins at an offset that was not named")
     return begin
 
 

@@ -1,7 +1,7 @@
 """A connection that is dialled again, and a file that is offered again, after a cut.
 
-One rule: only what may pass by itself is tried again, so many times in a row and no more;
-a try that brought bytes across begins a new row.
+Only failures that may pass by themselves are tried again, a limited number of times in a row; a try
+that brought bytes across begins a new row.
 """
 
 from collections.abc import Awaitable, Callable

@@ -1,7 +1,6 @@
-"""The sending side of `parley.file`: a file that was hashed, over a peer's stream.
+"""The sending side of `parley.file`: a hashed file, sent over a peer's stream.
 
-One rule: the receiver's word for what it has is checked against the file, before and
-after. Reconnecting is `retries`'.
+What the receiver says that it has is checked against the file, before and after.
 """
 
 import os
@@ -159,7 +158,7 @@ def _open(path: Path) -> OpenFile:
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe must not block
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        raise FileError(f"{path} is no regular file")
+        raise FileError(f"{path} is not a regular file")
     return OpenFile(fd)
 
 

@@ -1,8 +1,8 @@
 """The directory that files arrive in: opened once, and never left.
 
-One rule: every name is one that `names.require_safe` let pass, opened relative to the
-directory and without following links. Everything here may wait for the disk: it is
-called in threads, one at a time, also while the store is being closed. Knows no peers.
+Every name has passed `names.require_safe`, and is opened relative to the directory without
+following links. Everything here may wait for the disk: it is called in threads, one at a time, also
+while the store is being closed.
 """
 
 import errno

@@ -1,6 +1,6 @@
-"""Who is told how a transfer goes: by default nobody.
+"""What is told how a transfer goes.
 
-One rule: a watcher is told and has no say; it must not raise.
+A watcher cannot change a transfer, and must not raise.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,4 @@
-"""What the commands of `parley bus` are given: a bus, an event's name, a group, a place to begin.
-
-One rule: an argument that several of them take is declared and read here once.
-"""
+"""Arguments and options that several commands of `parley bus` take, each declared and read once."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Final
@@ -23,7 +20,7 @@ def _bus(text: str) -> str:
     if not text.startswith(BUSES):
         shown = text.partition("://")[0].rpartition("@")[2]  # without a password
         raise ConfigError(
-            f"BUS: {one_line(shown)!r} is no address of a bus: sqlite:///FILE, "
+            f"BUS: {one_line(shown)!r} is not the address of a bus: sqlite:///FILE, "
             "redis://HOST:PORT/DB or tcp://HOST:PORT#NODEID, before all other arguments"
         )
     return text
@@ -41,7 +38,7 @@ Bus = Annotated[
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Of which event: API.EVENT.")]
 Group = Annotated[str, typer.Option("--group", help="The group of consumers.")]
 AnyGroup = Annotated[
-    str | None, typer.Option("--group", help="Only this group's. Default: those of all.")
+    str | None, typer.Option("--group", help="Only this group's. Default: all groups'.")
 ]
 Start = Annotated[
     str,

@@ -1,6 +1,6 @@
 """The bus that a command works on: a file, a Redis, or another node's over the network.
 
-One rule: looking for a file makes none; only what publishes makes a bus that is not there.
+Looking for a bus never creates its file; only publishing does.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -125,7 +125,7 @@ def without_password(address: str) -> str:
     """An address as it may be shown: without its settings, and who logs in there with what."""
     scheme, mark, rest = address.partition("://")
     if not mark:
-        return "?"  # it is no address, so nobody knows what stands where
+        return "?"  # not an address: any part of it may be the password
     if scheme != _FILE:
         rest = rest.rpartition("@")[2]
     return f"{scheme}{mark}{rest.partition('?')[0]}"

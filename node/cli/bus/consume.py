@@ -1,7 +1,7 @@
-"""`parley bus consume`: events for a group, printed or given to a command.
+"""`parley bus consume`: the events of a group, printed or given to a command.
 
-One rule: an event is acknowledged once its line was printed and flushed, or once its command
-ended with 0; whatever ends before that leaves it to another consumer.
+An event is acknowledged once its line has been printed and flushed, or once its command has exited
+with 0. Whatever ends before that leaves the event to another consumer.
 """
 
 import json
@@ -39,7 +39,7 @@ CountOption = Annotated[
 ]
 IdleOption = Annotated[
     str | None,
-    typer.Option(metavar="TIME", help="End when nothing came for so long, such as 5s."),
+    typer.Option(metavar="TIME", help="End when nothing has come for this long, such as 5s."),
 ]
 BatchOption = Annotated[
     int | None,
@@ -66,7 +66,7 @@ RetryDelayOption = Annotated[
 ]
 ReclaimAfterOption = Annotated[
     str,
-    typer.Option(metavar="TIME", help="Take over what others held without a sign for so long."),
+    typer.Option(metavar="TIME", help="Take over what others held without a sign for this long."),
 ]
 ConsumerOption = Annotated[
     str,
@@ -158,7 +158,7 @@ class _Executing:
         self.failed += 1
         said = f"the command ended with {code}"
         self._out.remark(f"{event.id} (attempt {event.attempt}): {said}")
-        # Doubled without end it would be no number any more.
+        # Doubled without end it would overflow.
         grown = min(self._delay * 2.0 ** min(event.attempt - 1, 60), LONGEST_DELAY)
         await event.nack(delay=grown, reason=said)
 

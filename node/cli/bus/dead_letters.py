@@ -1,6 +1,6 @@
-"""`parley bus dlq`: the events that could not be processed; shown, tried again, dropped.
+"""`parley bus dlq`: shows, replays and drops the events that could not be processed.
 
-One rule: without ids, `--all` or `--group` nothing is replayed or dropped.
+Without ids, `--all` or `--group` nothing is replayed or dropped.
 """
 
 from collections.abc import AsyncIterator
@@ -38,7 +38,7 @@ def list_dead(
     name: Name,
     group: AnyGroup = None,
     count: Annotated[
-        int | None, typer.Option(min=1, help="Show at most so many, the oldest.")
+        int | None, typer.Option(min=1, help="Show at most this many, the oldest.")
     ] = None,
 ) -> None:
     """Show the dead letters of an event: which, of which group, and why."""

@@ -1,7 +1,7 @@
-"""Events of a bus as people and JSON read them.
+"""Events of a bus, as people and as JSON.
 
-One rule: a line of people's is an id and the data as JSON, with a tab between; whatever else is
-known stands in the JSON line.
+A line for people has an id and the data as JSON, separated by a tab; everything else that is known
+is in the JSON line.
 """
 
 import json

@@ -1,6 +1,7 @@
-"""`parley bus groups` and `parley bus lag`: who reads what, and how far behind they are.
+"""`parley bus groups`, `lag` and `replay`: which groups read what, how far behind they are, and how
+to move them.
 
-One rule: looking changes nothing, so that a monitor may look as often as it likes.
+Looking changes nothing, so a monitor may look as often as it likes.
 """
 
 from contextlib import suppress
@@ -62,7 +63,7 @@ def lag(
     most: Annotated[
         int | None,
         typer.Option(
-            "--max", min=0, help="Exit with 7 if more than so many are not acknowledged yet."
+            "--max", min=0, help="Exit with 7 if more than this many are not acknowledged yet."
         ),
     ] = None,
 ) -> None:
@@ -185,7 +186,7 @@ def replay(
 
     async def replaying(options: NodeOptions, out: Output) -> None:
         async with opened(options, out, bus) as opened_bus:
-            with suppress(BusRefusedError):  # who may not look is not told
+            with suppress(BusRefusedError):  # a peer without the right to look is not told
                 await wanted_groups(opened_bus, name, group)
             await opened_bus.replay(name, group, position)
         out.say(f"{group} reads {name} from {start} on")

@@ -1,6 +1,6 @@
 """`parley bus publish`: one event, or one for each line of standard input.
 
-One rule: an id is printed when its event is where the bus keeps it, not before.
+An id is printed once the bus has stored the event, not before.
 """
 
 import sys

@@ -1,6 +1,7 @@
-"""`parley bus tail`: what is stored, whatever any group does with it.
+"""`parley bus tail` and `trim`: the events that are stored, whatever the groups do with them.
 
-One rule: looking changes nothing; no group is made, and nothing is acknowledged.
+Looking creates no group and acknowledges nothing. Trimming removes only what the given bounds
+allow; without a bound it removes nothing.
 """
 
 import sys
@@ -68,18 +69,18 @@ def trim(
     bus: Bus,
     name: Name,
     max_length: Annotated[
-        int | None, typer.Option(min=0, help="Keep the newest, at most so many.")
+        int | None, typer.Option(min=0, help="Keep the newest, at most this many.")
     ] = None,
     max_age: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Keep what is no older, such as 7d or 12h.")
+        str | None, typer.Option(metavar="TIME", help="Keep what is not older, such as 7d or 12h.")
     ] = None,
     before: Annotated[
         str | None,
-        typer.Option(metavar="ID-OR-TIME", help="Keep what does not stand before it."),
+        typer.Option(metavar="ID-OR-TIME", help="Keep this one and what follows it."),
     ] = None,
     max_bytes: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", help="Keep the newest, at most so much, such as 500MB."),
+        typer.Option(metavar="SIZE", help="Keep the newest, at most this much, such as 500MB."),
     ] = None,
 ) -> None:
     """Throw the oldest events of a stream away, whether they were read or not."""

@@ -47,7 +47,7 @@ def chat(
     if (address is None) == (not listen):
         raise ConfigError("give ADDR to go to a room, or --listen ADDR to host one")
     if options.plaintext:
-        raise ConfigError("chat does not go with --plaintext: nobody would prove who they are")
+        raise ConfigError("chat does not go with --plaintext: no identity would be proved")
     chosen = _chosen(name)
     descriptor = input_descriptor()
 

@@ -34,7 +34,7 @@ class Screen:
         self._pace = Pace(sys.stdout)
 
     async def room(self) -> None:
-        """Wait until whoever reads takes more."""
+        """Wait until the output takes more."""
         await self._pace.room()
 
     def say(self, text: str) -> None:

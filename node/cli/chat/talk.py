@@ -1,7 +1,6 @@
-"""What happens in a room, shown to a person; and what that person types, done.
+"""One person's chat: shows what happens in the room, and does what the person types.
 
-One rule: the same for the host and for guests: who hosts is only another way to say
-something. Knows no connection.
+It is the same for the host and for guests, who only say things in different ways.
 """
 
 from collections.abc import Awaitable, Callable, Collection
@@ -17,7 +16,7 @@ HELP: Final = "/who shows who is here, /quit leaves, /help shows this; // begins
 
 
 class Standing:
-    """How well people are known. `me` is who looks, `proved` whose id was proved to us and
+    """How well people are known. `me` is the viewer, `proved` whose id was proved to us and
     not only told by the host (None: everybody's), `known` who was on record before or
     was pinned by the address."""
 
@@ -29,8 +28,7 @@ class Standing:
         self._known = known
 
     def __call__(self, person: Person) -> str:
-        """you; verified: known, and proved to us; told: known, but the host says that it is
-        them; new."""
+        """you; verified: known, and proved to us; told: known, but only by the host's word; new."""
         if person.node_id == self._me:
             return "you"
         if person.node_id not in self._known:

@@ -1,7 +1,6 @@
-"""`parley demo`: the story, told by nodes in two processes, in a few seconds.
+"""`parley demo`: a story told by nodes in two processes, in a few seconds.
 
-One rule: what is shown was done and measured on this run; with `--json` each scene is
-one line.
+Everything that is shown was done and measured in this run; with `--json` each scene is one line.
 """
 
 from pathlib import Path

@@ -1,6 +1,6 @@
 """The demo's file: sent while the keys change, and shown to have arrived unchanged.
 
-One rule: what the other side received is compared by its hash, never taken for granted.
+What the other side received is compared by its hash.
 """
 
 import hashlib
@@ -90,7 +90,7 @@ def content_of(file: Path | None) -> tuple[str, Path | bytes]:
         return "README.md", str(metadata("parley-node").json["description"]).encode()
     try:
         if not stat.S_ISREG(file.stat().st_mode):
-            raise FileError(f"{file} is no regular file")
+            raise FileError(f"{file} is not a regular file")
         with file.open("rb"):
             return file.name, file
     except OSError as error:

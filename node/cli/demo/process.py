@@ -1,7 +1,6 @@
 """Starts the demo's other process and ends it.
 
-One rule: leaving ends it, whatever happened: first by the end of its standard input, at
-last by SIGKILL. Knows what it prints when it is ready, and nothing of what it does.
+Leaving always ends the process: first by closing its standard input, in the end by SIGKILL.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""The demo's other process: bob, a node that answers whatever the story asks of it.
+"""The demo's other process: bob, a node that answers everything the story asks of it.
 
-One rule: it does what any application might do with a node, and it ends when its
-standard input does, so that it never outlives the story.
+It does what any application might do with a node, and ends when its standard input ends, so that it
+never outlives the story.
 """
 
 import hashlib

@@ -1,8 +1,7 @@
-"""The demo's scenes: each shows one thing that a node does, and what was measured of it.
+"""The demo's scenes: each shows one thing that a node does, and what it measured.
 
-One rule: nothing is simulated; every node is a real one behind a real socket, and a
-scene that does not go as told ends the demo with an error. Knows what the other process
-offers.
+Every node is real and behind a real socket; a scene that does not go as told ends the demo with an
+error.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
-"""What `parley doctor` says of addresses where another dialect is spoken: that nothing is
-encrypted there, and who can reach it.
+"""What `parley doctor` says of addresses where another dialect is spoken: nothing is encrypted
+there, so who can reach it?
 
-One rule: it follows from the address, and for a Unix socket from what stands on the disk.
-Nothing is dialled or listened on.
+The answer follows from the address, and for a Unix socket from the file system. Nothing is dialled
+or listened on.
 """
 
 import os
@@ -54,7 +54,7 @@ def check_address(dialect: str, text: str, *, allowed: bool = True) -> Diagnosis
     """Who can reach an address; `allowed` says whether it would be listened on at all.
 
     Raises:
-        AddressError: it is none.
+        AddressError: the text is not an address.
     """
     address = Address.parse(text).without_node_id()
     subject = f"{dialect} {address}"

@@ -1,7 +1,7 @@
-"""What `parley doctor` says of a bus: who may use it, and who else can reach what it keeps.
+"""What `parley doctor` says of a bus: who may use it, and who else can reach its store.
 
-One rule: it follows from settings and from what stands on the disk, which is only read. Nothing is
-dialled or changed.
+The answer follows from the settings and from files, which are only read. Nothing is dialled or
+changed.
 """
 
 import os
@@ -66,12 +66,12 @@ def check_store(url: str) -> Iterator[Diagnosis]:
 def check_rights(settings: Settings) -> Iterator[Diagnosis]:
     """What anybody may do with the bus that is offered."""
     anybody = [right for right in settings.bus.rights if right.node_id is None]
-    # Who comes at all: a stranger, or one whom a policy or a key of the network lets in.
+    # Any stranger may come, or only nodes that a policy or a network key lets in.
     strangers = settings.serve.trust == "any" and settings.node.network_key is None
     for right in anybody:
         yield _of_anybody(right, strangers=strangers)
     if not settings.bus.allow:
-        text = "it is offered, and nobody may use it"
+        text = "it is offered, and no node may use it"
         yield Diagnosis(Level.NOTE, "bus rights", text, "name bus.allow")
     elif not anybody:
         yield Diagnosis(Level.OK, "bus rights", "each is a node's whose id is named")

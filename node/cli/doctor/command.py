@@ -1,6 +1,6 @@
 """`parley doctor`: what is wrong or weak here, and with a node that can be reached.
 
-One rule: it says what is, why it matters and how to mend it; it mends nothing itself.
+It says what it found, why that matters and how to mend it; it mends nothing itself.
 """
 
 import statistics

@@ -1,7 +1,6 @@
-"""What is weak about a connection, and why: plain facts in, findings out.
+"""What is weak about a connection, and why: plain facts in, diagnoses out.
 
-One rule: no guess. Each finding follows from what was agreed or given, and says what it
-would take to change it.
+Each diagnosis follows from what was negotiated or given, and says what would change it.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,4 @@
-"""What `parley doctor` finds: a level, what it is about, and what to do about it.
-
-One rule: whatever is not ok says why in a sentence, and how to mend it in another.
-"""
+"""What `parley doctor` finds: a level, a subject, and what to do about it."""
 
 from dataclasses import dataclass
 from enum import StrEnum

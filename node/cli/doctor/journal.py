@@ -1,6 +1,6 @@
-"""What `parley doctor` says of the journal that the settings want: its directory, its keys.
+"""What `parley doctor` says of the journal in the settings: its directory and its keys.
 
-One rule: looking changes nothing; without a journal in the settings nothing is said.
+Looking changes nothing; without a journal in the settings nothing is said.
 """
 
 import os
@@ -76,7 +76,7 @@ _PRUNE: Final = "parley journal prune --max-size, now and then"
 def _check_auditors(settings: JournalSettings) -> Iterator[Diagnosis]:
     count = len(set(settings.auditors))
     if count == 1:
-        text = "one can read the journal: if that key is lost, nobody can"
+        text = "one can read the journal: if that key is lost, the journal cannot be read"
         yield Diagnosis(Level.NOTE, "auditors", text, "name a second one, whose key is kept away")
     else:
         yield Diagnosis(Level.OK, "auditors", f"{count} can read the journal, each alone")

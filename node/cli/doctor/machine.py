@@ -1,6 +1,6 @@
 """What `parley doctor` looks at on this machine: versions, algorithms, names, files, limits.
 
-One rule: looking changes nothing, and what cannot be looked at is a finding too.
+Looking changes nothing, and what cannot be looked at is a finding too.
 """
 
 import os

@@ -1,7 +1,4 @@
-"""What the commands of `parley journal` are given: directories, nodes, keys.
-
-One rule: an argument that several of them take is declared here once.
-"""
+"""Arguments and options that several commands of `parley journal` take, each declared once."""
 
 from pathlib import Path
 from typing import Annotated

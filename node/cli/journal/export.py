@@ -1,7 +1,7 @@
-"""`parley journal export`: events, sessions and findings of the audit as files for others.
+"""`parley journal export`: events, sessions and findings of the audit as files for other programs.
 
-One rule: what is written is verified first, each row with its status. Existing files are
-left alone, and none is there before it is whole.
+Everything is verified before it is written, and each row has its status. Existing files are left
+alone, and a file has its name only when it is whole.
 """
 
 from enum import StrEnum

@@ -1,6 +1,6 @@
-"""`parley journal inspect`: what journals there are, and what is in their files.
+"""`parley journal inspect`: which journals exist, and what is in their files.
 
-One rule: it reads everything and verifies nothing; `verify` does that.
+It reads everything and verifies nothing; `verify` does that.
 """
 
 from collections import Counter

@@ -1,6 +1,6 @@
-"""`parley journal keygen` and `key`: an auditor's pair is made, and its public key shown.
+"""`parley journal keygen` and `key`: make an auditor's key pair, and show its public key.
 
-One rule: only the public key is ever printed.
+Only the public key is ever printed.
 """
 
 from pathlib import Path

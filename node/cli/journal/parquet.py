@@ -1,8 +1,7 @@
 """Rows of an audit in Parquet files: the columns of the pipeline's silver tables.
 
-One rule: memory is bounded, whatever is written: rows go out in groups; what was
-encrypted is nobody else's to read. Importing this takes pyarrow, which the extra
-`pipeline` brings.
+Memory is bounded, as rows are written in groups. The files are readable by their owner alone, since
+they hold what was encrypted. Importing this module needs pyarrow, from the extra `pipeline`.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,6 +1,6 @@
-"""`parley journal prune`: the oldest segments are removed, so that a disk does not fill up.
+"""`parley journal prune`: removes the oldest segments, so that a disk does not fill up.
 
-One rule: it says of each file that it is gone, or with --dry-run that it would be.
+It names each file that it removed, or with --dry-run would remove.
 """
 
 import time
@@ -26,7 +26,7 @@ def prune(
     ] = None,
     max_size: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", help="The oldest, until all have at most so much: 10GB."),
+        typer.Option(metavar="SIZE", help="The oldest, until all have at most this much: 10GB."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Remove nothing, only say.")] = False,
     as_json: Json = False,

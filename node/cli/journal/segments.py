@@ -1,7 +1,8 @@
-"""Going through journals from the command line: which segments, and a bar for people.
+"""Going through journals: which segments, a progress bar for people, and the audit of them piece by
+piece.
 
-One rule: memory is bounded however long a journal is; what is looked for in the records is
-the caller's concern.
+Memory is bounded however long a journal is. Each node's segments go through an audit of their own,
+in order, and its rows are handed on before more is read.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

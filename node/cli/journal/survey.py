@@ -1,7 +1,6 @@
 """What a journal's files say of themselves, counted: nothing is verified or decrypted.
 
-One rule: whatever the bytes are, they are counted, as records or as damage. Memory grows
-with the sessions, not with the events.
+All bytes are counted, as records or as damage. Memory grows with the sessions, not with the events.
 """
 
 from collections import Counter
@@ -29,7 +28,7 @@ class SegmentFacts:
     """One segment. `first` and `last` are times in ns; sizes are bytes.
 
     `cut` is what recovery cut off, `unfinished` what stands after the last whole record of
-    one that is open, `damaged` what is no record, or an altered one.
+    one that is open, `damaged` what is not a record, or an altered one.
     """
 
     name: SegmentName

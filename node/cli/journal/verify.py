@@ -1,7 +1,7 @@
-"""`parley journal verify`: every chain, seal and commitment of the journals in a directory.
+"""`parley journal verify`: checks every chain, seal and commitment of the journals in a directory.
 
-One rule: without a finding it ends with 0, with any with a code of its own; it changes
-nothing. What a finding proves is said in docs/howto/journal.md.
+It exits with 0 if there are no findings, else with a code of its own, and changes nothing.
+docs/howto/journal.md says what a finding proves.
 """
 
 from collections import Counter
@@ -36,7 +36,7 @@ from node.logs import one_line
 MOST_SHOWN: Final = 200  # findings in a table; --json has them all
 
 _ITEM_AT: Final = EVENT_COLUMNS.index("item")
-# Statuses of events in their places that are told by direction, since they are no findings.
+# Statuses of events in their places that are told by direction, since they are not findings.
 _OPEN: Final = (UNSEALED, UNDECRYPTABLE, MALFORMED)
 _KEY: Final = tuple(map(EVENT_COLUMNS.index, ("journal", "session", "direction", "status")))
 _PLACE_AT: Final = EVENT_COLUMNS.index("place")

@@ -1,7 +1,7 @@
-"""A session of Spark for a command, and its places: options, and what is missing said clearly.
+"""A Spark session for a command, its options, and the directories it works on.
 
-One rule: Spark is imported only when one of these commands runs; without the extra
-`pipeline` that is one sentence.
+Spark is imported only when one of these commands runs; without the extra `pipeline` the command
+ends with one sentence.
 """
 
 import fcntl
@@ -109,7 +109,7 @@ def places(journals: str, tables: str, remote: str | None) -> Iterator[None]:
         yield
         return
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # Held by this process and nobody that it starts: the system frees it, however we end.
+    # Held by this process and by none that it starts: the system frees it, however we end.
     lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         try:
@@ -124,7 +124,7 @@ def places(journals: str, tables: str, remote: str | None) -> Iterator[None]:
 def _check_server(remote: str) -> None:
     """Spark's client itself would try for ten minutes, without a word.
 
-    Raises ConfigError for what is no address of a server's, UnreachableError.
+    Raises ConfigError for what is not the address of a server, UnreachableError.
     """
     parts = urlsplit(remote)
     try:

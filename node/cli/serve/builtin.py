@@ -47,7 +47,7 @@ CLOCK_TOPIC = "parley.clock"
 
 def offer_clock(node: Node) -> Topic:
     """Have a node publish the topic; `tick` makes its notes."""
-    # Nobody wants to know how late it was: old notes are lost, not the subscription.
+    # An old time is of no use: old notes are lost, not the subscription.
     return node.topic(CLOCK_TOPIC, slow="drop-oldest", patience=0)
 
 

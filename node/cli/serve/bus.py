@@ -1,6 +1,6 @@
-"""The bus that `parley serve` offers to other nodes: its options, its rights, what is said of it.
+"""The bus that `parley serve` offers to other nodes: its options, its rights, and its announcement.
 
-One rule: what the entries do not allow is refused, and a bus that nobody may use says so.
+Whatever the rights do not allow is refused; a bus without rights is announced as such.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -90,5 +90,5 @@ def announce_bus(out: Output, settings: BusSettings) -> None:
     url = without_password(settings.url)
     out.say(f"offering the bus at {url}")
     if not settings.allow:
-        out.say("nobody may use it: name --bus-allow")
+        out.say("no node may use it: give --bus-allow")
     out.event("bus", url=url, rights=list(settings.allow))

@@ -1,7 +1,6 @@
-"""What `parley serve` does beside its own protocol: other dialects, and topics of other nodes.
+"""What `parley serve` offers beside its own protocol: other dialects, and topics of other nodes.
 
-One rule: what is wrong is found before anybody is let in or told; everything ends before
-the node does.
+Mistakes are found before anybody connects; everything ends before the node does.
 """
 
 from collections.abc import AsyncIterator, Callable

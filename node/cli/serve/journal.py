@@ -1,7 +1,6 @@
-"""The journal of `parley serve`: its options, what is said of it, and how it ends a node.
+"""The journal of `parley serve`: its options, its announcement, and how its failure ends a node.
 
-One rule: a journal that fails is never passed over in silence; whether the node goes on
-without it is for `on_failure` to say.
+A journal that fails is always reported; `on_failure` decides whether the node goes on without it.
 """
 
 from pathlib import Path

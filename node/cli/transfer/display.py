@@ -1,6 +1,6 @@
 """How a transfer looks: bars for people at a terminal, or JSON lines now and then.
 
-One rule: it never fails a transfer: once nobody takes what is printed, nothing is. Names
+Printing never fails a transfer: once the reader of the output has left, nothing is printed. Names
 come from strangers and are shown on one line.
 """
 

@@ -51,7 +51,7 @@ def send(
                 out.event("connected", **described(first))
 
                 async def dial() -> Peer:
-                    # Whoever it was is who goes on.
+                    # Only the node that answered first may go on.
                     trust = Pinned(first.node_id) if first.node_id else None
                     return await meet(node, address, trust or options.dialling_trust(address))
 
@@ -89,11 +89,13 @@ async def _send_all(
 
 
 def _require_sendable(paths: Sequence[Path], address: str) -> None:
-    """Raises ConfigError for what no receiver would take, before anybody is dialled."""
+    """Raises ConfigError for what no receiver would take, before the address is dialled."""
     if not paths:
         raise ConfigError("send wants FILE... ADDR: the files, then the address")
     if not address.startswith(("tcp://", "unix://")):
-        raise ConfigError(f"the last argument, {address}, is no address: tcp://host:port#NODEID")
+        raise ConfigError(
+            f"the last argument, {address}, is not an address: tcp://host:port#NODEID"
+        )
     met: dict[str, Path] = {}
     for path in paths:
         other = met.setdefault(same_file_key(safe_name(path)), path)

@@ -132,8 +132,8 @@ def test_an_odd_name_is_shown_and_steers_nothing(parley: Parley, tmp_path: Path)
     ("name", "sentence"),
     [
         ("missing", "cannot read {}: No such file or directory"),
-        (".", "{} is no regular file"),
-        ("pipe", "{} is no regular file"),
+        (".", "{} is not a regular file"),
+        ("pipe", "{} is not a regular file"),
     ],
 )
 def test_what_cannot_be_sent(parley: Parley, tmp_path: Path, name: str, sentence: str) -> None:

@@ -59,7 +59,7 @@ def test_as_json(parley: Parley) -> None:
         "kind": "close",
         "code": 34,
         "name": "no-handler",
-        "meaning": "nobody there takes streams of this label",
+        "meaning": "the node has no handler for streams of this label",
         "raised_by": "the side that received the stream",
         "what_to_do": "look at the label's spelling, and at what that node offers",
     }
@@ -70,9 +70,9 @@ def test_as_json(parley: Parley) -> None:
 @pytest.mark.parametrize(
     ("code", "sentence"),
     [
-        ("99999999999", "there is no code 99999999999; `parley errors` shows all"),
-        ("nonsense", "there is no code nonsense; `parley errors` shows all"),
-        ("-9", "there is no code -9; `parley errors` shows all"),
+        ("99999999999", "unknown code 99999999999; `parley errors` shows all"),
+        ("nonsense", "unknown code nonsense; `parley errors` shows all"),
+        ("-9", "unknown code -9; `parley errors` shows all"),
         ("70", "70 is a code of the application's own: Parley gives it no meaning"),
     ],
 )

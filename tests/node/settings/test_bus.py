@@ -60,7 +60,7 @@ def test_who_proved_nothing_is_only_anybody() -> None:
         ("*=:a.b", "is not NODEID="),
         ("*=publish+:a.b", "is not of publish, consume"),
         ("*=all:a.b", "is not of publish, consume"),
-        ("bob=publish:a.b", "is no node id"),
+        ("bob=publish:a.b", "is neither a node id"),
     ],
 )
 def test_what_is_no_entry(entry: str, said: str) -> None:

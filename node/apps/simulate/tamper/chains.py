@@ -1,7 +1,7 @@
-"""Tampering that needs the chain computed anew: all after a flipped bit, or an early end.
+"""Tampering that needs the chain computed anew: everything after a flipped bit, or an early end.
 
-One rule: what anybody can compute who holds no key is made right; seals are not. A session's
-later segments are changed with the first.
+Whatever can be computed without a key is made right; seals are not. A session's later segments are
+changed along with the first.
 """
 
 from dataclasses import replace

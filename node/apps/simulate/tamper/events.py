@@ -1,7 +1,7 @@
 """Tampering with one event: flipped, dropped, reordered, duplicated, sealed by another's seal.
 
-One rule: an event of KeyUpdate is left alone, and so is a direction's last event, so that
-each fault can be told by what follows it. Knows no files but the segment in memory.
+A KeyUpdate is left alone, and so is a direction's last event, so that each fault can be recognised
+by what follows it.
 """
 
 from collections.abc import Callable, Iterator

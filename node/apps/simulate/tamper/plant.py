@@ -1,8 +1,7 @@
-"""Planting faults of the kinds asked for, at places that a seed chooses.
+"""Plants faults of the given kinds, at places that a seed chooses.
 
-One rule: at most one fault for each session and direction, counted over the journals of both
-ends, so that what is found can be told apart; where there is no place left, nothing is done
-by halves: it says so.
+There is at most one fault for each session and direction, counted over the journals of both ends,
+so that findings can be told apart. Where no place is left an error says so, and nothing is planted.
 """
 
 from collections.abc import Iterable, Iterator

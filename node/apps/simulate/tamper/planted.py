@@ -1,6 +1,6 @@
 """What was planted: its kind, and where. The list is kept outside of the journals.
 
-One rule: it says what was done, not what ought to be found.
+It says what was done, not what should be found.
 """
 
 import json

@@ -1,7 +1,7 @@
 """A closed segment in memory, changed and written back so that its form gives nothing away.
 
-One rule: lengths, CRCs, counts of checkpoints, and the segment end's counts and offsets are
-made right again. One segment is in memory at a time.
+Lengths, CRCs, counts of checkpoints, and the segment end's counts and offsets are made right again.
+One segment is in memory at a time.
 """
 
 from pathlib import Path

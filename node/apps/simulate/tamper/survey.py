@@ -1,7 +1,7 @@
 """What is in written journals: which sessions' events, in which segments, how many.
 
-One rule: one entry for each session, direction and segment, never one for each event, so
-that it fits in memory however long the journals are.
+It has one entry for each session, direction and segment, and none for single events, so that it
+fits in memory however long the journals are.
 """
 
 from collections.abc import Iterator

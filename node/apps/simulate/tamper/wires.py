@@ -1,6 +1,6 @@
-"""An event's bytes taken apart, and the chain that goes over them (docs/journal.md).
+"""An event's bytes taken apart, and the chain over them (docs/journal.md).
 
-One rule: only what anybody can do who holds no key. Knows no files.
+Everything here can be done without a key.
 """
 
 from dataclasses import dataclass

@@ -120,5 +120,5 @@ async def test_what_is_no_file_to_send(anyio_backend: str, tmp_path: Path) -> No
     with pytest.raises(FileError, match="cannot read"):
         await Source.open(tmp_path / "none")
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(FileError, match="no regular file"):
+    with pytest.raises(FileError, match="not a regular file"):
         await Source.open(tmp_path / "pipe")

@@ -97,9 +97,9 @@ def test_what_is_not_published(
 @pytest.mark.parametrize(
     ("address", "sentence"),
     [
-        ("bus.db", "BUS: 'bus.db' is no address of a bus"),
-        ("auth.registered", "BUS: 'auth.registered' is no address of a bus"),
-        ("reddis://user:secret@127.0.0.1/0", "'reddis' is no address of a bus"),
+        ("bus.db", "BUS: 'bus.db' is not the address of a bus"),
+        ("auth.registered", "BUS: 'auth.registered' is not the address of a bus"),
+        ("reddis://user:secret@127.0.0.1/0", "'reddis' is not the address of a bus"),
         ("sqlite://bus.db", "three slashes"),
         ("sqlite:///bus.db?colour=red", "no setting 'colour'"),
         ("tcp://127.0.0.1", "port"),
