@@ -25,7 +25,7 @@ from lbm.codec import (
     encode_value,
 )
 from lbm.errors import LbmDecodeError, LbmEncodeError, LbmError
-from lbm.limits import DEFAULT_LIMITS, HANDSHAKE_LIMITS, Limits
+from lbm.limits import DEFAULT_LIMITS, HANDSHAKE_LIMITS, LbmLimits
 from lbm.noise import NO_PADDING, PADME, Padding, pad, parse_padding
 
 __all__ = [
@@ -38,7 +38,7 @@ __all__ = [
     "LbmDecodeError",
     "LbmEncodeError",
     "LbmError",
-    "Limits",
+    "LbmLimits",
     "Padding",
     "Required",
     "Value",

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from lbm.errors import LbmDecodeError
 from lbm.heads import BYTES, CANONICAL_NAN, FALSE, FLOAT, NULL, TEXT, TRUE
-from lbm.limits import DEFAULT_LIMITS, LEAST_CONTAINERS, Limits, most_containers
+from lbm.limits import DEFAULT_LIMITS, LEAST_CONTAINERS, LbmLimits, most_containers
 from lbm.values import Value
 
 # How an argument is written whose low five bits are 24..27: its reader, its size in
@@ -34,7 +34,7 @@ _unpack_float = Struct(">d").unpack_from
 
 
 def decode(
-    data: bytes, limits: Limits = DEFAULT_LIMITS, *, keep_noise: bool = False
+    data: bytes, limits: LbmLimits = DEFAULT_LIMITS, *, keep_noise: bool = False
 ) -> dict[int, Value]:
     """Decode a payload; its noise (key 0) is dropped unless `keep_noise`.
 
@@ -45,7 +45,7 @@ def decode(
 
 
 def decode_weighed(
-    data: bytes, limits: Limits = DEFAULT_LIMITS, *, keep_noise: bool = False
+    data: bytes, limits: LbmLimits = DEFAULT_LIMITS, *, keep_noise: bool = False
 ) -> tuple[dict[int, Value], int]:
     """As `decode`, with about how many bytes of memory the cells take, rather more than less."""
     size = len(data)
@@ -100,7 +100,7 @@ def peek_text(data: bytes, key: int) -> str | None:
         return None
 
 
-def decode_value(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Value:
+def decode_value(data: bytes, limits: LbmLimits = DEFAULT_LIMITS) -> Value:
     """Decode a single value, a container being at level 1; raises LbmDecodeError."""
     size = len(data)
     if size > limits.max_bytes:

@@ -17,7 +17,7 @@ LEAST_CONTAINERS: Final = 32_768
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class LbmLimits:
     """Bounds of one decoding (section 3).
 
     `max_bytes` is the size of the encoding. `max_items` counts every data item:
@@ -44,5 +44,5 @@ def most_containers(size: int) -> int:
     return LEAST_CONTAINERS + size // 16
 
 
-DEFAULT_LIMITS: Final = Limits()
-HANDSHAKE_LIMITS: Final = Limits(max_bytes=16_384, max_items=256)
+DEFAULT_LIMITS: Final = LbmLimits()
+HANDSHAKE_LIMITS: Final = LbmLimits(max_bytes=16_384, max_items=256)

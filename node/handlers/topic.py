@@ -16,8 +16,7 @@ from node.errors import CallRefused, ConfigError, ParleyError
 from node.handlers.registry import Handlers, parse_supercategories
 from node.handlers.rules import Allow, Rule, permitted
 from node.handlers.running import FAILED, Outcome, log_failure
-from node.messaging.fanout import Fanout, Slow
-from node.messaging.feed import Feed
+from node.messaging.fanout import Fanout, Feed, Slow
 from node.messaging.notes import encode_note, read_headers
 from node.protocol.codes import ResultCode, Supercategory
 from node.protocol.errors import PayloadTooLargeError

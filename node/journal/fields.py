@@ -8,12 +8,12 @@ from typing import Any, Final
 from crypto.errors import CryptoError
 from lbm.codec import Value, decode
 from lbm.errors import LbmDecodeError
-from lbm.limits import Limits
+from lbm.limits import LbmLimits
 from node.journal import keys
 from node.journal.errors import JournalFormatError
 
 # A checkpoint may have 2,048 streams and as many labels, a segment end all its blocks.
-LIMITS: Final = Limits(max_bytes=2**24, max_items=2**17)
+LIMITS: Final = LbmLimits(max_bytes=2**24, max_items=2**17)
 
 # The greatest integer that tables hold; no journal counts so far.
 LARGEST: Final = 2**63 - 1

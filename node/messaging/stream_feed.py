@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from node.messaging.batch import Batch
-from node.messaging.feed import Feed
+from node.messaging.fanout import Feed
 from node.messaging.notes import (
     BATCH_ROOM,
     DROPPED_HEADER,

@@ -6,7 +6,7 @@ of a stream are bytes of cost, an event's payload and 64 (docs/protocol.md secti
 
 from dataclasses import dataclass
 
-from node.protocol.streams import Stream, Streams
+from node.protocol.streams import Streams, StreamState
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def stream_flows(streams: Streams) -> dict[int, StreamFlow]:
     return {known.id: _flow(known) for known in streams.open.values()}
 
 
-def _flow(known: Stream) -> StreamFlow:
+def _flow(known: StreamState) -> StreamFlow:
     window = known.window
     return StreamFlow(
         known.credit.left if known.local_open else None,

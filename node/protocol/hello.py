@@ -45,7 +45,7 @@ class Hello(NamedTuple):
     shares: Mapping[str, bytes]
 
 
-class Reply(NamedTuple):
+class ReplyRead(NamedTuple):
     """A Reply as read. `suite` and `share` are None on an unencrypted connection."""
 
     role: str
@@ -164,7 +164,7 @@ def parse_hello(cells: Mapping[int, Value]) -> Hello:
     return Hello(role, limits, False, offer, shares)
 
 
-def parse_reply(cells: Mapping[int, Value]) -> Reply:
+def parse_reply(cells: Mapping[int, Value]) -> ReplyRead:
     """Read a Reply's cells (its version is checked already).
 
     Raises:
@@ -172,12 +172,12 @@ def parse_reply(cells: Mapping[int, Value]) -> Reply:
     """
     role, limits, plaintext = _read_shared(cells)
     if plaintext:
-        return Reply(role, limits, None, None)
+        return ReplyRead(role, limits, None, None)
     suite = _suite(read_map(cells, keys.SUITE))
     shares = _shares(cells)
     if list(shares) != [suite.kex]:
         raise LbmDecodeError("a Reply has one share, for the kex it chose")
-    return Reply(role, limits, suite, shares[suite.kex])
+    return ReplyRead(role, limits, suite, shares[suite.kex])
 
 
 def parse_retry(cells: Mapping[int, Value]) -> str:

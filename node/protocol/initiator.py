@@ -23,7 +23,7 @@ from node.protocol.handshake import (
     without_frame,
 )
 from node.protocol.hello import (
-    Reply,
+    ReplyRead,
     check_version,
     decode_handshake,
     hello_payload,
@@ -114,7 +114,7 @@ class Initiator(Handshake):
         self.transcript += data
         return self._hello(kex)
 
-    def _reply(self, data: bytes, reply: Reply) -> None:
+    def _reply(self, data: bytes, reply: ReplyRead) -> None:
         if (reply.suite is None) != (not self._keys):
             raise violation("a Reply of another kind than the Hello")
         self.transcript += data

@@ -88,7 +88,7 @@ STREAM_CONTROL_BUFFER: Final = 2 * CONTROL_BUFFER
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class LimitRange:
     """A negotiated limit's key, range and default."""
 
     key: int
@@ -97,12 +97,12 @@ class Range:
     default: int
 
 
-NEGOTIATED: Final[dict[str, Range]] = {
-    "max_payload": Range(keys.MAX_PAYLOAD, 1 << 10, 64 << 20, 1 << 20),
-    "seal_events": Range(keys.SEAL_EVENTS, 1, 65_536, 64),
-    "seal_delay_ms": Range(keys.SEAL_DELAY_MS, 0, 60_000, 20),
-    "stream_window": Range(keys.STREAM_WINDOW, 1 << 10, 64 << 20, 256 << 10),
-    "max_streams": Range(keys.MAX_STREAMS, 0, 65_536, 1_024),
+NEGOTIATED: Final[dict[str, LimitRange]] = {
+    "max_payload": LimitRange(keys.MAX_PAYLOAD, 1 << 10, 64 << 20, 1 << 20),
+    "seal_events": LimitRange(keys.SEAL_EVENTS, 1, 65_536, 64),
+    "seal_delay_ms": LimitRange(keys.SEAL_DELAY_MS, 0, 60_000, 20),
+    "stream_window": LimitRange(keys.STREAM_WINDOW, 1 << 10, 64 << 20, 256 << 10),
+    "max_streams": LimitRange(keys.MAX_STREAMS, 0, 65_536, 1_024),
 }
 
 

@@ -47,7 +47,7 @@ from node.protocol.reports import (
     WindowReceived,
 )
 from node.protocol.requests import LAST_ASYNC_ID
-from node.protocol.streams import Stream, Streams
+from node.protocol.streams import Streams, StreamState
 
 Control = Callable[[OutgoingEvent], None]
 # Least window that a short memory names in Open.
@@ -374,7 +374,7 @@ class Multiplexer:
             cells[keys.TEXT] = text
         self._control(OutgoingEvent(0, 0, STREAM, RESET, encode(cells)))
 
-    def _end_local(self, stream: Stream) -> None:
+    def _end_local(self, stream: StreamState) -> None:
         self._streams.end_local(stream)
         self._forget(stream.id, True)
         if stream.id in self.watched or stream.id in self._starved:
@@ -382,6 +382,6 @@ class Multiplexer:
             self._starved.discard(stream.id)
             self._reports.append(StreamWritable(stream.id))
 
-    def _end_remote(self, stream: Stream) -> None:
+    def _end_remote(self, stream: StreamState) -> None:
         self._streams.end_remote(stream)
         self._forget(stream.id, False)

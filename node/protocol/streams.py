@@ -16,7 +16,7 @@ from node.protocol.errors import LocalProtocolError, RemoteProtocolError, violat
 from node.protocol.window import ReceiveWindow, SendCredit
 
 
-class Stream:
+class StreamState:
     """One stream from 2 up. `resetting` means that we sent Reset: drop what comes."""
 
     __slots__ = (
@@ -68,7 +68,7 @@ class Streams:
         self._last_remote = 0
         self._ours = 0
         self._theirs = 0
-        self.open: dict[int, Stream] = {}
+        self.open: dict[int, StreamState] = {}
         self.committed = 0
 
     def admit(self, stream: int) -> None:
@@ -87,7 +87,7 @@ class Streams:
         if self._is_local(stream) or stream <= self._last_remote:
             raise violation(f"an event on stream {stream}, which is not open")
 
-    def open_local(self, credit: int, window: int) -> Stream:
+    def open_local(self, credit: int, window: int) -> StreamState:
         """Open a stream of ours.
 
         Raises:
@@ -101,9 +101,9 @@ class Streams:
             raise LocalProtocolError("the stream ids of this connection are used up")
         self._last_local = stream
         self._ours += 1
-        return self._add(Stream(stream, True, SendCredit(credit), ReceiveWindow(window)))
+        return self._add(StreamState(stream, True, SendCredit(credit), ReceiveWindow(window)))
 
-    def open_remote(self, stream: int, credit: int, window: int) -> Stream:
+    def open_remote(self, stream: int, credit: int, window: int) -> StreamState:
         """The other side opens a stream (`admit` let it pass).
 
         Raises:
@@ -118,9 +118,9 @@ class Streams:
         self._last_remote = stream
         self._theirs += 1
         self._account.charge(STREAM_WEIGHT)
-        return self._add(Stream(stream, False, SendCredit(credit), ReceiveWindow(window)))
+        return self._add(StreamState(stream, False, SendCredit(credit), ReceiveWindow(window)))
 
-    def get_live(self, stream: int) -> Stream | None:
+    def get_live(self, stream: int) -> StreamState | None:
         """The stream that a Window or Reset names; None if it is gone.
 
         Raises:
@@ -133,7 +133,7 @@ class Streams:
                 raise violation(f"stream {stream} was never opened")
         return known
 
-    def get_local(self, stream: int) -> Stream:
+    def get_local(self, stream: int) -> StreamState:
         """The stream that we want to write on.
 
         Raises:
@@ -144,26 +144,26 @@ class Streams:
             raise LocalProtocolError(f"stream {stream} is not open for sending")
         return known
 
-    def end_local(self, stream: Stream) -> None:
+    def end_local(self, stream: StreamState) -> None:
         """Our direction has ended."""
         stream.local_open = False
         stream.finishing = False
         self._sweep(stream)
 
-    def end_remote(self, stream: Stream) -> None:
+    def end_remote(self, stream: StreamState) -> None:
         """The other side's direction has ended."""
         if stream.remote_open:
             self.committed -= stream.window.size
         stream.remote_open = False
         self._sweep(stream)
 
-    def resize(self, stream: Stream, window: int) -> None:
+    def resize(self, stream: StreamState, window: int) -> None:
         """The other side was named another window for what it sends."""
         if stream.remote_open:
             self.committed += window - stream.window.size
         stream.window.resize(window)
 
-    def consume(self, stream: Stream, cost: int, budget: int) -> int:
+    def consume(self, stream: StreamState, cost: int, budget: int) -> int:
         """The application used up `cost`: the credit to grant now, 0 for none."""
         before = stream.window.size
         grant = stream.window.consume(cost, shrink=self.committed > budget)
@@ -175,12 +175,12 @@ class Streams:
         self._account.release(STREAM_WEIGHT * self._theirs)
         self._theirs = 0
 
-    def _add(self, stream: Stream) -> Stream:
+    def _add(self, stream: StreamState) -> StreamState:
         self.open[stream.id] = stream
         self.committed += stream.window.size
         return stream
 
-    def _sweep(self, stream: Stream) -> None:
+    def _sweep(self, stream: StreamState) -> None:
         if stream.local_open or stream.remote_open:
             return
         del self.open[stream.id]

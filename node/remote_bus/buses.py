@@ -4,7 +4,6 @@ its peers.
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import anyio
 
@@ -13,10 +12,9 @@ from node.bus.bus_address import open_store
 from node.bus.config import BusConfig
 from node.errors import ConfigError, ParleyError
 from node.handlers.registry import Handlers
+from node.remote_bus.authorisation import Allow
+from node.remote_bus.service import offer_bus
 from node.transport.backend import Backend
-
-if TYPE_CHECKING:
-    from node.remote_bus.authorisation import Allow
 
 
 class Buses:
@@ -27,7 +25,7 @@ class Buses:
         self._handlers = handlers
         self._buses: dict[str, tuple[Bus, BusConfig | None]] = {}
 
-    def get(self, url: str, config: BusConfig | None, allow: "Allow | None") -> Bus:
+    def get(self, url: str, config: BusConfig | None, allow: Allow | None) -> Bus:
         """The bus at an address, made if there was none yet, and not opened.
 
         Raises:
@@ -69,7 +67,5 @@ class Buses:
             for bus, _ in self._buses.values():
                 tasks.start_soon(bus.aclose)
 
-    def _offer(self, bus: Bus, allow: "Allow") -> None:
-        from node.remote_bus.service import offer_bus
-
+    def _offer(self, bus: Bus, allow: Allow) -> None:
         offer_bus(self._handlers, bus, allow)

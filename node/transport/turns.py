@@ -54,7 +54,7 @@ class Turns:
         self._kept, self._at, self.waiting = b"", 0, False
 
 
-class Waiting(Protocol):
+class TurnTaker(Protocol):
     """A connection that may stand in a line."""
 
     @property
@@ -79,7 +79,7 @@ class Line:
     def __init__(self, now: Callable[[], float], soon: Callable[[Callable[[], None]], object]):
         self._now = now
         self._soon = soon
-        self._waiting: list[tuple[float, int, Waiting]] = []
+        self._waiting: list[tuple[float, int, TurnTaker]] = []
         self._numbers = count()  # of two who had as much, the one that came first
         self._time = 0.0
         self._due = False
@@ -102,7 +102,7 @@ class Line:
             self._full = True
             self._call_soon()
 
-    def join(self, one: Waiting) -> None:
+    def join(self, one: TurnTaker) -> None:
         """Have `one` take a turn, once."""
         turns = one.turns
         turns.due = True

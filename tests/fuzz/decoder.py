@@ -10,7 +10,7 @@ from typing import Final
 from lbm import (
     DEFAULT_LIMITS,
     HANDSHAKE_LIMITS,
-    Limits,
+    LbmLimits,
     decode,
     decode_value,
     encode,
@@ -34,9 +34,9 @@ MAX_SIZE: Final = 2048
 LIMITS: Final = (
     DEFAULT_LIMITS,
     HANDSHAKE_LIMITS,
-    Limits(max_bytes=64),
-    Limits(max_items=6),
-    Limits(max_depth=3),
+    LbmLimits(max_bytes=64),
+    LbmLimits(max_items=6),
+    LbmLimits(max_depth=3),
 )
 PADDINGS: Final = tuple(parse_padding(text) for text in ("padme", "bucket:1", "bucket:64"))
 READERS: Final[tuple[Callable[[dict[int, Value], int], object], ...]] = (
@@ -76,7 +76,7 @@ def fuzz(data: bytes) -> None:
     _read(without_noise)
 
 
-def _of_reference(payload: bytes, limits: Limits) -> dict[int, Value] | None:
+def _of_reference(payload: bytes, limits: LbmLimits) -> dict[int, Value] | None:
     try:
         return cbor.decode_payload(
             payload,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lbm.codec import Value, decode, decode_value, encode, encode_value
 from lbm.errors import LbmDecodeError, LbmEncodeError
-from lbm.limits import Limits
+from lbm.limits import LbmLimits
 from tests.lbm.strategies import damaged, payloads, values
 
 VECTORS = Path(__file__).parent.parent / "vectors"
@@ -97,7 +97,7 @@ def test_recorded_payloads_come_back_byte_for_byte(path: Path) -> None:
 
 def test_limits_do_not_change_what_is_read() -> None:
     data = encode({22: [b"12345678"] * 100})
-    exact = Limits(max_bytes=len(data), max_items=103, max_depth=2)
+    exact = LbmLimits(max_bytes=len(data), max_items=103, max_depth=2)
     assert decode(data, exact) == decode(data)
 
 

@@ -12,7 +12,7 @@ from lbm.decoder import decode, decode_value, peek_text
 from lbm.encoder import encode
 from lbm.errors import LbmDecodeError
 from lbm.heads import ARRAY, BYTES, encode_head
-from lbm.limits import HANDSHAKE_LIMITS, Limits, most_containers
+from lbm.limits import HANDSHAKE_LIMITS, LbmLimits, most_containers
 from lbm.values import Value
 
 CANONICAL_NAN = "fb7ff8000000000000"
@@ -223,9 +223,9 @@ def test_depth() -> None:
         decode(b"\xa1\x16" + b"\x81" * 14 + empty)
         with pytest.raises(LbmDecodeError, match="levels"):
             decode(b"\xa1\x16" + b"\x81" * 15 + empty)
-    assert decode(b"\xa1\x16\x00", Limits(max_depth=1)) == {22: 0}
+    assert decode(b"\xa1\x16\x00", LbmLimits(max_depth=1)) == {22: 0}
     with pytest.raises(LbmDecodeError, match="levels"):
-        decode(b"\xa1\x16\x80", Limits(max_depth=1))
+        decode(b"\xa1\x16\x80", LbmLimits(max_depth=1))
 
 
 @pytest.mark.parametrize(
@@ -241,24 +241,24 @@ def test_depth() -> None:
     ],
 )
 def test_items_are_counted(data: bytes, items: int) -> None:
-    decode(data, Limits(max_items=items))
+    decode(data, LbmLimits(max_items=items))
     if items > 1:
         with pytest.raises(LbmDecodeError, match="items"):
-            decode(data, Limits(max_items=items - 1))
+            decode(data, LbmLimits(max_items=items - 1))
 
 
 def test_items_of_a_single_value_are_counted() -> None:
-    assert decode_value(b"\x00", Limits(max_items=1)) == 0
-    assert decode_value(b"\x82\x00\x01", Limits(max_items=3)) == [0, 1]
+    assert decode_value(b"\x00", LbmLimits(max_items=1)) == 0
+    assert decode_value(b"\x82\x00\x01", LbmLimits(max_items=3)) == [0, 1]
     with pytest.raises(LbmDecodeError, match="items"):
-        decode_value(b"\x82\x00\x01", Limits(max_items=2))
+        decode_value(b"\x82\x00\x01", LbmLimits(max_items=2))
 
 
 def test_bytes_are_counted() -> None:
     data = encode({22: bytes(10)})
-    decode(data, Limits(max_bytes=len(data)))
+    decode(data, LbmLimits(max_bytes=len(data)))
     with pytest.raises(LbmDecodeError, match="bytes"):
-        decode(data, Limits(max_bytes=len(data) - 1))
+        decode(data, LbmLimits(max_bytes=len(data) - 1))
 
 
 def test_the_limits_before_the_proofs() -> None:

@@ -1,16 +1,16 @@
-"""Limits: the numbers of section 3, and what is no limit."""
+"""LbmLimits: the numbers of section 3, and what is no limit."""
 
 import dataclasses
 
 import pytest
 
 from lbm.errors import LbmError
-from lbm.limits import DEFAULT_LIMITS, HANDSHAKE_LIMITS, Limits
+from lbm.limits import DEFAULT_LIMITS, HANDSHAKE_LIMITS, LbmLimits
 
 
 def test_the_numbers() -> None:
-    assert Limits(64 * 1024 * 1024, 131_072, 16) == DEFAULT_LIMITS
-    assert Limits(16_384, 256, 16) == HANDSHAKE_LIMITS
+    assert LbmLimits(64 * 1024 * 1024, 131_072, 16) == DEFAULT_LIMITS
+    assert LbmLimits(16_384, 256, 16) == HANDSHAKE_LIMITS
 
 
 @pytest.mark.parametrize(
@@ -20,10 +20,10 @@ def test_the_numbers() -> None:
 )
 def test_bounds_out_of_range(bounds: dict[str, int]) -> None:
     with pytest.raises(LbmError):
-        Limits(**bounds)
+        LbmLimits(**bounds)
 
 
 def test_limits_are_a_value() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         DEFAULT_LIMITS.max_depth = 5  # type: ignore[misc]  # that is the test
-    assert hash(Limits(max_depth=4)) == hash(Limits(max_depth=4))
+    assert hash(LbmLimits(max_depth=4)) == hash(LbmLimits(max_depth=4))

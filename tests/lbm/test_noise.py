@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from lbm.codec import Value, decode, encode, encode_head, encode_value
 from lbm.errors import LbmError
-from lbm.limits import Limits
+from lbm.limits import LbmLimits
 from lbm.noise import NO_PADDING, PADME, Padding, pad, parse_padding
 
 BUCKETS = [Padding("bucket", size) for size in (1, 7, 16, 64, 100, 256, 1000, 1024)]
@@ -90,7 +90,7 @@ def test_the_growth_of_a_large_header_is_counted() -> None:
     padded = pad(payload, Padding("bucket", 65_536), NO_LIMIT)
     assert len(padded) == 7 * 65_536
     assert padded[:5].hex() == "ba00010000"
-    assert decode(padded, Limits(max_items=2**18)) == decode(payload)
+    assert decode(padded, LbmLimits(max_items=2**18)) == decode(payload)
 
 
 @pytest.mark.parametrize("addition", [65_538, 65_539, 65_540, 65_541, 65_542])

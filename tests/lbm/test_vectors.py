@@ -7,7 +7,7 @@ from lbm import (
     LbmDecodeError,
     LbmEncodeError,
     LbmError,
-    Limits,
+    LbmLimits,
     decode,
     encode,
     pad,
@@ -23,9 +23,9 @@ CELL_NUMBERS = {
 }
 
 
-def limits(vector: Vector) -> Limits:
+def limits(vector: Vector) -> LbmLimits:
     stated = vector.get("limits", {})
-    return Limits(
+    return LbmLimits(
         max_bytes=stated.get("bytes", DEFAULT_LIMITS.max_bytes),
         max_items=stated.get("items", DEFAULT_LIMITS.max_items),
         max_depth=stated.get("depth", DEFAULT_LIMITS.max_depth),

@@ -16,7 +16,7 @@ from node.apps.simulate.plan import Plan, Traffic
 from node.apps.simulate.simulated_time import SimulatedTime
 from node.apps.simulate.stream_sender import StreamSender
 from node.apps.simulate.tally import Tally
-from node.apps.simulate.topics import NoteReader
+from node.apps.simulate.topics import TopicReader
 from node.errors import HandshakeError, PeerClosedError
 from node.node import Node
 from node.peer.peer import Peer
@@ -94,7 +94,7 @@ class SimulatedLink:
             actors.start_soon(Caller(plan, peer, own("caller"), sleep, tally).run, actors)
         if Traffic.TOPICS in traffic:
             for name in (TICKS, NEWS, ALERTS):
-                actors.start_soon(NoteReader(plan, name, peer, own(name), sleep, tally).run)
+                actors.start_soon(TopicReader(plan, name, peer, own(name), sleep, tally).run)
         if Traffic.FILES in traffic:
             actors.start_soon(sender[Traffic.FILES].files)
         if Traffic.EVENTS in traffic:

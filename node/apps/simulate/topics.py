@@ -30,7 +30,7 @@ _NAP: Final = 4.0
 _NARROW: Final = 4 * 1024
 
 
-class NotePublisher:
+class TopicPublisher:
     """Publishes one topic of a node for ever."""
 
     def __init__(self, plan: Plan, topic: Topic, draws: Draws, sleep: Sleep, tally: Tally) -> None:
@@ -63,7 +63,7 @@ class NotePublisher:
                 await checkpoint()
 
 
-class NoteReader:
+class TopicReader:
     """Reads one topic of `peer` until the connection ends; where the plan fixes how much is
     published at once, without a break."""
 

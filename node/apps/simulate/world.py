@@ -19,7 +19,7 @@ from node.apps.simulate.offers import offer
 from node.apps.simulate.plan import Plan, Traffic
 from node.apps.simulate.simulated_time import SimulatedTime
 from node.apps.simulate.tally import Tally
-from node.apps.simulate.topics import NotePublisher
+from node.apps.simulate.topics import TopicPublisher
 from node.journal.journal import Journal
 from node.journal.options import BUFFER_SIZE, SEGMENT_SIZE
 from node.node import Node
@@ -103,4 +103,4 @@ def _publish(
         if Traffic.TOPICS in plan.traffic:
             for name, topic in topics.items():
                 draws = plan.draws("publisher", number, name)
-                life.start_soon(NotePublisher(plan, topic, draws, time.sleep, tally).run)
+                life.start_soon(TopicPublisher(plan, topic, draws, time.sleep, tally).run)

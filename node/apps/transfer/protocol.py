@@ -24,7 +24,7 @@ from typing import Final, Self
 from lbm.cells import read_bool, read_bytes, read_text, read_uint
 from lbm.codec import decode, encode
 from lbm.errors import LbmDecodeError
-from lbm.limits import Limits
+from lbm.limits import LbmLimits
 from node.apps.transfer.names import LONGEST_NAME
 from node.errors import ParleyError
 
@@ -34,7 +34,7 @@ LARGEST_MESSAGE: Final = 1_024  # bytes after its size
 SIZE_BYTES: Final = 2
 SHA256_SIZE: Final = 32
 
-_LIMITS = Limits(max_bytes=LARGEST_MESSAGE, max_items=32, max_depth=2)
+_LIMITS = LbmLimits(max_bytes=LARGEST_MESSAGE, max_items=32, max_depth=2)
 _NAME, _SIZE, _SHA256, _OFFSET, _NEW = 64, 65, 66, 67, 68
 
 

@@ -14,8 +14,7 @@ from node.dialects.simproto.codec import NOTIFY, parse_response
 from node.dialects.simproto.core import SimProtoCore
 from node.dialects.simproto.dialog_room import DialogRoom
 from node.messaging.batch import Batch
-from node.messaging.fanout import Fanout
-from node.messaging.feed import Feed
+from node.messaging.fanout import Fanout, Feed
 from node.protocol.errors import ConnectionClosedError, PayloadTooLargeError
 from node.protocol.limits import EVENT_COST
 

@@ -35,7 +35,7 @@ from node.protocol.reports import (
     StreamWritable,
 )
 from node.protocol.states import LIVE, State
-from node.protocol.streams import Stream
+from node.protocol.streams import StreamState
 
 # The longest time, in seconds, that the transport holds bytes back: less than any
 # time-out of the protocol, so that none of them is ever a delay's fault.
@@ -96,7 +96,7 @@ class Side:
     farewell_at: float | None = None
 
     @property
-    def table(self) -> dict[int, Stream]:
+    def table(self) -> dict[int, StreamState]:
         """The core's streams from 2 up that are not gone."""
         streams = self.connection._streams
         return streams.open if streams is not None else {}

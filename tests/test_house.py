@@ -1,0 +1,110 @@
+"""The house: no module is in a circle of imports, a late import has its reason, and a class name
+means one class."""
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("lbm", "crypto", "node", "pipeline", "parley")
+
+STORE = "a bus imports the store that it has and not the other"
+NO_BUS = "nodes and commands without a bus start without one"
+SCHEMAS = "jsonschema is of the extra `bus`"
+LOOP = "trio need not be installed, and asyncio is not imported under it"
+SPARK = "Spark is of the extra `pipeline`"
+FAILED = "it explains an import that failed"
+
+# Each import inside of a function, and why it stands there.
+LATE = {
+    ("node.bus.bus_address", "node.bus.redis.redis_store"): STORE,
+    ("node.bus.bus_address", "node.bus.sqlite.sqlite_store"): STORE,
+    ("node.bus.schemas", "jsonschema.exceptions"): SCHEMAS,
+    ("node.bus.schemas", "jsonschema.validators"): SCHEMAS,
+    ("node.bus.schemas", "referencing"): SCHEMAS,
+    ("node.bus.schemas", "referencing.exceptions"): SCHEMAS,
+    ("node.bus.schemas", "referencing.jsonschema"): SCHEMAS,
+    ("node.cli.bus.connection", "node.bus.bus_address"): NO_BUS,
+    ("node.cli.chat.screen", "node.cli.chat.editor"): "prompt_toolkit is slow to import",
+    ("node.cli.doctor.bus", "node.bus.sqlite.sqlite_errors"): NO_BUS,
+    ("node.cli.doctor.bus", "node.bus.sqlite.bus_file"): NO_BUS,
+    ("node.cli.journal.export", "node.cli.journal.parquet"): "pyarrow is of the extra `pipeline`",
+    ("node.cli.pipeline.commands", "pipeline.jobs"): SPARK,
+    ("node.cli.pipeline.session", "pipeline.spark"): SPARK,
+    ("node.cli.pipeline.session", "pipeline.tables"): SPARK,
+    ("node.cli.pipeline.session", "pyspark.errors"): SPARK,
+    ("node.cli.serve.bus", "node.bus.bus_address"): NO_BUS,
+    ("node.offering", "node.remote_bus.buses"): NO_BUS,
+    ("node.peer.peer", "node.remote_bus.remote_store"): NO_BUS,
+    ("node.transport.ground", "node.transport.asyncio_backend"): LOOP,
+    ("node.transport.ground", "node.transport.trio_backend"): LOOP,
+    ("parley", "parley.shadows"): FAILED,
+    ("parley.__main__", "node.cli.main"): "signals are handled before the slow imports begin",
+    ("parley.__main__", "parley.shadows"): FAILED,
+}
+
+
+@cache
+def modules() -> dict[str, ast.Module]:
+    """Every module of the five packages, by name."""
+    found = {}
+    for package in PACKAGES:
+        for file in (ROOT / package).rglob("*.py"):
+            name = ".".join(file.relative_to(ROOT).with_suffix("").parts)
+            found[name.removesuffix(".__init__")] = ast.parse(file.read_text("utf-8"))
+    return found
+
+
+@cache
+def imports() -> dict[str, list[tuple[str, bool]]]:
+    """What each module imports, for type checking too, and whether inside of a function."""
+    return {name: list(_imports(tree, late=False)) for name, tree in modules().items()}
+
+
+def _imports(above: ast.AST, *, late: bool) -> Iterator[tuple[str, bool]]:
+    for node in ast.iter_child_nodes(above):
+        if isinstance(node, ast.Import):
+            yield from ((name.name, late) for name in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            for name in node.names:
+                inside = f"{node.module}.{name.name}"
+                yield (inside if inside in modules() else str(node.module)), late
+        elif isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case):
+            is_function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            yield from _imports(node, late=late or is_function)
+
+
+def circle() -> list[str]:
+    """Modules of which each imports the next, the last being the first again; or nothing."""
+    graph = {
+        name: {other for other, _ in found if other != name and other in modules()}
+        for name, found in imports().items()
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    assert len(modules()) > 300
+    assert circle() == []
+
+
+def test_every_late_import_has_its_reason() -> None:
+    late = {(name, other) for name, found in imports().items() for other, late in found if late}
+    assert sorted(late) == sorted(LATE)
+
+
+def test_a_class_name_means_one_class() -> None:
+    homes = defaultdict(set)
+    for name, tree in modules().items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef):
+                homes[node.name].add(name)
+    several = {name: sorted(places) for name, places in homes.items() if len(places) > 1}
+    assert several == {}
