@@ -7,12 +7,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import anyio
 
 from node.backoff import Pauses
+from node.bus.bus import Bus
+from node.bus.bus_address import open_bus
 from node.bus.config import BusConfig
 from node.bus.consumers.roster import process_name
 from node.bus.errors import BusClosedError, BusUnavailableError
@@ -29,9 +31,6 @@ from node.errors import (
 )
 from node.logs import one_line
 
-if TYPE_CHECKING:
-    from node.bus.bus import Bus
-
 NODES: Final = ("tcp://", "unix://")
 _FILE: Final = "sqlite"
 # What is over when the connection can be made again.
@@ -44,7 +43,7 @@ T = TypeVar("T")
 @asynccontextmanager
 async def opened(
     options: NodeOptions, out: Output, address: str, *, consumer: str = "", new: bool = False
-) -> "AsyncIterator[Bus]":
+) -> AsyncIterator[Bus]:
     """The bus at an address, closed at the end; `new` says that its file need not be there.
 
     Raises:
@@ -56,8 +55,6 @@ async def opened(
         async with dialled(options, out, address) as peer, peer.bus(config) as bus:
             yield bus
         return
-    # Only here, since it reads settings for Redis as well.
-    from node.bus.bus_address import open_bus
 
     file = file_of(address)
     if file is not None and not new and not file.exists():
@@ -70,7 +67,7 @@ async def kept_open(
     options: NodeOptions,
     out: Output,
     address: str,
-    use: "Callable[[Bus], Awaitable[T]]",
+    use: Callable[[Bus], Awaitable[T]],
     *,
     consumer: str = "",
     patience: float | None = None,

@@ -8,12 +8,14 @@ import json
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import anyio
 import typer
 from anyio.abc import ByteSendStream
 
+from node.bus.bus import Bus
+from node.bus.event import BusEvent
 from node.cli.bus.arguments import Bus as Address
 from node.cli.bus.arguments import Group, Name, Start, parse_position
 from node.cli.bus.connection import kept_open
@@ -24,11 +26,6 @@ from node.cli.output import Output, plain
 from node.cli.run import run
 from node.cli.values import parse_duration
 from node.errors import ConfigError
-
-if TYPE_CHECKING:
-    from node.bus.bus import Bus
-    from node.bus.event import BusEvent
-
 
 BATCH: Final = 100  # events that are fetched at once, to be printed
 LONGEST_DELAY: Final = 300.0  # seconds until what a command failed at is handed out again
@@ -100,7 +97,7 @@ def consume(
     async def consuming(options: NodeOptions, out: Output) -> None:
         task = _Printing(out) if command is None else _Executing(out, command, delay)
 
-        async def consume_from(opened_bus: "Bus") -> str:
+        async def consume_from(opened_bus: Bus) -> str:
             async with opened_bus.consume(
                 name,
                 group=group,
@@ -134,7 +131,7 @@ class _Printing:
         self._out = out
         self._pace = Pace(sys.stdout)
 
-    async def take(self, event: "BusEvent") -> None:
+    async def take(self, event: BusEvent) -> None:
         await self._pace.print(self._out.line(show_event(event), "event", **_delivered(event)))
         self.done += 1
 
@@ -148,7 +145,7 @@ class _Executing:
         self._command = command
         self._delay = delay
 
-    async def take(self, event: "BusEvent") -> None:
+    async def take(self, event: BusEvent) -> None:
         facts = _delivered(event)
         code = await execute(self._command, facts, to_stderr=self._out.as_json)
         self._out.event("event", **facts, exit_code=code)
@@ -163,7 +160,7 @@ class _Executing:
         await event.nack(delay=grown, reason=said)
 
 
-def _delivered(event: "BusEvent") -> dict[str, Any]:
+def _delivered(event: BusEvent) -> dict[str, Any]:
     return {**described(event), "group": event.group, "attempt": event.attempt}
 
 

@@ -5,10 +5,12 @@ Without ids, `--all` or `--group` nothing is replayed or dropped.
 
 from collections.abc import AsyncIterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
+from node.bus import bus as buses
+from node.bus.dead_letters import DeadLetter
 from node.bus.ids import BEFORE_ALL, parse_id
 from node.cli.bus.arguments import AnyGroup, Bus, Name
 from node.cli.bus.connection import opened
@@ -17,10 +19,6 @@ from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output, counted
 from node.cli.run import run
 from node.errors import ConfigError, ParleyError
-
-if TYPE_CHECKING:
-    from node.bus import bus as buses
-    from node.bus.dead_letters import DeadLetter
 
 AT_ONCE: Final = 1_000  # dead letters that are dropped together
 
@@ -120,7 +118,7 @@ def _require_all(name: str, ids: list[str] | None, done: set[str]) -> None:
         raise ParleyError(f"{name} has no such dead letter: {', '.join(missing)}")
 
 
-async def _letters(bus: "buses.Bus", name: str, group: str | None) -> "AsyncIterator[DeadLetter]":
+async def _letters(bus: buses.Bus, name: str, group: str | None) -> AsyncIterator[DeadLetter]:
     """Those of a group, or all, the oldest first; those that come meanwhile as well."""
     whole, place = group and bus.config.group_name(group), BEFORE_ALL
     while page := await bus.dead_letters(name, after=place):
@@ -130,7 +128,7 @@ async def _letters(bus: "buses.Bus", name: str, group: str | None) -> "AsyncIter
         place = page[-1].id
 
 
-def _show(out: Output, letter: "DeadLetter") -> None:
+def _show(out: Output, letter: DeadLetter) -> None:
     failures = [failure._asdict() for failure in letter.history]
     out.event(
         "dead-letter",

@@ -5,23 +5,21 @@ is in the JSON line.
 """
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from node.bus.errors import InvalidEventError
+from node.bus.event import BusEvent
 from node.bus.ids import BEFORE_ALL, parse_id
 from node.cli.output import brief_time, show_time
 
-if TYPE_CHECKING:
-    from node.bus.event import BusEvent
 
-
-def show_event(event: "BusEvent") -> str:
+def show_event(event: BusEvent) -> str:
     """One event, for people; one that was handed out before says so."""
     text = f"{event.id}\t{_written(event)}"
     return text if event.attempt <= 1 else f"{text}\tattempt {event.attempt}"
 
 
-def described(event: "BusEvent") -> dict[str, Any]:
+def described(event: BusEvent) -> dict[str, Any]:
     """All that is known of one, for JSON."""
     return {
         "id": event.id,
@@ -50,14 +48,14 @@ def _nanoseconds(id: str | None) -> int | None:
         return None
 
 
-def _written(event: "BusEvent") -> str:
+def _written(event: BusEvent) -> str:
     try:
         return json.dumps(event.data, ensure_ascii=False)
     except InvalidEventError:
         return event.body
 
 
-def _data(event: "BusEvent") -> dict[str, Any]:
+def _data(event: BusEvent) -> dict[str, Any]:
     try:
         return {"data": event.data}
     except InvalidEventError:  # another program wrote it; what it is can be seen all the same

@@ -5,13 +5,15 @@ Looking changes nothing, so a monitor may look as often as it likes.
 """
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 
+from node.bus import bus as buses
 from node.bus.errors import BusRefusedError
 from node.bus.ids import FIRST, NEW
+from node.bus.model import ConsumerInfo, GroupInfo, StreamInfo
 from node.cli.bus.arguments import AnyGroup, Bus, Group, Name, parse_position
 from node.cli.bus.connection import opened
 from node.cli.bus.display import brief_moment, moment_of
@@ -21,10 +23,6 @@ from node.cli.output import Output, table_of
 from node.cli.run import run
 from node.cli.suggestions import words
 from node.errors import ParleyError
-
-if TYPE_CHECKING:
-    from node.bus import bus as buses
-    from node.bus.model import ConsumerInfo, GroupInfo, StreamInfo
 
 
 @takes_node_options
@@ -89,7 +87,7 @@ def lag(
         raise typer.Exit(Exit.FINDINGS)
 
 
-async def wanted_groups(bus: "buses.Bus", name: str, group: str | None) -> "list[GroupInfo]":
+async def wanted_groups(bus: buses.Bus, name: str, group: str | None) -> list[GroupInfo]:
     """The groups of an event, or the one; ParleyError if there is none, as of a mistyped name."""
     found = await bus.groups(name)
     if group is not None:
@@ -102,7 +100,7 @@ async def wanted_groups(bus: "buses.Bus", name: str, group: str | None) -> "list
     return found
 
 
-def _streams(out: Output, streams: "list[StreamInfo]") -> None:
+def _streams(out: Output, streams: list[StreamInfo]) -> None:
     if not streams:
         return
     table = table_of("events", "event", "stored", "bytes", "first", "last")
@@ -114,7 +112,7 @@ def _streams(out: Output, streams: "list[StreamInfo]") -> None:
     out.console.print(table)
 
 
-def _groups(out: Output, groups: "list[GroupInfo]") -> None:
+def _groups(out: Output, groups: list[GroupInfo]) -> None:
     head = ("event", "group", "lag", "pending", "retried", "dead", "consumers", "read up to")
     table = table_of("groups", *head)
     for each in groups:
@@ -132,7 +130,7 @@ def _groups(out: Output, groups: "list[GroupInfo]") -> None:
     out.console.print(table)
 
 
-def _consumers(out: Output, found: "list[tuple[GroupInfo, list[ConsumerInfo]]]") -> None:
+def _consumers(out: Output, found: list[tuple[GroupInfo, list[ConsumerInfo]]]) -> None:
     table = table_of("consumers", "event", "group", "consumer", "pending", "idle, s")
     for group, consumers in found:
         for each in consumers:
@@ -147,7 +145,7 @@ def _consumers(out: Output, found: "list[tuple[GroupInfo, list[ConsumerInfo]]]")
     out.console.print(table)
 
 
-def _lag(each: "GroupInfo") -> dict[str, Any]:
+def _lag(each: GroupInfo) -> dict[str, Any]:
     return {
         "stream": each.stream,
         "group": each.name,
@@ -156,7 +154,7 @@ def _lag(each: "GroupInfo") -> dict[str, Any]:
     }
 
 
-def _counts(each: "GroupInfo") -> dict[str, Any]:
+def _counts(each: GroupInfo) -> dict[str, Any]:
     return {
         "redelivered": each.redelivered,
         "dead_lettered": each.dead_lettered,

@@ -5,10 +5,11 @@ An id is printed once the bus has stored the event, not before.
 
 import sys
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from node.bus import bus as buses
 from node.bus.config import BusConfig
 from node.bus.errors import BusClosedError, BusUnavailableError, InvalidEventError
 from node.bus.names import split_name
@@ -20,9 +21,6 @@ from node.cli.output import Output
 from node.cli.run import run
 from node.cli.values import parse_json
 from node.errors import ConfigError, FileError
-
-if TYPE_CHECKING:
-    from node.bus import bus as buses
 
 
 @takes_node_options
@@ -79,7 +77,7 @@ def publish(
 
 
 async def _one(
-    bus: "buses.Bus", name: str, event: dict[str, Any], key: str | None, *, durable: bool
+    bus: buses.Bus, name: str, event: dict[str, Any], key: str | None, *, durable: bool
 ) -> str:
     try:
         return await bus.publish(name, event, idempotency_key=key, durable=durable)
@@ -89,9 +87,7 @@ async def _one(
         raise BusUnavailableError(text) from error
 
 
-async def _lines(
-    bus: "buses.Bus", name: str, descriptor: int, out: Output, *, durable: bool
-) -> int:
+async def _lines(bus: buses.Bus, name: str, descriptor: int, out: Output, *, durable: bool) -> int:
     """Publish what comes, as many at once as are there; returns how many events it was."""
     pace, count, number = Pace(sys.stdout), 0, 0
     async with aclosing(read_batches(descriptor, BusConfig().max_event_bytes)) as batches:
@@ -115,7 +111,7 @@ async def _lines(
 
 
 async def _publish(
-    bus: "buses.Bus", name: str, events: list[tuple[int, dict[str, Any]]], *, durable: bool
+    bus: buses.Bus, name: str, events: list[tuple[int, dict[str, Any]]], *, durable: bool
 ) -> tuple[list[str], FileError | None]:
     """Publish events, each with the number of its line: all, or those before one that may not be;
     their ids, and what is wrong with that one."""

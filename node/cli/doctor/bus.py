@@ -13,6 +13,8 @@ from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 from node.bus.errors import BusError
+from node.bus.sqlite.bus_file import require_bus
+from node.bus.sqlite.sqlite_errors import bus_error
 from node.cli.bus.connection import file_of, without_password
 from node.cli.doctor.findings import Diagnosis, Level
 from node.cli.serve.bus import require_own
@@ -94,8 +96,6 @@ def _of_anybody(right: BusRight, *, strangers: bool) -> Diagnosis:
 
 
 def _check_file(subject: str, file: Path) -> Iterator[Diagnosis]:
-    from node.bus.sqlite.bus_file import require_bus
-    from node.bus.sqlite.sqlite_errors import bus_error
 
     try:
         require_bus(str(file))

@@ -5,19 +5,18 @@ Whatever the rights do not allow is refused; a bus without rights is announced a
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
+from node.bus.bus_address import open_store
 from node.cli.bus.connection import NODES, file_of, without_password
 from node.cli.output import Output
 from node.cli.suggestions import bus_files
 from node.errors import ConfigError
+from node.node import Node
+from node.remote_bus.authorisation import BusRequest
 from node.settings.bus import BusSettings
-
-if TYPE_CHECKING:
-    from node.node import Node
-    from node.remote_bus.authorisation import BusRequest
 
 PANEL: Final = "Durable bus"
 
@@ -43,7 +42,7 @@ BusAllow = Annotated[
 
 
 @asynccontextmanager
-async def offered(node: "Node", settings: BusSettings) -> AsyncIterator[None]:
+async def offered(node: Node, settings: BusSettings) -> AsyncIterator[None]:
     """While it lasts, the node offers the bus of the settings, if they name one.
 
     Raises:
@@ -62,7 +61,6 @@ async def offered(node: "Node", settings: BusSettings) -> AsyncIterator[None]:
 def require_own(url: str) -> None:
     """Raise ConfigError or AddressError unless it is the address of a bus that a node may offer;
     nothing is opened."""
-    from node.bus.bus_address import open_store
 
     if url.startswith(NODES):
         raise ConfigError("--bus is a file or a Redis: another node offers its bus itself")
@@ -72,11 +70,11 @@ def require_own(url: str) -> None:
         raise ConfigError(f"there is no directory {file.parent} for the bus")
 
 
-def allowing(settings: BusSettings) -> "Callable[[BusRequest], bool]":
+def allowing(settings: BusSettings) -> Callable[[BusRequest], bool]:
     """Whether a request of a peer is allowed by what the settings say."""
     rights = settings.rights
 
-    def allow(request: "BusRequest") -> bool:
+    def allow(request: BusRequest) -> bool:
         who, group = request.peer.node_id, request.group or ""
         return any(right.allows(who, request.action, request.name or "", group) for right in rights)
 
