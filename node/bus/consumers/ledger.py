@@ -24,19 +24,6 @@ class Ledger:
     """Events that are done, but have yet to be recorded. `recorded` is told how many were; after
     `error`, which waiting does not help against, nothing more is recorded."""
 
-    __slots__ = (
-        "_armed",
-        "_changes",
-        "_ids",
-        "_job",
-        "_loop",
-        "_recorded",
-        "_retry",
-        "_store",
-        "_terms",
-        "error",
-    )
-
     def __init__(self, seat: Seat, retry: StoreRetry, recorded: Callable[[int], None]) -> None:
         self._store = seat.store
         self._loop = loop = seat.loop

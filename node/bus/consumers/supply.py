@@ -30,22 +30,6 @@ MOST_AWAITED: Final = 1_000
 class EventSupply:
     """The events of one consumer. One task fetches at a time."""
 
-    __slots__ = (
-        "_awaited",
-        "_claim_due",
-        "_consumer",
-        "_interval",
-        "_loop",
-        "_owning",
-        "_removal_due",
-        "_removal_interval",
-        "_store",
-        "_terms",
-        "_timer",
-        "_ttl",
-        "_waiting",
-    )
-
     def __init__(self, seat: Seat, config: BusConfig) -> None:
         self._store = seat.store
         self._loop = loop = seat.loop

@@ -32,17 +32,6 @@ class _Command(NamedTuple):
 class RedisLink:
     """A connection; `await connect()` first. Once it is not `usable` any more, discard it."""
 
-    __slots__ = (
-        "_address",
-        "_began",
-        "_changes",
-        "_connection",
-        "_ended",
-        "_failed",
-        "_loop",
-        "_runner",
-    )
-
     def __init__(self, loop: Loop, address: RedisAddress, timeout: float) -> None:
         self._loop = loop
         self._address = address

@@ -5,6 +5,7 @@ each transaction (`write_down`), and forgotten (`forget`) when it fails or anoth
 """
 
 import sqlite3
+from dataclasses import dataclass, field
 from typing import Final
 
 from node.bus.sqlite.integer_ids import first_at
@@ -18,63 +19,36 @@ SIGN: Final = 1.0
 _ADD_EVENT: Final = "INSERT INTO events VALUES (?, ?, ?, ?, ?)"
 
 
+@dataclass(slots=True, eq=False)
 class StreamRow:
-    """A row of `streams`. `groups` is None until they are asked for; `added` is how many events
-    this transaction published."""
+    """A row of `streams`. `groups` is None until they are needed; `added` is how many events this
+    transaction published."""
 
-    __slots__ = ("added", "groups", "keys", "last", "length", "name", "number", "published", "size")
-
-    def __init__(
-        self, number: int, name: str, published: int, last: int, length: int, size: int, keys: int
-    ) -> None:
-        self.number = number
-        self.name = name
-        self.published = published
-        self.last = last
-        self.length = length
-        self.size = size
-        self.keys = keys
-        self.added = 0
-        self.groups: dict[str, GroupRow] | None = None
+    number: int
+    name: str
+    published: int
+    last: int
+    length: int
+    size: int
+    keys: int
+    added: int = 0
+    groups: "dict[str, GroupRow] | None" = None
 
 
+@dataclass(slots=True, eq=False)
 class GroupRow:
     """A row of `groups`. `held_since` is not above the time of any event that is held in it."""
 
-    __slots__ = (
-        "consumers",
-        "cursor",
-        "dead_lettered",
-        "held_since",
-        "name",
-        "number",
-        "passed",
-        "pending",
-        "redelivered",
-        "stream",
-    )
-
-    def __init__(
-        self,
-        number: int,
-        stream: StreamRow,
-        name: str,
-        cursor: int,
-        passed: int,
-        pending: int,
-        redelivered: int,
-        dead_lettered: int,
-    ) -> None:
-        self.number = number
-        self.stream = stream
-        self.name = name
-        self.cursor = cursor
-        self.passed = passed
-        self.pending = pending
-        self.redelivered = redelivered
-        self.dead_lettered = dead_lettered
-        self.held_since = 0.0
-        self.consumers: dict[str, ConsumerRow] = {}
+    number: int
+    stream: StreamRow
+    name: str
+    cursor: int
+    passed: int
+    pending: int
+    redelivered: int
+    dead_lettered: int
+    held_since: float = 0.0
+    consumers: "dict[str, ConsumerRow]" = field(default_factory=dict)
 
     @property
     def lag(self) -> int:
@@ -82,16 +56,17 @@ class GroupRow:
         return max(0, self.stream.published - self.passed)
 
 
+@dataclass(slots=True, eq=False)
 class ConsumerRow:
     """A row of `consumers`. `written` is what the row has for `seen`."""
 
-    __slots__ = ("name", "number", "seen", "written")
+    number: int
+    name: str
+    seen: float
+    written: float = field(init=False)
 
-    def __init__(self, number: int, name: str, seen: float) -> None:
-        self.number = number
-        self.name = name
-        self.seen = seen
-        self.written = seen
+    def __post_init__(self) -> None:
+        self.written = self.seen
 
 
 class Books:
@@ -109,24 +84,6 @@ class Books:
         staged: the same, of this transaction.
         repeated: whether an event was there already, which then has to be on the disk.
     """
-
-    __slots__ = (
-        "_remembered",
-        "_streams",
-        "added",
-        "changed",
-        "changed_groups",
-        "connection",
-        "cursor",
-        "grown",
-        "last_id",
-        "now",
-        "places",
-        "repeated",
-        "rows",
-        "session",
-        "staged",
-    )
 
     def __init__(self, connection: sqlite3.Connection, session: int) -> None:
         self.connection = connection
