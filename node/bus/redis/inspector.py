@@ -90,12 +90,8 @@ class Inspector:
         """Pending events of a group, by id. Those that are due have no consumer: it is empty."""
         key = self._form(stream).key(stream)
         after = str(parse_id(after))
-        try:
-            found = await self._client.script(PENDING, keys_of(key, group), group, "", count, after)
-        except RedisError as error:
-            if is_missing_group(error):
-                return []
-            raise bus_error(error) from error
+        keys = keys_of(key, group)
+        found = await self._client.group_script(PENDING, keys, group, "", count, after)
         return [
             PendingInfo(
                 id.decode(),
@@ -104,7 +100,7 @@ class Inspector:
                 idle / 1000,
                 due / 1000 if name == NOBODY and due >= 0 else None,
             )
-            for id, consumer, idle, times, due in found
+            for id, consumer, idle, times, due in found or ()
         ]
 
     async def history(

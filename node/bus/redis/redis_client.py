@@ -16,8 +16,9 @@ from coredis.exceptions import NoScriptError, RedisError
 
 from node.bus.batcher import Batcher, Bounds, Cost
 from node.bus.errors import BusClosedError, BusError
+from node.bus.redis.group_notes import GroupKeys
 from node.bus.redis.redis_address import RedisAddress
-from node.bus.redis.redis_errors import bus_error, is_no_answer
+from node.bus.redis.redis_errors import bus_error, is_missing_group, is_no_answer
 from node.bus.redis.redis_link import RedisLink
 from node.bus.redis.scripts import Script
 from node.errors import ParleyError
@@ -176,6 +177,21 @@ class RedisClient:
             return await self.raw(b"EVALSHA", script.digest, *rest)
         except NoScriptError:
             return await self.raw(b"EVAL", script.text, *rest)
+
+    async def group_script(
+        self, script: Script, keys: GroupKeys, group: Word, consumer: str, *words: Word
+    ) -> Any:
+        """What a script answers for a group; None if there is no such group.
+
+        Raises:
+            BusError: any failure.
+        """
+        try:
+            return await self.script(script, keys, group, consumer, *words)
+        except RedisError as error:
+            if is_missing_group(error):
+                return None
+            raise bus_error(error) from error
 
     async def unless_it_fails(self, script: Script, keys: Sequence[Word], *arguments: Word) -> None:
         """Run a script; its failure does not matter."""

@@ -19,8 +19,8 @@ from node.bus.model import Failure, NewEvent, StoredEvent
 from node.bus.names import dead_name, split_name
 from node.bus.redis.group_notes import Membership, Memberships
 from node.bus.redis.redis_client import RedisClient, Word
-from node.bus.redis.redis_errors import bus_error, is_missing_group
-from node.bus.redis.scripts import BURY, LOOK, NACK, RELEASE, TOUCH, Script
+from node.bus.redis.redis_errors import bus_error
+from node.bus.redis.scripts import BURY, LOOK, NACK, RELEASE, TOUCH
 from node.bus.redis.stream_publisher import StreamPublisher
 
 
@@ -42,7 +42,8 @@ class Settler:
 
     async def touch(self, stream: str, group: str, consumer: str, ids: Sequence[str]) -> None:
         """Their idle time begins anew."""
-        await self._script(TOUCH, self._member(stream, group), consumer, *_checked(ids))
+        keys = self._member(stream, group).keys
+        await self._client.group_script(TOUCH, keys, group, consumer, *_checked(ids))
 
     async def ack(self, stream: str, group: str, ids: Sequence[str]) -> int:
         """They are done; how many were pending."""
@@ -71,7 +72,9 @@ class Settler:
         member = self._member(stream, group)
         (id,) = _checked([id])
         milliseconds = max(0, int(delay * 1000))
-        done = await self._script(NACK, member, consumer, id, milliseconds, error_line(error))
+        done = await self._client.group_script(
+            NACK, member.keys, group, consumer, id, milliseconds, error_line(error)
+        )
         if done:  # if not, another of our consumers may hold it
             member.settled([id])
         return bool(done)
@@ -79,7 +82,9 @@ class Settler:
     async def release(self, stream: str, group: str, consumer: str, ids: Sequence[str]) -> None:
         """They were never begun, and are due now."""
         member = self._member(stream, group)
-        released = await self._script(RELEASE, member, consumer, *_checked(ids))
+        released = await self._client.group_script(
+            RELEASE, member.keys, group, consumer, *_checked(ids)
+        )
         member.settled(id.decode() for id in released or ())
 
     async def bury(self, stream: str, group: str, consumer: str, id: str, error: str) -> str | None:
@@ -87,7 +92,7 @@ class Settler:
         no other consumer has had the event since."""
         member = self._member(stream, group)
         (id,) = _checked([id])
-        seen = await self._script(LOOK, member, consumer, id)
+        seen = await self._client.group_script(LOOK, member.keys, group, consumer, id)
         letter = None
         if seen is not None and len(seen) == 1:
             self.lost += 1
@@ -123,15 +128,6 @@ class Settler:
 
     def _dead(self, stream: str, data: dict[str, Any]) -> tuple[str, list[Word]]:
         return self._publisher.words(NewEvent(dead_name(stream), data, encode_value(data)))
-
-    async def _script(self, script: Script, member: Membership, consumer: str, *words: Word) -> Any:
-        """What a script answers; None if there is no such group."""
-        try:
-            return await self._client.script(script, member.keys, member.group, consumer, *words)
-        except RedisError as error:
-            if is_missing_group(error):
-                return None
-            raise bus_error(error) from error
 
     def _member(self, stream: str, group: str) -> Membership:
         key = self._config.format_of(split_name(stream)[0]).key(stream)

@@ -3,7 +3,7 @@ is taken out of a stream is pending in no group any more.
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from coredis.exceptions import RedisError
 
@@ -15,7 +15,7 @@ from node.bus.redis.group_notes import Memberships, keys_of
 from node.bus.redis.inspector import Inspector, readable
 from node.bus.redis.redis_client import RedisClient, Word
 from node.bus.redis.redis_errors import bus_error, is_missing_group
-from node.bus.redis.scripts import FORGET, NOBODY, REDELIVER, REMOVE_CONSUMER, SHRINK, Script
+from node.bus.redis.scripts import FORGET, NOBODY, REDELIVER, REMOVE_CONSUMER, SHRINK
 
 _BEYOND_ALL: Final = f"{2**64 - 1}-{2**64 - 1}"
 
@@ -50,7 +50,9 @@ class Upkeep:
     async def redeliver(self, stream: str, group: str, ids: Sequence[str]) -> list[str]:
         """Make events pending and due, as if they had never been handed out."""
         checked = [str(parse_id(id)) for id in ids]
-        found = await self._script(REDELIVER, self._key(stream), group, "", *checked)
+        found = await self._client.group_script(
+            REDELIVER, keys_of(self._key(stream), group), group, "", *checked
+        )
         return [id.decode() for id in found or ()]
 
     async def trim(self, stream: str, bounds: Trim) -> int:
@@ -91,7 +93,9 @@ class Upkeep:
             consumer.name
             for consumer in await self._looker.consumers(stream, group)
             if consumer.idle >= idle
-            and await self._script(REMOVE_CONSUMER, key, group, consumer.name, int(idle * 1000))
+            and await self._client.group_script(
+                REMOVE_CONSUMER, keys_of(key, group), group, consumer.name, int(idle * 1000)
+            )
         ]
 
     async def remove_group(self, stream: str, group: str) -> bool:
@@ -111,23 +115,8 @@ class Upkeep:
         """Make events that are gone pending in no group."""
         for info in await self._looker.infos(b"GROUPS", key):
             name = info[b"name"]
-            books = keys_of(key, readable(name))
-            try:
-                await self._client.script(FORGET, books, name, NOBODY, *words)
-            except RedisError as error:
-                if not is_missing_group(error):
-                    raise bus_error(error) from error
-
-    async def _script(
-        self, script: Script, key: str, group: str, consumer: str, *words: Word
-    ) -> Any:
-        """What a script answers; None if there is no such group."""
-        try:
-            return await self._client.script(script, keys_of(key, group), group, consumer, *words)
-        except RedisError as error:
-            if is_missing_group(error):
-                return None
-            raise bus_error(error) from error
+            keys = keys_of(key, readable(name))
+            await self._client.group_script(FORGET, keys, name, NOBODY, *words)
 
     def _key(self, stream: str) -> str:
         return self._config.format_of(api_of(stream)).key(stream)
