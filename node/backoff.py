@@ -1,8 +1,6 @@
-"""How long to wait before something that failed is tried again (a link is dialled, a store is
-asked): longer each time, within bounds, and not at the same moment as everybody else who lost
-the same node.
-
-One rule: what comes out follows from what goes in; who calls draws the fraction.
+"""How long to wait before something that failed is tried again, such as dialling a link or asking
+a store: longer each time, within bounds, and not at the same moment as everybody else that lost
+the same node. Nothing is random here: the caller draws the fraction.
 """
 
 from dataclasses import dataclass

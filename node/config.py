@@ -1,7 +1,7 @@
-"""What a node is set to: preferences, limits and policies that all its peers share.
+"""The settings of a node: preferences, limits and policies that all its peers share.
 
-One rule: frozen, checked when made, every setting with its unit and range. Reads no
-files and no environment.
+They are frozen, checked when made, and each is documented with its unit and range. Files and the
+environment are read elsewhere.
 """
 
 import sys

@@ -4,7 +4,7 @@
       AddressError           an address that cannot be read or used          (also ValueError)
       UnreachableError       nobody answers there, or the port is taken      (also OSError)
       HandshakeError         met, but could not agree; `code` says why
-        NotTrustedError      the peer is not who was expected, or refused us
+        NotTrustedError      the peer is not the expected one, or refused us
           IdentityChangedError   the name dialled is on record under another id
       PeerClosedError        the connection is over; `code` and `text` say why (also anyio's
                              BrokenResourceError)
@@ -65,7 +65,7 @@ class ConfigError(ParleyError, ValueError):
 
 class InsecureAddressError(ConfigError):
     """A dialect that does not encrypt was to be spoken where others than this machine's own
-    programs could reach it, and nobody allowed that."""
+    programs could reach it, and that was not allowed."""
 
     def __init__(self, address: str) -> None:
         super().__init__(
@@ -75,7 +75,7 @@ class InsecureAddressError(ConfigError):
 
 
 class NotSpokenError(ParleyError):
-    """The dialect of a connection knows nothing of what was asked of it."""
+    """What was asked for does not exist in the dialect of the connection."""
 
     def __init__(self, dialect: str, what: str) -> None:
         super().__init__(f"{dialect} has no {what}")
@@ -119,7 +119,7 @@ class NotTrustedError(HandshakeError):
 
 
 class IdentityChangedError(NotTrustedError):
-    """The dialled name is on record under another node id: it moved, or somebody poses as it.
+    """The dialled name is on record under another node id: it moved, or another node poses as it.
 
     `name` is the name, `old` the id on record since `first_seen` in the file at `path`,
     `new` the id that answered now.

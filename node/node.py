@@ -1,7 +1,7 @@
 """`Node`: one identity, its listeners, its handlers and its peers.
 
-One rule: everything a node starts ends with `async with node`; there is no global state,
-so a process may hold many. What is said on a connection is `Peer`'s.
+Everything a node starts ends with `async with node`; there is no global state, so a process may
+hold many. What is said on a connection is up to `Peer`.
 """
 
 import logging
@@ -152,7 +152,7 @@ class Node(Offering):
         Raises:
             AddressError: not an address. ConfigError: neither a node id nor `trust`.
             UnreachableError: nobody answers. HandshakeError: they could not agree.
-            NotTrustedError: it is somebody else, or refuses us.
+            NotTrustedError: it is another node, or refuses us.
         """
         target = Address.parse(address)
         policy = self._policy(target, trust)
@@ -271,7 +271,7 @@ class Node(Offering):
         await self._changes.until(self._has_drained)
 
     def _has_drained(self) -> bool:
-        # Also those that came meanwhile, whose calls nobody would say the end of.
+        # Also those that came meanwhile: nothing else would say when their calls have ended.
         for peer in self._peers:
             peer.live.draining = True
         return not any(peer.running_calls for peer in self._peers)
@@ -358,7 +358,7 @@ class Node(Offering):
 @contextmanager
 def _given_up(peer: Peer) -> Iterator[None]:
     """A dial that failed, timed out or was cancelled (be it at the last moment, when the
-    peer is open but in nobody's hands) leaves nothing behind."""
+    peer is open but was not returned) leaves nothing behind."""
     try:
         yield
     except HandshakeError:

@@ -1,7 +1,6 @@
 """What a node offers its peers: handlers of calls, events and streams, topics, and a bus.
 
-One rule: all is registered here, by name or pattern, with who may use it; nothing is
-run and nobody is met. `Node` is one.
+All of it is registered here, by name or pattern, with the rules for its use. Nothing runs here.
 """
 
 from collections.abc import Callable, Collection

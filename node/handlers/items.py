@@ -1,7 +1,7 @@
 """Sends what a handler yields, item by item, no faster than it is read.
 
-One rule: a handler that never waits does not keep the loop, and one that nobody reads
-from waits. Knows neither what an item is on the wire nor who wants it.
+A handler that never waits does not keep the loop to itself, and one whose items are not read waits.
+What an item is on the wire is up to the caller.
 """
 
 from collections.abc import AsyncGenerator, Callable
@@ -47,7 +47,7 @@ async def send_items(
 
 
 async def run_items(live: LiveConnection, items: AsyncGenerator[Any, Any]) -> Outcome:
-    """Run a handler that yields for what it does: nobody wants what it says."""
+    """Run a handler that yields for what it does: what it yields goes nowhere."""
     yielded = 0
     async with aclosing(items):
         async for _ in items:

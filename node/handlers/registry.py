@@ -87,8 +87,7 @@ class Entry(Generic[H]):
     failures: LogRation = field(default_factory=LogRation)
 
     def takes(self, supercategory: Supercategory | None) -> bool:
-        """Whether what travels between these roles may come here; None: roles that nobody
-        said."""
+        """Whether what travels between these roles may come here; None: unknown roles."""
         return self.supercategories is None or supercategory in self.supercategories
 
 

@@ -1,7 +1,7 @@
 """Who may use a handler: `allow=` of calls, topics and streams, and the roles behind it.
 
-One rule: rights follow from node ids that were proved, never from what a peer says of
-itself; whatever is not clearly allowed is not. Knows no handlers and sends nothing.
+Rights follow from node ids that were proved, never from what a peer says of itself; whatever is not
+clearly allowed is refused.
 """
 
 import inspect
@@ -136,5 +136,5 @@ def _node_id(member: object) -> NodeId | None:
 
 def _require_role(role: object) -> str:
     if not isinstance(role, str) or not role or _node_id(role) is not None:
-        raise ConfigError(f"a role is a word that is no node id, not {role!r}")
+        raise ConfigError(f"a role is a word, and not a node id: {role!r}")
     return role

@@ -1,8 +1,7 @@
-"""Runs one handler for one request, whatever dialect it came in: may it, may it now, and
-what came of it.
+"""Runs one handler for one request, in whatever dialect it came: whether it may run, whether it
+may run now, and what came of it.
 
-One rule: whatever the handler does, there is an outcome, a code and a value; details go
-to the log. Sends nothing.
+Whatever the handler does, there is an outcome, a code and a value; details go to the log.
 """
 
 import inspect
@@ -76,7 +75,7 @@ def log_failure(
 
 
 async def _slot_and_room(slots: Slots, peer: Remote) -> None:
-    """Wait for a slot while there is room for an answer: who reads none of them waits
+    """Wait for a slot while there is room for an answer: a peer that reads none of them waits
     without a slot, and what a handler's answers hold is bounded by its `concurrency`."""
     driver, waiter = peer.driver, peer.backend.waiter
     await slots.acquire(peer, waiter)

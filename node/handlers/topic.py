@@ -1,8 +1,7 @@
 """`Topic`: what a node publishes, and who may subscribe to it.
 
-One rule: publishing never waits for who does not keep up, beyond `patience` seconds at
-the high-water mark; what such a subscriber loses is the topic's choice. Knows its
-subscribers, not what they are told over their connections.
+Publishing waits at most `patience` seconds for subscribers at the high-water mark; what one that
+does not keep up loses is the topic's choice. How notes travel is up to each subscriber's `Feed`.
 """
 
 import inspect
@@ -223,10 +222,10 @@ class Topic:
 
         return untap
 
-    # For `Publishing` and other dialects.
+    # For those that take subscriptions, in each dialect.
 
     def takes(self, supercategory: Supercategory | None) -> bool:
-        """Whether peers of these roles may subscribe; None: roles that nobody said."""
+        """Whether peers of these roles may subscribe; None: unknown roles."""
         return self._supercategories is None or supercategory in self._supercategories
 
     @property
@@ -255,7 +254,7 @@ class Topic:
         self._changes.notify()
         return feed
 
-    # For who forwards another node's topic here.
+    # For a program that forwards another node's topic here.
 
     def comes_from(self, node_id: NodeId | None) -> bool:
         """Whether notes of that node are forwarded here: it must not have them back."""

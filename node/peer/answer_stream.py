@@ -1,7 +1,7 @@
 """`AnswerStream`: the answer to a call, item by item, no faster than it is read.
 
-One rule: leaving its `async with` before the end cancels the call; nothing of it is
-left but its id, until the other side has answered. Knows its peer and its call.
+Leaving its `async with` before the end cancels the call; nothing of it is left but its id, until
+the other side has answered.
 """
 
 from collections.abc import AsyncIterator, Mapping

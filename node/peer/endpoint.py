@@ -196,7 +196,7 @@ class Endpoint:
     def _connection_ended(self, ended: ConnectionEnded) -> None:
         live, code, text = self._live, ended.code, ended.text
         live.connection_ended(ended)
-        if live.driver.was_connected:  # else nobody answered, and who dialled is told that
+        if live.driver.was_connected:  # else nobody answered, and the dialling side is told that
             now = live.backend.now()
             self._endings.ended(live.remote, ended, now, stranger=live.agreed is None)
         self._deciding.stop()

@@ -137,7 +137,7 @@ class NativeEmitter:
 
     @property
     def has_room(self) -> bool:
-        """Whether nobody need wait."""
+        """Whether a sender need not wait."""
         return self._live.driver.has_room
 
     async def room(self, timeout: float | None) -> float | None:
@@ -155,11 +155,11 @@ class NativeEmitter:
         self._calls.named.ask(emit, name, namespace, payload, self.backend.now(), timeout)
 
     def leave(self, emit: OutgoingEmit) -> None:
-        """Nobody waits for more of its replies."""
+        """Wait for no more of its replies."""
         self._calls.asking.leave(emit)
 
     def give_up(self, emit: OutgoingEmit) -> None:
-        """Nobody wants its replies: Cancel."""
+        """Want none of its replies: Cancel."""
         self._calls.asking.give_up(emit)
 
     def closed_error(self) -> PeerClosedError:

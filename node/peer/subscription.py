@@ -1,8 +1,7 @@
 """`Subscription`: a topic of a peer, as its subscriber reads it.
 
-One rule: what is not read slows only this subscription, and it ends with its `async
-with`: the publisher is told, and the connection stays as it was. Knows its peer; the
-streams of subscriptions are `Topics`'.
+Notes that are not read slow only their subscription. It ends with its `async with`: the publisher
+is told, and the connection stays as it was.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -249,7 +248,7 @@ class Subscription:
 
 
 class Batches:
-    """The batches of a subscription. Not a generator: who stops early leaves nothing open."""
+    """The batches of a subscription. Not a generator: a reader may stop early."""
 
     __slots__ = ("_subscription",)
 

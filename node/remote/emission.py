@@ -1,7 +1,7 @@
 """`Emission`: an event that is emitted, and its replies as they are read.
 
-One rule: it is sent once, by awaiting it or by asking for its replies; who leaves them
-before the end says so. The same for every dialect: what sends is its `Emitter`.
+It is sent once, by awaiting it or by asking for its replies. It is the same for every dialect: what
+sends is its `Emitter`.
 """
 
 from collections.abc import AsyncIterator, Generator
@@ -41,7 +41,7 @@ class Emitter(Protocol):
 
     @property
     def has_room(self) -> bool:
-        """Whether nobody need wait."""
+        """Whether a sender need not wait."""
 
     async def room(self, timeout: float | None) -> float | None:
         """Wait while too much waits to be written; returns what is left of `timeout`."""
@@ -55,10 +55,10 @@ class Emitter(Protocol):
         """Send an event; `emit` gets its replies, or code 17 after `timeout` seconds."""
 
     def leave(self, emit: OutgoingEmit) -> None:
-        """Nobody waits for more of its replies; its handler may go on."""
+        """Wait for no more of its replies; its handler may go on."""
 
     def give_up(self, emit: OutgoingEmit) -> None:
-        """Nobody wants its replies: its handler is to end, where that can be said."""
+        """Want none of its replies: its handler is to end, where that can be said."""
 
     def closed_error(self) -> PeerClosedError:
         """Why nothing can be sent any more."""
@@ -127,7 +127,7 @@ class Emission:
         all. `async with` it to leave early: the handler is told, where that can be said.
 
         Without a time-out until the last reply; where no reply is marked as that, for 30 s
-        (`math.inf`: for ever), since who leaves unsaid would be waited for without end.
+        (`math.inf`: for ever), since a handler that just stops would be waited for without end.
         """
         if timeout is None and not self._emitter.marks_end:
             timeout = REPLY_TIMEOUT
@@ -216,7 +216,7 @@ class Replies:
             return last
 
     def close(self) -> None:
-        """Want no more replies; who waits for one gets the end."""
+        """Want no more replies; a reader that waits for one gets the end."""
         if self._begun and not self._emit.done:
             self._emitter.give_up(self._emit)
         self._closed = True

@@ -189,11 +189,11 @@ class LiveConnection:
         return self.ended
 
     def drop(self, code: CloseCode) -> None:
-        """End what nobody wants any more: a handshake at once and in silence, an open
+        """End a connection that is not wanted any more: a handshake at once and in silence, an open
         connection with Close."""
         now = self.backend.now()
         if self.core.state is State.FAREWELL:
-            self.core.receive_eof(now)  # its farewell was said; nobody lingers for it
+            self.core.receive_eof(now)  # its farewell was said: it need not linger
         else:
             self.core.close(now, code)
         self.driver.settle()

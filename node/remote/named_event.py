@@ -1,7 +1,7 @@
 """`NamedEvent`: an event as its handler sees it, in whatever dialect it came.
 
-One rule: what a handler emits on it are replies to the event that called it; what it
-returns is the last one. How they travel is the dialect's `ReplyPort`.
+What a handler emits on it are replies to the event; what the handler returns is the last one. How
+they travel is up to the dialect's `ReplyPort`.
 """
 
 from collections.abc import Callable
@@ -83,7 +83,7 @@ class NamedEvent:
 
     @property
     def wants_reply(self) -> bool:
-        """Whether its emitter waits for replies; False if nobody would get them."""
+        """Whether its emitter waits for replies; False if they would go nowhere."""
         return self._port.wanted
 
     async def emit(

@@ -1,6 +1,6 @@
 """Requests as their handlers see them: calls, and what they share with subscriptions.
 
-One rule: it is read, and changes nothing; handlers answer by what they return or raise.
+They are only read: handlers answer by what they return or raise.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,7 +1,6 @@
 """`StreamEvent`: an application's event that came on a stream, and the answer to it.
 
-One rule: an event that asks is answered at most once, and its payload is decoded only
-when somebody looks at it. Knows its stream; what waits for answers is `StreamRequests`'.
+An event that asks is answered at most once. Its payload is decoded only when it is looked at.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -104,7 +103,7 @@ class StreamEvent:
 
     def when_cancelled(self, callback: Callable[[], None]) -> None:
         """Call back, once, when nobody waits for the answer; at once if that is so already, or
-        nobody ever did. In place of `wait_cancelled`, for one who has no task to spare."""
+        it asked for none. It replaces `wait_cancelled` where there is no task to spare."""
         request = self._request
         if request is None or request.over:
             callback()

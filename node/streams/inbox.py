@@ -1,7 +1,7 @@
 """What came on a stream and waits for its reader: its bytes, or its events.
 
-One rule: what is received is given back as credit only once the reader has taken it, so
-that a slow reader slows its sender and nobody else. Knows not what it keeps.
+What was received is given back as credit only once the reader has taken it, so that a slow reader
+slows its sender and nothing else.
 """
 
 from collections import deque

@@ -1,8 +1,7 @@
-"""Room to write on one stream: who sends waits here while much waits to be written.
+"""Room to write on one stream: senders wait here while much waits to be written.
 
-One rule: first come, first served, and nothing else runs between `wait` and what its
-caller then queues; while more waits for the peer than may, only what can be written at
-once is queued. Knows neither what is sent nor whether it may be: `check` says that.
+First come, first served, and nothing else runs between `wait` and what its caller then queues.
+While more waits for the peer than may, only what can be written at once is queued.
 """
 
 from collections.abc import Callable
@@ -40,12 +39,12 @@ class StreamRoom:
 
     @property
     def is_free(self) -> bool:
-        """Whether nobody would have to wait."""
+        """Whether a sender would not have to wait."""
         return not self._turn.locked() and self._has_room()
 
     @property
     def has_waiting(self) -> bool:
-        """Whether somebody waits."""
+        """Whether a sender waits."""
         return self._turn.locked()
 
     async def wait(self) -> None:

@@ -367,7 +367,7 @@ class Stream(ByteStream):
         self._forget_if_over()
 
     def _close(self) -> None:
-        """Nobody here reads any more, nor waits for answers."""
+        """Read no more, and wait for no answers."""
         self._closed = True
         for inbox in (self._bytes, self._events):
             inbox.finish(anyio.ClosedResourceError, drop=True)

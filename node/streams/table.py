@@ -1,7 +1,6 @@
-"""The streams of one peer, by their ids, and what the core reports of them.
+"""The streams of one connection, by their ids, and what the core reports of them.
 
-One rule: a stream stands here as long as something can still come for it, and no
-longer. What a stream does with it is `Stream`'s.
+A stream is in the table as long as something can still come for it, and no longer.
 """
 
 from collections.abc import Iterable

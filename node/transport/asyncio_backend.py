@@ -1,7 +1,6 @@
-"""The shell on asyncio (and uvloop): protocols and raw futures, no task for each peer.
+"""`Backend` and `Outlet` on asyncio (and uvloop): protocols and raw futures, no task for each peer.
 
-One rule: it is `Backend` and `Outlet` for asyncio, and nothing more. Cancellation comes
-as anyio has it on asyncio, through the task that waits.
+Cancellation comes as anyio has it on asyncio, through the task that waits.
 """
 
 import asyncio
@@ -88,7 +87,7 @@ class AsyncioOutlet(asyncio.Protocol):
             self._let_others_read()
 
     def eof_received(self) -> bool:
-        """The other side shut its sending side; ours is closed by the driver's word."""
+        """The other side shut its sending side; ours is closed when the driver says so."""
         if self.driver is not None:
             self.driver.ended()
         return True

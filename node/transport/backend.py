@@ -1,7 +1,7 @@
-"""What the shell asks of an event loop and its sockets: one seam, two implementations.
+"""What a node asks of an event loop and its sockets: one seam, two implementations.
 
-One rule: nothing above it knows which of the two runs. Asyncio's side is in
-asyncio_backend.py, trio's in trio_backend.py; each is imported only where its loop runs.
+Nothing above it knows which of the two runs. Asyncio's side is in asyncio_backend.py, trio's in
+trio_backend.py; each is imported only where its loop runs.
 """
 
 from collections.abc import Callable

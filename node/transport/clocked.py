@@ -1,7 +1,6 @@
-"""A backend whose time is somebody else's: for tests, and for programs that simulate.
+"""A backend on another clock: for tests, and for programs that simulate.
 
-One rule: only `now` and `at` are the clock's; sockets, tasks and wake-ups stay the event
-loop's. Knows nothing of what is timed.
+Only `now` and `at` are the clock's; sockets, tasks and wake-ups stay the event loop's.
 """
 
 from collections.abc import Awaitable, Callable

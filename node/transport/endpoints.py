@@ -1,7 +1,6 @@
-"""Sockets' small print: errors in one clear sentence, and the files of Unix sockets.
+"""Details of sockets: errors as one clear sentence, and the files of Unix sockets.
 
-One rule: an address that somebody serves is never taken over. Knows no loop but for
-the one probe of a Unix socket.
+An address that is being served is never taken over.
 """
 
 import errno
@@ -47,10 +46,10 @@ def listen_error(address: Address, error: OSError) -> UnreachableError:
 
 
 async def claim_unix_path(address: Address) -> None:
-    """Remove a socket file that nobody serves any more.
+    """Remove a socket file that is not served any more.
 
     Raises:
-        OSError: EADDRINUSE, somebody serves it; EEXIST, it is another kind of file.
+        OSError: EADDRINUSE, it is being served; EEXIST, it is another kind of file.
     """
     try:
         if await to_thread.run_sync(_is_stale, address.path):
@@ -67,7 +66,7 @@ class SocketFile:
         self._made = _file_number(address.path) if address.scheme == "unix" else None
 
     def remove(self) -> None:
-        """Remove it, unless somebody else's stands in its place by now."""
+        """Remove it, unless another one stands in its place by now."""
         if self._made is not None and _file_number(self._path) == self._made:
             os.unlink(self._path)
 

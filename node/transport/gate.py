@@ -1,8 +1,7 @@
 """What many connections wait at together: a journal whose buffer is full, or not yet on disk.
 
-One rule: while a gate is shut nothing is read for and nothing leaves the cores behind it;
-and what may leave only once it is on record, `HeldOutlet` holds until then. Knows neither
-journals nor protocols: positions are numbers that rise.
+While a gate is shut, nothing is read for the cores behind it and nothing leaves them; what may
+leave only once it is on record, `HeldOutlet` holds until then. Positions are numbers that rise.
 """
 
 from collections import deque
@@ -58,7 +57,7 @@ class Gate:
         self.open = False
 
     def reopen(self) -> None:
-        """Let everybody go on who waited, in the order in which they came."""
+        """Let all that waited go on, in the order in which they came."""
         self.open = True
         waiting, self._waiting = self._waiting, {}
         for resume in waiting:
@@ -69,7 +68,7 @@ class Gate:
         self._waiting[resume] = None
 
     def leave(self, resume: Callable[[], None]) -> None:
-        """Never mind."""
+        """Do not call `resume`."""
         self._waiting.pop(resume, None)
 
     def guarded(self, outlet: Outlet, on_room: Callable[[], None]) -> Outlet:

@@ -1,8 +1,7 @@
 """Where a node listens for other dialects: addresses, and how many connections at once.
 
-One rule: none of these dialects encrypts, so they are spoken on this machine only
-(loopback or Unix sockets), unless somebody said of an address that it may be insecure.
-Knows no dialect: what is served is the driver that `accept` makes.
+None of these dialects encrypts, so they are spoken on this machine only (loopback or Unix sockets),
+unless an address was declared insecure. What is served is the driver that `accept` makes.
 """
 
 import logging
@@ -20,8 +19,8 @@ logger = logging.getLogger("parley.gateway")
 class Gateway:
     """The listening addresses of one dialect, by which `most_clients` may be connected.
 
-    `accept` makes a driver for who comes, and is told where from. `turned_away` counts
-    those for whom there was no room.
+    `accept` makes a driver for each connection, and is told where it comes from. `turned_away`
+    counts those for which there was no room.
     """
 
     __slots__ = (
@@ -77,7 +76,7 @@ class Gateway:
         self._drivers.discard(driver)
 
     async def stop_listening(self) -> None:
-        """Take nobody in any more; connections go on."""
+        """Take no new connections; those that were taken go on."""
         self._ending = True
         listeners, self._listeners = self._listeners, []
         for listener in listeners:
@@ -102,4 +101,4 @@ def is_local(address: Address) -> bool:
     try:
         return ip_address(address.host.partition("%")[0]).is_loopback
     except ValueError:
-        return False  # a name: who knows what it stands for tomorrow
+        return False  # a name: tomorrow it may stand for another address

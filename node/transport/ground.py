@@ -1,7 +1,6 @@
 """Where a node, a relay or a client lives: a task group and a backend of its own.
 
-One rule: what is entered is left, and nothing that lived on it stays: no task, no socket.
-Knows nothing of what that is.
+Whatever is entered is left again, and nothing that lived on it stays: no task, no socket.
 """
 
 import anyio

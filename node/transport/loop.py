@@ -1,7 +1,7 @@
 """What the driver asks of an event loop: to wake, to wait, to call back, to run a task.
 
-One rule: what is done for every event costs a microsecond or two here, where anyio's
-general forms cost three to thirteen; all else is anyio's. Knows no sockets.
+What is done for every event costs a microsecond or two here, where anyio's general forms cost three
+to thirteen; everything else is anyio's.
 """
 
 from collections.abc import Awaitable, Callable

@@ -112,7 +112,7 @@ class MemoryStream(ByteStream):
 
 
 class _Pipe:
-    """One direction: unread bytes, and who waits at which end."""
+    """One direction: unread bytes, and the tasks that wait at each end."""
 
     __slots__ = ("_least", "_reader", "_writer", "abandoned", "capacity", "finished", "unread")
 

@@ -1,7 +1,7 @@
 """Any byte stream as an outlet: a task that reads, a task that writes.
 
-One rule: it takes any `anyio.abc.ByteStream` on either backend (memory pairs, trio's
-sockets, tunnels), and bounds what waits to be sent by telling the driver.
+It takes any `anyio.abc.ByteStream` on either backend (memory pairs, trio's sockets, tunnels), and
+bounds what waits to be sent by telling the driver.
 """
 
 import logging

@@ -1,7 +1,7 @@
-"""The shell on trio: anyio's streams, a task that reads and one that writes each.
+"""`Backend` on trio: anyio's streams, each with a task that reads and one that writes.
 
-One rule: it is `Backend` for trio, and nothing more. Its tasks live in the node's task
-group; what they do catches its own errors, so that one peer never ends a node.
+Its tasks live in the node's task group and catch their own errors, so that one peer never ends a
+node.
 """
 
 import logging
@@ -102,7 +102,7 @@ class TrioBackend:
 
     def spawn(self, function: Callable[..., Awaitable[Any]], *arguments: Any) -> anyio.CancelScope:
         """A task in the node's task group, with a scope of its own."""
-        # Whoever cancels the node's owner cancels no task of ours: peers are owed a Close.
+        # Cancelling the node's owner cancels no task of ours: peers are owed a Close.
         scope = anyio.CancelScope(shield=True)
         self._scopes.add(scope)
 

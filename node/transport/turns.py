@@ -1,8 +1,7 @@
 """What came over connections and waits for its turn, so that no peer delays others.
 
-One rule: the bytes of one connection stay in their order, nobody's turn is longer than a
-moment or one step of its core, and whoever had the least of the loop's time is next.
-Knows neither protocols nor sockets.
+The bytes of one connection stay in their order, no turn is longer than a moment or one step of a
+core, and the connection that had the least of the loop's time is next.
 """
 
 from collections.abc import Callable
@@ -70,8 +69,8 @@ class Line:
     """The connections of one loop of which more came than one turn takes. In each turn of
     the loop they share `ROUND_TIME`, however many they are.
 
-    This is start-time fair queueing: its `_time` is how much of the loop's time those have
-    had who wait and had the least. Whoever was silent for long has no more to claim.
+    This is start-time fair queueing: `_time` is how much of the loop's time the waiting connection
+    with the least of it has had. One that was silent for long has no more to claim.
     """
 
     __slots__ = ("_due", "_full", "_now", "_numbers", "_soon", "_time", "_waiting")
@@ -80,7 +79,7 @@ class Line:
         self._now = now
         self._soon = soon
         self._waiting: list[tuple[float, int, TurnTaker]] = []
-        self._numbers = count()  # of two who had as much, the one that came first
+        self._numbers = count()  # of two that had as much, the one that came first
         self._time = 0.0
         self._due = False
         self._full = False  # somebody took long in this turn of the loop, out of the line

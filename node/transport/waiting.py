@@ -1,8 +1,7 @@
-"""Waiting for a state to change, as peers and nodes do.
+"""Waiting for a state to change, as peers and nodes do; for a turn of the loop, for a time, and
+for room within a time-out.
 
-One rule: whoever waits looks again after each change, and a change wakes all. Beside it
-stand the other waits that several share: for a turn of the loop, for a time, and for room
-within a time-out. Knows neither what changes nor why.
+A change wakes all that wait, and each of them looks again.
 """
 
 from collections.abc import Awaitable, Callable

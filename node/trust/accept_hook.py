@@ -1,7 +1,7 @@
-"""Accept hooks: the application's own word on who may be talked to, once the id is proved.
+"""Accept hooks: the application decides who may connect, once the id is proved.
 
-One rule: only True lets a peer in. Anything else, an error, or no answer in time keeps it
-out, and the peer never learns why. Knows no connection.
+Only True lets a peer in. Anything else, an error, or no answer in time keeps it out, and the peer
+never learns why.
 """
 
 import logging
@@ -29,7 +29,7 @@ class Candidate:
         info: what it says of itself, likewise; at most 1,024 bytes encoded.
         address: the address that was dialled, without a node id; of one that dialled us
             its host, or `unix`; `stream` for a byte stream.
-        dialled: whether it was us who dialled, or began over a byte stream.
+        dialled: whether this side dialled, or began over a byte stream.
     """
 
     node_id: NodeId

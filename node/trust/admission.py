@@ -1,7 +1,8 @@
-"""Whether a new connection is taken at all: decided from its address alone, before crypto.
+"""Whether a new connection is taken at all: decided from its address alone, before any
+cryptography.
 
-One rule: what a remote address costs is bounded, and so is what is remembered of all of
-them. Pure: the time comes in as `now`. Knows no handshake and no identity.
+What a remote address costs is bounded, and so is what is remembered of all of them. It has no
+clock: the time comes in as `now`.
 """
 
 from collections import Counter, OrderedDict

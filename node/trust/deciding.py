@@ -1,9 +1,9 @@
-"""Whether a peer that proved who it is is trusted: the word of a policy or of an accept
-hook, given to the core.
+"""Whether a peer that proved who it is is trusted: a policy or an accept hook decides, and the
+core is told.
 
-One rule: whatever may keep one waiting runs in a task of its own (a policy that reads
-files, in a thread), which ends with the connection; until it has answered nothing is read
-from the peer, and the handshake's deadline goes on.
+A decision that may take time runs in a task of its own (a policy that reads files, in a thread),
+which ends with the connection. Until then nothing is read from the peer, and the deadline of the
+handshake goes on.
 """
 
 from collections.abc import Awaitable, Callable

@@ -152,7 +152,7 @@ class KnownPeers:
             with open(descriptor, "rb") as file:
                 status = os.fstat(descriptor)
                 if not stat.S_ISREG(status.st_mode):
-                    raise KnownPeersError(f"{self.path} is no regular file")
+                    raise KnownPeersError(f"{self.path} is not a regular file")
                 data = file.read(MAX_FILE_SIZE + 1)
         except FileNotFoundError:
             self._cached = _MISSING

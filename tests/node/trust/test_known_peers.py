@@ -324,11 +324,11 @@ def test_a_full_file_takes_no_more(path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(KnownPeersError, match=r"cannot read|is no regular file"):
+    with pytest.raises(KnownPeersError, match=r"cannot read|is not a regular file"):
         KnownPeers(tmp_path).lookup(A)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with pytest.raises(KnownPeersError, match="is no regular file"):
+    with pytest.raises(KnownPeersError, match="is not a regular file"):
         KnownPeers(pipe).lookup(A)
     (tmp_path / "file").touch()
     beneath = KnownPeers(tmp_path / "file" / "known_peers")
