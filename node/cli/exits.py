@@ -84,7 +84,7 @@ _UNREACHABLE_CODES = (CloseCode.CONNECTION_LOST, CloseCode.TIMEOUT)
 
 
 def failure(error: BaseException) -> CommandFailure | None:
-    """What an error means for who typed the command; None for a bug of ours."""
+    """What an error means for the person at the command line; None for a bug of ours."""
     text = _sentence(error)
     match error:
         case CallRefused():

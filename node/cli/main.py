@@ -88,7 +88,7 @@ COMMANDS: Final[Mapping[str, str | Family]] = {
         },
     ),
     "peers": Family(
-        "Show and change who is known.",
+        "Show and change known peers.",
         {
             "list": "peers.list_peers",
             "forget": "peers.forget",

@@ -77,7 +77,7 @@ Trust = Annotated[
     typer.Option(
         help="any, first-use, known, or a file of known peers. "
         "Default: first-use when dialling, any when listening. "
-        "An address with a node id trusts that id only.",
+        "An address with a node id trusts that id alone.",
         rich_help_panel=TRUST,
         autocompletion=words("any", "first-use", "known"),
     ),
@@ -120,7 +120,7 @@ AllowInsecure = Annotated[
     bool,
     typer.Option(
         "--allow-insecure",
-        help="Let other machines reach these addresses.",
+        help="Allow addresses that other machines can reach.",
         rich_help_panel=DIALECTS,
     ),
 ]
@@ -322,8 +322,8 @@ def _listed(option: str, text: str | None) -> tuple[str, ...]:
         return ()
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if not names:
-        # An empty variable of a script shall not pass for no wish, least of all a floor's.
-        raise ConfigError(f"the {option} list names nothing")
+        # An empty variable of a script must not pass for an option that is not given.
+        raise ConfigError(f"the {option} list is empty")
     return names
 
 

@@ -116,7 +116,7 @@ def relay(
         limits=limits,
     )
     wish = _wish(bridge, node)
-    # The settings' trust is for those who come; whom the node dials, the options say.
+    # The settings' trust is for incoming peers; the options decide about dialled ones.
     command = partial(_relay, relaying, wish, options.dialling_trust)
     run(options.over(settings), command, log_level="warning", serves=True)
 

@@ -113,7 +113,7 @@ async def meet(node: Node, address: str, trust: TrustPolicy) -> Peer:
     except HandshakeError as error:
         if error.code != CloseCode.CONNECTION_LOST:
             raise
-        # A node with a network key is silent towards all who do not have it.
+        # A node with a network key is silent towards nodes without it.
         hint = "it may have another network key, or speak another protocol"
         raise HandshakeError(error.code, f"{error.text}: {hint}") from error
 

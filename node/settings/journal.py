@@ -34,8 +34,8 @@ class JournalSettings:
 
     Attributes:
         directory: where the segments are; None: no journal is kept.
-        auditors: who can read it, as `parley journal keygen` prints their keys; a journal
-            needs one at least.
+        auditors: the keys of those that can read it, as `parley journal keygen` prints
+            them; a journal needs at least one.
         segment_size: bytes after which a segment is closed, at least 65,536.
         segment_age: seconds after which it is closed too, at least 1.
         buffer_size: bytes that may wait to be written before the connections wait, at

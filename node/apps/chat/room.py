@@ -88,7 +88,7 @@ class Room:
         """Decide on a newcomer. In one go: nothing is said between roster and first note."""
         peer, data = request.peer, request.data
         if not isinstance(peer, Peer) or peer.node_id is None:
-            raise SubscribeRejected("only who proves an id may join: not over plaintext")
+            raise SubscribeRejected("joining takes a proved id: not over plaintext")
         try:
             wish = clean_name(data.get("name") if isinstance(data, dict) else None)
         except ValueError as error:

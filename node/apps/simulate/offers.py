@@ -30,7 +30,7 @@ _UNWANTED_AFTER: Final = 32 * 1024
 TICKS: Final = "market.ticks"
 NEWS: Final = "news"
 ALERTS: Final = "alerts"
-# Bytes that may wait for a subscriber: so little that who sleeps over it loses something, or
+# Bytes that may wait for a subscriber: so little that one that sleeps over it loses something, or
 # so much, where the plan fixes how much is published at once, that nobody does.
 _LITTLE: Final = 64 * 1024
 _MUCH: Final = 16 * 2**20

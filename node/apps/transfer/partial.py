@@ -34,7 +34,7 @@ class Partial:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             found = self._file.status()
             ours = stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
-            # One that has a second name is somebody's who would see it change.
+            # Under a second name, somebody would see it change.
             if not ours or found.st_nlink > 1:
                 raise Refusal(RefusalCode.STORAGE, "it cannot be written there")
         except BlockingIOError:
@@ -51,7 +51,7 @@ class Partial:
         return self._digest.digest()
 
     def keep_hash(self, hashes: Hashes) -> None:
-        """Have it remembered for who goes on, or offers the file again; raises OSError."""
+        """Keep it for a sender that goes on, or offers the file again; raises OSError."""
         with self._lock:
             found = self._file.status()
             if found.st_size == self.size:

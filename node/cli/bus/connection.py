@@ -119,7 +119,7 @@ def file_of(address: str) -> Path | None:
 
 
 def without_password(address: str) -> str:
-    """An address as it may be shown: without its settings, and who logs in there with what."""
+    """An address as it may be shown: without settings, user and password."""
     scheme, mark, rest = address.partition("://")
     if not mark:
         return "?"  # not an address: any part of it may be the password

@@ -21,7 +21,7 @@ from node.errors import ConfigError
 from node.trust.policies import FirstUse, Known, KnownPeers, TrustPolicy, default_known_peers
 
 ROOM = "lobby"
-# Seconds that a closing host waits for those who do not read.
+# Seconds that a closing host waits for members that do not read.
 FAREWELL = 5.0
 
 

@@ -93,7 +93,7 @@ async def topic(stage: Stage) -> float:
 
 
 async def chat(stage: Stage) -> None:
-    """A line of chat, and who said it: bob says whose id the handshake proved."""
+    """A line of chat and its author: bob names the id that the handshake proved."""
     dave, carol = _peer_of(stage.dave), _peer_of(stage.carol)
     with anyio.fail_after(PATIENCE):
         async with dave.subscribe(ROOM) as room:

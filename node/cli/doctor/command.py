@@ -69,7 +69,7 @@ def doctor(
         list[str] | None,
         typer.Option(
             metavar="URL",
-            help="Also look at who can reach what this bus keeps; repeatable.",
+            help="Also check who can reach the store of this bus; repeatable.",
             autocompletion=bus_files,
         ),
     ] = None,

@@ -15,8 +15,8 @@ from node.remote.requests import Call
 
 
 def offer_builtin_calls(node: Node) -> None:
-    """`parley.echo` answers its data, be it a call or a named event; `parley.info` who
-    answers and who asked."""
+    """`parley.echo` answers its data, be it a call or a named event; `parley.info`
+    tells of the node that answers and of the caller."""
 
     @node.on_call("parley.echo")
     async def echo(call: Call) -> Value:

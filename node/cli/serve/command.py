@@ -114,7 +114,7 @@ def serve(
         },
         bus={"url": bus, "allow": bus_allow},
     )
-    # The settings' trust is for those who come; whom the node dials, the options say.
+    # The settings' trust is for incoming peers; the options decide about dialled ones.
     command = partial(_serve, settings, options.dialling_trust)
     run(options.over(settings), command, log_level="warning", serves=True)
 

@@ -45,7 +45,7 @@ async def joined(
     node: Node, settings: Settings, trust_of: Callable[[str], TrustPolicy]
 ) -> AsyncIterator[Spoken]:
     """The gateways of a node, which do not listen yet, and its forwarded topics; `trust_of`
-    says who will do at an address.
+    gives the trust policy for an address.
 
     Raises:
         ConfigError: a topic cannot be forwarded.

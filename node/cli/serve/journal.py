@@ -29,7 +29,7 @@ Auditors = Annotated[
     typer.Option(
         "--auditor",
         metavar="KEY",
-        help="Who can read it, as parley journal keygen prints it; repeatable.",
+        help="Key of an auditor that can read it, as parley journal keygen prints it; repeatable.",
         rich_help_panel=PANEL,
     ),
 ]

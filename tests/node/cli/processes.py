@@ -1,6 +1,6 @@
 """Real `parley` processes for tests: started, spoken to, and ended by their own handle.
 
-One rule: nothing outlives the test, whatever happens in it, and nothing waits for ever.
+Nothing outlives the test, whatever happens in it, and nothing waits for ever.
 """
 
 import json

@@ -1,6 +1,6 @@
 """`parley` whose `serve` has a few topics more: they wait, refuse and misbehave.
 
-One rule: run as a program, it is `parley` in every other respect.
+Run as a program, it is `parley` in every other respect.
 """
 
 import anyio

@@ -168,8 +168,8 @@ def test_where_no_key_file_can_be_made(
     [
         ("rsa", "there is no signing 'rsa'"),
         ("ed25519,rsa", "there is no signing 'rsa'"),
-        ("", "the signing list names nothing"),
-        (" , ", "the signing list names nothing"),
+        ("", "the signing list is empty"),
+        (" , ", "the signing list is empty"),
     ],
 )
 def test_algorithms_that_make_no_identity(

@@ -74,7 +74,7 @@ def test_an_unknown_name_is_refused(parameter: str, name: str) -> None:
 @pytest.mark.parametrize("option", [*PARAMETERS, "require"])
 @pytest.mark.parametrize("text", ["", " ", ",,"])
 def test_a_list_that_names_nothing_is_no_default(option: str, text: str) -> None:
-    with pytest.raises(ConfigError, match=f"the {option} list names nothing"):
+    with pytest.raises(ConfigError, match=f"the {option} list is empty"):
         common(**{option: text}).config()
 
 
@@ -255,7 +255,7 @@ REFUSED = [
     (["--cipher", "des"], 2, "there is no cipher 'des'"),
     (["--sealing", "wax"], 2, "there is no sealing 'wax'"),
     (["--require", "rot13"], 2, "--require rot13: unknown algorithm"),
-    (["--require", ""], 2, "the require list names nothing"),
+    (["--require", ""], 2, "the require list is empty"),
     (["--max-payload", "5"], 2, "--max-payload is 1024 to 67108864 bytes"),
     (["--role", "king"], 2, "role is 'king'"),
     (["--trust", "anyone"], 2, "trust is any, first-use, known"),

@@ -27,7 +27,7 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """One fault. `file` is the segment's name, `node` who keeps the journal, `session` the id
+    """One fault. `file` is the segment's name, `node` keeps the journal, `session` is its id
     in hex, `direction` sent or received, `place` that of the first event concerned in its
     chain, as it was; `count` of events; `detail` what else there is to say."""
 

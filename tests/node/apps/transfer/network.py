@@ -1,6 +1,6 @@
 """A receiver and a sender in one process, for tests of what they do with a file.
 
-One rule: everything ends with its `async with`.
+Everything ends with its `async with`.
 """
 
 import hashlib
