@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks import growth, report, store, tables, tuning
+from benchmarks import growth, paths, report, store, tables, tuning
 from benchmarks.bus import __main__ as bus
 from benchmarks.bus import run as bus_run
 from benchmarks.bus import stored as bus_stored
@@ -56,6 +56,7 @@ def render(text: str, directory: Path = store.DIRECTORY) -> str:
         "loops": tables.loops_table(loops),
         "call": tables.profile_table(measured, "call"),
         "note": tables.profile_table(measured, "note"),
+        "paths": tables.paths_table(store.load("paths", directory)),
         "tuning": tables.tuning_table(store.load("tuning", directory)),
         "dialects-machine": dialects_machine(dialects_on, dialects, faults),
         "dialects": throughput_table(dialects),
@@ -116,6 +117,10 @@ def _profile(effort: Effort) -> None:
     store.save("profile", rows)
 
 
+def _paths(_: Effort) -> None:
+    store.save("paths", [_shown(row, paths.line) for row in paths.count_paths()])
+
+
 def _dialects(effort: Effort) -> None:
     """In less time for each measurement: there are many, and 3 of 5 rounds will do."""
     rounds = max(1, effort.rounds * 3 // 5)
@@ -144,6 +149,7 @@ MEASURES: dict[str, Callable[[Effort], None]] = {
     "asyncio": _asyncio,
     "trio": _trio,
     "profile": _profile,
+    "paths": _paths,
     "growth": _growth,
     "tuning": _tuning,
     "dialects": _dialects,

@@ -92,6 +92,16 @@ def profile_table(rows: list[Row], name: str) -> str:
     return table(["layer", *kinds.get(name, ("client", "server")), "both", "share"], body)
 
 
+def paths_table(rows: list[Row]) -> str:
+    """Function calls for one operation, by package."""
+    packages = list(rows[0]["packages"]) if rows else []
+    body = [
+        [row["what"], *(f"{row['packages'][name]:.1f}" for name in packages), f"{row['calls']:.1f}"]
+        for row in rows
+    ]
+    return table(["one", *(f"`{name}`" for name in packages), "all"], body)
+
+
 def tuning_table(rows: list[Row]) -> str:
     """The effect of one change at a time, by processor time."""
     usual = {row["case"]: row["cpu_us"] for row in rows if row["trial"] == "default"}

@@ -109,7 +109,8 @@ class Answering:
             self._release(call)  # its handler went on when nobody waited for it any more
             return
         answer = call.made or call.final(code, data, stream)
-        self._release(call)  # it makes room for its own answer
+        self._account.release(call.weight)  # it makes room for its own answer
+        call.weight = 0
         self._forget(call, answer, stream)
 
     def make(self, call: IncomingCall, code: int, data: Encodable = None) -> int:
@@ -353,7 +354,7 @@ class Answering:
             self._connection.consume(call.stream, call.cost)
         if not call.async_id:
             self._silent.discard(call)
-        elif self._unanswered.pop(call.stream, call.async_id) is not None:
+        elif self._unanswered.by_id.pop(call.stream << 16 | call.async_id, None) is not None:
             self._send_final(call.stream, call.async_id, answer, release)
         if call.subcategory == SUBSCRIBE or call.subcategory == UNSUBSCRIBE:
             self.turns.end(call)

@@ -155,7 +155,7 @@ class Asking:
         """The request that an event is the final answer to; its id is free from now on. None,
         and counted, if there is no such; None too if it is answered as another kind of request
         would be, which is a malformed answer."""
-        call = self._waiting.pop(event.stream, event.async_id)
+        call = self._waiting.by_id.pop(event.stream << 16 | event.async_id, None)
         if call is None:
             self._connection.count_dropped()
             return None

@@ -148,11 +148,11 @@ class Peer:
         except ConnectionClosedError as error:
             raise self.closed_error() from error
         try:
-            await waiter.wait()
+            await waiter
         finally:
             if not call.done:
                 asking.give_up(call)
-        return answer_of(call)
+        return answer_of(call) if call.code else call.data
 
     def call_stream(
         self,

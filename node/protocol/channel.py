@@ -49,7 +49,8 @@ class SecureChannel:
     """Both directions of an encrypted connection after its handshake.
 
     `used` is set to True with each event on a stream other than 0: a connection on which
-    nothing else comes and goes needs no new keys. With `seals_flushes` (`seal_delay_ms` is 0)
+    nothing else comes and goes needs no new keys. `seal_due`, `keys_due` and `patience_ends` are
+    when `handle_deadline` has something to do. With `seals_flushes` (`seal_delay_ms` is 0)
     every flush ends with `flush_seal`.
     """
 
@@ -74,17 +75,20 @@ class SecureChannel:
         self._idle_seals = Allowance(IDLE_EVENTS)
         self._seal_events = agreed.limits.seal_events
         self._seal_delay = agreed.limits.seal_delay_ms / 1000
-        self._seal_due = NEVER
+        self.seal_due = NEVER
         # The reader's patience: it runs out only while nothing is left to read.
         self._patience = self._seal_delay + SEAL_GRACE
         self._patience_left = self._patience
-        self._waiting_since: float | None = None
+        self.patience_ends = NEVER
         self._epoch_began = now
         self._last_rekey = now
         # The initiator rekeys first; the responder stands in if it does not.
         self._rekey_interval = config.rekey_interval * (1.0 if initiator else 1.1)
         self.used = False
         self.seals_flushes = not agreed.limits.seal_delay_ms
+        # One event from the wire, and its seal.
+        self.open = receiver.open
+        self.tapped = observer is not None
         self._plan()
         if observer is not None:
             observer.epoch_began(True, sender.epoch, sender.secret, 0)
@@ -98,13 +102,13 @@ class SecureChannel:
         for stream, async_id, category, subcategory, payload, seal, _, _ in events:
             unsealed = sender.unsealed
             if not seal:
-                seal = unsealed + 1 >= self._seal_events or now >= self._seal_due
+                seal = unsealed + 1 >= self._seal_events or now >= self.seal_due
             framed = sender.protect(stream, async_id, category, subcategory, payload, seal)
             frames.append(framed)
             if seal:
-                self._seal_due = NEVER
+                self.seal_due = NEVER
             elif not unsealed and not sender.each and self._seal_delay:
-                self._seal_due = now + self._seal_delay
+                self.seal_due = now + self._seal_delay
             if stream:
                 self.used = True
             if self._observer is not None:
@@ -156,20 +160,19 @@ class SecureChannel:
 
     # Events in.
 
-    def open(self, data: bytes | memoryview) -> tuple[Event, bool]:
-        """One event from the wire; the flag says whether it carried a seal."""
-        opened = event, sealed = self._receiver.open(data)
+    def opened(self, event: Event, data: bytes | memoryview, sealed: bool) -> None:
+        """To be told of each event that `open` returned, if it was `sealed`, or while `tapped`:
+        there is an observer, or what may come next is bounded."""
         if self._rekeying.update_due and event[2:4] != (CONNECTION, KEY_UPDATE):
             raise violation("another event between a RekeyAnswer and its KeyUpdate")
         if sealed:
             self._patience_left = self._patience
-            self._waiting_since = None
+            self.patience_ends = NEVER
         if self._observer is not None:
             wire = data if type(data) is bytes else bytes(data)  # a long one is a view
             self._observer.event(False, wire, self._receiver.chain.value)
             if event.category == STREAM and event.subcategory == OPEN:
                 self._observer.stream_opened(event.stream, event.payload)
-        return opened
 
     def control(self, subcategory: int, cells: Mapping[int, Any], now: float) -> bytes:
         """Act on 1/8 to 1/11; returns the frames that answer it."""
@@ -180,10 +183,12 @@ class SecureChannel:
                 return b""
             if subcategory == KEY_UPDATE:
                 self._key_update(cells, now)
+                self.tapped = self._observer is not None
                 return b""
             if subcategory == REKEY_OFFER:
                 return self._rekey_offer(cells[keys.SHARE], now)
             if subcategory == REKEY_ANSWER:
+                self.tapped = True
                 return self._rekey_answer(cells[keys.SHARE], now)
         except KeyExchangeError as error:
             raise violation(f"a malformed share: {error}") from error
@@ -200,20 +205,14 @@ class SecureChannel:
     def was_read(self, now: float, more: bool) -> None:
         """What came at `now` was read, or there is `more`. The clock that waits for a seal
         stood meanwhile; it runs on while nothing is left and events are unsealed."""
-        if self._waiting_since is not None:
-            self._patience_left -= now - self._waiting_since
+        if self.patience_ends != NEVER:
+            self._patience_left = self.patience_ends - now
             if self._patience_left < -_OVERSLEPT:
                 # Nobody was awake to see it run out, so these bytes may have waited for
                 # us and not we for them: look at what follows first.
                 self._patience_left = _OVERSLEPT
-        self._waiting_since = None if more or not self._receiver.unsealed else now
-
-    def deadline(self) -> float:
-        """The earliest of all that may become due."""
-        due = min(self._seal_due, self._keys_due)
-        if self._waiting_since is None:
-            return due
-        return min(due, self._waiting_since + self._patience_left)
+        waits = self._receiver.unsealed and not more
+        self.patience_ends = now + self._patience_left if waits else NEVER
 
     def handle_deadline(self, now: float) -> bytes:
         """Frames that became due.
@@ -222,7 +221,7 @@ class SecureChannel:
             RemoteProtocolError: `seal-violation`, no seal came for too long; `timeout`,
                 no answer to a RekeyOffer, or no KeyUpdate that ends a rekey.
         """
-        if self._waiting_since is not None and now >= self._waiting_since + self._patience_left:
+        if now >= self.patience_ends:
             raise RemoteProtocolError(CloseCode.SEAL_VIOLATION, "no seal came in time")
         if now >= self._rekeying.deadline:
             raise RemoteProtocolError(CloseCode.TIMEOUT, "the other side left a rekey unfinished")
@@ -236,7 +235,7 @@ class SecureChannel:
             self._epoch_began = now
             if self._sender.events_sent:
                 framed += self._renew(now)
-        if now >= self._seal_due:
+        if now >= self.seal_due:
             framed += self._sealed(SEAL, NO_PAYLOAD, now)
         self._plan()
         return framed
@@ -258,7 +257,7 @@ class SecureChannel:
 
     def _plan(self) -> None:
         """Note when keys are due again; asked for each flush, it changes with them alone."""
-        self._keys_due = min(
+        self.keys_due = min(
             self._epoch_began + self._config.update_after_seconds,
             self._last_rekey + self._rekey_interval,
             self._rekeying.deadline,
@@ -337,15 +336,19 @@ class PlainChannel:
     """The channel of an unencrypted connection, for local sockets and debugging: no keys, no
     chain, no seals."""
 
-    used = seals_flushes = False
+    used = seals_flushes = tapped = False
+    seal_due = keys_due = patience_ends = NEVER
 
     def protect(self, events: Iterable[OutgoingEvent], now: float) -> list[bytes]:
         """A frame for each event."""
         return [frame(serialise_raw(Event(*event[:4], bytes(event.payload)))) for event in events]
 
-    def open(self, data: bytes | memoryview) -> tuple[Event, bool]:
-        """One event from the wire, which nothing vouches for or has to."""
-        return parse_raw(data), True
+    def open(self, data: bytes | memoryview) -> tuple[Event, bytes]:
+        """One event from the wire, under an empty seal: it waits for none."""
+        return parse_raw(data), b""
+
+    def opened(self, event: Event, data: bytes | memoryview, sealed: bool) -> None:
+        """Nothing follows from it."""
 
     def control(self, subcategory: int, cells: Mapping[int, Any], now: float) -> bytes:
         """No event of encryption has a meaning here."""
@@ -360,10 +363,6 @@ class PlainChannel:
 
     def was_read(self, now: float, more: bool) -> None:
         """No seal is waited for."""
-
-    def deadline(self) -> float:
-        """Nothing becomes due."""
-        return NEVER
 
     def handle_deadline(self, now: float) -> bytes:
         """Nothing is due."""

@@ -174,7 +174,10 @@ class Connection:
         """When to call `handle_deadline`, in seconds of `now`; infinity for never."""
         session = self._session
         if session is not None and self._live:
-            due = min(session.keepalive.deadline(), session.channel.deadline())
+            channel = session.channel
+            due = min(
+                session.keepalive.due, channel.seal_due, channel.keys_due, channel.patience_ends
+            )
             return min(due, self._deadline) if self._state is State.DRAINING else due
         return NEVER if self._state is State.ENDED else self._deadline
 

@@ -106,7 +106,9 @@ class Outbox:
             if releases:
                 self.release(releases)
         if taken:
-            self._took(len(taken), size)
+            self.count -= len(taken)
+            self.size -= size
+            self._account.release(size + OUTGOING_WEIGHT * len(taken))
         return taken
 
     def hold(self, stream: int) -> None:

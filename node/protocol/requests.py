@@ -17,16 +17,16 @@ T = TypeVar("T")
 
 
 class OutgoingRequests(Generic[T]):
-    """Our requests that wait for their final answer."""
+    """Our requests that wait for their final answer; in `by_id` under one integer each."""
 
-    __slots__ = ("_next", "_waiting")
+    __slots__ = ("_next", "by_id")
 
     def __init__(self) -> None:
-        self._waiting: dict[int, T] = {}
+        self.by_id: dict[int, T] = {}
         self._next: dict[int, int] = {}
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self.by_id)
 
     def add(self, stream: int, request: T) -> int:
         """The async id for `request`, 1..65535.
@@ -34,7 +34,7 @@ class OutgoingRequests(Generic[T]):
         Raises:
             LocalProtocolError: all ids of the stream are busy.
         """
-        waiting = self._waiting
+        waiting = self.by_id
         async_id = self._next.get(stream, 1)
         base = stream << 16
         if base | async_id in waiting:
@@ -45,28 +45,28 @@ class OutgoingRequests(Generic[T]):
 
     def get(self, stream: int, async_id: int) -> T | None:
         """The request that waits under this id."""
-        return self._waiting.get(stream << 16 | async_id)
+        return self.by_id.get(stream << 16 | async_id)
 
     def pop(self, stream: int, async_id: int) -> T | None:
         """The request that waits under this id, which is free from now on."""
-        return self._waiting.pop(stream << 16 | async_id, None)
+        return self.by_id.pop(stream << 16 | async_id, None)
 
     def end_stream(self, stream: int) -> list[T]:
         """All that wait on a stream that is gone."""
         self._next.pop(stream, None)
-        keys = [key for key in self._waiting if key >> 16 == stream]
-        return [self._waiting.pop(key) for key in keys]
+        keys = [key for key in self.by_id if key >> 16 == stream]
+        return [self.by_id.pop(key) for key in keys]
 
     def end_all(self) -> list[T]:
         """All that wait: the connection is over."""
-        requests = list(self._waiting.values())
-        self._waiting.clear()
+        requests = list(self.by_id.values())
+        self.by_id.clear()
         return requests
 
     def _free_id(self, base: int, start: int) -> int:
         for offset in range(1, LAST_ASYNC_ID):
             async_id = (start - 1 + offset) % LAST_ASYNC_ID + 1
-            if base | async_id not in self._waiting:
+            if base | async_id not in self.by_id:
                 return async_id
         raise LocalProtocolError("65,535 requests of this stream wait for their answers")
 

@@ -11,7 +11,7 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final
 
-from crypto.chain import HashChain, check_seal, make_seal
+from crypto.chain import LARGE_BLOB, HashChain, check_seal, make_seal
 from crypto.errors import DecryptError, SignatureError
 from crypto.registry import Suite
 from crypto.signing import SigningKey, Verifier
@@ -115,8 +115,11 @@ class Sender(Direction):
         sealed = sealed or self.each
         aad = lane.sealed_aad if sealed else lane.unsealed_aad
         blob = lane.key.encrypt(_pack_head(async_id, category, subcategory) + payload, aad)
-        value = self.chain.advance(lane.stream, blob)
-        size = len(blob)
+        size, chain = len(blob), self.chain
+        if size < LARGE_BLOB:  # in one step, as it is done for every event
+            value = chain.value = chain.hash(chain.value + lane.stream + blob).digest()
+        else:
+            value = chain.advance(lane.stream, blob)
         self.events_sent += 1
         self.bytes_sent += size
         if not sealed:
@@ -155,26 +158,16 @@ class Receiver(Direction):
         self.verifier: Verifier | None = None
         self._signature_size = suite.signing_algorithm.signature_size
 
-    def open(self, event: bytes | memoryview) -> tuple[Event, bool]:
-        """Decrypt, chain and check one event; the flag says whether it carried a seal.
+    def open(
+        self, event: bytes | memoryview, *, verify: bool = True
+    ) -> tuple[Event, bytes | memoryview | None]:
+        """Decrypt and chain one event, and check its seal, or that it may be without one.
+        Returns it with its seal, None in form 0; without `verify` that is not checked yet.
 
         Raises:
             RemoteProtocolError: `bad-record`, `seal-violation`, or `protocol-error` for
                 a stream that may not be used and for category or subcategory 0.
         """
-        opened, seal = self.decrypt(event)
-        if seal is None:
-            self.unsealed = unsealed = self.unsealed + 1
-            if unsealed > self.seal_events:
-                raise RemoteProtocolError(CloseCode.SEAL_VIOLATION, "too many events unsealed")
-            if opened[2] == CONNECTION and opened.subcategory in ALWAYS_SEALED:
-                raise RemoteProtocolError(CloseCode.SEAL_VIOLATION, "an event came without seal")
-            return opened, False
-        self.verify(seal)
-        return opened, True
-
-    def decrypt(self, event: bytes | memoryview) -> tuple[Event, bytes | memoryview | None]:
-        """The event and its seal, which is not checked yet; None in form 0."""
         try:
             (stream,) = _unpack_stream(event)
         except StructError:
@@ -183,21 +176,16 @@ class Receiver(Direction):
         if lane is None:
             self.admit(stream)
             lane = self._lanes[stream] = _Lane(self.suite, self._secret, stream)
-        seal: bytes | memoryview | None = None
-        aad, start = lane.unsealed_aad, _CHAIN_HEAD
-        if self.each:
-            aad, start = lane.sealed_aad, 4 + self._signature_size
-            seal = event[4:start]
-        elif event[:5] != aad:
-            aad = lane.sealed_aad
-            if event[:5] != aad:
-                raise _bad_record("a form byte other than 0 and 1")
-            start += self._signature_size
-            seal = event[_CHAIN_HEAD:start]
+        aad, start, seal = lane.unsealed_aad, _CHAIN_HEAD, None
+        if self.each or event[:5] != aad:
+            aad, start, seal = self._sealed_form(event, lane.sealed_aad)
         if len(event) < start + _LEAST_BLOB:
             raise _bad_record("too short for its form")
-        blob = event[start:]
-        value = self.chain.advance(lane.stream, blob)
+        blob, chain = event[start:], self.chain
+        if len(event) < LARGE_BLOB:
+            value = chain.value = chain.hash(chain.value + lane.stream + blob).digest()
+        else:
+            value = chain.advance(lane.stream, blob)
         if not self.each and not compare_digest(value[:_CHAIN_PREFIX], event[5:_CHAIN_HEAD]):
             raise _bad_record("the chain value differs")
         try:
@@ -207,7 +195,27 @@ class Receiver(Direction):
         async_id, category, subcategory = _unpack_head(inner)
         if not category or not subcategory:
             raise violation("category or subcategory 0")
+        if seal is None and verify:
+            self.unsealed += 1
+            if self.unsealed > self.seal_events:
+                raise RemoteProtocolError(CloseCode.SEAL_VIOLATION, "too many events unsealed")
+            if category == CONNECTION and subcategory in ALWAYS_SEALED:
+                raise RemoteProtocolError(CloseCode.SEAL_VIOLATION, "an event came without seal")
+        elif seal is not None and verify:
+            self.verify(seal)
         return _tuple(Event, (stream, async_id, category, subcategory, inner[4:])), seal
+
+    def _sealed_form(
+        self, event: bytes | memoryview, aad: bytes
+    ) -> tuple[bytes, int, bytes | memoryview]:
+        """Associated data, start of the blob, and seal of an event in a form with one."""
+        if self.each:
+            start = 4 + self._signature_size
+            return aad, start, event[4:start]
+        if event[:5] != aad:
+            raise _bad_record("a form byte other than 0 and 1")
+        start = _CHAIN_HEAD + self._signature_size
+        return aad, start, event[_CHAIN_HEAD:start]
 
     def verify(self, seal: bytes | memoryview) -> None:
         """Check `seal` against the chain as it stands after the last event."""

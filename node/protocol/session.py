@@ -120,11 +120,15 @@ class Session:
         Raises:
             RemoteProtocolError, LbmDecodeError: the connection is over.
         """
-        self._now = self.keepalive.last_received = now
+        self._now, keepalive = now, self.keepalive
+        keepalive.due, keepalive.probing = now + keepalive.idle, False
         channel, mux, wire = self.channel, self.mux, self._wire
         left, farewell = STEP_COST, None
         for encrypted in frames.feed(data):
-            event, vouched = channel.open(encrypted)
+            event, seal = channel.open(encrypted)
+            vouched = seal is not None
+            if vouched or channel.tapped:
+                channel.opened(event, encrypted, vouched)
             if self._flooded:
                 raise overloaded("too many events that nobody takes")
             waiting = wire.size

@@ -12,23 +12,21 @@ from node.remote.remote import Remote
 
 
 class Request:
-    """What a peer (`peer`) asks of a handler; it is a `Guest` if it came in another dialect."""
+    """What a peer asks of a handler.
 
-    __slots__ = ("_call", "peer")
+    Attributes:
+        peer: the peer; a `Guest` if the request came in another dialect.
+        topic: the topic that is called, or to be subscribed to.
+        data: what came with the request; None if nothing did.
+    """
+
+    __slots__ = ("_call", "data", "peer", "topic")
 
     def __init__(self, peer: Remote, call: IncomingCall) -> None:
         self.peer = peer
+        self.topic = call.topic
+        self.data: Value = call.data
         self._call = call
-
-    @property
-    def topic(self) -> str:
-        """The topic that is called, or to be subscribed to."""
-        return self._call.topic
-
-    @property
-    def data(self) -> Value:
-        """What came with the request; None if nothing did."""
-        return self._call.data
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.topic!r} from {self.peer}>"

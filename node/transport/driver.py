@@ -13,7 +13,7 @@ from node.protocol.connection import FLUSH_SIZE
 from node.transport.core import Core
 from node.transport.gate import OPEN, Gate, Outlet
 from node.transport.loop import Loop, Timer, Waiter
-from node.transport.turns import WHOLE, Turns
+from node.transport.turns import ROUND_TIME, WHOLE, Turns
 
 logger = logging.getLogger("parley.transport")
 
@@ -88,8 +88,7 @@ class Driver:
         self._paused = False
         self._flush_due = False
         self._busy = False  # reports are being handed on, and none may overtake another
-        self._eof_came = False
-        self._eof_written = False
+        self._eof_came = self._eof_written = False
         self._closed = False
         self._timer: Timer | None = None
         self._timer_at = NEVER
@@ -113,12 +112,13 @@ class Driver:
 
     def received(self, data: bytes) -> None:
         """The transport brought bytes."""
-        turns, line = self.turns, self._loop.line
+        core, turns, line = self.core, self.turns, self._loop.line
         if turns.due:
             turns.put(data)
             return
-        seconds = line.lets_pass(turns)
-        if seconds and not turns.waiting and len(data) <= turns.size and self._may_go_on:
+        seconds = line.lets_pass(turns) if line.crowded else ROUND_TIME
+        at_once = seconds and not turns.waiting and len(data) <= turns.size
+        if at_once and core.wants_data and self.gate.open and not self._closed:
             self.take_turn(self._loop.now() + seconds, data)
             return
         turns.put(data)
@@ -217,8 +217,10 @@ class Driver:
         self._loop.line.charge(turns, time - start)
         if self._eof_came and not (more and self._may_go_on):
             self._end()
-        else:
+        elif more or core.outbox.count or core.ended or core.wants_data is self._paused:
             self._after(more)
+        else:
+            self._flush_soon()  # which sets the timer
 
     def _end(self) -> None:
         """Nothing comes any more, and what the core could take it has taken."""
@@ -251,7 +253,9 @@ class Driver:
         core = self.core
         while core.happened:
             try:
-                self._on_reports(core.reports())
+                reports = core.happened[:]
+                core.happened.clear()
+                self._on_reports(reports)
             except Exception:
                 self._bug(doing)
         self._busy = busy
@@ -262,7 +266,7 @@ class Driver:
         if not self._flush_due:
             self._flush_soon()
         elif self._writable and not self._busy:
-            self._write()
+            self._flush(midway=True)
             self._waker.count, self._waker.size = FLUSH_EVENTS, FLUSH_SIZE
         else:
             self._waker.count = self._waker.size = NEVER
@@ -273,9 +277,10 @@ class Driver:
             self._flush_due = True
             self._loop.soon(self._flush)
 
-    def _write(self) -> None:
-        """Write what the transport takes."""
+    def _flush(self, *, midway: bool = False) -> None:
+        """Write what the transport takes; and see to what follows, unless a sender is `midway`."""
         core, outlet, gate = self.core, self._outlet, self.gate
+        self._flush_due = midway
         if outlet is None or self._closed:
             return
         self._waker.count = self._waker.size = NEVER
@@ -291,13 +296,8 @@ class Driver:
                 outlet.write_eof()
         except Exception:
             self._bug("sending")
-
-    def _flush(self) -> None:
-        core, gate = self.core, self.gate
-        self._flush_due = False
-        if self._outlet is None or self._closed:
+        if midway:
             return
-        self._write()
         self._waker.count = self._waker.size = 0
         if self._rooms and (
             (self._writable and gate.open) or core.queued_bytes <= self.high_water // LOW_WATER_PART

@@ -4,14 +4,17 @@ What is done for every event costs a microsecond or two here, where anyio's gene
 to thirteen; everything else is anyio's.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Protocol
 
 from node.transport.turns import Line
 
 
 class Waiter(Protocol):
-    """One wait for one wake-up."""
+    """One wait for one wake-up: `await` it, or `wait`."""
+
+    def __await__(self) -> Generator[Any, None, None]:
+        """Until `wake`; a cancellation point."""
 
     def wake(self) -> None:
         """End the wait; a second time, or before it began, is fine."""

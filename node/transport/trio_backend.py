@@ -5,7 +5,7 @@ node.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
@@ -48,6 +48,9 @@ class TrioWaiter:
     async def wait(self) -> None:
         """Until `wake`."""
         await self._event.wait()
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return self.wait().__await__()
 
 
 class TrioListener:

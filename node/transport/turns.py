@@ -67,13 +67,14 @@ class TurnTaker(Protocol):
 
 class Line:
     """The connections of one loop of which more came than one turn takes. In each turn of
-    the loop they share `ROUND_TIME`, however many they are.
+    the loop they share `ROUND_TIME`, however many they are. While it is not `crowded`, one that
+    comes may take all of that at once.
 
     This is start-time fair queueing: `_time` is how much of the loop's time the waiting connection
     with the least of it has had. One that was silent for long has no more to claim.
     """
 
-    __slots__ = ("_due", "_full", "_now", "_numbers", "_soon", "_time", "_waiting")
+    __slots__ = ("_due", "_full", "_now", "_numbers", "_soon", "_time", "_waiting", "crowded")
 
     def __init__(self, now: Callable[[], float], soon: Callable[[Callable[[], None]], object]):
         self._now = now
@@ -83,6 +84,7 @@ class Line:
         self._time = 0.0
         self._due = False
         self._full = False  # somebody took long in this turn of the loop, out of the line
+        self.crowded = False
 
     def lets_pass(self, turns: Turns) -> float:
         """For how many seconds one that does not stand here may take a turn at once; 0 if it
@@ -98,13 +100,13 @@ class Line:
         self._time = max(turns.had, self._time)
         turns.had = self._time + took
         if took > TURN_TIME:
-            self._full = True
+            self._full = self.crowded = True
             self._call_soon()
 
     def join(self, one: TurnTaker) -> None:
         """Have `one` take a turn, once."""
         turns = one.turns
-        turns.due = True
+        turns.due = self.crowded = True
         heappush(self._waiting, (max(turns.had, self._time), next(self._numbers), one))
         self._call_soon()
 
@@ -120,6 +122,7 @@ class Line:
                 time = now()
         finally:
             self._due = self._full = False
+            self.crowded = bool(waiting)
             if waiting:
                 self._call_soon()
 

@@ -210,7 +210,7 @@ async def test_the_server_keeps_the_deadline_of_a_caller_that_does_not(
     asking = met.peer.asking
     async with create_task_group() as tasks:
         outcome = await started(tasks, lambda: met.peer.call("never", timeout=0.05))
-        (waiting,) = asking._waiting._waiting.values()
+        (waiting,) = asking._waiting.by_id.values()
         waiting.slot.discard(waiting)
         await eventually(lambda: bool(outcome))
     assert isinstance(outcome[0], CallTimeout)

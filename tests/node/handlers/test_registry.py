@@ -1,7 +1,7 @@
 """Tests of node/handlers/registry.py: which handler serves a name, and the rules that hold."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 import anyio
@@ -168,6 +168,9 @@ class Noted:
     async def wait(self) -> None:
         """Until `wake`."""
         await self._wait.wait()
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return self.wait().__await__()
 
 
 def waiter(backend: str) -> Waiter:

@@ -75,9 +75,9 @@ def test_an_event_has_its_form_and_opens(
         if sealing == "chain":
             assert event[4] == int(sealed)
             assert event[5:21] == line.sender.chain.value[:16]
-        opened, vouched = line.receiver.open(event)
+        opened, seal_of_it = line.receiver.open(event)
         assert opened == Event(0x01020304, 5, 64, 1, payload)
-        assert vouched == sealed
+        assert (seal_of_it is not None) == sealed
         assert line.receiver.chain.value == line.sender.chain.value
     assert line.admitted == [0x01020304]
 

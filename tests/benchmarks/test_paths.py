@@ -1,0 +1,39 @@
+"""Function calls of each path: what is counted, and that the way of a call stays short."""
+
+from typing import Any
+
+import pytest
+
+from benchmarks.paths import PACKAGES, PATHS, count_paths, line
+from benchmarks.tables import paths_table
+
+# Function calls of one call, both sides together: alone, and of 64 in flight.
+MOST = {"call": 125, "call-64": 75}
+
+
+@pytest.fixture(scope="module")
+def rows() -> list[dict[str, Any]]:
+    return count_paths(count=128)
+
+
+def test_every_path_is_counted_by_package(rows: list[dict[str, Any]]) -> None:
+    assert [row["path"] for row in rows] == list(PATHS)
+    for row in rows:
+        assert set(row["packages"]) == PACKAGES
+        assert row["calls"] == pytest.approx(sum(row["packages"].values()), abs=0.3)
+        assert row["packages"]["crypto"] > 1
+        assert row["packages"]["node"] > 10
+        assert row["path"] in line(row)
+
+
+def test_a_call_takes_no_more_steps_than_it_did(rows: list[dict[str, Any]]) -> None:
+    """A layer that is added to the way of a call shows here: each costs two to four of these."""
+    counts = {row["path"]: row["calls"] for row in rows}
+    for path, most in MOST.items():
+        assert counts[path] <= most, path
+    assert counts["call-64"] < counts["call"]
+
+
+def test_the_table_has_a_row_for_each_path(rows: list[dict[str, Any]]) -> None:
+    _, _, *body = paths_table(rows).splitlines()
+    assert [text.split(" | ")[0] for text in body] == [f"| {what}" for what, _ in PATHS.values()]
