@@ -250,7 +250,7 @@ EXCEEDED: Final[dict[str, tuple[str, ...]]] = {
     "REMEMBERED": (
         "tests/node/trust/test_admission.py::test_what_is_remembered_of_addresses_is_bounded",
     ),
-    "BURST": ("tests/node/peer/test_endings.py::test_strangers_do_not_fill_the_log",),
+    "BURST": ("tests/node/peer/test_endpoint.py::test_strangers_do_not_fill_the_log",),
 }
 # Sizes of the format, and defaults of what has its line above.
 NO_LIMITS: Final = {
