@@ -1,7 +1,7 @@
 """An application's own events, and the bus's: their types, and what they carry (sections 2, 12
 and 16).
 
-One rule: what may not be sent is refused here, before anything waits or is queued.
+What may not be sent is refused here, before anything waits or is queued.
 Knows no streams and no requests.
 """
 

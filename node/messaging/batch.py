@@ -1,6 +1,6 @@
 """Notes that travel together: encoded each on its own, as one payload for all subscribers.
 
-One rule: a payload is made at most once, and only if somebody is sent it; so is what the
+A payload is made at most once, and only if somebody is sent it; so is what the
 notes are in another dialect. Knows no subscribers.
 """
 

@@ -1,6 +1,6 @@
 """Requests both ways on one connection: what we ask, and what we are asked (section 9).
 
-One rule: it joins `Asking`, `Answering`, `NamedEvents` and `StreamRequests`, which share
+It joins `Asking`, `Answering`, `NamedEvents` and `StreamRequests`, which share
 ids and a timer, and decides nothing of its own.
 """
 

@@ -1,6 +1,6 @@
 """Named events that wait: ours for their replies, the other side's for their handlers.
 
-One rule: replies that nobody reads are bounded; more of them end their event, and
+Replies that nobody reads are bounded; more of them end their event, and
 nothing else. Knows neither the connection nor the dialect.
 """
 

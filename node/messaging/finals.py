@@ -1,6 +1,6 @@
 """Final answers: Result to what category 3 asks, End or Error to a named event.
 
-One rule: each is of the kind that its request wants, and what a stranger is told of a
+Each is of the kind that its request wants, and what a stranger is told of a
 failure is a code and a fixed sentence. Sends nothing.
 """
 

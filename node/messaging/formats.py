@@ -1,6 +1,6 @@
 """Payload formats of named events: values to bytes and back (docs/protocol.md section 10).
 
-One rule: a decoder gives plain values (numbers, text, bytes, truth values, none, lists
+A decoder gives plain values (numbers, text, bytes, truth values, none, lists
 and dicts) or raises FormatError, whatever the input. The formats' own libraries do the
 work; bincode and postcard say nothing of their types, so they are handed up as bytes.
 A payload has no more items than one of LBM may have.

@@ -1,6 +1,6 @@
 """The notes of one subscription that came and were not read.
 
-One rule: they stay as they came until they are read, so that what waits takes the
+They stay as they came until they are read, so that what waits takes the
 memory that its credit allows; and credit is given back only for what was read. Knows
 neither its topic nor its reader.
 """

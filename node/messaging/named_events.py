@@ -1,6 +1,6 @@
 """Named events over one connection, both ways: category 4 (section 10).
 
-One rule: an event whose async id is not 0 gets exactly one End or Error, also when
+An event whose async id is not 0 gets exactly one End or Error, also when
 nobody handles it; those without a handler are ignored and counted. Who waits for a
 reply gets it; natively a reply that nobody waits for is ignored, since it has no name.
 """

@@ -1,6 +1,6 @@
 """The payloads of Notify and Notes: made of values that are encoded already (section 9).
 
-One rule: a note is encoded once, however many subscribe and in whatever company it
+A note is encoded once, however many subscribe and in whatever company it
 travels. Knows no topics and no subscribers.
 """
 

@@ -1,6 +1,6 @@
 """What a named event carries: a value in some format, bytes, or two payloads in tandem.
 
-One rule: it stays as it came until somebody reads it, and who reads says as what. Knows
+It stays as it came until somebody reads it, and who reads says as what. Knows
 no events.
 """
 

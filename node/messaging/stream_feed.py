@@ -1,6 +1,6 @@
 """The notes of a topic on their way to one native subscriber, over its stream (section 9).
 
-One rule: as many notes go in one event as fit, and a few events at most wait on the
+As many notes go in one event as fit, and a few events at most wait on the
 connection, where nothing can be dropped. Knows no handlers and no time.
 """
 

@@ -1,6 +1,6 @@
 """Application events that ask or answer: requests on streams, by async id (section 2).
 
-One rule: an id is busy from the request to its one answer, also when who asked gave up;
+An id is busy from the request to its one answer, also when who asked gave up;
 calls on the same stream share the other side's ids. Sends Cancel, nothing else by itself.
 """
 

@@ -1,6 +1,6 @@
 """Subscriptions over one connection, both ways: what we publish to, what we read (section 9).
 
-One rule: a subscription is one stream, opened by the publisher's side with the label
+A subscription is one stream, opened by the publisher's side with the label
 `topic:NAME`; Open goes before the Result, and the Result before the first note. Knows
 no handlers: who may subscribe was decided when `accept` is called.
 """

@@ -1,6 +1,6 @@
 """What one connection makes us hold: one account, weighed as memory, with one limit.
 
-One rule: whoever keeps something of a connection charges its account and releases as much
+Whoever keeps something of a connection charges its account and releases as much
 when it is gone, so that `held` is 0 again at the end; what happens where there is no room
 is for them to say (docs/protocol.md sections 8 and 14). Weighs nothing itself.
 """

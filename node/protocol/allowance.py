@@ -1,6 +1,6 @@
 """How often something may be done: so many times at once, and from then on at a steady rate.
 
-One rule: all that is remembered is from when on the whole of it would be there again, so
+All that is remembered is from when on the whole of it would be there again, so
 that an allowance costs next to nothing. The time comes in as `now`: seconds of any clock
 that never goes back. Counts nothing, and decides nothing about what is too much.
 """

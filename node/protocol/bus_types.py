@@ -1,6 +1,6 @@
 """The events of the bus: what each of its types carries (docs/protocol.md section 16).
 
-One rule: what a name, a word and an id of the bus are is said here once. Knows not what is done
+What a name, a word and an id of the bus are is said here once. Knows not what is done
 with a request, nor what the rows of an answer are.
 """
 

@@ -1,6 +1,6 @@
 """How a payload is read: by the cells of its event's own type, and no others (section 3).
 
-One rule: of what a type has nothing may be missing that must be there, or be of a wrong type
+Of what a type has nothing may be missing that must be there, or be of a wrong type
 or out of range; everything else is as good as absent. Which type has what is in `event_types`.
 """
 

@@ -1,6 +1,6 @@
 """The numbers of the protocol: event types, close codes, result codes, roles.
 
-One rule: a number of the wire stands here once and has its name from
+A number of the wire stands here once and has its name from
 docs/protocol.md sections 11 and 12. Nothing here knows what is done with it.
 """
 

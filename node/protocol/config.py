@@ -1,6 +1,6 @@
 """What a connection is told before it begins: identity, preferences, limits, policies.
 
-One rule: frozen, and checked when made, so that the core never meets a bad setting.
+Frozen, and checked when made, so that the core never meets a bad setting.
 Sizes are bytes, times seconds unless the name says otherwise. Knows no files.
 """
 

@@ -1,6 +1,6 @@
 """Flow control as it stands: for whoever watches a connection, in tests and in production.
 
-One rule: it is a copy, taken between two events; nothing changes by looking. All numbers
+It is a copy, taken between two events; nothing changes by looking. All numbers
 of a stream are bytes of cost, an event's payload and 64 (docs/protocol.md section 8).
 """
 

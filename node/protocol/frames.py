@@ -1,6 +1,6 @@
 """Frames: `u32 length || event`, cut from whatever pieces the transport brings.
 
-One rule: a frame that is too long is refused from its length, before its body is
+A frame that is too long is refused from its length, before its body is
 buffered (docs/protocol.md section 2). Knows nothing of what is in an event.
 """
 

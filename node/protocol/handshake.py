@@ -1,6 +1,6 @@
 """What both sides of a handshake share: transcript, secrets, Proofs (section 5).
 
-One rule: hashes and signatures cover the bytes as they came, never a re-encoding.
+Hashes and signatures cover the bytes as they came, never a re-encoding.
 The two sides' own steps are in initiator.py and responder.py; whom to trust, and what
 is sent when a handshake fails, is not known here.
 """

@@ -1,6 +1,6 @@
 """The events of the handshake: Hello, Reply, Retry, Reject, Proof (section 5).
 
-One rule: building and reading only; what follows from a Hello is decided elsewhere.
+Building and reading only; what follows from a Hello is decided elsewhere.
 Reading raises LbmDecodeError, which whoever called turns into `protocol-error`.
 """
 

@@ -1,6 +1,6 @@
 """The initiator's steps of the handshake: Hello, perhaps again after Retry, then Proof.
 
-One rule: it takes nothing that it did not offer, and says nothing when it refuses
+It takes nothing that it did not offer, and says nothing when it refuses
 (docs/protocol.md section 5). Whom to trust is decided by the caller between `open_proof`
 and `finish`.
 """

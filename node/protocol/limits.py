@@ -1,6 +1,6 @@
 """The limits that a connection lives by: negotiated ones, and fixed ones.
 
-One rule: every number of docs/protocol.md that bounds something stands here.
+Every number of docs/protocol.md that bounds something stands here.
 Sizes are bytes, times are seconds unless the name says otherwise.
 """
 

@@ -1,6 +1,6 @@
 """Choosing one name for each parameter from what both sides know (section 5).
 
-One rule: the responder's order decides. Pure functions over names; knows no keys.
+The responder's order decides. Pure functions over names; knows no keys.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,6 @@
 """Who asks to see each event as it is on the wire: a journal, a test, a debugger.
 
-One rule: an observer is told, in the order of the wire, and has no say; without one
+An observer is told, in the order of the wire, and has no say; without one
 nothing is computed for it. The calls come from inside the core, so they must be short.
 """
 

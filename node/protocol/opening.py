@@ -1,6 +1,6 @@
 """The handshake as a connection drives it: either side, step by step, and how it fails.
 
-One rule: what a failure tells the other side depends on the state alone, so that all
+What a failure tells the other side depends on the state alone, so that all
 failures of authentication look alike (docs/protocol.md section 5).
 """
 

@@ -1,6 +1,6 @@
 """What Proofs show: an identity and node information; those of peers that come again are kept.
 
-One rule: what is kept passed its seal, and whoever shows it without a right seal is
+What is kept passed its seal, and whoever shows it without a right seal is
 treated as long as a stranger is: who was here lately is nobody's business. The outcome
 depends on a Proof's bytes alone; no signature's outcome is kept.
 """

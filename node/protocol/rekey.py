@@ -1,6 +1,6 @@
 """A rekey's progress: offer, answer, and the KeyUpdate of each direction (section 6).
 
-One rule: a new offer may follow only when both KeyUpdates of the last rekey were sent
+A new offer may follow only when both KeyUpdates of the last rekey were sent
 and received, and what the other side owes meanwhile has a deadline. Holds the secrets
 between answer and KeyUpdates and drops each as soon as it is used. Writes nothing: the
 channel sends what `Rekeying` decides.

@@ -1,6 +1,6 @@
 """What the core tells its caller: one small class for each thing that happened.
 
-One rule: a report is complete in itself; nobody has to ask the connection back to
+A report is complete in itself; nobody has to ask the connection back to
 understand it. (An *event* is the wire's unit; these are not events.)
 """
 

@@ -1,6 +1,6 @@
 """The responder's steps of the handshake: Retry or Reply, its Proof, then the other's.
 
-One rule: nothing is spent on a Hello before its network mac is right
+Nothing is spent on a Hello before its network mac is right
 (docs/protocol.md section 5). Whom to trust is decided by the caller between `open_proof`
 and `finish`.
 """

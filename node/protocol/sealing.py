@@ -1,6 +1,6 @@
 """One direction of an encrypted connection: stream keys, hash chain, seals (section 6).
 
-One rule: what goes into the chain is the bytes on the wire, never a re-encoding.
+What goes into the chain is the bytes on the wire, never a re-encoding.
 `Sender` turns an event into a frame, `Receiver` a frame's event back. Which stream
 may be used and what an event means is not known here.
 """

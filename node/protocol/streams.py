@@ -1,6 +1,6 @@
 """The table of streams: which are open, in which directions, with how much credit.
 
-One rule: a direction ends with its Finish or its sender's Reset, and when both have
+A direction ends with its Finish or its sender's Reset, and when both have
 ended the stream is gone (docs/protocol.md section 8). Writes no events.
 """
 

@@ -1,7 +1,7 @@
 """Settings are what their annotations say: checked when made, and converted from text or lists
 where these are natural.
 
-One rule: driven by the types of a dataclass's fields, so that a new setting is checked as well.
+Driven by the types of a dataclass's fields, so that a new setting is checked as well.
 Ranges, and what settings have to do with each other, are for each class to say.
 """
 

@@ -1,6 +1,6 @@
 """The arithmetic of flow control, for streams and for the Chunks of a call (section 8).
 
-One rule: credit is what may still be sent; one event may take it below zero, and none
+Credit is what may still be sent; one event may take it below zero, and none
 is sent or taken at zero or below. Knows neither streams nor events.
 """
 

@@ -1,6 +1,6 @@
 """The exceptions that may leave the code under test, by target.
 
-One rule: everything that is not in this table is a bug, a failed assertion of a target
+Everything that is not in this table is a bug, a failed assertion of a target
 among them. Targets catch by this table and by nothing else.
 """
 

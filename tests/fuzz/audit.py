@@ -1,6 +1,6 @@
 """Target `audit`: what a node does with an event, and what an audit's row says of it.
 
-One rule: they are the same, whatever the event: who ran which topic, with which code, and that
+They are the same, whatever the event: who ran which topic, with which code, and that
 nothing was done with what the row calls malformed. The input is a byte for the setting and a
 script of the peer's events on an unencrypted connection; steps of other kinds are events too.
 """

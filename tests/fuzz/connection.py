@@ -1,6 +1,6 @@
 """Target `connection`: what lies behind the keys, said by a peer that has them.
 
-One rule: every event of the script is encrypted, chained and sealed as it should be, so
+Every event of the script is encrypted, chained and sealed as it should be, so
 that its content is all that is wrong with it. The input is a byte for the setting and a
 script (`script.py`, `conversation.py`).
 """

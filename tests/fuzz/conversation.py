@@ -1,6 +1,6 @@
 """A whole conversation on an open connection, as a script has it.
 
-One rule: whatever is said, the core raises nothing, both sides can read all of it, no
+Whatever is said, the core raises nothing, both sides can read all of it, no
 deadline stays due, and the end is reported once. Deterministic: the same script, the
 same conversation.
 """

@@ -1,6 +1,6 @@
 """Target `decoder`: LBM payloads and values, typed reading, noise and padding (section 3).
 
-One rule: what decodes encodes to the same bytes again, and the reference implementation
+What decodes encodes to the same bytes again, and the reference implementation
 takes and refuses the same. The input's first byte picks the limits, the rest is LBM.
 """
 

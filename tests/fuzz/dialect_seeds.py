@@ -1,6 +1,6 @@
 """The seeds of the dialects' targets, made from their vectors and a few scripts of our own.
 
-One rule: what the vectors say is in a seed as it is; the rest leads into states. Found by
+What the vectors say is in a seed as it is; the rest leads into states. Found by
 `seeds.py`.
 """
 

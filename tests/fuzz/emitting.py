@@ -1,6 +1,6 @@
 """Named events of the fuzzed application: what it emits, and what it makes of events.
 
-One rule: what waits unread is bounded, and who reads it gets values or a FormatError. It
+What waits unread is bounded, and who reads it gets values or a FormatError. It
 knows no handlers but what a script makes of them.
 """
 

@@ -1,6 +1,6 @@
 """Target `events`: what is read from the payload of each kind of event.
 
-One rule: no keys, so that it is fast: the readers of payloads alone, and all of messaging
+No keys, so that it is fast: the readers of payloads alone, and all of messaging
 over an unencrypted connection. The input is a byte for the setting and a script, in
 which a RAW step is a payload for the reader that its category names.
 """

@@ -1,6 +1,6 @@
 """Target `formats`: the payloads of named events, in all formats, and what is made of them.
 
-One rule: what can be read is plain, and either has no form in a format or comes back from
+What can be read is plain, and either has no form in a format or comes back from
 it as it was. The input is a byte for the reader, and a payload.
 """
 

@@ -1,6 +1,6 @@
 """Target `frames`: frames cut from a byte stream, and raw events in them (section 2).
 
-One rule: how the bytes are cut into pieces changes nothing. The input is a byte for the
+How the bytes are cut into pieces changes nothing. The input is a byte for the
 limit, a byte that seeds the cuts, and the stream.
 """
 

@@ -1,6 +1,6 @@
 """Target `handshake`: either side in each state of a handshake, and whatever comes then.
 
-One rule: before both Proofs are verified nothing is reported but who the peer is, and
+Before both Proofs are verified nothing is reported but who the peer is, and
 nobody but the holder of its key is that. The input is a byte for the state and a script:
 EVENT is a raw event, SEALED one under the keys of the Proof.
 """

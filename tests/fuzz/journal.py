@@ -1,6 +1,6 @@
 """Target `journal`: segments, bodies of records and names of files (docs/journal.md).
 
-One rule: the second reading of the document takes and refuses the same, and reads the same.
+The second reading of the document takes and refuses the same, and reads the same.
 The input is a byte that says what it is, and a segment, a name, or the body of a kind.
 """
 

@@ -1,6 +1,6 @@
 """One core of a foreign dialect on a fuzzed transport, with a clock that a script moves.
 
-One rule: it does what a driver does, and checks after each turn what every core promises:
+It does what a driver does, and checks after each turn what every core promises:
 nothing is raised, the end is reported once and last, no deadline stays due. Knows no
 dialect.
 """

@@ -1,6 +1,6 @@
 """Fixed meetings: what the reference says to a core of ours in each step of a handshake.
 
-One rule: identities and randomness are fixed, so that the same script meets the same
+Identities and randomness are fixed, so that the same script meets the same
 bytes. The reference's flights are made once for each setting and then only repeated;
 the core's own steps are taken anew for each input.
 """

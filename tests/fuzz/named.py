@@ -1,6 +1,6 @@
 """Target `named`: a connection with byte-exact named events, in both flavours.
 
-One rule: what the reference reads as an event is one, and what it refuses ends the
+What the reference reads as an event is one, and what it refuses ends the
 connection; so with what we send. The input is a byte for flavour and limits, a byte for
 how the transport cuts, and a script.
 """

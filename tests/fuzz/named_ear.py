@@ -1,6 +1,6 @@
 """The other side of a fuzzed connection with named events: what it said, and what it hears.
 
-One rule: both are read by the reference, event by event. Knows no handlers.
+Both are read by the reference, event by event. Knows no handlers.
 """
 
 from node.dialects.limits import NamedLimits

@@ -1,6 +1,6 @@
 """A small application on a fuzzed core of named events.
 
-One rule: each event that it is given it gives back once, and what waits for replies ends
+Each event that it is given it gives back once, and what waits for replies ends
 once; what it does, and when, a script says. Knows no bytes of the wire.
 """
 

@@ -1,6 +1,6 @@
 """The other side of a fuzzed connection: the reference's keys, and a script for a mind.
 
-One rule: it says whatever the script wants under valid keys, and checks all that it
+It says whatever the script wants under valid keys, and checks all that it
 hears: every frame opens, every seal is right, every answer has its request.
 """
 

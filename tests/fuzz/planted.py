@@ -1,6 +1,6 @@
 """A target with a bug on purpose: it takes every map for one without the key 7.
 
-One rule: the bug is two changes away from the seed, so that a fuzzer has it in seconds.
+The bug is two changes away from the seed, so that a fuzzer has it in seconds.
 """
 
 from typing import Final

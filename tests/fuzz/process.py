@@ -1,6 +1,6 @@
 """The process that fuzzes one target: `python -m tests.fuzz.process TARGET [LIBFUZZER...]`.
 
-One rule: only the code under test is instrumented, so that the fuzzer looks for ways
+Only the code under test is instrumented, so that the fuzzer looks for ways
 through it and not through the test's own. libFuzzer's main loop never returns.
 """
 

@@ -1,6 +1,6 @@
 """Target `relay`: several clients of one event relay, and its own bridge.
 
-One rule: who gets what is compared with a model that reads by the reference, and that is
+Who gets what is compared with a model that reads by the reference, and that is
 told what a connection sent once it was sorted: it may have to wait for others. The input
 is a byte for the limits, a byte for how the transports cut, and a script in which a
 step's stream says which client it is about.

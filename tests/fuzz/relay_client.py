@@ -1,6 +1,6 @@
 """Target `relay_client`: a client's side of the event relay, told anything by its relay.
 
-One rule: each message is reported, counted or answered by the end, as the reference reads
+Each message is reported, counted or answered by the end, as the reference reads
 it. The input is a byte for the limits, a byte for how the transport cuts, and a script.
 """
 

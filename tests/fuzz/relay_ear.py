@@ -1,6 +1,6 @@
 """One client of a fuzzed relay: what it hears, read by the reference.
 
-One rule: whole messages are kept in their order, and nothing else comes.
+Whole messages are kept in their order, and nothing else comes.
 """
 
 from typing import Any, Final

@@ -1,6 +1,6 @@
 """What a relay does, message by message: who is told what, by the document alone.
 
-One rule: it is slow and simple, and reads with the reference. Knows no queues and no time.
+It is slow and simple, and reads with the reference. Knows no queues and no time.
 """
 
 from dataclasses import dataclass, field

@@ -1,6 +1,6 @@
 """Runs targets, each in a process of its own, and reports what was found.
 
-One rule: a finding is printed so that it can be made again from the log alone, and the
+A finding is printed so that it can be made again from the log alone, and the
 exit code says whether there was one. Nothing is left in the tree; what the fuzzer learns
 is kept only where `--corpus` says.
 """

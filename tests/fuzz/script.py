@@ -1,6 +1,6 @@
 """Scripts: inputs of the targets that lead a whole conversation, step by step.
 
-One rule: any bytes are a script, so that whatever a fuzzer makes is worth running. A step
+Any bytes are a script, so that whatever a fuzzer makes is worth running. A step
 is a head of seven bytes and a payload: an event of the other side's, or an action. Knows
 bytes only.
 """

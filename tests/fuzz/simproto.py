@@ -1,6 +1,6 @@
 """Target `simproto`: a SimProto connection, whose two sides may ask the same of each other.
 
-One rule: the other side is held to its document by the reference, and so are we. The
+The other side is held to its document by the reference, and so are we. The
 input is a byte for the limits, a byte for how the transport cuts, and a script.
 """
 

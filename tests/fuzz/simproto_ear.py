@@ -1,6 +1,6 @@
 """The other side of a fuzzed SimProto connection: what it said, and what it hears.
 
-One rule: both are read by the reference, so that each response has its request, each
+Both are read by the reference, so that each response has its request, each
 Pong its Ping, and each request of ours an id of its own. Knows no topics.
 """
 

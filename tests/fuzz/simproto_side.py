@@ -1,6 +1,6 @@
 """A small application on a fuzzed SimProto core, with the dialect's sim layer under it.
 
-One rule: it does what a shell does with each report, and checks that whatever waits is
+It does what a shell does with each report, and checks that whatever waits is
 bounded and ends once; what else it does, a script says. Knows no bytes of the wire.
 """
 

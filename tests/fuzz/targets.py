@@ -1,6 +1,6 @@
 """The targets by name; loading one imports the code under test with it.
 
-One rule: nothing of the code under test is imported before that, since the fuzzer
+Nothing of the code under test is imported before that, since the fuzzer
 instruments what is imported.
 """
 

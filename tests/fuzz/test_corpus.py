@@ -1,6 +1,6 @@
 """The corpus as a regression test: every input of it, without the fuzzer.
 
-One rule: what a fuzzer found once stays in the corpus, and is taken by its target.
+What a fuzzer found once stays in the corpus, and is taken by its target.
 """
 
 from pathlib import Path

@@ -1,6 +1,6 @@
 """A process that speaks named events with the crate bromine: how it is built and talked to.
 
-One rule: nothing waits without a time-out, and no process outlives its block. What the
+Nothing waits without a time-out, and no process outlives its block. What the
 program understands is said in bromine/src/peer.rs; nothing here knows the wire format.
 `python -m tests.interop.bromine_peer` builds it ahead of the tests.
 """

@@ -1,7 +1,7 @@
 """What the tests that meet other implementations share: the program of the crate bromine, and
 services of Lightbus.
 
-One rule: where one can't be had for want of cargo, of a Python 3.9, of redis-server or of
+Where one can't be had for want of cargo, of a Python 3.9, of redis-server or of
 packages the tests that ask for it are skipped with that reason; what is there and does not work
 is a failure.
 """

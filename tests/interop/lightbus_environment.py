@@ -1,6 +1,6 @@
 """Where Lightbus 1.1.2 can be run: a Python 3.9 that uv gives it and its packages to.
 
-One rule: each place where a Python 3.9 may be is tried by importing Lightbus with it, and what it
+Each place where a Python 3.9 may be is tried by importing Lightbus with it, and what it
 said is kept for whoever has to read why tests were skipped. Nothing is installed for good.
 `python -m tests.interop.lightbus_environment` fetches ahead of the tests what is to be fetched.
 """

@@ -1,6 +1,6 @@
 """A running Lightbus service, lightbus_service/bus.py: how it is started, asked and ended.
 
-One rule: nothing waits without a time-out, and no process outlives its block: the service ends
+Nothing waits without a time-out, and no process outlives its block: the service ends
 itself when its input does. What it prints is gathered by a thread, for either event loop.
 """
 

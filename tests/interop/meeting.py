@@ -1,6 +1,6 @@
 """Our node and the reference peer meet over real sockets, either of them dialling.
 
-One rule: the reference blocks, so it runs in a thread, and nothing here waits without a
+The reference blocks, so it runs in a thread, and nothing here waits without a
 time-out. What our node says of its connections is read from its log, as its owner would.
 """
 

@@ -1,6 +1,6 @@
 """The crate bromine as it is, in the document's format (0.17) and in the typed one (0.22).
 
-One rule: what is asserted of the crate here is what the other tests lean on; where it differs
+What is asserted of the crate here is what the other tests lean on; where it differs
 from the document, the test's name says so.
 """
 

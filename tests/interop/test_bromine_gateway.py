@@ -1,6 +1,6 @@
 """The crate bromine against ours: its clients at a gateway, its servers met by our client.
 
-One rule: both formats, over TCP and Unix sockets; what the crate's program answers is said in
+Both formats, over TCP and Unix sockets; what the crate's program answers is said in
 bromine/src/peer.rs.
 """
 

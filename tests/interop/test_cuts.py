@@ -1,6 +1,6 @@
 """The transport is cut at every place of a session: in either direction, gently and hard.
 
-One rule: an end without Close is `connection-lost` wherever it comes, and whoever waited on
+An end without Close is `connection-lost` wherever it comes, and whoever waited on
 the connection learns it at once; neither handlers nor other connections are hurt.
 """
 

@@ -1,6 +1,6 @@
 """Everything the reference can do wrong before a connection is open, as either side.
 
-One rule: what the other side hears is what the tables of section 5 say (a Reject with its
+What the other side hears is what the tables of section 5 say (a Reject with its
 code, Close, or nothing), no application code runs, and no other connection is hurt.
 """
 

@@ -1,7 +1,7 @@
 """Our bus and Lightbus 1.1.2 on one Redis: events both ways, one group shared, and each taking
 over what the other left.
 
-One rule: both are real, in processes of their own where one is killed. Each test has users of its
+Both are real, in processes of their own where one is killed. Each test has users of its
 own, since a service of Lightbus is shared by all tests of a layout.
 """
 

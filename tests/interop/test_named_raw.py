@@ -1,6 +1,6 @@
 """Named events at a gateway, by a client that has no code of the project: right and wrong.
 
-One rule: the client blocks, and so runs in a thread of its own; whatever it does, a
+The client blocks, and so runs in a thread of its own; whatever it does, a
 well-behaved client is served on.
 """
 

@@ -1,6 +1,6 @@
 """The event relay with plain sockets at the other end: clients, and a server, of the reference.
 
-One rule: the other side runs in a thread and uses nothing of the project.
+The other side runs in a thread and uses nothing of the project.
 """
 
 import socket

@@ -1,6 +1,6 @@
 """Requests and answers as the other side sees them: sections 2, 9 and 10 from outside.
 
-One rule: every request with an async id gets exactly one final answer, and nothing else
+Every request with an async id gets exactly one final answer, and nothing else
 gets any.
 """
 

@@ -1,6 +1,6 @@
 """SimProto with plain sockets at the other end: a client, and a server, of the reference.
 
-One rule: the other side runs in a thread and uses nothing of the project.
+The other side runs in a thread and uses nothing of the project.
 """
 
 import socket

@@ -1,6 +1,6 @@
 """Every rule that the reference can break once the connection is open, against our node.
 
-One rule: the exact code in Close, nothing delivered that came after the fault, what waited
+The exact code in Close, nothing delivered that came after the fault, what waited
 on the connection failed with the same code, a line in the log, and no other connection hurt.
 """
 

@@ -1,6 +1,6 @@
 """Two nodes that have met, for tests of what they then say; and what must not be left.
 
-One rule: everything here ends with its `async with`, and nothing waits for longer than
+Everything here ends with its `async with`, and nothing waits for longer than
 `PATIENCE`. Small key exchange, no drain unless a test asks for it.
 """
 

@@ -1,6 +1,6 @@
 """Cancelling any of the API's calls at any await leaves the connection usable.
 
-One rule: what a cancelled call leaves is nothing: no busy id, no handler, no task, no
+What a cancelled call leaves is nothing: no busy id, no handler, no task, no
 stream and no subscription on either side, and both sides still answer.
 """
 

@@ -1,6 +1,6 @@
 """What one peer may have a node hold: as much as its account says, and no more than is documented.
 
-One rule: each attack is what costs the peer least and the node most, and what the node holds is
+Each attack is what costs the peer least and the node most, and what the node holds is
 asked of tracemalloc. The peer keeps nothing: it reads no report, or nothing at all.
 """
 

@@ -1,6 +1,6 @@
 """What a test asks of a ReferencePeer: calls, streams, pings, rekeys, an end.
 
-One rule: each act is a function of a peer, built on `send`, `recv_event` and
+Each act is a function of a peer, built on `send`, `recv_event` and
 nothing private; events that an act does not wait for go to the peer's backlog.
 """
 

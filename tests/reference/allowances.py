@@ -1,6 +1,6 @@
 """What a peer may send at no more than a rate (section 14), as its reader counts it.
 
-One rule: an allowance fills up by so many a second and is never more than its burst.
+An allowance fills up by so many a second and is never more than its burst.
 """
 
 from collections.abc import Callable

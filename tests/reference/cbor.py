@@ -1,6 +1,6 @@
 """LBM payloads (section 3): a small deterministic CBOR encoder and a strict decoder.
 
-One rule: what decodes, encodes to the same bytes again. Knows nothing of the
+What decodes, encodes to the same bytes again. Knows nothing of the
 meaning of cells; key 0 (noise) is dropped by `decode_payload` and nowhere else.
 """
 

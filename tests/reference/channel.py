@@ -1,6 +1,6 @@
 """Frames over a blocking socket (section 2).
 
-One rule: whole events in, whole events out, each call bounded by the socket's
+Whole events in, whole events out, each call bounded by the socket's
 time-out. Knows nothing of what an event holds; `send_raw` sends any bytes.
 """
 

@@ -1,6 +1,6 @@
 """The handshake over a channel, from Hello to the second Proof (section 5).
 
-One rule: transcripts hold the bytes that passed. `Misbehaviour` changes what
+Transcripts hold the bytes that passed. `Misbehaviour` changes what
 this side sends; knows nothing of what happens afterwards.
 """
 

@@ -1,6 +1,6 @@
 """Key exchanges of section 5: x25519 and x25519-mlkem768.
 
-One rule: the offering side holds an `Offer` (Hello's share or RekeyOffer's), the
+The offering side holds an `Offer` (Hello's share or RekeyOffer's), the
 other calls `answer` once. Knows nothing of what the shared secret is for.
 """
 

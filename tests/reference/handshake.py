@@ -1,6 +1,6 @@
 """Hello, Retry, Reply and Reject (section 5): what to send, and what to make of them.
 
-One rule: pure functions from event bytes to a decision or a Violation; the
+Pure functions from event bytes to a decision or a Violation; the
 order of checks is the order of the text. Knows nothing of sockets or Proofs.
 """
 

@@ -1,6 +1,6 @@
 """Identities (section 4): node ids, key bindings, UUIDs and cells 14 and 15.
 
-One rule: an identity is read whole or refused with Violation
+An identity is read whole or refused with Violation
 `authentication-failed`. Knows nothing of trust policies or key files.
 """
 

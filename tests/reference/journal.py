@@ -1,6 +1,6 @@
 """A second reading of docs/journal.md: records, bodies and names of a journal's files.
 
-One rule: written from that page alone; what it gives a type or size, has it, or the bytes
+Written from that page alone; what it gives a type or size, has it, or the bytes
 are Malformed. Fields are dicts by the names of its tables, with `_` for each blank.
 """
 

@@ -1,6 +1,6 @@
 """Padding (section 7): the size that a payload gets, and the noise cell that reaches it.
 
-One rule: the noise cell is the whole mechanism; nothing else of the payload
+The noise cell is the whole mechanism; nothing else of the payload
 changes. Knows nothing of when padding is switched on.
 """
 

@@ -1,6 +1,6 @@
 """A blocking peer for tests: initiator or responder, honest unless told otherwise.
 
-One rule: one thread, one socket; whatever blocks is bounded by the channel's
+One thread, one socket; whatever blocks is bounded by the channel's
 time-out. What comes in is checked and answered here; the acts are in acts.py.
 """
 

@@ -1,6 +1,6 @@
 """Hashes, HKDF, AEADs, signatures and key exchanges of the registry, by name.
 
-One rule: every function takes the algorithm's name of section 5 and plain
+Every function takes the algorithm's name of section 5 and plain
 bytes. Knows nothing of transcripts, chains or events.
 """
 

@@ -1,6 +1,6 @@
 """ML-DSA signatures and ML-KEM ciphertexts that were made once and are kept.
 
-One rule: what the library randomises is made once, kept in recorded.json and
+What the library randomises is made once, kept in recorded.json and
 checked on every use; all else in the vectors is rebuilt from seeds.
 """
 

@@ -1,6 +1,6 @@
 """Key updates and rekeys of one connection (section 6).
 
-One rule: `Rekeying` is told of every KeyUpdate, offer and answer and says what
+`Rekeying` is told of every KeyUpdate, offer and answer and says what
 to send; the directions are changed here and nowhere else. No sockets.
 """
 

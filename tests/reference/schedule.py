@@ -1,6 +1,6 @@
 """The key schedule of section 5, the hash chain's values and the rekey of section 6.
 
-One rule: functions of bytes, nothing kept. Knows nothing of sockets or of who
+Functions of bytes, nothing kept. Knows nothing of sockets or of who
 signs what.
 """
 

@@ -1,6 +1,6 @@
 """One direction of an encrypted connection (section 6): AEAD, hash chain and seals.
 
-One rule: a `Direction` is fed every event of its direction in the order of the
+A `Direction` is fed every event of its direction in the order of the
 wire. Both writer and reader use it; it knows nothing of sockets or event types.
 """
 

@@ -1,6 +1,6 @@
 """Stream states and credit of one connection (section 8).
 
-One rule: `written` and `read` see every event of category 2 up on streams from
+`written` and `read` see every event of category 2 up on streams from
 2, and what stream 0 says of them. Nothing is sent from here.
 """
 

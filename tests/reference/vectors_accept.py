@@ -1,6 +1,6 @@
 """Vectors for what an initiator makes of the answer to its Hello (section 5), and handshake.json.
 
-One rule: each vector is one decision, as in vectors_handshake.py.
+Each vector is one decision, as in vectors_handshake.py.
 """
 
 from typing import Any

@@ -1,6 +1,6 @@
 """Vectors for the bus: the requests of category 6, and their answers (section 16).
 
-One rule: what a cell may be and may not is written once, in RIGHT and WRONG; which cells a type
+What a cell may be and may not is written once, in RIGHT and WRONG; which cells a type
 has, in REQUIRED and OPTIONAL.
 """
 

@@ -1,6 +1,6 @@
 """Whole connections from seeds: Hello to Close, with every secret on the way.
 
-One rule: both sides are played here with the pure parts of this package, no
+Both sides are played here with the pure parts of this package, no
 sockets. The vectors that fail change one event of a good connection.
 """
 

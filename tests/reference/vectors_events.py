@@ -1,6 +1,6 @@
 """Vectors for the payload of every event type (sections 5 to 11).
 
-One rule: a cell is named as in section 13; what is required and what is not
+A cell is named as in section 13; what is required and what is not
 is written once, in REQUIRED and OPTIONAL.
 """
 

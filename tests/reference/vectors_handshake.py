@@ -1,6 +1,6 @@
 """Vectors for what a responder makes of a Hello: negotiation, Retry, network mac (section 5).
 
-One rule: each vector is one decision: a side's settings and one raw event in,
+Each vector is one decision: a side's settings and one raw event in,
 an agreement, a Retry or a refusal out. Whole connections: vectors_connection.py.
 """
 

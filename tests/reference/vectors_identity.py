@@ -1,6 +1,6 @@
 """Vectors for section 4: node ids, UUIDs, bindings, public keys, signatures, cell 14.
 
-One rule: keys come from seeds that the vectors name, so that each can be made again.
+Keys come from seeds that the vectors name, so that each can be made again.
 """
 
 from typing import Any

@@ -1,6 +1,6 @@
 """Vectors for the journal's format (docs/journal.md): names, records, bodies, segments.
 
-One rule: what is right is built from fields and read again here; what is wrong is one change
+What is right is built from fields and read again here; what is wrong is one change
 of it, and refused here. Boxes, proofs and events are stand-ins: nothing is decrypted.
 """
 

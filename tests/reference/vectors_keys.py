@@ -1,6 +1,6 @@
 """Vectors for labels, the key schedule, key exchanges, stream keys and nonces.
 
-One rule: every input is in the vector itself, so that none needs another file.
+Every input is in the vector itself, so that none needs another file.
 """
 
 from dataclasses import fields

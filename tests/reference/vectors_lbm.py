@@ -1,6 +1,6 @@
 """Vectors for section 3 (LBM values) and section 7 (padding).
 
-One rule: accepted values are written as a tagged tree, refused ones as bytes
+Accepted values are written as a tagged tree, refused ones as bytes
 that each break one rule only.
 """
 

@@ -1,6 +1,6 @@
 """Vectors for the rules of an open connection: async ids, streams, windows, epochs.
 
-One rule: a vector is a short exchange as one node sees it, step by step; the
+A vector is a short exchange as one node sees it, step by step; the
 last step's outcome is what it tests. Payloads are written by cell names.
 """
 

@@ -1,6 +1,6 @@
 """Vectors for seals and for encrypted events of one direction (section 6).
 
-One rule: each carries secret, chain value and commitment, so that a reader can
+Each carries secret, chain value and commitment, so that a reader can
 be set up without a handshake.
 """
 

@@ -1,6 +1,6 @@
 """Vectors for raw events, frames and limits (sections 2 and 5), and the number tables.
 
-One rule: nothing here is encrypted; vectors_seals.py has those.
+Nothing here is encrypted; vectors_seals.py has those.
 """
 
 from typing import Any

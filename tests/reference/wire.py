@@ -1,6 +1,6 @@
 """Frames, events, event types, cell numbers and codes (sections 2, 11, 12, 13).
 
-One rule: bytes to fields and back, with the numbers of the document spelled
+Bytes to fields and back, with the numbers of the document spelled
 out once. Knows nothing of keys, states or the order of events.
 """
 

@@ -1,7 +1,7 @@
 """The sessions of row 2: two cores that do something of everything, under keys that a test
 can give away.
 
-One rule: their identities' private keys are known; what else a session has is drawn anew.
+Their identities' private keys are known; what else a session has is drawn anew.
 """
 
 from typing import Any

@@ -1,6 +1,6 @@
 """What a node in the middle does to an event byte by byte: flips, cuts, more bytes, fewer.
 
-One rule: every place of an event can be reached, and a usual run says which it leaves out.
+Every place of an event can be reached, and a usual run says which it leaves out.
 """
 
 import os

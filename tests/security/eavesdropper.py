@@ -1,6 +1,6 @@
 """Somebody who recorded a session and tries whatever they know on it.
 
-One rule: keys are derived by the reference's own key schedule from what is handed in, so
+Keys are derived by the reference's own key schedule from what is handed in, so
 that the same code that opens nothing for a stranger opens everything for the two sides.
 """
 

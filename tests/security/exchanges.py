@@ -1,6 +1,6 @@
 """What the key exchanges of this process made, and whether any of it is still in memory.
 
-One rule: a secret is kept here only veiled (every bit inverted), so that a search of the
+A secret is kept here only veiled (every bit inverted), so that a search of the
 whole memory finds it elsewhere or nowhere. Knows no protocol.
 """
 

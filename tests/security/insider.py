@@ -1,6 +1,6 @@
 """Somebody in the middle who has got hold of a handshake's keys, though of nobody's identity.
 
-One rule: more than any attacker of the threat model can have, so that what is refused is
+More than any attacker of the threat model can have, so that what is refused is
 refused by the signatures alone. Proofs are written with the reference implementation.
 """
 

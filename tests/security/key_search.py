@@ -1,6 +1,6 @@
 """Looks through all that a process still reaches for keys that ought to be gone.
 
-One rule: it keeps events and nonces, never a key; what opens one of these events is a key
+It keeps events and nonces, never a key; what opens one of these events is a key
 that was kept, whatever it is called and wherever it lies. Garbage is collected first: what
 nobody reaches is gone.
 """

@@ -1,6 +1,6 @@
 """Somebody who sits between two cores: sees each event, and sends what it likes instead.
 
-One rule: both cores are honest and have applications that talk as soon as they may; the
+Both cores are honest and have applications that talk as soon as they may; the
 middle has no key. `assert_refused` says what such a meeting must come to.
 """
 

@@ -1,6 +1,6 @@
 """The node in the middle of two real nodes: a TCP listener that dials on, event by event.
 
-One rule: it tells neither side that the other left, and reads until it is cancelled.
+It tells neither side that the other left, and reads until it is cancelled.
 """
 
 from collections.abc import AsyncIterator

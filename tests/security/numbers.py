@@ -1,6 +1,6 @@
 """Row 19's numbers: the ends of every range, and what is said of how each was met.
 
-One rule: a number is written with no thought of where it goes; a test says where, and what has
+A number is written with no thought of where it goes; a test says where, and what has
 to become of it.
 """
 

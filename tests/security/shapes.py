@@ -1,6 +1,6 @@
 """The handshakes that differ in structure: which events there are, and what is in them.
 
-One rule: an event's place and length are the same in every run of a shape, so that a test
+An event's place and length are the same in every run of a shape, so that a test
 can name a byte by its number. Identities are fixed; they are made once.
 """
 

@@ -1,6 +1,6 @@
 """What a node in the middle does to events: event by event, and cell by cell.
 
-One rule: all of it is done to bytes that anybody on the network can see, without any key.
+All of it is done to bytes that anybody on the network can see, without any key.
 Each change has a name, which a failing test shows.
 """
 

@@ -1,6 +1,6 @@
 """A node all of whose doors to the application are watched, on each transport.
 
-One rule: whatever of the application runs is written down; `untouched` says that nothing
+Whatever of the application runs is written down; `untouched` says that nothing
 did. Strangers come as plain byte streams, or as the reference peer over any of them.
 """
 

@@ -1,6 +1,6 @@
 """One connection of one side from its handshake to its end: load, rest, a clean end or a cut.
 
-One rule: whatever ran on the connection has ended, by itself, when `run` returns; what has
+Whatever ran on the connection has ended, by itself, when `run` returns; what has
 not after `HANG` seconds is a violation.
 """
 

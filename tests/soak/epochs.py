@@ -1,6 +1,6 @@
 """How often keys changed on the connections of a node: an observer of each, and their sum.
 
-One rule: secrets are not kept. Seconds are those of the process's own clock.
+Secrets are not kept. Seconds are those of the process's own clock.
 """
 
 from time import perf_counter

@@ -1,6 +1,6 @@
 """What each node does for the other one: counts calls, yields items, takes streams.
 
-One rule: whatever comes is checked against the connection's book at once and forgotten.
+Whatever comes is checked against the connection's book at once and forgotten.
 """
 
 from collections.abc import AsyncIterator, Callable

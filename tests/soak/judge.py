@@ -1,6 +1,6 @@
 """The promises, checked from both sides' numbers: what one sent against what the other took.
 
-One rule: pure; it gives back sentences, one for each promise that was broken. No sentence,
+Pure; it gives back sentences, one for each promise that was broken. No sentence,
 no violation.
 """
 

@@ -1,6 +1,6 @@
 """What was sent and what came, in numbers: the receiver's checks and both sides' counts.
 
-One rule: nothing is kept of what was right, so a ledger of a billion events is as small as
+Nothing is kept of what was right, so a ledger of a billion events is as small as
 that of one. Knows neither nodes nor processes.
 """
 

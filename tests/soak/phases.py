@@ -1,6 +1,6 @@
 """Where a run stands, for everybody in a process: load, then rest, then leave.
 
-One rule: it only goes forward, when the judge's process says so.
+It only goes forward, when the judge's process says so.
 """
 
 import anyio

@@ -1,6 +1,6 @@
 """What a run is: how long, from which seed, on which loop, how much of each traffic.
 
-One rule: a plan travels to the two processes as JSON, so both know the same of it.
+A plan travels to the two processes as JSON, so both know the same of it.
 """
 
 import json

@@ -1,6 +1,6 @@
 """One of the two processes: a node, its conversations, and lines of JSON with the judge.
 
-One rule: it decides nothing. Commands come on standard input, one word a line (count,
+It decides nothing. Commands come on standard input, one word a line (count,
 begin, status, rest, look, leave); each is answered by one line, and every connection that ended
 has a line of its own. `python -m tests.soak.process SIDE PLAN [ADDRESS]`.
 """

@@ -1,6 +1,6 @@
 """What a run has shown: figures for people and as JSON, and every promise that was broken.
 
-One rule: no name or path of a machine is in it.
+No name or path of a machine is in it.
 """
 
 from collections import Counter

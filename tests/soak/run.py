@@ -1,6 +1,6 @@
 """The judge's process: it starts the two nodes, is the network between them, and cuts it.
 
-One rule: all chance comes from the plan's seed; the two processes are asked, never
+All chance comes from the plan's seed; the two processes are asked, never
 trusted, and `judge` decides.
 """
 

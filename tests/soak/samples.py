@@ -1,6 +1,6 @@
 """What the two processes use, as the operating system sees it, and whether it grows.
 
-One rule: growth is judged by medians, so that one sample says nothing. Sizes are bytes.
+Growth is judged by medians, so that one sample says nothing. Sizes are bytes.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """One of the two processes as the judge sees it: commands, answers, what it uses.
 
-One rule: lines of connections that ended may come before any answer, and none is lost.
+Lines of connections that ended may come before any answer, and none is lost.
 """
 
 import json

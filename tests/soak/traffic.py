@@ -1,6 +1,6 @@
 """The load of one side on one connection: calls, answers in items, events, bytes, notes.
 
-One rule: each worker goes on as fast as it may until the phase says rest, checks whatever
+Each worker goes on as fast as it may until the phase says rest, checks whatever
 comes back, and ends by the cut or not at all. What the other side does with it all is
 `handlers`.
 """

@@ -1,6 +1,6 @@
 """The checked-in vectors, as parameters of tests.
 
-One rule: a vector is found by its file and its shape, never by its number, and is named
+A vector is found by its file and its shape, never by its number, and is named
 after its `name`. The format is in README.md; what a vector means, each test knows.
 """
 

@@ -1,7 +1,7 @@
 """A service as Lightbus's documentation has them, run by `lightbus run`, that can be asked for
 things: one JSON object a line on its standard input, and what happens on its standard output.
 
-One rule: nothing here knows of Parley, or of how events look in Redis. Python 3.9, for Lightbus
+Nothing here knows of Parley, or of how events look in Redis. Python 3.9, for Lightbus
 1.1.2 works on no later one; lightbus_peer.py says how this is started, and what the lines are.
 """
 

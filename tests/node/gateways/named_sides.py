@@ -1,6 +1,6 @@
 """A node with a gateway for named events, and clients of it, on loopback.
 
-One rule: what is opened here ends with its block.
+What is opened here ends with its block.
 """
 
 from collections.abc import AsyncIterator

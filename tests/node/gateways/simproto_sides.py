@@ -1,6 +1,6 @@
 """A node with a SimProto gateway and a client of it, for tests of what they then say.
 
-One rule: everything here ends with its `async with`, and nothing waits for longer than
+Everything here ends with its `async with`, and nothing waits for longer than
 `PATIENCE`.
 """
 

@@ -1,6 +1,6 @@
 """A process that journals under load until it is killed, once for each line that it is told.
 
-One rule: each round is a fork of a process that has only imported what it takes, so that a
+Each round is a fork of a process that has only imported what it takes, so that a
 round costs no start. What has to be known after a kill stands in a shared file: memory that
 is mapped outlives who wrote it. `python -m tests.node.journal.crash_writer`.
 """

@@ -1,6 +1,6 @@
 """What was parsed of a journal's bodies, in the words of the document's tables.
 
-One rule: as the second reading and the vectors have it; what is absent is left out.
+As the second reading and the vectors have it; what is absent is left out.
 """
 
 from dataclasses import fields, is_dataclass

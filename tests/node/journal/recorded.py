@@ -1,6 +1,6 @@
 """Two cores whose journals are kept in memory: real records, no thread, no file, no clock.
 
-One rule: what is recorded is what the writing side makes; only the loop is a list here.
+What is recorded is what the writing side makes; only the loop is a list here.
 """
 
 from collections.abc import Callable, Mapping

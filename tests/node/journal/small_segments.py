@@ -1,6 +1,6 @@
 """Small segments of made-up records, for tests of files: blocks, events, an end.
 
-One rule: their events are no events; nothing here is verified or decrypted.
+Their events are no events; nothing here is verified or decrypted.
 """
 
 from pathlib import Path

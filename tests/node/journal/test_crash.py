@@ -1,6 +1,6 @@
 """Nodes under load, killed at random points, with and without what the disk had not yet got.
 
-One rule: what is expected is read from the files by the second reading of the document, before
+What is expected is read from the files by the second reading of the document, before
 the journal is opened again. `--rounds N` kills N times, over all policies of fsync.
 """
 

@@ -1,6 +1,6 @@
 """A connection as feeds see it: notes wait on it until the test writes them.
 
-One rule: a stream writes only when told to, and who asked is told when it is empty.
+A stream writes only when told to, and who asked is told when it is empty.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
 """Two cores, a fake clock, and a transport that cuts, delays and breaks as a test says.
 
-One rule: what an application did and saw is written down here independently of the
+What an application did and saw is written down here independently of the
 core, so that the two can be compared. The core's insides are looked at in `check` only:
 credit, tables and buffers have no public face.
 """

@@ -1,6 +1,6 @@
 """Two cores joined in memory under a fake clock, and hand-made events under valid keys.
 
-One rule: what a test wants to see wrong is made with one side's own keys and chain, so
+What a test wants to see wrong is made with one side's own keys and chain, so
 that the other side meets exactly that one fault. The cores' insides are touched here
 only.
 """

@@ -1,6 +1,6 @@
 """Somebody in between changes, drops, doubles, inserts or replays the handshake's events.
 
-One rule: whatever it does, nobody opens who should not, nothing is delivered, and both
+Whatever it does, nobody opens who should not, nothing is delivered, and both
 sides have ended by their deadline.
 """
 

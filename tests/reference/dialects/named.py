@@ -1,6 +1,6 @@
 """Named events as the crate bromine speaks them, in both flavours, read from the document.
 
-One rule: big-endian; the header is read inside header_length and nowhere else. `typed`
+Big-endian; the header is read inside header_length and nowhere else. `typed`
 is the flavour with one more byte after the id. It knows no handlers and no waiters.
 """
 

@@ -1,6 +1,6 @@
 """A blocking peer for named events over a socket: sends what it is told, right or wrong.
 
-One rule: it keeps no state but its flavour and the next id.
+It keeps no state but its flavour and the next id.
 """
 
 from socket import socket

@@ -1,6 +1,6 @@
 """What the three dialects' readers have in common: one error, and exact reads.
 
-One rule: a reader raises Wrong and nothing else, with the word that the vectors use.
+A reader raises Wrong and nothing else, with the word that the vectors use.
 It knows no dialect.
 """
 

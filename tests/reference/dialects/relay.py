@@ -1,6 +1,6 @@
 """The event relay's messages, read from its document and the points settled there.
 
-One rule: network byte order, and LEN counts both UUIDs and the payload. It knows
+Network byte order, and LEN counts both UUIDs and the payload. It knows
 who is connected only by what it is told.
 """
 

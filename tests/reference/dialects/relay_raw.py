@@ -1,6 +1,6 @@
 """A blocking client of the event relay over a socket: sends what it is told, right or wrong.
 
-One rule: it keeps no state but its UUID, and says it only when asked to.
+It keeps no state but its UUID, and says it only when asked to.
 """
 
 from socket import socket

@@ -1,6 +1,6 @@
 """SimProto, both layers, read from its document alone.
 
-One rule: little-endian, and nothing is guessed: what the document does not name
+Little-endian, and nothing is guessed: what the document does not name
 closes the stream. It knows no ids in use and no subscriptions.
 """
 

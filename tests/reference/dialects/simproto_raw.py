@@ -1,6 +1,6 @@
 """A blocking SimProto client over a socket: sends what it is told, right or wrong.
 
-One rule: it keeps no state but the next id, so that a test can break every rule.
+It keeps no state but the next id, so that a test can break every rule.
 """
 
 from socket import socket

@@ -1,6 +1,6 @@
 """Two sides of a SimProto connection in one process, or one side and raw bytes.
 
-One rule: a `Side` does what a shell does, at once: calls of `echo` are answered with their
+A `Side` does what a shell does, at once: calls of `echo` are answered with their
 data, those of `wait` never; `news` may be subscribed to, `secret` is rejected with `no`.
 """
 

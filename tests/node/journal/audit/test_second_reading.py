@@ -1,6 +1,6 @@
 """The audit reads journals that were written by the second reading of both documents.
 
-One rule: events, chains, secrets and records are all the reference's; of ours there is only
+Events, chains, secrets and records are all the reference's; of ours there is only
 who seals a box. The connections are those of the test vectors.
 """
 
