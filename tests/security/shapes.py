@@ -62,6 +62,11 @@ class Shape:
 
     def config(self, who: str, **settings: Any) -> CoreConfig:
         """The settings of 'initiator' or 'responder'."""
+        if not settings:
+            return _config(self, who)  # sweeps ask for it at each of their places
+        return self._made(who, settings)
+
+    def _made(self, who: str, settings: Mapping[str, Any]) -> CoreConfig:
         names = {**ONE_OF_EACH, **self.algorithms}
         if who == "responder":
             names |= self.responders
@@ -76,6 +81,11 @@ class Shape:
     def sizes(self) -> dict[str, int]:
         """The length of each event's frame, in the order of the events."""
         return {name: len(framed) for name, framed in self.frames().items()}
+
+
+@cache
+def _config(shape: Shape, who: str) -> CoreConfig:
+    return shape._made(who, {})
 
 
 SHAPES: Final = {

@@ -6,6 +6,7 @@ only.
 """
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, TypeVar
 
 from crypto.identity import Identity
@@ -43,9 +44,16 @@ R = TypeVar("R")
 
 def make_config(identity: Identity = ALICE, **settings: Any) -> CoreConfig:
     """Settings of a core; those of `Limits` may stand among them."""
+    if not settings and (identity is ALICE or identity is BOB):
+        return _usual(identity)
     stated = {name: settings.pop(name) for name in Limits.__slots__ if name in settings}
     settings.setdefault("algorithms", FAST)
     return CoreConfig(identity=identity, limits=Limits(**stated), **settings)
+
+
+@cache
+def _usual(identity: Identity) -> CoreConfig:
+    return CoreConfig(identity=identity, algorithms=FAST)
 
 
 def algorithms(suite: Suite) -> dict[str, tuple[str, ...]]:
