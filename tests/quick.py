@@ -18,8 +18,9 @@ HEAVY: Final = (
     *("process", "slow", "spark", "jvm"),
     *("redis", "lightbus", "bromine", "mounts"),
 )
-# Sweeps, all of them.
+# Sweeps, all of them, and what seldom changes.
 SLOW_PLACES: Final = (
+    *("tests/benchmarks/", "tests/reference/"),
     *("tests/fuzz/", "tests/interop/", "tests/node/apps/simulate/", "tests/pipeline/"),
     *("tests/security/", "tests/soak/", "tests/wycheproof/"),
 )
@@ -30,7 +31,7 @@ MARKED_BY_FIXTURE: Final = {
     "rounds": "slow",
 }
 # Random examples for each property test: a bug that needs more is found by the whole suite.
-EXAMPLES: Final = 15
+EXAMPLES: Final = 10
 # Seconds of this process' own time, four times what the slowest quick test takes on a busy machine.
 MOST_WORK: Final = 2.0
 _STARTS: Final = frozenset(

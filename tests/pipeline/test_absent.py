@@ -150,7 +150,7 @@ def test_a_secret_that_was_taken_out_is_absent(generation: int, tmp_path: Path) 
     finding, *others = found.findings
     assert (finding.kind, finding.offset > 0) == ("missing-secret", True)
     assert {other.kind for other in others} <= {"undecryptable"}
-    assert f"generation {generation} is absent" in finding.evidence
+    assert f"generation {generation} has no record before this" in finding.evidence
     statuses = Counter(row.status for row in found.rows)
     # A later checkpoint has its boxes, and what follows is read again.
     assert statuses["undecryptable"] > 5
