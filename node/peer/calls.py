@@ -71,7 +71,9 @@ class CallHandlers:
                 lambda items: self._stream_answer(call, items),
             )
             if not self._live.driver.has_room:
-                outcome = await answers.room(call, *outcome)
+                room = answers.room(call, *outcome)
+                outcome = (ResultCode.CANCELLED, None)  # what was made waits there, encoded, alone
+                outcome = await room
         finally:
             # Also when it was cancelled: each call gets its one answer.
             answers.give(call, *outcome)

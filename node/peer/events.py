@@ -67,7 +67,9 @@ class EventHandlers:
                 port.send_all,
             )
             if not self._live.driver.has_room:
-                outcome = await answers.room(emit, *outcome)
+                room = answers.room(emit, *outcome)
+                outcome = (ResultCode.CANCELLED, None)  # what was made waits there, encoded, alone
+                outcome = await room
         finally:
             # Also when it was cancelled: each event gets its one end.
             answers.give(emit, *outcome)
