@@ -238,7 +238,7 @@ def _entry(item: object) -> Entry:
     try:
         size = len(algorithm.encode("utf-8"))
     except UnicodeEncodeError as error:
-        raise IdentityError("the name of an algorithm is no Unicode text") from error
+        raise IdentityError("the name of an algorithm is not Unicode text") from error
     if not 1 <= size <= _MAX_NAME_SIZE:
         raise IdentityError(f"the name of an algorithm has 1 to {_MAX_NAME_SIZE} bytes")
     return algorithm, public, binding

@@ -45,14 +45,14 @@ def check_type(category: int, subcategory: int, carries: Carries = APPLICATION) 
     """Raise ValueError unless the category is one that the stream carries (an application's:
     64..255) and the subcategory 1..255."""
     if category not in carries.categories or not 1 <= subcategory <= LAST_NUMBER:
-        raise ValueError(f"{category}/{subcategory} is no type of an application's event")
+        raise ValueError(f"{category}/{subcategory} is not a type of an application's event")
 
 
 def answering_types(types: Iterable[tuple[int, int]]) -> frozenset[tuple[int, int]]:
     """The types of events that are answers, as pairs of category and subcategory.
 
     Raises:
-        ValueError: one of them is no type of an application's event.
+        ValueError: one of them is not a type of an application's event.
     """
     answers = frozenset(types)
     for category, subcategory in answers:

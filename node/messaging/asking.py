@@ -153,7 +153,7 @@ class Asking:
 
     def final_received(self, event: EventReceived) -> OutgoingCall | None:
         """The request that an event is the final answer to; its id is free from now on. None,
-        and counted, if there is no such; None too if it is answered as another kind of request
+        and counted, if none waits; None too if it is answered as another kind of request
         would be, which is a malformed answer."""
         call = self._waiting.by_id.pop(event.stream << 16 | event.async_id, None)
         if call is None:

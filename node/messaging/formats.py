@@ -154,7 +154,7 @@ def _decode_json(data: bytes) -> Any:
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number in JSON")
+    raise ValueError(f"{name} is not a number in JSON")
 
 
 def _decode_cbor(data: bytes) -> Any:
@@ -207,10 +207,10 @@ def _plain(value: Any) -> Value:
         item = left.pop()
         if type(item) is dict:
             if not all(type(key) in _SCALARS for key in item):
-                raise ValueError("a key is no plain value")
+                raise ValueError("a key is not a plain value")
             left += [inner for inner in item.values() if type(inner) not in _SCALARS]
         elif type(item) is list:
             left += [inner for inner in item if type(inner) not in _SCALARS]
         else:
-            raise ValueError(f"a {type(item).__name__} is no plain value")
+            raise ValueError(f"a {type(item).__name__} is not a plain value")
     return cast("Value", value)

@@ -135,7 +135,7 @@ class NamedEvents:
         return True
 
     def reply_received(self, event: EventReceived, now: float) -> bool:
-        """Take a Reply: it goes to who waits for it."""
+        """Take a Reply: it goes to the emission that waits for it."""
         emit = self._asking.get(event)
         if not isinstance(emit, OutgoingEmit) or emit.done:
             # What has enough replies, or was given up, may go on for a while.

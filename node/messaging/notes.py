@@ -79,7 +79,7 @@ def read_headers(headers: Mapping[str, Encodable]) -> Headers:
     """The headers of a note, no longer the caller's to change.
 
     Raises:
-        LbmEncodeError: they have no encoding, or a name is no text.
+        LbmEncodeError: they have no encoding, or a name is not text.
     """
     encoded = encode({keys.HEADERS: headers})
     try:

@@ -133,7 +133,7 @@ class FormattedPayload(Payload):
         """The value in the format that the first byte says; None if there is no byte.
 
         Raises:
-            FormatError: it is not of that format, or there is no such.
+            FormatError: it is not of that format, or the format is unknown.
         """
         return decode_as(self.raw[0], self.raw[1:]) if self.raw else None
 

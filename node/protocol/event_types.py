@@ -36,7 +36,7 @@ _OPENED: Final = range(MAIN_STREAM + 1, LAST_STREAM + 1)
 
 
 class EventType(NamedTuple):
-    """`cells` is None for what is no LBM: 'no payload', and the bytes of Data. On other streams
+    """`cells` is None for what is not LBM: 'no payload', and the bytes of Data. On other streams
     than `streams` an event of categories 1 and 2, or any on stream 0, is a violation."""
 
     name: str

@@ -1,4 +1,4 @@
-"""Who asks to see each event as it is on the wire: a journal, a test, a debugger.
+"""Observers: what sees each event as it is on the wire, such as a journal, a test or a debugger.
 
 An observer is told, in the order of the wire, and has no say; without one
 nothing is computed for it. The calls come from inside the core, so they must be short.

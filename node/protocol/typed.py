@@ -93,7 +93,7 @@ def _fitted(value: Any, hint: Any) -> Any:
 
 
 def _fitted_to(value: Any, hint: Any) -> Any:
-    """The same for what is no union."""
+    """The same for a type that is not a union."""
     kind, inner = get_origin(hint) or hint, get_args(hint)
     if kind is Mapping:
         return _fitted_mapping(value, *inner)
@@ -111,7 +111,7 @@ def _is_of(value: object, kind: Any, inner: tuple[Any, ...]) -> bool:
         return type(value) is str and value in inner
     if kind is Callable:
         return callable(value)
-    if kind in (int, bool):  # True is no number here
+    if kind in (int, bool):  # True is not a number here
         return type(value) is kind
     if kind is float:
         return type(value) in (int, float)
