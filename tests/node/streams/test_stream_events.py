@@ -147,7 +147,7 @@ async def test_what_may_not_be_sent_is_refused_and_changes_nothing(
     ours, theirs = await opened(met)
     send = getattr(ours, kind)
     for category, subcategory in [(63, 1), (256, 1), (64, 0), (64, 256), (0, 0), (-1, 1)]:
-        with pytest.raises(ValueError, match="no type"):
+        with pytest.raises(ValueError, match="not a type"):
             await send(category, subcategory, 1)
     with pytest.raises(ValueError, match="either"):
         await send(64, 1, 1, payload=b"x")
@@ -387,7 +387,7 @@ async def test_an_event_is_answered_once(met: Meeting, anyio_backend: str) -> No
         assert asks(event)
         with pytest.raises(PayloadTooLargeError):
             await event.answer(2, payload=bytes(met.peer.limits.max_payload + 1))
-        with pytest.raises(ValueError, match="no type"):
+        with pytest.raises(ValueError, match="not a type"):
             await event.answer(0)
         with move_on_after(0):
             await event.answer(2, "cancelled before it was sent")
@@ -424,7 +424,7 @@ async def test_a_stream_without_declared_answers_cannot_ask(
     _, theirs = await opened(met)
     with pytest.raises(LocalProtocolError, match="declared"):
         await theirs.request(*ASK)
-    with pytest.raises(ValueError, match="no type"):
+    with pytest.raises(ValueError, match="not a type"):
         met.peer.open_stream("x", answers={(3, 5)})
     assert met.peer.open_stream("x").id == theirs.id + 2
 
