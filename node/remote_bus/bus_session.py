@@ -202,16 +202,25 @@ class BusSession:
                 answer = _CANCELLED
             elif not self._account.has_room(HANDED_WEIGHT * len(batch.deliveries)):
                 answer = _OVERLOADED
-            if answer.code != ResultCode.ACCEPTED:
-                await self._answer(event, answer)
+            payload, weight = self._encode(answer)
+            if answer.code != ResultCode.ACCEPTED or not weight:
+                # Before the refusal, which may wait for room long: nothing counts them any more.
+                del answer
+                await self._take_back(batch)
+                await self._send(event, payload, weight)
                 return
             # From here on they may be acknowledged: that can come before we run again.
             executor.unsettled.add(batch.place, batch.ids)
-            sent = await self._answer(event, answer)
+            await self._send(event, payload, weight)
+            sent = True
         finally:
             if not sent:
-                executor.unsettled.settle(*batch.place[:2], batch.ids)
-                await executor.fetcher.give_back(batch)
+                await self._take_back(batch)
+
+    async def _take_back(self, batch: DeliveryBatch) -> None:
+        """Give back what was not sent, once."""
+        self._executor.unsettled.settle(*batch.place[:2], batch.ids)
+        await self._executor.fetcher.give_back(batch)
 
     async def _wait(
         self, event: StreamEvent, request: wire.Request, batch: DeliveryBatch | None
@@ -248,15 +257,23 @@ class BusSession:
         if self._failures.has_room(self._live.backend.now()):
             logger.exception("the bus failed at a request of %s", self._live.remote)
 
-    async def _answer(self, event: StreamEvent, answer: Answer) -> bool:
-        """Send an answer, which counts until there was room for it, or a refusal where it finds
-        none to wait in; returns whether it was the answer."""
+    async def _answer(self, event: StreamEvent, answer: Answer) -> None:
+        """Send an answer, or a refusal where it finds no room to wait in."""
+        payload, weight = self._encode(answer)
+        del answer  # its rows are not held while a refusal waits
+        await self._send(event, payload, weight)
+
+    def _encode(self, answer: Answer) -> tuple[bytes, int]:
+        """The payload of an answer, and what it weighs until there was room for it, as rows and
+        encoded; if the account has no room for that, those of a refusal: its weight is 0."""
         payload = encode_answer(answer)
         rows = answer.rows or ()
-        weight = 2 * len(payload) + ROW_WEIGHT * len(rows)  # as rows, and encoded
-        fits = not rows or self._account.has_room(weight)
-        if not fits:
-            payload, weight = encode_answer(_OVERLOADED), 0
+        weight = 2 * len(payload) + ROW_WEIGHT * len(rows)
+        if rows and not self._account.has_room(weight):
+            return encode_answer(_OVERLOADED), 0
+        return payload, weight
+
+    async def _send(self, event: StreamEvent, payload: bytes, weight: int) -> None:
         self._in_hand += len(payload)
         self._account.charge(weight)
         try:
@@ -265,4 +282,3 @@ class BusSession:
             self._in_hand -= len(payload)
             self._account.release(weight)
             self._changes.notify()
-        return fits

@@ -114,8 +114,13 @@ class EventFetcher:
         return fit, None
 
     async def give_back(self, batch: DeliveryBatch) -> None:
-        """Give back a batch that could not be sent."""
-        await self._give_back(batch.place, [*batch.deliveries, *batch.too_large])
+        """Give back a batch that could not be sent; it is empty then."""
+        deliveries, batch.deliveries, batch.too_large = (
+            [*batch.deliveries, *batch.too_large],
+            [],
+            [],
+        )
+        await self._give_back(batch.place, deliveries)
 
     async def aclose(self) -> None:
         """The stream is over: give back what is kept."""
