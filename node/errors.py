@@ -204,7 +204,7 @@ class UnreadRepliesError(ParleyError):
 
 
 def received_refusal(code: int, data: object, *, subscribing: bool = False) -> CallRefused:
-    """The error for who meets an answer with a code other than 0."""
+    """The error for an answer with a code other than 0."""
     refused: CallRefused
     if code == ResultCode.DEADLINE_EXCEEDED:
         refused = CallTimeout(data)

@@ -122,7 +122,7 @@ def refresh(tables: Tables) -> None:
 def write_report(spark: SparkSession, tables: str, path: Path) -> None:
     """Write the report of the gold tables as one HTML file, whole or not at all.
 
-    Raises NoTablesError if there are none; OSError.
+    Raises NoTablesError without tables; OSError.
     """
     gold = read_all_gold(spark, tables)
     if gold is None:

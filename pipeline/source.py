@@ -143,7 +143,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _read(partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    # Spark makes a partition of its own where there are none.
+    # Spark makes a partition of its own where there is no group.
     if isinstance(partition, RangeGroup):
         for part in partition.parts:
             yield from read_batches(part)

@@ -1,7 +1,8 @@
-"""The house: no module is in a circle of imports, a late import has its reason, and a class name
-means one class."""
+"""The house: no module is in a circle of imports, a late import has its reason, a class name means
+one class, and what people read of the code is plain English."""
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
@@ -41,6 +42,13 @@ LATE = {
     ("parley.__main__", "node.cli.main"): "signals are handled before the slow imports begin",
     ("parley.__main__", "parley.shadows"): FAILED,
 }
+
+# "For who asks", "is no number", "there is none"; "there is no room" is English.
+UNIDIOMATIC = re.compile(
+    r"\b(?:for|of|to|by|from|against) who (?!may |talks)[a-z]+"
+    r"|(?<![Tt]here )\b(?:is|are|was|were) no (?!longer|more|less|later|older|such)[a-z]"
+    r"|\b[Tt]here (?:is|are) none\b|[Nn]obody notices|[Nn]ever mind"
+)
 
 
 @cache
@@ -104,3 +112,20 @@ def test_a_class_name_means_one_class() -> None:
                 homes[node.name].add(name)
     several = {name: sorted(places) for name, places in homes.items() if len(places) > 1}
     assert several == {}
+
+
+def test_the_code_is_written_in_plain_english() -> None:
+    found = [
+        f"{file.relative_to(ROOT)}: {hit}"
+        for package in PACKAGES
+        for file in (ROOT / package).rglob("*.py")
+        for hit in UNIDIOMATIC.findall(file.read_text("utf-8"))
+    ]
+    assert found == []
+
+
+def test_what_is_not_plain_is_found() -> None:
+    for text in ("kept for who asks", "'x' is no number", "None if there is none"):
+        assert UNIDIOMATIC.search(text)
+    for text in ("who asks is known", "is no longer open", "there is no room", "is not a number"):
+        assert not UNIDIOMATIC.search(text)

@@ -104,7 +104,7 @@ class PendingInfo(NamedTuple):
 
 class Trim(NamedTuple):
     """What to keep of a stream: at most so many events, none before an id, at most so many bytes.
-    None is no bound; `approximate` lets a store keep a few more where that is cheaper."""
+    None means no bound; `approximate` lets a store keep a few more where that is cheaper."""
 
     max_length: int | None = None
     before: str | None = None

@@ -52,7 +52,7 @@ class JournalOptions:
 
 
 def parse_auditors(given: Auditor | Iterable[Auditor]) -> tuple[AuditorKey, ...]:
-    """The keys, each once; raises ConfigError if there is none, InvalidKeyError."""
+    """The keys, each once; raises ConfigError without any, InvalidKeyError."""
     # Bytes and text are iterable too, but each is one key.
     if isinstance(given, (bytes, str)) or not isinstance(given, Iterable):
         given = [given]

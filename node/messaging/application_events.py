@@ -18,8 +18,8 @@ LAST_NUMBER: Final = 255
 
 
 class Carries(NamedTuple):
-    """What a stream carries: events of `categories`, of which those that are no answers are
-    taken if `events`; Data if `data`."""
+    """What a stream carries: events of `categories`, answers among them always, others
+    if `events`; Data if `data`."""
 
     categories: range
     events: bool = True
@@ -75,7 +75,7 @@ def encode_payload(data: Encodable, payload: bytes | None, largest: int) -> tupl
     if payload is not None:
         body = bytes(memoryview(payload))
         if body == NO_PAYLOAD:
-            raise LocalProtocolError("the payload 0x00 means that there is none")
+            raise LocalProtocolError("the payload 0x00 means that the event has no payload")
     else:
         body = b"" if data is None else encode({keys.DATA: data})
     if len(body) > largest:

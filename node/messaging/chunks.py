@@ -66,7 +66,7 @@ class ChunkInbox:
         """The item of the next Chunk.
 
         Raises:
-            LbmDecodeError: it is malformed. IndexError: there is none.
+            LbmDecodeError: it is malformed. IndexError: nothing waits.
         """
         payload = self._waiting.popleft()
         self._account.release(len(payload) + REPLY_WEIGHT)

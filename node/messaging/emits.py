@@ -80,7 +80,7 @@ class OutgoingEmit(OutgoingCall):
         return True
 
     def take(self) -> Any:
-        """The next reply; raises IndexError if there is none."""
+        """The next reply; raises IndexError if none waits."""
         reply, weight = self.replies.popleft()
         self.account.release(weight)
         self.cost -= self._costs.popleft()

@@ -148,7 +148,7 @@ def _decode_msgpack(data: bytes) -> Any:
 def _decode_json(data: bytes) -> Any:
     _require_few(json_items, data)
     value = json.loads(data.decode(), parse_constant=_no_constant)
-    if b"\\ud" in data.lower():  # surrogates, which by themselves are no text
+    if b"\\ud" in data.lower():  # surrogates, which by themselves are not text
         json.dumps(value, ensure_ascii=False).encode()
     return value
 

@@ -75,7 +75,7 @@ class NoteInbox:
         Call `used` when they were.
 
         Raises:
-            IndexError: there is none.
+            IndexError: nothing waits.
         """
         subcategory, payload, cost = self._waiting.popleft()
         if cost:

@@ -1,8 +1,8 @@
 """Named events over one connection, both ways: category 4 (section 10).
 
 An event whose async id is not 0 gets exactly one End or Error, also when
-nobody handles it; those without a handler are ignored and counted. Who waits for a
-reply gets it; natively a reply that nobody waits for is ignored, since it has no name.
+nobody handles it; those without a handler are ignored and counted. A caller that waits
+for a reply gets it; natively a reply that nobody waits for is ignored, since it has no name.
 """
 
 from collections.abc import Callable

@@ -33,7 +33,7 @@ _RESULT_OVERHEAD: Final = 32
 
 
 class Reader(Protocol):
-    """Who reads a subscription."""
+    """The reader of a subscription."""
 
     inbox: NoteInbox
 

@@ -69,7 +69,7 @@ class Cells:
         self.kinds: Mapping[int, Kind] = {**required, **(optional or {})}
 
     def read(self, payload: bytes) -> dict[int, Any]:
-        """The cells of this type that a payload has; empty bytes are no payload.
+        """The cells of this type that a payload has; empty bytes mean no payload.
 
         Raises:
             LbmDecodeError: it is malformed.

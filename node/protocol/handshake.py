@@ -138,7 +138,7 @@ class Handshake:
         application = secrets.application(th2)
         for direction in (known(self.sender), known(self.receiver)):
             direction.chain.value = chain_bind(hash, direction.chain.value, th2)
-            direction.epoch = -1  # the Proofs' key was no epoch
+            direction.epoch = -1  # the Proofs' key was not an epoch
         return application
 
     # Proofs.

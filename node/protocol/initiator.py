@@ -43,7 +43,7 @@ class RejectedError(RemoteProtocolError):
 
 
 class Initiator(Handshake):
-    """Who dials."""
+    """The side that dials."""
 
     def __init__(self, config: CoreConfig, random: bytes, admit: Admit) -> None:
         super().__init__(config, random, admit)

@@ -249,7 +249,7 @@ class Multiplexer:
         if not payload:
             payload = NO_PAYLOAD
         elif payload == NO_PAYLOAD and (category, subcategory) != (STREAM, DATA):
-            raise LocalProtocolError("the payload 0x00 means that there is none")
+            raise LocalProtocolError("the payload 0x00 means that the event has no payload")
         elif lbm and self._padded:
             payload = pad(bytes(payload), self._config.padding, self.limits.max_payload)
         size, cost, credit = len(payload), 0, None

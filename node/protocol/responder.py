@@ -40,7 +40,7 @@ from node.protocol.negotiate import choose
 
 
 class Responder(Handshake):
-    """Who is dialled."""
+    """The side that is dialled."""
 
     def __init__(self, config: CoreConfig, random: bytes, admit: Admit) -> None:
         super().__init__(config, random, admit)

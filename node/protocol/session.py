@@ -264,7 +264,7 @@ class Session:
             raise too_large(f"{len(payload)} bytes of payload on stream 0")
         if category == CONNECTION and subcategory in (PING, PONG, SEAL):
             if payload != NO_PAYLOAD:
-                raise violation("a payload where there is none")
+                raise violation("a payload where none may be")
             self._without_payload(subcategory, async_id)
             return None
         kind = EVENT_TYPES.get(category << 8 | subcategory)

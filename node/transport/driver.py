@@ -155,7 +155,7 @@ class Driver:
     @property
     def has_room(self) -> bool:
         """Whether callers need not wait: a transport that takes bytes takes all that may
-        be sent, and what lacks credit is no concern of others."""
+        be sent, and what lacks credit does not hold up others."""
         if self._writable and self.gate.open:
             return True
         return self._closed or self.core.queued_bytes <= self.high_water

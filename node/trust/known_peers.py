@@ -211,7 +211,7 @@ class KnownPeers:
 
 
 def _lock(descriptor: int) -> None:
-    """Lock a file, waiting at most `LOCK_TIMEOUT` for who holds it; else BlockingIOError."""
+    """Lock a file, waiting at most `LOCK_TIMEOUT` for its holder; else BlockingIOError."""
     for _ in range(round(LOCK_TIMEOUT / LOCK_PAUSE)):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -61,7 +61,7 @@ def newest_slot(spark: SparkSession, root: str) -> int | None:
 
 
 def read_all_gold(spark: SparkSession, root: str) -> dict[str, DataFrame] | None:
-    """All gold tables of one moment, by their names; None if there are none."""
+    """All gold tables of one moment, by their names; None without any."""
     slot = newest_slot(spark, root)
     if slot is None:
         return None

@@ -79,7 +79,7 @@ class Room:
             await self._update()
 
     async def say(self, text: str) -> None:
-        """Say something as the host; raises ValueError for what is no message."""
+        """Say something as the host; raises ValueError if it is not a message."""
         await self._publish(Message("text", self.host, require_text(text)))
 
     # What peers ask for.

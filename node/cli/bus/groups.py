@@ -88,7 +88,7 @@ def lag(
 
 
 async def wanted_groups(bus: buses.Bus, name: str, group: str | None) -> list[GroupInfo]:
-    """The groups of an event, or the one; ParleyError if there is none, as of a mistyped name."""
+    """The groups of an event, or the one; ParleyError if there is no such group."""
     found = await bus.groups(name)
     if group is not None:
         whole = bus.config.group_name(group)

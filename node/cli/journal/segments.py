@@ -32,7 +32,7 @@ def find_segments(directory: Path, node: str | None) -> dict[str, list[SegmentFi
     """The segments in a directory, node id to its own in their order.
 
     Raises:
-        FileError: there are none. ConfigError: `node` fits none or several. OSError.
+        FileError: none was found. ConfigError: `node` fits none or several. OSError.
     """
     found = {
         text: list(segments)

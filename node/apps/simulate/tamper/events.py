@@ -134,7 +134,7 @@ def _another_seal(segment: Segment, shape: Shape, own: set[int], before: list[in
         if record.kind != keys.EVENT or index in own:
             continue
         wire = segment.wire(index)
-        # Of a session with another suite this is no seal, but some bytes: as foreign.
+        # Of a session with another suite this is not a seal, but some bytes: as foreign.
         where = shape.seal(wire)
         if where is not None and len(wire) >= where.stop:
             return wire[where]

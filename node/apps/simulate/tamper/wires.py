@@ -36,7 +36,7 @@ class Shape:
         return cls(sealing == "each", SIGNING[signing].signature_size)
 
     def seal(self, wire: bytes) -> slice | None:
-        """Where the seal is; None if there is none."""
+        """Where the seal is; None without one."""
         if self.each:
             return slice(4, 4 + self.seal_size)
         return slice(21, 21 + self.seal_size) if wire[4] == 1 else None
