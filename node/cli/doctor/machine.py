@@ -70,7 +70,7 @@ def check_algorithms(outcomes: Iterable[tuple[str, str, str | None]]) -> Iterato
 
 
 def check_names(shadows: Iterable[Shadow]) -> Iterator[Diagnosis]:
-    """One finding for each other package with a name of ours; if there is no other, one saying so."""
+    """One finding for each other package with a name of ours; without one, one that says so."""
     found = False
     for shadow in shadows:
         found = True
