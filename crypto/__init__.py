@@ -1,7 +1,7 @@
 """Algorithms, keys, the key schedule, the hash chain and identities of Parley.
 
 The only package that imports `cryptography` and `nacl`, and no new cryptography
-beyond the composition in docs/protocol.md. Knows no events, no connections, no trust.
+beyond the composition in docs/protocol.md.
 """
 
 from crypto.auditor import AuditorKey, AuditorPrivateKey

@@ -1,7 +1,7 @@
 """An auditor's keys: what a node seals to one, the node itself cannot open again.
 
 Uses only libsodium's sealed boxes (`crypto_box_seal`: ephemeral X25519, then
-XSalsa20-Poly1305), a new ephemeral key for each. Knows no journals and no files.
+XSalsa20-Poly1305), a new ephemeral key for each.
 """
 
 import base64

@@ -2,7 +2,7 @@
 
 The chain covers the bytes of the wire and nothing re-encoded; a seal signs one
 chain value under its own domain prefix and is masked, so that the wire does not show
-the signer. Knows no forms, no limits, and not when a seal is due.
+the signer.
 """
 
 from crypto.errors import SignatureError

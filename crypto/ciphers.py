@@ -1,7 +1,7 @@
 """The AEADs of the `cipher` parameter.
 
 The library's own objects go straight to the hot path; only XChaCha20, which
-`cryptography` lacks, gets a wrapper over libsodium. Knows no counters and no streams.
+`cryptography` lacks, gets a wrapper over libsodium.
 
 ChaCha20-Poly1305 through `cryptography` takes a quarter of the time that it takes
 through PyNaCl, whose cost is the foreign call, so the former is used.

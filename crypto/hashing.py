@@ -1,7 +1,7 @@
 """The hash algorithms of the `hash` parameter, with HMAC over each.
 
 An algorithm is one entry of data; `new` is the constructor the hot path calls
-directly. Knows nothing of labels, chains or transcripts.
+directly.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """Identities: one to eight signing keys, the first of which names the node (section 4).
 
 A `PublicIdentity` exists only if it is sound: every binding verified and every key
-of a known algorithm checked. Knows neither files (`crypto.keyfile`) nor trust.
+of a known algorithm checked.
 """
 
 import base64

@@ -1,7 +1,8 @@
 """HKDF (RFC 5869) and the labelled derivation of section 5.
 
 Every derived secret goes through `label`, so no two purposes can ever share
-bytes. Knows no particular label: those stand in `schedule`, `streamkeys` and `chain`.
+bytes. The labels
+stand in `schedule`, `streamkeys` and `chain`.
 """
 
 from functools import lru_cache

@@ -1,7 +1,7 @@
 """The registry of algorithms: what can be negotiated, in the default order.
 
 This is data. A new algorithm is one entry here (and its room), and every test of
-algorithms iterates over these tables. Knows nothing of offers and how one is chosen.
+algorithms iterates over these tables.
 """
 
 from collections.abc import Iterator, Mapping

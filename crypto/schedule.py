@@ -1,8 +1,8 @@
 """The key schedule of section 5, and the rekey and key update of section 6.
 
 Pure functions from secrets and transcript hashes to secrets; the caller hashes
-the bytes as they were on the wire and drops what its phase no longer needs. Knows no
-events: that `th1` covers the right bytes is the handshake's business.
+the bytes as they were on the wire and drops what its phase no longer needs. That
+`th1` covers the right bytes is the handshake's business.
 """
 
 import hmac
@@ -68,7 +68,7 @@ def handshake_secrets(
 ) -> HandshakeSecrets:
     """Return the secrets after Hello and Reply; `th1` is the hash of T1.
 
-    CryptoError on a network key that is none.
+    Raises CryptoError if the network key has a wrong size or is all zero.
     """
     if network_key is not None:
         check_network_key(network_key)

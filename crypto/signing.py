@@ -1,8 +1,8 @@
 """The signature algorithms of the `signing` parameter.
 
 A public key is checked when its verifier is built, a signature's form before its
-mathematics, and both fail with `SignatureError` or its `InvalidKeyError`. Knows nothing
-of what is signed: the domain prefixes belong to `crypto.chain` and `crypto.identity`.
+mathematics, and both fail with `SignatureError` or its `InvalidKeyError`. The domain
+prefixes of what is signed belong to `crypto.chain` and `crypto.identity`.
 
 Ed25519 goes through libsodium, which takes about half the time of OpenSSL here and
 refuses non-canonical S and small-order R by itself.
@@ -47,7 +47,7 @@ class SigningAlgorithm:
         return self.load(self.draw_private())
 
     def load(self, private: bytes) -> "SigningKey":
-        """Make the key of given private bytes; InvalidKeyError if they are none.
+        """Make the key of given private bytes; InvalidKeyError if they are not a key.
 
         `ed25519` and `ml-dsa-65`: the 32-byte seed; `ecdsa-p256`: the scalar, big-endian.
         """

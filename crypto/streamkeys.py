@@ -1,7 +1,7 @@
 """The key of one direction, epoch and stream, and its counter (section 6).
 
 A nonce is the iv XOR a counter that only rises, so no key ever sees a nonce
-twice. Knows nothing of the event around a blob: associated data comes in as bytes.
+twice. Associated data comes in as bytes.
 """
 
 from crypto.ciphers import INVALID_TAG_ERRORS, CipherAlgorithm

@@ -62,7 +62,7 @@ async def talk_in_events(peer: Peer) -> None:
             for degrees in (19, 21):  # both at once; the second is answered first
                 requests.start_soon(ask, degrees)
         await stream.send_eof()
-        async for event in stream.events():  # those that are no answers
+        async for event in stream.events():  # all but the answers
             print("event: it has", *struct.unpack("!h", event.payload), "degrees")
 
 

@@ -34,8 +34,8 @@ async def publisher() -> None:
 
 
 async def gateway(address: str) -> None:
-    """Node A: B's topic under the same name here, and both for who speaks SimProto. What is
-    neither bytes nor text travels as JSON there."""
+    """Node A: B's topic under the same name here, and both for clients of SimProto. What
+    is neither bytes nor text travels as JSON there."""
     async with (
         Node(Identity.create()) as node,
         Forward(node, "prices", address) as prices,

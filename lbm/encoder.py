@@ -1,7 +1,7 @@
 """Values to bytes: the one encoding of each (section 3).
 
 What has no encoding is refused with LbmEncodeError, never approximated.
-Knows nothing of what a key means, except that key 0 of a payload is noise.
+A key means nothing here, except that key 0 of a payload is noise.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -223,7 +223,7 @@ class _Rows:
 
     def damage(self, offset: int, size: int, body: bytes, status: str) -> pa.RecordBatch:
         """One row of bytes that are not a record."""
-        # That bytes are none the range before has reported; that a file has been cut is new.
+        # The range before has reported bytes that are not a record; that a file was cut is new.
         is_lead = offset < self._part.range.start and status == BAD_LENGTH
         row: dict[str, str | bytes | int | None] = {
             **dict.fromkeys(("time", "time_ns", "session", "direction")),

@@ -17,7 +17,7 @@ from pipeline.progress import Position, Progress
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The files of journals at one time; `foreign` are called like segments and are none."""
+    """The files of journals at one time; `foreign` are named like segments but are something else."""
 
     directory: str
     segments: tuple[SegmentFile, ...]

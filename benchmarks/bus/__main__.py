@@ -94,7 +94,7 @@ def _case_of(row: report.Row) -> str:
 
 
 def _seen(name: str) -> None:
-    """Say what runs, to who watches."""
+    """Say what runs, to whoever watches."""
     if sys.stderr.isatty():
         print(f"\r{name:40}", end="\r", file=sys.stderr, flush=True)
 

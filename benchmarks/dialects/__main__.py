@@ -73,7 +73,7 @@ def _show(rows: list[tuple[dict[str, Any], str]], *, as_json: bool) -> None:
 
 
 def _seen(name: str) -> None:
-    """Say what runs, to who watches."""
+    """Say what runs, to whoever watches."""
     if sys.stderr.isatty():
         print(f"\r{name:40}", end="\r", file=sys.stderr, flush=True)
 

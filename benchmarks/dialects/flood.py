@@ -20,7 +20,7 @@ FLOODS: Final[dict[str, str]] = {
     "garbage": "random bytes",
     "maximal": "requests of the greatest size, and reads what is answered",
 }
-# Requests under way of who reads: less than may wait unanswered, so that it may go on.
+# Requests under way of a client that reads: fewer than may wait unanswered, so that it may go on.
 WINDOW: Final = 512
 MAXIMAL_WINDOW: Final = 4
 BLOCKED: Final = 0.02  # seconds that a write may take before it comes back anew

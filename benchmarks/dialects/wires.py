@@ -22,7 +22,7 @@ _MESSAGEPACK, _BINARY = 0, 0xC6
 class Wire(Protocol):
     """How to speak one dialect. `head_size` bytes of an answer say how long it is.
 
-    `pause` is how many seconds who reads nothing has to wait between two windows of
+    `pause` is how many seconds a client that reads nothing has to wait between two windows of
     requests: with more of them at once it would be hung up on before it blocks.
     """
 

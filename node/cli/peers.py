@@ -114,7 +114,7 @@ def _renamed(peer: KnownPeer, who: str, new_name: str) -> list[str]:
 
 
 def _place(text: str) -> str | None:
-    """An address in the spelling under which it is on record; None if it is none."""
+    """An address in the spelling under which it is on record; None if it is not an address."""
     try:
         return str(Address.parse(text).without_node_id())
     except AddressError:

@@ -97,7 +97,7 @@ async def _publish(topic: Topic, line: bytes, as_json: bool, number: int) -> boo
 
 
 def _text(line: bytes) -> Encodable:
-    """Text; a line that is none goes as the bytes that it has."""
+    """Text; a line that is not UTF-8 goes as bytes."""
     try:
         return line.decode()
     except UnicodeDecodeError:

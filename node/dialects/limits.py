@@ -1,6 +1,6 @@
 """The limits of the foreign dialects: one frozen class for each, checked when made.
 
-One rule: whatever a stranger can make grow is bounded by a number in this module. Sizes are in
+Whatever a stranger can make grow is bounded by a number in this module. Sizes are in
 bytes, times in seconds.
 """
 

@@ -248,7 +248,7 @@ def parse_supercategories(
     """The supercategories that a handler takes; None for all of them.
 
     Raises:
-        ConfigError: none is left, or one is none.
+        ConfigError: it is empty, or has something other than supercategories.
     """
     if given is None:
         return None

@@ -1,6 +1,6 @@
 """What the loop's thread and the writer's share: one list of records and a few positions.
 
-One rule: each value is set by one thread only, so that no event takes a lock; appending to a
+Each value is set by one thread only, so that no event takes a lock; appending to a
 list and cutting off its head are atomic under the interpreter's own. Positions count the bytes
 of records from the beginning of the run.
 """

@@ -1,6 +1,6 @@
 """The kinds of records and the keys of their maps: the tables of docs/journal.md.
 
-One rule: the format's numbers are written here and nowhere else.
+The format's numbers are written here and nowhere else.
 """
 
 from typing import Final

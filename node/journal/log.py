@@ -1,6 +1,6 @@
 """The records of a run, as the loop's thread makes them: sessions, blocks, segments.
 
-One rule: a block, and with it the checkpoints of all sessions, is made in a turn of the loop of
+A block, and with it the checkpoints of all sessions, is made in a turn of the loop of
 its own and never from within a core, so that each session stands between two events. What the
 writer has to do with files is said in `Turn`.
 """

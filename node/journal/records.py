@@ -2,7 +2,7 @@
 
     u32 length || u32 crc32 || u8 kind || u64 time || body
 
-One rule: a record is never looked for inside the bytes of another (docs/journal.md), since a peer
+A record is never looked for inside the bytes of another (docs/journal.md), since a peer
 may have chosen those.
 """
 

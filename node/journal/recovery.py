@@ -1,6 +1,6 @@
 """Closes a segment that a crash left open (docs/journal.md, "Recovery").
 
-One rule: after a crash at any point recovery can start again, with the same result; so each step
+After a crash at any point recovery can start again, with the same result; so each step
 is on the disk before the next. What is cut off is kept. The caller holds the lock of the node's
 journal.
 """

@@ -1,6 +1,6 @@
 """Segments as files: which exist, how one divides into ranges, and reading a range.
 
-One rule: where a record begins follows from the beginning of the segment, from a block or from
+Where a record begins follows from the beginning of the segment, from a block or from
 the segment end, and is never looked for in other bytes (docs/journal.md). Memory is bounded by a
 chunk and one record.
 """

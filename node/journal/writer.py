@@ -1,6 +1,6 @@
 """The writer's thread: takes records from the buffer, writes and syncs segments.
 
-One rule: a segment has complete records only. After a write that failed, the part of a record
+A segment has complete records only. After a write that failed, the part of a record
 that it left is cut off, and nothing is written after it.
 """
 

@@ -2,7 +2,6 @@
 and 16).
 
 What may not be sent is refused here, before anything waits or is queued.
-Knows no streams and no requests.
 """
 
 from collections.abc import Iterable

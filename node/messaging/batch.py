@@ -1,7 +1,7 @@
 """Notes that travel together: encoded each on its own, as one payload for all subscribers.
 
 A payload is made at most once, and only if somebody is sent it; so is what the
-notes are in another dialect. Knows no subscribers.
+notes are in another dialect.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,7 +1,7 @@
 """The Chunks of a streamed answer, as the asking side takes them (section 8).
 
 What waits to be read never exceeds the window by more than one Chunk, and
-credit is given back only for what was read. Knows neither its call nor its reader.
+credit is given back only for what was read.
 """
 
 from collections import deque

@@ -1,8 +1,7 @@
 """Where an event of the application goes: requests, topics, a stream's reader, or nowhere.
 
 An event that nobody takes is dropped and counted, and a request of the base
-protocol among them is answered all the same (docs/protocol.md section 2). Knows the
-types of events, not what handlers do.
+protocol among them is answered all the same (docs/protocol.md section 2).
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """Named events that wait: ours for their replies, the other side's for their handlers.
 
 Replies that nobody reads are bounded; more of them end their event, and
-nothing else. Knows neither the connection nor the dialect.
+nothing else.
 """
 
 from collections import deque

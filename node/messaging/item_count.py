@@ -1,8 +1,8 @@
 """How many items a payload of named events has, before a library makes objects of them.
 
 Only what is too long to be harmless is looked at; an item takes a byte at
-least, so that shorter payloads cannot have too many. Judges nothing else: what is not of
-its format is for the decoder to refuse.
+least, so that shorter payloads cannot have too many. What is not of its format is for the
+decoder to refuse.
 """
 
 import re

@@ -1,7 +1,7 @@
 """The payloads of Notify and Notes: made of values that are encoded already (section 9).
 
 A note is encoded once, however many subscribe and in whatever company it
-travels. Knows no topics and no subscribers.
+travels.
 """
 
 from collections.abc import Mapping, Sequence

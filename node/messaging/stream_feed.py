@@ -1,7 +1,7 @@
 """The notes of a topic on their way to one native subscriber, over its stream (section 9).
 
 As many notes go in one event as fit, and a few events at most wait on the
-connection, where nothing can be dropped. Knows no handlers and no time.
+connection, where nothing can be dropped.
 """
 
 from collections import deque

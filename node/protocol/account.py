@@ -2,7 +2,7 @@
 
 Whoever keeps something of a connection charges its account and releases as much
 when it is gone, so that `held` is 0 again at the end; what happens where there is no room
-is for them to say (docs/protocol.md sections 8 and 14). Weighs nothing itself.
+is for them to say (docs/protocol.md sections 8 and 14).
 """
 
 from typing import Final

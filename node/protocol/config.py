@@ -1,7 +1,7 @@
 """What a connection is told before it begins: identity, preferences, limits, policies.
 
 Frozen, and checked when made, so that the core never meets a bad setting.
-Sizes are bytes, times seconds unless the name says otherwise. Knows no files.
+Sizes are bytes, times seconds unless the name says otherwise.
 """
 
 from collections.abc import Mapping

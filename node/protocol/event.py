@@ -1,7 +1,7 @@
 """Events as bytes: the raw form, and the type and payload inside an encrypted one.
 
 A payload that is not there is the single byte 0x00 on the wire and empty
-bytes everywhere else (docs/protocol.md section 2). Knows neither keys nor streams.
+bytes everywhere else (docs/protocol.md section 2).
 """
 
 from struct import Struct

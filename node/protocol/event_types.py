@@ -1,8 +1,7 @@
 """The types of events that there are after the handshake: their names, and what they carry.
 
 What a type has stands here once (docs/protocol.md sections 6 to 11; of the bus, in
-`bus_types`); whoever reads an event, a node or an auditor, reads it by this table. Knows neither
-streams nor ids.
+`bus_types`); whoever reads an event, a node or an auditor, reads it by this table.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Frames: `u32 length || event`, cut from whatever pieces the transport brings.
 
 A frame that is too long is refused from its length, before its body is
-buffered (docs/protocol.md section 2). Knows nothing of what is in an event.
+buffered (docs/protocol.md section 2).
 """
 
 from collections.abc import Iterator

@@ -2,7 +2,7 @@
 
 The rules: nothing is delivered before OPEN (docs/protocol.md section 5); from FAREWELL
 on nothing is read but to be thrown away; ENDED is final. A pair that is not in `NEXT`
-is a mistake of ours and raises. Knows no bytes. (Integers, since members of other
+is a mistake of ours and raises. (Integers, since members of other
 enumerations take ten times as long to look up.)
 """
 

@@ -1,7 +1,7 @@
 """`Waker`: how a core tells its driver that there is something to do for it.
 
 Whatever queues something to be written wakes the driver, which flushes in the loop's next
-turn and then sets the timer; so whoever sends need not ask for a flush. Knows no loop.
+turn and then sets the timer; so whoever sends need not ask for a flush.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """The arithmetic of flow control, for streams and for the Chunks of a call (section 8).
 
 Credit is what may still be sent; one event may take it below zero, and none
-is sent or taken at zero or below. Knows neither streams nor events.
+is sent or taken at zero or below.
 """
 
 from node.protocol.errors import violation

@@ -26,7 +26,7 @@ class Buses:
         self._buses: dict[str, tuple[Bus, BusConfig | None]] = {}
 
     def get(self, url: str, config: BusConfig | None, allow: Allow | None) -> Bus:
-        """The bus at an address, made if there was none yet, and not opened.
+        """The bus at an address, made if need be, and not opened.
 
         Raises:
             AddressError: it is not the address of a bus. ConfigError: a setting is wrong, or is not

@@ -1,7 +1,7 @@
 """Addresses: where a node listens or is dialled, and which node id is expected there.
 
-Rule: an `Address` exists only if it is sound, and there is one spelling for each, since
-it also serves as a name in the file of known peers. Resolves no name, opens no socket.
+An `Address` exists only if it is sound, and there is one spelling for each, since
+it also serves as a name in the file of known peers.
 
     tcp://host:port[#node id]    host: a name, an IPv4 address, or [an IPv6 address]
     unix:///path[#node id]       path: absolute, percent-encoded as in RFC 3986

@@ -1,7 +1,7 @@
 """Two byte streams joined in memory: for tests, examples and nodes of one process.
 
-Rule: bytes move only in plain code between two awaits, so that a cancelled call has
-either moved them or not. Starts no task, sets no timer, knows nothing of the protocol.
+Bytes move only in plain code between two awaits, so that a cancelled call has either moved them or
+not. No task is started, and no timer set.
 """
 
 from typing import Final

@@ -1,8 +1,8 @@
 """The file of known peers: who was met, when first, and under which names (section 4).
 
-Rule: the file is replaced whole or not at all, and only after it was read again under
-the lock, so that two processes lose nothing of each other's. Decides nothing: whom to
-trust is `node.trust.policies`.
+The file is replaced whole or not at all, and only after it was read again under
+the lock, so that two processes lose nothing of each other's. Whom to trust is
+decided by `node.trust.policies`.
 
     line = node id (52 characters) blank first seen (UTC, ISO 8601) blank names
     names = comma-separated, or - for none; lines that are empty or begin with # are kept

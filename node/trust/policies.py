@@ -1,8 +1,8 @@
 """Trust policies: may this node, which proved its id, be talked to? (section 4)
 
-Rule: a policy either returns or raises NotTrustedError; whatever stands in the way of a
-decision, such as an unreadable file, is a refusal. Knows no connection: the id was
-proved in the handshake, and `name` is the address that was dialled, or None.
+A policy either returns or raises NotTrustedError; whatever stands in the way of a
+decision, such as an unreadable file, is a refusal. The id was proved in
+the handshake, and `name` is the address that was dialled, or None.
 """
 
 import os

@@ -38,7 +38,7 @@ class Source:
         """Open a file and hash all of it.
 
         Raises:
-            ConfigError: it is a directory, or its name is none that is taken (UnsafeNameError).
+            ConfigError: it is a directory, or its name is not allowed (UnsafeNameError).
             FileError: it cannot be read, or is not a regular file.
         """
         name = safe_name(path)
@@ -95,7 +95,7 @@ def safe_name(path: Path) -> str:
     """The name under which a file is offered.
 
     Raises:
-        ConfigError: it is a directory. UnsafeNameError: it is none that is taken.
+        ConfigError: it is a directory. UnsafeNameError: the name is not allowed.
     """
     if path.is_dir():
         raise ConfigError(f"{path} is a directory; send files, or an archive of it")

@@ -119,7 +119,7 @@ class FileStore:
             os.fsync(self._fd)
 
     def discard(self, partial: Partial) -> None:
-        """Remove a partial file that is of no use; one that is gone is none."""
+        """Remove a partial file that is of no use; it may be gone already."""
         with self._lock:
             if self._is_there(partial):
                 os.unlink(partial.name, dir_fd=self._fd)

@@ -122,7 +122,7 @@ class Memberships:
         self._all: dict[tuple[str, str], Membership] = {}
 
     def of(self, name: str, key: str, group: str) -> Membership:
-        """The membership of a group, made if there was none."""
+        """The membership of a group, made if need be."""
         found = self._all.pop((key, group), None) or Membership(name, key, group)
         self._all[key, group] = found  # the last one used stands last
         if len(self._all) > MOST_GROUPS:

@@ -1,6 +1,6 @@
 """Reads a node's records in order, and gives out events, sessions and findings.
 
-One rule: whatever the records hold, each becomes a row or a finding, never an exception. The
+Whatever the records hold, each becomes a row or a finding, never an exception. The
 command line and the pipeline read the files, feed the audit and take its rows.
 """
 

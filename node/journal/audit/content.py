@@ -1,6 +1,6 @@
 """What a decrypted event is about: its type's name, topic, code, notes.
 
-One rule: events are read by the table that nodes use (`node.protocol.event_types`), so what a
+Events are read by the table that nodes use (`node.protocol.event_types`), so what a
 node takes for absent is absent here, and what a node refuses is malformed.
 """
 

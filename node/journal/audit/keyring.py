@@ -1,6 +1,6 @@
 """A session's secrets, as far as an auditor may have them: opened, checked, derived.
 
-One rule: a secret is used only if it matches the commitment that chain and seals cover, so that a
+A secret is used only if it matches the commitment that chain and seals cover, so that a
 wrong secret can never give a wrong plaintext.
 """
 

@@ -1,6 +1,6 @@
 """After a direction's chain breaks: tries events in other orders.
 
-One rule: nothing is guessed. An event has a place only because the chain leads to it from what
+Nothing is guessed. An event has a place only because the chain leads to it from what
 was verified before. What no order leads to waits for the next checkpoint, whose count of events
 tells altered events from missing ones.
 """

@@ -1,6 +1,6 @@
 """One direction of a session, followed event by event: chain, seals, keys, rows.
 
-One rule: an event is `ok` only if the chain leads to it and a valid seal at or after it vouches
+An event is `ok` only if the chain leads to it and a valid seal at or after it vouches
 for that chain. What happens when the chain breaks is in `search`.
 """
 
