@@ -16,7 +16,7 @@ from crypto.errors import KeyFileMalformedError
 
 MAGIC: Final = b"parley1 auditor key\n"
 
-_FILE: Final = Container(MAGIC, "auditor's key file")
+_FILE: Final = Container(MAGIC, "an auditor's key file")
 
 
 def save_auditor_key(

@@ -1,8 +1,8 @@
 """A secret in a file of its own: readable by its owner only, perhaps under a passphrase.
 
 The file is private from its first byte, is never overwritten, and every byte of
-it is checked on reading. Has no default place and never asks for a passphrase, and does
-not know what the payload means.
+it is checked on reading. Where it lies, and what the payload means, is for
+the caller to know.
 
     file   = magic || u8 form || costs || body
     costs  = form 0: nothing; form 1: u32 passes || u32 memory in KiB || salt 16 || nonce 24
@@ -124,7 +124,7 @@ class Container:
         start = len(self.magic) + 1
         magic, form = data[: len(self.magic)], data[len(self.magic) : start]
         if magic != self.magic or form not in (_PLAIN, _SEALED):
-            raise KeyFileMalformedError(f"this is no {self.name} of version 1")
+            raise KeyFileMalformedError(f"this is not {self.name} of version 1")
         if form == _SEALED:
             start += _COSTS.size
             if len(data) < start:

@@ -1,7 +1,8 @@
 """The key exchanges of the `kex` parameter: two shares in, one secret out.
 
 An ephemeral key serves one exchange, whether it succeeds or not, and anything
-wrong with a peer's share is a `KeyExchangeError`. The raw secret goes to `crypto.schedule`, never to a cipher.
+wrong with a peer's share is a `KeyExchangeError`. The raw secret goes to
+`crypto.schedule`, never to a cipher.
 
 X25519 goes through libsodium, whose multiplication of the base point takes half the time
 of OpenSSL's; ML-KEM is OpenSSL's.

@@ -156,7 +156,7 @@ class Identity:
     the `node_id`."""
 
     def __init__(self, keys: Sequence[SigningKey]) -> None:
-        """Bind `keys` to the first of them; IdentityError if they make no identity."""
+        """Bind `keys` to the first of them; IdentityError if they cannot be an identity."""
         if not keys:
             raise IdentityError(f"an identity has 1 to {MAX_KEYS} keys")
         self._keys = {key.algorithm: key for key in keys}

@@ -20,7 +20,7 @@ from lbm.limits import HANDSHAKE_LIMITS
 
 __all__ = ["PassphraseCost", "describe_keyfile", "load_identity", "save_identity"]
 
-_FILE: Final = Container(b"parley1 key file\n", "key file")
+_FILE: Final = Container(b"parley1 key file\n", "a key file")
 _KEYS: Final = 256  # the payload's one key
 
 
@@ -66,7 +66,7 @@ def _identity(payload: bytes) -> Identity:
     try:
         return Identity.from_keys(keys)
     except CryptoError as error:
-        raise KeyFileMalformedError("the keys of the key file make no identity") from error
+        raise KeyFileMalformedError("the keys of the key file are not an identity") from error
 
 
 def _key(entry: object) -> SigningKey:

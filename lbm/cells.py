@@ -55,7 +55,7 @@ def read_bytes(
     if type(value) is bytes:
         if size is None or len(value) == size:
             return value
-        raise LbmDecodeError(f"cell {key_name(key)} has not {size} bytes")
+        raise LbmDecodeError(f"cell {key_name(key)} does not have {size} bytes")
     return _otherwise(value, key, default, "a byte string")
 
 

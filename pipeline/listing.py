@@ -17,7 +17,7 @@ from pipeline.progress import Position, Progress
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The files of journals at one time; `foreign` are named like segments but are something else."""
+    """The files of journals at one time; `foreign` ones only have names of segments."""
 
     directory: str
     segments: tuple[SegmentFile, ...]

@@ -97,7 +97,7 @@ async def _publish(topic: Topic, line: bytes, as_json: bool, number: int) -> boo
 
 
 def _text(line: bytes) -> Encodable:
-    """Text; a line that is not UTF-8 goes as bytes."""
+    """Text; bytes if the line is not UTF-8."""
     try:
         return line.decode()
     except UnicodeDecodeError:

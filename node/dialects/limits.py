@@ -1,7 +1,7 @@
 """The limits of the foreign dialects: one frozen class for each, checked when made.
 
-Whatever a stranger can make grow is bounded by a number in this module. Sizes are in
-bytes, times in seconds.
+Whatever a stranger can make grow is bounded by a number in this module. Sizes are in bytes, times
+in seconds.
 """
 
 from collections.abc import Mapping

@@ -86,9 +86,9 @@ def test_nothing_is_overwritten_and_nobody_else_may_read(path: Path) -> None:
 def test_neither_kind_of_key_passes_for_the_other(tmp_path: Path) -> None:
     save_identity(tmp_path / "identity", Identity.create())
     save_auditor_key(tmp_path / "auditor", KEY)
-    with pytest.raises(KeyFileMalformedError, match="no auditor's key file"):
+    with pytest.raises(KeyFileMalformedError, match="not an auditor's key file"):
         load_auditor_key(tmp_path / "identity")
-    with pytest.raises(KeyFileMalformedError, match="no key file"):
+    with pytest.raises(KeyFileMalformedError, match="not a key file"):
         load_identity(tmp_path / "auditor")
 
 

@@ -167,5 +167,5 @@ def _fields(texts: list[str]) -> dict[str, Any]:
 
 def _require_object(value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError("JSON, but no object")
+        raise ValueError("JSON, but not an object")
     return value

@@ -135,8 +135,8 @@ def test_a_key_file_that_others_can_use_is_refused(
     ("content", "sentence"),
     [
         (None, "cannot open the key file"),
-        (b"", "this is no key file of version 1"),
-        (b"-----BEGIN OPENSSH PRIVATE KEY-----\n", "this is no key file of version 1"),
+        (b"", "this is not a key file of version 1"),
+        (b"-----BEGIN OPENSSH PRIVATE KEY-----\n", "this is not a key file of version 1"),
         (b"parley1 key file\n\x00", "the key file is truncated or altered"),
     ],
 )

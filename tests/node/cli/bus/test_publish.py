@@ -55,7 +55,7 @@ def test_lines(parley: Parley, bus: str) -> None:
     ("line", "sentence"),
     [
         (b"{", "line 3 is not JSON"),
-        (b"[1]", "line 3 is JSON, but no object"),
+        (b"[1]", "line 3 is JSON, but not an object"),
         (b'{"n": NaN}', "line 3: the data is not JSON"),
         (b'{"n": "' + b"x" * 2**20 + b'"}', "line 3 is longer than 1,048,576 bytes"),
     ],
@@ -75,7 +75,7 @@ def test_what_came_before_a_bad_line_is_published(
     ("args", "sentence"),
     [
         ((NAME, "{"), "the data is not JSON"),
-        ((NAME, "[]"), "the data is JSON, but no object"),
+        ((NAME, "[]"), "the data is JSON, but not an object"),
         ((NAME, '{"n": NaN}'), "the data is not JSON"),
         ((NAME, "{}", "--field", "a=1"), "not two of them"),
         ((NAME, "--json-lines", "--field", "a=1"), "not two of them"),
