@@ -47,4 +47,4 @@ def test_a_passphrase(parley: Parley, tmp_path: Path, monkeypatch: pytest.Monkey
     assert shown.out == made.out
     identity = str(tmp_path / "identity")
     assert parley("id", "new", identity).code == 0
-    assert "no auditor's key file" in parley("journal", "key", identity).err
+    assert "not an auditor's key file" in parley("journal", "key", identity).err
