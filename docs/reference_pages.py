@@ -355,6 +355,8 @@ PAGES: Final[dict[str, Page]] = {
         "cluster are in [the data pipeline](../../pipeline.md). It needs the extra `pipeline`.",
         (
             "parley.pipeline.open_session",
+            "parley.pipeline.run",
+            "parley.pipeline.Outcome",
             "parley.pipeline.JournalSource",
             "parley.pipeline.Tables",
             "parley.pipeline.events",

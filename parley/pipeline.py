@@ -1,6 +1,7 @@
 """The data pipeline over journals; it needs the extra `pipeline` (docs/pipeline.md)."""
 
 from pipeline.gold.refresh import read_gold
+from pipeline.jobs import Outcome, run
 from pipeline.silver import events, findings, sessions
 from pipeline.source import JournalSource
 from pipeline.spark import open_session
@@ -8,10 +9,12 @@ from pipeline.tables import Tables
 
 __all__ = [
     "JournalSource",
+    "Outcome",
     "Tables",
     "events",
     "findings",
     "open_session",
     "read_gold",
+    "run",
     "sessions",
 ]
