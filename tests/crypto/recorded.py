@@ -10,7 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from crypto import HASHES, HashAlgorithm, Suite
+from crypto.hashing import HashAlgorithm
+from crypto.registry import HASHES, Suite
 from lbm.codec import decode
 from lbm.keys import SHARES
 

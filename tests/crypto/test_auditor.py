@@ -3,15 +3,9 @@
 import nacl.bindings
 import pytest
 
-from crypto import (
-    AuditorKey,
-    AuditorPrivateKey,
-    CryptoError,
-    DecryptError,
-    Identity,
-    InvalidKeyError,
-)
-from crypto.auditor import BOX_OVERHEAD
+from crypto.auditor import BOX_OVERHEAD, AuditorKey, AuditorPrivateKey
+from crypto.errors import CryptoError, DecryptError, InvalidKeyError
+from crypto.identity import Identity
 
 KEY = AuditorPrivateKey(bytes(range(32)))
 SECRET = b"a secret of a session"

@@ -6,22 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from crypto import (
-    AuditorPrivateKey,
-    Identity,
+from crypto.auditor import AuditorPrivateKey
+from crypto.auditor_file import load_auditor_key, save_auditor_key
+from crypto.errors import (
     KeyFileExistsError,
     KeyFileMalformedError,
     KeyFileTooOpenError,
     KeyFileUnreadableError,
-    PassphraseCost,
     PassphraseError,
     PassphraseNeededError,
     WrongPassphraseError,
-    load_auditor_key,
-    load_identity,
-    save_auditor_key,
-    save_identity,
 )
+from crypto.identity import Identity
+from crypto.keyfile import PassphraseCost, load_identity, save_identity
 
 MAGIC = b"parley1 auditor key\n"
 CHEAP = PassphraseCost(passes=1, memory_kib=8)

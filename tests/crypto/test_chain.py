@@ -4,21 +4,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crypto import (
-    HASHES,
-    SIGNING,
-    HashAlgorithm,
-    HashChain,
-    Identity,
-    IdentityError,
-    PublicIdentity,
-    SignatureError,
-    SigningAlgorithm,
-    check_seal,
-    make_seal,
-    seal_mask,
-)
+from crypto.chain import HashChain, check_seal, make_seal, seal_mask
+from crypto.errors import IdentityError, SignatureError
+from crypto.hashing import HashAlgorithm
+from crypto.identity import Identity, PublicIdentity
 from crypto.kdf import label
+from crypto.registry import HASHES, SIGNING
+from crypto.signing import SigningAlgorithm
 
 each_hash = pytest.mark.parametrize("hash", HASHES.values(), ids=lambda hash: hash.name)
 each_algorithm = pytest.mark.parametrize(

@@ -2,8 +2,9 @@
 
 import pytest
 
-from crypto import CIPHERS, CipherAlgorithm, WrongSizeError
-from crypto.ciphers import INVALID_TAG_ERRORS
+from crypto.ciphers import INVALID_TAG_ERRORS, CipherAlgorithm
+from crypto.errors import WrongSizeError
+from crypto.registry import CIPHERS
 
 each_cipher = pytest.mark.parametrize("cipher", CIPHERS.values(), ids=lambda cipher: cipher.name)
 

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crypto import KEX, EphemeralKey, KexAlgorithm, KeyExchangeError
+from crypto.errors import KeyExchangeError
+from crypto.exchange import EphemeralKey, KexAlgorithm
+from crypto.registry import KEX
 
 each_kex = pytest.mark.parametrize("kex", KEX.values(), ids=lambda kex: kex.name)
 

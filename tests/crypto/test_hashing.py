@@ -2,7 +2,8 @@
 
 import pytest
 
-from crypto import HASHES, HashAlgorithm
+from crypto.hashing import HashAlgorithm
+from crypto.registry import HASHES
 
 each_hash = pytest.mark.parametrize("hash", HASHES.values(), ids=lambda hash: hash.name)
 

@@ -8,15 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crypto import (
-    SIGNING,
-    Identity,
-    IdentityError,
-    NodeId,
-    PublicIdentity,
-    SigningKey,
-    UnknownAlgorithmError,
-)
+from crypto.errors import IdentityError, UnknownAlgorithmError
+from crypto.identity import Identity, NodeId, PublicIdentity
+from crypto.registry import SIGNING
+from crypto.signing import SigningKey
 from tests.crypto.recorded import RECORDED, RecordedSession
 
 each_primary = pytest.mark.parametrize("primary", SIGNING)

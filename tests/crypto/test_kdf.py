@@ -4,8 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crypto import HASHES, HashAlgorithm, WrongSizeError
+from crypto.errors import WrongSizeError
+from crypto.hashing import HashAlgorithm
 from crypto.kdf import expand, extract, label
+from crypto.registry import HASHES
 
 each_hash = pytest.mark.parametrize("hash", HASHES.values(), ids=lambda hash: hash.name)
 

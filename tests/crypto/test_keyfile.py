@@ -11,23 +11,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crypto import (
-    SIGNING,
-    Identity,
+from crypto import container
+from crypto.errors import (
     KeyFileError,
     KeyFileExistsError,
     KeyFileMalformedError,
     KeyFileTooOpenError,
     KeyFileUnreadableError,
-    PassphraseCost,
     PassphraseError,
     PassphraseNeededError,
     WrongPassphraseError,
-    container,
-    describe_keyfile,
-    load_identity,
-    save_identity,
 )
+from crypto.identity import Identity
+from crypto.keyfile import PassphraseCost, describe_keyfile, load_identity, save_identity
+from crypto.registry import SIGNING
 from lbm.codec import encode
 
 MAGIC = b"parley1 key file\n"

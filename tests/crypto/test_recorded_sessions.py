@@ -10,22 +10,20 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from crypto import (
-    DecryptError,
-    HashChain,
-    PublicIdentity,
-    SignatureError,
-    StreamKey,
-    Verifier,
+from crypto.chain import HashChain, check_seal
+from crypto.errors import DecryptError, SignatureError
+from crypto.identity import PublicIdentity
+from crypto.schedule import (
     chain_bind,
     chain_rekey,
     chain_start_initiator,
     chain_start_responder,
     check_network_mac,
-    check_seal,
     handshake_secrets,
     next_secret,
 )
+from crypto.signing import Verifier
+from crypto.streamkeys import StreamKey
 from lbm.codec import decode, encode
 from lbm.keys import EPOCH, IDENTITY_KEYS, NETWORK_MAC, REKEY_NUMBER
 from tests.crypto.recorded import HEAD_SIZE, RECORDED, OpenedEvent, RecordedSession

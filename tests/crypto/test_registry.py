@@ -2,7 +2,8 @@
 
 import pytest
 
-from crypto import (
+from crypto.errors import CryptoError, UnknownAlgorithmError
+from crypto.registry import (
     CIPHERS,
     HASHES,
     KEX,
@@ -10,9 +11,7 @@ from crypto import (
     PARAMETERS,
     SEALINGS,
     SIGNING,
-    CryptoError,
     Suite,
-    UnknownAlgorithmError,
     all_suites,
     require_name,
 )

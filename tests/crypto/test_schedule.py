@@ -6,12 +6,12 @@ from dataclasses import fields
 
 import pytest
 
-from crypto import (
-    HASHES,
+from crypto.errors import CryptoError
+from crypto.hashing import HashAlgorithm
+from crypto.registry import HASHES
+from crypto.schedule import (
     ApplicationSecrets,
-    CryptoError,
     HandshakeSecrets,
-    HashAlgorithm,
     RekeySecrets,
     chain_bind,
     chain_rekey,

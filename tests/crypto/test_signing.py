@@ -5,7 +5,9 @@ import hashlib
 import nacl.bindings
 import pytest
 
-from crypto import SIGNING, InvalidKeyError, SignatureError, SigningAlgorithm
+from crypto.errors import InvalidKeyError, SignatureError
+from crypto.registry import SIGNING
+from crypto.signing import SigningAlgorithm
 
 each_algorithm = pytest.mark.parametrize(
     "algorithm", SIGNING.values(), ids=lambda algorithm: algorithm.name

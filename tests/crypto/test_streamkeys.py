@@ -4,16 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crypto import (
-    CIPHERS,
-    HASHES,
-    CounterExhaustedError,
-    DecryptError,
-    StreamKey,
-    Suite,
-    WrongSizeError,
-)
+from crypto.errors import CounterExhaustedError, DecryptError, WrongSizeError
 from crypto.kdf import label
+from crypto.registry import CIPHERS, HASHES, Suite
+from crypto.streamkeys import StreamKey
 
 AAD = b"\0\0\0\1\0"
 SECRET = b"\x33" * 32

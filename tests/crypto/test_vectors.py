@@ -2,35 +2,26 @@
 
 import pytest
 
-from crypto import (
-    HASHES,
-    KEX,
-    SIGNING,
-    CryptoError,
-    DecryptError,
-    IdentityError,
-    KeyExchangeError,
-    NodeId,
-    PublicIdentity,
-    SignatureError,
-    StreamKey,
-    Suite,
+from crypto.chain import HashChain, check_seal, make_seal, seal_mask
+from crypto.errors import CryptoError, DecryptError, IdentityError, KeyExchangeError, SignatureError
+from crypto.exchange import EphemeralKey
+from crypto.identity import NodeId, PublicIdentity
+from crypto.kdf import label
+from crypto.registry import HASHES, KEX, SIGNING, Suite
+from crypto.schedule import (
     chain_bind,
     chain_rekey,
     chain_start_initiator,
     chain_start_responder,
-    check_seal,
     handshake_secrets,
-    make_seal,
     next_secret,
     rekey_root,
     rekey_secrets,
-    seal_mask,
 )
-from crypto.chain import HashChain
-from crypto.exchange import EphemeralKey
-from crypto.kdf import label
-from lbm import LbmDecodeError, decode, read_array
+from crypto.streamkeys import StreamKey
+from lbm.cells import read_array
+from lbm.codec import decode
+from lbm.errors import LbmDecodeError
 from lbm.keys import IDENTITY_KEYS
 from tests.vectors.load import Vector, of_kind, unhex, vectors
 

@@ -7,16 +7,7 @@ takes and refuses the same. The input's first byte picks the limits, the rest is
 from collections.abc import Callable
 from typing import Final
 
-from lbm import (
-    DEFAULT_LIMITS,
-    HANDSHAKE_LIMITS,
-    LbmLimits,
-    decode,
-    decode_value,
-    encode,
-    encode_value,
-    pad,
-    parse_padding,
+from lbm.cells import (
     read_array,
     read_bool,
     read_bytes,
@@ -25,7 +16,9 @@ from lbm import (
     read_text_map,
     read_uint,
 )
-from lbm.codec import Value
+from lbm.codec import Value, decode, decode_value, encode, encode_value
+from lbm.limits import DEFAULT_LIMITS, HANDSHAKE_LIMITS, LbmLimits
+from lbm.noise import pad, parse_padding
 from tests.fuzz.allowed import ALLOWED
 from tests.reference import cbor
 from tests.vectors.load import to_tree

@@ -8,7 +8,7 @@ which a RAW step is a payload for the reader that its category names.
 from collections.abc import Callable
 from typing import Final
 
-from lbm import decode, encode_value
+from lbm.codec import decode, encode_value
 from node.messaging.notes import decode_notes, decode_notify, read_slow_text
 from node.protocol.event import parse_raw
 from node.protocol.hello import (

@@ -5,7 +5,8 @@ The bug is two changes away from the seed, so that a fuzzer has it in seconds.
 
 from typing import Final
 
-from lbm import LbmDecodeError, decode
+from lbm.codec import decode
+from lbm.errors import LbmDecodeError
 
 MAX_SIZE: Final = 64
 

@@ -2,18 +2,11 @@
 
 import pytest
 
-from lbm import (
-    DEFAULT_LIMITS,
-    LbmDecodeError,
-    LbmEncodeError,
-    LbmError,
-    LbmLimits,
-    decode,
-    encode,
-    pad,
-    parse_padding,
-)
+from lbm.codec import decode, encode
+from lbm.errors import LbmDecodeError, LbmEncodeError, LbmError
 from lbm.keys import KEYS
+from lbm.limits import DEFAULT_LIMITS, LbmLimits
+from lbm.noise import pad, parse_padding
 from tests.vectors.load import Vector, from_tree, read, to_tree, unhex, vectors
 
 CELL_NUMBERS = {

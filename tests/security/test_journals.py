@@ -7,7 +7,8 @@ from functools import cache
 
 import pytest
 
-from crypto import AuditorPrivateKey, DecryptError
+from crypto.auditor import AuditorPrivateKey
+from crypto.errors import DecryptError
 from lbm import keys as cells
 from lbm.codec import encode
 from node.journal import keys

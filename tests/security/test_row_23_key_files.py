@@ -22,7 +22,9 @@ from unittest.mock import patch
 
 import pytest
 
-from crypto import Identity, KeyFileTooOpenError, PassphraseCost, load_identity, save_identity
+from crypto.errors import KeyFileTooOpenError
+from crypto.identity import Identity
+from crypto.keyfile import PassphraseCost, load_identity, save_identity
 
 ROOT: Final = Path(__file__).parents[2]
 CHEAP: Final = PassphraseCost(passes=1, memory_kib=8)
@@ -124,7 +126,8 @@ def test_no_command_takes_a_file_that_others_can_read(
 FORKS: Final = """
 import os, sys, tempfile
 from hashlib import sha256
-from crypto import Identity, PassphraseCost, save_identity
+from crypto.identity import Identity
+from crypto.keyfile import PassphraseCost, save_identity
 from node.protocol.config import CoreConfig
 from node.protocol.connection import Connection
 from node.protocol.reports import PeerIdentified

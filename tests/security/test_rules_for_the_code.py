@@ -21,9 +21,11 @@ from unittest.mock import patch
 import anyio
 import pytest
 
-from crypto import SIGNING, Identity, PassphraseCost, load_identity, save_identity
 from crypto.errors import CryptoError
+from crypto.identity import Identity
 from crypto.kdf import extract, label
+from crypto.keyfile import PassphraseCost, load_identity, save_identity
+from crypto.registry import SIGNING
 from node.protocol import sealing
 from node.protocol.handshake import Agreed
 from node.protocol.observer import Checkpoint

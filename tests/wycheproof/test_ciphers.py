@@ -5,7 +5,10 @@ A vector is the first event of a stream key: counter 0, so that its nonce is the
 
 import pytest
 
-from crypto import CIPHERS, CipherAlgorithm, DecryptError, StreamKey, WrongSizeError
+from crypto.ciphers import CipherAlgorithm
+from crypto.errors import DecryptError, WrongSizeError
+from crypto.registry import CIPHERS
+from crypto.streamkeys import StreamKey
 from tests.wycheproof.tally import AS_SAID, Run, Verdict, tally
 from tests.wycheproof.vectors import Case
 

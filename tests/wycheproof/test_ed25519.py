@@ -2,7 +2,8 @@
 
 import pytest
 
-from crypto import SIGNING, InvalidKeyError, SignatureError
+from crypto.errors import InvalidKeyError, SignatureError
+from crypto.registry import SIGNING
 from tests.wycheproof.tally import AS_SAID, Run, Verdict, tally
 from tests.wycheproof.vectors import Case
 

@@ -2,8 +2,10 @@
 
 import pytest
 
-from crypto import HASHES, HashAlgorithm, WrongSizeError
+from crypto.errors import WrongSizeError
+from crypto.hashing import HashAlgorithm
 from crypto.kdf import expand, extract
+from crypto.registry import HASHES
 from tests.wycheproof.tally import AS_SAID, Run, Verdict, tally
 from tests.wycheproof.vectors import Case
 

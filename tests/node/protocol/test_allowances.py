@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from crypto import next_secret
+from crypto.schedule import next_secret
 from lbm import keys
 from lbm.codec import Value
 from node.protocol.allowance import Rate

@@ -13,7 +13,7 @@ from unittest.mock import patch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbm import decode, encode
+from lbm.codec import decode, encode
 from node.protocol.codes import REJECT, REPLY, RETRY, CloseCode
 from node.protocol.errors import ConnectionClosedError
 from node.protocol.event import Event, handshake_event, parse_raw

@@ -10,8 +10,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crypto import next_secret
-from lbm import encode
+from crypto.schedule import next_secret
+from lbm.codec import encode
 from node.protocol.codes import CONNECTION, KEY_UPDATE, CloseCode
 from node.protocol.errors import ConnectionClosedError, LocalProtocolError
 from node.protocol.limits import EVENT_COST

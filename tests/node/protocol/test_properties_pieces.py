@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lbm import encode
+from lbm.codec import encode
 from node.protocol.connection import Connection
 from node.protocol.errors import RemoteProtocolError
 from node.protocol.frames import FrameReader, frame

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from crypto import SIGNING, Suite, next_secret
-from lbm import LbmDecodeError
+from crypto.registry import SIGNING, Suite
+from crypto.schedule import next_secret
+from lbm.errors import LbmDecodeError
 from node.protocol import codes as wire_codes
 from node.protocol.codes import (
     ALWAYS_SEALED,

@@ -11,10 +11,14 @@ from itertools import islice
 from typing import Any
 from unittest.mock import patch
 
-from crypto import SIGNING, HashAlgorithm, Identity, KexAlgorithm, SigningKey, StreamKey, Suite
-from crypto.exchange import EphemeralKey
-from crypto.registry import PARAMETERS
-from lbm import decode, keys
+from crypto.exchange import EphemeralKey, KexAlgorithm
+from crypto.hashing import HashAlgorithm
+from crypto.identity import Identity
+from crypto.registry import PARAMETERS, SIGNING, Suite
+from crypto.signing import SigningKey
+from crypto.streamkeys import StreamKey
+from lbm import keys
+from lbm.codec import decode
 from node.protocol import codes as wire
 from node.protocol.codes import CloseCode
 from node.protocol.config import CoreConfig

@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 from unittest.mock import patch
 
-from crypto import KEX, Identity, KexAlgorithm, Suite
-from crypto.exchange import EphemeralKey
-from lbm import decode, keys
+from crypto.exchange import EphemeralKey, KexAlgorithm
+from crypto.identity import Identity
+from crypto.registry import KEX, Suite
+from lbm import keys
+from lbm.codec import decode
 from node.protocol.codes import CONNECTION, REJECT, REPLY, RETRY, SENTENCES, CloseCode
 from node.protocol.config import CoreConfig, Plaintext
 from node.protocol.event import Event, parse_raw
