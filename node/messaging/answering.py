@@ -108,7 +108,8 @@ class Answering:
         if call.answered:
             self._release(call)  # its handler went on when nobody waited for it any more
             return
-        answer = call.made or call.final(code, data, stream)
+        named = stream if call.subcategory == SUBSCRIBE else 0
+        answer = call.made or call.final(code, data, named)
         self._account.release(call.weight)  # it makes room for its own answer
         call.weight = 0
         self._forget(call, answer, stream)

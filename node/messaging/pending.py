@@ -11,7 +11,7 @@ from lbm.codec import Value
 from node.messaging.chunks import ChunkInbox
 from node.messaging.deadlines import NO_SLOT
 from node.messaging.finals import FinalAnswer, sim_final
-from node.protocol.codes import SIM, SUBSCRIBE
+from node.protocol.codes import SIM
 from node.protocol.window import SendCredit
 
 # Codes of our own, which cannot come from the wire. The connection ended:
@@ -130,6 +130,6 @@ class IncomingCall:
         self.made: FinalAnswer | None = None
         self.runner: Any = None  # the shell's handle of the running handler
 
-    def final(self, code: int, data: Any = None, stream: int = 0) -> FinalAnswer:
-        """Its final answer; raises LbmEncodeError for data without an encoding."""
-        return sim_final(code, data, stream if self.subcategory == SUBSCRIBE else 0)
+    # Its final answer, of a code, data and the stream that an accepted Subscribe is answered
+    # with; raises LbmEncodeError for data without an encoding.
+    final = staticmethod(sim_final)
