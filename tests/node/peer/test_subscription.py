@@ -236,6 +236,9 @@ async def test_a_publisher_that_never_finishes_is_not_waited_for(
     async with met.peer.subscribe("t"):
         assert len(topic.subscribers) == 1
     await eventually(lambda: not topic.subscribers)
+    # The publisher's end goes together with its subscriber. Ours goes when the Reset that
+    # answers ours has come: one flush of the publisher and one read of ours later.
+    assert not met.back.core.streams._streams.open
     await eventually(lambda: streams_open(met) == 0)
 
 
