@@ -26,7 +26,7 @@ class ChunkRoom:
             LocalProtocolError: the connection is closing.
         """
         stream = call.stream
-        if stream == MAIN_STREAM or not self._connection.waiting_events(stream):
+        if stream == MAIN_STREAM or not self._connection.outbox.waiting(stream):
             return True
         self._connection.notify_writable(stream)
         self.waiting.setdefault(stream, set()).add(call)

@@ -66,7 +66,7 @@ class StreamFeed(Feed):
         """Hand on to the connection what it may write soon, up to so many events."""
         connection, stream = self._connection, self.stream
         try:
-            while self._waiting and connection.waiting_events(stream) < events:
+            while self._waiting and connection.outbox.waiting(stream) < events:
                 batch = self._next()
                 if batch is not None:
                     subcategory, payload = batch.payload()
@@ -97,7 +97,7 @@ class StreamFeed(Feed):
     @property
     def left(self) -> tuple[int, int]:
         """What it has not been sent: bytes of cost here, events on the connection."""
-        return self.cost, self._connection.waiting_events(self.stream)
+        return self.cost, self._connection.outbox.waiting(self.stream)
 
     @property
     def is_finishing(self) -> bool:
@@ -173,5 +173,5 @@ class StreamFeed(Feed):
 
     def _unwritten(self) -> int:
         """How many notes wait on the connection: Reset takes them with it."""
-        events = self._connection.waiting_events(self.stream)
+        events = self._connection.outbox.waiting(self.stream)
         return sum(list(self._handed_on)[-events:]) if events else 0

@@ -3,8 +3,8 @@
 Whatever the other side sends, these methods raise nothing of it; it ends in a report, at
 the latest `ConnectionEnded`. What a caller may not do raises LocalProtocolError
 (`ConnectionClosedError` where the connection is not open) and changes nothing. `Opening`
-does the handshake, `Session` the open connection; this file says which of them is next,
-and ends both.
+does the handshake and makes the `Session`, which does the open connection; this file says
+which of them is next, and ends both.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,6 @@ from node.protocol.errors import (
 )
 from node.protocol.flow import Flow
 from node.protocol.frames import FrameReader
-from node.protocol.handshake import Agreed
 from node.protocol.initiator import RejectedError
 from node.protocol.limits import (
     CLOSE_LINGER,
@@ -36,8 +35,8 @@ from node.protocol.multiplexer import Multiplexer
 from node.protocol.observer import DirectionState, Observer
 from node.protocol.opening import Opening
 from node.protocol.outbox import Outbox, Wire
-from node.protocol.reports import ConnectionEnded, HandshakeCompleted, Report
-from node.protocol.session import Farewell, Session
+from node.protocol.reports import ConnectionEnded, Report
+from node.protocol.session import Farewell, Parts, Session
 from node.protocol.states import HANDSHAKE, LIVE, READING, Signal, State, next_state
 from node.protocol.streams import Streams
 
@@ -55,8 +54,8 @@ class Connection:
     `wants_data` says whether bytes should be read: not while a peer is being decided on.
     `unread` says that `receive_some(b"")` has something to go on with, `wants_eof` that our
     sending side is to be shut, since the farewell is out. With `ended` the transport is to be
-    closed. `happened` is what `reports` will return,
-    `dropped` counts the events of the other side that nobody took.
+    closed. `happened` is what `reports` will return, `dropped` counts the events of the other
+    side that nobody took.
     """
 
     def __init__(
@@ -73,7 +72,6 @@ class Connection:
         self.account = Account(config.peer_memory, total, SHARE)
         self.answers = Account(UNWRITTEN_PART * config.peer_memory, total)
         self.initiator = initiator
-        self._observer = observer
         self._state = State.EXPECT_REPLY if initiator else State.EXPECT_HELLO
         # What follows from the state, of which it is asked for every event.
         self._reading = self.wants_data = True
@@ -87,10 +85,10 @@ class Connection:
         self._closing: Farewell = (CloseCode.NORMAL, "")
         self._streams: Streams | None = None
         self._session: Session | None = None
-        self._opening: Opening | None = Opening(config, initiator, random(32), self._admit)
-        # Made when it is asked for: a dial that reaches nobody makes no keys, and over a
-        # network the other side gets ready meanwhile.
-        self._hello_due = initiator
+        parts = Parts(
+            config, initiator, self.account, self.outbox, self._wire, self.happened, observer
+        )
+        self._opening: Opening | None = Opening(parts, random(32))
 
     # State, as a caller sees it.
 
@@ -107,9 +105,9 @@ class Connection:
 
     def checkpoint(self) -> tuple[DirectionState, DirectionState]:
         """Both directions, ours first; raises LocalProtocolError where there is no chain."""
-        if self._session is None or self._session.secure is None:
+        if self._session is None:
             raise LocalProtocolError("there is no chain")
-        return self._session.secure.checkpoint()
+        return self._session.checkpoint()
 
     # Bytes in.
 
@@ -127,14 +125,14 @@ class Connection:
                 self._frames.hold(data)  # what was under way when `wants_data` fell
             return
         try:
-            if self._session is None:
-                event = next(self._frames.feed(data), None)
-                if event is not None:
-                    self._handshake_event(bytes(event), now)
-            else:
+            if self._session is not None:
                 farewell = self._session.receive_some(self._frames, data, now)
                 if farewell is not None:
                     self._end(*farewell, remote=True, reason="the other side closed")
+            elif self._opening is not None:
+                event = next(self._frames.feed(data), None)
+                if event is not None:
+                    self._step(self._opening.receive(self._state, bytes(event)), now)
         except RemoteProtocolError as error:
             self._fail(error, now)
         except LbmDecodeError as error:
@@ -155,9 +153,8 @@ class Connection:
         more may be sent now, and empty is nothing at all."""
         session = self._session
         if session is None or not self._live:
-            if self._hello_due and self._opening is not None:
-                self._hello_due = False
-                self._wire.write(self._opening.first_flight())
+            if self._opening is not None:
+                self._opening.say_hello()
             out = self._wire.take()
             self.wants_eof = self._state is State.FAREWELL
         else:
@@ -165,7 +162,7 @@ class Connection:
             if self._state is State.DRAINING and not self.outbox:
                 out.append(session.close_frames(self._closing, now))
                 self._say_farewell(now)
-                self._report_end(*self._closing, remote=False, reason="closed here")
+                self._end(*self._closing, reason="closed here")
         return out[0] if len(out) == 1 else b"".join(out)
 
     # Time.
@@ -174,10 +171,8 @@ class Connection:
         """When to call `handle_deadline`, in seconds of `now`; infinity for never."""
         session = self._session
         if session is not None and self._live:
-            channel = session.channel
-            due = min(
-                session.keepalive.due, channel.seal_due, channel.keys_due, channel.patience_ends
-            )
+            keepalive, channel = session.keepalive, session.channel
+            due = min(keepalive.due, channel.seal_due, channel.keys_due, channel.patience_ends)
             return min(due, self._deadline) if self._state is State.DRAINING else due
         return NEVER if self._state is State.ENDED else self._deadline
 
@@ -261,10 +256,6 @@ class Connection:
         """End both directions of a stream now; nothing happens if it is gone."""
         self._open().mux.reset(stream, code, text)
 
-    def waiting_events(self, stream: int) -> int:
-        """How many events of `stream` wait to be written."""
-        return self.outbox.waiting(stream)
-
     def has_credit(self, stream: int) -> bool:
         """Whether what is sent on `stream`, one from 2 up, would not wait for credit."""
         return self._session is not None and self._session.mux.has_credit(stream)
@@ -304,22 +295,30 @@ class Connection:
             raise ConnectionClosedError(self._closing[0], "the connection is not open")
         return self._session
 
-    # The handshake's question.
+    # The handshake, and its question.
 
     def accept_peer(self, now: float) -> None:
         """The answer to PeerIdentified: the peer is trusted; the connection opens. What came
         with its Proof is `unread`."""
         if self._state is not State.DECIDING or self._opening is None:
             raise LocalProtocolError("nobody waits to be accepted")
-        proof, agreed = self._opening.accept()
-        self._wire.write(proof)
-        self._opened(self._opening, agreed, Signal.ACCEPT, now)
+        self._step(self._opening.accept(), now)
 
     def refuse_peer(self, reason: str, now: float) -> None:
         """The answer to PeerIdentified: the peer is not trusted. `reason` stays here."""
         if self._state is not State.DECIDING:
             raise LocalProtocolError("nobody waits to be refused")
         self._fail(RemoteProtocolError(CloseCode.PEER_NOT_TRUSTED, reason), now)
+
+    def _step(self, signal: Signal, now: float) -> None:
+        """The handshake went on; where it is over, the connection is open."""
+        opening = self._opening
+        if opening is not None and opening.agreed is not None:
+            self._frames.limit = opening.frame_limit()
+            self._session = opening.session(now)
+            self._streams = self._session.streams
+            self._opening = None  # and with it every secret of the handshake
+        self._go(signal)
 
     # The end, as a caller wants it.
 
@@ -346,53 +345,6 @@ class Connection:
         else:
             self._fail(RemoteProtocolError(code, reason), now)
 
-    # The handshake.
-
-    def _handshake_event(self, data: bytes, now: float) -> None:
-        opening = self._opening
-        if opening is None:
-            raise RemoteProtocolError(CloseCode.INTERNAL_ERROR, "no handshake, no session")
-        if self._state is State.EXPECT_PROOF:
-            identified = opening.receive_proof(data)
-            self._go(Signal.PROOF)
-            self.happened.append(identified)
-            return
-        frames, signal = opening.receive_raw(data)
-        self._wire.write(frames)
-        if signal is Signal.PLAINTEXT_REPLY:
-            self._opened(opening, opening.plaintext(), signal, now)
-        else:
-            self._go(signal)
-
-    def _opened(self, opening: Opening, agreed: Agreed, signal: Signal, now: float) -> None:
-        self._frames.limit = opening.frame_limit()
-        directions = opening.directions()
-        self._opening = None  # and with it every secret of the handshake
-        self._streams = Streams(self.initiator, agreed.limits.max_streams, self.account)
-        if self._observer is not None and directions is not None:
-            self._observer.session_started(agreed, self.initiator, self.checkpoint)
-        self._session = Session(
-            self.config,
-            agreed,
-            directions,
-            self._streams,
-            self.initiator,
-            self._wire,
-            self.outbox,
-            self.happened,
-            self._observer,
-            self.account,
-            now,
-        )
-        self._go(signal)
-        self.happened.append(HandshakeCompleted(agreed.without_secrets()))
-
-    def _admit(self, stream: int) -> None:
-        if self._streams is not None:
-            self._streams.admit(stream)
-        elif stream:
-            raise RemoteProtocolError(CloseCode.BAD_RECORD, "a stream before the Proofs")
-
     # Endings.
 
     def _fail(self, error: RemoteProtocolError, now: float) -> None:
@@ -408,9 +360,7 @@ class Connection:
         if farewell:
             self._wire.write(farewell)
             self._say_farewell(now)
-            self._report_end(error.code, "", remote=False, reason=error.reason)
-        else:
-            self._end(error.code, reason=error.reason)
+        self._end(error.code, reason=error.reason)
 
     def _drained_too_long(self, now: float) -> None:
         """Go on with Close; if the transport takes not even that, end."""
@@ -418,27 +368,23 @@ class Connection:
             self.outbox.clear()
             self._deadline = now + CLOSE_LINGER
         else:
-            code, text = self._closing
-            self._end(code, text, reason="closed here; the other side does not read")
+            self._end(*self._closing, reason="closed here; the other side does not read")
 
     def _say_farewell(self, now: float) -> None:
         self._go(Signal.SAID_FAREWELL)
         self._deadline = now + CLOSE_LINGER
 
     def _end(self, code: int, text: str = "", *, remote: bool = False, reason: str) -> None:
-        self._go(Signal.END)
-        self._report_end(code, text, remote=remote, reason=reason)
-
-    def _report_end(self, code: int, text: str, *, remote: bool, reason: str) -> None:
+        """It is over; a farewell that was said may linger."""
+        if self._state is not State.FAREWELL:
+            self._go(Signal.END)
         self._frames.clear()
         self._opening = None
         self._closing = code, text
         self.outbox.clear()
         if self._session is not None:
             session, self._session = self._session, None
-            if self._observer is not None and session.secure is not None:
-                self._observer.session_ended(code, text, remote)
-            session.end()  # and with it every key
+            session.end(code, text, remote)  # and with it every key
         self.happened.append(ConnectionEnded(code, text, remote, reason))
 
     def _go(self, signal: Signal) -> None:

@@ -5,7 +5,7 @@ The two sides' own steps are in initiator.py and responder.py; whom to trust, an
 is sent when a handshake fails, is not known here.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -30,7 +30,6 @@ from node.protocol.limits import FRAME_HEADER_SIZE, Limits, frame_limit
 from node.protocol.proofs import keep, read_proof, refuse
 from node.protocol.sealing import Receiver, Sender
 
-Admit = Callable[[int], None]
 T = TypeVar("T")
 
 
@@ -74,10 +73,9 @@ class Agreed:
 class Handshake:
     """The state of one handshake; `Initiator` and `Responder` add their steps."""
 
-    def __init__(self, config: CoreConfig, random: bytes, admit: Admit) -> None:
+    def __init__(self, config: CoreConfig, random: bytes) -> None:
         self.config = config
         self.random = random
-        self._admit = admit
         self.transcript = b""
         self.suite: Suite | None = None
         self.limits: Limits | None = None
@@ -126,7 +124,7 @@ class Handshake:
         suite, secrets = self._derived()
         limits = self.agreed_limits()
         self.receiver = Receiver(
-            suite, secret, chain, secrets.commit, limits.seal_events, self._admit
+            suite, secret, chain, secrets.commit, limits.seal_events, _admit_none
         )
         return self.receiver
 
@@ -224,6 +222,11 @@ class Handshake:
 
     def _derived(self) -> tuple[Suite, HandshakeSecrets]:
         return known(self.suite), known(self.secrets)
+
+
+def _admit_none(stream: int) -> None:
+    if stream:
+        raise RemoteProtocolError(CloseCode.BAD_RECORD, "a stream before the Proofs")
 
 
 def known(value: T | None) -> T:

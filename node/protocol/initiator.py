@@ -15,7 +15,6 @@ from node.protocol.errors import RemoteProtocolError, violation
 from node.protocol.event import handshake_event
 from node.protocol.frames import frame
 from node.protocol.handshake import (
-    Admit,
     Agreed,
     Handshake,
     known,
@@ -45,8 +44,8 @@ class RejectedError(RemoteProtocolError):
 class Initiator(Handshake):
     """The side that dials."""
 
-    def __init__(self, config: CoreConfig, random: bytes, admit: Admit) -> None:
-        super().__init__(config, random, admit)
+    def __init__(self, config: CoreConfig, random: bytes) -> None:
+        super().__init__(config, random)
         self._retried = False
         self._keys: dict[str, EphemeralKey] = {}
 

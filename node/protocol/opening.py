@@ -1,79 +1,85 @@
-"""The handshake as a connection drives it: either side, step by step, and how it fails.
+"""The handshake as a connection drives it: either side, step by step, the session that it
+leads to, and how it fails.
 
 What a failure tells the other side depends on the state alone, so that all
 failures of authentication look alike (docs/protocol.md section 5).
 """
 
 from node.protocol.codes import REJECT, CloseCode
-from node.protocol.config import CoreConfig
 from node.protocol.errors import RemoteProtocolError
 from node.protocol.event import handshake_event
 from node.protocol.frames import frame
-from node.protocol.handshake import Admit, Agreed, Handshake, known
+from node.protocol.handshake import Agreed, Handshake, known
 from node.protocol.hello import reject_payload
 from node.protocol.initiator import Initiator
 from node.protocol.negotiate import NoCommonAlgorithmError
-from node.protocol.reports import PeerIdentified
+from node.protocol.reports import HandshakeCompleted, PeerIdentified
 from node.protocol.responder import Responder
-from node.protocol.sealing import Receiver, Sender
+from node.protocol.session import Parts, Session
 from node.protocol.states import Signal, State
 
 
 class Opening:
-    """One handshake from Hello to the decision about the peer."""
+    """One handshake from Hello to the session. What it has to say and to report goes where
+    that of the session will; it is over when it has `agreed`."""
 
-    def __init__(self, config: CoreConfig, initiator: bool, random: bytes, admit: Admit) -> None:
-        self._initiator = Initiator(config, random, admit) if initiator else None
-        self._responder = None if initiator else Responder(config, random, admit)
+    def __init__(self, parts: Parts, random: bytes) -> None:
+        self._parts = parts
+        config = parts.config
+        self._initiator = Initiator(config, random) if parts.initiator else None
+        self._responder = None if parts.initiator else Responder(config, random)
         self._handshake: Handshake = known(self._initiator or self._responder)
+        self._hello_due = parts.initiator
+        self.agreed: Agreed | None = None
 
-    def first_flight(self) -> bytes:
-        """What is sent before anything came: the initiator's Hello."""
-        return self._initiator.hello() if self._initiator else b""
+    def say_hello(self) -> None:
+        """What is sent before anything came: the initiator's Hello.
 
-    def receive_raw(self, data: bytes) -> tuple[bytes, Signal]:
-        """Take a raw event; returns the frames that answer it and what follows.
+        Made when it is asked for: a dial that reaches nobody makes no keys, and over a network
+        the other side gets ready meanwhile.
+        """
+        if self._hello_due and self._initiator is not None:
+            self._hello_due = False
+            self._parts.wire.write(self._initiator.hello())
+
+    def receive(self, state: State, data: bytes) -> Signal:
+        """Take an event, and answer it or report the question it leads to; returns what follows.
 
         Raises:
             RemoteProtocolError: the handshake has failed.
         """
+        if state is State.EXPECT_PROOF:
+            return self._proved(data)
         if self._initiator is not None:
             frames = self._initiator.receive(data)
-            if frames is not None:
-                return frames, Signal.RETRY
-            return b"", self._replied()
-        frames, replied = known(self._responder).receive(data)
-        return frames, self._replied() if replied else Signal.RETRY
+            replied = frames is None
+        else:
+            frames, replied = known(self._responder).receive(data)
+        self._parts.wire.write(frames or b"")
+        return self._replied() if replied else Signal.RETRY
 
-    def receive_proof(self, data: bytes) -> PeerIdentified:
-        """Take the other side's Proof; returns the question it leads to.
-
-        Raises:
-            RemoteProtocolError: the handshake has failed.
-        """
-        handshake = self._handshake
-        handshake.open_proof(data)
-        return PeerIdentified(known(handshake.identity), handshake.remote_role, handshake.info)
-
-    def accept(self) -> tuple[bytes, Agreed]:
-        """The peer is trusted: frames to send, and what was agreed."""
+    def accept(self) -> Signal:
+        """The peer is trusted: our Proof, if it is due, and the end of the handshake."""
         if self._initiator is not None:
-            return self._initiator.finish()
-        return b"", known(self._responder).finish()
+            proof, self.agreed = self._initiator.finish()
+            self._parts.wire.write(proof)
+        else:
+            self.agreed = known(self._responder).finish()
+        return Signal.ACCEPT
 
-    def plaintext(self) -> Agreed:
-        """What was agreed for an unencrypted connection."""
-        return self._handshake.agreed(None)
+    def session(self, now: float) -> Session:
+        """What follows, as it was agreed."""
+        agreed, handshake = known(self.agreed), self._handshake
+        directions = None
+        if handshake.suite is not None:
+            directions = known(handshake.sender), known(handshake.receiver)
+        session = Session(self._parts, agreed, directions, now)
+        self._parts.reports.append(HandshakeCompleted(agreed.without_secrets()))
+        return session
 
     def frame_limit(self) -> int:
         """The longest event after the handshake, bytes."""
         return self._handshake.frame_limit()
-
-    def directions(self) -> tuple[Sender, Receiver] | None:
-        """Both directions; None on an unencrypted connection."""
-        if self._handshake.suite is None:
-            return None
-        return known(self._handshake.sender), known(self._handshake.receiver)
 
     def farewell(self, state: State, error: RemoteProtocolError) -> bytes:
         """What the other side is told of `error`: a frame, or nothing."""
@@ -88,5 +94,16 @@ class Opening:
             return responder.refusal()
         return b""
 
+    def _proved(self, data: bytes) -> Signal:
+        handshake = self._handshake
+        handshake.open_proof(data)
+        identity = known(handshake.identity)
+        question = PeerIdentified(identity, handshake.remote_role, handshake.info)
+        self._parts.reports.append(question)
+        return Signal.PROOF
+
     def _replied(self) -> Signal:
-        return Signal.PLAINTEXT_REPLY if self._handshake.suite is None else Signal.REPLY
+        if self._handshake.suite is not None:
+            return Signal.REPLY
+        self.agreed = self._handshake.agreed(None)
+        return Signal.PLAINTEXT_REPLY

@@ -20,7 +20,6 @@ from node.protocol.errors import RemoteProtocolError, violation
 from node.protocol.event import handshake_event
 from node.protocol.frames import frame
 from node.protocol.handshake import (
-    Admit,
     Agreed,
     Handshake,
     known,
@@ -42,8 +41,8 @@ from node.protocol.negotiate import choose
 class Responder(Handshake):
     """The side that is dialled."""
 
-    def __init__(self, config: CoreConfig, random: bytes, admit: Admit) -> None:
-        super().__init__(config, random, admit)
+    def __init__(self, config: CoreConfig, random: bytes) -> None:
+        super().__init__(config, random)
         self._asked: str | None = None  # the kex of our Retry
         self._first = b""  # the first Hello's cells, but for those that may change
         self.may_speak = config.network_key is None

@@ -6,6 +6,7 @@ or returned (Close). Stream 0's own events are encrypted at once into `Wire`, al
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from lbm import keys
@@ -47,7 +48,7 @@ from node.protocol.limits import (
     WAITING_PONGS,
 )
 from node.protocol.multiplexer import Multiplexer
-from node.protocol.observer import Observer
+from node.protocol.observer import DirectionState, Observer
 from node.protocol.outbox import Outbox, OutgoingEvent, Wire
 from node.protocol.reports import PongReceived, Report
 from node.protocol.sealing import Receiver, Sender
@@ -61,26 +62,36 @@ STEP_COST = 16
 LONG_EVENT_BITS = 14
 
 
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a connection lends to its handshake and then to its session."""
+
+    config: CoreConfig
+    initiator: bool
+    account: Account
+    outbox: Outbox
+    wire: Wire
+    reports: list[Report]
+    observer: Observer | None
+
+
 class Session:
-    """What is done between the handshake and the farewell."""
+    """What is done between the handshake and the farewell. An observer is told of both ends,
+    if there are chains to observe; `streams` outlive it, at rest."""
 
     def __init__(
         self,
-        config: CoreConfig,
+        parts: Parts,
         agreed: Agreed,
         directions: tuple[Sender, Receiver] | None,
-        streams: Streams,
-        initiator: bool,
-        wire: Wire,
-        outbox: Outbox,
-        reports: list[Report],
-        observer: Observer | None,
-        account: Account,
         now: float,
     ) -> None:
+        config, outbox, reports = parts.config, parts.outbox, parts.reports
+        observer, account = parts.observer, parts.account
         self._now = now
-        self._wire = wire
+        self._wire = parts.wire
         self._outbox = outbox
+        self._observer = observer
         self._unread = 0  # bytes of Windows and Resets that the transport has not taken
         self._reports = reports
         # With deliver="sealed" the streams' reports wait here for a seal.
@@ -94,15 +105,19 @@ class Session:
         self.keepalive = KeepAlive(now, config.idle_before_ping, config.ping_timeout)
         self.secure: SecureChannel | None = None
         self.channel: SecureChannel | PlainChannel = PlainChannel()
+        self.streams = Streams(parts.initiator, agreed.limits.max_streams, account)
         if directions is not None:
+            if observer is not None:
+                observer.session_started(agreed, parts.initiator, self.checkpoint)
             self.secure = SecureChannel(
-                config, agreed, *directions, initiator, reports, observer, now
+                config, agreed, *directions, parts.initiator, reports, observer, now
             )
             self.channel = self.secure
+            directions[1].admit = self.streams.admit
         self.mux = Multiplexer(
             config,
             agreed.limits,
-            streams,
+            self.streams,
             outbox,
             self.control,
             self._forget,
@@ -225,12 +240,20 @@ class Session:
         """Offer a rekey."""
         self._wire.write(self._encrypted().rekey(now))
 
-    def end(self) -> None:
+    def checkpoint(self) -> tuple[DirectionState, DirectionState]:
+        """Both directions, ours first; raises LocalProtocolError where there is no chain."""
+        if self.secure is None:
+            raise LocalProtocolError("there is no chain")
+        return self.secure.checkpoint()
+
+    def end(self, code: int, text: str, remote: bool) -> None:
         """The connection is over: free every key now.
 
         Session and multiplexer know each other, and would keep the keys until the garbage
         collector finds them. Nothing can be encrypted any more, nor sent in plain.
         """
+        if self._observer is not None and self.secure is not None:
+            self._observer.session_ended(code, text, remote)
         self.mux.end()
         self._account.release(self._held_weight)
         self.secure = None

@@ -86,10 +86,10 @@ class StreamRoom:
     def _is_clear(self) -> bool:
         """Whether an event of the stream would wait for nothing but the transport."""
         core = self._live.core
-        return not core.waiting_events(self._stream) and core.has_credit(self._stream)
+        return not core.outbox.waiting(self._stream) and core.has_credit(self._stream)
 
     def _has_room(self) -> bool:
-        waiting = self._live.core.waiting_events(self._stream)
+        waiting = self._live.core.outbox.waiting(self._stream)
         if not waiting:
             self._queued = 0
         if self._live.driver.is_full:

@@ -376,7 +376,7 @@ class Stream(ByteStream):
 
     def _unwanted(self, cost: int) -> None:
         self.live.core.consume(self.id, cost)
-        if not self.live.core.waiting_events(self.id):
+        if not self.live.core.outbox.waiting(self.id):
             self.reset()  # nobody will ever read it
 
     def _overloaded(self) -> None:

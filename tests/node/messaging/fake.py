@@ -117,10 +117,10 @@ class FakeConnection:
 
     @property
     def outbox(self) -> SimpleNamespace:
-        return SimpleNamespace(count=sum(self.unwritten.values()))
-
-    def waiting_events(self, stream: int) -> int:
-        return self.unwritten.get(stream, 0)
+        return SimpleNamespace(
+            count=sum(self.unwritten.values()),
+            waiting=lambda stream: self.unwritten.get(stream, 0),
+        )
 
     def notify_writable(self, stream: int) -> None:
         if self.closed:

@@ -4,6 +4,7 @@ A stream writes only when told to, and who asked is told when it is empty.
 """
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import NamedTuple, cast
 
 from lbm import keys
@@ -47,6 +48,7 @@ class Line:
     def __init__(self) -> None:
         self.account = Account(1 << 30)
         self.queue: list[Written] = []
+        self.outbox = SimpleNamespace(waiting=lambda stream: len(self.queue))
         self.resets: list[tuple[int, str]] = []
         self.finishes = 0
         self.closed = False
@@ -61,9 +63,6 @@ class Line:
         assert subcategory in (NOTIFY, NOTES)
         self.queue.append(Written(subcategory, payload))
         self.on_sent()
-
-    def waiting_events(self, stream: int) -> int:
-        return len(self.queue)
 
     def notify_writable(self, stream: int) -> None:
         self._require_open()

@@ -109,13 +109,13 @@ class Side:
 
     def left(self, stream: int) -> list[Item]:
         """What of `sent` has left the core's queues."""
-        waiting = self.connection.waiting_events(stream)
+        waiting = self.connection.outbox.waiting(stream)
         items = self.sent[stream]
         return items[: len(items) - waiting]
 
     def waiting(self, stream: int) -> list[Item]:
         """What of `sent` still waits."""
-        waiting = self.connection.waiting_events(stream)
+        waiting = self.connection.outbox.waiting(stream)
         return self.sent[stream][-waiting:] if waiting else []
 
 

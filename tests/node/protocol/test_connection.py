@@ -120,7 +120,7 @@ def test_a_flush_is_bounded_and_the_next_one_goes_on() -> None:
         send(pair.a, bytes(1_000))
     first = pair.a.core.data_to_send(pair.now, limit=2_500)
     assert 2_500 <= len(first) < 4_000
-    assert pair.a.core.waiting_events(1) == 7
+    assert pair.a.core.outbox.waiting(1) == 7
     assert pair.a.core.queued_bytes == 7 * (1_000 + EVENT_COST)
     pair.deliver(pair.b, first)
     pair.pump()

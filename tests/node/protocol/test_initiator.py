@@ -394,6 +394,6 @@ def test_an_answer_before_the_hello_is_none(
 ) -> None:
     # Found by fuzzing: without keys of ours a Reply in plain was taken by a node that
     # never speaks in plain.
-    early = Initiator(make_config(ALICE, plaintext=plaintext), bytes(32), lambda stream: None)
+    early = Initiator(make_config(ALICE, plaintext=plaintext), bytes(32))
     with pytest.raises(RemoteProtocolError, match="before our Hello"):
         early.receive(handshake_event(subcategory, encode(cells)))

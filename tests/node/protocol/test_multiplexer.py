@@ -388,7 +388,7 @@ def test_reset_drops_what_waits() -> None:
     pair.a.core.send_data(stream, b"never")
     pair.a.core.finish_stream(stream)
     pair.a.core.reset_stream(stream, 64)
-    assert pair.a.core.waiting_events(stream) == 0
+    assert pair.a.core.outbox.waiting(stream) == 0
     pair.pump()
     assert pair.b.reports == [StreamReset(stream, 64, "")]
 
@@ -398,7 +398,7 @@ def test_the_other_sides_reset_drops_what_waits() -> None:
     pair.a.core.send_data(stream, b"never")
     pair.b.core.reset_stream(stream, 64)
     pair.carry(pair.b)
-    assert pair.a.core.waiting_events(stream) == 0
+    assert pair.a.core.outbox.waiting(stream) == 0
     pair.pump()
     assert not pair.b.reports
 
@@ -566,11 +566,11 @@ def test_the_documented_example() -> None:
         pair.a.core.send_data(stream, bytes(65_536))
     pair.a.take(pair.now)
     assert credit.left == -256
-    assert pair.a.core.waiting_events(stream) == 1
+    assert pair.a.core.outbox.waiting(stream) == 1
     pair.inject(pair.b, 0, STREAM, WINDOW, {keys.STREAM: stream, keys.CREDIT: 131_200})
     pair.a.take(pair.now)
     assert credit.left == 65_344
-    assert pair.a.core.waiting_events(stream) == 0
+    assert pair.a.core.outbox.waiting(stream) == 0
 
 
 @EACH_KIND

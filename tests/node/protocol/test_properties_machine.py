@@ -209,7 +209,7 @@ class TwoSides(RuleBasedStateMachine):
         side = self.open_side(who)
         if side is None or (stream := self.pick_writable(side, pick)) is None:
             return
-        if side.connection.waiting_events(stream):
+        if side.connection.outbox.waiting(stream):
             side.connection.notify_writable(stream)
             side.writable.add(stream)
 

@@ -31,7 +31,7 @@ class Shell:
         backend = current_backend(tasks)
         core = SimpleNamespace(
             consume=lambda stream, cost: self.consumed.append(cost),
-            waiting_events=lambda stream: self.waiting,
+            outbox=SimpleNamespace(waiting=lambda stream: self.waiting),
             has_credit=lambda stream: self.credit,
             notify_writable=self.watch,
         )
