@@ -42,7 +42,7 @@ def run(
     files, which uvloop would make non-blocking for everybody who shares them, as a shell does.
 
     Raises:
-        ConfigError: a unknown loop or log level. Interrupted: by a signal.
+        ConfigError: an unknown loop or log level. Interrupted: by a signal.
     """
     level = options.log_level or log_level
     if level.lower() not in ("debug", "info", "warning", "error"):

@@ -4,6 +4,7 @@ One application of prompt_toolkit runs as long as the chat, so that what others 
 above a line that is begun. It runs on asyncio alone.
 """
 
+import io
 import os
 import signal
 import sys
@@ -16,7 +17,7 @@ import anyio
 from prompt_toolkit import PromptSession
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.history import History
-from prompt_toolkit.input import Input
+from prompt_toolkit.input import Input, create_input
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import Output
 from prompt_toolkit.output.vt100 import Vt100_Output
@@ -43,7 +44,7 @@ class LineEditor:
             enable_suspend=True,
             erase_when_done=True,
             reserve_space_for_menu=0,
-            input=input,
+            input=input or _keyboard(),
             output=output or _terminal(),
         )
         self._app = session.app
@@ -108,6 +109,12 @@ class RecentLines(History):
 
 def _interrupt(_: KeyPressEvent) -> None:
     signal.raise_signal(signal.SIGINT)  # Ctrl-C ends a chat as it ends every command
+
+
+def _keyboard() -> Input:
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(encoding="utf-8")  # as lines of files are, in every locale
+    return create_input(sys.stdin)
 
 
 def _terminal() -> Output:

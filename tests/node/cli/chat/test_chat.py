@@ -216,7 +216,7 @@ def test_answers_that_are_no_room(processes: Processes, parley: Parley, server: 
 class Terminal:
     """A `parley` whose three files are a terminal that nobody sees."""
 
-    def __init__(self, processes: Processes, *args: str) -> None:
+    def __init__(self, processes: Processes, *args: str, encoding: str = "utf-8") -> None:
         self._master, slave = pty.openpty()
         termios.tcsetwinsize(slave, (24, 60))
         self.before = termios.tcgetattr(slave)
@@ -226,7 +226,12 @@ class Terminal:
             stdin=slave,
             stdout=slave,
             stderr=slave,
-            env={**os.environ, "PARLEY_HOME": str(processes.home), "TERM": "xterm"},
+            env={
+                **os.environ,
+                "PARLEY_HOME": str(processes.home),
+                "PYTHONIOENCODING": encoding,
+                "TERM": "xterm",
+            },
             cwd=Path(__file__).parents[4],
             start_new_session=True,
         )
@@ -294,6 +299,17 @@ def test_a_terminal(processes: Processes, terminals: list[Terminal]) -> None:
     terminal.type("/quit\r")
     assert terminal.process.wait(TIMEOUT) == 0
     assert terminal.modes == terminal.before
+
+
+def test_what_is_typed_is_utf_8_in_every_locale(
+    processes: Processes, terminals: list[Terminal]
+) -> None:
+    hosting, address = host(processes)
+    terminal = Terminal(processes, "chat", address, "--name", "ann", encoding="latin-1")
+    terminals.append(terminal)
+    terminal.until(f"* ann has joined ({hosting.event('join')['node_id'][:8]}, you)", "ann>")
+    terminal.type("h\u00e9llo \u2713\r")
+    assert hosting.event("message")["text"] == "h\u00e9llo \u2713"
 
 
 def test_a_terminal_when_the_host_leaves(processes: Processes, terminals: list[Terminal]) -> None:
