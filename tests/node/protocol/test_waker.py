@@ -81,3 +81,17 @@ def test_of_a_stream_it_is_woken_for_its_end_and_for_its_report() -> None:
     core.finish_stream(first)
     core.reset_stream(second, 99)
     assert len(times) == 3
+
+
+def test_a_stream_that_is_held_no_more_wakes() -> None:
+    core = open_pair().a.core
+    held = core.open_stream("x")
+    core.streams.hold(held)
+    core.send_data(held, b"note")
+    core.data_to_send(0.0)
+    times = woken(core.outbox.waker)
+    core.streams.release(held)
+    assert times
+    assert core.waiting_events(held) == 1
+    core.data_to_send(0.0)
+    assert core.waiting_events(held) == 0
