@@ -92,6 +92,6 @@ def test_a_stream_that_is_held_no_more_wakes() -> None:
     times = woken(core.outbox.waker)
     core.streams.release(held)
     assert times
-    assert core.waiting_events(held) == 1
+    assert core.outbox.waiting(held) == 1
     core.data_to_send(0.0)
-    assert core.waiting_events(held) == 0
+    assert core.outbox.waiting(held) == 0
