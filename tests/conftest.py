@@ -149,6 +149,11 @@ def pytest_runtest_makereport(
     return report
 
 
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One process more than there are cores: now and then a test waits for time to pass."""
+    return (os.cpu_count() or 1) + 1
+
+
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Shares | None:
     return Shares(config, log) if config.getoption("dist") == "loadgroup" else None
 

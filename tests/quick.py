@@ -1,8 +1,9 @@
 """The quick loop, `pytest -m quick`: the tests that need nothing beside this process, and no sweep.
 
-A test is quick unless one of the marks in `HEAVY` says otherwise. Some follow from where a test is
-or from its fixtures; the rest stand at the test. What a quick test may not do it can't do: a
-process that it starts fails it, in every run, and so does a second of work in the quick loop.
+A test is quick unless one of the marks in `HEAVY` says otherwise, and on asyncio alone. Some marks
+follow from where a test is or from its fixtures; the rest stand at the test. What a quick test may
+not do it can't do: a process that it starts fails it, in every run, and so do two seconds of work
+in the quick loop.
 """
 
 import sys
@@ -58,8 +59,14 @@ def mark(item: pytest.Item) -> None:
     for fixture in getattr(item, "fixturenames", ()):
         if fixture in MARKED_BY_FIXTURE:
             item.add_marker(MARKED_BY_FIXTURE[fixture])
-    if not any(item.get_closest_marker(name) for name in HEAVY):
+    if not any(item.get_closest_marker(name) for name in HEAVY) and not is_on_trio(item):
         item.add_marker("quick")
+
+
+def is_on_trio(item: pytest.Item) -> bool:
+    """Whether it is the second run of a test, which the quick loop leaves to the whole suite."""
+    case = getattr(item, "callspec", None)
+    return case is not None and case.params.get("anyio_backend") == "trio"
 
 
 def watch() -> None:

@@ -89,6 +89,7 @@ def anchor(heading: str) -> str:
 
 
 @pytest.mark.parametrize("program", [pytest.param(code, id=name) for name, code in programs()])
+@pytest.mark.slow
 def test_a_program_runs(program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PARLEY_HOME", str(tmp_path / "home"))

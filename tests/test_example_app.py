@@ -86,6 +86,7 @@ async def test_requests_at_once_share_a_connection(anyio_backend: str, example: 
         assert statuses == [200] * 20
 
 
+@pytest.mark.slow
 async def test_a_slow_and_a_failing_shop_have_statuses_of_their_own(
     anyio_backend: str, example: Any
 ) -> None:

@@ -330,6 +330,7 @@ def array_of(item: bytes, count: int, filling: int = 0) -> bytes:
 
 
 @pytest.mark.parametrize("item", [b"\x81\x00", b"\xa1\x00\x00", b"\x81\x80"])
+@pytest.mark.slow
 def test_arrays_and_maps_that_hold_anything_are_counted_by_size(item: bytes) -> None:
     most = 70_000
     while most >= most_containers(len(array_of(item, most))):

@@ -59,6 +59,7 @@ def least_reachable(padding: Padding, length: int, growth: int) -> int:
 
 
 @pytest.mark.parametrize("padding", RULES, ids=str)
+@pytest.mark.slow
 def test_every_length_reaches_the_least_size(padding: Padding) -> None:
     for length in range(4, 3001):
         payload = payload_of(length)

@@ -66,6 +66,7 @@ async def test_refused_calls_do_not_fill_the_log(
     assert lines[-1].endswith("(50 more such lines were not logged)")
 
 
+@pytest.mark.slow
 async def test_streams_that_are_reset_do_not_fill_the_log(
     anyio_backend: str, caplog: pytest.LogCaptureFixture
 ) -> None:

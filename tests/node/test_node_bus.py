@@ -36,6 +36,7 @@ async def test_one_bus_for_one_address(anyio_backend: str, tmp_path: Path) -> No
     assert node.bus(f"sqlite:///{tmp_path}/a.db") is not bus
 
 
+@pytest.mark.slow
 async def test_handlers_live_as_long_as_the_node(anyio_backend: str, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/bus.db"
     with nothing_left():

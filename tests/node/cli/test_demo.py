@@ -103,6 +103,7 @@ def test_what_people_see(processes: Processes, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 65_537])
+@pytest.mark.slow
 def test_small_files_change_keys_too(parley: Parley, tmp_path: Path, size: int) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"x" * size)

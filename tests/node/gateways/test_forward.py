@@ -271,6 +271,7 @@ async def test_a_long_reason_is_logged_in_part(
 
 
 @pytest.mark.parametrize("linked", [False, True])
+@pytest.mark.slow
 async def test_it_is_cancelled_at_any_moment(
     anyio_backend: str, linked: bool, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -80,6 +80,7 @@ async def test_a_length_above_all(anyio_backend: str) -> None:
         await others_are_served(sides)
 
 
+@pytest.mark.slow
 async def test_who_stops_reading_is_read_no_more_and_then_closed(anyio_backend: str) -> None:
     limits = SimProtoLimits(write_buffer=64 * 1024, idle_before_ping=0.3, ping_timeout=0.3)
     async with served(limits=limits) as sides, raw(sides.address) as client:

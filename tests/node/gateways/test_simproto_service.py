@@ -92,6 +92,7 @@ async def publishing(side: str) -> AsyncIterator[tuple[Topic, Raw]]:
 
 
 @pytest.mark.parametrize("side", ["server", "client"])
+@pytest.mark.slow
 async def test_requests_about_a_topic_take_effect_in_their_order(
     anyio_backend: str, side: str
 ) -> None:

@@ -478,6 +478,7 @@ async def test_what_was_published_just_before_the_node_closes_arrives(anyio_back
 
 
 @pytest.mark.parametrize("transport", ["memory", "tcp"])
+@pytest.mark.slow
 async def test_nothing_is_left_of_topics(anyio_backend: str, transport: str) -> None:
     with nothing_left():
         async with meeting(transport=transport) as met:

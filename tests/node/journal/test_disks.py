@@ -64,6 +64,7 @@ async def test_with_a_full_buffer_connections_wait_and_nothing_is_lost(
         ]
 
 
+@pytest.mark.slow
 async def test_a_full_buffer_is_written_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

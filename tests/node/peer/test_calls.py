@@ -173,6 +173,7 @@ async def test_streamed_answers_hold_their_slot_while_they_are_read(
     assert waiting == [[2] * 100]
 
 
+@pytest.mark.slow
 async def test_who_reads_no_answers_waits_without_a_slot(anyio_backend: str) -> None:
     began: list[object] = []
     large, limit = 256 * 1024, 2
@@ -228,6 +229,7 @@ async def test_streams_wait_for_a_slot_too(met: Meeting, anyio_backend: str) -> 
     assert began == ["work.0", "work.1", "work.2"]
 
 
+@pytest.mark.slow
 async def test_handlers_that_outlive_their_streams_are_bounded(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -348,6 +348,7 @@ async def come_and_go() -> None:
     assert held.stopped == held.begun == 3
 
 
+@pytest.mark.slow
 async def test_nothing_is_left_of_emissions(anyio_backend: str) -> None:
     with nothing_left():
         await come_and_go()

@@ -202,6 +202,7 @@ async def test_a_slow_reader_of_events_slows_its_sender_and_nobody_else(
     assert writing == [None]
 
 
+@pytest.mark.slow
 async def test_many_send_at_once_and_one_receives(met: Meeting, anyio_backend: str) -> None:
     ours, theirs = await opened(met)
 
@@ -656,6 +657,7 @@ async def test_application_events_on_stream_1_are_dropped(met: Meeting, anyio_ba
 
 
 @pytest.mark.parametrize("seed", range(10))
+@pytest.mark.slow
 async def test_whatever_is_interleaved_the_connection_stays_usable(
     anyio_backend: str, seed: int
 ) -> None:

@@ -96,6 +96,7 @@ async def test_so_many_are_remembered(
     assert await found(hashes, file) == sha256(b"another")
 
 
+@pytest.mark.slow
 async def test_a_peer_has_so_much_hashed_and_others_do_not_wait_for_it(
     anyio_backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

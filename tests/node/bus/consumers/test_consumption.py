@@ -114,6 +114,7 @@ async def test_what_was_said_counts(anyio_backend: str) -> None:
 @pytest.mark.parametrize("fault", [BusUnavailableError("gone"), BusBusyError("held")])
 @pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("word", ["ack", "nack"])
+@pytest.mark.slow
 async def test_a_word_waits_until_the_store_answers(
     anyio_backend: str, word: str, fault: Exception, late: bool
 ) -> None:
@@ -223,6 +224,7 @@ async def test_attempts_end(anyio_backend: str) -> None:
 
 
 @pytest.mark.parametrize("error", [BusUnavailableError, BusBusyError, BusFullError])
+@pytest.mark.slow
 async def test_what_may_pass_is_waited_for(anyio_backend: str, error: type[Exception]) -> None:
     async with a_bus() as (bus, store):
         async with bus.consume(NAME, GROUP) as events:

@@ -125,6 +125,7 @@ async def test_draining_ends(anyio_backend: str, monkeypatch: pytest.MonkeyPatch
         assert await attempts(bus) == [(0, 2), (1, 2)]
 
 
+@pytest.mark.slow
 async def test_a_store_that_comes_and_goes(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

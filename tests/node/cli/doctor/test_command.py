@@ -71,6 +71,7 @@ def test_a_connection_without_encryption(processes: Processes, parley: Parley) -
     assert running.stop().code == 0
 
 
+@pytest.mark.process
 def test_a_node_that_is_not_there(parley: Parley) -> None:
     done = parley("doctor", f"{UNUSED}", "--json")
     assert (done.code, done.last["name"]) == (3, "unreachable")
@@ -110,6 +111,7 @@ def test_a_process_with_another_package_beside(processes: Processes, tmp_path: P
     assert (behind.code, found(behind)["package pipeline"]) == (0, "note")
 
 
+@pytest.mark.process
 def test_dialects(parley: Parley, tmp_path: Path) -> None:
     file = tmp_path / "parley.toml"
     file.write_text("simproto.listen = ['tcp://127.0.0.1:7101']")

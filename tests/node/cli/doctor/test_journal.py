@@ -81,6 +81,7 @@ def test_one_half_of_it(directory: Path, monkeypatch: pytest.MonkeyPatch, name: 
     assert levels() == {"journal": "problem"}
 
 
+@pytest.mark.process
 def test_doctor_says_it(parley: Parley, directory: Path) -> None:
     directory.chmod(0o777)
     done = parley("doctor", "--json")

@@ -38,6 +38,7 @@ def levels(found: list[Diagnosis]) -> dict[str, Level]:
     return {f.subject: f.level for f in found}
 
 
+@pytest.mark.process
 def test_versions() -> None:
     found = versions()
     assert list(found)[:3] == ["parley", "python", "platform"]

@@ -15,6 +15,7 @@ from tests.node.cli.conftest import Parley
 from tests.node.protocol.pair import ALICE, BOB
 
 
+@pytest.mark.slow
 def test_rows_and_columns(
     parley: Parley, journals: Path, key: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -45,6 +45,7 @@ class _Log:
             await anyio.sleep(self._late)
 
 
+@pytest.mark.slow
 async def test_ticks_do_not_drift_and_missed_ones_are_left_out(anyio_backend: str) -> None:
     log = _Log(late=0.25)
     began = anyio.current_time()
