@@ -18,7 +18,7 @@ HOST: Final = "127.0.0.1"
 # Seconds in which a server is to answer, or to end.
 PATIENCE: Final = 10.0
 _STEP: Final = 0.01
-# Waits for a line, or for the end of who would write it; after a line all is in order.
+# Waits for a line, or for the end of the process that would write it; after a line all is in order.
 _WATCHER: Final = 'read line || { kill -9 "$0" 2>/dev/null; rm -rf "$1"; }'
 
 

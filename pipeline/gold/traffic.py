@@ -1,4 +1,4 @@
-"""Traffic by minute, node, peer, topic, label and direction, and the graph of who talks to whom.
+"""Traffic by minute, node, peer, topic, label and direction, and which node talks to which.
 
 Both work without an auditor's key; then `topic`, `namespace` and `label` are null.
 """

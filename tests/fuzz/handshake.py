@@ -235,7 +235,7 @@ class Encounter:
             self._check_report(report)
         assert self._ended == (self._core.state in (State.FAREWELL, State.ENDED))
         sent = frames_of(self._core.data_to_send(self._now))
-        assert not sent or self._authorised, "a word to who does not know the network key"
+        assert not sent or self._authorised, "a word to a peer without the network key"
         if self._setting.side == "initiator" and not self._accepted and not self._completed:
             assert all(_is(event, "Hello") for event in sent), "the initiator refuses in silence"
 

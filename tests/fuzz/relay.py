@@ -202,7 +202,7 @@ class _Hall:
                 place.exact = place.exact and not (dropped and place.ear.ended is not None)
 
     def _said(self, place: _Place, step: Step) -> bytes:
-        """A message, or a UUID of who has none yet."""
+        """A message, or a UUID of a member that has none yet."""
         if not place.client.uuid:
             return TARGETS[step.subcategory % len(TARGETS)]
         sender = place.client.uuid if step.async_id % 8 else UUIDS[step.subcategory % len(UUIDS)]

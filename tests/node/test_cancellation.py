@@ -246,7 +246,7 @@ async def usable(world: World) -> None:
     """Nothing is left, and both sides still do all that they can."""
     met = world.met
     for topic in world.topics:
-        # What may have come for who is no longer there has gone its way.
+        # What may have come for a task that is no longer there has gone its way.
         await topic.publish("last")
     for peer in (met.peer, met.back):
         assert await peer.call("echo", "here", timeout=5) == "here"

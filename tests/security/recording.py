@@ -1,6 +1,6 @@
 """Each use of each AEAD key in this process, written down where the library's objects are made.
 
-Nothing is assumed of who asks for a key or in which file; the registry's ciphers
+Nothing is assumed about the caller that asks for a key or in which file; the registry's ciphers
 are replaced by ones that record and then do the real work. Knows no events.
 """
 

@@ -113,7 +113,7 @@ async def test_offers_do_not_have_a_file_hashed_again(
         for _ in range(3):
             assert (await refused(place, wrong))[0] == RefusalCode.EXISTS
         assert sum(read) == len(PATTERN)
-        stream, _ = await ask(place, offered(PATTERN))  # nor for who has the same
+        stream, _ = await ask(place, offered(PATTERN))  # nor for a peer that has the same
         stream.reset()
         assert sum(read) == len(PATTERN)
 

@@ -145,7 +145,7 @@ def test_who_is_verified(processes: Processes, tmp_path: Path) -> None:
     assert roster(hosting) == [
         *(("Host", "you", True), ("ann", "verified", False), ("bob", "new", False)),
     ]
-    # A guest has only the host's word for who the others are.
+    # A guest has only the host's word on the others' names.
     bob.event("join")
     assert roster(bob) == [
         *(("Host", "verified", True), ("ann", "told", False), ("bob", "you", False)),
