@@ -61,7 +61,7 @@ class Reader:
 
 class SimProtoSide:
     """Answers calls of `echo`, keeps those of `wait`, fails those of `fail`; publishes
-    `news` and, to a peer that sends no data with it, `odd`; rejects those that subscribe to `secret`."""
+    `news` and, to a peer that sends no data with it, `odd`; rejects readers of `secret`."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Journals forged by someone with the node's keys and this format: what is to be a finding (J2, J3).
+"""Journals forged with the node's keys and this format: what must be a finding (J2, J3).
 
 Those of `test_something_is_found` gave no finding at all when they were written.
 """

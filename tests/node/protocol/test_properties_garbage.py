@@ -172,7 +172,7 @@ def test_a_proof_with_other_cells(
     junk: bytes | None,
     unsigned: int,
 ) -> None:
-    """Encrypted by a side that has the keys; its payload is wrong, or byte `unsigned` of its seal."""
+    """Encrypted under the right keys; its payload is wrong, or byte `unsigned` of its seal."""
     honest = Handshake.proof_frame
     pair = Pair(make_config(ALICE), make_config(BOB))
     liar = (pair.a if by_initiator else pair.b).core
