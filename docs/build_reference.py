@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from docs.docstring_markdown import paragraphs, summary
-from docs.reference_pages import PAGES, SHOWN, Page, Shown
+from docs.reference_pages import PAGES, Page
+from docs.reference_shown import SHOWN, Shown
 from docs.signatures import call, definition, fields, parameter, signature, type_text
 
 DIRECTORY: Final = Path(__file__).parent / "reference" / "api"

@@ -3,7 +3,7 @@
 What is public is what `parley` and its modules have in `__all__`.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 
@@ -15,17 +15,6 @@ class Page:
     intro: str
     names: tuple[str, ...]
     howto: str
-
-
-@dataclass(frozen=True)
-class Shown:
-    """How a class is shown: not at all what is in `hidden`; without its constructor if the
-    application is handed instances and makes none; without what its bases say of themselves if
-    `alone`."""
-
-    made: bool = True
-    alone: bool = False
-    hidden: frozenset[str] = field(default_factory=frozenset)
 
 
 PAGES: Final[dict[str, Page]] = {
@@ -366,92 +355,4 @@ PAGES: Final[dict[str, Page]] = {
         ),
         "journal",
     ),
-}
-
-SHOWN: Final[dict[str, Shown]] = {
-    "Agreed": Shown(made=False, hidden=frozenset({"without_secrets"})),
-    "AnswerStream": Shown(made=False),
-    "Bus": Shown(
-        made=False,
-        alone=True,
-        hidden=frozenset({"begin", "drain", "is_closed", "opened"}),
-    ),
-    "BusConfig": Shown(hidden=frozenset({"format_of", "group_name"})),
-    "BusEvent": Shown(made=False),
-    "BusRequest": Shown(made=False),
-    "Consumption": Shown(made=False, hidden=frozenset({"close"})),
-    "Counters": Shown(made=False),
-    "DeadLetter": Shown(made=False),
-    "History": Shown(made=False),
-    "SchemaViolationError": Shown(made=False),
-    "Bridge": Shown(hidden=frozenset({"deliver"})),
-    "Call": Shown(made=False),
-    "Candidate": Shown(made=False),
-    "ConnectedNodes": Shown(made=False),
-    "ConnectionEnded": Shown(made=False),
-    "Emission": Shown(made=False),
-    "FormattedPayload": Shown(hidden=frozenset({"cells"})),
-    "Guest": Shown(made=False, hidden=frozenset({"closed_error", "is_gone"})),
-    "NamedEvent": Shown(made=False),
-    "NamedPeer": Shown(
-        made=False, hidden=frozenset({"begin_close", "drained", "running", "stop_handlers"})
-    ),
-    "Payload": Shown(made=False, hidden=frozenset({"cells"})),
-    "RedisFormat": Shown(hidden=frozenset({"fields", "key", "name", "read"})),
-    "Relay": Shown(hidden=frozenset({"join"})),
-    "RelayFault": Shown(made=False),
-    "RelayMessage": Shown(made=False),
-    "Replies": Shown(made=False),
-    "Reply": Shown(made=False),
-    "SimProtoPeer": Shown(
-        made=False,
-        hidden=frozenset({"drain", "drained", "gone", "room", "running_requests"}),
-    ),
-    "SimProtoSubscription": Shown(made=False, hidden=frozenset({"cut_off", "lost"})),
-    "FaultyWay": Shown(made=False, hidden=frozenset({"carry"})),
-    "IdentityChangedError": Shown(made=False),
-    "Journal": Shown(
-        made=False, hidden=frozenset({"begin", "end", "gate", "session_log", "stops_node"})
-    ),
-    "JournalMetrics": Shown(made=False),
-    "KnownPeer": Shown(made=False),
-    "Limits": Shown(hidden=frozenset({"agreed_with", "cells", "from_cells"})),
-    "MemoryStream": Shown(made=False),
-    "Peer": Shown(made=False, hidden=frozenset({"closed_error"})),
-    "PublicIdentity": Shown(made=False, hidden=frozenset({"cells", "parse", "verifier"})),
-    "Identity": Shown(hidden=frozenset({"cells"})),
-    "NodeConfig": Shown(hidden=frozenset({"core"})),
-    "FileOffer": Shown(made=False, hidden=frozenset({"decode", "encode"})),
-    "PeerClosedError": Shown(made=False),
-    "Receipt": Shown(made=False, hidden=frozenset({"decode", "encode"})),
-    "Remote": Shown(made=False, hidden=frozenset({"closed_error"})),
-    "Roles": Shown(made=False),
-    "JournalSource": Shown(
-        made=False, hidden=frozenset({"name", "reader", "schema", "streamReader"})
-    ),
-    "Source": Shown(made=False, hidden=frozenset({"begins_with", "read"})),
-    "FileStore": Shown(
-        hidden=frozenset(
-            ["discard", "open_existing", "open_partial", "place", "require_replaceable"]
-        )
-    ),
-    "Stream": Shown(
-        made=False,
-        hidden=frozenset(
-            ["send_answer", "data_received", "event_received", "finished", "failed", "writable"]
-        ),
-    ),
-    "StreamEvent": Shown(made=False),
-    "StreamKey": Shown(hidden=frozenset({"from_key"})),
-    "SubscribeRequest": Shown(made=False),
-    "Subscriber": Shown(made=False),
-    "Subscription": Shown(made=False, hidden=frozenset({"ended", "lost"})),
-    "Suite": Shown(
-        made=False,
-        hidden=frozenset(
-            ["kex_algorithm", "signing_algorithm", "hash_algorithm", "cipher_algorithm"]
-        ),
-    ),
-    "Tables": Shown(hidden=frozenset({"checkpoint", "write_batch"})),
-    "Topic": Shown(made=False, hidden=frozenset({"flush", "takes", "rules", "join"})),
 }

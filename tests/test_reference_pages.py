@@ -11,7 +11,8 @@ import pytest
 import parley.errors
 from docs.build_reference import DIRECTORY, build, find, main
 from docs.docstring_markdown import paragraphs, summary
-from docs.reference_pages import PAGES, SHOWN, Shown
+from docs.reference_pages import PAGES
+from docs.reference_shown import SHOWN, Shown
 
 LISTED = [name for page in PAGES.values() for name in page.names]
 NAMES = {name.rpartition(".")[2] for name in LISTED}
