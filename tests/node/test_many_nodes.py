@@ -17,6 +17,7 @@ from parley import Call, Node, Stream
 from tests.node.network import config, nothing_left, open_files, other_tasks
 
 NODES = 1_000
+NODES_ON_TRIO = 250  # where each takes twice the time, and as much is left of it
 FEW = 20
 
 
@@ -81,14 +82,15 @@ async def a_round(identities: list[Identity]) -> list["weakref.ref[Node]"]:
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 async def test_a_thousand_nodes(anyio_backend: object) -> None:
-    identities = [Identity.create() for _ in range(NODES)]
+    many = NODES_ON_TRIO if anyio_backend == "trio" else NODES
+    identities = [Identity.create() for _ in range(many)]
     with nothing_left():
         files, tasks, objects = open_files(), other_tasks(), []
-        for count in (FEW, NODES):
+        for count in (FEW, many):
             dead = await a_round(identities[:count])
             gc.collect()
             assert [node for node in dead if node() is not None] == []
             del dead
             assert (open_files(), other_tasks()) == (files, tasks)
             objects.append(len(gc.get_objects()))
-    assert objects[1] - objects[0] < NODES - FEW  # not one object for each node
+    assert objects[1] - objects[0] < many - FEW  # not one object for each node
