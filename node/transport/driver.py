@@ -21,10 +21,6 @@ NEVER = float("inf")
 # Bytes that may wait for one peer before callers wait, and the part at which they go on.
 HIGH_WATER = 4 * 2**20
 LOW_WATER_PART = 4
-# At first glibc gives back to the system what is free at the top of its heap beyond 128 KiB, and
-# each flush of long events would get its pages anew, at twice its own cost. Once a block that was
-# mapped has been freed, twice its size stays (mallopt(3), M_MMAP_THRESHOLD).
-bytes(HIGH_WATER)
 # Events that are written at once: a whole turn's batch would have both sides work by
 # turns (64 calls in flight: 22,000 calls/s against 40,000).
 FLUSH_EVENTS = 16

@@ -11,6 +11,11 @@ from node.errors import ParleyError
 from node.transport.backend import Backend
 from node.transport.clocked import Clock, ClockedBackend
 
+# At first glibc gives back to the system what is free at the top of its heap beyond 128 KiB, and
+# each flush of long events would get its pages anew, at twice its own cost. Once a block that was
+# mapped has been freed, twice its size stays (mallopt(3), M_MMAP_THRESHOLD).
+bytes(4 * 2**20)
+
 
 class Ground:
     """A task group, and the backend whose tasks live in it; `what` is named in errors.
