@@ -16,6 +16,8 @@ from crypto.kdf import extract, label
 NETWORK_KEY_SIZE = 32
 SESSION_ID_SIZE = 32
 
+HELLO_LABEL = b"parley1 hello"
+RESUME_LABEL = b"parley1 resume hello"
 _CHAIN = b"parley1 chain"
 _INITIATOR, _RESPONDER, _BIND, _REKEY = b"\x00", b"\x01", b"\x02", b"\x03"
 
@@ -157,15 +159,23 @@ def rekey_secrets(hash: HashAlgorithm, root: bytes, a: bytes, b: bytes) -> Rekey
     )
 
 
-def network_mac(network_key: bytes, encoded_map_without_cell_12: bytes) -> bytes:
-    """Return the value of cell 12: HMAC-SHA256, 32 bytes, whatever hash is negotiated.
+def network_mac(
+    network_key: bytes, encoded_map_without_cell_12: bytes, label: bytes = HELLO_LABEL
+) -> bytes:
+    """Return the value of cell 12: HMAC-SHA256, 32 bytes, whatever hash is negotiated; `label`
+    says of which event.
 
     The receiver compares it with `hmac.compare_digest`; `check_network_mac` does.
     """
     check_network_key(network_key)
-    return SHA256.hmac(network_key, b"parley1 hello" + encoded_map_without_cell_12)
+    return SHA256.hmac(network_key, label + encoded_map_without_cell_12)
 
 
-def check_network_mac(network_key: bytes, encoded_map_without_cell_12: bytes, mac: bytes) -> bool:
+def check_network_mac(
+    network_key: bytes,
+    encoded_map_without_cell_12: bytes,
+    mac: bytes,
+    label: bytes = HELLO_LABEL,
+) -> bool:
     """Say whether `mac` is the right value of cell 12, in constant time."""
-    return hmac.compare_digest(network_mac(network_key, encoded_map_without_cell_12), mac)
+    return hmac.compare_digest(network_mac(network_key, encoded_map_without_cell_12, label), mac)

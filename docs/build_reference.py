@@ -27,7 +27,7 @@ DIRECTORY: Final = Path(__file__).parent / "reference" / "api"
 OURS: Final = ("node", "crypto", "lbm", "pipeline")
 _NOTE: Final = "<!-- Made by `python -m docs.build_reference`. Edit the docstrings instead. -->"
 LISTED: Final = {name.rpartition(".")[2] for page in PAGES.values() for name in page.names}
-_NO_NEWS: Final = ("object", "tuple", "Protocol", "IntEnum", "bytes", "Exception")
+_NO_NEWS: Final = ("object", "tuple", "Protocol", "IntEnum", "bytes", "Exception", "Generic")
 _SPECIAL: Final = {
     "__aenter__": "async with",
     "__anext__": "async for",

@@ -36,11 +36,31 @@ PAGES: Final[dict[str, Page]] = {
         ("parley.Peer", "parley.Remote", "parley.ConnectionEnded", "parley.Suite"),
         "embed-a-node",
     ),
+    "blocking": Page(
+        "Blocking",
+        "Peers and links for programs that await nothing: `parley.blocking.connect(address)`.",
+        (
+            "parley.blocking.connect",
+            "parley.blocking.link",
+            "parley.blocking.BlockingPeer",
+            "parley.blocking.BlockingLink",
+            "parley.blocking.BlockingSubscription",
+            "parley.blocking.BlockingAnswer",
+        ),
+        "scripts",
+    ),
+    "links": Page(
+        "Links",
+        "A node that is kept reachable, over as many sessions as it takes. Links are made with "
+        "[Node.link](node.md#nodelink).",
+        ("parley.Link", "parley.LinkSubscription"),
+        "bad-network",
+    ),
     "calls": Page(
         "Calls",
         "What a handler is given, and the answer that comes in items. Calls are made with "
         "[Peer.call](peer.md#peercall) and [Peer.call_stream](peer.md#peercall_stream).",
-        ("parley.Call", "parley.AnswerStream"),
+        ("parley.Call", "parley.AnswerStream", "parley.OnceKey"),
         "calls",
     ),
     "topics": Page(
@@ -53,6 +73,7 @@ PAGES: Final[dict[str, Page]] = {
             "parley.Subscriber",
             "parley.SubscribeRequest",
             "parley.Subscription",
+            "parley.TopicPosition",
             "parley.Forward",
             "parley.Pauses",
         ),
@@ -235,10 +256,13 @@ PAGES: Final[dict[str, Page]] = {
             "parley.errors.FileError",
             "parley.errors.KnownPeersError",
             "parley.errors.PeerClosedError",
+            "parley.errors.OutcomeUnknownError",
             "parley.errors.StreamResetError",
             "parley.errors.CallRefused",
             "parley.errors.CallTimeout",
             "parley.errors.SubscribeRejected",
+            "parley.errors.NotOnceError",
+            "parley.errors.MalformedDataError",
             "parley.errors.StreamedAnswerError",
             "parley.errors.UnreadRepliesError",
             "parley.errors.NotSpokenError",
@@ -337,6 +361,17 @@ PAGES: Final[dict[str, Page]] = {
             "parley.protocol.Checkpoint",
         ),
         "another-implementation",
+    ),
+    "discovery": Page(
+        "Discovery",
+        "Nodes of the local network, by multicast DNS. It needs the extra `discovery`.",
+        (
+            "parley.discovery.announce",
+            "parley.discovery.find",
+            "parley.discovery.resolve",
+            "parley.discovery.FoundNode",
+        ),
+        "discovery",
     ),
     "pipeline": Page(
         "The data pipeline",

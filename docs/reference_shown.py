@@ -32,14 +32,14 @@ SHOWN: Final[dict[str, Shown]] = {
     "History": Shown(made=False),
     "SchemaViolationError": Shown(made=False),
     "Bridge": Shown(hidden=frozenset({"deliver"})),
-    "Call": Shown(made=False),
+    "Call": Shown(made=False, hidden=frozenset({"hold_to"})),
     "Candidate": Shown(made=False),
     "ConnectedNodes": Shown(made=False),
     "ConnectionEnded": Shown(made=False),
     "Emission": Shown(made=False),
     "FormattedPayload": Shown(hidden=frozenset({"cells"})),
     "Guest": Shown(made=False, hidden=frozenset({"closed_error", "is_gone"})),
-    "NamedEvent": Shown(made=False),
+    "NamedEvent": Shown(made=False, hidden=frozenset({"hold_to"})),
     "NamedPeer": Shown(
         made=False, hidden=frozenset({"begin_close", "drained", "running", "stop_handlers"})
     ),
@@ -57,6 +57,10 @@ SHOWN: Final[dict[str, Shown]] = {
     "SimProtoSubscription": Shown(made=False, hidden=frozenset({"cut_off", "lost"})),
     "FaultyWay": Shown(made=False, hidden=frozenset({"carry"})),
     "IdentityChangedError": Shown(made=False),
+    "BlockingAnswer": Shown(made=False),
+    "BlockingLink": Shown(made=False),
+    "BlockingPeer": Shown(made=False),
+    "BlockingSubscription": Shown(made=False),
     "Journal": Shown(
         made=False, hidden=frozenset({"begin", "end", "gate", "session_log", "stops_node"})
     ),
@@ -90,7 +94,7 @@ SHOWN: Final[dict[str, Shown]] = {
     ),
     "StreamEvent": Shown(made=False),
     "StreamKey": Shown(hidden=frozenset({"from_key"})),
-    "SubscribeRequest": Shown(made=False),
+    "SubscribeRequest": Shown(made=False, hidden=frozenset({"hold_to"})),
     "Subscriber": Shown(made=False),
     "Subscription": Shown(made=False, hidden=frozenset({"ended", "lost"})),
     "Suite": Shown(

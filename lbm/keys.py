@@ -60,6 +60,16 @@ MAX_LENGTH: Final = 46
 MAX_BYTES: Final = 47
 APPROXIMATE: Final = 48
 MORE: Final = 49
+# Of resumption, calls that are made once, and topics that remember (sections 17 and 18).
+RESUME_MS: Final = 50
+TAG: Final = 51
+ATTEMPT: Final = 52
+RECEIVED: Final = 53
+MAC: Final = 54
+ONCE_KEY: Final = 55
+TOPIC_EPOCH: Final = 56
+NUMBER: Final = 57
+RECOVERED: Final = 58
 
 FIRST_APPLICATION_KEY: Final = 256
 
@@ -122,6 +132,15 @@ KEYS: Final[dict[int, Key]] = {
     MAX_BYTES: Key("max bytes", "uint"),
     APPROXIMATE: Key("approximate", "bool"),
     MORE: Key("more", "bool"),
+    RESUME_MS: Key("resume ms", "uint"),
+    TAG: Key("tag", "bytes"),
+    ATTEMPT: Key("attempt", "uint"),
+    RECEIVED: Key("received", "uint"),
+    MAC: Key("mac", "bytes"),
+    ONCE_KEY: Key("once key", "bytes"),
+    TOPIC_EPOCH: Key("topic epoch", "bytes"),
+    NUMBER: Key("number", "uint"),
+    RECOVERED: Key("recovered", "bool"),
 }
 
 

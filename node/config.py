@@ -11,9 +11,10 @@ from typing import Final
 
 from crypto.identity import Identity
 from crypto.registry import NAMES
-from lbm.codec import Value
+from lbm.codec import Value, encode_value
 from lbm.noise import NO_PADDING, Padding, parse_padding
 from node.errors import ConfigError
+from node.messaging.once import ONCE_EPOCH_SIZE, ONCE_INFO
 from node.protocol import limits as fixed
 from node.protocol.config import CoreConfig, Deliver, Plaintext
 from node.protocol.limits import Limits
@@ -28,15 +29,20 @@ LARGEST: Final = sys.float_info.max
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Which numbers a setting takes: `least` or more, or (`above`) only what is greater."""
+    """Which numbers a setting takes: `least` or more, or (`above`) only what is greater, and
+    `most` or less."""
 
     least: float
     above: bool = False
+    most: float = float("inf")
 
     def __contains__(self, value: float) -> bool:
-        return value > self.least if self.above else value >= self.least
+        enough = value > self.least if self.above else value >= self.least
+        return enough and value <= self.most
 
     def __str__(self) -> str:
+        if self.most < float("inf"):
+            return f"{self.least:,}..{self.most:,}"
         return f"above {self.least:g}" if self.above else f"{self.least:,} or more"
 
 
@@ -54,9 +60,17 @@ RANGES: Final[Mapping[str, Range]] = {
     "handshakes_per_second": _ABOVE_0,
     "peer_memory": Range(64 * 1024),
     "memory": Range(1 << 20),
+    "once_results": Range(1),
+    "once_peer_memory": Range(128 * 1024),
+    "once_memory": Range(128 * 1024),
     "write_buffer": Range(1024),
     "accept_timeout": _ABOVE_0,
     "drain_timeout": Range(0),
+    "resume": Range(0, most=600),
+    "resume_buffer": Range(1 << 20),
+    "parted_sessions": Range(0),
+    "parted_per_id": Range(0),
+    "parted_memory": Range(0),
 }
 
 
@@ -67,6 +81,15 @@ def require_in_range(name: str, value: float, allowed: Range) -> None:
         raise ConfigError(f"{name} is {value}; it must be a finite number")
     if value not in allowed:
         raise ConfigError(f"{name} is {value:,}; it must be {allowed}")
+
+
+def require_room_for_epoch(info: Mapping[str, Value]) -> None:
+    """Raise ConfigError if there is no room beside node information for what a node says that
+    remembers calls (section 18)."""
+    stated = {**info, ONCE_INFO: bytes(ONCE_EPOCH_SIZE)}
+    if len(encode_value(stated)) > fixed.NODE_INFO_SIZE:
+        size = f"{fixed.NODE_INFO_SIZE:,} bytes"
+        raise ConfigError(f"info leaves no room in {size} for what a node with once=True says")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,10 +123,23 @@ class NodeConfig:
             for, what its streams bring (section 8).
         memory: the same for all peers together, at least 1 MiB; beyond it a peer that has
             64 KiB held has no room for more.
+        once_results: calls that were made once, of one node id, that are remembered for 10 minutes
+            at most, at least 1 (section 18); one more is answered with code 19 and not run.
+        once_peer_memory: what these may take, bytes of memory, at least 131,072.
+        once_memory: what those of all node ids may take, at least 131,072; counts in `memory`.
         write_buffer: bytes that may wait to be written to one peer before its callers wait
             too, at least 1,024.
         accept_timeout: seconds that an accept hook has to answer, above 0; then it is a no.
         drain_timeout: seconds that a closing node waits for running handlers, 0 or more.
+        resume: seconds for which a session whose transport was lost may go on over another one,
+            0..600; the minimum of both sides holds, and 0 is never (section 17).
+        resume_buffer: bytes that are kept for one peer until it has told that they came, at
+            least 1 MiB; beyond it what is sent to it waits.
+        parted_sessions: sessions without a transport at once, 0 or more; beyond it one of the
+            peer that has most of them ends.
+        parted_per_id: of these, of one node id, 0 or more; likewise.
+        parted_memory: bytes that all of these keep together, 0 or more; beyond it one of the
+            peer that has most of that ends.
 
     Raises:
         ConfigError: a value is of another type, or out of its range. What settings have to do
@@ -130,9 +166,17 @@ class NodeConfig:
     limit_loopback: bool = False
     peer_memory: int = fixed.PEER_MEMORY
     memory: int = 512 * 2**20
+    once_results: int = 1_000
+    once_peer_memory: int = 8 * 2**20
+    once_memory: int = 64 * 2**20
     write_buffer: int = 4 * 2**20
     accept_timeout: float = 5.0
     drain_timeout: float = 5.0
+    resume: float = 30.0
+    resume_buffer: int = 4 * 2**20
+    parted_sessions: int = 256
+    parted_per_id: int = 8
+    parted_memory: int = 64 * 2**20
 
     def __post_init__(self) -> None:
         check_types(self, ConfigError)
@@ -143,6 +187,8 @@ class NodeConfig:
                 raise ConfigError(f"{setting} has no parameter {', '.join(sorted(unknown))}")
         for name, allowed in RANGES.items():
             require_in_range(name, getattr(self, name), allowed)
+        if ONCE_INFO in self.info:
+            raise ConfigError(f"info has {ONCE_INFO!r}, which a node says by itself")
         for name, size in (
             ("write_buffer", self.write_buffer),
             ("limits.max_payload", self.limits.max_payload),
@@ -175,6 +221,8 @@ class NodeConfig:
                 ping_timeout=self.ping_timeout,
                 rekey_allowance=self.rekey_allowance,
                 peer_memory=self.peer_memory,
+                resume=self.resume,
+                resume_buffer=self.resume_buffer,
             )
         except ValueError as error:
             raise ConfigError(str(error)) from error

@@ -8,10 +8,13 @@
           IdentityChangedError   the name dialled is on record under another id
       PeerClosedError        the connection is over; `code` and `text` say why (also anyio's
                              BrokenResourceError)
+        OutcomeUnknownError  and a call with `once` was not answered; `key` asks again
       CallRefused            answered with a code other than 0; `code` and `data`
         CallTimeout          the deadline passed (code 17)                   (also TimeoutError)
         SubscribeRejected    the publisher said no (code 3)
+        NotOnceError         a call with `once` was not run (code 27)
       UnreadRepliesError     more replies to an event came than were read
+      MalformedDataError     data that came is not of the type asked for  (also ValueError)
       StreamedAnswerError    the answer comes in items: `Peer.call_stream` reads it
       StreamResetError       a stream was ended by Reset; `code` and `text` (likewise)
       RelayRefusedError      an event relay closed the connection; `code`, `text` (likewise)
@@ -151,6 +154,21 @@ class PeerClosedError(_WithCode, BrokenResourceError):
     """The connection is over. `code` is a close code (section 11)."""
 
 
+class OutcomeUnknownError(PeerClosedError):
+    """The connection ended before a call with `once` was answered: it ran once, or not at all.
+
+    For 5 minutes from `sent` (seconds of the loop's clock) on the answer can be had with
+    `peer.call(.., once=key)`, of a peer whose `once_epoch` is this one; any other peer would run it
+    again. `key` is 16 bytes.
+    """
+
+    def __init__(self, code: int, text: str, key: bytes, once_epoch: bytes, sent: float) -> None:
+        super().__init__(code, text)
+        self.key = key
+        self.once_epoch = once_epoch
+        self.sent = sent
+
+
 class StreamResetError(_WithCode, BrokenResourceError):
     """A stream was ended at once. `code` is a code of Reset (section 11)."""
 
@@ -189,6 +207,25 @@ class SubscribeRejected(CallRefused):
         super().__init__(ResultCode.REJECTED, data)
 
 
+class NotOnceError(CallRefused):
+    """A call with `once` was not run: the other node, or the handler, does not remember its calls;
+    the connection is not encrypted; or the answer comes in items (code 27)."""
+
+    def __init__(self, data: object = None) -> None:
+        super().__init__(ResultCode.NOT_ONCE, data)
+
+
+class MalformedDataError(ParleyError, ValueError):
+    """Data that came does not fit the type that was asked for: an answer, an item of one, or a
+    note. `place` says where in it, such as `$.items[2].price` (`$` for all of it), and `text`
+    what is wrong there."""
+
+    def __init__(self, place: str, text: str) -> None:
+        super().__init__(f"{place}: {text}")
+        self.place = place
+        self.text = text
+
+
 class StreamedAnswerError(ParleyError):
     """A call was answered in items, which `Peer.call_stream` reads; it was cancelled."""
 
@@ -208,6 +245,8 @@ def received_refusal(code: int, data: object, *, subscribing: bool = False) -> C
     refused: CallRefused
     if code == ResultCode.DEADLINE_EXCEEDED:
         refused = CallTimeout(data)
+    elif code == ResultCode.NOT_ONCE:
+        refused = NotOnceError(data)
     elif subscribing and code == ResultCode.REJECTED:
         refused = SubscribeRejected(data)
     else:

@@ -6,49 +6,48 @@ hold many. What is said on a connection is up to `Peer`.
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from dataclasses import replace
 from types import TracebackType
-from typing import Self
+from typing import Self, cast
 
 import anyio
-from anyio.abc import ByteStream
 
 from crypto.identity import Identity, NodeId
+from crypto.randomness import random_bytes
 from node.config import NodeConfig
-from node.errors import ConfigError, HandshakeError
+from node.errors import ConfigError
 from node.journal.errors import JournalFailedError
 from node.journal.journal import Journal
-from node.offering import Offering
+from node.meeting import Meeting
+from node.messaging.once import ONCE_EPOCH_SIZE, ONCE_INFO, OnceMemory
 from node.peer.endpoint import Endings, Host
 from node.peer.peer import Peer
 from node.protocol.account import Account
 from node.protocol.codes import CloseCode
+from node.protocol.config import CoreConfig
 from node.protocol.connection import Connection
 from node.protocol.limits import CLOSE_DRAIN, CLOSE_LINGER
 from node.protocol.observer import Observer
-from node.protocol.states import State
-from node.transport.address import Address
-from node.transport.backend import Backend, Listener
+from node.remote.sessions import SessionTable
+from node.transport.backend import Backend
 from node.transport.clocked import Clock
 from node.transport.driver import Driver
 from node.transport.ground import Ground
-from node.transport.stream_outlet import StreamOutlet
 from node.transport.waiting import Changes
 from node.trust.accept_hook import AcceptHook, Decider, decider
 from node.trust.admission import Admission
-from node.trust.policies import AnyPeer, Pinned, TrustPolicy
+from node.trust.policies import AnyPeer, TrustPolicy
 
 logger = logging.getLogger("parley.node")
 
-CONNECT_TIMEOUT = 10.0
 # For what is queued and Close to be written, and for the other side to hang up.
 CLOSE_TIMEOUT = CLOSE_DRAIN + CLOSE_LINGER + 1.0
 # Seconds for Close when `async with` is left by an exception.
 HASTY_TIMEOUT = 0.2
 
 
-class Node(Offering):
+class Node(Meeting):
     """A node of the network: one `identity`, its listeners, its handlers and its peers. It
     lives as long as its `async with`.
 
@@ -85,13 +84,21 @@ class Node(Offering):
         self._observer = observer
         self.journal = journal
         self._held = Account(self.config.memory)
+        self._once = OnceMemory(
+            b"",
+            results=self.config.once_results,
+            peer_memory=self.config.once_peer_memory,
+            memory=self.config.once_memory,
+            total=self._held,
+        )
+        self._once.on_ended = self._handler_ended
         self._peers: set[Peer] = set()
         self._half_open: OrderedDict[Peer, None] = OrderedDict()
-        self._listeners: list[Listener] = []
         self._changes = Changes(lambda: self._running().waiter())
         self._ground = Ground("the node", clock)
         self._endings = Endings()
         self._admission = Admission(self.config)
+        self._sessions = SessionTable(self.config, self._running)
 
     def __repr__(self) -> str:
         return f"<Node {self.node_id.short}, {len(self.peers)} peers>"
@@ -100,11 +107,6 @@ class Node(Offering):
     def node_id(self) -> NodeId:
         """The id of this node."""
         return self.identity.node_id
-
-    @property
-    def backend(self) -> Backend:
-        """The loop it runs in, for what is joined to it; ParleyError if it does not run."""
-        return self._running()
 
     @property
     def peers(self) -> list[Peer]:
@@ -116,79 +118,11 @@ class Node(Offering):
         """How many connections a limit kept out (`max_connections` and those below it)."""
         return self._admission.refused.total()
 
-    @property
-    def addresses(self) -> list[str]:
-        """What the node listens on, with its node id."""
-        return [str(self._advertised(listener.address)) for listener in self._listeners]
-
-    # Meeting others.
-
-    async def listen(self, address: str) -> str:
-        """Listen on `tcp://host:port` (port 0: any) or `unix:///path`.
-
-        Returns:
-            The address to dial, with this node's id, so that it is pinned.
-
-        Raises:
-            AddressError: not an address. UnreachableError: it cannot be listened on.
-        """
-        self._check_journal()
-        listener = await self._running().listen(Address.parse(address), self._accept)
-        self._listeners.append(listener)
-        return str(self._advertised(listener.address))
-
-    async def connect(
-        self,
-        address: str,
-        *,
-        trust: TrustPolicy | AcceptHook | None = None,
-        timeout: float = CONNECT_TIMEOUT,
-    ) -> Peer:
-        """Dial a node and do the handshake; `timeout` is seconds for both.
-
-        The peer must be the one whose id the address carries; without an id `trust` has
-        to say who will do.
-
-        Raises:
-            AddressError: not an address. ConfigError: neither a node id nor `trust`.
-            UnreachableError: nobody answers. HandshakeError: they could not agree.
-            NotTrustedError: it is another node, or refuses us.
-        """
-        target = Address.parse(address)
-        policy = self._policy(target, trust)
-        backend = self._running()
-        place = target.place
-        peer = self._peer(policy, place, initiator=True, dialled=place)
-        with _given_up(peer):
-            try:
-                with anyio.fail_after(timeout):
-                    await backend.connect(target, lambda: peer.driver)
-                    await peer.live.opened()
-            except TimeoutError as error:
-                text = f"no handshake in {timeout:g} s"
-                raise HandshakeError(CloseCode.TIMEOUT, text) from error
-        return peer
-
-    async def connect_stream(self, stream: ByteStream, *, trust: TrustPolicy | AcceptHook) -> Peer:
-        """Do the handshake over any byte stream, as its initiator; raises as `connect`."""
-        peer = self._peer(self._policy(None, trust), "stream", initiator=True)
-        StreamOutlet(stream, peer.driver, self._running())
-        with _given_up(peer):
-            await peer.live.opened()
-        return peer
-
-    async def accept_stream(self, stream: ByteStream) -> Peer:
-        """Do the handshake over any byte stream, as its responder; raises as `connect`."""
-        peer = self._peer(self.trust, "stream", initiator=False)
-        StreamOutlet(stream, peer.driver, self._running())
-        with _given_up(peer):
-            await peer.live.opened()
-        return peer
-
     # Life.
 
     async def __aenter__(self) -> Self:
         backend = await self._ground.enter()
+        self._once.epoch = random_bytes(ONCE_EPOCH_SIZE)
         if self.journal is not None:
             try:
                 await self.journal.begin(self.identity, backend, self._stop)
@@ -213,6 +147,8 @@ class Node(Offering):
             try:
                 await self._ground.leave()
             finally:
+                self._once.clear()
+                self._sessions.clear()
                 if self.journal is not None:
                     with anyio.CancelScope(shield=True):
                         await self.journal.end()
@@ -223,7 +159,9 @@ class Node(Offering):
 
         Streams end with Close: their handlers meet PeerClosedError.
         """
+        await self._end_links()
         await self._stop_listening()
+        self._sessions.end("the node stops, and there is no transport")
         for topic in self.topics.values():
             topic.flush()
         drained = len(self._peers)
@@ -232,6 +170,7 @@ class Node(Offering):
                 draining.start_soon(self._buses.drain, self.config.drain_timeout)
             with anyio.move_on_after(self.config.drain_timeout):
                 await self._drain()
+        self._sessions.end("the node stops, and there is no transport")
         with anyio.move_on_after(CLOSE_TIMEOUT):
             async with anyio.create_task_group() as closing:
                 for peer in list(self._peers):
@@ -241,6 +180,7 @@ class Node(Offering):
 
     async def _shut_down(self, *, drain: bool) -> None:
         try:
+            await self._end_links()
             if drain:
                 await self.aclose()
             else:
@@ -248,11 +188,15 @@ class Node(Offering):
         finally:
             await self._close_buses()
 
+    async def _end_links(self) -> None:
+        for link in list(self._links):
+            await link.node_ends()
+
     async def _hang_up(self) -> None:
         await self._stop_listening()
+        self._sessions.end("the node stops, and there is no transport")
         for peer in list(self._peers):
-            peer.core.close(peer.backend.now(), CloseCode.GOING_AWAY)
-            peer.driver.settle()
+            peer.live.drop(CloseCode.GOING_AWAY)
         with anyio.move_on_after(HASTY_TIMEOUT):
             await self._changes.until(lambda: not self._peers)
 
@@ -274,27 +218,12 @@ class Node(Offering):
         # Also those that came meanwhile: nothing else would say when their calls have ended.
         for peer in self._peers:
             peer.live.draining = True
-        return not any(peer.running_calls for peer in self._peers)
+        return not self._once.running and not any(peer.running_calls for peer in self._peers)
 
     # Inside.
 
     def _running(self) -> Backend:
         return self._ground.backend
-
-    def _advertised(self, address: Address) -> Address:
-        if self.config.plaintext == "only":
-            return address.without_node_id()
-        return address.with_node_id(self.node_id)
-
-    def _policy(self, target: Address | None, trust: TrustPolicy | AcceptHook | None) -> Decider:
-        if target is not None and target.node_id is not None:
-            trust = Pinned(target.node_id)
-        if trust is None:
-            raise ConfigError("the address carries no node id, and no trust policy is given")
-        policy = decider(trust)
-        if self.config.plaintext == "only" and not policy.allows_plaintext:
-            raise ConfigError(f"trust {policy.name!r} does not go with plaintext")
-        return policy
 
     def _accept(self, name: str) -> Driver | None:
         now = self._running().now()
@@ -312,23 +241,48 @@ class Node(Offering):
         return peer.driver
 
     def _peer(
-        self, policy: Decider, name: str, *, initiator: bool, dialled: str | None = None
+        self,
+        policy: Decider,
+        name: str,
+        *,
+        initiator: bool,
+        dialled: str | None = None,
+        resumable: bool = True,
     ) -> Peer:
         backend = self._running()
         self._check_journal()
+        stated = self._stated()
         core = Connection(
-            self._core_config,
+            stated if resumable else replace(stated, resume=0.0),
             initiator=initiator,
             now=backend.now(),
             observer=self._observing(name),
             total=self._held,
         )
-        host = Host(backend, self.config, self.handlers, self.topics, self._endings)
+        host = Host(
+            backend,
+            self.config,
+            self.handlers,
+            self.topics,
+            self._endings,
+            self._once,
+            self._sessions,
+        )
         peer = Peer(core, host, name, policy, dialled, self._peer_changed)
         if self.journal is not None:
             peer.driver.gate = self.journal.gate
         self._peers.add(peer)
         return peer
+
+    def _stated(self) -> CoreConfig:
+        """What a new connection is told. With the first handler that remembers its calls the node
+        information begins to say so."""
+        if self.handlers.calls.remembers:
+            epoch = self._once.epoch
+            if self._core_config.node_info.get(ONCE_INFO) != epoch:
+                info = {**self.config.info, ONCE_INFO: epoch}
+                self._core_config = replace(self._core_config, node_info=info)
+        return self._core_config
 
     def _check_journal(self) -> None:
         if self.journal is not None and self.journal.stops_node:
@@ -337,36 +291,25 @@ class Node(Offering):
     def _stop(self) -> None:
         """The journal failed: what it cannot keep is not said, not even Close."""
         for peer in list(self._peers):
-            reason = "the journal failed"
-            peer.core.abort(peer.backend.now(), CloseCode.CONNECTION_LOST, reason)
-            peer.driver.settle()
+            peer.live.lost("the journal failed")
 
     def _observing(self, name: str) -> Observer | None:
         if self.journal is not None:
             return None if self.journal.failed else self.journal.session_log(name)
         return self._observer() if self._observer is not None else None
 
+    def _handler_ended(self) -> None:
+        self._changes.notify()
+
     def _peer_changed(self, peer: Peer) -> None:
         if peer.is_open or peer.is_gone:
             self._half_open.pop(peer, None)
+        became = peer.live.became
+        if became is not None:
+            self._admission.moved(peer, cast(Peer, became.remote))
+        elif peer.is_gone or peer.is_parted:
+            self._admission.left(peer)  # whoever comes back is counted anew
         if peer.is_gone:
             self._peers.discard(peer)
-            self._admission.left(peer)
+        self._sessions.changed(peer.live)
         self._changes.notify()
-
-
-@contextmanager
-def _given_up(peer: Peer) -> Iterator[None]:
-    """A dial that failed, timed out or was cancelled (be it at the last moment, when the
-    peer is open but was not returned) leaves nothing behind."""
-    try:
-        yield
-    except HandshakeError:
-        # A responder that refused is yet to say so (Reject or Close); the core bounds how
-        # long it lingers for that.
-        if peer.core.state is not State.FAREWELL:
-            peer.live.drop(CloseCode.GOING_AWAY)
-        raise
-    except BaseException:
-        peer.live.drop(CloseCode.GOING_AWAY)
-        raise

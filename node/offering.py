@@ -4,20 +4,23 @@ All of it is registered here, by name or pattern, with the rules for its use. No
 """
 
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from node.config import NodeConfig
+from node.config import NodeConfig, require_room_for_epoch
 from node.errors import ConfigError, ParleyError
+from node.handlers.hints import checked
 from node.handlers.registry import WILDCARD, Handlers, Namespace
 from node.handlers.rules import Allow, Roles
 from node.handlers.topic import BUFFER, PATIENCE, SubscribeHandler, Topic
 from node.messaging.fanout import Slow
 from node.messaging.topics import LABEL
 from node.protocol.codes import BUS_LABEL, Supercategory
-from node.remote.named_event import EventHandler
-from node.remote.requests import CallHandler
+from node.remote.named_event import EventHandler, NamedEvent
+from node.remote.requests import Call, CallHandler
 from node.streams.stream import StreamHandler
 from node.transport.backend import Backend
+from node.typed.data_type import data_type
+from node.typed.models import R
 
 if TYPE_CHECKING:
     from node.bus.bus import Bus
@@ -45,7 +48,7 @@ class Offering:
         """`loop` gives the loop that the node runs in."""
         self.config = config
         self.handlers = Handlers()
-        self.topics: dict[str, Topic] = {}
+        self.topics: dict[str, Topic[Any]] = {}
         self._loop = loop
         self._buses: Buses | None = None
 
@@ -61,23 +64,37 @@ class Offering:
         allow: Allow | None = None,
         supercategories: Collection[Supercategory] | None = None,
         concurrency: int | None = None,
+        once: bool = False,
     ) -> Callable[[C], C]:
         """Register the handler of calls: `async def handler(call)` returns the answer, or
         yields its items. `concurrency` bounds how many run at once; others wait, and the
         peers they are of take turns.
 
+        Hints such as `(call: Call[Order]) -> Receipt` are held to (extra `typed`): data that is
+        not of that type is answered with code 23 before the handler runs.
+
+        With `once` a peer may call it with a key: it is run once at most for each key of a node id,
+        its answer (of at most 64 KiB) is remembered for 10 minutes, and the end of the connection
+        does not stop it. Peers that connect from then on know that this node remembers.
+
         Raises:
-            ParleyError: the topic has a handler. ConfigError: an option is wrong.
+            ParleyError: the topic has a handler. ConfigError: an option is wrong, `once` with a
+                handler that yields, or a hint that cannot be checked.
         """
+        if once:
+            require_room_for_epoch(self.config.info)
 
         def register(handler: C) -> C:
-            self.handlers.calls.add(
+            held = checked(handler, f"the handler of {topic!r}", Call)
+            entry = self.handlers.calls.add(
                 topic,
                 handler,
                 allow=allow,
                 supercategories=supercategories,
                 concurrency=concurrency,
+                once=once,
             )
+            entry.handler = held
             return handler
 
         return register
@@ -126,7 +143,7 @@ class Offering:
     ) -> Callable[[E], E]:
         """Register the handler of named events: `async def handler(event)`. What it emits on
         the event, or yields, are replies to it; what it returns is the last one.
-        `concurrency` as in `on_call`.
+        `concurrency` as in `on_call`, and so are hints such as `NamedEvent[Order]`.
 
         Raises:
             ParleyError: the event has a handler. ConfigError: an option is wrong.
@@ -135,13 +152,15 @@ class Offering:
             raise ConfigError(f"a namespace is text, not {namespace!r}")
 
         def register(handler: E) -> E:
-            self.handlers.events_of(namespace).add(
+            held = checked(handler, f"the handler of {name!r}", NamedEvent)
+            entry = self.handlers.events_of(namespace).add(
                 name,
                 handler,
                 allow=allow,
                 supercategories=supercategories,
                 concurrency=concurrency,
             )
+            entry.handler = held
             return handler
 
         return register
@@ -158,6 +177,8 @@ class Offering:
         for name in names:
             if registry.has(name) or names.count(name) > 1:
                 raise ParleyError(f"{registry.kind} {name!r} has a handler already")
+        for declared, method in found:
+            checked(method, f"the handler of {declared.name!r}", NamedEvent)
         for declared, method in found:
             self.on(
                 declared.name,
@@ -189,21 +210,60 @@ class Offering:
 
         return register
 
+    @overload
     def topic(
         self,
         name: str,
+        note_type: None = None,
+        *,
+        allow: Allow | None = ...,
+        supercategories: Collection[Supercategory] | None = ...,
+        slow: Slow = ...,
+        buffer: int = ...,
+        patience: float = ...,
+        keep: int | None = ...,
+        keep_bytes: int | None = ...,
+    ) -> Topic: ...
+
+    @overload
+    def topic(
+        self,
+        name: str,
+        note_type: type[R],
+        *,
+        allow: Allow | None = ...,
+        supercategories: Collection[Supercategory] | None = ...,
+        slow: Slow = ...,
+        buffer: int = ...,
+        patience: float = ...,
+        keep: int | None = ...,
+        keep_bytes: int | None = ...,
+    ) -> Topic[R]: ...
+
+    def topic(
+        self,
+        name: str,
+        note_type: Any = None,
         *,
         allow: Allow | None = None,
         supercategories: Collection[Supercategory] | None = None,
         slow: Slow = "unsubscribe",
         buffer: int = BUFFER,
         patience: float = PATIENCE,
-    ) -> Topic:
-        """Publish a topic: peers may subscribe to it from now on.
+        keep: int | None = None,
+        keep_bytes: int | None = None,
+    ) -> Topic[Any]:
+        """Publish a topic: peers may subscribe to it from now on. With `note_type`, a class such as
+        a dataclass (extra `typed`), its notes are of that type, and nothing else is published.
 
         `slow` says what a subscriber loses for which more than `buffer` bytes wait (at
         least 1,024; a note counts its encoding and 64): its subscription, or its oldest
         notes. At half of that `publish` waits for it, at most `patience` seconds.
+
+        With `keep` (notes) or `keep_bytes` (at least 1,024; counted as above, and 16 MiB
+        unless it is said) the topic remembers its last notes: whoever subscribes gets these
+        first, or those `after` its position, and one that does not keep up goes on with what
+        is remembered; what is not is counted (`Subscription.gaps`). `slow` holds for guests.
 
         Raises:
             ParleyError: the topic exists. ConfigError: an option is wrong.
@@ -214,7 +274,7 @@ class Offering:
             raise ParleyError(f"topic {name!r} exists already")
         if name.endswith(WILDCARD):
             raise ConfigError("a topic is one name; patterns are for on_subscribe")
-        topic = self.topics[name] = Topic(
+        topic = self.topics[name] = Topic[Any](
             name,
             self.handlers,
             self._loop,
@@ -224,6 +284,9 @@ class Offering:
             slow=slow,
             buffer=buffer,
             patience=patience,
+            keep=keep,
+            keep_bytes=keep_bytes,
+            note_type=None if note_type is None else data_type(note_type),
         )
         return topic
 

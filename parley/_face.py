@@ -9,6 +9,7 @@ from node.errors import (
     CallRefused,
     CallTimeout,
     HandshakeError,
+    MalformedDataError,
     NotTrustedError,
     ParleyError,
     PeerClosedError,
@@ -22,11 +23,15 @@ from node.gateways.forward import Forward
 from node.handlers.registry import Namespace, on_event
 from node.handlers.rules import Allow, AllowFunction, Roles
 from node.handlers.topic import Subscriber, SubscribeRequest, Topic
+from node.links.link import Link
+from node.links.subscription import LinkSubscription
 from node.messaging.emits import Reply
 from node.messaging.formats import FormatError
+from node.messaging.kept import TopicPosition
 from node.messaging.payloads import FormattedPayload, Payload, Tandem, formatted
 from node.node import Node
 from node.peer.answer_stream import AnswerStream
+from node.peer.once_key import OnceKey
 from node.peer.peer import Peer
 from node.peer.subscription import Subscription
 from node.protocol.codes import CloseCode, ResultCode, Supercategory
@@ -55,12 +60,16 @@ __all__ = [
     "HandshakeError",
     "Identity",
     "Limits",
+    "Link",
+    "LinkSubscription",
+    "MalformedDataError",
     "NamedEvent",
     "Namespace",
     "Node",
     "NodeConfig",
     "NodeId",
     "NotTrustedError",
+    "OnceKey",
     "ParleyError",
     "PassphraseCost",
     "Pauses",
@@ -85,6 +94,7 @@ __all__ = [
     "Supercategory",
     "Tandem",
     "Topic",
+    "TopicPosition",
     "UnreachableError",
     "UnreadRepliesError",
     "describe_keyfile",

@@ -38,7 +38,9 @@ CHUNK: Final = 2**22
 _FRAME: Final = Struct(">II")
 # A record's head, and what bodies of sessions begin with: u32 session, u8 direction.
 _HEAD: Final = np.arange(HEAD_SIZE + 5)
-_SESSION_KINDS: Final = np.array([keys.CHECKPOINT, keys.SESSION_END])
+_SESSION_KINDS: Final = np.array(
+    [*range(keys.CHECKPOINT, keys.SESSION_END + 1), keys.PARTED, keys.RESUMED]
+)
 _DIRECTION_KINDS: Final = np.array([keys.EVENT, keys.KEY_UPDATE])
 _EPOCH: Final = date(1970, 1, 1)
 _DAY_NS: Final = 86_400 * 10**9
@@ -191,9 +193,7 @@ class _Rows:
         times = times.astype(np.int64)
         sizes = ends - at
         has_direction = np.isin(kinds, _DIRECTION_KINDS) & (sizes >= HEAD_SIZE + 5)
-        has_session = (
-            (kinds >= _SESSION_KINDS[0]) & (kinds <= _SESSION_KINDS[1]) & (sizes >= HEAD_SIZE + 4)
-        )
+        has_session = np.isin(kinds, _SESSION_KINDS) & (sizes >= HEAD_SIZE + 4)
         if self._date is None:
             known = times[is_whole & is_time]
             self._date = _EPOCH + timedelta(days=int(known[0]) // _DAY_NS) if known.size else None

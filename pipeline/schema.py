@@ -142,6 +142,7 @@ SESSION_FIELDS: Final[dict[str, DataType]] = {
     "remote": _BOOLEAN,
     "received_place": _L,
     "sent_place": _L,
+    "resumption": _L,
 }
 FINDING_FIELDS: Final[dict[str, DataType]] = {
     "kind": _S,

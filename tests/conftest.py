@@ -64,6 +64,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help=f"how many simulated journals are cut at each record, instead of {CUT_SEEDS}",
     )
     parser.addoption(
+        "--every-cut",
+        action="store_true",
+        help="cut resumed sessions after each of their bytes, and search all states of their model",
+    )
+    parser.addoption(
         "--require-servers",
         action="store_true",
         help=f"a skipped test that is marked {' or '.join(SERVERS)} has failed, as in CI",

@@ -140,6 +140,17 @@ PRINTS = {
         r"'version': '1', ':username': '\"admin\"'}\n"
         r"left there, finished here: {'username': 'grace'}, attempt 2\n"
     ),
+    "17_typed_calls.py": (
+        r"menu: tea, cake\n"
+        r"order: table 7 pays 7\.20\n"
+        r"refused with code 23: \$\.items\[1\]\.cents: Expected int, got str\n"
+        r"refused with code 23: \$\.items\[0\]\.cents: Expected int >= 1\n"
+        r"refused with code 23: \$: Expected object, got null\n"
+        r"a wrong answer is the shop's own business: code 16\n"
+        r"not what the guest expected: \$: Object missing required field name\n"
+        r"not published: not of type Item: \$\.cents: Expected int >= 1\n"
+        r"note: Item\(name='tea', cents=310\)\n"
+    ),
 }
 # Those that start a redis-server.
 ON_REDIS = ("15_lightbus_interop.py",)

@@ -5,11 +5,11 @@ good.
 from collections.abc import Callable
 
 from node.bus.errors import BusClosedError
-from node.bus.job import Job
 from node.bus.retry import as_bus_error
 from node.bus.store import Store
 from node.errors import ParleyError
 from node.transport.backend import Backend
+from node.transport.job import Job
 from node.transport.waiting import Changes
 
 

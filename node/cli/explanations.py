@@ -116,6 +116,11 @@ _CLOSE: Final[dict[CloseCode, _Text]] = {
         "the side that failed",
         "read that node's log, which has the traceback",
     ),
+    CloseCode.UNKNOWN_SESSION: (
+        "there is no session that could be resumed like this: it ended, or never was",
+        "the side that was dialled again",
+        "nothing: a new session is made in its place",
+    ),
     CloseCode.NOT_AUTHORISED: (
         "this node may not open streams of this label",
         "the side that received the stream",
@@ -213,7 +218,7 @@ _RESULT: Final[dict[ResultCode, _Text]] = {
     ResultCode.MALFORMED: (
         "malformed request",
         "the node that was asked",
-        "look for unequal versions",
+        "look for unequal versions; where data has a type, the answer says what does not fit",
     ),
     ResultCode.INVALID_EVENT: (
         "no such event may be",
@@ -229,6 +234,11 @@ _RESULT: Final[dict[ResultCode, _Text]] = {
         "what is stored cannot be read",
         "the node that offers the bus",
         "read that node's log; take the file from a backup",
+    ),
+    ResultCode.NOT_ONCE: (
+        "it cannot be made sure that this runs once",
+        "the node that was called",
+        "register the handler with once=True, or call without once",
     ),
 }
 _RESULT_NAMES: Final = {ResultCode.ALREADY_SUBSCRIBED: "already-subscribed / not-subscribed"}

@@ -39,6 +39,7 @@ COMMANDS: Final[Mapping[str, str | Family]] = {
     ),
     "serve": "serve.command.serve",
     "relay": "relay.relay",
+    "find": "find.find",
     "call": "call.call",
     "ping": "call.ping",
     "sub": "sub.sub",

@@ -50,6 +50,10 @@ def pub(
     patience: Annotated[
         float, typer.Option(min=0.0, help="Seconds that the input waits for a slow subscriber.")
     ] = PATIENCE,
+    keep: Annotated[
+        int | None,
+        typer.Option(min=1, help="Notes to keep for those that subscribe later, or again."),
+    ] = None,
 ) -> None:
     """Publish each line of standard input as a note; end when subscribers have them all."""
     descriptor = input_descriptor()
@@ -58,7 +62,9 @@ def pub(
 
     async def publishing(options: NodeOptions, out: Output) -> None:
         async with make_node(options, options.listening_trust()) as node:
-            published = node.topic(topic, slow=slow.value, buffer=buffer, patience=patience)
+            published = node.topic(
+                topic, slow=slow.value, buffer=buffer, patience=patience, keep=keep
+            )
             addresses = [await node.listen(address) for address in listen or [DEFAULT_ADDRESS]]
             for address in addresses:
                 out.remark(f"listening on {address}")

@@ -8,38 +8,29 @@ subscribe to the topic here.
 import logging
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
-import anyio
-from anyio.abc import TaskGroup
-
-from crypto.randomness import random_bytes
 from lbm.codec import Encodable, Value
 from lbm.errors import LbmEncodeError
 from node.backoff import Pauses
 from node.errors import ConfigError, ParleyError, SubscribeRejected
 from node.handlers.topic import Topic
+from node.links.redial import Redial, random_fraction
 from node.logs import one_line
 from node.messaging.notes import DROPPED_HEADER
 from node.node import Node
 from node.peer.peer import Peer
 from node.peer.subscription import Subscription
 from node.protocol.codes import CloseCode
-from node.protocol.errors import LocalProtocolError, ProtocolError
+from node.protocol.errors import LocalProtocolError
 from node.transport.address import Address
-from node.transport.waiting import Changes, pause
+from node.transport.waiting import Changes
 from node.trust.policies import TrustPolicy
 
 logger = logging.getLogger("parley.forward")
 
 # Characters of another node's reason for a refusal that are logged.
 LONGEST_REASON: Final = 200
-_FRACTION_SIZE: Final = 6  # bytes
-
-
-def random_fraction() -> float:
-    """A random number from 0 to 1, excluding 1."""
-    return int.from_bytes(random_bytes(_FRACTION_SIZE)) / 2.0 ** (8 * _FRACTION_SIZE)
 
 
 class Forward:
@@ -77,14 +68,12 @@ class Forward:
             raise ConfigError(f"{target.place} carries no node id, and no trust policy is given")
         self.node = node
         self.address = str(target)
-        self.topic: Topic = node.topics.get(topic) or node.topic(topic)
+        self.topic: Topic[Any] = node.topics.get(topic) or node.topic(topic)
         self.notes = 0  # published here
         self.cuts = 0  # how often a link was lost
         self._place = target.place
         self._trust = trust
         self._data = data
-        self._pauses = pauses or Pauses()
-        self._draw = draw
         self._peer: Peer | None = None
         self._subscription: Subscription | None = None
         self._lost = 0  # over earlier links
@@ -93,7 +82,7 @@ class Forward:
         self._without = 0.0
         self._since = 0.0  # when the link came or went
         self._changes = Changes(lambda: node.backend.waiter())
-        self._tasks: TaskGroup | None = None
+        self._redial = Redial(self._attempt, self._again, pauses=pauses, draw=draw)
 
     def __repr__(self) -> str:
         state = "linked" if self.is_linked else "not linked"
@@ -121,7 +110,7 @@ class Forward:
     @property
     def seconds_without_link(self) -> float:
         """How long there was no link, since the forward began."""
-        if self._tasks is None or self.is_linked:
+        if self._redial.is_over or self.is_linked:
             return self._without
         return self._without + self.node.backend.now() - self._since
 
@@ -133,11 +122,11 @@ class Forward:
 
     async def __aenter__(self) -> Self:
         """Start to dial; ParleyError if the node is not running, or the forward is already."""
-        self._since = self.node.backend.now()
-        if self._tasks is not None:
+        loop = self.node.backend
+        if not self._redial.is_over:
             raise ParleyError("it is forwarding already")
-        self._tasks = await anyio.create_task_group().__aenter__()
-        self._tasks.start_soon(self._keep)
+        self._since = loop.now()
+        self._redial.begin(loop)
         return self
 
     async def __aexit__(
@@ -147,58 +136,35 @@ class Forward:
         exc_tb: TracebackType | None,
     ) -> None:
         """Send Close to the other node, without waiting for it. The topic stays."""
-        tasks = self._tasks
-        if tasks is None:
+        if self._redial.is_over:
             return
-        tasks.cancel_scope.cancel()
-        try:
-            # Without the exception: a task group would wrap it.
-            await tasks.__aexit__(None, None, None)
-        finally:
-            self._parted()
-            self._without = self.seconds_without_link
-            self._tasks = None
+        cuts, self._without = self.cuts, self.seconds_without_link
+        await self._redial.stop()
+        self.cuts = cuts  # this was not a cut
 
     # Inside.
 
-    async def _keep(self) -> None:
-        failures = 0
-        while True:
-            why = await self._attempt()
-            self.cuts += self.is_linked
-            held = self._parted()
-            failures = 1 if held >= self._pauses.steady else failures + 1
-            seconds = self._pauses.after(failures, self._draw())
-            logger.warning(
-                "topic %r of %s: %s; dialled again in %.1f s",
-                self.topic.name,
-                self._place,
-                why,
-                seconds,
-            )
-            await pause(self.node.backend, seconds)
+    def _again(self, why: Exception, seconds: float) -> None:
+        logger.warning(
+            "topic %r of %s: %s; dialled again in %.1f s",
+            self.topic.name,
+            self._place,
+            _words(why),
+            seconds,
+        )
 
-    async def _attempt(self) -> str:
+    async def _attempt(self) -> Exception:
         """Dial, and carry notes until the link is over; returns why it is."""
+        peer = await self.node.connect(self.address, trust=self._trust)
         try:
-            peer = await self.node.connect(self.address, trust=self._trust)
-            try:
-                return await self._carry(peer)
-            finally:
-                # Close is written, and the core sees to the rest.
-                peer.live.drop(CloseCode.GOING_AWAY)
-        except SubscribeRejected as error:
-            # The reason that the publisher gives, if it is text.
-            why = f": {error.data[:LONGEST_REASON]}" if isinstance(error.data, str) else ""
-            return one_line(f"{error}{why}")
-        except (ParleyError, ProtocolError) as error:
-            return one_line(str(error))
-        except Exception:
-            # A bug must not end the forward, and its traceback must not be lost.
-            logger.exception("topic %r of %s failed", self.topic.name, self._place)
-            return "it failed"
+            return await self._carry(peer)
+        finally:
+            # Close is written, and the core sees to the rest.
+            peer.live.drop(CloseCode.GOING_AWAY)
+            self.cuts += self.is_linked
+            self._parted()
 
-    async def _carry(self, peer: Peer) -> str:
+    async def _carry(self, peer: Peer) -> Exception:
         async with peer.subscribe(self.topic.name, self._data) as subscription:
             leave = self.topic.add_source(peer.node_id)
             try:
@@ -210,12 +176,13 @@ class Forward:
                     self._tell_losses()
             finally:
                 leave()
-        return "that node ended the topic"
+        return ParleyError("that node ended the topic")
 
     async def _publish(self, note: Value, headers: Mapping[str, Value] | None) -> None:
         try:
             await self.topic.publish(note, headers)
-        except (LocalProtocolError, LbmEncodeError) as error:
+        except (LocalProtocolError, LbmEncodeError, TypeError) as error:
+            # TypeError: our topic has a type, which is not that of the note.
             if not self._misfits:
                 logger.warning("topic %r: a note of %s: %s", self.topic.name, self._place, error)
             self._misfits += 1
@@ -235,21 +202,20 @@ class Forward:
             )
         else:
             logger.info("topic %r of %s: linked", self.topic.name, self._place)
+        self._redial.established()
         self._peer, self._subscription = peer, subscription
         self._changes.notify()
 
-    def _parted(self) -> float:
-        """The link, if any, is over; returns the seconds for which it held."""
-        peer, subscription = self._peer, self._subscription
-        if peer is None or subscription is None:
-            return 0.0
+    def _parted(self) -> None:
+        """The link, if any, is over."""
+        subscription = self._subscription
+        if subscription is None:
+            return
         self._tell_losses()
-        now = peer.backend.now()
-        held, self._since = now - self._since, now
+        self._since = self.node.backend.now()
         self._lost += _dropped(subscription)
         self._peer = self._subscription = None
         self._changes.notify()
-        return held
 
     def _tell_losses(self) -> None:
         """Log the first loss, and then each time the number has doubled, so that a flood of
@@ -258,6 +224,12 @@ class Forward:
         if lost and lost >= 2 * self._told:
             self._told = lost
             logger.warning("topic %r of %s: %d notes lost", self.topic.name, self._place, lost)
+
+
+def _words(why: Exception) -> str:
+    """Why the link is over, with the reason that a publisher gave for its no, if it is text."""
+    data = why.data if isinstance(why, SubscribeRejected) else None
+    return one_line(f"{why}: {data[:LONGEST_REASON]}" if isinstance(data, str) else str(why))
 
 
 def _dropped(subscription: Subscription) -> int:

@@ -26,6 +26,7 @@ from node.remote.remote import Remote
 from node.transport.backend import Backend
 from node.transport.driver import Driver
 from node.transport.waiting import Changes
+from node.typed.models import Model
 
 logger = logging.getLogger("parley.gateway")
 
@@ -118,11 +119,13 @@ class Guest(ABC):
     async def call(
         self,
         topic: str,
-        data: Encodable = None,
+        data: Encodable | Model = None,
         *,
         timeout: float | None = None,
         headers: Mapping[str, Encodable] | None = None,
-    ) -> Value:
+        once: bool | bytes = False,
+        returns: Any = None,
+    ) -> Any:
         """Call a topic; raises NotSpokenError in a dialect without calls."""
         raise NotSpokenError(self.dialect, "calls")
 

@@ -5,6 +5,7 @@ A name finds its own handler, else that of the longest pattern (`admin.*`) it fa
 opens what a pattern closed. Nothing is run here.
 """
 
+import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Generic, TypeVar
@@ -75,7 +76,8 @@ class Slots:
 
 @dataclass(slots=True, eq=False)
 class Entry(Generic[H]):
-    """A handler and what was declared with it. `rules` are all that hold for its names."""
+    """A handler and what was declared with it. `rules` are all that hold for its names; with `once`
+    it can be run once for each key of a node id."""
 
     name: str
     handler: H
@@ -83,6 +85,7 @@ class Entry(Generic[H]):
     supercategories: frozenset[Supercategory] | None = None
     slots: Slots | None = None
     answers: frozenset[tuple[int, int]] = frozenset()
+    once: bool = False
     rules: tuple[Rule, ...] = ()
     failures: LogRation = field(default_factory=LogRation)
 
@@ -92,12 +95,14 @@ class Entry(Generic[H]):
 
 
 class Registry(Generic[H]):
-    """The handlers of one kind; `kind` is for messages."""
+    """The handlers of one kind; `kind` is for messages. `remembers` says whether there is one
+    with `once`."""
 
-    __slots__ = ("_exact", "_patterns", "kind")
+    __slots__ = ("_exact", "_patterns", "kind", "remembers")
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
+        self.remembers = False
         self._exact: dict[str, Entry[H]] = {}
         self._patterns: list[tuple[str, Entry[H]]] = []  # the longest first
 
@@ -110,8 +115,9 @@ class Registry(Generic[H]):
         supercategories: Collection[Supercategory] | None = None,
         concurrency: int | None = None,
         answers: Collection[tuple[int, int]] = (),
-    ) -> None:
-        """Register a handler under a name, or a pattern that ends in `*`.
+        once: bool = False,
+    ) -> Entry[H]:
+        """Register a handler under a name, or a pattern that ends in `*`; returns its entry.
 
         Raises:
             ParleyError: there is one of this name. ConfigError: an option is wrong.
@@ -122,6 +128,8 @@ class Registry(Generic[H]):
             raise ParleyError(f"{self.kind} {name!r} has a handler already")
         if concurrency is not None and concurrency < 1:
             raise ConfigError("concurrency must be at least 1")
+        if once and inspect.isasyncgenfunction(handler):
+            raise ConfigError(f"{self.kind} {name!r}: an answer in items is not remembered")
         entry = Entry(
             name,
             handler,
@@ -129,7 +137,9 @@ class Registry(Generic[H]):
             parse_supercategories(supercategories),
             None if concurrency is None else Slots(concurrency),
             parse_types(answers),
+            once,
         )
+        self.remembers = self.remembers or once
         if name.endswith(WILDCARD):
             self._patterns.append((name.removesuffix(WILDCARD), entry))
             self._patterns.sort(key=lambda pattern: len(pattern[0]), reverse=True)
@@ -137,6 +147,7 @@ class Registry(Generic[H]):
             self._exact[name] = entry
         for known in [*self._exact.values(), *(entry for _, entry in self._patterns)]:
             known.rules = self._rules(known)
+        return entry
 
     def find(self, name: str) -> Entry[H] | None:
         """The handler that serves `name`; patterns are for 1,024 characters at most."""

@@ -7,22 +7,28 @@ does not keep up loses is the topic's choice. How notes travel is up to each sub
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, Generic, TypeVar, cast
 
 from crypto.identity import NodeId
+from crypto.randomness import random_bytes
 from lbm.codec import Encodable
 from node.errors import CallRefused, ConfigError, ParleyError
 from node.handlers.registry import Handlers, parse_supercategories
 from node.handlers.rules import Allow, Rule, permitted
 from node.handlers.running import FAILED, Outcome, log_failure
 from node.messaging.fanout import Fanout, Feed, Slow
+from node.messaging.kept import Kept, TopicPosition
 from node.messaging.notes import encode_note, read_headers
 from node.protocol.codes import ResultCode, Supercategory
 from node.protocol.errors import PayloadTooLargeError
+from node.protocol.event_types import EPOCH_SIZE
+from node.protocol.limits import EVENT_COST
 from node.remote.remote import Remote
 from node.remote.requests import Request
 from node.transport.loop import Loop
 from node.transport.waiting import Changes, turn_of
+from node.typed.data_type import DataType
+from node.typed.models import N
 
 logger = logging.getLogger("parley.peer")
 
@@ -39,6 +45,9 @@ PATIENCE = 1.0
 FINISH_TIMEOUT = 30.0
 # Bytes of cost published in one turn of the loop before publish lets others run.
 TURN_SIZE = 256 * 1024
+# Bytes of cost that a topic remembers which says how many notes, but not how long they are.
+KEEP_BYTES = 16 << 20
+LEAST_KEEP_BYTES = 1 << 10
 # What a payload has besides one note.
 _OVERHEAD = 16
 
@@ -76,12 +85,18 @@ class Subscriber:
         """What waits for it: each note's encoding and 64 bytes."""
         return self._feed.cost
 
+    @property
+    def behind(self) -> int:
+        """How many notes it is yet to read out of what the topic remembers."""
+        return self._feed.behind
+
     def __repr__(self) -> str:
         return f"<Subscriber {self.peer} of {self._feed.topic!r}>"
 
 
-class Topic:
-    """A topic that this node publishes, by its `name`. Made by `Node.topic`.
+class Topic(Generic[N]):
+    """A topic that this node publishes, by its `name`. Made by `Node.topic`. With `note_type` its
+    notes are of that type.
 
     Raises:
         ConfigError: an option is out of its range.
@@ -99,6 +114,9 @@ class Topic:
         slow: Slow = "unsubscribe",
         buffer: int = BUFFER,
         patience: float = PATIENCE,
+        keep: int | None = None,
+        keep_bytes: int | None = None,
+        note_type: DataType[N] | None = None,
     ) -> None:
         if slow not in ("unsubscribe", "drop-oldest"):
             raise ConfigError(f"slow is {slow!r}; it must be unsubscribe or drop-oldest")
@@ -113,7 +131,9 @@ class Topic:
         self._own_rule = None if allow is None else Rule(allow)
         self._supercategories = parse_supercategories(supercategories)
         self._patience = patience
-        self._fanout = Fanout(name, buffer, slow)
+        self._kept = _kept(keep, keep_bytes)
+        self._fanout = Fanout(name, buffer, slow, self._kept)
+        self._note_type = note_type
         self._flush_due = False
         self._changes = Changes(lambda: loop().waiter())
         self._fanout.on_room = self._changes.notify
@@ -124,11 +144,26 @@ class Topic:
     def __repr__(self) -> str:
         return f"<Topic {self.name!r}, {len(self._fanout.feeds)} subscribers>"
 
+    @property
+    def kept(self) -> int:
+        """How many notes it remembers now, at most `keep`."""
+        return 0 if self._kept is None else len(self._kept)
+
+    @property
+    def kept_bytes(self) -> int:
+        """What these notes count, at most `keep_bytes`: each its encoding and 64 bytes."""
+        return 0 if self._kept is None else self._kept.cost
+
+    @property
+    def position(self) -> TopicPosition | None:
+        """That of the last note that was published; None if it does not remember."""
+        return None if self._kept is None else TopicPosition(self._kept.epoch, self._kept.last)
+
     # Publishing.
 
     async def publish(
         self,
-        data: Encodable,
+        data: N,
         headers: Mapping[str, Encodable] | None = None,
         *,
         source: Tap | None = None,
@@ -141,11 +176,13 @@ class Topic:
         for at most `patience` seconds. Cancelled meanwhile, it has been published.
 
         Raises:
-            LbmEncodeError: `data` or `headers` have no encoding.
+            LbmEncodeError: `data` or `headers` have no encoding. TypeError: `data` is not of the
+                topic's type.
             PayloadTooLargeError: it is longer than this node's payloads may be.
             ParleyError: the node is not running.
         """
-        note = encode_note(data)
+        plain: Any = data if self._note_type is None else self._note_type.write(data)
+        note = encode_note(plain)
         fixed = read_headers(headers) if headers else None
         size = len(note) + (fixed.size if fixed else 0)
         if size > self._largest:
@@ -156,7 +193,7 @@ class Topic:
         fanout = self._fanout
         fanout.add(note, fixed)
         if self._taps:
-            self._tell_taps(data, headers, source)
+            self._tell_taps(plain, headers, source)
         if fanout.turn_size > TURN_SIZE or fanout.crowded:
             await self._room()
 
@@ -312,8 +349,26 @@ class Topic:
             timer.cancel()
 
 
+def _kept(keep: int | None, keep_bytes: int | None) -> Kept | None:
+    """What a topic with these options remembers.
+
+    Raises:
+        ConfigError: an option is out of its range.
+    """
+    if keep is None and keep_bytes is None:
+        return None
+    if keep is not None and keep < 1:
+        raise ConfigError("keep must be at least 1 note")
+    if keep_bytes is None:
+        keep_bytes = KEEP_BYTES
+    elif keep_bytes < LEAST_KEEP_BYTES:
+        raise ConfigError(f"keep_bytes must be at least {LEAST_KEEP_BYTES}")
+    most = keep_bytes // EVENT_COST
+    return Kept(random_bytes(EPOCH_SIZE), min(keep or most, most), keep_bytes)
+
+
 async def decide(
-    topic: Topic,
+    topic: Topic[Any],
     request: SubscribeRequest,
     handlers: Handlers,
     supercategory: Supercategory | None,
@@ -330,7 +385,7 @@ async def decide(
 
 
 async def _ask_handler(
-    topic: Topic,
+    topic: Topic[Any],
     request: SubscribeRequest,
     handlers: Handlers,
     supercategory: Supercategory | None,

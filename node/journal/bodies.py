@@ -1,9 +1,10 @@
-"""The bodies of records other than sessions': segment, block, secret, key update, the ends.
+"""The bodies of records: segment, block, secret, key update, the ends, parted and resumed.
 
 What is parsed has the types and sizes that docs/journal.md gives, or else raises
 JournalFormatError; whether it is true is for the audit to find out.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from struct import Struct
 from typing import Any, Final
@@ -176,6 +177,53 @@ class SessionEnd:
                 (hash_value(chains[0]), hash_value(chains[1])),
                 (a_uint(places[0]), a_uint(places[1])),
             )
+
+
+@dataclass(frozen=True, slots=True)
+class SessionParted:
+    """The session has lost its transport, and waits for another; `text` says why."""
+
+    session: int
+    text: str = ""
+
+    def encode(self) -> bytes:
+        """The body."""
+        cells: dict[int, Any] = {keys.TEXT: self.text} if self.text else {}
+        return SESSION.pack(self.session) + encode(cells)
+
+    @classmethod
+    def parse(cls, body: bytes) -> "SessionParted":
+        """Read a body; raises JournalFormatError."""
+        with BodyReader("parted") as parsing:
+            session, cells = parsing.session(body)
+            return cls(session, read_text(cells, keys.TEXT, default=""))
+
+
+@dataclass(frozen=True, slots=True)
+class SessionResumed:
+    """The session goes on over another transport; `resumption` counts from 1."""
+
+    session: int
+    resumption: int
+
+    def encode(self) -> bytes:
+        """The body."""
+        return SESSION.pack(self.session) + encode({keys.RESUMPTION: self.resumption})
+
+    @classmethod
+    def parse(cls, body: bytes) -> "SessionResumed":
+        """Read a body; raises JournalFormatError."""
+        with BodyReader("resumed") as parsing:
+            session, cells = parsing.session(body)
+            number = a_uint(read_uint(cells, keys.RESUMPTION, minimum=1))
+            return cls(session, number)
+
+
+# What reads a session's change of transport, by kind.
+CHANGES: Final[dict[int, Callable[[bytes], SessionParted | SessionResumed]]] = {
+    keys.PARTED: SessionParted.parse,
+    keys.RESUMED: SessionResumed.parse,
+}
 
 
 @dataclass(frozen=True, slots=True)

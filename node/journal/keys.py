@@ -18,6 +18,8 @@ EVENT: Final = 6
 KEY_UPDATE: Final = 7
 SESSION_END: Final = 8
 SEGMENT_END: Final = 9
+PARTED: Final = 10
+RESUMED: Final = 11
 
 KIND_NAMES: Final = {
     SEGMENT: "segment",
@@ -29,6 +31,8 @@ KIND_NAMES: Final = {
     KEY_UPDATE: "key update",
     SESSION_END: "session end",
     SEGMENT_END: "segment end",
+    PARTED: "parted",
+    RESUMED: "resumed",
 }
 
 RECEIVED: Final = 0
@@ -76,6 +80,7 @@ PLACES: Final = 293
 RECORDS: Final = 294
 BLOCKS: Final = 295
 CUT: Final = 296
+RESUMPTION: Final = 297
 
 # The only key of the map inside `labels`.
 LABEL_LIST: Final = 256

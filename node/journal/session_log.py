@@ -26,7 +26,13 @@ from lbm import keys as cells
 from lbm.codec import encode
 from lbm.errors import LbmDecodeError
 from node.journal import keys
-from node.journal.bodies import KeyUpdate, Secret, SessionEnd
+from node.journal.bodies import (
+    KeyUpdate,
+    Secret,
+    SessionEnd,
+    SessionParted,
+    SessionResumed,
+)
 from node.journal.buffer import RecordBuffer
 from node.journal.log import Log
 from node.journal.sessions import (
@@ -53,6 +59,8 @@ _LABEL_NONCE: Final = XCHACHA20_POLY1305.nonce_size
 # peer cannot make a checkpoint longer than a record, or than readers take.
 LONGEST_LABEL: Final = 1_024  # bytes
 MOST_LABELS: Final = 4_096
+# Whoever cuts a connection again and again makes records, which are kept short.
+LONGEST_REASON: Final = 256  # characters
 
 
 class _Way:
@@ -227,6 +235,15 @@ class SessionLog:
         )
         self._generations[number] = generation
         self._log.record(keys.SECRET, Secret(self._number, number, generation.boxes).encode())
+
+    def session_parted(self, reason: str) -> None:
+        """Record that the transport is gone."""
+        body = SessionParted(self._number, reason[:LONGEST_REASON]).encode()
+        self._log.record(keys.PARTED, body)
+
+    def session_resumed(self, number: int) -> None:
+        """Record that the session goes on over another transport."""
+        self._log.record(keys.RESUMED, SessionResumed(self._number, number).encode())
 
     def session_ended(self, code: int, text: str, remote: bool) -> None:
         """Record the session's end."""

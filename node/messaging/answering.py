@@ -14,6 +14,7 @@ from lbm.errors import LbmDecodeError
 from node.messaging.chunk_room import ChunkRoom
 from node.messaging.deadlines import LONGEST_DEADLINE_MS, Deadlines
 from node.messaging.finals import FinalAnswer, named_final, sim_final
+from node.messaging.kept import read_position
 from node.messaging.pending import IncomingCall
 from node.messaging.subscription_turns import SubscriptionTurns
 from node.protocol import event_types
@@ -117,7 +118,7 @@ class Answering:
     def make(self, call: IncomingCall, code: int, data: Encodable = None) -> int:
         """Encode what a request is to be answered, for `answer` to send when there is room;
         returns its size. Raises as that does."""
-        call.made = call.final(code, data)
+        call.made = call.made or call.final(code, data)
         return len(call.made[2])
 
     def chunk(self, call: IncomingCall, payload: bytes) -> bool:
@@ -212,6 +213,7 @@ class Answering:
             subcategory, topic, data, headers, stream, async_id, weight, cost, entry
         )
         call.window = get(keys.WINDOW)
+        call.once = get(keys.ONCE_KEY)
         self.admit(call)
         deadline = get(keys.DEADLINE_MS)
         if deadline is not None:
@@ -220,6 +222,7 @@ class Answering:
         if subcategory == CALL:
             self._run(call)
         else:
+            call.after = read_position(cells)
             self.turns.take(call, self._subscribe)
         return True
 

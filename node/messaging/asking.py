@@ -5,12 +5,13 @@ came. All requests of this file go out on stream 1.
 """
 
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from lbm import keys
 from lbm.codec import Encodable, encode
-from lbm.errors import LbmDecodeError
+from lbm.errors import LbmDecodeError, LbmEncodeError
 from node.messaging.deadlines import LONGEST_TIMEOUT, Deadlines, within_reason
+from node.messaging.kept import TopicPosition
 from node.messaging.pending import LOST, STREAMED, OutgoingCall
 from node.protocol import event_types
 from node.protocol.codes import (
@@ -27,6 +28,8 @@ from node.protocol.errors import LocalProtocolError
 from node.protocol.limits import LARGEST_CREDIT
 from node.protocol.reports import EventReceived
 from node.protocol.requests import OutgoingRequests
+from node.typed.data_type import plain_cells
+from node.typed.models import Model
 
 C = TypeVar("C", bound=OutgoingCall)
 
@@ -52,22 +55,24 @@ class Asking:
     def call(
         self,
         topic: str,
-        data: Encodable,
+        data: Encodable | Model,
         now: float,
         timeout: float | None,
         on_done: Callable[[], None],
         headers: Mapping[str, Encodable] | None = None,
         window: int | None = None,
+        once: bytes | None = None,
     ) -> OutgoingCall:
         """Send a call on stream 1; `timeout` is seconds from `now`, None or infinity for
-        no deadline. `window` is what we hold of a streamed answer, in bytes.
+        no deadline. `window` is what we hold of a streamed answer, in bytes; `once` the key of
+        a call that is to be made once.
 
         Raises:
             LocalProtocolError: not open, too large, or 65,535 requests wait already.
-            LbmEncodeError: `data` or `headers` have no encoding.
+            LbmEncodeError: `data` or `headers` have no encoding, nor have models in them.
             ValueError: `window` is not 1..2^31-1.
         """
-        cells: dict[int, Encodable] = {keys.TOPIC: topic}
+        cells: dict[int, Any] = {keys.TOPIC: topic}
         if data is not None:
             cells[keys.DATA] = data
         if timeout is not None and not 0.0 <= timeout <= LONGEST_TIMEOUT:
@@ -78,25 +83,39 @@ class Asking:
             cells[keys.HEADERS] = headers
         if window is not None:
             cells[keys.WINDOW] = _require_window(window)
-        return self.ask(OutgoingCall(on_done), SIM, CALL, encode(cells), now, timeout)
+        if once is not None:
+            cells[keys.ONCE_KEY] = once
+        try:
+            payload = encode(cells)
+        except LbmEncodeError as error:
+            payload = encode(plain_cells(cells, error))
+        return self.ask(OutgoingCall(on_done), SIM, CALL, payload, now, timeout)
 
     def subscribe(
         self,
         topic: str,
-        data: Encodable,
+        data: Encodable | Model,
         now: float,
         timeout: float | None,
         on_done: Callable[[], None],
         window: int | None = None,
+        after: TopicPosition | None = None,
     ) -> OutgoingCall:
-        """Ask for a topic's notes; raises as `call`. The answer's `stream` brings them."""
-        cells: dict[int, Encodable] = {keys.TOPIC: topic}
+        """Ask for a topic's notes, those that come `after` a position if it remembers them;
+        raises as `call`. The answer's `stream` brings them."""
+        cells: dict[int, Any] = {keys.TOPIC: topic}
         if data is not None:
             cells[keys.DATA] = data
         if window is not None:
             cells[keys.WINDOW] = _require_window(window)
+        if after is not None:
+            cells[keys.TOPIC_EPOCH], cells[keys.NUMBER] = after
+        try:
+            payload = encode(cells)
+        except LbmEncodeError as error:
+            payload = encode(plain_cells(cells, error))
         timeout = within_reason(timeout)
-        return self.ask(OutgoingCall(on_done), SIM, SUBSCRIBE, encode(cells), now, timeout)
+        return self.ask(OutgoingCall(on_done), SIM, SUBSCRIBE, payload, now, timeout)
 
     def unsubscribe(
         self, topic: str, now: float, timeout: float | None, on_done: Callable[[], None]
@@ -178,6 +197,7 @@ class Asking:
             cells = {keys.CODE: ResultCode.MALFORMED}
         code = cells[keys.CODE]
         if call.on_final is not None:
+            call.cells = cells
             call.on_final(code, cells.get(keys.STREAM, 0))
         call.finish(code, cells.get(keys.DATA))
         return False

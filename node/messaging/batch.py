@@ -7,7 +7,13 @@ notes are in another dialect.
 from collections.abc import Callable, Sequence
 
 from lbm.codec import Encodable
-from node.messaging.notes import Headers, notes_payload, notify_payload, read_headers
+from node.messaging.notes import (
+    Headers,
+    notes_payload,
+    notify_payload,
+    numbered_payload,
+    read_headers,
+)
 from node.protocol.account import BATCH_WEIGHT, NOTE_WEIGHT
 from node.protocol.codes import NOTIFY
 from node.protocol.limits import EVENT_COST
@@ -54,6 +60,13 @@ class Batch:
         """The same note with a header more."""
         values = self.headers.values if self.headers else {}
         return Batch(self.notes, read_headers({**values, name: value}))
+
+    def with_number(self, number: int) -> "Batch":
+        """The same notes with the number of the first of them."""
+        batch = Batch(self.notes, self.headers)
+        subcategory, payload = self.payload()
+        batch._payload = subcategory, numbered_payload(payload, number)
+        return batch
 
     def split(self, count: int) -> tuple["Batch", "Batch"]:
         """The first `count` notes and the others."""

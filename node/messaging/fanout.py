@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from node.messaging.batch import Batch
+from node.messaging.kept import Kept
 from node.messaging.notes import BATCH_ROOM, Headers
 from node.protocol.account import Account
 from node.protocol.limits import EVENT_COST, NOTES_COUNT
@@ -117,6 +118,11 @@ class Feed(ABC):
         return self.cost, 0
 
     @property
+    def behind(self) -> int:
+        """How many notes it has yet to read out of what a topic remembers."""
+        return 0
+
+    @property
     def is_finishing(self) -> bool:
         """Whether the end went after all notes, and the subscriber has not answered it yet."""
         return False
@@ -197,7 +203,8 @@ class Fanout:
     (a note costs its encoding and 64 bytes); `slow` is what happens beyond it.
 
     `crowded` are the subscribers for which the publisher should wait, `turn_size` is
-    what was published since the last `flush`, in bytes.
+    what was published since the last `flush`, in bytes. `kept` is what a topic remembers that
+    does, and `emitted` the number of the last note of it that was pushed to all subscribers.
     """
 
     __slots__ = (
@@ -205,8 +212,10 @@ class Fanout:
         "_pending_size",
         "crowded",
         "dropped",
+        "emitted",
         "feeds",
         "high_water",
+        "kept",
         "limit",
         "low_water",
         "on_room",
@@ -215,8 +224,10 @@ class Fanout:
         "turn_size",
     )
 
-    def __init__(self, topic: str, limit: int, slow: Slow) -> None:
+    def __init__(self, topic: str, limit: int, slow: Slow, kept: Kept | None = None) -> None:
         self.topic = topic
+        self.kept = kept
+        self.emitted = 0
         self.limit = limit
         self.high_water = limit // 2
         self.low_water = limit // 4
@@ -233,6 +244,8 @@ class Fanout:
         """Publish an encoded note; it is sent with the next `flush`, or when many wait."""
         size = len(note)
         self.turn_size += size + EVENT_COST
+        if self.kept is not None:
+            self.kept.add(note, headers)
         if not self.feeds:
             return
         if headers:
@@ -253,6 +266,8 @@ class Fanout:
     def join(self, feed: Feed) -> None:
         """A subscriber more, for all that is published from now on."""
         self._cut()
+        if self.kept is not None:
+            self.emitted = self.kept.last
         self.feeds[feed] = None
 
     def leave(self, feed: Feed) -> None:
@@ -279,5 +294,7 @@ class Fanout:
             self._emit(Batch(notes))
 
     def _emit(self, batch: Batch) -> None:
+        if self.kept is not None:
+            self.emitted += len(batch.notes)
         for feed in list(self.feeds):
             feed.push(batch)

@@ -4,6 +4,7 @@ Each is of the kind that its request wants, and what a stranger is told of a
 failure is a code and a fixed sentence. Sends nothing.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from lbm import keys
@@ -35,6 +36,13 @@ def sim_final(code: int, data: Encodable = None, stream: int = 0) -> FinalAnswer
     if stream:
         cells[keys.STREAM] = stream
     return SIM, RESULT, encode(cells)
+
+
+def subscribe_final(data: Encodable, stream: int, cells: Mapping[int, Encodable]) -> FinalAnswer:
+    """The Result that accepts a Subscribe, with more `cells`; raises as `sim_final`."""
+    more = {} if data is None else {keys.DATA: data}
+    accepted = {keys.CODE: int(ResultCode.ACCEPTED), keys.STREAM: stream}
+    return SIM, RESULT, encode({**accepted, **more, **cells})
 
 
 def named_final(code: int, data: Encodable | Payload | Tandem = None) -> FinalAnswer:

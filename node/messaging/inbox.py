@@ -9,9 +9,11 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from lbm import keys
 from lbm.codec import Value
 from lbm.errors import LbmDecodeError
-from node.messaging.notes import DROPPED_HEADER, NO_HEADERS, decode_notes, decode_notify
+from node.messaging.notes import DROPPED_HEADER, NO_HEADERS
+from node.protocol import event_types
 from node.protocol.account import EVENT_WEIGHT, Account
 from node.protocol.codes import NOTES
 
@@ -84,16 +86,10 @@ class NoteInbox:
         else:
             self._pay(-len(payload) - EVENT_WEIGHT)
         try:
-            if subcategory == NOTES:
-                return decode_notes(payload), NO_HEADERS
-            note = decode_notify(payload)
+            return self._read(subcategory, payload)
         except LbmDecodeError:
             self.malformed += 1
             return [], NO_HEADERS
-        told = note.headers.get(DROPPED_HEADER)
-        if type(told) is int and told > self.dropped:
-            self.dropped = told
-        return [note.data], note.headers
 
     def used(self) -> None:
         """Give back the credit of what was taken."""
@@ -111,6 +107,18 @@ class NoteInbox:
             if cost:
                 self._consume(cost, 1)
         self._pay(-self._unpaid)
+
+    def _read(self, subcategory: int, payload: bytes) -> tuple[list[Value], Mapping[str, Value]]:
+        """The notes of an event, and their headers; raises LbmDecodeError."""
+        if subcategory == NOTES:
+            notes: list[Value] = event_types.NOTES.read(payload)[keys.NOTES]
+            return notes, NO_HEADERS
+        cells = event_types.NOTIFY.read(payload)
+        headers: Mapping[str, Value] = cells.get(keys.HEADERS, NO_HEADERS)
+        told = headers.get(DROPPED_HEADER)
+        if type(told) is int and told > self.dropped:
+            self.dropped = told
+        return [cells.get(keys.DATA)], headers
 
     def _pay(self, size: int) -> None:
         self._unpaid += size

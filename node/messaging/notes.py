@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from lbm import keys
-from lbm.cells import read_text_map
+from lbm.cells import MAX_UINT, read_text_map
 from lbm.codec import Encodable, Value, decode, encode, encode_value
 from lbm.errors import LbmDecodeError, LbmEncodeError
 from lbm.heads import ARRAY, MAP, UINT, encode_head
@@ -26,8 +26,10 @@ _NOTIFY_HEAD: Final = encode_head(MAP, 1) + encode_head(UINT, keys.DATA)
 _NOTES_HEAD: Final = encode_head(MAP, 1) + encode_head(UINT, keys.NOTES)
 # What a payload of Notes has besides its notes, at most.
 NOTES_OVERHEAD: Final = len(_NOTES_HEAD) + len(encode_head(ARRAY, NOTES_COUNT))
+# What the number of the first note takes in a payload, at most (section 18).
+NUMBER_OVERHEAD: Final = len(encode({keys.NUMBER: MAX_UINT})) - 1
 # What a batch of notes may have, without the payload's own few bytes.
-BATCH_ROOM: Final = NOTES_SIZE - NOTES_OVERHEAD
+BATCH_ROOM: Final = NOTES_SIZE - NOTES_OVERHEAD - NUMBER_OVERHEAD
 
 
 class Note(NamedTuple):
@@ -103,6 +105,12 @@ def notes_payload(notes: Sequence[bytes]) -> tuple[int, bytes]:
     if len(notes) == 1:
         return NOTIFY, _NOTIFY_HEAD + notes[0]
     return NOTES, b"".join((_NOTES_HEAD, encode_head(ARRAY, len(notes)), *notes))
+
+
+def numbered_payload(payload: bytes, number: int) -> bytes:
+    """The payload of a Notify or Notes with the number of its first note (section 18)."""
+    # The number's key comes after all others, and a payload's cells are few.
+    return bytes((payload[0] + 1,)) + payload[1:] + encode({keys.NUMBER: number})[1:]
 
 
 def decode_notify(payload: bytes) -> Note:

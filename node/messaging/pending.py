@@ -11,6 +11,7 @@ from lbm.codec import Value
 from node.messaging.chunks import ChunkInbox
 from node.messaging.deadlines import NO_SLOT
 from node.messaging.finals import FinalAnswer, sim_final
+from node.messaging.kept import TopicPosition
 from node.protocol.codes import SIM
 from node.protocol.window import SendCredit
 
@@ -19,6 +20,8 @@ LOST: Final = -1
 # The answer came in Chunks, and nobody was there to read them:
 STREAMED: Final = -2
 
+NO_CELLS: Final[Mapping[int, Any]] = {}
+
 
 class OutgoingCall:
     """A call or subscription of ours. `code` and `data` are its answer once `done`.
@@ -26,14 +29,15 @@ class OutgoingCall:
     `on_done` is called once, when the answer came, the deadline passed (code 17) or the
     connection ended (code `LOST`; `close_code` and `close_text` say why). `on_final` is
     called with code and stream (0 for none) of the final answer when that comes, also if
-    nobody waits any more. `chunks` takes a streamed answer. `category` is that of whatever
-    answers it.
+    nobody waits any more; then `cells` are those of a Result. `chunks` takes a streamed
+    answer. `category` is that of whatever answers it.
     """
 
     category: ClassVar[int] = SIM
 
     __slots__ = (
         "async_id",
+        "cells",
         "chunks",
         "close_code",
         "close_text",
@@ -48,6 +52,7 @@ class OutgoingCall:
     def __init__(self, on_done: Callable[[], None]) -> None:
         self.on_done = on_done
         self.on_final: Callable[[int, int], None] | None = None
+        self.cells: Mapping[int, Any] = NO_CELLS
         self.chunks: ChunkInbox | None = None
         self.async_id = 0
         self.slot: set[Any] = NO_SLOT
@@ -72,13 +77,16 @@ class IncomingCall:
     `deadline` is seconds of the connection's clock, or None. `answered` is set once its
     answer is on its way; from then on the handler's own answer changes nothing. `begun` is
     for whoever runs the handler to set when it runs, `weight` what is charged for it.
-    `window` is what the asking side named for what will be sent to it, or None;
+    `window` is what the asking side named for what will be sent to it, or None; `after` where
+    a Subscribe goes on;
     `credit` what is left of it for Chunks, and `on_credit` is called when there is more.
+    `once` is the key of a call that is to be made once.
     `made` is its answer once that is encoded before there is room for it. `entry` is what
     was found for it when it came, which is what runs it.
     """
 
     __slots__ = (
+        "after",
         "answered",
         "async_id",
         "begun",
@@ -90,6 +98,7 @@ class IncomingCall:
         "headers",
         "made",
         "on_credit",
+        "once",
         "runner",
         "slot",
         "stream",
@@ -114,13 +123,15 @@ class IncomingCall:
         self.entry = entry
         self.subcategory = subcategory
         self.topic = topic
-        self.data = data
+        self.data: Any = data
         self.headers = headers
         self.stream = stream
         self.async_id = async_id
         self.weight = weight
         self.cost = cost  # what it took of its stream's credit, until it is answered
         self.window: int | None = None
+        self.once: bytes | None = None
+        self.after: TopicPosition | None = None
         self.credit: SendCredit | None = None
         self.on_credit: Callable[[], None] | None = None
         self.deadline: float | None = None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from node.messaging.batch import Batch
 from node.messaging.fanout import Feed
+from node.messaging.kept import Beginning
 from node.messaging.notes import (
     BATCH_ROOM,
     DROPPED_HEADER,
@@ -31,7 +32,10 @@ LAST_EVENTS: Final = 1 << 31
 
 
 class StreamFeed(Feed):
-    """The notes that wait for one subscriber, on the stream of its subscription."""
+    """The notes that wait for one subscriber, on the stream of its subscription. `begins` is
+    what its acceptance says of that, of a topic that remembers."""
+
+    begins: Beginning | None = None
 
     __slots__ = (
         "_asked",
@@ -39,6 +43,7 @@ class StreamFeed(Feed):
         "_finished",
         "_handed_on",
         "_max_payload",
+        "_room",
         "awaits_finish",
         "stream",
     )
@@ -55,6 +60,7 @@ class StreamFeed(Feed):
         super().__init__(fanout, owner, on_closed, connection.account)
         self._connection = connection
         self._max_payload = max_payload
+        self._room = min(BATCH_ROOM, max_payload - NOTES_OVERHEAD)  # for the notes of an event
         # How many notes were in each of the last events handed on to the connection.
         self._handed_on: deque[int] = deque(maxlen=WAITING_EVENTS)
         self._asked = False  # to be told when the stream is empty
@@ -114,7 +120,7 @@ class StreamFeed(Feed):
     def _next(self) -> Batch | None:
         """The next event's notes: as many of what waits as fit in one."""
         batch = self._take()
-        room = min(BATCH_ROOM, self._max_payload - NOTES_OVERHEAD)
+        room = self._room
         if self._untold:
             batch = self._first_of(batch, 0)
         elif batch.size > room:

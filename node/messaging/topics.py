@@ -13,7 +13,7 @@ from lbm import keys
 from lbm.codec import Encodable, encode_value
 from lbm.errors import LbmDecodeError
 from node.messaging.answering import Answering
-from node.messaging.finals import sim_final
+from node.messaging.finals import sim_final, subscribe_final
 from node.messaging.inbox import NoteInbox
 from node.messaging.notes import NO_HEADERS, decode_notes, decode_notify
 from node.messaging.pending import IncomingCall
@@ -28,8 +28,9 @@ from node.protocol.reports import EventReceived, StreamFinished, StreamReset, St
 LABEL: Final = "topic:"
 # Makes the feed of a stream; the second argument is told when it is closed.
 MakeFeed = Callable[[int, Callable[[StreamFeed], None]], StreamFeed]
-# What a Result has besides its data, at most: code, stream and heads.
+# What a Result has besides its data, at most: code, stream and heads; and where it begins.
 _RESULT_OVERHEAD: Final = 32
+_BEGINNING: Final = 32
 
 
 class Reader(Protocol):
@@ -80,16 +81,19 @@ class Topics:
         """Whether the other side gets this topic's notes from us."""
         return topic in self._feeds_by_topic
 
-    def open_feed(self, call: IncomingCall, data: Encodable, make: MakeFeed) -> StreamFeed | None:
-        """Accept a Subscribe: open its stream, answer with `data`; None if that failed,
-        which the answer says then.
+    def open_feed(
+        self, call: IncomingCall, data: Encodable, make: MakeFeed, *, remembers: bool = False
+    ) -> StreamFeed | None:
+        """Accept a Subscribe: open its stream, answer with `data`, and with where it begins if
+        the topic `remembers`; None if that failed, which the answer says then.
 
         Raises:
             LbmEncodeError: `data` has no encoding; the request is still unanswered.
         """
         answer = self._answering.answer
         limit = self._connection.limits.max_payload
-        if data is not None and len(encode_value(data)) + _RESULT_OVERHEAD > limit:
+        overhead = _RESULT_OVERHEAD + _BEGINNING * remembers
+        if data is not None and len(encode_value(data)) + overhead > limit:
             return answer(call, ResultCode.PAYLOAD_TOO_LARGE)
         if call.answered:  # cancelled meanwhile
             return None
@@ -100,7 +104,12 @@ class Topics:
             return answer(call, ResultCode.OVERLOADED)
         feed = make(stream, self._forget)
         self._feeds[stream] = self._feeds_by_topic[call.topic] = feed
-        answer(call, ResultCode.ACCEPTED, data, stream)
+        if feed.begins is None:
+            answer(call, ResultCode.ACCEPTED, data, stream)
+        else:
+            call.made = subscribe_final(data, stream, feed.begins.cells())
+            answer(call, ResultCode.ACCEPTED, None, stream)
+            feed.pump()  # what is kept
         return feed
 
     def unsubscribe_received(self, event: EventReceived, now: float) -> bool:

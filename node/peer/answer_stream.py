@@ -6,7 +6,7 @@ the other side has answered.
 
 from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
-from typing import Self, cast
+from typing import Any, Generic, Self, cast
 
 import anyio
 
@@ -20,13 +20,15 @@ from node.protocol.codes import MAIN_STREAM, ResultCode
 from node.protocol.errors import ConnectionClosedError, LocalProtocolError
 from node.remote.live import LiveConnection
 from node.transport.waiting import Changes
+from node.typed.data_type import DataType
+from node.typed.models import D, Model
 
 
-class AnswerStream:
+class AnswerStream(Generic[D]):
     """The items of a streamed answer, in their order. Made by `Peer.call_stream`.
 
     `result` is what the final answer carried once the items are at their end: None,
-    unless the handler was not a generator.
+    unless the handler was not a generator. Made with `returns`, each item is of that type.
     """
 
     def __init__(
@@ -34,10 +36,11 @@ class AnswerStream:
         live: LiveConnection,
         asking: Asking,
         topic: str,
-        data: Encodable,
+        data: Encodable | Model,
         timeout: float | None,
         headers: Mapping[str, Encodable] | None,
         window: int | None,
+        kind: DataType[D] | None = None,
     ) -> None:
         self.peer = live.remote
         self._live = live
@@ -45,6 +48,7 @@ class AnswerStream:
         self.topic = topic
         self.result: Value = None
         self._arguments = data, timeout, headers, window
+        self._kind = kind
         self._call: OutgoingCall | None = None
         self._inbox: ChunkInbox | None = None
         self._closed = False
@@ -85,13 +89,14 @@ class AnswerStream:
     ) -> None:
         self._leave()
 
-    def __aiter__(self) -> AsyncIterator[Value]:
+    def __aiter__(self) -> AsyncIterator[D]:
         return self
 
-    async def __anext__(self) -> Value:
+    async def __anext__(self) -> D:
         """The next item.
 
         Raises:
+            MalformedDataError: it is not of the type; the next one can be read.
             CallRefused: the final answer's code is not 0. CallTimeout: it took too long.
             PeerClosedError: the connection is over. ClosedResourceError: it was left.
             BusyResourceError: two tasks read.
@@ -105,10 +110,11 @@ class AnswerStream:
                 raise anyio.ClosedResourceError
             if inbox:
                 try:
-                    return inbox.take()
+                    item: Any = inbox.take()
                 except LbmDecodeError as error:
                     self._leave()
                     raise received_refusal(ResultCode.MALFORMED, None) from error
+                return item if self._kind is None else self._kind.read(item)
             self.result = answer_of(call)
             raise StopAsyncIteration
 

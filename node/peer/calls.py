@@ -15,6 +15,7 @@ from node.handlers.running import Outcome, run_handler
 from node.handlers.topic import Topic
 from node.messaging.pending import IncomingCall
 from node.peer.answers import Answers
+from node.peer.once import OnceHandlers
 from node.peer.subscribers import SubscribeHandlers
 from node.protocol.codes import CALL, ResultCode
 from node.remote.live import LiveConnection
@@ -22,9 +23,10 @@ from node.remote.requests import Call, CallHandler
 
 
 class CallHandlers:
-    """The handlers of calls, for one peer; its other requests go to `subscribes`."""
+    """The handlers of calls, for one peer; its other requests go to `subscribes`, and calls that
+    are to be made once to `once`."""
 
-    __slots__ = ("_answers", "_handlers", "_live", "_subscribes")
+    __slots__ = ("_answers", "_handlers", "_live", "_once", "_subscribes")
 
     def __init__(
         self,
@@ -32,11 +34,13 @@ class CallHandlers:
         handlers: Handlers,
         answers: Answers,
         subscribes: SubscribeHandlers,
+        once: OnceHandlers,
     ) -> None:
         self._live = live
         self._handlers = handlers
         self._answers = answers
         self._subscribes = subscribes
+        self._once = once
 
     def find(self, subcategory: int, topic: str) -> Entry[CallHandler] | Topic | ResultCode:
         """What a request for `topic` may run, or the code that refuses the request."""
@@ -54,6 +58,9 @@ class CallHandlers:
         """Run what `find` found for a request."""
         if call.subcategory != CALL:
             self._subscribes.run(call)
+            return
+        if call.once is not None:
+            self._once.run(call)
             return
         call.runner = self._live.backend.spawn(self._serve, call)
 

@@ -15,11 +15,13 @@ from node.handlers.topic import Topic
 from node.logs import LogRation, one_line
 from node.messaging.calls import Calls
 from node.messaging.dispatch import Dispatch
+from node.messaging.once import OnceMemory
 from node.messaging.pending import IncomingCall
 from node.messaging.topics import LABEL, Topics
 from node.peer.answers import Answers
 from node.peer.calls import CallHandlers
 from node.peer.events import EventHandlers, NativeEmitter
+from node.peer.once import OnceHandlers
 from node.peer.streams import StreamHandlers
 from node.peer.subscribers import SubscribeHandlers
 from node.protocol.codes import CloseCode, code_name, supercategory
@@ -29,9 +31,12 @@ from node.protocol.reports import (
     EventReceived,
     HandshakeCompleted,
     KeysUpdated,
+    Parted,
     PeerIdentified,
     PongReceived,
     Report,
+    ResumeAsked,
+    Resumed,
     StreamFinished,
     StreamOpened,
     StreamReset,
@@ -39,6 +44,7 @@ from node.protocol.reports import (
     WindowReceived,
 )
 from node.remote.live import LiveConnection
+from node.remote.sessions import SessionTable
 from node.streams.table import StreamTable
 from node.transport.backend import Backend
 from node.transport.driver import Driver
@@ -95,6 +101,8 @@ class Host:
     handlers: Handlers
     topics: Mapping[str, Topic]
     endings: Endings
+    once: OnceMemory
+    sessions: SessionTable
 
 
 class Endpoint:
@@ -106,6 +114,7 @@ class Endpoint:
         "_endings",
         "_handlers",
         "_live",
+        "_sessions",
         "calls",
         "dispatch",
         "emitter",
@@ -119,10 +128,12 @@ class Endpoint:
         core, handlers = live.core, host.handlers
         self._live = live
         self._endings = host.endings
+        self._sessions = host.sessions
         self._deciding = Deciding(live, trust, dialled)
         answers = Answers(live, handlers)
         subscribes = SubscribeHandlers(live, handlers, answers, host.topics)
-        called = CallHandlers(live, handlers, answers, subscribes)
+        once = OnceHandlers(live, handlers, answers, host.once)
+        called = CallHandlers(live, handlers, answers, subscribes, once)
         events = EventHandlers(live, handlers, answers)
         self.calls = calls = answers.calls = Calls(
             core, called.find, called.run, _stop, find_event=events.find, run_event=events.run
@@ -158,7 +169,7 @@ class Endpoint:
         """The transport is closed: nothing more will be reported."""
         live = self._live
         live.gone = True
-        if live.ended is None:  # a bug kept the core from telling
+        if live.ended is None and live.became is None:  # a bug kept the core from telling
             self._connection_ended(ConnectionEnded(CloseCode.INTERNAL_ERROR, "", False, "a bug"))
         live.changed()
 
@@ -188,6 +199,12 @@ class Endpoint:
                     self.calls.answering.stream_writable(report.stream)
             case WindowReceived():
                 self.calls.answering.window_received(report)
+            case Parted(reason):
+                live.parted(reason)
+            case Resumed():
+                live.resumed()
+            case ResumeAsked(resume):
+                self._sessions.asked(live, resume)
             case KeysUpdated(sent, _, rekey):
                 if rekey:
                     live.rekeys[sent] = rekey

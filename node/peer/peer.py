@@ -10,15 +10,12 @@ from typing import TYPE_CHECKING, Self
 from crypto.identity import NodeId
 from crypto.registry import Suite
 from lbm.codec import Encodable, Value
-from node.errors import PeerClosedError
 from node.messaging.formats import FormatName
 from node.messaging.payloads import Payload, Tandem, make_payload
-from node.peer.answer_stream import AnswerStream, answer_of
 from node.peer.endpoint import Endpoint, Host
-from node.peer.subscription import Subscription
+from node.peer.requests import PeerRequests
 from node.protocol.codes import CloseCode
 from node.protocol.connection import Connection
-from node.protocol.errors import ConnectionClosedError
 from node.protocol.limits import Limits
 from node.protocol.reports import ConnectionEnded
 from node.remote.emission import Emission
@@ -31,10 +28,8 @@ if TYPE_CHECKING:
     from node.bus.config import BusConfig
     from node.remote_bus.remote_store import PeerBuses
 
-DEFAULT_TIMEOUT = 30.0
 
-
-class Peer:
+class Peer(PeerRequests):
     """The other node. Made by `Node`. `name`, for the log, is the address dialled or where the
     connection came from."""
 
@@ -96,14 +91,20 @@ class Peer:
         return self.live.limits
 
     @property
-    def is_open(self) -> bool:
-        """Whether the handshake is over and the connection is not."""
-        return self.live.is_open
-
-    @property
     def is_gone(self) -> bool:
         """Whether its transport is closed."""
         return self.live.gone
+
+    @property
+    def is_parted(self) -> bool:
+        """Whether the session has lost its transport and waits for another; what is asked of it
+        meanwhile waits with it. It is open all the same."""
+        return self.live.is_parted
+
+    @property
+    def resumes(self) -> int:
+        """How often the session went on over a new transport."""
+        return self.live.resumes
 
     @property
     def running_calls(self) -> int:
@@ -122,52 +123,6 @@ class Peer:
 
     # What to ask of it.
 
-    async def call(
-        self,
-        topic: str,
-        data: Encodable = None,
-        *,
-        timeout: float | None = DEFAULT_TIMEOUT,
-        headers: Mapping[str, Encodable] | None = None,
-    ) -> Value:
-        """Call a topic and return the data of its answer. `timeout` is seconds for all of it and
-        travels as the call's deadline; None waits as long as the connection lives.
-
-        Raises:
-            CallRefused: answered with a code other than 0. CallTimeout: no answer in time.
-            PeerClosedError: the connection is over. PayloadTooLargeError: not sent.
-            LocalProtocolError: 65,535 calls wait for their answers.
-            LbmEncodeError: `data` has no encoding. StreamedAnswerError: use `call_stream`.
-        """
-        if not self.driver.has_room:
-            timeout = await self.live.room(timeout)
-        backend, asking = self.backend, self.asking
-        waiter = backend.waiter()
-        try:
-            call = asking.call(topic, data, backend.now(), timeout, waiter.wake, headers)
-        except ConnectionClosedError as error:
-            raise self.closed_error() from error
-        try:
-            await waiter
-        finally:
-            if not call.done:
-                asking.give_up(call)
-        return answer_of(call) if call.code else call.data
-
-    def call_stream(
-        self,
-        topic: str,
-        data: Encodable = None,
-        *,
-        timeout: float | None = None,
-        headers: Mapping[str, Encodable] | None = None,
-        window: int | None = None,
-    ) -> AnswerStream:
-        """Call a topic whose handler answers in items: `async with` it, then `async for`. `timeout`
-        is seconds for all of it. `window` is what may wait unread here, in bytes of cost (an item's
-        payload and 64), 1..2^31-1; by default the agreed window."""
-        return AnswerStream(self.live, self.asking, topic, data, timeout, headers, window)
-
     def emit(
         self,
         name: str,
@@ -184,19 +139,6 @@ class Peer:
             FormatError: there is no such format, or `raw` is given something other than bytes.
         """
         return Emission(self.endpoint.emitter, name, namespace, make_payload(data, format))
-
-    def subscribe(
-        self,
-        topic: str,
-        data: Encodable = None,
-        *,
-        timeout: float | None = DEFAULT_TIMEOUT,
-        window: int | None = None,
-    ) -> Subscription:
-        """Subscribe to a topic that the peer publishes: `async with` it, then `async for`.
-        `timeout` is seconds until the answer, `data` is for the publisher to decide on; `window`
-        as in `call_stream`. What is raised, and when: `Subscription`."""
-        return Subscription(self.live, self.asking, self.topics, topic, data, timeout, window)
 
     def open_stream(self, label: str, answers: Iterable[tuple[int, int]] = ()) -> Stream:
         """Open a stream to the handler that the other side has for `label`. `answers` are the
@@ -248,15 +190,22 @@ class Peer:
         """
         return await self.live.rekey()
 
+    def redial(self) -> None:
+        """Make a new transport now, the side that dialled alone: the network has changed, or
+        the pause before the next attempt is too long. The old transport goes when the new one is
+        there; `resumes` says when.
+
+        Raises:
+            PeerClosedError: the connection is over. LocalProtocolError: the other side dialled, or
+                no resuming was agreed.
+        """
+        self.live.redial()
+
     # Its end.
 
     async def closed(self) -> ConnectionEnded:
         """Wait for the end of the connection; returns why it ended."""
         return await self.live.closed()
-
-    def closed_error(self) -> PeerClosedError:
-        """Why nothing can be asked any more."""
-        return self.live.closed_error()
 
     async def close(self, code: int = CloseCode.NORMAL, text: str = "") -> None:
         """End gracefully: what is queued goes first; returns when the transport is closed.

@@ -11,6 +11,8 @@ from lbm.errors import LbmEncodeError
 from node.handlers.registry import Handlers
 from node.handlers.running import FAILED
 from node.handlers.topic import SubscribeRequest, Topic, decide
+from node.messaging.fanout import Fanout, Feed
+from node.messaging.kept_feed import KeptFeed
 from node.messaging.pending import IncomingCall
 from node.messaging.stream_feed import StreamFeed
 from node.messaging.topics import Topics
@@ -77,12 +79,12 @@ class SubscribeHandlers:
         live = self._live
 
         def make(stream: int, on_closed: Callable[[StreamFeed], None]) -> StreamFeed:
-            size = live.limits.max_payload
-            return topic.join(
-                lambda fanout, closed: StreamFeed(
-                    fanout, live.core, stream, size, live.remote, closed
-                ),
-                on_closed,
-            )
+            def feed(fanout: Fanout, closed: Callable[[Feed], None]) -> StreamFeed:
+                where = live.core, stream, live.limits.max_payload, live.remote, closed
+                if fanout.kept is None:
+                    return StreamFeed(fanout, *where)
+                return KeptFeed(fanout, fanout.kept, call.after, *where)
 
-        self.topics.open_feed(call, data, make)
+            return topic.join(feed, on_closed)
+
+        self.topics.open_feed(call, data, make, remembers=topic.position is not None)

@@ -6,12 +6,14 @@ is told, and the connection stays as it was.
 
 from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
-from typing import Self
+from typing import Any, Generic, Self
 
 import anyio
 
 from lbm.codec import Encodable, Value
+from lbm.errors import LbmDecodeError
 from node.errors import (
+    MalformedDataError,
     ParleyError,
     PeerClosedError,
     StreamResetError,
@@ -19,7 +21,9 @@ from node.errors import (
 )
 from node.messaging.asking import Asking
 from node.messaging.inbox import NoteInbox
+from node.messaging.kept import TopicPosition, read_beginning
 from node.messaging.notes import NO_HEADERS, read_slow_text
+from node.messaging.numbered_inbox import NumberedInbox
 from node.messaging.pending import LOST, STREAMED, OutgoingCall
 from node.messaging.topics import Topics
 from node.protocol.codes import CloseCode, ResultCode
@@ -27,17 +31,20 @@ from node.protocol.errors import ConnectionClosedError, LocalProtocolError
 from node.protocol.reports import StreamReset
 from node.remote.live import LiveConnection
 from node.transport.waiting import Changes
+from node.typed.data_type import DataType
+from node.typed.models import D, Model
 
 # Seconds that leaving waits for the publisher to have understood.
 LEAVE_TIMEOUT = 5.0
 
 
-class Subscription:
+class Subscription(Generic[D]):
     """The notes of a topic, in their order: `async with peer.subscribe("prices") as sub`,
     then `async for note in sub`. One task may read at a time.
 
     `data` is what came with the acceptance, `headers` came with the last note. The end
-    of the notes is the publisher's: it closed the topic.
+    of the notes is the publisher's: it closed the topic. Made with `returns`, each note
+    is of that type.
     """
 
     def __init__(
@@ -46,9 +53,11 @@ class Subscription:
         asking: Asking,
         topics: Topics,
         topic: str,
-        data: Encodable,
+        data: Encodable | Model,
         timeout: float | None,
         window: int | None,
+        after: TopicPosition | None = None,
+        kind: DataType[D] | None = None,
     ) -> None:
         self.peer = live.remote
         self._live = live
@@ -58,12 +67,15 @@ class Subscription:
         self.data: Value = None
         self.headers: Mapping[str, Value] = NO_HEADERS
         self.inbox = NoteInbox(self._wake, self._consume, live.core.account)
+        self._numbered: NumberedInbox | None = None  # the same, of a topic that remembers
+        self._after = after
         self._asked = data
+        self._kind = kind
         self._timeout = timeout
         self._window = window
         self._begun = False
         self._stream = 0
-        self._ready: list[Value] = []  # notes of the last event, the next one at the end
+        self._ready: list[Any] = []  # notes of the last event, the next one at the end
         self._over = False
         self._error: StreamResetError | PeerClosedError | None = None
         self._lost_at_end = 0
@@ -74,6 +86,37 @@ class Subscription:
     def dropped(self) -> int:
         """How many notes were lost because we did not keep up, as far as we were told."""
         return self.inbox.dropped
+
+    # Of a topic that remembers.
+
+    @property
+    def number(self) -> int:
+        """The number of the last note that was read, or of the one before the first; 0 if the
+        topic does not remember. Notes are numbered from 1 with each start of the topic."""
+        return 0 if self._numbered is None else self._numbered.number - len(self._ready)
+
+    @property
+    def recovered(self) -> bool:
+        """Whether every note after the position of `after` comes. If not, the topic was started
+        anew, does not remember, or has forgotten some: those are counted in `gaps`."""
+        return self._numbered is not None and self._numbered.recovered
+
+    @property
+    def gaps(self) -> int:
+        """How many notes are missing before the last one that was read, by their numbers."""
+        return 0 if self._numbered is None else self._numbered.gaps
+
+    @property
+    def position(self) -> TopicPosition | None:
+        """Where a later subscription goes on (`after=`): after the last note that came, read or
+        not; once this one was left, after the last that was read. None if the topic does not
+        remember.
+
+        What came and was not read stays to be read here, also when the connection is over.
+        """
+        if self._numbered is None:
+            return None
+        return self._numbered.position
 
     def __repr__(self) -> str:
         return f"<Subscription to {self.topic!r} of {self.peer}>"
@@ -96,7 +139,13 @@ class Subscription:
         waiter, now = live.backend.waiter(), live.backend.now()
         try:
             call = asking.subscribe(
-                self.topic, self._asked, now, self._timeout, waiter.wake, self._window
+                self.topic,
+                self._asked,
+                now,
+                self._timeout,
+                waiter.wake,
+                self._window,
+                self._after,
             )
         except ConnectionClosedError as error:
             raise live.closed_error() from error
@@ -131,13 +180,14 @@ class Subscription:
 
     # Reading.
 
-    def __aiter__(self) -> AsyncIterator[Value]:
+    def __aiter__(self) -> AsyncIterator[D]:
         return self
 
-    async def __anext__(self) -> Value:
+    async def __anext__(self) -> D:
         """The data of the next note.
 
         Raises:
+            MalformedDataError: it is not of the type; the next one can be read.
             StreamResetError: the subscription was lost; code 33, slow-consumer, means that
                 we did not keep up. PeerClosedError: the connection is over.
             ClosedResourceError: it was left. BusyResourceError: two tasks read.
@@ -146,19 +196,37 @@ class Subscription:
             await self._fill()
         if not self._ready:
             raise StopAsyncIteration
-        return self._ready.pop()
+        note: D = self._ready.pop()
+        return note if self._kind is None else self._kind.read(note)
 
-    def batches(self) -> "Batches":
+    def batches(self) -> "Batches[D]":
         """The notes in lists of those that came together, 1 to 4,096: `async for notes in
         sub.batches()`; raises as `async for` does."""
         return Batches(self)
 
-    async def next_batch(self) -> list[Value]:
-        """The next of `batches`; none at the end. Raises as `async for` does."""
+    async def next_batch(self) -> list[D]:
+        """The next of `batches`; none at the end. Raises as `async for` does; what comes before
+        a note that is not of the type is a batch of its own."""
         if not self._ready:
             await self._fill()
+        if self._kind is not None:
+            return self._of_kind(self._kind)
         batch, self._ready = self._ready, []
         batch.reverse()
+        return batch
+
+    def _of_kind(self, kind: DataType[D]) -> list[D]:
+        """The notes that are ready, up to the first that is not of the type."""
+        ready, batch = self._ready, list[D]()
+        while ready:
+            try:
+                batch.append(kind.read(ready[-1]))
+            except MalformedDataError:
+                if batch:
+                    break
+                ready.pop()
+                raise
+            ready.pop()
         return batch
 
     async def _fill(self) -> None:
@@ -205,10 +273,22 @@ class Subscription:
     def _answered(self, call: OutgoingCall, code: int, stream: int) -> None:
         """The final answer came: from here on notes may follow, before anybody wakes."""
         topics = self._topics
-        wanted = not call.done and code == ResultCode.ACCEPTED
+        wanted = not call.done and code == ResultCode.ACCEPTED and self._begin(call)
         if wanted and topics.read(self.topic, stream, self, self._window):
             self._stream = stream
         topics.expect_no_more(self.topic, stream)
+
+    def _begin(self, call: OutgoingCall) -> bool:
+        """Take what the Result says of where the notes begin; False if it is malformed."""
+        try:
+            begins = read_beginning(call.cells)
+        except LbmDecodeError:
+            return False
+        if begins is not None:
+            account = self._live.core.account
+            self._numbered = NumberedInbox(self._wake, self._consume, account, begins, self._after)
+            self.inbox = self._numbered
+        return True
 
     def _require_accepted(self, call: OutgoingCall) -> None:
         if self._stream:
@@ -225,6 +305,8 @@ class Subscription:
         if self.inbox.closed:
             return False
         self.inbox.close()
+        if self._numbered is not None:
+            self._numbered.number = self.number  # nobody will read what waits
         self._ready.clear()
         self._over = True
         self._wake()
@@ -247,18 +329,18 @@ class Subscription:
         self._changes.notify()
 
 
-class Batches:
+class Batches(Generic[D]):
     """The batches of a subscription. Not a generator: a reader may stop early."""
 
     __slots__ = ("_subscription",)
 
-    def __init__(self, subscription: Subscription) -> None:
+    def __init__(self, subscription: Subscription[D]) -> None:
         self._subscription = subscription
 
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> list[Value]:
+    async def __anext__(self) -> list[D]:
         """Raises as `Subscription.__anext__`."""
         batch = await self._subscription.next_batch()
         if not batch:

@@ -36,6 +36,11 @@ def uint(least: int = 0, most: int = MAX_UINT) -> Kind:
     return Kind(f"an integer of {least}..{most}", int, range(least, most + 1).__contains__)
 
 
+def exactly(size: int) -> Kind:
+    """A byte string of so many bytes."""
+    return Kind(f"a byte string of {size} bytes", bytes, lambda value: len(value) == size)
+
+
 def text(longest: int) -> Kind:
     """Text of at most so many characters."""
     return Kind(f"text of up to {longest} characters", str, lambda value: len(value) <= longest)

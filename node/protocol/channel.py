@@ -35,7 +35,7 @@ from node.protocol.observer import DirectionState, Observer
 from node.protocol.outbox import OutgoingEvent
 from node.protocol.rekey import Phase, Rekeying
 from node.protocol.reports import KeysUpdated, Report
-from node.protocol.sealing import Receiver, Sender
+from node.protocol.sealing import OpenedSoFar, Receiver, Sender
 
 NEVER: Final = float("inf")
 # How late our timer may be, in seconds, before it was we who slept (a stopped process).
@@ -51,7 +51,8 @@ class SecureChannel:
     `used` is set to True with each event on a stream other than 0: a connection on which
     nothing else comes and goes needs no new keys. `seal_due`, `keys_due` and `patience_ends` are
     when `handle_deadline` has something to do. With `seals_flushes` (`seal_delay_ms` is 0)
-    every flush ends with `flush_seal`.
+    every flush ends with `flush_seal`. While `trial` is set nothing was opened yet that came over
+    a new transport: it is what to go back to.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class SecureChannel:
         self.seals_flushes = not agreed.limits.seal_delay_ms
         # One event from the wire, and its seal.
         self.open = receiver.open
+        self.trial: OpenedSoFar | None = None
         self.tapped = observer is not None
         self._plan()
         if observer is not None:
@@ -248,6 +250,36 @@ class SecureChannel:
         )
         return sent, received
 
+    # Another transport.
+
+    def resume(self, now: float) -> None:
+        """Go on over a new transport: all waits begin anew, and the first event is on trial."""
+        receiver = self._receiver
+        self.seal_due = now + self._seal_delay if self._sender.unsealed else NEVER
+        self._patience_left = self._patience
+        self.patience_ends = now + self._patience if receiver.unsealed else NEVER
+        self._epoch_began = self._last_rekey = now
+        self._rekeying.begin_anew(now)
+        self._plan()
+        self.trial = receiver.standing()
+        self.open = self._open_first
+
+    def part(self) -> None:
+        """The transport is gone; if nothing of it was right, it is as if it had never been."""
+        if self.trial is not None:
+            self._receiver.go_back(self.trial)
+            self.trial = None
+            self.open = self._receiver.open
+
+    def _open_first(
+        self, event: bytes | memoryview, *, verify: bool = True
+    ) -> tuple[Event, bytes | memoryview | None]:
+        """The first event over a new transport: if it opens, the transport is the peer's."""
+        opened = self._receiver.open(event, verify=verify)
+        self.trial = None
+        self.open = self._receiver.open
+        return opened
+
     # Key updates and rekeys, step by step.
 
     def _sealed(self, subcategory: int, payload: bytes, now: float) -> bytes:
@@ -337,6 +369,7 @@ class PlainChannel:
     chain, no seals."""
 
     used = seals_flushes = tapped = False
+    trial = None
     seal_due = keys_due = patience_ends = NEVER
 
     def protect(self, events: Iterable[OutgoingEvent], now: float) -> list[bytes]:

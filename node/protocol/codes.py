@@ -25,6 +25,7 @@ class CloseCode(IntEnum):
     TOO_MANY_STREAMS = 11
     OVERLOADED = 12
     INTERNAL_ERROR = 13
+    UNKNOWN_SESSION = 14  # Reject only
     # Reset only: what Result says of calls and subscriptions, of a stream.
     NOT_AUTHORISED = 20
     WRONG_SUPERCATEGORY = 22
@@ -57,6 +58,7 @@ SENTENCES: Final[dict[int, str]] = {
     CloseCode.TOO_MANY_STREAMS: "too many streams",
     CloseCode.OVERLOADED: "overloaded",
     CloseCode.INTERNAL_ERROR: "internal error",
+    CloseCode.UNKNOWN_SESSION: "no such session",
     CloseCode.NOT_AUTHORISED: "not authorised",
     CloseCode.WRONG_SUPERCATEGORY: "not allowed between these roles",
     CloseCode.CANCELLED: "cancelled",
@@ -97,6 +99,9 @@ KEY_UPDATE: Final = 9
 REKEY_OFFER: Final = 10
 REKEY_ANSWER: Final = 11
 CLOSE: Final = 12
+RESUME: Final = 13
+RESUMED: Final = 14
+RECEIVED: Final = 15
 
 # Events of category 1 that are always in sealed form (section 6).
 ALWAYS_SEALED: Final = frozenset({PROOF, SEAL, KEY_UPDATE, REKEY_OFFER, REKEY_ANSWER, CLOSE})
@@ -177,6 +182,8 @@ class ResultCode(IntEnum):
     INVALID_EVENT = 24
     STORE_FULL = 25
     STORE_DAMAGED = 26
+    # Of a call that is to be made once (section 18).
+    NOT_ONCE = 27
 
 
 # What an Error says where a Result would say 16: the handler of a named event failed.
@@ -196,6 +203,7 @@ RESULT_SENTENCES: Final[dict[int, str]] = {
     ResultCode.INVALID_EVENT: "no such event may be",
     ResultCode.STORE_FULL: "no room to store it",
     ResultCode.STORE_DAMAGED: "what is stored cannot be read",
+    ResultCode.NOT_ONCE: "it cannot be made sure that this runs once",
     EVENT_FAILED: "the handler failed",
 }
 

@@ -46,8 +46,9 @@ class CoreConfig:
     neither offered nor taken, and plaintext least of all: the two do not go together.
     `plaintext` is "only" to speak and take nothing but unencrypted connections, "both"
     for a listener that takes either. `rekey_allowance` is how many RekeyOffers one side
-    may send at once, and in each 10 seconds from then on. `proof_payload` follows from the
-    others: what our Proof says.
+    may send at once, and in each 10 seconds from then on. `resume` is how long we are ready to
+    keep a session that lost its transport, 0..600 seconds (0: not at all), and `resume_buffer` how
+    many bytes of it to keep. `proof_payload` follows from the others: what our Proof says.
 
     Raises:
         ValueError: a setting is out of range; UnknownAlgorithmError (a ValueError)
@@ -74,6 +75,8 @@ class CoreConfig:
     rekey_allowance: int = 1
     peer_memory: int = fixed.PEER_MEMORY
     close_drain: float = fixed.CLOSE_DRAIN
+    resume: float = 0.0
+    resume_buffer: int = fixed.RESUME_BUFFER
     # The same in each handshake: made once.
     _names: Mapping[str, tuple[str, ...]] = field(init=False, repr=False, compare=False)
     proof_payload: bytes = field(init=False, repr=False, compare=False)
@@ -110,9 +113,21 @@ class CoreConfig:
         for name in _TIMES:
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0 seconds")
+        if not 0 <= self.resume <= fixed.RESUME_MS / 1000:
+            raise ValueError(f"resume is {self.resume}; it must be 0..{fixed.RESUME_MS // 1000} s")
+        if self.resume_buffer < fixed.LEAST_RESUME_BUFFER:
+            raise ValueError(
+                f"resume_buffer is {self.resume_buffer}; "
+                f"it must be at least {fixed.LEAST_RESUME_BUFFER} bytes"
+            )
         for name in _COUNTS:
             if not getattr(self, name) >= 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+
+    @property
+    def resume_ms(self) -> int:
+        """`resume` as Hello and Reply state it; 0 where no connection is encrypted."""
+        return 0 if self.plaintext == "only" else round(self.resume * 1000)
 
     def names(self, parameter: str) -> tuple[str, ...]:
         """The names this node offers or takes for `parameter`, best first."""

@@ -5,6 +5,7 @@
         PayloadTooLargeError   more than the agreed max_payload
         ConnectionClosedError  the connection is over or closing; carries its code
       RemoteProtocolError      they broke the rules; the connection ends with `code`
+        SilenceError           or their transport is dead
 
 An error carries its close code, so that closing rightly is never a second decision.
 """
@@ -12,7 +13,8 @@ An error carries its close code, so that closing rightly is never a second decis
 from node.protocol.codes import FIRST_APPLICATION_CODE, LAST_CODE, SENTENCES, CloseCode
 from node.protocol.limits import TEXT_SIZE
 
-_ASSIGNED = frozenset(code for code in CloseCode if code >= 0)
+# Those of ours that Close and Reset may carry: one code is that of Reject alone.
+_ASSIGNED = frozenset(code for code in CloseCode if code >= 0 and code != CloseCode.UNKNOWN_SESSION)
 
 
 class ProtocolError(Exception):
@@ -42,10 +44,15 @@ class ConnectionClosedError(LocalProtocolError):
 class RemoteProtocolError(ProtocolError):
     """The other side broke a rule. `reason` is for the local log, never for the wire."""
 
-    def __init__(self, code: CloseCode, reason: str) -> None:
+    def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
         self.code = code
         self.reason = reason
+
+
+class SilenceError(RemoteProtocolError):
+    """Nothing came for so long that the transport may be dead. A session that can be resumed
+    parts; any other ends with `code`."""
 
 
 def check_farewell(code: int, text: str, last: CloseCode) -> None:

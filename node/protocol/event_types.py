@@ -11,7 +11,7 @@ from lbm import keys
 from lbm.errors import LbmDecodeError
 from node.protocol import codes
 from node.protocol.bus_types import BUS_CELLS
-from node.protocol.cells import ANY, BYTES, TEXT, TEXT_MAP, Cells, array, uint
+from node.protocol.cells import ANY, BOOL, BYTES, TEXT, TEXT_MAP, Cells, array, exactly, uint
 from node.protocol.codes import (
     BUS,
     CONNECTION,
@@ -22,11 +22,13 @@ from node.protocol.codes import (
     SIM,
     STREAM,
 )
-from node.protocol.limits import LARGEST_CREDIT, NOTES_COUNT
+from node.protocol.limits import LARGEST_CREDIT, NOTES_COUNT, ONCE_KEY_SIZE
 from node.protocol.requests import LAST_ASYNC_ID
 
 # In this format of a named event's data it is the value itself, in all others bytes (section 10).
 FORMAT_LBM: Final = 16
+# Bytes of a topic's epoch (section 18).
+EPOCH_SIZE: Final = 8
 LAST_FORMAT: Final = 255  # an id is one byte in the byte-exact dialect
 # Where an event may stand (section 8).
 _CONTROL: Final = range(1)
@@ -55,15 +57,24 @@ def _check_data(cells: Mapping[int, Any]) -> None:
         raise LbmDecodeError("a format without data")
 
 
+def _check_place(cells: Mapping[int, Any]) -> None:
+    """An epoch and a number travel together."""
+    if (keys.TOPIC_EPOCH in cells) is not (keys.NUMBER in cells):
+        raise LbmDecodeError("an epoch and a number go together")
+
+
 _CODE: Final = uint(0, LAST_CODE)
 _STREAM: Final = uint(0, LAST_STREAM)
 _REQUEST: Final = uint(1, LAST_ASYNC_ID)
 _WINDOW: Final = uint(1, LARGEST_CREDIT)
+# A topic that remembers (section 18): its epoch, and numbers of notes.
+_PLACE: Final = {keys.TOPIC_EPOCH: exactly(EPOCH_SIZE), keys.NUMBER: uint()}
 _DATA: Final = {keys.DATA: ANY}
 _FORMATTED: Final = {keys.DATA: ANY, keys.FORMAT: uint(0, LAST_FORMAT)}
 
 KEY_UPDATE: Final = Cells({keys.EPOCH: uint()}, {keys.REKEY_NUMBER: uint()})
 REKEY: Final = Cells({keys.SHARE: BYTES})
+RECEIVED: Final = Cells({keys.RECEIVED: uint()})
 CLOSE: Final = Cells({keys.CODE: _CODE}, {keys.TEXT: TEXT})
 
 OPEN: Final = Cells({keys.LABEL: TEXT}, {keys.WINDOW: _WINDOW})
@@ -74,15 +85,25 @@ RESET: Final = Cells({keys.STREAM: _STREAM, keys.CODE: _CODE}, {keys.TEXT: TEXT}
 
 CALL: Final = Cells(
     {keys.TOPIC: TEXT},
-    {**_DATA, keys.DEADLINE_MS: uint(), keys.HEADERS: TEXT_MAP, keys.WINDOW: _WINDOW},
+    {
+        **_DATA,
+        keys.DEADLINE_MS: uint(),
+        keys.HEADERS: TEXT_MAP,
+        keys.WINDOW: _WINDOW,
+        keys.ONCE_KEY: exactly(ONCE_KEY_SIZE),
+    },
 )
-SUBSCRIBE: Final = Cells({keys.TOPIC: TEXT}, {**_DATA, keys.WINDOW: _WINDOW})
+SUBSCRIBE: Final = Cells(
+    {keys.TOPIC: TEXT}, {**_DATA, keys.WINDOW: _WINDOW, **_PLACE}, check=_check_place
+)
 UNSUBSCRIBE: Final = Cells({keys.TOPIC: TEXT})
-NOTIFY: Final = Cells({}, {**_DATA, keys.HEADERS: TEXT_MAP, keys.TOPIC: TEXT})
-RESULT: Final = Cells({keys.CODE: _CODE}, {**_DATA, keys.STREAM: _STREAM})
+NOTIFY: Final = Cells({}, {**_DATA, keys.HEADERS: TEXT_MAP, keys.TOPIC: TEXT, keys.NUMBER: uint(1)})
+RESULT: Final = Cells(
+    {keys.CODE: _CODE}, {**_DATA, keys.STREAM: _STREAM, **_PLACE, keys.RECOVERED: BOOL}
+)
 CANCEL: Final = Cells({keys.REQUEST: _REQUEST})
 CHUNK: Final = Cells({}, _DATA)
-NOTES: Final = Cells({keys.NOTES: array(NOTES_COUNT)})
+NOTES: Final = Cells({keys.NOTES: array(NOTES_COUNT)}, {keys.NUMBER: uint(1)})
 
 EMIT: Final = Cells({keys.NAME: TEXT}, {keys.NAMESPACE: TEXT, **_FORMATTED}, check=_check_data)
 _NAMES: Final = {keys.NAME: TEXT, keys.NAMESPACE: TEXT}
@@ -99,6 +120,7 @@ EVENT_TYPES: Final[Mapping[int, EventType]] = {
     CONNECTION << 8 | codes.REKEY_OFFER: EventType("rekey-offer", REKEY, _CONTROL),
     CONNECTION << 8 | codes.REKEY_ANSWER: EventType("rekey-answer", REKEY, _CONTROL),
     CONNECTION << 8 | codes.CLOSE: EventType("close", CLOSE, _CONTROL),
+    CONNECTION << 8 | codes.RECEIVED: EventType("received", RECEIVED, _CONTROL),
     STREAM << 8 | codes.OPEN: EventType("open", OPEN, _OPENED),
     STREAM << 8 | codes.WINDOW: EventType("window", WINDOW, _CONTROL),
     STREAM << 8 | codes.FINISH: EventType("finish", None, _OPENED),

@@ -109,8 +109,13 @@ class FrameReader:
         self._have += len(data)
         self.unread = self._have >= self._need
 
+    def rest(self) -> bytes:
+        """What is buffered, which stays."""
+        return b"".join(self._pieces)[self._at :]
+
     def clear(self) -> None:
         """Forget what is buffered."""
         self._pieces = []
         self._at = self._have = 0
+        self._need = FRAME_HEADER_SIZE
         self.unread = False

@@ -38,7 +38,8 @@ class Agreed:
     """What a finished handshake leaves. All but roles and limits is None in plaintext.
 
     `session_id` has 32 bytes, `exporter` the hash's size. `t1`, the Proof events and
-    `hs` are what a journal needs to prove the session; nobody else is told them.
+    `hs` are what a journal needs to prove the session; nobody else is told them. `resume` is
+    for how many seconds the session may be without a transport (section 17; 0: not at all).
     """
 
     local_role: str
@@ -55,6 +56,7 @@ class Agreed:
     responder_proof: bytes = field(default=b"", repr=False)
     initiator_proof: bytes = field(default=b"", repr=False)
     hs: bytes | None = field(default=None, repr=False)
+    resume: float = 0.0
 
     def without_secrets(self) -> "Agreed":
         """The same for those who need not know: only `exporter` is kept of the keys."""
@@ -67,6 +69,7 @@ class Agreed:
             info=self.info,
             session_id=self.session_id,
             exporter=self.exporter,
+            resume=self.resume,
         )
 
 
@@ -79,6 +82,7 @@ class Handshake:
         self.transcript = b""
         self.suite: Suite | None = None
         self.limits: Limits | None = None
+        self.resume_ms = 0  # what was agreed
         self.remote_role = ""
         self.identity: PublicIdentity | None = None
         self.info: Mapping[str, Value] = {}
@@ -218,6 +222,7 @@ class Handshake:
             responder_proof=self.responder_proof,
             initiator_proof=self.initiator_proof,
             hs=secrets.hs,
+            resume=self.resume_ms / 1000,
         )
 
     def _derived(self) -> tuple[Suite, HandshakeSecrets]:

@@ -26,7 +26,7 @@ from lbm.limits import HANDSHAKE_LIMITS
 from node.protocol.codes import LAST_CODE, ROLES, SENTENCES, VERSION, CloseCode
 from node.protocol.config import CoreConfig
 from node.protocol.errors import RemoteProtocolError
-from node.protocol.limits import NEGOTIATED, Limits
+from node.protocol.limits import NEGOTIATED, RESUME_MS, Limits
 
 RANDOM_SIZE: Final = 32
 # The keys of the offer's and the suite's inner maps.
@@ -43,6 +43,7 @@ class Hello(NamedTuple):
     plaintext: bool
     offer: Mapping[str, tuple[str, ...]]
     shares: Mapping[str, bytes]
+    resume_ms: int = 0
 
 
 class ReplyRead(NamedTuple):
@@ -52,6 +53,7 @@ class ReplyRead(NamedTuple):
     limits: Limits
     suite: Suite | None
     share: bytes | None
+    resume_ms: int = 0
 
 
 def hello_payload(config: CoreConfig, random: bytes, shares: Mapping[str, bytes]) -> bytes:
@@ -63,9 +65,11 @@ def hello_payload(config: CoreConfig, random: bytes, shares: Mapping[str, bytes]
     payload = _payload(config, random, offer, shares)
     if config.network_key is None:
         return payload
-    # The mac's key is greater than all others: its cell is the last.
+    # Only what is stated of resuming comes after the mac: the keys are in order.
     mac = _pairs({keys.NETWORK_MAC: network_mac(config.network_key, payload)})
-    return MAP_HEADS[_ENCRYPTED_CELLS + 1] + payload[1:] + mac
+    resume = _resume_cell(config.resume_ms)
+    head = MAP_HEADS[_ENCRYPTED_CELLS + 1 + bool(resume)]
+    return head + payload[1 : len(payload) - len(resume)] + mac + resume
 
 
 def reply_payload(
@@ -82,11 +86,10 @@ def _plaintext_payload(config: CoreConfig, random: bytes) -> bytes:
     return encode({**cells, **config.limits.cells(), keys.PLAINTEXT: True})
 
 
-# Version, random, offer or suite, shares, role, and the limits.
+# Version, random, offer or suite, shares, role, and the limits; resuming may follow.
 _ENCRYPTED_CELLS: Final = 5 + len(NEGOTIATED)
 _BEGINNING: Final = b"".join(
     (
-        MAP_HEADS[_ENCRYPTED_CELLS],
         UINT_HEADS[keys.VERSION],
         UINT_HEADS[VERSION],
         UINT_HEADS[keys.RANDOM],
@@ -102,7 +105,9 @@ def _payload(
     random and shares are the same in each handshake."""
     stated = _stated_cells(config.role, config.limits)
     shares_cell = _pairs({keys.SHARES: shares})
-    return b"".join((_BEGINNING, random, offer_or_suite, shares_cell, stated))
+    resume = _resume_cell(config.resume_ms)
+    head = MAP_HEADS[_ENCRYPTED_CELLS + bool(resume)]
+    return b"".join((head, _BEGINNING, random, offer_or_suite, shares_cell, stated, resume))
 
 
 @lru_cache(maxsize=64)
@@ -119,6 +124,11 @@ def _suite_cell(suite: Suite) -> bytes:
 @lru_cache(maxsize=64)
 def _stated_cells(role: str, limits: Limits) -> bytes:
     return _pairs({keys.ROLE: role, **limits.cells()})
+
+
+@lru_cache(maxsize=64)
+def _resume_cell(resume_ms: int) -> bytes:
+    return _pairs({keys.RESUME_MS: resume_ms}) if resume_ms else b""
 
 
 def _pairs(cells: Mapping[int, Encodable]) -> bytes:
@@ -161,7 +171,7 @@ def parse_hello(cells: Mapping[int, Value]) -> Hello:
     offer = {name: _names(offered.get(number)) for number, name in PARAMETER_KEYS.items()}
     # No share at all is an offer too: it is answered by Retry.
     shares = _shares(cells) if cells.get(keys.SHARES, {}) != {} else {}
-    return Hello(role, limits, False, offer, shares)
+    return Hello(role, limits, False, offer, shares, _read_resume_ms(cells))
 
 
 def parse_reply(cells: Mapping[int, Value]) -> ReplyRead:
@@ -177,7 +187,7 @@ def parse_reply(cells: Mapping[int, Value]) -> ReplyRead:
     shares = _shares(cells)
     if list(shares) != [suite.kex]:
         raise LbmDecodeError("a Reply has one share, for the kex it chose")
-    return ReplyRead(role, limits, suite, shares[suite.kex])
+    return ReplyRead(role, limits, suite, shares[suite.kex], _read_resume_ms(cells))
 
 
 def parse_retry(cells: Mapping[int, Value]) -> str:
@@ -204,6 +214,11 @@ def _read_shared(cells: Mapping[int, Value]) -> tuple[str, Limits, bool]:
     if plaintext and any(key in cells for key in (keys.OFFER, keys.SUITE, keys.SHARES)):
         raise LbmDecodeError("an unencrypted handshake with an offer, a suite or a share")
     return role, Limits.from_cells(cells), plaintext
+
+
+def _read_resume_ms(cells: Mapping[int, Value]) -> int:
+    """How long the other side keeps a parted session; above the greatest counts as that."""
+    return min(read_uint(cells, keys.RESUME_MS, default=0), RESUME_MS)
 
 
 def _names(value: Value) -> tuple[str, ...]:

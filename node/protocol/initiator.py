@@ -119,6 +119,7 @@ class Initiator(Handshake):
         self.transcript += data
         self.remote_role = reply.role
         self.limits = self.config.limits.agreed_with(reply.limits)
+        self.resume_ms = min(self.config.resume_ms, reply.resume_ms)
         if reply.suite is None or reply.share is None:
             return
         self._check_offered(reply.suite)

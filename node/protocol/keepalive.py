@@ -35,6 +35,15 @@ class KeepAlive:
         self._pings = Allowance(OWN_PINGS)
         self.pongs_waiting = 0
 
+    def silent_for(self, now: float) -> float:
+        """How long nothing came, in seconds."""
+        waited = self.idle + self._timeout if self.probing else self.idle
+        return now - (self.due - waited)
+
+    def begin_anew(self, now: float) -> None:
+        """A new transport is there."""
+        self.due, self.probing = now + self.idle, False
+
     def probe_due(self, now: float) -> bool:
         """Whether to ping because nothing came for so long."""
         return not self.probing and now >= self.due

@@ -76,6 +76,27 @@ IDLE_BEFORE_PING: Final = 15.0
 PING_TIMEOUT: Final = 10.0
 WAITING_PONGS: Final = 64
 
+# Calls that are made once (section 18): their key, the longest Result that is remembered, how long
+# it is, and until when after it was first sent such a call may be asked again.
+ONCE_KEY_SIZE: Final = 16
+ONCE_RESULT: Final = 64 * 1024
+ONCE_KEPT: Final = 600.0
+ONCE_AGAIN: Final = 300.0
+
+# Resume (section 17).
+RESUME_MS: Final = 600_000
+RESUME_BUFFER: Final = 4 * 2**20
+LEAST_RESUME_BUFFER: Final = 2**20
+RESUME_EXEMPT: Final = 2 * 2**20  # events of stream 0 and Opens, beyond a full buffer
+TELL_BYTES: Final = 256 * 1024
+TELL_INTERVAL: Final = 1.0
+TELL_ALONE: Final = 10.0
+RESUME_TIMEOUT: Final = 5.0  # of one attempt
+RESPONDER_PATIENCE: Final = 30.0  # how much longer the responder keeps a parted session
+CLOSED_PATIENCE: Final = 5.0
+# Ours: nothing came for so long, so that a seal or a rekey that is overdue may be on its way.
+SILENCE: Final = 5.0
+
 # Closing (section 11).
 CLOSE_LINGER: Final = 2.0
 # Ours: how long a graceful close waits for queued data that has no credit.

@@ -59,5 +59,11 @@ class Observer(Protocol):
         """The shared secret of a rekey and the chain values it is derived with, when its
         first new keys are made."""
 
+    def session_parted(self, reason: str) -> None:
+        """The transport is gone, and the session waits for another."""
+
+    def session_resumed(self, number: int) -> None:
+        """The session goes on over another transport, its `number`-th resumption."""
+
     def session_ended(self, code: int, text: str, remote: bool) -> None:
         """The connection is over; `remote` says that the other side ended it."""

@@ -5,18 +5,26 @@ What a failure tells the other side depends on the state alone, so that all
 failures of authentication look alike (docs/protocol.md section 5).
 """
 
-from node.protocol.codes import REJECT, CloseCode
+from typing import Final
+
+from node.protocol.codes import CONNECTION, REJECT, RESUME, CloseCode
 from node.protocol.errors import RemoteProtocolError
 from node.protocol.event import handshake_event
 from node.protocol.frames import frame
 from node.protocol.handshake import Agreed, Handshake, known
 from node.protocol.hello import reject_payload
 from node.protocol.initiator import Initiator
+from node.protocol.limits import FRAME_HEADER_SIZE
 from node.protocol.negotiate import NoCommonAlgorithmError
-from node.protocol.reports import HandshakeCompleted, PeerIdentified
+from node.protocol.reports import HandshakeCompleted, PeerIdentified, ResumeAsked
 from node.protocol.responder import Responder
+from node.protocol.resume import ResumeKey
+from node.protocol.resumption import Resumption
+from node.protocol.sent_bytes import SentBytes
 from node.protocol.session import Parts, Session
 from node.protocol.states import Signal, State
+
+_RESUME_TYPE: Final = bytes((CONNECTION, RESUME))  # where the type of a raw event stands
 
 
 class Opening:
@@ -50,6 +58,10 @@ class Opening:
         """
         if state is State.EXPECT_PROOF:
             return self._proved(data)
+        if self._responder is not None and data[6:8] == _RESUME_TYPE:
+            resume = self._responder.receive_resume(data)
+            self._parts.reports.append(ResumeAsked(resume))
+            return Signal.RESUME
         if self._initiator is not None:
             frames = self._initiator.receive(data)
             replied = frames is None
@@ -73,9 +85,22 @@ class Opening:
         directions = None
         if handshake.suite is not None:
             directions = known(handshake.sender), known(handshake.receiver)
-        session = Session(self._parts, agreed, directions, now)
+        session = Session(self._parts, agreed, directions, self._resumption(now), now)
         self._parts.reports.append(HandshakeCompleted(agreed.without_secrets()))
+        session.begin()
         return session
+
+    def _resumption(self, now: float) -> Resumption | None:
+        """How the session is resumed, if that was agreed."""
+        agreed, parts = known(self.agreed), self._parts
+        if not agreed.resume:
+            return None
+        hash = known(agreed.suite).hash_algorithm
+        key = ResumeKey(hash, known(agreed.exporter), known(agreed.session_id))
+        # What waits for the transport is of the handshake, and has no position.
+        longest = FRAME_HEADER_SIZE + self.frame_limit()
+        kept = SentBytes(parts.config.resume_buffer, longest, parts.wire.size, parts.account)
+        return Resumption(key, agreed.resume, initiator=parts.initiator, kept=kept, now=now)
 
     def frame_limit(self) -> int:
         """The longest event after the handshake, bytes."""
@@ -86,7 +111,7 @@ class Opening:
         responder = self._responder
         if responder is None:
             return b""
-        if state is State.EXPECT_HELLO and responder.may_speak:
+        if state in (State.EXPECT_HELLO, State.RESUMING) and responder.may_speak:
             parameter = error.parameter if isinstance(error, NoCommonAlgorithmError) else ""
             code = CloseCode.INTERNAL_ERROR if error.code < 0 else error.code
             return frame(handshake_event(REJECT, reject_payload(code, parameter)))

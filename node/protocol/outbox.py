@@ -197,6 +197,13 @@ class Wire:
             self._account.charge(len(frames) + FRAMES_WEIGHT)
             self._waker.changed()
 
+    def put_first(self, frames: bytes) -> None:
+        """Add frames that go before all others."""
+        if frames:
+            self.frames.insert(0, frames)
+            self.size += len(frames)
+            self._account.charge(len(frames) + FRAMES_WEIGHT)
+
     def take(self) -> list[bytes]:
         """All frames, which are gone from here."""
         if not self.frames:

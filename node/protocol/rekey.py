@@ -194,6 +194,11 @@ class Rekeying:
         self.update_due = False
         return self._take(not self._initiator, sent=False)
 
+    def begin_anew(self, now: float) -> None:
+        """The other side could not go on for a while: what it owes has its whole time again."""
+        if self.deadline != NEVER:
+            self.deadline = now + REKEY_TIMEOUT
+
     def _take(self, initiator: bool, *, sent: bool) -> tuple[bytes, bytes]:
         secrets = self._secrets
         if secrets is None:

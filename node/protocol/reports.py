@@ -12,6 +12,7 @@ from crypto.identity import PublicIdentity
 from lbm.codec import Value
 from node.protocol.codes import SENTENCES, code_name
 from node.protocol.handshake import Agreed
+from node.protocol.resume import ResumeRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,37 @@ class KeysUpdated:
 
 
 @dataclass(frozen=True, slots=True)
+class Parted:
+    """The session lost its transport, and waits for another; `reason` is for the local log."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """The session goes on over a new transport; `number` is that of its resumptions."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeAsked:
+    """On a new transport the other side asks for a session that it has with us. Find it by the
+    tag, and ask it to `accept_resume`; then `hand_over` this connection, or `refuse_resume`."""
+
+    resume: ResumeRequest
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptEnded:
+    """An attempt to resume is over: "resumed", "rejected" with the other side's `code`, or
+    "failed"; the report of an `Attempt`, and its last."""
+
+    outcome: str
+    code: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ConnectionEnded:
     """The connection is over; the last report.
 
@@ -133,5 +165,9 @@ Report = (
     | WindowReceived
     | PongReceived
     | KeysUpdated
+    | Parted
+    | Resumed
+    | ResumeAsked
+    | AttemptEnded
     | ConnectionEnded
 )

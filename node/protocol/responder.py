@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from crypto.errors import KeyExchangeError
 from crypto.registry import KEX
-from crypto.schedule import check_network_mac
+from crypto.schedule import HELLO_LABEL, RESUME_LABEL, check_network_mac
 from lbm import keys
 from lbm.cells import read_bytes, read_text_map
 from lbm.codec import Value, encode
@@ -36,6 +36,7 @@ from node.protocol.hello import (
     retry_payload,
 )
 from node.protocol.negotiate import choose
+from node.protocol.resume import ResumeRequest, read_resume
 
 
 class Responder(Handshake):
@@ -58,7 +59,7 @@ class Responder(Handshake):
             raise violation("another event in place of Hello")
         try:
             cells = decode_handshake(event.payload)
-            self._check_network_mac(cells)
+            self._check_network_mac(cells, HELLO_LABEL)
             self._check_repeated(cells)
             check_version(cells)
             hello = parse_hello(cells)
@@ -68,10 +69,30 @@ class Responder(Handshake):
         self.transcript += data
         self.remote_role = hello.role
         self.limits = self.config.limits.agreed_with(hello.limits)
+        self.resume_ms = min(self.config.resume_ms, hello.resume_ms)
         if hello.plaintext:
             reply = handshake_event(REPLY, reply_payload(self.config, self.random, None, None))
             return frame(reply), True
         return self._answer(cells, hello)
+
+    def receive_resume(self, data: bytes) -> ResumeRequest:
+        """Take a Resume in place of the first Hello.
+
+        Raises:
+            RemoteProtocolError: as `receive`; `unknown-session` where nothing is ever resumed.
+        """
+        event = raw_handshake_event(data)
+        if self._asked is not None:
+            raise violation("a Resume in place of the second Hello")
+        try:
+            cells = decode_handshake(event.payload)
+            self._check_network_mac(cells, RESUME_LABEL)
+            resume = read_resume(cells)
+        except LbmDecodeError as error:
+            raise violation(f"a malformed Resume: {error}") from error
+        if not self.config.resume_ms:
+            raise RemoteProtocolError(CloseCode.UNKNOWN_SESSION, "no session is resumed here")
+        return resume
 
     def keep_proof(self, event: bytes) -> None:
         """The initiator's Proof, the end of the transcript."""
@@ -92,14 +113,14 @@ class Responder(Handshake):
         payload = encode({keys.CODE: CloseCode.AUTHENTICATION_FAILED})
         return sender.protect(0, 0, CONNECTION, CLOSE, payload, True)
 
-    def _check_network_mac(self, cells: Mapping[int, Value]) -> None:
+    def _check_network_mac(self, cells: Mapping[int, Value], label: bytes) -> None:
         key = self.config.network_key
         if key is None:
             return
         self.may_speak = False  # a second Hello has to earn it anew
         mac = read_bytes(cells, keys.NETWORK_MAC, default=b"")
         covered = encode({k: v for k, v in cells.items() if k != keys.NETWORK_MAC})
-        if not check_network_mac(key, covered, mac):
+        if not check_network_mac(key, covered, mac, label):
             raise RemoteProtocolError(CloseCode.AUTHENTICATION_FAILED, "a wrong network mac")
         self.may_speak = True
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from hmac import compare_digest
 from struct import Struct
 from struct import error as StructError
-from typing import Final
+from typing import Final, NamedTuple
 
 from crypto.chain import LARGE_BLOB, HashChain, check_seal, make_seal
 from crypto.errors import DecryptError, SignatureError
@@ -132,6 +132,15 @@ class Sender(Direction):
         return b"".join((length, prefix, seal, blob))
 
 
+class OpenedSoFar(NamedTuple):
+    """Where a receiver stands: its chain's value and counts, and the streams' counters."""
+
+    chain: bytes
+    unsealed: int
+    sealed: int
+    counters: dict[int, int]
+
+
 class Receiver(Direction):
     """The other side's direction.
 
@@ -204,6 +213,19 @@ class Receiver(Direction):
         elif seal is not None and verify:
             self.verify(seal)
         return _tuple(Event, (stream, async_id, category, subcategory, inner[4:])), seal
+
+    def standing(self) -> "OpenedSoFar":
+        """All that `open` changes, as it stands between two events."""
+        return OpenedSoFar(self.chain.value, self.unsealed, self.sealed, self.counters())
+
+    def go_back(self, standing: "OpenedSoFar") -> None:
+        """Forget what was opened since, or tried to be, in this epoch."""
+        self.chain.value = standing.chain
+        self.unsealed, self.sealed = standing.unsealed, standing.sealed
+        counters = standing.counters
+        self._lanes = {s: lane for s, lane in self._lanes.items() if s in counters}
+        for stream, lane in self._lanes.items():
+            lane.key.counter = counters[stream]
 
     def _sealed_form(
         self, event: bytes | memoryview, aad: bytes

@@ -19,6 +19,7 @@ from node.protocol.codes import (
     CONNECTION,
     PING,
     PONG,
+    RECEIVED,
     RESET,
     SEAL,
     STREAM,
@@ -29,6 +30,7 @@ from node.protocol.config import CoreConfig
 from node.protocol.errors import (
     LocalProtocolError,
     RemoteProtocolError,
+    SilenceError,
     overloaded,
     too_large,
     violation,
@@ -36,14 +38,16 @@ from node.protocol.errors import (
 from node.protocol.event import NO_PAYLOAD, Event
 from node.protocol.event_types import EVENT_TYPES
 from node.protocol.frames import FrameReader
-from node.protocol.handshake import Agreed
+from node.protocol.handshake import Agreed, known
 from node.protocol.keepalive import KeepAlive
 from node.protocol.limits import (
     CONNECTION_STREAM_PAYLOAD,
     CONTROL_BUFFER,
     DROPPED_EVENTS,
+    FRAME_HEADER_SIZE,
     IDLE_EVENTS,
     PINGS,
+    SILENCE,
     STREAM_CONTROL_BUFFER,
     WAITING_PONGS,
 )
@@ -51,6 +55,7 @@ from node.protocol.multiplexer import Multiplexer
 from node.protocol.observer import DirectionState, Observer
 from node.protocol.outbox import Outbox, OutgoingEvent, Wire
 from node.protocol.reports import PongReceived, Report
+from node.protocol.resumption import NEVER, Resumption
 from node.protocol.sealing import Receiver, Sender
 from node.protocol.streams import Streams
 
@@ -60,6 +65,9 @@ Farewell = tuple[int, str]
 # that takes many times that, or fewer longer ones: 16 KiB count as one more.
 STEP_COST = 16
 LONG_EVENT_BITS = 14
+# Events of category 1 that alone do not make us tell what we took: two idle sides would answer
+# each other for ever.
+_NOT_OWED = frozenset({RECEIVED, PING, PONG, SEAL})
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +92,13 @@ class Session:
         parts: Parts,
         agreed: Agreed,
         directions: tuple[Sender, Receiver] | None,
+        resumption: Resumption | None,
         now: float,
     ) -> None:
         config, outbox, reports = parts.config, parts.outbox, parts.reports
         observer, account = parts.observer, parts.account
         self._now = now
+        self._initiator = parts.initiator
         self._wire = parts.wire
         self._outbox = outbox
         self._observer = observer
@@ -102,6 +112,7 @@ class Session:
         self._flooded = False
         self._held_weight = 0
         self._account = account
+        self.resumption = resumption
         self.keepalive = KeepAlive(now, config.idle_before_ping, config.ping_timeout)
         self.secure: SecureChannel | None = None
         self.channel: SecureChannel | PlainChannel = PlainChannel()
@@ -126,6 +137,11 @@ class Session:
             account,
         )
 
+    def begin(self) -> None:
+        """The other side is the first to know that the session is there on both sides."""
+        if self.resumption is not None and not self._initiator:
+            self._tell(self.resumption, 0, self._now)
+
     # Events in.
 
     def receive_some(self, frames: FrameReader, data: bytes, now: float) -> Farewell | None:
@@ -138,7 +154,7 @@ class Session:
         self._now, keepalive = now, self.keepalive
         keepalive.due, keepalive.probing = now + keepalive.idle, False
         channel, mux, wire = self.channel, self.mux, self._wire
-        left, farewell = STEP_COST, None
+        left, farewell, taken, owed = STEP_COST, None, 0, False
         for encrypted in frames.feed(data):
             event, seal = channel.open(encrypted)
             vouched = seal is not None
@@ -148,11 +164,12 @@ class Session:
                 raise overloaded("too many events that nobody takes")
             waiting = wire.size
             if event[0]:
-                channel.used = True
+                channel.used = owed = True
                 if not mux.receive(event):
                     self.count_dropped()
             else:
                 farewell = self._control_received(event)
+                owed = owed or event[3] not in _NOT_OWED or event[2] != CONNECTION
             if self._held is not self._reports:
                 self._hold(len(event[4]), vouched)
             answered = CONTROL_BUFFER < wire.size > waiting
@@ -161,10 +178,19 @@ class Session:
                 raise overloaded("it makes us answer and does not read")
             if vouched and self.secure is not None:
                 left = 0  # a signature was verified
-            left -= 1 + (len(encrypted) >> LONG_EVENT_BITS)
+            size = len(encrypted)
+            taken += FRAME_HEADER_SIZE + size
+            left -= 1 + (size >> LONG_EVENT_BITS)
             if farewell is not None or left <= 0:
                 break
         channel.was_read(now, frames.unread)
+        resumption = self.resumption
+        if resumption is not None and taken:
+            resumption.received += taken
+            if owed and resumption.tell_due == NEVER:
+                resumption.owe(now)
+            if resumption.received >= resumption.tell_at and farewell is None:
+                self._tell(resumption, resumption.received, now)
         return farewell
 
     def _hold(self, size: int, vouched: bool) -> None:
@@ -194,8 +220,17 @@ class Session:
         """Frames for the transport, about `limit` bytes at most."""
         self._now = now
         self.keepalive.pongs_waiting = self._unread = 0
-        out = self._wire.take() if self._wire.frames else []
         mux, channel, outbox = self.mux, self.channel, self._outbox
+        resumption = self.resumption
+        wire = self._wire
+        if resumption is not None:
+            if now >= resumption.ride_at and resumption.untold:
+                self._tell_along(resumption, now)
+            kept = resumption.kept
+            room = kept.full_at - kept.sent - wire.size
+            if room < limit:
+                limit = kept.check_room(room)
+        out = wire.take() if wire.frames else []
         while outbox.turns and limit > 0:
             events = outbox.take(limit)
             frames = channel.protect(events, now)
@@ -207,6 +242,18 @@ class Session:
         if channel.seals_flushes:
             out.append(channel.flush_seal(now))
         return out
+
+    def _tell_along(self, resumption: Resumption, now: float) -> None:
+        """Tell where a seal follows anyway: for a Received alone there would be another."""
+        unsealed = self.channel.seal_due != NEVER
+        if self._outbox.turns or (self._wire.frames and unsealed):
+            self._tell(resumption, resumption.received, now)
+
+    def _tell(self, resumption: Resumption, position: int, now: float) -> None:
+        """Say how much was taken."""
+        resumption.tell(now, position)
+        payload = encode({keys.RECEIVED: position})
+        self.control(OutgoingEvent(0, 0, CONNECTION, RECEIVED, payload))
 
     def close_frames(self, farewell: Farewell, now: float) -> bytes:
         """Close, sealed; nothing may be encrypted after it."""
@@ -254,6 +301,8 @@ class Session:
         """
         if self._observer is not None and self.secure is not None:
             self._observer.session_ended(code, text, remote)
+        if self.resumption is not None:
+            self.resumption.kept.end()
         self.mux.end()
         self._account.release(self._held_weight)
         self.secure = None
@@ -270,14 +319,52 @@ class Session:
         self._now = now
         keepalive = self.keepalive
         if keepalive.expired(now):
-            raise RemoteProtocolError(CloseCode.TIMEOUT, "nothing came, not even a Pong")
+            raise SilenceError(CloseCode.TIMEOUT, "nothing came, not even a Pong")
         if keepalive.probe_due(now):
             keepalive.probe_sent(now)
             # With 64 Pings of the application unanswered those do as well.
             async_id = keepalive.new_ping(now)
             if async_id is not None:
                 self.control(OutgoingEvent(0, async_id, CONNECTION, PING, NO_PAYLOAD))
-        self._wire.write(self.channel.handle_deadline(now))
+        try:
+            self._wire.write(self.channel.handle_deadline(now))
+        except RemoteProtocolError as error:
+            if keepalive.silent_for(now) < SILENCE:
+                raise
+            raise SilenceError(error.code, error.reason) from error
+        resumption = self.resumption
+        if resumption is not None and now >= resumption.tell_due:
+            resumption.tell_due = NEVER
+            self._tell(resumption, resumption.received, now)
+
+    def next_deadline(self) -> float:
+        """When `handle_deadline` has something to do."""
+        keepalive, channel, resumption = self.keepalive, self.channel, self.resumption
+        tell_due = NEVER if resumption is None else resumption.tell_due
+        return min(
+            keepalive.due, channel.seal_due, channel.keys_due, channel.patience_ends, tell_due
+        )
+
+    # Without a transport, and with another.
+
+    def part(self, reason: str) -> None:
+        """The transport is gone."""
+        known(self.resumption).kept.part()
+        known(self.secure).part()
+        if self._observer is not None:
+            self._observer.session_parted(reason)
+
+    def resume(self, position: int, first: bytes, now: float) -> None:
+        """Go on over a new transport: `first`, then all from `position` on. What is new begins
+        with Received, so that the other side soon has an event that proves it."""
+        resumption = known(self.resumption)
+        resumption.kept.rewind(position, first)
+        self.keepalive.begin_anew(now)
+        known(self.secure).resume(now)
+        self._now = now
+        self._tell(resumption, resumption.received, now)
+        if self._observer is not None:
+            self._observer.session_resumed(resumption.count)
 
     # Stream 0.
 
@@ -296,6 +383,9 @@ class Session:
         cells = kind.cells.read(payload)
         if category == STREAM:
             self._stream_control(subcategory, cells)
+        elif subcategory == RECEIVED and self.resumption is not None:
+            if not self.resumption.kept.told_more(cells[keys.RECEIVED]):
+                self._count_idle("positions that are little more than before")
         elif subcategory == CLOSE:
             return cells[keys.CODE], cells.get(keys.TEXT, "")
         else:

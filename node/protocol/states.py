@@ -20,6 +20,7 @@ class State(IntEnum):
     EXPECT_REPLY = auto()  # initiator: Hello is on its way
     EXPECT_PROOF = auto()  # the keys are there, the other side's Proof is not
     DECIDING = auto()  # the Proof is verified; the application says whether it is trusted
+    RESUMING = auto()  # responder: a Resume came; the caller looks for its session
     OPEN = auto()
     DRAINING = auto()  # closing gracefully: queued data goes first
     FAREWELL = auto()  # Close or Reject is on its way; what comes is thrown away
@@ -33,6 +34,7 @@ class Signal(IntEnum):
     REPLY = auto()
     PLAINTEXT_REPLY = auto()
     PROOF = auto()
+    RESUME = auto()
     ACCEPT = auto()
     CLOSE_ASKED = auto()
     SAID_FAREWELL = auto()  # something was sent that ends the connection
@@ -46,6 +48,8 @@ NEXT: Final[dict[tuple[State, Signal], State]] = {
     (State.EXPECT_HELLO, Signal.REPLY): State.EXPECT_PROOF,
     (State.EXPECT_HELLO, Signal.PLAINTEXT_REPLY): State.OPEN,
     (State.EXPECT_HELLO, Signal.SAID_FAREWELL): State.FAREWELL,  # Reject
+    (State.EXPECT_HELLO, Signal.RESUME): State.RESUMING,
+    (State.RESUMING, Signal.SAID_FAREWELL): State.FAREWELL,  # Reject: there is no such session
     (State.EXPECT_REPLY, Signal.RETRY): State.EXPECT_REPLY,
     (State.EXPECT_REPLY, Signal.REPLY): State.EXPECT_PROOF,
     (State.EXPECT_REPLY, Signal.PLAINTEXT_REPLY): State.OPEN,
@@ -61,9 +65,17 @@ NEXT: Final[dict[tuple[State, Signal], State]] = {
 }
 
 HANDSHAKE: Final = frozenset(
-    {State.EXPECT_HELLO, State.EXPECT_REPLY, State.EXPECT_PROOF, State.DECIDING}
+    {
+        State.EXPECT_HELLO,
+        State.EXPECT_REPLY,
+        State.EXPECT_PROOF,
+        State.DECIDING,
+        State.RESUMING,
+    }
 )
-# Where events are cut from what was received. In DECIDING it waits in the buffer.
+# Where somebody else has to decide; what comes waits in the buffer.
+ASKING: Final = frozenset({State.DECIDING, State.RESUMING})
+# Where events are cut from what was received.
 READING: Final = frozenset(
     {State.EXPECT_HELLO, State.EXPECT_REPLY, State.EXPECT_PROOF, State.OPEN, State.DRAINING}
 )

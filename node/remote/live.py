@@ -4,14 +4,17 @@ It joins the core, the driver and the loop with the facts of the handshake and o
 Whatever is queued in the core is flushed by the driver; nothing here asks for that.
 """
 
+import logging
 from collections.abc import Callable
+from typing import Protocol
 
 from crypto.identity import NodeId
 from node.config import NodeConfig
 from node.errors import NotTrustedError, PeerClosedError, handshake_error
+from node.logs import one_line
 from node.protocol.codes import CloseCode, Supercategory
 from node.protocol.connection import Connection
-from node.protocol.errors import ConnectionClosedError
+from node.protocol.errors import ConnectionClosedError, LocalProtocolError
 from node.protocol.handshake import Agreed
 from node.protocol.limits import Limits
 from node.protocol.reports import ConnectionEnded
@@ -21,6 +24,21 @@ from node.transport.backend import Backend
 from node.transport.driver import Driver
 from node.transport.loop import Waiter
 from node.transport.waiting import Changes, left_after
+
+logger = logging.getLogger("parley.peer")
+
+
+class Redials(Protocol):
+    """What makes new transports for a session that was dialled here."""
+
+    def begin(self) -> None:
+        """The session is parted."""
+
+    def now(self) -> None:
+        """Make one now, also while it is not."""
+
+    def stop(self) -> None:
+        """The session is over."""
 
 
 class LiveConnection:
@@ -36,13 +54,21 @@ class LiveConnection:
         gone: whether its transport is closed.
         draining: whether nothing new is taken, since it will be closed.
         rekeys: the number of the last rekey of each direction (received, sent).
+        resumes: how often the session went on over a new transport.
+        unknown: whether the other side said, unproved, that it does not know the session, which
+            is without a transport since.
+        redialling: what dials again, if this side dialled and may.
+        became: the session that goes on over the transport of this connection, which was only
+            for that.
         changes: notified when one of these changed, after `on_change` was called.
     """
 
     __slots__ = (
+        "_parted_at",
         "_pings",
         "agreed",
         "backend",
+        "became",
         "changes",
         "config",
         "core",
@@ -52,10 +78,13 @@ class LiveConnection:
         "gone",
         "name",
         "on_change",
+        "redialling",
         "refused",
         "rekeys",
         "remote",
+        "resumes",
         "supercategory",
+        "unknown",
     )
 
     driver: Driver  # which is made of what speaks on the connection
@@ -82,6 +111,11 @@ class LiveConnection:
         self.rekeys = [0, 0]
         self.changes = Changes(backend.waiter)
         self.on_change: Callable[[], None] = lambda: None
+        self.resumes = 0
+        self.unknown = False
+        self.redialling: Redials | None = None
+        self.became: LiveConnection | None = None
+        self._parted_at = 0.0
         self._pings: dict[int, tuple[Waiter, list[float]]] = {}
 
     def __repr__(self) -> str:
@@ -102,6 +136,11 @@ class LiveConnection:
     def is_open(self) -> bool:
         """Whether the handshake is over and the connection is not."""
         return self.agreed is not None and self.ended is None
+
+    @property
+    def is_parted(self) -> bool:
+        """Whether it has lost its transport and waits for another."""
+        return self.core.is_parted and self.ended is None
 
     def closed_error(self) -> PeerClosedError:
         """Why nothing can be asked any more."""
@@ -169,6 +208,37 @@ class LiveConnection:
         except ConnectionClosedError as error:
             raise self.closed_error() from error
 
+    # Without a transport, and with another.
+
+    def parted(self, reason: str) -> None:
+        """The session lost its transport."""
+        self._parted_at = self.backend.now()
+        logger.info("%s parted: %s", self.remote, one_line(reason))
+        if self.redialling is not None:
+            self.redialling.begin()
+        self.changed()
+
+    def resumed(self) -> None:
+        """The session goes on over a new transport."""
+        self.resumes += 1
+        self.unknown = False
+        seconds = self.backend.now() - self._parted_at
+        logger.info("%s resumed after %.1f s", self.remote, seconds)
+        self.changed()
+
+    def redial(self) -> None:
+        """As `Peer.redial`."""
+        if not self.is_open:
+            raise self.closed_error()
+        if self.redialling is None or self.core.resumption is None:
+            raise LocalProtocolError("this session cannot be dialled again from here")
+        self.redialling.now()
+
+    def lost(self, reason: str) -> None:
+        """End a session that shall not go on over any transport; the other side is not told."""
+        self.core.abort(self.backend.now(), CloseCode.CONNECTION_LOST, reason)
+        self.driver.settle()
+
     # Its beginning and its end.
 
     async def opened(self) -> None:
@@ -177,7 +247,9 @@ class LiveConnection:
         Raises:
             NotTrustedError: a side refused the other. HandshakeError: they could not agree.
         """
-        await self.changes.until(lambda: self.agreed is not None or self.ended is not None)
+        await self.changes.until(
+            lambda: self.agreed is not None or self.ended is not None or self.became is not None
+        )
         ended = self.ended
         if self.agreed is None and ended is not None:
             raise self.refused or handshake_error(ended.code, ended.text, ended.reason)
@@ -201,5 +273,7 @@ class LiveConnection:
     def connection_ended(self, ended: ConnectionEnded) -> None:
         """The connection is over: nothing answers any more."""
         self.ended = ended
+        if self.redialling is not None:
+            self.redialling.stop()
         for waiter, _ in self._pings.values():
             waiter.wake()

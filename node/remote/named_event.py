@@ -5,15 +5,18 @@ they travel is up to the dialect's `ReplyPort`.
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol
 
 from anyio.lowlevel import checkpoint
 
-from lbm.codec import Encodable, Value
+from lbm.codec import Encodable
+from node.errors import MalformedDataError
 from node.messaging.emits import check_names
-from node.messaging.formats import FormatName
+from node.messaging.formats import FormatError, FormatName
 from node.messaging.payloads import Payload, Tandem, make_payload
 from node.remote.remote import Remote
+from node.typed.data_type import DataType
+from node.typed.models import D
 
 
 class ReplyPort(Protocol):
@@ -29,11 +32,11 @@ class ReplyPort(Protocol):
         """Send one; it may wait for room. PeerClosedError if the connection is over."""
 
 
-class NamedEvent:
+class NamedEvent(Generic[D]):
     """An event that `peer` emitted: its `name`, its `namespace` (empty for none), and what
-    it carries."""
+    it carries. A handler whose hint is `NamedEvent[Order]` is given an Order as `data`."""
 
-    __slots__ = ("_payload", "_port", "name", "namespace", "peer")
+    __slots__ = ("_kind", "_payload", "_port", "name", "namespace", "peer")
 
     def __init__(
         self, peer: Remote, name: str, namespace: str, payload: Payload, port: ReplyPort
@@ -43,19 +46,29 @@ class NamedEvent:
         self.namespace = namespace
         self._payload = payload
         self._port = port
+        self._kind: DataType[D] | None = None
 
     def __repr__(self) -> str:
         where = f" of {self.namespace!r}" if self.namespace else ""
         return f"<NamedEvent {self.name!r}{where} from {self.peer}>"
 
     @property
-    def data(self) -> Value:
+    def data(self) -> D:
         """What it carries, by the format that it says; raw bytes if it says none.
 
         Raises:
             FormatError: it is not of that format.
         """
-        return self._payload.data
+        data: Any = self._payload.data
+        return data if self._kind is None else self._kind.read(data)
+
+    def hold_to(self, kind: DataType[D]) -> None:
+        """Make its data what `kind` says; MalformedDataError if it does not fit."""
+        try:
+            kind.read(self._payload.data)
+        except FormatError as error:
+            raise MalformedDataError("$", "not of its format") from error
+        self._kind = kind
 
     @property
     def raw(self) -> bytes:
@@ -109,4 +122,4 @@ class NamedEvent:
             await checkpoint()  # a handler that says things for ever can be ended here
 
 
-EventHandler = Callable[[NamedEvent], Any]
+EventHandler = Callable[[NamedEvent[Any]], Any]

@@ -5,7 +5,7 @@ speaks a part of this.
 """
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol, overload
 
 from crypto.identity import NodeId
 from crypto.registry import Suite
@@ -17,6 +17,7 @@ from node.protocol.reports import ConnectionEnded
 from node.remote.emission import Emission
 from node.transport.backend import Backend
 from node.transport.driver import Driver
+from node.typed.models import Model, R
 
 
 class Remote(Protocol):
@@ -55,14 +56,40 @@ class Remote(Protocol):
     def is_gone(self) -> bool:
         """Whether its transport is closed."""
 
+    @overload
     async def call(
         self,
         topic: str,
-        data: Encodable = None,
+        data: Encodable | Model = None,
         *,
         timeout: float | None = ...,
         headers: Mapping[str, Encodable] | None = None,
-    ) -> Value:
+        once: bool | bytes = False,
+        returns: None = None,
+    ) -> Value: ...
+
+    @overload
+    async def call(
+        self,
+        topic: str,
+        data: Encodable | Model = None,
+        *,
+        timeout: float | None = ...,
+        headers: Mapping[str, Encodable] | None = None,
+        once: bool | bytes = False,
+        returns: type[R],
+    ) -> R: ...
+
+    async def call(
+        self,
+        topic: str,
+        data: Encodable | Model = None,
+        *,
+        timeout: float | None = ...,
+        headers: Mapping[str, Encodable] | None = None,
+        once: bool | bytes = False,
+        returns: Any = None,
+    ) -> Any:
         """Call a topic and return the data of its answer; raises as `Peer.call`."""
 
     def emit(

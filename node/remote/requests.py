@@ -4,14 +4,16 @@ They are only read: handlers answer by what they return or raise.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Generic
 
 from lbm.codec import Value
 from node.messaging.pending import IncomingCall
 from node.remote.remote import Remote
+from node.typed.data_type import DataType
+from node.typed.models import D
 
 
-class Request:
+class Request(Generic[D]):
     """What a peer asks of a handler.
 
     Attributes:
@@ -25,17 +27,22 @@ class Request:
     def __init__(self, peer: Remote, call: IncomingCall) -> None:
         self.peer = peer
         self.topic = call.topic
-        self.data: Value = call.data
+        self.data: D = call.data
         self._call = call
+
+    def hold_to(self, kind: DataType[D]) -> None:
+        """Make its data what `kind` says; MalformedDataError if it does not fit."""
+        self.data = kind.read(self.data)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.topic!r} from {self.peer}>"
 
 
-class Call(Request):
+class Call(Request[D]):
     """What was asked, by whom (`peer`), and until when.
 
-    A handler answers by returning any LBM value, or raises `CallRefused(code, data)`.
+    A handler answers by returning any LBM value, or raises `CallRefused(code, data)`. One whose
+    hint is `Call[Order]` is given an Order as `data`, and is not run for anything else.
     """
 
     __slots__ = ()
@@ -51,4 +58,4 @@ class Call(Request):
         return self._call.deadline
 
 
-CallHandler = Callable[[Call], Any]
+CallHandler = Callable[[Call[Any]], Any]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from node.config import Range, require_in_range
+from node.discovery.announcement import require_name
 from node.errors import ConfigError
 from node.protocol.typed import check_types
 from node.transport.address import Address
@@ -45,6 +46,8 @@ class ServeSettings:
         trust: any, first-use, known, or the path of a file of known peers.
         clock_interval: seconds between two notes of the topic `parley.clock`, at least
             0.001.
+        announce: whether the node is announced on the local network.
+        announce_name: what it calls itself there, at most 63 bytes of UTF-8.
         forward: topics of other nodes that are published here as well, each `TOPIC=ADDR`.
 
     Raises:
@@ -56,6 +59,8 @@ class ServeSettings:
     passphrase_file: Path | None = None
     trust: str = "any"
     clock_interval: float = 1.0
+    announce: bool = False
+    announce_name: str = ""
     forward: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -66,5 +71,6 @@ class ServeSettings:
             Address.parse(address)
         parse_trust(self.trust)
         require_in_range("clock_interval", self.clock_interval, CLOCK_INTERVALS)
+        require_name(self.announce_name)
         for each in self.forward:
             parse_forward(each)

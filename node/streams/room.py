@@ -65,7 +65,7 @@ class StreamRoom:
                 self._writer = waiter = self._live.backend.waiter()
                 try:
                     if self._is_clear():
-                        await self._live.driver.wait_for_room(waiter)
+                        await self._live.driver.rooms.wait(waiter)
                     else:
                         core.notify_writable(self._stream, credit=True)
                         await waiter.wait()

@@ -23,6 +23,7 @@ from node.transport.endpoints import (
     listen_error,
     remote_name,
 )
+from node.transport.gate import Served
 from node.transport.turns import Line
 
 logger = logging.getLogger("parley.transport")
@@ -60,7 +61,8 @@ class AsyncioOutlet(asyncio.Protocol):
         self._writing = True
         self._paused = False  # by the driver
         self._waits_for_turn = False
-        self.driver: Driver | None = None
+        self._served: Served | None = None
+        self.taken = False  # there was a driver for it
 
     # asyncio's side.
 
@@ -69,35 +71,39 @@ class AsyncioOutlet(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER)
         self._living.add(self)
+        driver = None
         try:
-            self.driver = self._accept(remote_name(transport.get_extra_info("peername")))
+            driver = self._accept(remote_name(transport.get_extra_info("peername")))
         except Exception:
             # The loop would log it too, and leave the socket open.
             logger.exception("a connection could not be accepted")
-        if self.driver is None:
+        self._accept = _nobody  # it holds whoever it was for
+        if driver is None:
             self._transport.abort()
         else:
-            self.driver.connected(self)
+            self.taken = True
+            self._served = driver
+            driver.connected(self)
 
     def data_received(self, data: bytes) -> None:
         """Bytes came."""
-        if self.driver is not None:
-            self.driver.received(data)
+        if self._served is not None:
+            self._served.received(data)
         if len(data) >= LONG_READ and not self._waits_for_turn:
             self._let_others_read()
 
     def eof_received(self) -> bool:
         """The other side shut its sending side; ours is closed when the driver says so."""
-        if self.driver is not None:
-            self.driver.ended()
+        if self._served is not None:
+            self._served.ended()
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone."""
         self._living.discard(self)
         self._transport = None
-        if self.driver is not None:
-            self.driver.ended()
+        if self._served is not None:
+            self._served.ended()
 
     def pause_writing(self) -> None:
         """The buffer is full."""
@@ -106,10 +112,14 @@ class AsyncioOutlet(asyncio.Protocol):
     def resume_writing(self) -> None:
         """The buffer has room."""
         self._writing = True
-        if self.driver is not None:
-            self.driver.may_write()
+        if self._served is not None:
+            self._served.may_write()
 
     # The driver's side.
+
+    def serve(self, served: Served | None) -> None:
+        """Another driver from now on, or none."""
+        self._served = served
 
     def write(self, data: bytes) -> bool:
         """Take bytes; False until `may_write`."""
@@ -208,7 +218,7 @@ class AsyncioBackend:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def connect(self, address: Address, accept: Callable[[], Driver]) -> Driver:
+    async def connect(self, address: Address, accept: Callable[[], Driver | None]) -> None:
         """Dial `address`."""
         made: list[AsyncioOutlet] = []
 
@@ -228,9 +238,8 @@ class AsyncioBackend:
                 # uvloop does not say so itself, if it was connected at the last moment.
                 outlet.connection_lost(None)
             raise
-        if outlet.driver is None:
+        if not outlet.taken:
             raise UnreachableError(f"{address.without_node_id()} closed at once")
-        return outlet.driver
 
     async def listen(self, address: Address, accept: Accept) -> AsyncioListener:
         """Listen on `address`."""
@@ -276,6 +285,10 @@ class AsyncioBackend:
                 logger.error("%d sockets were not closed by the loop", len(self._outlets))
                 break
             await asyncio.sleep(0)
+
+
+def _nobody(_: str) -> Driver | None:
+    return None
 
 
 def _has_begun(task: asyncio.Task[Any]) -> bool:

@@ -28,11 +28,12 @@ class Listener(Protocol):
 class Backend(Loop, Protocol):
     """An event loop and its sockets. Made inside of the loop it is for."""
 
-    async def connect(self, address: Address, accept: Callable[[], Driver]) -> Driver:
-        """Dial `address` and serve the core of the driver that `accept` makes.
+    async def connect(self, address: Address, accept: Callable[[], Driver | None]) -> None:
+        """Dial `address` and serve the core of the driver that `accept` makes; with None the
+        connection is closed at once.
 
         Raises:
-            UnreachableError: nobody answers.
+            UnreachableError: nobody answers, or there is no driver.
         """
 
     async def listen(self, address: Address, accept: Accept) -> Listener:

@@ -52,9 +52,9 @@ class ClockedBackend:
         """Run a coroutine function in a task of the loop's."""
         return self._backend.spawn(function, *arguments)
 
-    async def connect(self, address: Address, accept: Callable[[], Driver]) -> Driver:
+    async def connect(self, address: Address, accept: Callable[[], Driver | None]) -> None:
         """Dial `address`."""
-        return await self._backend.connect(address, accept)
+        await self._backend.connect(address, accept)
 
     async def listen(self, address: Address, accept: Callable[[str], Driver | None]) -> Listener:
         """Listen on `address`."""

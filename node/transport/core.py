@@ -39,6 +39,15 @@ class Core(Protocol):
         """Whether the transport is to be closed."""
 
     @property
+    def is_parted(self) -> bool:
+        """Whether it goes on without its transport, which is to be closed, and waits for
+        another."""
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether it sends less than its transport takes."""
+
+    @property
     def outbox(self) -> Waiting:
         """What waits to be written."""
 

@@ -10,22 +10,22 @@ from typing import Any
 
 from node.protocol.codes import CloseCode
 from node.protocol.connection import FLUSH_SIZE
+from node.transport.alarm import NEVER, Alarm
 from node.transport.core import Core
 from node.transport.gate import OPEN, Gate, Outlet
-from node.transport.loop import Loop, Timer, Waiter
+from node.transport.loop import Loop
 from node.transport.turns import ROUND_TIME, WHOLE, Turns
+from node.transport.waiting import Rooms
 
 logger = logging.getLogger("parley.transport")
 
-NEVER = float("inf")
 # Bytes that may wait for one peer before callers wait, and the part at which they go on.
 HIGH_WATER = 4 * 2**20
 LOW_WATER_PART = 4
+FEW_EVENTS = 64  # which may wait, if they are short, whatever the core holds back
 # Events that are written at once: a whole turn's batch would have both sides work by
 # turns (64 calls in flight: 22,000 calls/s against 40,000).
 FLUSH_EVENTS = 16
-# Seconds between two looks at the deadlines.
-LEAST_PAUSE = 0.001
 # Seconds after a gate opened in which what has come meanwhile is read before the time counts.
 GATE_GRACE = 0.1
 
@@ -38,10 +38,12 @@ class Driver:
     to be written, callers wait in `room`. What came is taken in turns (node/transport/turns.py):
     the core does some of it, its reports are handed on, and so forth until the time is up. Nothing
     is read while anything waits for that. While `gate`, which is set before the transport is there,
-    is shut, the core gets nothing and gives nothing, and its time stands still.
+    is shut, the core gets nothing and gives nothing, and its time stands still. A core that is
+    parted has lost its transport, and goes on with that of another driver (`hand_over`).
     """
 
     __slots__ = (
+        "_alarm",
         "_busy",
         "_closed",
         "_eof_came",
@@ -54,17 +56,15 @@ class Driver:
         "_on_reports",
         "_outlet",
         "_paused",
-        "_rang_at",
-        "_rooms",
-        "_timer",
-        "_timer_at",
         "_waker",
         "_writable",
         "core",
         "gate",
         "high_water",
         "on_closed",
+        "rooms",
         "turns",
+        "was_connected",
     )
 
     def __init__(
@@ -84,17 +84,13 @@ class Driver:
         self.turns = Turns()
         self.gate: Gate = OPEN
         self._outlet: Outlet | None = None
-        self._writable = False
-        self._paused = False
-        self._flush_due = False
+        self._writable = self._paused = self._flush_due = False
         self._busy = False  # reports are being handed on, and none may overtake another
-        self._eof_came = self._eof_written = False
-        self._closed = False
-        self._timer: Timer | None = None
-        self._timer_at = NEVER
-        self._rang_at = -NEVER
+        self._eof_came = self._eof_written = self._closed = False
+        self._alarm = Alarm(loop, self._rung)
         self._grace_until = -NEVER
-        self._rooms: list[Waiter] = []
+        self.rooms = Rooms()
+        self.was_connected = False  # there was a transport once
         self.on_closed: Callable[[], None] | None = None  # the transport is closed
         self._waker = core.outbox.waker
         self._waker.wake = self._woken
@@ -107,7 +103,7 @@ class Driver:
             outlet.close()
             return
         self._outlet = self.gate.guarded(outlet, self.may_write)
-        self._writable = True
+        self._writable = self.was_connected = True
         self._flush_soon()
 
     def received(self, data: bytes) -> None:
@@ -148,17 +144,14 @@ class Driver:
             self._flush()
 
     @property
-    def was_connected(self) -> bool:
-        """Whether there ever was a transport."""
-        return self._outlet is not None
-
-    @property
     def has_room(self) -> bool:
         """Whether callers need not wait: a transport that takes bytes takes all that may
         be sent, and what lacks credit does not hold up others."""
-        if self._writable and self.gate.open:
+        core, outbox = self.core, self.core.outbox
+        few = outbox.count < FEW_EVENTS and outbox.size < self.high_water
+        if self._writable and self.gate.open and (few or not core.holds_back):
             return True
-        return self._closed or self.core.queued_bytes <= self.high_water
+        return self._closed or core.queued_bytes <= self.high_water
 
     @property
     def is_full(self) -> bool:
@@ -166,22 +159,42 @@ class Driver:
         return self.core.queued_bytes > self.high_water
 
     async def room(self) -> None:
-        """Wait while the transport is full and more than `high_water` bytes wait for it."""
+        """Wait until `has_room`; `rooms` has those who do."""
         while not self.has_room:
-            await self.wait_for_room(self._loop.waiter())
-
-    async def wait_for_room(self, waiter: Waiter) -> None:
-        """Wait for `waiter`, which is woken when `has_room` may have changed."""
-        self._rooms.append(waiter)
-        try:
-            await waiter.wait()
-        finally:
-            if waiter in self._rooms:  # it was cancelled, or others woke it
-                self._rooms.remove(waiter)
+            await self.rooms.wait(self._loop.waiter())
 
     def settle(self) -> None:
         """The core changed outside of a receive: hand on its reports, then flush."""
         self._after(self._has_more)
+
+    def hand_over(self, to: "Driver", data: bytes) -> None:
+        """Give the transport to another driver behind the same gate, with `data` and what this
+        one has kept. This one is over, without a word."""
+        turns = self.turns
+        turns.size = WHOLE
+        data += turns.take()
+        outlet, self._outlet = self._outlet, None
+        to.let_go()
+        if outlet is None or to._closed:
+            self._outlet = outlet  # nobody's any more: closed below
+        else:
+            outlet.serve(to)
+            to._outlet = outlet
+            to._writable, to._paused, to._eof_came = self._writable, self._paused, self._eof_came
+            to.turns.put(data)
+            to.settle()
+            if to._eof_came and not data:
+                to.ended()
+        self._close()
+
+    def let_go(self) -> None:
+        """Close the transport and forget what it brought; the core goes on."""
+        outlet, self._outlet = self._outlet, None
+        self._writable = self._paused = self._eof_came = self._eof_written = False
+        self.turns.clear()
+        if outlet is not None:
+            outlet.serve(None)
+            outlet.close()
 
     # Inside.
 
@@ -215,9 +228,10 @@ class Driver:
             if time >= end:
                 break
         self._loop.line.charge(turns, time - start)
+        follow = core.ended or core.is_parted or core.wants_data is self._paused
         if self._eof_came and not (more and self._may_go_on):
             self._end()
-        elif more or core.outbox.count or core.ended or core.wants_data is self._paused:
+        elif more or core.outbox.count or follow:
             self._after(more)
         else:
             self._flush_soon()  # which sets the timer
@@ -236,6 +250,9 @@ class Driver:
 
     def _after(self, more: bool) -> None:
         core = self.core
+        if core.is_parted and self._outlet is not None:
+            self.let_go()
+            more = self._has_more
         if core.happened:
             self._hand_on("handling what came")
         if more or core.ended or core.wants_data is self._paused:
@@ -281,17 +298,17 @@ class Driver:
         """Write what the transport takes; and see to what follows, unless a sender is `midway`."""
         core, outlet, gate = self.core, self._outlet, self.gate
         self._flush_due = midway
-        if outlet is None or self._closed:
+        if self._closed or (outlet is None and not core.is_parted):
             return
         self._waker.count = self._waker.size = NEVER
         try:
-            while self._writable and gate.open:
+            while outlet is not None and self._writable and gate.open:
                 data = core.data_to_send(self._loop.now())
                 if data:
                     self._writable = outlet.write(data)
                 if len(data) < FLUSH_SIZE:
                     break
-            if core.wants_eof and not self._eof_written:
+            if outlet is not None and core.wants_eof and not self._eof_written:
                 self._eof_written = True
                 outlet.write_eof()
         except Exception:
@@ -299,10 +316,11 @@ class Driver:
         if midway:
             return
         self._waker.count = self._waker.size = 0
-        if self._rooms and (
-            (self._writable and gate.open) or core.queued_bytes <= self.high_water // LOW_WATER_PART
+        if self.rooms.waiters and (
+            (self._writable and gate.open and not core.holds_back)
+            or core.queued_bytes <= self.high_water // LOW_WATER_PART
         ):
-            self._wake_rooms()
+            self.rooms.wake()
         if core.happened:
             self._hand_on("handling what was sent")
         if core.ended or core.wants_data is self._paused:
@@ -335,25 +353,14 @@ class Driver:
         due = self._next_deadline()
         if self.gate.open:
             due = min(due, max(self.core.next_deadline(), self._grace_until))
-        # A deadline that stays where it was although it was handled must not spin.
-        due = max(due, self._rang_at + LEAST_PAUSE)
-        # A timer that is too early only looks again; one that is too late is replaced.
-        if due < self._timer_at:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer_at = due
-            self._timer = self._loop.at(due, self._ring)
+        alarm = self._alarm
+        due = max(due, alarm.earliest)
+        if due < alarm.at:
+            alarm.set(due)
 
-    def _ring(self) -> None:
-        # What a stopped process finds in its sockets on waking counts before the time.
-        self._timer = None
-        self._loop.soon(self._rung)
-
-    def _rung(self) -> None:
-        self._timer_at = NEVER
+    def _rung(self, now: float) -> None:
         if self._closed:
             return
-        now = self._rang_at = self._loop.now()
         try:
             if self.gate.open and now >= self._grace_until:
                 self.core.handle_deadline(now)
@@ -375,19 +382,12 @@ class Driver:
         self._eof_came = False
         self.gate.leave(self._gate_opened)
         self.turns.clear()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._alarm.stop()
         if self._outlet is not None:
             self._outlet.close()
-        self._wake_rooms()
+        self.rooms.wake()
         if self.on_closed is not None:
             self.on_closed()
-
-    def _wake_rooms(self) -> None:
-        rooms, self._rooms = self._rooms, []
-        for waiter in rooms:
-            waiter.wake()
 
     def _bug(self, where: str) -> None:
         """A mistake of ours: it ends this connection, with a traceback in the log."""

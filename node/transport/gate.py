@@ -13,8 +13,24 @@ HELD_SIZE: Final = 256 * 1024
 NEVER: Final = 1 << 62
 
 
+class Served(Protocol):
+    """Whoever is told what a transport brings: a driver."""
+
+    def received(self, data: bytes) -> None:
+        """Bytes came."""
+
+    def ended(self) -> None:
+        """Nothing comes any more."""
+
+    def may_write(self) -> None:
+        """Bytes are taken again."""
+
+
 class Outlet(Protocol):
     """The transport as the driver sees it."""
+
+    def serve(self, served: Served | None) -> None:
+        """From now on tell `served` what comes, and nobody with None."""
 
     def write(self, data: bytes) -> bool:
         """Take bytes to send, in order; returns whether more may follow at once."""
@@ -131,6 +147,13 @@ class HeldOutlet:
         self._full = self._size >= HELD_SIZE
         return not self._full
 
+    def serve(self, served: Served | None) -> None:
+        """Serve another; what is held for the last one is lost, and was never said."""
+        self._forget()
+        if served is not None:
+            self._on_room = served.may_write
+        self._outlet.serve(served)
+
     def write_eof(self) -> None:
         """Shut the sending side after what is held."""
         if self._held:
@@ -140,8 +163,7 @@ class HeldOutlet:
 
     def close(self) -> None:
         """Close both sides now; what is held is lost, and was never said."""
-        self._held.clear()
-        self._gate.holding.pop(self, None)
+        self._forget()
         self._outlet.close()
 
     def pause_reading(self) -> None:
@@ -169,3 +191,9 @@ class HeldOutlet:
             self._full = False
             if writable:  # if not, the transport itself will say so
                 self._on_room()
+
+    def _forget(self) -> None:
+        self._held.clear()
+        self._size = 0
+        self._full = self._eof = False
+        self._gate.holding.pop(self, None)

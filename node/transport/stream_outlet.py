@@ -11,6 +11,7 @@ import anyio
 from anyio.abc import ByteStream
 
 from node.transport.driver import Driver
+from node.transport.gate import Served
 from node.transport.loop import Loop, Runner, Waiter
 
 logger = logging.getLogger("parley.transport")
@@ -22,11 +23,11 @@ _BROKEN = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceErr
 
 
 class StreamOutlet:
-    """Serves one driver over one stream; both end with it."""
+    """Serves a driver over one stream, which ends with it unless it is handed to another."""
 
     def __init__(self, stream: ByteStream, driver: Driver, loop: Loop) -> None:
         self._stream = stream
-        self._driver = driver
+        self._served: Served | None = driver
         self._loop = loop
         self._queue: deque[bytes] = deque()
         self._queued = 0
@@ -42,6 +43,10 @@ class StreamOutlet:
         driver.connected(self)
 
     # The driver's side.
+
+    def serve(self, served: Served | None) -> None:
+        """Another driver from now on, or none."""
+        self._served = served
 
     def write(self, data: bytes) -> bool:
         """Take bytes; False until `may_write`."""
@@ -89,7 +94,9 @@ class StreamOutlet:
                     await self._reader_wakes.wait()
                     continue
                 # Foreign streams may give what they use again, of which a part is kept.
-                self._driver.received(bytes(await self._stream.receive(READ_SIZE)))
+                data = bytes(await self._stream.receive(READ_SIZE))
+                if self._served is not None:
+                    self._served.received(data)
         except _BROKEN:
             self._ended()
         except Exception:
@@ -106,7 +113,8 @@ class StreamOutlet:
                     self._queued -= len(data)
                     if self._full and self._queued < WRITE_BUFFER:
                         self._full = False
-                        self._driver.may_write()
+                        if self._served is not None:
+                            self._served.may_write()
                 elif self._eof:
                     self._eof = False
                     self._busy = True
@@ -128,8 +136,8 @@ class StreamOutlet:
             await anyio.aclose_forcefully(self._stream)
 
     def _ended(self) -> None:
-        if not self._closed:
-            self._driver.ended()
+        if not self._closed and self._served is not None:
+            self._served.ended()
 
     def _wake_writer(self) -> None:
         if self._writer_wakes is not None:

@@ -13,6 +13,7 @@ import anyio
 import trio
 from anyio.abc import ByteStream, SocketAttribute, SocketListener, TaskGroup
 
+from node.errors import UnreachableError
 from node.transport.address import Address
 from node.transport.backend import Accept
 from node.transport.driver import Driver
@@ -126,7 +127,7 @@ class TrioBackend:
         self._task_group.start_soon(run)
         return scope
 
-    async def connect(self, address: Address, accept: Callable[[], Driver]) -> Driver:
+    async def connect(self, address: Address, accept: Callable[[], Driver | None]) -> None:
         """Dial `address`."""
         stream: ByteStream
         try:
@@ -137,8 +138,10 @@ class TrioBackend:
         except OSError as error:
             raise connect_error(address, error) from error
         driver = accept()
+        if driver is None:
+            await anyio.aclose_forcefully(stream)
+            raise UnreachableError(f"{address.without_node_id()} is not needed any more")
         StreamOutlet(stream, driver, self)
-        return driver
 
     async def listen(self, address: Address, accept: Accept) -> TrioListener:
         """Listen on `address`."""

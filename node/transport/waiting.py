@@ -16,6 +16,30 @@ if TYPE_CHECKING:
     from node.transport.loop import Loop, Waiter
 
 
+class Rooms:
+    """Those who wait for room at one place."""
+
+    __slots__ = ("waiters",)
+
+    def __init__(self) -> None:
+        self.waiters: list[Waiter] = []
+
+    async def wait(self, waiter: "Waiter") -> None:
+        """Wait for `waiter`, which is woken when there may be room."""
+        self.waiters.append(waiter)
+        try:
+            await waiter.wait()
+        finally:
+            if waiter in self.waiters:  # it was cancelled, or others woke it
+                self.waiters.remove(waiter)
+
+    def wake(self) -> None:
+        """There may be room: each looks again."""
+        waiters, self.waiters = self.waiters, []
+        for waiter in waiters:
+            waiter.wake()
+
+
 class Changes:
     """The changes of one thing. `waiter` makes a wait (`Backend.waiter`)."""
 

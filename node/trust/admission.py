@@ -66,6 +66,12 @@ class Admission:
             if not self._counts[key]:
                 del self._counts[key]
 
+    def moved(self, who: Hashable, to: Hashable) -> None:
+        """The connection `who` is that of `to` from now on."""
+        if who in self._inside:
+            self.left(to)
+            self._inside[to] = self._inside.pop(who)
+
     def __len__(self) -> int:
         """How many connections are inside."""
         return len(self._inside)

@@ -17,8 +17,8 @@ _TOTALS: Final = ("events", "wire_bytes")
 
 def sessions(events: DataFrame, silver_sessions: DataFrame) -> DataFrame:
     """Columns: session, initiator, responder, initiator_role, responder_role, address, suite,
-    journals, started, ended, duration_us, key_updates, rekeys, events, wire_bytes, and for
-    each end initiator_* and responder_*: code, text, remote, sent_place, received_place.
+    journals, started, ended, duration_us, key_updates, rekeys, resumptions, events, wire_bytes,
+    and for each end initiator_* and responder_*: code, text, remote, sent_place, received_place.
 
     `events` and `wire_bytes` count each event once: as its sender's or its receiver's journal
     has it, whichever has more.
@@ -45,6 +45,7 @@ def sessions(events: DataFrame, silver_sessions: DataFrame) -> DataFrame:
             f.max(f.unix_micros("ended") - f.unix_micros("started")).alias("duration_us"),
             f.max("key_updates").alias("key_updates"),
             f.max("rekeys").alias("rekeys"),
+            f.max("resumptions").alias("resumptions"),
             *(
                 f.max(f.when(side, f.col(name))).alias(f"{end}_{name}")
                 for end, side in (("initiator", dialled), ("responder", ~dialled))

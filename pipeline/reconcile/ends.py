@@ -38,7 +38,7 @@ def session_ends(sessions: DataFrame) -> DataFrame:
     Columns: journal, session, peer, initiator, local_role, remote_role, address, suite,
     first_seen and last_seen (of all its rows), started, ended (null without an end), end_segment,
     end_offset, code, text, remote, received_place, sent_place (of the end; null
-    without one), key_updates, rekeys.
+    without one), key_updates, rekeys, resumptions.
     """
     end, update = (f.col("what") == what for what in ("end", "key-update"))
 
@@ -63,4 +63,5 @@ def session_ends(sessions: DataFrame) -> DataFrame:
         ),
         f.count_distinct(f.when(update, f.struct("direction", "epoch"))).alias("key_updates"),
         f.coalesce(f.max(f.when(update, f.col("generation"))), f.lit(0)).alias("rekeys"),
+        f.coalesce(f.max("resumption"), f.lit(0)).alias("resumptions"),
     )

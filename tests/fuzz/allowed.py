@@ -24,6 +24,7 @@ ALLOWED: Final[dict[str, Allowed]] = {
     # A connection tells its end in a report: nothing may leave what takes its peer's bytes.
     "handshake": (),
     "connection": (),
+    "resume": (),
     "simproto": (),
     "named": (),
     "relay": (),

@@ -50,6 +50,17 @@ SCRIPTS: Final[tuple[tuple[int | str, ...], ...]] = (
     (22, "reply", 24, "reply", 22, *["much reply"] * 3, 10, "error", 22, 4, "result", "wait"),
     (6, 7, 8, 9, 15, 16),
 )
+# Numbers of what happens in target `resume`, of each step's place by turns of either side.
+COURSES: Final = (
+    (0, 10, 0, 1, 2, 0, 10),
+    (0, 0, 4, 2, 0, 4, 2, 10, 5, 2),
+    (0, 1, 7, 7, 2, 5, 5, 6, 2, 10),
+    (0, 0, 8, 2, 8, 8, 2, 0, 10, 6, 2),
+    (0, 10, 1, 9, 2, 2),
+    (0, 10, 0, 9, 1, 2, 5),
+    (3, 2, 3, 3, 2, 0, 10),
+    (0, 10, 2, 2, 2, 0, 4, 5, 2, 6, 2, 10),
+)
 PREFIX: Final = "seed-"
 Seeds = Iterator[bytes]
 
@@ -194,6 +205,23 @@ def audit() -> Seeds:
     yield b"\0" + serialise([held, _said(Kind.EVENT, 0, 1, "Cancel", request=7, topic=1)])
 
 
+def resume() -> Seeds:
+    """First events of strangers, positions of all kinds, and courses of cuts."""
+    for vector in read("resume")["vectors"]:
+        if vector["kind"] == "stranger":
+            event = unhex(vector["input"])
+            setting = 1 if vector["network_key"] else 0
+            step = Step(Kind.RAW, payload=len(event).to_bytes(4) + event)
+            yield bytes([setting]) + serialise([step])
+    for position in (0, 1, 60, 2**18, 2**40, 2**64 - 1):
+        told = cells_payload(received=position)
+        lie = Step(Kind.SEALED, 0, 0, *TYPES["Received"], told)
+        yield b"\0" + serialise([lie, lie, Step(Kind.ACTION, category=2)])
+    for setting, acts in enumerate(COURSES):
+        said = [Step(Kind.ACTION, n & 1, n * 16, act, n, bytes([n])) for n, act in enumerate(acts)]
+        yield bytes([setting % 3]) + serialise(said)
+
+
 def planted() -> Seeds:
     """A map of one cell."""
     yield cells_payload(version=1)
@@ -205,6 +233,7 @@ SEEDS: Final[Mapping[str, Callable[[], Seeds]]] = {
     "events": events,
     "handshake": handshake,
     "connection": connection,
+    "resume": resume,
     **dialect_seeds.SEEDS,
     "journal": journal,
     "audit": audit,

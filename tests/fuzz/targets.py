@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Final
 
 TARGETS: Final = (
-    *("decoder", "frames", "events", "handshake", "connection"),
+    *("decoder", "frames", "events", "handshake", "connection", "resume"),
     *("simproto", "named", "relay", "relay_client", "formats"),
     *("journal", "audit"),
 )
@@ -19,6 +19,7 @@ SCRIPTED: Final = {
     "events": 1,
     "handshake": 1,
     "connection": 1,
+    "resume": 1,
     "simproto": 2,
     "named": 2,
     "relay": 2,

@@ -35,8 +35,9 @@ introduce = connect_nodes
 
 
 def config(**settings: Any) -> NodeConfig:
-    """Settings for tests: the cheap key exchange."""
-    return NodeConfig(**{"algorithms": FAST, **settings})
+    """Settings for tests: the cheap key exchange, and connections that end with their transport,
+    unless a test is about resuming."""
+    return NodeConfig(**{"algorithms": FAST, "resume": 0.0, **settings})
 
 
 def new_node(trust: TrustPolicy | AcceptHook | None = None, **settings: Any) -> Node:

@@ -18,9 +18,9 @@ IDENTITY = Identity.create()
 
 
 def test_the_defaults_are_the_core_s() -> None:
-    """But for the window, which is twice the protocol's."""
+    """But for the window, which is twice the protocol's, and resuming, which needs a shell."""
     limits = Limits(stream_window=STREAM_WINDOW)
-    assert NodeConfig().core(IDENTITY) == CoreConfig(identity=IDENTITY, limits=limits)
+    assert NodeConfig().core(IDENTITY) == CoreConfig(identity=IDENTITY, limits=limits, resume=30.0)
     assert 2 * Limits().stream_window == STREAM_WINDOW
 
 
@@ -82,6 +82,10 @@ def test_a_node_is_not_made_with_a_wrong_setting(settings: dict[str, Any]) -> No
         ({"handshakes_per_second": float("inf")}, "must be a finite number"),
         ({"drain_timeout": 10**400}, "must be a finite number"),
         ({"peer_memory": 65_535}, "peer_memory is 65,535; it must be 65,536 or more"),
+        ({"once_results": 0}, "once_results is 0; it must be 1 or more"),
+        ({"once_peer_memory": 131_071}, "once_peer_memory is 131,071; it must be 131,072 or more"),
+        ({"once_memory": 131_071}, "once_memory is 131,071; it must be 131,072 or more"),
+        ({"info": {"once": bytes(8)}}, "info has 'once', which a node says by itself"),
         ({"write_buffer": 0}, "write_buffer"),
         (
             {"write_buffer": 16 * 2**20 + 1},
@@ -92,6 +96,11 @@ def test_a_node_is_not_made_with_a_wrong_setting(settings: dict[str, Any]) -> No
             "limits.max_payload is 67,108,864; it must be at most half of peer_memory",
         ),
         ({"accept_timeout": 0.0}, "accept_timeout"),
+        ({"resume": 600.5}, r"resume is 600.5; it must be 0\.\.600"),
+        ({"resume_buffer": 2**20 - 1}, "resume_buffer is 1,048,575; it must be 1,048,576 or more"),
+        ({"parted_sessions": -1}, "parted_sessions is -1; it must be 0 or more"),
+        ({"parted_per_id": -1}, "parted_per_id"),
+        ({"parted_memory": -1}, "parted_memory"),
         ({"accept_timeout": float("nan")}, "accept_timeout"),
         ({"padding": "much"}, "'off', 'padme' or 'bucket:N'"),
         ({"network_key": "x" * 32}, "network_key is of another type; it must be bytes or None"),

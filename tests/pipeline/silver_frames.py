@@ -26,7 +26,7 @@ SESSIONS = (
     "initiator boolean, local_node string, remote_node string, local_role string, "
     "remote_role string, address string, suite string, direction string, epoch int, "
     "generation int, code int, text string, remote boolean, received_place long, "
-    "sent_place long, started timestamp"
+    "sent_place long, resumption long, started timestamp"
 )
 FINDINGS = (
     "kind string, journal string, segment string, session string, direction string, place long, "

@@ -24,15 +24,19 @@ Segments = dict[str, bytes]
 
 @cache
 def made() -> MemoryJournal:
-    """Two sessions, the first of which ends in the second of four segments and has a rekey."""
+    """Two sessions, the first of which ends in the second of four segments, with a rekey in it."""
     rec = Recorded()
     journal = rec.journals[1]
+    said = rec.logs[1]
     for number in range(40):
         rec.pair.a.core.send(1, 0, 64, 1, b"%d" % number, lbm=False)
         rec.pump()
         if number == 10:
             rec.pair.a.core.rekey(rec.pair.now)
             rec.run(0.1)
+        if number == 20:
+            said.session_parted("no answer")
+            said.session_resumed(1)
         if number == 30:
             journal.next_segment()
     rec.run(0.05)

@@ -37,6 +37,9 @@ def conversation() -> list[Talk]:
     first.say("b", "open", 76, stream=4, topic="a file")  # no topic
     first.about("a", "key-update", 80, direction="sent", epoch=1)
     first.about("a", "key-update", 81, direction="received", epoch=1, generation=1)
+    first.about("b", "parted", 85, text="no answer")
+    first.about("a", "resumed", 86, resumption=1)
+    first.about("b", "resumed", 87, resumption=2)
     first.close("b", 90)
     second = Talk("second")  # of which b's journal has nothing
     second.call("a", "add", 120_000, 100)
@@ -156,10 +159,11 @@ def test_topics_and_sessions(gold: dict[str, DataFrame]) -> None:
     columns = (
         "session", "initiator", "responder", "journals", "key_updates", "rekeys", "duration_us",
         "initiator_code", "initiator_remote", "responder_remote", "events", "wire_bytes",
+        "resumptions",
     )  # fmt: skip
     assert rows(gold["sessions"], *columns) == [
-        ("first", "a", "b", 2, 2, 1, 90_000, 0, True, False, 22, 2_200),
-        ("second", "a", "b", 1, 0, 0, None, None, None, None, 4, 400),
+        ("first", "a", "b", 2, 2, 1, 90_000, 0, True, False, 22, 2_200, 2),
+        ("second", "a", "b", 1, 0, 0, None, None, None, None, 4, 400, 0),
     ]
 
 

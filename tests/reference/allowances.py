@@ -14,8 +14,10 @@ RATES = {
     "seals": (64, 1.0),
     "idle": (64, 1.0),
     "pings": (16_384, 1_024.0),
+    "told": (64, 1.0),
 }
 UPDATES_BETWEEN_REKEYS = 16_384
+TELL_BYTES = 262_144
 
 
 class Allowances:
@@ -62,6 +64,11 @@ class Allowances:
                 self.pings.remove(event.async_id)
             else:
                 self._use("idle")
+
+    def told(self, progress: int) -> None:
+        """A Received that tells so many bytes more than the one before it."""
+        if progress < TELL_BYTES:
+            self._use("told")
 
     def _use(self, name: str) -> None:
         burst, per_second = RATES[name]

@@ -17,6 +17,7 @@ from tests.reference.exchange import Offer
 from tests.reference.handshake import Agreement, Config, Retry
 from tests.reference.identity import RemoteIdentity, check_node_information, read_identity
 from tests.reference.primitives import CryptoFailure
+from tests.reference.resume import read_answer
 from tests.reference.sealing import Direction, Opened, Signer, Suite, verify_seal
 from tests.reference.wire import CELLS, CODES, TYPES, Event, Violation, cells_payload
 
@@ -158,11 +159,23 @@ def _decide(
 ) -> Agreement | Retry:
     handshake.check_network_key(config, event)
     try:
+        if first is None:
+            first_event(event)
         return handshake.respond(config, event, first)
     except Violation as violation:
         text = handshake.sentence(violation.code, violation.why)
         channel.send_frame(handshake.reject_event(violation.code, text))
         raise
+
+
+def first_event(event: bytes) -> None:
+    """Raises Violation for a Resume: whoever asks here knows no session."""
+    kind, _ = handshake.handshake_cells(event)
+    if kind in (TYPES["Resumed"], TYPES["Received"]):
+        raise Violation("protocol-error", "not a Hello")
+    if kind == TYPES["Resume"]:
+        read_answer(event, "Resume")
+        raise Violation("unknown-session")
 
 
 def _bound(old: Direction, secret: bytes, keys: schedule.ApplicationKeys) -> Direction:

@@ -20,6 +20,11 @@ VERSION: Final = 1
 PARAMETERS: Final = {"kex": 1, "signing": 2, "hash": 3, "cipher": 4, "sealing": 5}
 SEALING_NAMES: Final = ("chain", "each")
 ROLES: Final = ("client", "server", "peer")
+LONGEST_RESUME: Final = 600_000
+NETWORK_LABELS: Final = {
+    TYPES["Hello"]: b"parley1 hello",
+    TYPES["Resume"]: b"parley1 resume hello",
+}
 # cell name: default, smallest, greatest
 LIMITS: Final = {
     "max_payload": (1 << 20, 1 << 10, 1 << 26),
@@ -47,6 +52,7 @@ class Config:
     encrypted: bool = True
     plaintext: bool = False
     node: dict[str, Any] = field(default_factory=lambda: {"software": "reference"})
+    resume_ms: int = 0
 
     def names(self, parameter: str) -> list[str]:
         """The names to offer or accept; `signing` only those that one holds a key for."""
@@ -62,6 +68,7 @@ class Agreement:
     suite: Suite | None
     limits: dict[str, int]
     remote_role: str
+    resume_ms: int = 0
 
 
 @dataclass(frozen=True)
@@ -71,17 +78,21 @@ class Retry:
     kex: str
 
 
-def network_mac(network_key: bytes, cells: dict[int, Any]) -> bytes:
+def network_mac(
+    network_key: bytes, cells: dict[int, Any], label: bytes = b"parley1 hello"
+) -> bytes:
     """Cell 12 for a map of cells, noise included; the encoding is unique, so it is 'as sent'."""
     others = {key: value for key, value in cells.items() if key != CELLS["mac"]}
     encoded = cbor.encode_payload(others)
-    return hmac.new(network_key, b"parley1 hello" + encoded, "sha256").digest()
+    return hmac.new(network_key, label + encoded, "sha256").digest()
 
 
 def common_cells(config: Config, random: bytes) -> dict[int, Any]:
     """Version, random, role and limits, all spelled out."""
     stated = {name: config.limits.get(name, LIMITS[name][0]) for name in LIMITS}
     cells: dict[str, Any] = {"version": VERSION, "random": random, "role": config.role, **stated}
+    if config.resume_ms:
+        cells["resume_ms"] = config.resume_ms
     return {CELLS[name]: value for name, value in cells.items()}
 
 
@@ -150,8 +161,8 @@ def check_network_key(config: Config, event: bytes) -> None:
         return
     kind, cells = handshake_cells(event, keep_noise=True)
     mac = cells.get(CELLS["mac"], b"")
-    right = hmac.compare_digest(network_mac(config.network_key, cells), mac)
-    if kind != TYPES["Hello"] or not right:
+    label = NETWORK_LABELS.get(kind)
+    if label is None or not hmac.compare_digest(network_mac(config.network_key, cells, label), mac):
         raise Violation("protocol-error", "no right network mac")
 
 
@@ -183,7 +194,7 @@ def respond(config: Config, event: bytes, first: bytes | None = None) -> Agreeme
             chosen[name] = next((own for own in common if own in shares), common[0])
     if chosen["kex"] not in shares:
         return Retry(chosen["kex"])
-    return Agreement(Suite(**chosen), limits, cells[CELLS["role"]])
+    return Agreement(Suite(**chosen), limits, cells[CELLS["role"]], agreed_resume(config, cells))
 
 
 def _check_second(second: dict[int, Any], first: dict[int, Any], config: Config) -> None:
@@ -228,7 +239,7 @@ def accept(
     if suite[1] not in offers or list(shares) != [suite[1]]:
         raise Violation("protocol-error", "a kex without its share")
     chosen = Suite(**{name: suite[number] for name, number in PARAMETERS.items()})
-    return Agreement(chosen, limits, role), shares[chosen.kex]
+    return Agreement(chosen, limits, role, agreed_resume(config, cells)), shares[chosen.kex]
 
 
 def _read_shared(config: Config, cells: dict[int, Any]) -> dict[str, int]:
@@ -249,6 +260,12 @@ def _read_shared(config: Config, cells: dict[int, Any]) -> dict[str, int]:
         )
         for name in LIMITS
     }
+
+
+def agreed_resume(config: Config, cells: dict[int, Any]) -> int:
+    """M of section 17, in milliseconds, from what the other side states."""
+    stated: int = cells.get(CELLS["resume_ms"], 0)
+    return min(stated, config.resume_ms, LONGEST_RESUME)
 
 
 def effective_limit(name: str, stated: int | None) -> int:

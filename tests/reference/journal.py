@@ -17,7 +17,7 @@ Fields = dict[str, Any]
 
 _KIND_NAMES: Final = (
     *("segment", "block", "checkpoint", "session start", "secret", "event", "key update"),
-    *("session end", "segment end"),
+    *("session end", "segment end", "parted", "resumed"),
 )
 KINDS: Final = {name: 1 + number for number, name in enumerate(_KIND_NAMES)}
 _KEY_NAMES: Final = (
@@ -26,7 +26,7 @@ _KEY_NAMES: Final = (
     *("commit", "t1", "responder_proof", "initiator_proof", "seal_events", "seal_delay", "th1"),
     *("th2", "started", "directions", "secrets", "labels", "generation", "boxes", "epoch"),
     *("after_offer", "after_answer", "rekey_commit", "code", "remote", "text", "chains"),
-    *("places", "records", "blocks", "cut"),
+    *("places", "records", "blocks", "cut", "resumption"),
 )
 KEYS: Final = {name: 256 + number for number, name in enumerate(_KEY_NAMES)}
 DIRECTION: Final = ("chain", "place", "epoch", "generation", "updates", "unsealed", "counters")
@@ -44,6 +44,8 @@ CELLS: Final = {
     "key update": ("epoch", "[generation]", "[after_offer]", "[after_answer]", "[rekey_commit]"),
     "session end": ("code", "remote", "[text]", "chains", "places"),
     "segment end": ("records", "blocks", "[cut]"),
+    "parted": ("[text]",),
+    "resumed": ("resumption",),
 }
 # What is in front of the map, or in its place.
 PREFIX: Final = {
@@ -54,6 +56,8 @@ PREFIX: Final = {
     "event": ("session", "direction"),
     "key update": ("session", "direction"),
     "session end": ("session",),
+    "parted": ("session",),
+    "resumed": ("session",),
 }
 
 
@@ -184,6 +188,13 @@ def _count(value: Any) -> int:
     return int(value)
 
 
+def _resumption(value: Any) -> int:
+    """Which of a session's resumptions, from 1."""
+    if not _count(value):
+        raise Malformed("resumptions are counted from 1")
+    return int(value)
+
+
 def _hash(value: Any) -> bytes:
     """A hash's value: of which hash, only the suite says; none has more than 64 bytes."""
     if len(_a(bytes)(value)) > 64:
@@ -265,6 +276,7 @@ _READ: Final[dict[str, Callable[[Any], Any]]] = {
     "format": _constant("parley1 journal"),
     "version": _constant(1),
     "rekey_commit": _hash,
+    "resumption": _resumption,
     "code": _a(int),
     "auditors": _array(_a(bytes, 32)),
     "suite": _array(_a(str), 5),

@@ -7,6 +7,7 @@ time-out. What comes in is checked and answered here; the acts are in acts.py.
 import socket
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final, Literal
 
 from tests.reference import establish, wire
@@ -15,7 +16,9 @@ from tests.reference.cbor import LbmError
 from tests.reference.channel import DEFAULT_TIMEOUT, Channel, ConnectionLost
 from tests.reference.establish import HONEST, Established, Misbehaviour
 from tests.reference.handshake import Config
+from tests.reference.primitives import HASH_SIZES
 from tests.reference.rekeying import Rekeying
+from tests.reference.resume import Resumption, resume_key
 from tests.reference.sealing import Opened, Signer, verify_seal
 from tests.reference.streams import Streams
 from tests.reference.wire import (
@@ -31,7 +34,9 @@ from tests.reference.wire import (
 
 Side = Literal["initiator", "responder"]
 ON_STREAM_ZERO: Final = frozenset({TYPES["Window"], TYPES["Reset"]})
-HANDSHAKE_ONLY: Final = frozenset(TYPES[n] for n in ("Hello", "Reply", "Proof", "Retry", "Reject"))
+HANDSHAKE_ONLY: Final = frozenset(
+    TYPES[n] for n in ("Hello", "Reply", "Proof", "Retry", "Reject", "Resume", "Resumed")
+)
 ENCRYPTED_ONLY: Final = frozenset(
     TYPES[name] for name in ("Seal", "KeyUpdate", "RekeyOffer", "RekeyAnswer")
 )
@@ -79,6 +84,7 @@ class ReferencePeer:
         self.newly_sealed = 0  # events in form 0 that the last seal vouched for
         self.allowances = Allowances()
         self.rekeying: Rekeying | None = None
+        self.resumption: Resumption | None = None
         self._established: Established | None = None
         self._streams: Streams | None = None
 
@@ -102,6 +108,13 @@ class ReferencePeer:
             self.rekeying = Rekeying(
                 done.outgoing, done.incoming, done.keys.rekey, is_initiator=initiator
             )
+        if done.agreement.resume_ms and done.keys and suite:
+            session, size = done.keys.session_id, HASH_SIZES[suite.hash]
+            key = resume_key(suite.hash, done.keys.exporter, session, size)
+            self.resumption = Resumption(suite.hash, key)
+            if self.automatic and not initiator:
+                with suppress(ConnectionLost):  # whoever reads next learns of it
+                    self.tell()
         return self
 
     @property
@@ -119,7 +132,9 @@ class ReferencePeer:
         return self._streams
 
     def send_frame(self, event: bytes) -> None:
-        """Any bytes as one event."""
+        """Any bytes as one event; where there is resume they are kept."""
+        if self.resumption is not None:
+            self.resumption.kept.add(wire.frame(event))
         self.channel.send_frame(event)
 
     def send_raw(self, data: bytes) -> None:
@@ -165,6 +180,12 @@ class ReferencePeer:
         if self.unsealed_sent:
             self.send("Seal", 0)
 
+    def tell(self) -> None:
+        """1/15 Received, with the position as it is."""
+        if self.resumption is not None:
+            self.resumption.heard = self.resumption.received
+            self.send("Received", 0, received=self.resumption.received)
+
     def _encrypted(self, event: Event, sealed: bool, flip_seal: bool) -> bytes:
         outgoing = self.session.outgoing
         if outgoing is None:
@@ -191,10 +212,24 @@ class ReferencePeer:
         try:
             if self.automatic:
                 self.seal()
-            return self._take(self.channel.receive_frame())
+            event = self._take(self.channel.receive_frame())
+            if self.automatic and self.resumption is not None and self.resumption.tell_due():
+                self.tell()
+            return event
         except Violation as violation:
+            if self.resumption is not None and self.resumption.trial is not None:
+                self._forget_transport(self.resumption)
+                raise ConnectionLost(f"parted again: {violation}") from violation
             self.fail(violation.code)
             raise
+
+    def _forget_transport(self, resumption: Resumption) -> None:
+        """Nothing of a resumed transport was right: the session is parted as before."""
+        incoming = self.session.incoming
+        if incoming is not None and resumption.trial is not None:
+            incoming.chain, incoming.counters = resumption.trial
+        resumption.trial = None
+        self.channel.close()
 
     def fail(self, code: str) -> None:
         """Sends Close with a violation's code and shuts the sending side."""
@@ -244,6 +279,8 @@ class ReferencePeer:
                 raise Violation("protocol-error", "not in plaintext")
             return Opened(event, 0, b"")
         opened = incoming.read(data)
+        if self.resumption is not None:
+            self.resumption.took(4 + len(data), opened.event.type)
         if opened.form:
             verify_seal(incoming.suite, remote.keys[incoming.suite.signing], opened)
             self.newly_sealed, self.unsealed_received = self.unsealed_received, 0
@@ -268,6 +305,8 @@ class ReferencePeer:
             raise Violation("protocol-error", f"{name} has no payload")
         if self.rekeying is not None and name == "KeyUpdate":
             self.rekeying.receive_update(cells)
+        if name == "Received":
+            self._told(cells)
         if not self.automatic:
             return event
         if name == "Ping":
@@ -281,6 +320,14 @@ class ReferencePeer:
             self.rekeying.receive_answer(opened, cells)
             self.update_keys()
         return None
+
+    def _told(self, cells: dict[int, Any]) -> None:
+        position = cells.get(CELLS["received"])
+        if self.resumption is None or position is None:
+            raise Violation("protocol-error", "Received, malformed or without resume")
+        progress = self.resumption.told(position)
+        if progress is not None:
+            self.allowances.told(progress)
 
     def _answer_offer(self, rekeying: Rekeying, opened: Opened, cells: dict[int, Any]) -> None:
         answer = rekeying.receive_offer(opened, cells)

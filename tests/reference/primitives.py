@@ -50,9 +50,14 @@ def digest(name: str, data: bytes) -> bytes:
     return bytes(_hasher(name)(data).digest())
 
 
+def hmac_of(name: str, key: bytes, data: bytes) -> bytes:
+    """HMAC with the named hash."""
+    return hmac.new(key, data, _hasher(name)).digest()
+
+
 def extract(name: str, salt: bytes, ikm: bytes) -> bytes:
     """HKDF-Extract (RFC 5869, section 2.2)."""
-    return hmac.new(salt, ikm, _hasher(name)).digest()
+    return hmac_of(name, salt, ikm)
 
 
 def expand(name: str, secret: bytes, info: bytes, size: int) -> bytes:

@@ -18,6 +18,7 @@ REQUIRED: dict[str, dict[str, Any]] = {
     "RekeyOffer": {"share": bytes(32)},
     "RekeyAnswer": {"share": bytes(32)},
     "Close": {"code": 0},
+    "Received": {"received": 262_144},
     "Open": {"label": "app/files"},
     "Window": {"stream": 3, "credit": 65_536},
     "Reset": {"stream": 3, "code": 32},
@@ -40,11 +41,18 @@ OPTIONAL: dict[str, dict[str, Any]] = {
     "Open": {"window": 1_024},
     "Window": {"request": 7},
     "Reset": {"text": "a sentence"},
-    "Call": {"data": {"a": 1}, "deadline_ms": 1_000, "headers": {"trace": "x"}, "window": 65_536},
+    "Call": {
+        "data": {"a": 1},
+        "deadline_ms": 1_000,
+        "headers": {"trace": "x"},
+        "window": 65_536,
+        "once_key": bytes(range(16)),
+    },
     "Subscribe": {"data": [1], "window": 65_536},
-    "Notify": {"data": 1.5, "headers": {"k": "v"}, "topic": "news"},
+    "Notify": {"data": 1.5, "headers": {"k": "v"}, "topic": "news", "number": 42},
     "Result": {"data": "hello", "stream": 4},
     "Chunk": {"data": b"item"},
+    "Notes": {"number": 42},
     "Emit": {"namespace": "space", "data": b"\x01"},
     "Named Reply": {"name": "tick", "namespace": "space", "data": b"\x01"},
     "End": {"data": b""},
@@ -54,6 +62,11 @@ OF_DATA: dict[str, dict[str, Any]] = {
     "Emit": {"format": 0},
     "Named Reply": {"format": 0},
     "End": {"format": 3},
+}
+# Of a topic that remembers: what comes together or not at all.
+TOGETHER: dict[str, dict[str, Any]] = {
+    "Subscribe": {"topic_epoch": bytes(range(8)), "number": 41},
+    "Result": {"topic_epoch": bytes(range(8)), "number": 41, "recovered": True},
 }
 # cell: values of a wrong type, or out of range
 WRONG: dict[str, list[Any]] = {
@@ -74,6 +87,11 @@ WRONG: dict[str, list[Any]] = {
     "epoch": ["1", -1],
     "notes": [1, {}],
     "rekey": ["1", -1],
+    "received": ["1", -1, 1.0],
+    "once_key": ["x" * 16, bytes(15), bytes(17), b""],
+    "topic_epoch": ["x" * 8, bytes(7), bytes(9)],
+    "number": ["1", -1],
+    "recovered": [1, "true"],
 }
 
 
@@ -103,7 +121,14 @@ def payload_vectors() -> dict[str, Any]:
             having = {"data": optional["data"]}
             vectors.append(_right(name, f"{name} with data and {cell}", cells | having | of_data))
             vectors.append(_wrong(name, f"{name} with {cell} alone", cells | of_data, "no data"))
-        optional = optional | of_data
+        together = TOGETHER.get(name, {})
+        if together:
+            vectors.append(_right(name, f"{name} with a position", cells | together))
+        for cell in together:
+            rest = {key: value for key, value in together.items() if key != cell}
+            title = f"{name} with a position without {cell}"
+            vectors.append(_wrong(name, title, cells | rest, "a position is whole"))
+        optional = optional | of_data | together
         if len(optional) > 1:
             vectors.append(_right(name, f"{name}, all cells", cells | optional))
         vectors.append(

@@ -130,6 +130,10 @@ GOOD: Final[dict[str, tuple[str, Fields]]] = {
     ),
     "segment end": ("segment end", {"records": 9, "blocks": [150, 2**20 + 7, 2**33]}),
     "segment end of nothing, cut": ("segment end", {"records": 0, "blocks": [], "cut": 22}),
+    "parted": ("parted", {"session": 7, "text": "the other side does not answer"}),
+    "parted, nobody says why": ("parted", {"session": 0}),
+    "resumed": ("resumed", {"session": 7, "resumption": 1}),
+    "resumed many times": ("resumed", {"session": 2**32 - 1, "resumption": 2**48 - 1}),
 }
 # Values of a wrong type, size or range, for each cell.
 WRONG_TEXT: Final[list[Any]] = [b"x", None]
@@ -151,6 +155,7 @@ WRONG: Final[dict[str, list[Any]]] = {
     "blocks": [bytes(7), bytes(9), [1]],
     "code": ["0", None, 1.0, False],
     "labels": WRONG_BYTES,
+    "resumption": [0, 2**48, *WRONG_UINT],
     **dict.fromkeys(("node_id", "session_id"), WRONG_32),
     **dict.fromkeys(("local_keys", "remote_keys"), WRONG_ARRAY),
     **dict.fromkeys(("initiator", "remote"), WRONG_BOOL),
@@ -169,6 +174,8 @@ TRIED: Final = {
     "key update": "key update of a rekey",
     "session end": "session end, lost",
     "segment end": "segment end of nothing, cut",
+    "parted": "parted",
+    "resumed": "resumed",
 }
 
 
@@ -219,7 +226,7 @@ def _records() -> Iterator[Vector]:
     records = {
         "the least": (6, 0, b""),
         "the greatest time": (255, 2**64 - 1, b"x"),
-        "an unknown kind": (10, TIME, seed("body")),
+        "an unknown kind": (12, TIME, seed("body")),
         "a block": (2, TIME, journal.body("block", {"number": 0, "live": 0})),
     }
     for name, (kind, time, body) in records.items():

@@ -24,6 +24,8 @@ LABELS: dict[str, tuple[str, int | None]] = {
     "exporter": ("hash", None),
     "rekey": ("empty", None),
     "update": ("empty", None),
+    "resume": ("session", None),
+    "resume tag": ("count", 16),
     "stream key": ("stream", 32),
     "stream iv": ("stream", 12),
 }
@@ -37,6 +39,7 @@ def label_vectors() -> dict[str, Any]:
         secret = (seed("a secret") + seed("its second half"))[:size]
         hashed = (seed("a hash") + seed("a second hash"))[:size]
         contexts = {"empty": b"", "hash": hashed, "stream": (3).to_bytes(4)}
+        contexts |= {"session": seed("a session id")[:32], "count": (1).to_bytes(4)}
         for label, (kind, result) in LABELS.items():
             vectors.append(_label(name, secret, label, contexts[kind], result or size))
         vectors.append(_label(name, secret, "stream iv", (2**32 - 1).to_bytes(4), 24))

@@ -28,6 +28,7 @@ CODES: Final = {
     "too-many-streams": 11,
     "overloaded": 12,
     "internal-error": 13,
+    "unknown-session": 14,
 }
 RESET_CODES: Final = {"cancelled": 32, "slow-consumer": 33, "no-handler": 34, "refused": 35}
 RESULT_CODES: Final = {
@@ -46,6 +47,7 @@ RESULT_CODES: Final = {
     "invalid event (bus)": 24,
     "store full (bus)": 25,
     "store damaged (bus)": 26,
+    "not once": 27,
 }
 NAMES: Final = {number: name for name, number in CODES.items()}
 
@@ -62,6 +64,9 @@ TYPES: Final = {
     "RekeyOffer": (1, 10),
     "RekeyAnswer": (1, 11),
     "Close": (1, 12),
+    "Resume": (1, 13),
+    "Resumed": (1, 14),
+    "Received": (1, 15),
     "Open": (2, 1),
     "Window": (2, 2),
     "Finish": (2, 3),
@@ -156,12 +161,21 @@ CELLS: Final = {
     "max_bytes": 47,
     "approximate": 48,
     "more": 49,
+    "resume_ms": 50,
+    "tag": 51,
+    "attempt": 52,
+    "received": 53,
+    "mac_of_resume": 54,
+    "once_key": 55,
+    "topic_epoch": 56,
+    "number": 57,
+    "recovered": 58,
 }
 CELL_NAMES: Final = {number: name for name, number in CELLS.items()}
 TEXT_CELLS: Final = frozenset({6, 17, 19, 21, 26, 27, 34, 35, 42, 43, 44})
-BYTES_CELLS: Final = frozenset({0, 2, 12, 29})
+BYTES_CELLS: Final = frozenset({0, 2, 12, 29, 51, 54, 55, 56})
 ARRAY_CELLS: Final = frozenset({14, 32, 36, 37})
-BOOLEAN_CELLS: Final = frozenset({13, 45, 48, 49})
+BOOLEAN_CELLS: Final = frozenset({13, 45, 48, 49, 58})
 MAP_CELLS: Final = frozenset({3, 4, 5, 15, 24})
 
 

@@ -104,6 +104,12 @@ class Tape:
     def direction_ended(self, stream: int) -> None:
         """Nothing is made of it."""
 
+    def session_parted(self, reason: str) -> None:
+        return
+
+    def session_resumed(self, number: int) -> None:
+        return
+
     def session_ended(self, code: int, text: str, remote: bool) -> None:
         return
 

@@ -110,6 +110,12 @@ class Witnesses:
     def direction_ended(self, stream: int) -> None:
         return
 
+    def session_parted(self, reason: str) -> None:
+        return
+
+    def session_resumed(self, number: int) -> None:
+        return
+
     def session_ended(self, code: int, text: str, remote: bool) -> None:
         self._secrets = [b"", b""]
         self.epochs = [epoch + 1 for epoch in self.epochs]  # no epoch is on any more

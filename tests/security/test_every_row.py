@@ -1,4 +1,4 @@
-"""Each of the 24 mistakes that docs/threat-model.md lists has its tests in a file that its
+"""Each of the 25 mistakes that docs/threat-model.md lists has its tests in a file that its
 number finds.
 
 That the document links every one of these files, in its row, is held by test_threat_model.py.
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-ROWS = range(1, 25)
+ROWS = range(1, 26)
 
 
 def files_of(row: int) -> list[Path]:

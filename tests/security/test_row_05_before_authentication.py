@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from node.protocol.codes import CloseCode
 from node.protocol.event import Event, serialise_raw
 from node.protocol.frames import frame
-from node.protocol.reports import ConnectionEnded, PeerIdentified
+from node.protocol.reports import ConnectionEnded, PeerIdentified, ResumeAsked
 from node.protocol.states import HANDSHAKE, NEXT, Signal, State
 from tests.interop.meeting import SIDES, our_config, our_identity, their_config
 from tests.node.protocol.pair import ALIVE, START, Pair, events_of
@@ -28,6 +28,7 @@ from tests.reference.channel import ConnectionLost
 from tests.reference.establish import Misbehaviour
 from tests.reference.peer import ReferencePeer
 from tests.reference.peer import Side as WhichSide
+from tests.reference.resume import resume_event
 from tests.reference.sealing import Direction, Suite
 from tests.reference.wire import TYPES, Violation, cells_payload
 from tests.reference.wire import Event as ReferenceEvent
@@ -182,9 +183,28 @@ class Waiting:
 
 def test_every_state_before_the_open_one_is_tried() -> None:
     tried = {place: Waiting(place).state for place in PLACES}
-    assert set(tried.values()) == HANDSHAKE
+    assert set(tried.values()) == HANDSHAKE - {State.RESUMING}  # below
     for place, state in tried.items():
         assert state.name == place.split(" ")[0].replace("-", "_").upper()
+
+
+RESUME: Final = resume_event(bytes(16), 1, 0, bytes(32))
+
+
+def test_every_raw_event_behind_a_resume() -> None:
+    """While its session is looked for nothing is looked at; where there is none, it is over."""
+    for kind, (stream, async_id) in product(KINDS, ((0, 0), (1, 7), (3, 0))):
+        waiting = Waiting("expect-hello", resume=30.0)
+        waiting.give(frame(RESUME))
+        assert waiting.state is State.RESUMING
+        (asked,) = waiting.side.reports
+        assert isinstance(asked, ResumeAsked)
+        waiting.give(waiting.raw(stream, async_id, kind))
+        assert waiting.side.reports == [asked]
+        waiting.side.reports.clear()
+        waiting.side.core.refuse_resume(START)
+        waiting.side.collect(START)
+        waiting.assert_over(kind)
 
 
 def test_only_an_accepted_proof_leads_to_the_open_state() -> None:

@@ -142,6 +142,12 @@ class Journal:
     def direction_ended(self, stream: int) -> None:
         return
 
+    def session_parted(self, reason: str) -> None:
+        return
+
+    def session_resumed(self, number: int) -> None:
+        return
+
     def session_ended(self, code: int, text: str, remote: bool) -> None:
         return
 

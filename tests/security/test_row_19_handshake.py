@@ -128,6 +128,9 @@ HELLO_FIELDS: Final = {
         lambda n: "no-common-algorithm" if 1 <= n <= 5 else TAKEN,
         KEYS,
     ),
+    "resume ms": RawField(
+        lambda n: having(resume_ms=n), lambda n: TAKEN if n >= 0 else PROTOCOL_ERROR
+    ),
     **head(1),
 }
 
@@ -148,7 +151,29 @@ async def test_a_number_in_hello(name: str) -> None:
     async with with_bystander() as ours:
         for number in field.numbers:
             wrong = Misbehaviour({"Hello": field.change(number)})
-            assert await ours.meet(act, wrong=wrong) == field.verdict(number), number
+            config = their_config(resume_ms=600_000)
+            found = await ours.meet(act, config=config, wrong=wrong)
+            assert found == field.verdict(number), number
+        assert_calm(ours)
+
+
+@pytest.mark.parametrize(("cell", "least", "most"), [("attempt", 1, 2**32 - 1), ("received", 0, 0)])
+async def test_a_number_in_resume(cell: str, least: int, most: int) -> None:
+    """Of a session that nobody knows; as a position every number may be."""
+    cells = {"tag": bytes(16), "attempt": 1, "received": 0, "mac_of_resume": bytes(32)}
+
+    def act(peer: ReferencePeer, number: int) -> str:
+        payload = cells_payload(**{**cells, cell: number})
+        peer.send_frame(Event(0, 0, *TYPES["Resume"], payload).raw)
+        kind, answer = handshake_cells(peer.channel.receive_frame())
+        assert kind == TYPES["Reject"]
+        return NAMES[answer[CELLS["code"]]]
+
+    async with with_bystander() as ours:
+        for number in NUMBERS:
+            found = await ours.meet(lambda p, n=number: act(p, n))  # type: ignore[misc]  # mypy infers no default
+            right = least <= number <= (most or 2**64 - 1)
+            assert found == ("unknown-session" if right else PROTOCOL_ERROR), number
         assert_calm(ours)
 
 

@@ -21,9 +21,10 @@ import pytest
 
 from crypto import chain, identity, kdf, schedule, streamkeys
 from lbm.keys import KEYS
-from node.protocol import codes
+from node.protocol import codes, responder, resume
 from tests.crypto import test_vectors as of_crypto
 from tests.node.protocol import test_vectors_handshake as of_handshakes
+from tests.node.protocol import test_vectors_resume as of_resuming
 from tests.vectors.load import Vector, read
 
 ROOT: Final = Path(__file__).parents[2]
@@ -40,6 +41,8 @@ LABELS: Final = {
     "hs initiator",
     "hs responder",
     "rekey",
+    "resume",
+    "resume tag",
     "seal mask",
     "session",
     "stream iv",
@@ -52,6 +55,8 @@ DOMAINS: Final = {
     b"parley1 hello",
     b"parley1 key binding",
     b"parley1 node id",
+    b"parley1 resume",
+    b"parley1 resume hello",
     b"parley1 seal",
 }
 # Not of the wire, and tested with their files: tests/crypto/test_keyfile.py, test_auditor_file.py.
@@ -69,7 +74,7 @@ RECORDINGS: Final = {
 # Of what a journal encrypts (docs/journal.md).
 OF_JOURNALS: Final = {"journal labels"}
 
-MODULES: Final = (kdf, schedule, chain, streamkeys, identity)
+MODULES: Final = (kdf, schedule, chain, streamkeys, identity, resume)
 
 
 def sources() -> Iterator[ast.Module]:
@@ -128,7 +133,11 @@ def functions(module: ModuleType) -> Iterator[FunctionType]:
 
 def places() -> list[Place]:
     """Wherever the modules of the key schedule have a label, a domain or a chain's tag."""
-    found = []
+    # Those of cell 12 are told apart where they are used.
+    found = [
+        Place(responder, "HELLO_LABEL", schedule.HELLO_LABEL),
+        Place(resume, "RESUME_LABEL", schedule.RESUME_LABEL),
+    ]
     for module in MODULES:
         for name, value in vars(module).items():
             if isinstance(value, bytes) and name.startswith("_") and not name.startswith("__"):
@@ -150,6 +159,8 @@ CHECKS: Final[tuple[tuple[Callable[[Vector], None], str, str], ...]] = (
     (of_crypto.test_a_node_id, "identity", "node-id"),
     (of_crypto.test_a_binding, "identity", "binding"),
     (of_handshakes.test_what_a_responder_decides, "handshake", "respond"),
+    (of_resuming.test_k_and_its_tags, "resume", "key"),
+    (of_resuming.test_what_is_written, "resume", "events"),
 )
 
 

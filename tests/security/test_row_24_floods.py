@@ -36,6 +36,9 @@ SETTINGS: Final = ROOT / "docs" / "reference" / "settings.md"
 PROTOCOL: Final = "tests/node/protocol/"
 ALLOWANCES: Final = "tests/node/protocol/test_allowances.py::"
 MESSAGING: Final = "tests/node/messaging/"
+ONCE: Final = "tests/node/peer/test_once_floods.py::"
+PARTED: Final = "tests/node/resume/test_parted_limits.py::"
+RESUME: Final = "tests/node/protocol/test_resume_limits.py::"
 DOORS: Final = "tests/node/trust/test_limits_of_servers.py::"
 FEED: Final = "tests/node/messaging/test_stream_feed.py::"
 SIMPROTO: Final = "tests/node/dialects/simproto/"
@@ -82,6 +85,48 @@ EXCEEDED: Final[dict[str, tuple[str, ...]]] = {
         PROTOCOL + "test_multiplexer.py::test_a_stream_that_opens_while_too_much_is_held_is_reset",
     ),
     "memory": ("tests/node/test_memory.py::test_all_peers_together_have_a_bound",),
+    "once_results": (
+        MESSAGING + "test_once.py::test_so_many_of_a_node_id",
+        ONCE + "test_a_flood_of_keys_meets_the_bound_and_hurts_nobody_else",
+    ),
+    "once_peer_memory": (
+        MESSAGING + "test_once.py::test_so_many_bytes_of_a_node_id",
+        ONCE + "test_a_flood_of_answers_meets_the_bound",
+    ),
+    "once_memory": (
+        MESSAGING + "test_once.py::test_so_many_bytes_of_all_node_ids",
+        ONCE + "test_many_node_ids_share_one_bound",
+    ),
+    "parted_sessions": (PARTED + "test_so_many_of_all",),
+    "parted_per_id": (PARTED + "test_so_many_of_one_node_id",),
+    "parted_memory": (PARTED + "test_so_much_of_all",),
+    "resume": (RESUME + "test_how_long_a_session_may_be_kept",),
+    "RESUME_MS": (RESUME + "test_how_long_a_session_may_be_kept",),
+    "resume_buffer": (RESUME + "test_a_full_buffer_holds_back_all_but_stream_0_and_open",),
+    "LEAST_RESUME_BUFFER": (RESUME + "test_the_least_that_may_be_kept",),
+    "RESUME_EXEMPT": (RESUME + "test_what_is_not_held_back_has_a_bound_as_well",),
+    "TELL_BYTES": (
+        RESUME + "test_so_many_bytes_are_told_at_once",
+        RESUME + "test_telling_little_too_often_is_overloaded",
+    ),
+    "TELL_INTERVAL": (RESUME + "test_little_is_told_with_something_else_after_a_second",),
+    "TELL_ALONE": (RESUME + "test_little_is_told_alone_after_ten_seconds",),
+    "RESUME_TIMEOUT": (RESUME + "test_an_attempt_has_five_seconds",),
+    "RESPONDER_PATIENCE": (RESUME + "test_a_parted_session_has_its_time",),
+    "CLOSED_PATIENCE": (RESUME + "test_what_is_left_of_a_closed_session_has_five_seconds",),
+    "SILENCE": (RESUME + "test_silence_before_a_seal_that_is_overdue_parts_the_session",),
+    "ONCE_KEY_SIZE": ("tests/node/peer/test_once.py::test_keys_are_16_bytes",),
+    "ONCE_RESULT": (
+        "tests/node/peer/test_once.py::test_the_longest_answer_is_remembered",
+        "tests/node/peer/test_once.py::test_failures_are_remembered",
+    ),
+    "ONCE_KEPT": (
+        MESSAGING + "test_once.py::test_a_result_is_remembered_for_ten_minutes_from_the_answer_on",
+    ),
+    "ONCE_AGAIN": (
+        "tests/node/peer/test_once_key.py::test_the_time_is_that_of_the_first_sending",
+        "tests/node/peer/test_once_key.py::test_the_sleep_of_the_machine_counts",
+    ),
     "write_buffer": (
         DOORS + "test_what_waits_to_be_written_is_bounded",
         "tests/node/test_hostile_peers.py"
@@ -257,7 +302,7 @@ NO_LIMITS: Final = {
     "FRAME_HEADER_SIZE", "RAW_OVERHEAD", "ENCRYPTED_OVERHEAD", "CHAIN_OVERHEAD", "EVENT_COST",
     "HANDSHAKE_TIMEOUT", "HALF_OPEN_CONNECTIONS", "UPDATE_AFTER_EVENTS", "UPDATE_AFTER_BYTES",
     "UPDATE_AFTER_SECONDS", "REKEY_INTERVAL", "PEER_MEMORY", "WINDOWS_PART", "IDLE_BEFORE_PING",
-    "PING_TIMEOUT", "CLOSE_DRAIN",
+    "PING_TIMEOUT", "CLOSE_DRAIN", "RESUME_BUFFER",
     "role", "algorithms", "require", "limits", "network_key", "plaintext", "deliver", "padding",
     "info", "limit_loopback", "identity",
 }  # fmt: skip

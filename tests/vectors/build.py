@@ -19,6 +19,7 @@ from tests.reference import (
     vectors_journal,
     vectors_keys,
     vectors_lbm,
+    vectors_resume,
     vectors_rules,
     vectors_seals,
     vectors_wire,
@@ -42,6 +43,7 @@ FILES: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "payloads.json": vectors_events.payload_vectors,
     "rules.json": vectors_rules.rule_vectors,
     "connections.json": vectors_connection.connection_vectors,
+    "resume.json": vectors_resume.resume_vectors,
     "bus.json": vectors_bus.bus_vectors,
     "journal.json": vectors_journal.journal_vectors,
     "recorded.json": RECORDS.document,  # last: it lists what the others used

@@ -15,9 +15,9 @@ from node.bus.consumers.group_consumer import GroupConsumer, describe
 from node.bus.consumers.terms import Terms
 from node.bus.errors import BusClosedError, BusError
 from node.bus.event import BusEvent
-from node.bus.job import Job
 from node.bus.retry import TRANSIENT, StoreRetry, as_bus_error, jitter
 from node.logs import LogRation, one_line
+from node.transport.job import Job
 from node.transport.loop import Loop
 from node.transport.waiting import Changes, pause
 

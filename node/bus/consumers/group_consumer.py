@@ -17,10 +17,10 @@ from node.bus.consumers.supply import EventSupply
 from node.bus.consumers.terms import Seat
 from node.bus.errors import BusClosedError, BusError, BusUnavailableError, InvalidEventError
 from node.bus.event import BusEvent, Word
-from node.bus.job import Job
 from node.bus.model import Delivery
 from node.bus.retry import TRANSIENT, StoreRetry, as_bus_error
 from node.bus.schemas import Schemas
+from node.transport.job import Job
 from node.transport.loop import Timer
 from node.transport.waiting import Changes, turn_of
 

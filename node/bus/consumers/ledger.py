@@ -10,8 +10,8 @@ from typing import Final
 
 from node.bus.consumers.terms import Seat
 from node.bus.errors import BusClosedError, BusError
-from node.bus.job import Job
 from node.bus.retry import StoreRetry, as_bus_error
+from node.transport.job import Job
 from node.transport.waiting import Changes
 
 # Seconds that an acknowledgement waits for others to go with.

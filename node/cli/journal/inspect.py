@@ -109,7 +109,7 @@ def _remarks(facts: SegmentFacts) -> list[str]:
 
 
 def _sessions(survey: JournalSurvey) -> Table:
-    head = ("session", "with", "began", "ended", "code", "received", "sent")
+    head = ("session", "with", "began", "ended", "code", "received", "sent", "resumed")
     table = table_of("sessions", *head)
     for each in survey.sessions:
         table.add_row(
@@ -120,6 +120,7 @@ def _sessions(survey: JournalSurvey) -> Table:
             "" if each.code is None else str(each.code),
             f"{each.received:,}",
             f"{each.sent:,}",
+            f"{each.resumed:,}",
         )
     return table
 
@@ -156,6 +157,8 @@ def _session(node: str, session: SessionCounts) -> dict[str, Any]:
         "code": session.code,
         "received": session.received,
         "sent": session.sent,
+        "parted": session.parted,
+        "resumed": session.resumed,
     }
 
 

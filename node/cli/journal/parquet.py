@@ -25,7 +25,7 @@ _PAYLOAD_AT: Final = EVENT_COLUMNS.index("payload")
 
 _LONG: Final = frozenset(
     {"offset", "place", "stream", "code", "opens", "request", "seal_delay_us"}
-    | {"count", "received_place", "sent_place", "epoch", "generation"}
+    | {"count", "received_place", "sent_place", "resumption", "epoch", "generation"}
 )
 _INT: Final = frozenset(
     {"wire_size", "blob_size", "payload_size", "async_id", "category", "subcategory"}

@@ -11,7 +11,7 @@ from typing import Final
 from crypto.errors import IdentityError
 from crypto.identity import PublicIdentity
 from node.journal import keys
-from node.journal.bodies import SegmentEnd, SegmentHead, SessionEnd
+from node.journal.bodies import CHANGES, SegmentEnd, SegmentHead, SessionEnd, SessionParted
 from node.journal.errors import JournalFormatError
 from node.journal.fields import parse_event_head
 from node.journal.names import CLOSED, SegmentName
@@ -46,7 +46,8 @@ class SegmentFacts:
 
 @dataclass(slots=True)
 class SessionCounts:
-    """One session, as its node has it. `code` is None while it has not ended."""
+    """One session, as its node has it. `code` is None while it has not ended;
+    `parted` and `resumed` are how often it lost its transport and got another."""
 
     session_id: str
     run: str
@@ -58,6 +59,8 @@ class SessionCounts:
     code: int | None = None
     received: int = 0
     sent: int = 0
+    parted: int = 0
+    resumed: int = 0
 
 
 class JournalSurvey:
@@ -119,6 +122,13 @@ class JournalSurvey:
         elif kind == keys.CHECKPOINT:
             point = Checkpoint.parse(body)
             self._met(run, point, point.started)
+        elif kind in CHANGES:
+            change = CHANGES[kind](body)
+            session = self._sessions.get((run, change.session))
+            if session is not None and isinstance(change, SessionParted):
+                session.parted += 1
+            elif session is not None:
+                session.resumed += 1
         elif kind == keys.SESSION_END:
             end = SessionEnd.parse(body)
             session = self._sessions.get((run, end.session))

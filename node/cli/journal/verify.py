@@ -38,6 +38,7 @@ MOST_SHOWN: Final = 200  # findings in a table; --json has them all
 _ITEM_AT: Final = EVENT_COLUMNS.index("item")
 # Statuses of events in their places that are told by direction, since they are not findings.
 _OPEN: Final = (UNSEALED, UNDECRYPTABLE, MALFORMED)
+_CHANGES: Final = ("parted", "resumed")  # what a node says of its transports
 _KEY: Final = tuple(map(EVENT_COLUMNS.index, ("journal", "session", "direction", "status")))
 _PLACE_AT: Final = EVENT_COLUMNS.index("place")
 
@@ -75,6 +76,7 @@ def verify(
         segments=sum(map(len, journals.values())),
         records=every.records,
         sessions=len(every.sessions),
+        **{what: every.changes[what] for what in _CHANGES},
         events=every.statuses.total(),
         statuses=every.statuses,
         findings=every.findings.total(),
@@ -95,12 +97,13 @@ class Which:
 
 
 class Totals:
-    """What was counted: `statuses` of events, `findings` by kind; `open` says which events are
-    `_OPEN`, by journal, session, direction and status."""
+    """What was counted: `changes` of transports, `statuses` of events, `findings` by kind; `open`
+    says which events are `_OPEN`, by journal, session, direction and status."""
 
     def __init__(self) -> None:
         self.records = 0
         self.sessions: set[str] = set()
+        self.changes: Counter[str] = Counter()  # sessions parted and resumed
         self.statuses: Counter[str] = Counter()
         self.findings: Counter[str] = Counter()
         self.open: dict[tuple[str, str, str, str], Which] = {}
@@ -109,6 +112,7 @@ class Totals:
         """Count what a piece has; of the notes of one event the first alone."""
         self.records += piece.records
         self.sessions.update(row.session for row in piece.sessions)
+        self.changes.update(row.what for row in piece.sessions if row.what in _CHANGES)
         for row in piece.events:
             if not row[_ITEM_AT]:
                 self.statuses[row[STATUS_AT]] += 1
@@ -125,6 +129,7 @@ class Totals:
         both = Totals()
         both.records = self.records + other.records
         both.sessions = self.sessions | other.sessions
+        both.changes = self.changes + other.changes
         both.statuses = self.statuses + other.statuses
         both.findings = self.findings + other.findings
         both.open = self.open | other.open
@@ -134,8 +139,9 @@ class Totals:
     def sentence(self) -> str:
         """For people."""
         listed = ", ".join(f"{count:,} {name}" for name, count in sorted(self.statuses.items()))
+        parted = ", ".join(f"{what} {counted(self.changes[what], 'time')}" for what in _CHANGES)
         return (
-            f"{counted(len(self.sessions), 'session')}, "
+            f"{counted(len(self.sessions), 'session')}{f' ({parted})' if self.changes else ''}, "
             f"{counted(self.statuses.total(), 'event')}{listed and f' ({listed})'}, "
             f"{counted(self.findings.total(), 'finding')}"
         )

@@ -18,6 +18,7 @@ from node.cli.options import (
 )
 from node.cli.output import Output
 from node.cli.run import ending_signals, make_node, run, say_closed
+from node.cli.serve.announcing import Announce, AnnounceName, announced
 from node.cli.serve.builtin import offer_builtin_calls, offer_clock, tick
 from node.cli.serve.bus import BusAllow, BusUrl, announce_bus, offered
 from node.cli.serve.gateways import Spoken, joined
@@ -85,6 +86,8 @@ def serve(
     config: ConfigOption = None,
     clock_interval: ClockIntervalOption = None,
     forward: ForwardOption = None,
+    announce: Announce = None,
+    announce_name: AnnounceName = None,
     simproto: SimprotoOption = None,
     named: NamedOption = None,
     named_flavour: NamedFlavourOption = None,
@@ -99,7 +102,13 @@ def serve(
     """Listen, answer parley.echo and parley.info, publish parley.clock, until SIGINT or SIGTERM."""
     settings = _told(
         load_settings(config),
-        serve={"listen": listen, "clock_interval": clock_interval, "forward": forward},
+        serve={
+            "listen": listen,
+            "clock_interval": clock_interval,
+            "forward": forward,
+            "announce": announce,
+            "announce_name": announce_name,
+        },
         simproto={"listen": simproto, "allow_insecure": allow_insecure or None},
         named={
             "listen": named,
@@ -141,13 +150,14 @@ async def _serve(
                 if kept is not None:
                     announce_journal(out, kept)
                 announce_bus(out, settings.bus)
-                _announce(out, node, addresses, spoken)
-                async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(tick, clock, settings.serve.clock_interval)
-                    if kept is not None:
-                        tasks.start_soon(watch_journal, out, kept)
-                    name = (await anext(signals)).name
-                    tasks.cancel_scope.cancel()
+                async with announced(node, settings.serve, out):
+                    _announce(out, node, addresses, spoken, announced=settings.serve.announce)
+                    async with anyio.create_task_group() as tasks:
+                        tasks.start_soon(tick, clock, settings.serve.clock_interval)
+                        if kept is not None:
+                            tasks.start_soon(watch_journal, out, kept)
+                        name = (await anext(signals)).name
+                        tasks.cancel_scope.cancel()
     say_closed(out, name)
 
 
@@ -164,7 +174,9 @@ def _told(settings: Settings, **tables: dict[str, Any]) -> Settings:
     return replace(settings, **over)
 
 
-def _announce(out: Output, node: Node, addresses: list[str], spoken: Spoken) -> None:
+def _announce(
+    out: Output, node: Node, addresses: list[str], spoken: Spoken, *, announced: bool
+) -> None:
     for address in addresses:
         out.say(f"listening on {address}")
     for address in spoken.simproto.addresses:
@@ -179,4 +191,5 @@ def _announce(out: Output, node: Node, addresses: list[str], spoken: Spoken) -> 
         addresses=addresses,
         simproto=spoken.simproto.addresses,
         named=spoken.named.addresses,
+        announced=announced,
     )

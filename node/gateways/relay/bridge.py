@@ -8,7 +8,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 from uuid import UUID
 
 from lbm.codec import Encodable
@@ -40,7 +40,9 @@ class Bridge:
     `limits.write_buffer` of the relay waits); `ignored` direct messages to the node.
     """
 
-    def __init__(self, relay: Relay, topic: Topic, uuid: UUID, *, values: Rest = "cbor") -> None:
+    def __init__(
+        self, relay: Relay, topic: Topic[Any], uuid: UUID, *, values: Rest = "cbor"
+    ) -> None:
         self.relay = relay
         self.topic = topic
         self.uuid = uuid
@@ -113,6 +115,8 @@ class Bridge:
                     await self.topic.publish(from_bytes(payload), headers, source=self._tap)
                 except PayloadTooLargeError:
                     self._lose("was too long for a note")
+                except TypeError as error:  # the topic has a type
+                    self._lose(f"is not a note of the topic ({error})")
                 except ParleyError as error:  # the node has ended
                     self._lose(f"was for a topic that is gone ({error})")
                 else:

@@ -5,7 +5,7 @@ directions; other values are converted by the table in `node.dialects.values`.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, overload
 
 from lbm.codec import Encodable
 from node.dialects.simproto.core import SimProtoCore
@@ -23,6 +23,7 @@ from node.protocol.reports import ConnectionEnded, PongReceived
 from node.remote.live import LiveConnection
 from node.transport.backend import Backend
 from node.transport.loop import Waiter
+from node.typed.models import Model, R
 
 DEFAULT_TIMEOUT = 30.0
 
@@ -55,14 +56,40 @@ class SimProtoPeer(Guest):
 
     # What to ask of it.
 
+    @overload
     async def call(
         self,
         topic: str,
-        data: Encodable = None,
+        data: Encodable | Model = None,
+        *,
+        timeout: float | None = ...,
+        headers: Mapping[str, Encodable] | None = ...,
+        once: bool | bytes = ...,
+        returns: None = None,
+    ) -> bytes | None: ...
+
+    @overload
+    async def call(
+        self,
+        topic: str,
+        data: Encodable | Model = None,
+        *,
+        timeout: float | None = ...,
+        headers: Mapping[str, Encodable] | None = ...,
+        once: bool | bytes = ...,
+        returns: type[R],
+    ) -> R: ...
+
+    async def call(
+        self,
+        topic: str,
+        data: Encodable | Model = None,
         *,
         timeout: float | None = DEFAULT_TIMEOUT,
         headers: Mapping[str, Encodable] | None = None,
-    ) -> bytes | None:
+        once: bool | bytes = False,
+        returns: Any = None,
+    ) -> Any:
         """Call a topic and return the data of its response, None if that is empty.
 
         `timeout` is in seconds, for all of it. A response that takes longer than
@@ -72,12 +99,18 @@ class SimProtoPeer(Guest):
             CallRefused: the code is not 0; 1 is 'topic not found', and also stands for any
                 failure. CallTimeout: no response in time. PeerClosedError: the connection is
                 over. PayloadTooLargeError: not sent. ConversionError: `data` has no form
-                here. NotSpokenError: `headers` were given, and SimProto has none.
+                here. NotSpokenError: `headers`, `once` or `returns` were given, and SimProto has
+                none of them.
         """
+        if returns is not None:
+            raise NotSpokenError(self.dialect, "answers of a type")
+        if once is not False:
+            raise NotSpokenError(self.dialect, "calls that are made once")
         if headers:
             raise NotSpokenError(self.dialect, "headers")
         link = self._link
-        payload = data if type(data) is bytes else to_bytes(data, link.values)
+        value: Any = data
+        payload = value if type(value) is bytes else to_bytes(value, link.values)
         if not link.has_room:
             timeout = await link.room(timeout)
         waiter = self.backend.waiter()
@@ -91,7 +124,7 @@ class SimProtoPeer(Guest):
         finally:
             if not call.done:
                 outgoing.give_up(call)
-        return cast("bytes | None", answer_of(call))
+        return answer_of(call)
 
     def subscribe(
         self,

@@ -18,7 +18,7 @@ from node.journal.audit.segment import UNKNOWN, Blocks, OpenSegment, UnknownSess
 from node.journal.audit.session import AuditedSession
 from node.journal.audit.start import resume_session, start_session
 from node.journal.audit.track import Track
-from node.journal.bodies import KeyUpdate, Secret, SessionEnd, parse_block
+from node.journal.bodies import CHANGES, KeyUpdate, Secret, SessionEnd, parse_block
 from node.journal.errors import JournalFormatError
 from node.journal.fields import EVENT, EVENT_HEAD
 from node.journal.names import SegmentName, parse_name
@@ -269,6 +269,9 @@ class Audit:
         elif kind == keys.KEY_UPDATE:
             update = KeyUpdate.parse(body)
             self._session(update.session).key_update(update, record.time, record.offset)
+        elif kind in CHANGES:
+            change = CHANGES[kind](body)
+            self._session(change.session).change(change, record.time, record.offset)
         elif kind == keys.SESSION_END:
             end = SessionEnd.parse(body)
             self._session(end.session).end(end, record.time, record.offset)

@@ -53,7 +53,8 @@ EventRow = tuple[Any, ...]
 
 
 class SessionRow(NamedTuple):
-    """Something that a journal says of a session; `what` is start, live, key-update or end.
+    """Something that a journal says of a session; `what` is start, live, key-update,
+    parted, resumed or end.
 
     `suite` is the five names with spaces between them; the places are those at the end.
     """
@@ -80,6 +81,7 @@ class SessionRow(NamedTuple):
     remote: bool | None = None
     received_place: int | None = None
     sent_place: int | None = None
+    resumption: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

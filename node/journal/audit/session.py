@@ -23,11 +23,11 @@ from node.journal.audit.claims import (
     suite_of,
 )
 from node.journal.audit.keyring import Keyring
-from node.journal.audit.output import AuditOutput, SessionOutput
+from node.journal.audit.output import LONGEST_TEXT, AuditOutput, SessionOutput
 from node.journal.audit.rows import DIRECTIONS, Span
 from node.journal.audit.search import Search, report_copy
 from node.journal.audit.track import Track, TrackContext, labels_of
-from node.journal.bodies import KeyUpdate, Secret, SessionEnd
+from node.journal.bodies import KeyUpdate, Secret, SessionEnd, SessionParted, SessionResumed
 from node.journal.errors import JournalFormatError
 from node.journal.keys import RECEIVED, SENT
 from node.journal.sessions import Checkpoint, Generation
@@ -201,6 +201,15 @@ class AuditedSession:
             if self.keyring is not None:
                 self._add(checkpoint.generations, offset)
             track.adopt(state, commit)
+
+    def change(self, change: SessionParted | SessionResumed, time: int, offset: int) -> None:
+        """Its transport went, or another came: the node's bare word, which proves nothing."""
+        if isinstance(change, SessionParted):
+            row = self.out.row("parted", time, offset)
+            row = row._replace(text=change.text[:LONGEST_TEXT])
+        else:
+            row = self.out.row("resumed", time, offset)._replace(resumption=change.resumption)
+        self.out.tell(row)
 
     def end(self, end: SessionEnd, time: int, offset: int) -> None:
         """The session's last record."""

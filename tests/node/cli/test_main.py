@@ -37,7 +37,16 @@ def test_the_table_has_what_the_commands_promise() -> None:
         ("sub", ["ADDR", "TOPIC", "--count", "--data", "--data-json"]),
         (
             "pub",
-            ["TOPIC", "--listen", "--wait", "--json-lines", "--slow", "--buffer", "--patience"],
+            [
+                "TOPIC",
+                "--listen",
+                "--wait",
+                "--json-lines",
+                "--slow",
+                "--buffer",
+                "--patience",
+                "--keep",
+            ],
         ),
         ("doctor", ["--count", "ADDR"]),
     ],

@@ -48,6 +48,19 @@ def test_lines_come_as_they_are(processes: Processes, parley: Parley) -> None:
     assert published.last == {"event": "done", "notes": 4, "lost": 0}
 
 
+def test_what_is_kept_is_there_for_who_comes_later(processes: Processes, parley: Parley) -> None:
+    running, address = publisher(processes, "--keep", "2")
+    first = processes.start("sub", address, "t", "--json")
+    first.event("subscribed")
+    for text in ("one", "two", "three"):
+        running.type(f"{text}\n")
+        first.event("note")
+    assert parley("sub", address, "t", "--count", "2").out == "two\nthree\n"
+    running.end_input()
+    assert first.finish().last["notes"] == 3
+    assert running.finish().code == 0
+
+
 def test_people_are_told_the_address_on_standard_error(
     processes: Processes, parley: Parley, tmp_path: Path
 ) -> None:
@@ -164,7 +177,8 @@ def test_data_and_data_json(parley: Parley) -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "value"), [("patience", "inf"), ("patience", "nan"), ("buffer", "1"), ("slow", "x")]
+    ("option", "value"),
+    [("patience", "inf"), ("patience", "nan"), ("buffer", "1"), ("slow", "x"), ("keep", "0")],
 )
 def test_options_of_pub_that_are_wrong(processes: Processes, option: str, value: str) -> None:
     assert processes.run("pub", "t", f"--{option}", value, data=b"").code == 2

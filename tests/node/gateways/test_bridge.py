@@ -91,6 +91,21 @@ async def test_what_does_not_fit_is_lost_and_counted(
         assert caplog.text.count("is lost") == 1
 
 
+async def test_a_broadcast_of_another_type_is_lost(anyio_backend: str) -> None:
+    async with new_node() as node:
+        note_type: Any = int | None
+        topic = node.topic("news", note_type)
+        async with (
+            Relay() as relay,
+            Bridge(relay, topic, node.node_id.uuid) as bridge,
+            RelayClient(await relay.listen(PLACE)) as client,
+        ):
+            await client.broadcast(b"bytes are all that a broadcast has")
+            await client.broadcast(b"")
+            await eventually(lambda: bridge.published == 1)
+            assert bridge.lost == 1
+
+
 async def test_a_broadcast_that_is_too_long_for_a_note_is_lost(anyio_backend: str) -> None:
     async with anyio.create_task_group(), new_node() as node:
         topic = node.topic("news")

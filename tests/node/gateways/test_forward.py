@@ -12,7 +12,7 @@ from crypto.identity import Identity
 from lbm.codec import Value
 from node.backoff import Pauses
 from node.errors import AddressError, ConfigError, ParleyError
-from node.gateways.forward import LONGEST_REASON, Forward, random_fraction
+from node.gateways.forward import LONGEST_REASON, Forward
 from node.handlers.topic import Topic
 from node.messaging.notes import DROPPED_HEADER
 from node.protocol.limits import Limits
@@ -173,6 +173,20 @@ async def test_notes_that_do_not_fit_are_counted_and_do_no_harm(
     assert sum("a note of" in record.message for record in caplog.records) == 1
 
 
+async def test_notes_of_another_type_are_counted_and_do_no_harm(anyio_backend: str) -> None:
+    with anyio.fail_after(PATIENCE):
+        async with new_node() as source, new_node() as middle:
+            news, told = source.topic("news"), list[object]()
+            middle.topic("news", int).tap(lambda data, headers: told.append(data))
+            forward = Forward(middle, "news", await source.listen("tcp://127.0.0.1:0"))
+            async with forward:
+                await forward.linked()
+                for note in (1, "two", 3):
+                    await news.publish(note)
+                await eventually(lambda: len(told) == 2)
+            assert (told, forward.notes, forward.lost) == ([1, 3], 2, 1)
+
+
 async def test_two_nodes_do_not_forward_a_topic_to_each_other(
     anyio_backend: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -327,9 +341,3 @@ async def test_who_is_not_trusted_brings_nothing(
             async with Forward(middle, "t", place, trust=trust, pauses=QUICK):
                 await eventually(lambda: "dialled again" in caplog.text)
     assert "linked" not in caplog.text
-
-
-def test_fractions() -> None:
-    drawn = {random_fraction() for _ in range(100)}
-    assert len(drawn) == 100
-    assert 0 <= min(drawn) < max(drawn) < 1

@@ -42,6 +42,10 @@ async def test_a_caller_may_give_up(anyio_backend: str) -> None:
         assert sides.back.running_requests == 2
         with pytest.raises(NotSpokenError):
             await sides.client.peer.call("echo", headers={"a": 1})
+        with pytest.raises(NotSpokenError, match="no answers of a type"):
+            await sides.client.peer.call("echo", returns=int)
+        with pytest.raises(NotSpokenError, match="no calls that are made once"):
+            await sides.client.peer.call("echo", once=True)
         with pytest.raises(PayloadTooLargeError):
             await sides.client.call("echo", b"x" * (1 << 20))
 

@@ -95,7 +95,8 @@ class Counter:
     def _nothing(self, *_: object) -> None:
         """The rest is not counted."""
 
-    epoch_began = stream_opened = direction_ended = rekeyed = session_ended = _nothing
+    epoch_began = stream_opened = direction_ended = rekeyed = _nothing
+    session_parted = session_resumed = session_ended = _nothing
 
 
 async def journal_under_load(spec: dict[str, Any], shared: mmap.mmap) -> None:

@@ -7,7 +7,15 @@ from dataclasses import fields, is_dataclass
 from typing import Any, Final
 
 from node.journal import keys
-from node.journal.bodies import KeyUpdate, Secret, SegmentEnd, SegmentHead, SessionEnd
+from node.journal.bodies import (
+    KeyUpdate,
+    Secret,
+    SegmentEnd,
+    SegmentHead,
+    SessionEnd,
+    SessionParted,
+    SessionResumed,
+)
 from node.journal.sessions import (
     Checkpoint,
     DirectionCheckpoint,
@@ -26,6 +34,8 @@ BODIES: Final[dict[str, Any]] = {
     "key update": KeyUpdate,
     "session end": SessionEnd,
     "segment end": SegmentEnd,
+    "parted": SessionParted,
+    "resumed": SessionResumed,
 }
 _CONSTANTS: Final = {"format": keys.FORMAT_NAME, "version": keys.FORMAT_VERSION}
 # Ours, where they are not called as in the document.

@@ -131,7 +131,7 @@ class Recorded:
     def meet(self) -> Pair:
         """A new session of the two."""
         configs = [make_config(identity, **self._settings) for identity in self._identities]
-        observers = self.journals[0].observer(), self.journals[1].observer()
+        self.logs = observers = self.journals[0].observer(), self.journals[1].observer()
         self.pair = Pair(configs[0], configs[1], observers=observers)
         self.pump()
         return self.pair

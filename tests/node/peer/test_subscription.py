@@ -174,7 +174,7 @@ async def test_a_window_out_of_range(met: Meeting, window: int) -> None:
 
 async def test_data_without_an_encoding(met: Meeting) -> None:
     with pytest.raises(LbmEncodeError):
-        await met.peer.subscribe("x", {1, 2}).__aenter__()  # type: ignore[arg-type]  # the test
+        await met.peer.subscribe("x", {1, 2}).__aenter__()  # type: ignore[call-overload]  # the test
     assert met.peer.topics._expected == {}
 
 

@@ -27,6 +27,7 @@ CLOSE_CODES = {
     11: "too-many-streams",
     12: "overloaded",
     13: "internal-error",
+    14: "unknown-session",
     32: "cancelled",
     33: "slow-consumer",
     34: "no-handler",
@@ -37,7 +38,8 @@ CLOSE_CODES = {
     -2: "peer-not-trusted",
 }
 CONNECTION_EVENTS = (
-    "HELLO REPLY PROOF RETRY REJECT PING PONG SEAL KEY_UPDATE REKEY_OFFER REKEY_ANSWER CLOSE"
+    "HELLO REPLY PROOF RETRY REJECT PING PONG SEAL KEY_UPDATE REKEY_OFFER REKEY_ANSWER CLOSE "
+    "RESUME RESUMED RECEIVED"
 )
 OTHER_EVENTS = (
     "OPEN WINDOW FINISH RESET DATA",
@@ -49,7 +51,7 @@ OTHER_EVENTS = (
 def test_close_codes_have_their_names() -> None:
     assert {int(code): code_name(code) for code in CloseCode} == CLOSE_CODES
     assert code_name(64) == "64"
-    assert code_name(14) == "14"
+    assert code_name(15) == "15"
 
 
 def test_every_close_code_has_its_sentence() -> None:

@@ -62,6 +62,12 @@ class Keeper:
     def direction_ended(self, stream: int) -> None:
         """Nothing is made of it."""
 
+    def session_parted(self, reason: str) -> None:
+        """Nothing is made of it."""
+
+    def session_resumed(self, number: int) -> None:
+        """Nothing is made of it."""
+
     def session_ended(self, code: int, text: str, remote: bool) -> None:
         self.code = code
 

@@ -10,7 +10,7 @@ from anyio import BusyResourceError, ClosedResourceError, EndOfStream, create_ta
 from node.protocol.errors import LocalProtocolError
 from node.streams.inbox import TURN, Inbox
 from node.transport.ground import current_backend
-from node.transport.loop import Waiter
+from node.transport.waiting import Rooms
 from tests.node.network import settled, started
 
 pytestmark = pytest.mark.anyio
@@ -27,7 +27,7 @@ class Shell:
         self.full = False
         self.credit = True
         self.writable = True
-        self.rooms: list[Waiter] = []
+        self.rooms = Rooms()
         backend = current_backend(tasks)
         core = SimpleNamespace(
             consume=lambda stream, cost: self.consumed.append(cost),
@@ -49,10 +49,6 @@ class Shell:
     @property
     def has_room(self) -> bool:
         return self.writable or not self.full
-
-    async def wait_for_room(self, waiter: Waiter) -> None:
-        self.rooms.append(waiter)
-        await waiter.wait()
 
     def watch(self, stream: int, *, credit: bool) -> None:
         assert credit

@@ -12,14 +12,15 @@ from node.protocol.codes import CloseCode
 from node.protocol.connection import FLUSH_SIZE, Connection
 from node.protocol.outbox import Outbox
 from node.protocol.reports import ConnectionEnded, Report, StreamFinished
+from node.transport.alarm import LEAST_PAUSE
 from node.transport.backend import Backend
 from node.transport.driver import (
     FLUSH_EVENTS,
     HIGH_WATER,
-    LEAST_PAUSE,
     LOW_WATER_PART,
     Driver,
 )
+from node.transport.gate import Served
 from node.transport.ground import current_backend
 from node.transport.turns import ROUND_TIME, Line
 from tests.node.network import started
@@ -87,6 +88,7 @@ class FakeCore:
         self.unread = False
         self.wants_eof = False
         self.ended = False
+        self.is_parted = self.holds_back = False
         self.deadline = NEVER
         self.fail_in = ""
         self.on_data: Callable[[], None] = lambda: None
@@ -139,6 +141,10 @@ class FakeOutlet:
     def __init__(self) -> None:
         self.done: list[Any] = []
         self.more = True
+        self.served: Served | None = None
+
+    def serve(self, served: Served | None) -> None:
+        self.served = served
 
     def write(self, data: bytes) -> bool:
         self.done.append(data)
@@ -638,4 +644,4 @@ async def test_who_waits_for_room_may_be_cancelled(anyio_backend: str) -> None:
         with move_on_after(0.005) as scope:
             await scene.driver.room()
         assert scope.cancelled_caught
-        assert scene.driver._rooms == []
+        assert scene.driver.rooms.waiters == []

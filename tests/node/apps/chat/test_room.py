@@ -144,7 +144,7 @@ async def test_what_is_no_message(anyio_backend: str, text: object, code: int) -
         peer = await here.guest(a)
         async with joined(peer, "lobby", "ann") as ann:
             with pytest.raises(CallRefused) as caught:
-                await peer.call("chat.lobby.say", text)  # type: ignore[arg-type]  # on purpose
+                await peer.call("chat.lobby.say", text)  # type: ignore[call-overload]  # on purpose
             assert caught.value.code == code
             await ann.say("x" * 4_096)
     assert [kind for kind, _, _ in here.seen][:2] == ["join", "text"]
@@ -155,7 +155,7 @@ async def test_a_name_that_is_none(anyio_backend: str, data: object) -> None:
     async with hall() as here, new_node() as a:
         peer = await here.guest(a)
         with pytest.raises(SubscribeRejected) as caught:
-            await peer.subscribe("chat.lobby", data).__aenter__()  # type: ignore[arg-type]  # as above
+            await peer.subscribe("chat.lobby", data).__aenter__()  # type: ignore[call-overload]  # as above
         assert "a name" in str(caught.value.data)
         assert here.names == ["Host"]
 

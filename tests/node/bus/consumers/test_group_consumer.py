@@ -9,7 +9,7 @@ from node.bus.config import BusConfig
 from node.bus.consumers import group_consumer
 from node.bus.consumers.group_consumer import FIRST_FETCH
 from node.bus.dead_letters import LONGEST_ERROR
-from node.bus.job import Job
+from node.transport.job import Job
 from node.transport.waiting import Changes
 from tests.node.bus.buses import GROUP, NAME, a_bus, publish
 from tests.node.bus.model_store import ModelStore

@@ -17,6 +17,10 @@ def recorded() -> dict[str, bytes]:
         made.pair.a.core.send(1, 0, 64, 1, b"%d" % number, lbm=False)
         made.pair.b.core.send(1, 0, 64, 1, b"%d" % number, lbm=False)
         made.pump()
+        if number == 5:
+            made.logs[0].session_parted("no answer")
+            made.logs[0].session_resumed(1)
+            made.logs[0].session_parted("no answer")
         if number == 10:
             for journal in made.journals:
                 journal.next_segment()

@@ -28,6 +28,7 @@ def test_all_there_is(parley: Parley, journals: Path) -> None:
     assert len(sessions) == 4
     of_alice = [line for line in sessions if line["node_id"] == ALICE.node_id.text]
     assert {line["remote_node_id"] for line in of_alice} == {BOB.node_id.text}
+    assert [(line["parted"], line["resumed"]) for line in of_alice] == [(2, 1), (0, 0)]
     assert all(line["code"] == 0 and line["ended"] >= line["began"] for line in sessions)
     assert (
         sum(line["sent"] + line["received"] for line in sessions) == done.last["records"]["event"]

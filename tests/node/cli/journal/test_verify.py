@@ -33,6 +33,8 @@ def test_honest_journals(parley: Parley, journals: Path, key: Path, with_key: bo
     shown = parley("journal", "verify", str(journals), *options)
     assert (shown.code, "nothing was decrypted" in shown.out) == (0, not with_key)
     assert "0 findings" in shown.out
+    assert (last["parted"], last["resumed"]) == (2, 1)
+    assert "2 sessions (parted 2 times, resumed 1 time)" in shown.out
 
 
 def test_pieces_make_no_difference(

@@ -1,0 +1,1 @@
+"""Peers and links for programs that await nothing: scripts, notebooks, threads."""

@@ -1,0 +1,141 @@
+"""What a program that awaits nothing asks of a peer, or of a link: each method waits for what it
+returns.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from types import TracebackType, UnionType
+from typing import Any, Generic, Self, TypeVar, overload
+
+from lbm.codec import Encodable, Value
+from node.blocking.background import Background
+from node.blocking.reading import BlockingSubscription
+from node.links.link import Link
+from node.messaging.kept import TopicPosition
+from node.peer.peer import Peer
+from node.peer.requests import DEFAULT_TIMEOUT
+from node.typed.models import Model, R
+
+A = TypeVar("A", bound=Peer | Link)
+T = TypeVar("T")
+
+
+class BlockingRequests(Generic[A]):
+    """It may be used from several threads. What it waits for is cancelled when the waiting thread
+    is interrupted (Ctrl-C), and may be asked again.
+    """
+
+    def __init__(self, background: Background, asked: A) -> None:
+        self._background = background
+        self._asked = asked
+
+    @overload
+    def call(
+        self,
+        topic: str,
+        data: Encodable | Model = None,
+        *,
+        timeout: float | None = ...,
+        headers: Mapping[str, Encodable] | None = ...,
+        once: bool | bytes = ...,
+        returns: None = None,
+    ) -> Value: ...
+
+    @overload
+    def call(
+        self,
+        topic: str,
+        data: Encodable | Model = None,
+        *,
+        timeout: float | None = ...,
+        headers: Mapping[str, Encodable] | None = ...,
+        once: bool | bytes = ...,
+        returns: type[R],
+    ) -> R: ...
+
+    @overload
+    def call(
+        self,
+        topic: str,
+        data: Encodable | Model = None,
+        *,
+        timeout: float | None = ...,
+        headers: Mapping[str, Encodable] | None = ...,
+        once: bool | bytes = ...,
+        returns: UnionType,
+    ) -> Any: ...
+
+    def call(
+        self,
+        topic: str,
+        data: Encodable | Model = None,
+        *,
+        timeout: float | None = DEFAULT_TIMEOUT,
+        headers: Mapping[str, Encodable] | None = None,
+        once: bool | bytes = False,
+        returns: Any = None,
+    ) -> Any:
+        """Call a topic and return the data of its answer; as `Peer.call`, or `Link.call`,
+        which say what is raised."""
+        options = {"timeout": timeout, "headers": headers, "once": once, "returns": returns}
+        return self._background.run(partial(self._asked.call, topic, data, **options))
+
+    @overload
+    def subscribe(
+        self,
+        topic: str,
+        data: Encodable | Model = None,
+        *,
+        timeout: float | None = ...,
+        after: TopicPosition | None = ...,
+        returns: None = None,
+    ) -> BlockingSubscription: ...
+
+    @overload
+    def subscribe(
+        self,
+        topic: str,
+        data: Encodable | Model = None,
+        *,
+        timeout: float | None = ...,
+        after: TopicPosition | None = ...,
+        returns: type[R],
+    ) -> BlockingSubscription[R]: ...
+
+    def subscribe(
+        self,
+        topic: str,
+        data: Encodable | Model = None,
+        *,
+        timeout: float | None = DEFAULT_TIMEOUT,
+        after: TopicPosition | None = None,
+        returns: Any = None,
+    ) -> BlockingSubscription[Any]:
+        """Subscribe to a topic, at once: `for note in peer.subscribe(..)`; as `Peer.subscribe`."""
+        source = self._asked.subscribe(topic, data, timeout=timeout, after=after, returns=returns)
+        return BlockingSubscription(self._background, source)
+
+    def run(self, function: Callable[[A], Awaitable[T]]) -> T:
+        """Await `function(peer)` (or of the link) in the loop of the connection, for all that is
+        not here: replies to events, streams, a bus.
+
+        Raises:
+            ParleyError: it is closed, or this is the loop's own thread. And what is raised there.
+        """
+        return self._background.run(function, self._asked)
+
+    def close(self) -> None:
+        """End the connection gracefully, and its thread; again, it does nothing. The end of the
+        program closes what was not closed."""
+        self._background.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        self._background.leave(exc_type, exc_val, exc_tb)

@@ -1,0 +1,44 @@
+"""`parley find`: who is announced on the local network."""
+
+from functools import partial
+from typing import Annotated
+
+import anyio
+import typer
+
+from node.cli.options import Json
+from node.cli.output import Output, set_up_logging
+from node.cli.run import event_loop, until_interrupted
+from node.discovery.discovery import SECONDS
+from node.discovery.discovery import find as search
+from node.logs import one_line
+
+
+def find(
+    seconds: Annotated[float, typer.Option(help="How long to look.")] = SECONDS,
+    interface: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="IP",
+            help="Only there, by an IPv4 address of this machine; repeatable. Default: all.",
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show who is announced on the local network; takes the extra `discovery`.
+
+    What a node says there is its own word: only dialling it with its id proves who it is.
+    """
+    set_up_logging("warning")
+    finding = partial(_find, Output(as_json), seconds, tuple(interface or ()))
+    anyio.run(until_interrupted, finding, **event_loop("asyncio"))
+
+
+async def _find(out: Output, seconds: float, interfaces: tuple[str, ...]) -> None:
+    nodes = await search(seconds, interfaces=interfaces)
+    for node in nodes:
+        out.say(" ".join([*node.addresses, one_line(node.name)]).rstrip())
+        out.event("node", node_id=str(node.node_id), name=node.name, addresses=list(node.addresses))
+    if not nodes:
+        out.remark("nobody is announced here")
+    out.done(count=len(nodes))

@@ -1,0 +1,35 @@
+"""Whether `parley serve` is announced on the local network."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Annotated
+
+import typer
+
+from node.cli.output import Output
+from node.discovery.discovery import announce
+from node.node import Node
+from node.settings import ServeSettings
+
+Announce = Annotated[
+    bool | None,
+    typer.Option(
+        "--announce/--no-announce",
+        help="Be found on the local network: everybody there can read id, addresses and name.",
+    ),
+]
+AnnounceName = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="What the node calls itself there, at most 63 bytes."),
+]
+
+
+@asynccontextmanager
+async def announced(node: Node, settings: ServeSettings, out: Output) -> AsyncIterator[None]:
+    """Announce the node, if that is wanted; raises as `announce`."""
+    if not settings.announce:
+        yield
+        return
+    async with announce(node, name=settings.announce_name):
+        out.say("announced on the local network")
+        yield

@@ -1,0 +1,162 @@
+"""What a node tells the local network of itself, as the TXT record of RFC 6763 has it.
+
+    txtvers=1  id=<node id>  [name=<text>]  a0=tcp://<IP address>:<port>  ..  a7=...
+
+The instance is named by the node id too. Everybody there can read an announcement, and make one;
+so reading is strict, everything has a limit, and what does not fit is dropped.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Final
+
+from crypto.errors import IdentityError
+from crypto.identity import NodeId
+from node.errors import AddressError, ConfigError
+from node.transport.address import Address
+
+SERVICE: Final = "_parley._tcp.local."
+VERSION: Final = b"1"
+MOST_ADDRESSES: Final = 8
+LONGEST_NAME: Final = 63  # bytes
+LONGEST_TEXT: Final = 1_300  # bytes: what fits into one packet (RFC 6763, section 6.2)
+
+_STRING: Final = 255  # bytes, of one string of a TXT record
+_KEYS: Final = tuple(f"a{number}" for number in range(MOST_ADDRESSES))
+
+
+@dataclass(frozen=True, slots=True)
+class FoundNode:
+    """A node that announced itself, by its own word.
+
+    `addresses` are at most 8, each with the node id, so that whoever answers there has to be this
+    node. `name` is what it calls itself: anybody may take any, and it may hold what steers a
+    terminal.
+    """
+
+    node_id: NodeId
+    name: str
+    addresses: tuple[str, ...]
+
+
+def require_name(name: str) -> None:
+    """Raises ConfigError unless a node may announce itself under this name."""
+    if len(name.encode("utf-8", "replace")) > LONGEST_NAME:
+        raise ConfigError(f"an announced name has at most {LONGEST_NAME} bytes of UTF-8")
+    if not name.isprintable():
+        raise ConfigError("an announced name has no control characters")
+
+
+def reachable(addresses: Iterable[Address], interfaces: Iterable[str]) -> list[str]:
+    """The places where others may dial a node that listens at `addresses`, at most 8.
+
+    `interfaces` are this machine's IP addresses, which a listener on all of them has. Loopback
+    addresses count only where there are no others; Unix sockets and host names never do, nor do
+    IPv6 addresses of one link, which mean something else on each machine.
+    """
+    ours = [one for one in map(_ip, interfaces) if one is not None]
+    found: dict[str, bool] = {}  # in order, with whether it is of this machine alone
+    for address in addresses:
+        host = _ip(address.host) if address.scheme == "tcp" else None
+        if host is None:
+            continue
+        hosts = [host]
+        if host.is_unspecified:
+            hosts = [one for one in ours if one.version == host.version]
+        for one in hosts:
+            if _is_dialled(one):
+                found[Address("tcp", str(one), address.port).place] = one.is_loopback
+    widely = [place for place, is_loopback in found.items() if not is_loopback]
+    return (widely or list(found))[:MOST_ADDRESSES]
+
+
+def is_on_loopback(places: Iterable[str]) -> bool:
+    """Whether only programs of this machine can dial any of these."""
+    hosts = (_ip(Address.parse(place).host) for place in places)
+    return all(host is not None and host.is_loopback for host in hosts)
+
+
+def properties(node_id: NodeId, name: str, places: Iterable[str]) -> dict[str, str]:
+    """The keys and values of a node's TXT record."""
+    said = {"txtvers": VERSION.decode(), "id": node_id.text}
+    if name:
+        said["name"] = name
+    return said | dict(zip(_KEYS, places, strict=False))
+
+
+def is_instance(name: str) -> bool:
+    """Whether it is the text of a node id, by which instances are named."""
+    try:
+        NodeId.parse(name)
+    except IdentityError:
+        return False
+    return True
+
+
+def read_announcement(instance: str, text: bytes) -> FoundNode | None:
+    """What a TXT record says of the node after which its instance is named.
+
+    None if it is not an announcement, is longer than 1,300 bytes, or names no address; what it
+    says beyond that is passed over.
+    """
+    if len(text) > LONGEST_TEXT:
+        return None
+    if not is_instance(instance):
+        return None
+    node_id = NodeId.parse(instance)
+    said = dict(_strings(text))
+    if said.get("txtvers") != VERSION or said.get("id") != instance.encode():
+        return None
+    addresses = dict.fromkeys(_addresses(said, node_id))
+    if not addresses:
+        return None
+    return FoundNode(node_id, _name(said.get("name", b"")), tuple(addresses))
+
+
+def _strings(text: bytes) -> Iterator[tuple[str, bytes]]:
+    """Keys and values; of a key that comes twice the first (RFC 6763, section 6.4)."""
+    seen = set()
+    at = 0
+    while at < len(text):
+        size = text[at]
+        key, mark, value = text[at + 1 : at + 1 + size].partition(b"=")
+        at += 1 + size
+        with suppress(UnicodeDecodeError):
+            name = key.decode("ascii").lower()
+            if mark and name not in seen:
+                seen.add(name)
+                yield name, value
+
+
+def _addresses(said: dict[str, bytes], node_id: NodeId) -> Iterator[str]:
+    for key in _KEYS:
+        try:
+            address = Address.parse(said.get(key, b"").decode("ascii"))
+        except (UnicodeDecodeError, AddressError):
+            continue
+        host = _ip(address.host) if address.scheme == "tcp" else None
+        # A host name would have the resolver asked for whatever a stranger likes.
+        if host is not None and address.port and _is_dialled(host):
+            yield str(address.with_node_id(node_id))
+
+
+def _name(value: bytes) -> str:
+    try:
+        return value.decode() if len(value) <= LONGEST_NAME else ""
+    except UnicodeDecodeError:
+        return ""
+
+
+def _is_dialled(host: IPv4Address | IPv6Address) -> bool:
+    """Whether it is an address of one machine that means the same on each."""
+    of_a_link = host.version == 6 and host.is_link_local
+    return not (host.is_unspecified or host.is_multicast or of_a_link)
+
+
+def _ip(host: str) -> IPv4Address | IPv6Address | None:
+    try:
+        return ip_address(host)
+    except ValueError:
+        return None

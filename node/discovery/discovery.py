@@ -1,0 +1,149 @@
+"""Announcing a node on the local network, and finding others: what programs call.
+
+It needs the extra `discovery`. Nothing is announced, and nobody looked for, unless it is asked for.
+"""
+
+import logging
+import math
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from ipaddress import AddressValueError, IPv4Address
+from types import ModuleType
+from typing import Final, Protocol
+
+import anyio
+
+from crypto.errors import IdentityError
+from crypto.identity import NodeId
+from node.discovery.announcement import FoundNode, require_name
+from node.discovery.own_loop import own_loop
+from node.errors import AddressError, ConfigError, UnreachableError
+from node.logs import needs_extra
+from node.transport.address import Address
+
+logger = logging.getLogger("parley.discovery")
+
+SCHEME: Final = "mdns"
+# Seconds: answers take some 0.1 s; but nobody says the same to all again within a second, and a
+# question that somebody else has just asked is asked again after one.
+SECONDS: Final = 3.0
+LONGEST: Final = 3_600.0
+
+
+class Announced(Protocol):
+    """A node as an announcement needs it; `Node` is one."""
+
+    @property
+    def node_id(self) -> NodeId:
+        """Its id."""
+
+    @property
+    def addresses(self) -> list[str]:
+        """What it listens on, with its id."""
+
+
+@asynccontextmanager
+async def announce(
+    node: Announced, *, name: str = "", interfaces: Sequence[str] = ()
+) -> AsyncIterator[None]:
+    """Announce `node` on the local network while the block lasts.
+
+    Everybody there can read its id, at most 8 TCP addresses at which it listens, and `name` (at
+    most 63 bytes of UTF-8): what it listens on when the block begins. Where the machine's own
+    addresses change, the announcement does within 15 s. `interfaces` are IPv4 addresses of those to
+    announce on; by default all, or loopback alone for a node that only this machine can dial.
+
+    Raises:
+        ConfigError: the extra `discovery` is not installed; a name or an interface that does
+            not do; the node listens on no TCP address, or without encryption only.
+        UnreachableError: the system does not let us speak to the network.
+    """
+    mdns = _mdns()
+    require_name(name)
+    _require_interfaces(interfaces)
+    async with own_loop() as loop:
+        announcer = mdns.Announcer(node.node_id, name, interfaces)
+        try:
+            if not await loop.run(announcer.start, _listeners(node)):
+                raise ConfigError("the node listens on no TCP address that others could dial")
+            yield
+        finally:
+            with anyio.CancelScope(shield=True):
+                await loop.run(announcer.aclose)
+
+
+async def find(seconds: float = SECONDS, *, interfaces: Sequence[str] = ()) -> list[FoundNode]:
+    """Look for `seconds` (above 0, at most 3,600) who is announced on the local network.
+
+    At most 256 nodes, in the order of their ids; that there were more is logged. What they say is
+    their own word: the handshake proves who answers at an address. `interfaces` as in `announce`.
+
+    Raises:
+        ConfigError: the extra `discovery` is not installed; `seconds` is out of range; an
+            interface that does not do.
+        UnreachableError: the system does not let us speak to the network.
+    """
+    mdns = _mdns()
+    _require_search(seconds, interfaces)
+    async with own_loop() as loop:
+        found, left_out = await loop.run(mdns.browse, seconds, interfaces)
+    if left_out:
+        logger.warning("%d more nodes were announced than %d, and left out", left_out, len(found))
+    nodes: list[FoundNode] = found
+    return nodes
+
+
+async def resolve(
+    address: str, *, seconds: float = SECONDS, interfaces: Sequence[str] = ()
+) -> list[str]:
+    """The addresses, at most 8, of the node that `mdns://NODEID` names; each has its id.
+
+    Waits for at most `seconds` for an answer. `interfaces` as in `announce`.
+
+    Raises:
+        AddressError: not such an address. UnreachableError: nobody there announces that node, or
+            the system does not let us ask. ConfigError: as `find`.
+    """
+    scheme, _, text = address.partition("://")
+    try:
+        node_id = NodeId.parse(text)
+    except IdentityError:
+        node_id = None
+    if scheme != SCHEME or node_id is None:
+        raise AddressError("after mdns:// stands a node id: 52 characters of base32")
+    mdns = _mdns()
+    _require_search(seconds, interfaces)
+    async with own_loop() as loop:
+        found: FoundNode | None = await loop.run(mdns.ask_for, node_id, seconds, interfaces)
+    if found is None:
+        raise UnreachableError(f"nobody on the local network announces {node_id}")
+    return list(found.addresses)
+
+
+def _mdns() -> ModuleType:
+    try:
+        from node.discovery import mdns
+    except ModuleNotFoundError as error:
+        raise ConfigError(needs_extra(f"discovery ({error.name})", "discovery")) from error
+    return mdns
+
+
+def _listeners(node: Announced) -> list[Address]:
+    listeners = [Address.parse(text) for text in node.addresses]
+    if any(address.node_id is None for address in listeners):
+        raise ConfigError("a node without encryption cannot prove its id, and is not announced")
+    return listeners
+
+
+def _require_search(seconds: float, interfaces: Sequence[str]) -> None:
+    _require_interfaces(interfaces)
+    if not (math.isfinite(seconds) and 0 < seconds <= LONGEST):
+        raise ConfigError(f"seconds are above 0 and at most {LONGEST:g}")
+
+
+def _require_interfaces(interfaces: Sequence[str]) -> None:
+    for interface in interfaces:
+        try:
+            IPv4Address(interface)
+        except AddressValueError as error:
+            raise ConfigError("an interface is named by its IPv4 address") from error

@@ -1,0 +1,214 @@
+"""Multicast DNS by `zeroconf`: announcing, browsing, asking for one node. Runs in an asyncio loop.
+
+`zeroconf` keeps at most 10,000 records of what is said on the network, and drops packets above
+8,966 bytes; what is kept of them here is far less. It is spoken over IPv4 alone; the addresses
+in announcements may be of either kind.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from ipaddress import ip_address
+from typing import Final
+
+import ifaddr
+from anyio import CancelScope
+from zeroconf import (
+    DNSQuestionType,
+    Error,
+    InterfaceChoice,
+    IPVersion,
+    ServiceInfo,
+    ServiceStateChange,
+    Zeroconf,
+)
+from zeroconf.asyncio import AsyncServiceBrowser, AsyncServiceInfo, AsyncZeroconf
+
+from crypto.identity import NodeId
+from node.discovery.announcement import (
+    SERVICE,
+    FoundNode,
+    is_instance,
+    is_on_loopback,
+    properties,
+    reachable,
+    read_announcement,
+)
+from node.errors import UnreachableError
+from node.transport.address import Address
+
+logger = logging.getLogger("parley.discovery")
+
+MOST_FOUND: Final = 256  # nodes that one search keeps; others are counted
+# Seconds after which it is looked whether the machine's addresses have changed.
+REFRESH: Final = 15.0
+_LOOPBACK: Final = ("127.0.0.1",)
+# Answers to all: of several programs on this machine one alone would get an answer to us.
+_ASKED: Final = DNSQuestionType.QM
+
+
+class Announcer:
+    """Announces a node until it is closed. `interfaces` are IPv4 addresses of this machine, empty
+    for all of them; a node that only this machine can dial is announced on loopback alone."""
+
+    def __init__(self, node_id: NodeId, name: str, interfaces: Sequence[str]) -> None:
+        self._node_id = node_id
+        self._name = name
+        self._interfaces = interfaces
+        self._places: list[str] = []
+        self._mdns: AsyncZeroconf | None = None
+        self._keeping: asyncio.Task[None] | None = None
+
+    async def start(self, listeners: Sequence[Address]) -> list[str]:
+        """Say where a node that listens there can be dialled, and say it anew when the machine's
+        addresses change.
+
+        Returns:
+            What is said; empty, and nothing said, where others could not dial it.
+
+        Raises:
+            UnreachableError: the system does not let us.
+        """
+        places = await self._announce(listeners)
+        if places:
+            self._keeping = asyncio.create_task(self._keep(listeners))
+        return places
+
+    async def aclose(self) -> None:
+        """Take the announcement back."""
+        if self._keeping is not None:
+            self._keeping.cancel()
+            await asyncio.wait([self._keeping])
+        await self._take_back()
+
+    async def _keep(self, listeners: Sequence[Address]) -> None:
+        while True:
+            await asyncio.sleep(REFRESH)
+            try:
+                await self._announce(listeners)
+            except UnreachableError as error:
+                logger.info("not announced for now: %s", error)
+
+    async def _announce(self, listeners: Sequence[Address]) -> list[str]:
+        places = reachable(listeners, own_addresses())
+        if places != self._places:
+            await self._take_back()
+            if places:
+                await self._say(places)
+        return places
+
+    async def _take_back(self) -> None:
+        mdns, self._mdns = self._mdns, None
+        self._places = []
+        if mdns is not None:
+            with CancelScope(shield=True):
+                await mdns.async_close()
+
+    async def _say(self, places: list[str]) -> None:
+        dialled = [Address.parse(place) for place in places]
+        info = ServiceInfo(
+            SERVICE,
+            f"{self._node_id}.{SERVICE}",
+            port=dialled[0].port,
+            addresses=[ip_address(address.host).packed for address in dialled],
+            properties=properties(self._node_id, self._name, places),
+            server=f"{self._node_id}.local.",
+        )
+        interfaces = self._interfaces or (_LOOPBACK if is_on_loopback(places) else ())
+        self._mdns = _open(interfaces)
+        with _as_unreachable():
+            # Nobody else has a name that is a node id, and whoever says so must not silence it.
+            said = await self._mdns.async_register_service(info, cooperating_responders=True)
+            await said
+        self._places = places
+
+
+class Gathering:
+    """What one search has found: at most 256 nodes by their ids; `left_out` counts the others."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, FoundNode] = {}
+        self.left_out = 0
+
+    def heard(
+        self, zeroconf: Zeroconf, service_type: str, name: str, state_change: ServiceStateChange
+    ) -> None:
+        """A node is there, says something else, or has gone."""
+        instance = name.removesuffix(f".{SERVICE}")
+        if state_change is ServiceStateChange.Removed:
+            self.found.pop(instance, None)
+            return
+        if not is_instance(instance):
+            return  # the library raises an error for some names that strangers make
+        info = ServiceInfo(SERVICE, f"{instance}.{SERVICE}")
+        info.load_from_cache(zeroconf)
+        self.take(instance, info.text or b"", is_new=state_change is ServiceStateChange.Added)
+
+    def take(self, instance: str, text: bytes, *, is_new: bool) -> None:
+        """Keep what an announcement says, if it is one and there is room."""
+        node = read_announcement(instance, text)
+        if node is None:
+            return
+        if instance in self.found or len(self.found) < MOST_FOUND:
+            self.found[instance] = node
+        elif is_new:
+            self.left_out += 1
+
+
+async def browse(seconds: float, interfaces: Sequence[str]) -> tuple[list[FoundNode], int]:
+    """Who is there, by id, and how many more were; raises UnreachableError."""
+    gathering = Gathering()
+    async with _spoken(interfaces) as mdns:
+        browser = AsyncServiceBrowser(
+            mdns.zeroconf, SERVICE, handlers=[gathering.heard], question_type=_ASKED
+        )
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            with CancelScope(shield=True):
+                await browser.async_cancel()
+    return [gathering.found[instance] for instance in sorted(gathering.found)], gathering.left_out
+
+
+async def ask_for(node_id: NodeId, seconds: float, interfaces: Sequence[str]) -> FoundNode | None:
+    """Ask for one node for at most so long; raises UnreachableError."""
+    info = AsyncServiceInfo(SERVICE, f"{node_id}.{SERVICE}")
+    async with _spoken(interfaces) as mdns:
+        await info.async_request(mdns.zeroconf, round(seconds * 1000), _ASKED)
+    return read_announcement(node_id.text, info.text or b"")
+
+
+@asynccontextmanager
+async def _spoken(interfaces: Sequence[str]) -> AsyncIterator[AsyncZeroconf]:
+    mdns = _open(interfaces)
+    try:
+        with _as_unreachable():
+            yield mdns
+    finally:
+        with CancelScope(shield=True):
+            await mdns.async_close()
+
+
+def _open(interfaces: Sequence[str]) -> AsyncZeroconf:
+    choice = list(interfaces) or InterfaceChoice.All
+    for interface in set(interfaces).difference(own_addresses()):
+        raise UnreachableError(f"{interface} is not an address of this machine")
+    with _as_unreachable():
+        return AsyncZeroconf(interfaces=choice, ip_version=IPVersion.V4Only)
+
+
+@contextmanager
+def _as_unreachable() -> Iterator[None]:
+    try:
+        yield
+    except (OSError, RuntimeError, Error) as error:
+        reason = str(error) or type(error).__name__
+        what = f"multicast DNS cannot be spoken on the local network: {reason}"
+        raise UnreachableError(what) from error
+
+
+def own_addresses() -> list[str]:
+    """The IP addresses of this machine."""
+    found = (ip.ip for adapter in ifaddr.get_adapters() for ip in adapter.ips)
+    return [ip if isinstance(ip, str) else ip[0] for ip in found]

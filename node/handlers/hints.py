@@ -1,0 +1,143 @@
+"""A handler's type hints, held to: `async def order(call: Call[Order]) -> Receipt`.
+
+Data that does not fit is refused before the handler runs; an answer that does not is the handler's
+failure. A handler that says nothing of types is left as it is, and so is one that says only
+`-> dict[str, int]` or the like, which LBM sends as it comes.
+"""
+
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    Awaitable,
+    Callable,
+    Mapping,
+)
+from contextlib import aclosing
+from functools import partial
+from inspect import isasyncgen, isawaitable
+from types import NoneType
+from typing import Annotated, Any, Final, TypeVar, get_args, get_origin, get_type_hints
+
+from lbm.codec import Encodable, Value
+from node.errors import CallRefused, ConfigError, MalformedDataError
+from node.messaging.payloads import FormattedPayload, Payload, Tandem
+from node.protocol.codes import ResultCode
+from node.remote.named_event import NamedEvent
+from node.remote.requests import Call
+from node.typed.data_type import DataType, data_type
+
+# Hints that say nothing.
+_ANYTHING: Final = (Any, object, Value, Encodable, Payload, FormattedPayload, Tandem)
+# Classes that LBM has an encoding for, and their subclasses.
+_ENCODED: Final = (int, float, str, bytes, bytearray, memoryview, list, tuple, Mapping, NoneType)
+
+Handler = Callable[[Any], Any]
+H = TypeVar("H", bound=Callable[..., Any])
+
+
+def checked(handler: H, what: str, request: type[Call[Any] | NamedEvent[Any]]) -> H | Handler:
+    """`handler` if it names no types of data; else what runs it, and holds it to them. `what` is
+    for messages, `request` what it is given.
+
+    Raises:
+        ConfigError: a hint cannot be resolved or checked, or the extra `typed` is missing.
+    """
+    takes, gives = _hints(handler, what, request)
+    try:
+        reads = None if takes is None else data_type(takes)
+        writes = None if gives is None else data_type(gives)
+    except ConfigError as error:
+        raise ConfigError(f"{what}: {error}") from error
+    return handler if reads is None and writes is None else _TypedHandler(handler, reads, writes)
+
+
+class _TypedHandler:
+    """A handler with the types of its data and of its answer, or of each item of that."""
+
+    __slots__ = ("_gives", "_handler", "_takes")
+
+    def __init__(
+        self, handler: Handler, takes: DataType[Any] | None, gives: DataType[Any] | None
+    ) -> None:
+        self._handler = handler
+        self._takes = takes
+        self._gives = gives
+
+    def __call__(self, request: Any) -> Any:
+        if self._takes is not None:
+            try:
+                request.hold_to(self._takes)
+            except MalformedDataError as error:
+                raise CallRefused(ResultCode.MALFORMED, str(error)) from error
+        result = self._handler(request)
+        if self._gives is None:
+            return result
+        if isasyncgen(result):
+            return _written_items(result, self._gives)
+        if isawaitable(result):
+            return _written(result, self._gives)
+        return self._gives.write(result)
+
+
+async def _written(result: Awaitable[Any], gives: DataType[Any]) -> Encodable:
+    return gives.write(await result)
+
+
+async def _written_items(
+    items: AsyncGenerator[Any, Any], gives: DataType[Any]
+) -> AsyncGenerator[Encodable, None]:
+    async with aclosing(items):
+        async for item in items:
+            yield gives.write(item)
+
+
+def _hints(handler: Handler, what: str, request: type) -> tuple[Any, Any]:
+    """What a handler says of its data and of its answer; None for what it does not."""
+    function: Any = handler
+    while isinstance(function, partial):
+        function = function.func
+    if not hasattr(function, "__annotations__"):
+        function = function.__call__  # an object that is called
+    try:
+        hints = get_type_hints(function, include_extras=True)
+    except Exception as error:
+        # Whatever the evaluation of its author's hints may raise: names that are imported for
+        # type checking alone, most of all. Those of a handler without types are not our affair.
+        raw = getattr(function, "__annotations__", {}).values()
+        if any(f"{request.__name__}[" in str(hint) for hint in raw):
+            raise ConfigError(
+                f"{what}: its hints cannot be resolved ({error}); what they name must be "
+                "there when the program runs, at the top of the handler's module"
+            ) from error
+        return None, None
+    answer = hints.pop("return", Any)
+    named = (get_args(hint)[0] for hint in hints.values() if get_origin(hint) is request)
+    takes, answer = next(named, None), _awaited(answer)
+    gives = None if _says_nothing(answer) else answer
+    # What a named event is answered with may be in any format, which need not be LBM.
+    if takes is None and (request is NamedEvent or not _needs_more(gives)):
+        return None, None
+    return (None if _says_nothing(takes) else takes), gives
+
+
+def _awaited(hint: Any) -> Any:
+    """What a handler gives, whose function is hinted to return `hint`: an item, if it yields."""
+    kind = get_origin(hint) or hint
+    if not isinstance(kind, type) or not issubclass(kind, AsyncIterable | Awaitable):
+        return hint
+    inside = get_args(hint) or (Any,)
+    return inside[0 if issubclass(kind, AsyncIterable) else -1]
+
+
+def _says_nothing(hint: Any) -> bool:
+    return hint in _ANYTHING or isinstance(hint, TypeVar)
+
+
+def _needs_more(hint: Any) -> bool:
+    """Whether LBM has no encoding for something that `hint` names."""
+    if get_origin(hint) is Annotated:
+        hint = get_args(hint)[0]
+    if isinstance(hint, type) and not get_args(hint):
+        plain = issubclass(hint, _ENCODED) or hint.__module__ in ("typing", "collections.abc")
+        return not plain and hint is not object
+    return any(_needs_more(argument) for argument in get_args(hint))

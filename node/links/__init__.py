@@ -1,0 +1,1 @@
+"""Links: a peer that is kept reachable, over as many sessions as it takes (section 18)."""

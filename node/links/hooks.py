@@ -1,0 +1,79 @@
+"""Hooks of a link: functions of the application that are called when it is up, and when it is
+down. What they raise is logged and changes nothing.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from inspect import iscoroutinefunction
+from typing import Any, Final
+
+import anyio
+
+from node.errors import ConfigError, PeerClosedError
+from node.transport.backend import Backend
+from node.transport.loop import Runner
+
+logger = logging.getLogger("parley.link")
+
+# Hooks of each kind that a link has.
+MOST_HOOKS: Final = 64
+
+Hook = Callable[..., Awaitable[None] | None]
+
+
+class Hooks:
+    """The hooks of one kind, in the order in which they were added. Functions are called at once,
+    coroutine functions run in tasks of their own: one at a time each, so that one which is still
+    running when its turn comes again misses that turn, which is logged."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._hooks: list[Hook] = []
+        self._running: dict[Hook, Runner] = {}
+
+    def add(self, hook: Hook) -> None:
+        """Add one.
+
+        Raises:
+            ConfigError: it cannot be called, or there are 64.
+        """
+        if not callable(hook):
+            raise ConfigError(f"{self._kind} takes a function")
+        if len(self._hooks) >= MOST_HOOKS:
+            raise ConfigError(f"a link has at most {MOST_HOOKS} hooks of a kind")
+        self._hooks.append(hook)
+
+    def call(self, loop: Backend, argument: Any) -> None:
+        """Call them all."""
+        for hook in self._hooks:
+            if not iscoroutinefunction(hook):
+                try:
+                    hook(argument)
+                except Exception:
+                    logger.exception("%s of a link failed", self._kind)
+            elif hook in self._running:
+                logger.warning("%s: %r is still running, and misses a turn", self._kind, hook)
+            else:
+                self._running[hook] = loop.spawn(self._run, hook, argument)
+
+    def cancel(self) -> None:
+        """Cancel those that run."""
+        running, self._running = self._running, {}
+        for runner in running.values():
+            runner.cancel()
+
+    async def _run(self, hook: Hook, argument: Any) -> None:
+        mine = self._running.get(hook)
+        try:
+            made = hook(argument)
+            if made is not None:
+                await made
+        except anyio.get_cancelled_exc_class():
+            raise
+        except PeerClosedError as error:
+            logger.info("%s of a link: %s", self._kind, error)
+        except Exception:
+            logger.exception("%s of a link failed", self._kind)
+        finally:
+            if self._running.get(hook) is mine:
+                self._running.pop(hook, None)

@@ -1,0 +1,159 @@
+"""What a program asks of a link: what asks waits for the connection within its time-out, and what
+may be asked again over another session is asked again.
+"""
+
+from collections.abc import Mapping
+from types import UnionType
+from typing import Any, overload
+
+from lbm.codec import Encodable, Value
+from node.errors import CallTimeout, OutcomeUnknownError, PeerClosedError
+from node.links.subscription import LinkSubscription, Sessions
+from node.messaging.kept import TopicPosition
+from node.peer.once_key import OnceKey
+from node.peer.requests import DEFAULT_TIMEOUT
+from node.protocol.limits import ONCE_AGAIN
+from node.typed.data_type import data_type
+from node.typed.models import Model, R
+
+
+class LinkRequests(Sessions):
+    """What is asked of a link."""
+
+    @overload
+    async def call(
+        self,
+        topic: str,
+        data: Encodable | Model = None,
+        *,
+        timeout: float | None = ...,
+        headers: Mapping[str, Encodable] | None = ...,
+        once: bool | bytes | OnceKey = ...,
+        returns: None = None,
+    ) -> Value: ...
+
+    @overload
+    async def call(
+        self,
+        topic: str,
+        data: Encodable | Model = None,
+        *,
+        timeout: float | None = ...,
+        headers: Mapping[str, Encodable] | None = ...,
+        once: bool | bytes | OnceKey = ...,
+        returns: type[R],
+    ) -> R: ...
+
+    @overload
+    async def call(
+        self,
+        topic: str,
+        data: Encodable | Model = None,
+        *,
+        timeout: float | None = ...,
+        headers: Mapping[str, Encodable] | None = ...,
+        once: bool | bytes | OnceKey = ...,
+        returns: UnionType,
+    ) -> Any: ...
+
+    async def call(
+        self,
+        topic: str,
+        data: Encodable | Model = None,
+        *,
+        timeout: float | None = DEFAULT_TIMEOUT,
+        headers: Mapping[str, Encodable] | None = None,
+        once: bool | bytes | OnceKey = False,
+        returns: Any = None,
+    ) -> Any:
+        """As `Peer.call`, once there is a connection, for which it waits within `timeout`.
+
+        A call with `once` whose session ends is asked again over the next one, as long as the node
+        is the same process and for at most 5 minutes.
+
+        Raises:
+            CallTimeout: no answer in time, or no connection: then its cause is why.
+            PeerClosedError: the session ended before the answer came, or the link was left.
+            OutcomeUnknownError: with `once`, it was sent and cannot be asked again.
+            LocalProtocolError: 4,096 wait for the connection. And what `Peer.call` raises.
+        """
+        if once is False:
+            peer, timeout = await self.connected(timeout)
+            return await peer.call(topic, data, timeout=timeout, headers=headers, returns=returns)
+        return await self._call_once(OnceKey.of(once), topic, data, timeout, headers, returns)
+
+    async def _call_once(
+        self,
+        key: OnceKey,
+        topic: str,
+        data: Encodable | Model,
+        timeout: float | None,
+        headers: Mapping[str, Encodable] | None,
+        returns: Any,
+    ) -> Any:
+        now = self.backend.now
+        deadline = None if timeout is None else now() + timeout
+        while True:
+            left = None if deadline is None else max(0.0, deadline - now())
+            try:
+                if key.sent is None:
+                    peer, left = await self.connected(left)
+                else:
+                    # When nothing can be asked again any more, waiting is over too.
+                    last = max(0.0, key.sent + ONCE_AGAIN - now())
+                    peer, _ = await self.connected(last if left is None else min(left, last))
+                    left = None if deadline is None else max(0.0, deadline - now())
+            except (CallTimeout, PeerClosedError) as error:
+                if key.sent is None:
+                    raise
+                raise key.unknown() from error
+            try:
+                return await peer.call(
+                    topic, data, timeout=left, headers=headers, once=key, returns=returns
+                )
+            except OutcomeUnknownError:
+                if key.is_over or self.is_over:
+                    raise
+            except PeerClosedError:  # it was not sent over this session
+                if self.is_over:
+                    raise
+
+    @overload
+    def subscribe(
+        self,
+        topic: str,
+        data: Encodable | Model = None,
+        *,
+        timeout: float | None = ...,
+        window: int | None = ...,
+        after: TopicPosition | None = ...,
+        returns: None = None,
+    ) -> LinkSubscription: ...
+
+    @overload
+    def subscribe(
+        self,
+        topic: str,
+        data: Encodable | Model = None,
+        *,
+        timeout: float | None = ...,
+        window: int | None = ...,
+        after: TopicPosition | None = ...,
+        returns: type[R],
+    ) -> LinkSubscription[R]: ...
+
+    def subscribe(
+        self,
+        topic: str,
+        data: Encodable | Model = None,
+        *,
+        timeout: float | None = DEFAULT_TIMEOUT,
+        window: int | None = None,
+        after: TopicPosition | None = None,
+        returns: Any = None,
+    ) -> LinkSubscription[Any]:
+        """As `Peer.subscribe`, but it goes on over sessions. `timeout` is for the connection and
+        the first answer. What is raised, and when: `LinkSubscription`."""
+        if returns is not None:
+            data_type(returns)  # raises now what is wrong with it
+        return LinkSubscription(self, topic, data, timeout, window, after, returns)

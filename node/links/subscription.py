@@ -1,0 +1,346 @@
+"""`LinkSubscription`: a topic of a node, as its subscriber reads it, over as many sessions as it
+takes.
+
+When a session ends it subscribes again over the next one. What had come and was not read stays
+readable, and comes first.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from types import TracebackType
+from typing import Any, Final, Generic, Protocol, Self, TypeVar
+
+import anyio
+
+from lbm.codec import Encodable, Value
+from node.backoff import Pauses
+from node.errors import CallRefused, ParleyError, PeerClosedError
+from node.links.redial import random_fraction
+from node.logs import one_line
+from node.messaging.kept import TopicPosition
+from node.messaging.notes import NO_HEADERS
+from node.peer.peer import Peer
+from node.peer.subscription import Subscription
+from node.protocol.codes import ResultCode
+from node.transport.backend import Backend
+from node.transport.job import Job
+from node.transport.waiting import Changes, pause
+from node.typed.models import D, Model
+
+logger = logging.getLogger("parley.link")
+
+T = TypeVar("T")
+
+# A node that has just started may not have the topic yet, or be busy: it is asked again.
+_PASSING: Final = frozenset(
+    {
+        ResultCode.TOPIC_NOT_FOUND,
+        ResultCode.DEADLINE_EXCEEDED,
+        ResultCode.CANCELLED,
+        ResultCode.OVERLOADED,
+    }
+)
+_PAUSES: Final = Pauses(first=0.2, longest=10.0)
+# Sessions whose notes wait unread, at most: the next one is subscribed to when the reader has
+# come to the end of the first.
+_MOST_UNREAD: Final = 2
+
+
+class Sessions(Protocol):
+    """What a subscription asks of its link."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the link has ended."""
+
+    @property
+    def backend(self) -> Backend:
+        """The loop it lives in."""
+
+    async def connected(self, timeout: float | None) -> tuple[Peer, float | None]:
+        """The peer, once it can be asked at once, and what is left of `timeout`."""
+
+    async def next_session(self) -> Peer:
+        """The peer, once there is a session; PeerClosedError if there will be none."""
+
+    def over_error(self) -> PeerClosedError:
+        """What to raise once the link has ended."""
+
+    def joined(self, subscription: "LinkSubscription[Any]") -> None:
+        """It goes on over sessions, until `parted`."""
+
+    def parted(self, subscription: "LinkSubscription[Any]") -> None:
+        """It is over."""
+
+
+class LinkSubscription(Generic[D]):
+    """The notes of a topic, in their order: `async with link.subscribe("prices") as sub`, then
+    `async for note in sub`. One task may read at a time.
+
+    `data` is what came with the last acceptance, `headers` came with the last note. `sessions`
+    counts the sessions over which it was accepted. The end of the notes is the publisher's: it
+    closed the topic. What is published between two sessions comes if the topic remembers it
+    (`Node.topic(keep=)`); `recovered` and `gaps` tell what does not. Made with `returns`, each
+    note is of that type.
+    """
+
+    def __init__(
+        self,
+        link: "Sessions",
+        topic: str,
+        data: Encodable | Model,
+        timeout: float | None,
+        window: int | None,
+        after: TopicPosition | None = None,
+        returns: Any = None,
+    ) -> None:
+        self.topic = topic
+        self.data: Value = None
+        self.headers: Mapping[str, Value] = NO_HEADERS
+        self.sessions = 0
+        self._link = link
+        self._asked = data
+        self._timeout = timeout
+        self._window = window
+        self._after = after  # the position of parts that were read to their end
+        self._returns = returns
+        self._begun = False
+        self._parts: deque[Subscription[D]] = deque()  # of one session each, the oldest first
+        self._session: Peer | None = None
+        # Of parts that were read to their end.
+        self._dropped = self._gaps = self._number = 0
+        self._recovered = False
+        self._error: Exception | None = None
+        self._left = False
+        self._job: Job | None = None
+        self._changes = Changes(lambda: link.backend.waiter())
+        self._reading = anyio.ResourceGuard("reading from")
+
+    def __repr__(self) -> str:
+        return f"<LinkSubscription to {self.topic!r} of {self._link!r}>"
+
+    @property
+    def dropped(self) -> int:
+        """How many notes were lost because we did not keep up, as far as we were told."""
+        return self._dropped + sum(part.dropped for part in self._parts)
+
+    # Of a topic that remembers.
+
+    @property
+    def number(self) -> int:
+        """The number of the last note that was read; as `Subscription.number`."""
+        return self._parts[0].number if self._parts else self._number
+
+    @property
+    def recovered(self) -> bool:
+        """Whether every note that was published since the session before comes over the one whose
+        notes are read now; as `Subscription.recovered`."""
+        return self._parts[0].recovered if self._parts else self._recovered
+
+    @property
+    def gaps(self) -> int:
+        """How many notes are missing before the last one that was read, by their numbers. Those
+        that a topic had when it was started anew are not known, and not counted."""
+        return self._gaps + (self._parts[0].gaps if self._parts else 0)
+
+    @property
+    def position(self) -> TopicPosition | None:
+        """Where a later subscription goes on (`after=`); as `Subscription.position`."""
+        return (self._parts[-1].position if self._parts else None) or self._after
+
+    # Beginning and end.
+
+    async def __aenter__(self) -> Self:
+        """Subscribe, once there is a connection.
+
+        Raises:
+            SubscribeRejected: the publisher said no (code 3). CallRefused: another code.
+            CallTimeout: no answer in time, or no connection: then its cause is why.
+            PeerClosedError: the link has ended. LocalProtocolError: 4,096 wait for the
+            connection, or the link has 1,024 subscriptions. LbmEncodeError: the data has no
+            encoding.
+        """
+        if self._begun:
+            raise ParleyError("a subscription is made once")
+        self._begun = True
+        link = self._link
+        link.joined(self)
+        try:
+            await self._first()
+        except BaseException:
+            link.parted(self)
+            raise
+        self._job = Job(link.backend, self._changes)
+        self._job.start(self._keep)
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        self._left = True
+        self._link.parted(self)
+        if self._job is not None:
+            with anyio.CancelScope(shield=True):
+                await self._job.end()
+        while self._parts:
+            part = self._parts.popleft()
+            await part.__aexit__(exc_type, exc_val, exc_tb)
+            self._done_with(part)
+
+    # Reading.
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> D:
+        """The data of the next note.
+
+        Raises:
+            StreamResetError: the subscription was lost; code 33, slow-consumer, means that
+                we did not keep up. CallRefused: the publisher refuses it after a session ended.
+            PeerClosedError: the link has ended. ClosedResourceError: it was left.
+            BusyResourceError: two tasks read.
+        """
+        return await self._read(Subscription.__anext__)
+
+    def batches(self) -> "LinkBatches[D]":
+        """The notes in lists of those that came together, 1 to 4,096: `async for notes in
+        sub.batches()`; raises as `async for` does."""
+        return LinkBatches(self)
+
+    async def next_batch(self) -> list[D]:
+        """The next of `batches`; none at the end. Raises as `async for` does."""
+        return await self._read(Subscription.next_batch)
+
+    async def _read(self, read: Callable[[Subscription[D]], Awaitable[T]]) -> T:
+        with self._reading:
+            while True:
+                if self._left or not self._begun:
+                    raise anyio.ClosedResourceError
+                if not self._parts:
+                    if self._error is not None:
+                        raise self._error
+                    await self._changes.until(
+                        lambda: bool(self._parts or self._error or self._left)
+                    )
+                    continue
+                part = self._parts[0]
+                try:
+                    result = await read(part)
+                except PeerClosedError:
+                    self._at_end(part)
+                else:
+                    self.headers = part.headers
+                    return result
+
+    def _at_end(self, part: Subscription[D]) -> None:
+        """All that a session brought was read."""
+        if self._parts and self._parts[0] is part:
+            self._done_with(self._parts.popleft())
+            self._changes.notify()
+
+    def _done_with(self, part: Subscription[D]) -> None:
+        self._dropped += part.dropped
+        self._gaps += part.gaps
+        self._number, self._recovered = part.number, part.recovered
+        self._after = part.position or self._after
+
+    # Inside.
+
+    async def _first(self) -> None:
+        link, timeout = self._link, self._timeout
+        while True:
+            peer, timeout = await link.connected(timeout)
+            began = link.backend.now()
+            try:
+                await self._subscribe(peer, timeout)
+            except PeerClosedError:
+                if link.is_over:
+                    raise link.over_error() from None
+                if timeout is not None:
+                    timeout = max(0.0, timeout - (link.backend.now() - began))
+            else:
+                return
+
+    async def _subscribe(self, peer: Peer, timeout: float | None) -> None:
+        part: Subscription[Any] = peer.subscribe(
+            self.topic,
+            self._asked,
+            timeout=timeout,
+            window=self._window,
+            after=self.position,
+            returns=self._returns,
+        )
+        await part.__aenter__()
+        self.data = part.data
+        self.sessions += 1
+        self._session = peer
+        self._parts.append(part)
+        self._changes.notify()
+
+    async def _keep(self) -> None:
+        try:
+            while True:
+                if self._session is not None:
+                    await self._session.closed()
+                await self._changes.until(lambda: len(self._parts) < _MOST_UNREAD)
+                await self._again()
+        except Exception as error:
+            self._error = error
+        finally:
+            if self._error is None:
+                self._error = self._link.over_error()
+            self._changes.notify()
+
+    async def _again(self) -> None:
+        """Subscribe over the next session.
+
+        Raises:
+            CallRefused: the publisher refuses, and not for a moment. PeerClosedError: the link
+                has ended.
+        """
+        link, failures = self._link, 0
+        while True:
+            peer = await link.next_session()
+            try:
+                await self._subscribe(peer, self._timeout)
+            except PeerClosedError:
+                continue
+            except CallRefused as error:
+                if error.code not in _PASSING:
+                    raise
+                failures += 1
+                seconds = _PAUSES.after(failures, random_fraction())
+                logger.info(
+                    "topic %r of %r: %s; asked again in %.1f s",
+                    self.topic,
+                    link,
+                    one_line(str(error)),
+                    seconds,
+                )
+                await pause(link.backend, seconds)
+            else:
+                return
+
+
+class LinkBatches(Generic[D]):
+    """The batches of a link's subscription. Not a generator: a reader may stop early."""
+
+    __slots__ = ("_subscription",)
+
+    def __init__(self, subscription: LinkSubscription[D]) -> None:
+        self._subscription = subscription
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> list[D]:
+        """Raises as `LinkSubscription.__anext__`."""
+        batch = await self._subscription.next_batch()
+        if not batch:
+            raise StopAsyncIteration
+        return batch

@@ -1,0 +1,167 @@
+"""How a node meets others: it listens, dials, and keeps links.
+
+What it is made of, how it lives and what it lets in is up to `Node`.
+"""
+
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Final, cast
+
+from anyio.abc import ByteStream
+
+from crypto.identity import NodeId
+from node.backoff import Pauses
+from node.config import NodeConfig
+from node.links.link import Link
+from node.links.redial import random_fraction
+from node.offering import Offering
+from node.peer.dialling import open_over, open_peer, parse_addresses, policy_for, stream_dial
+from node.peer.peer import Peer
+from node.remote.redialling import Redialling
+from node.transport.address import Address
+from node.transport.backend import Backend, Listener
+from node.transport.driver import Driver
+from node.trust.accept_hook import AcceptHook, Decider
+from node.trust.policies import TrustPolicy
+
+CONNECT_TIMEOUT: Final = 10.0
+
+
+class Meeting(Offering):
+    """The part of a node that others are met through."""
+
+    trust: Decider
+
+    def __init__(self, config: NodeConfig, loop: Callable[[], Backend]) -> None:
+        super().__init__(config, loop)
+        self._listeners: list[Listener] = []
+        self._links: set[Link] = set()
+
+    @property
+    def backend(self) -> Backend:
+        """The loop it runs in, for what is joined to it; ParleyError if it does not run."""
+        return self._loop()
+
+    @property
+    def addresses(self) -> list[str]:
+        """What the node listens on, with its node id."""
+        return [str(self._advertised(listener.address)) for listener in self._listeners]
+
+    async def listen(self, address: str) -> str:
+        """Listen on `tcp://host:port` (port 0: any) or `unix:///path`.
+
+        Returns:
+            The address to dial, with this node's id, so that it is pinned.
+
+        Raises:
+            AddressError: not an address. UnreachableError: it cannot be listened on.
+        """
+        self._check_journal()
+        listener = await self._loop().listen(Address.parse(address), self._accept)
+        self._listeners.append(listener)
+        return str(self._advertised(listener.address))
+
+    async def connect(
+        self,
+        address: str,
+        *,
+        also: Iterable[str] = (),
+        trust: TrustPolicy | AcceptHook | None = None,
+        timeout: float = CONNECT_TIMEOUT,
+    ) -> Peer:
+        """Dial a node and do the handshake; `timeout` is seconds for both. `also` are more
+        addresses of the same node: they are tried in turn, and so they are when the transport
+        is lost and the session is to go on over another (docs/protocol.md section 17).
+
+        The peer must be the one whose id the address carries; without an id `trust` has
+        to say who will do.
+
+        Raises:
+            AddressError: not an address. ConfigError: neither a node id nor `trust`, or one of
+                `also` carries another id.
+            UnreachableError: nobody answers. HandshakeError: they could not agree.
+            NotTrustedError: it is another node, or refuses us.
+        """
+        addresses = parse_addresses(address, also)
+        target, place = addresses[0], addresses[0].place
+        policy = policy_for(target, trust, self.config)
+        peer = self._peer(policy, place, initiator=True, dialled=place)
+        await open_peer(peer, addresses, timeout)
+        return peer
+
+    def link(
+        self,
+        address: str,
+        *,
+        also: Sequence[str] = (),
+        trust: TrustPolicy | AcceptHook | None = None,
+        pauses: Pauses | None = None,
+        draw: Callable[[], float] = random_fraction,
+    ) -> Link:
+        """Keep a node reachable: `async with` it. It dials, and dials again after growing `pauses`
+        whenever a session is over; `draw` gives the random part of them, 0 to 1. `also` has further
+        addresses of the same node, 16 at most with the first; `trust` as in `connect`.
+
+        Raises:
+            AddressError: not an address. ConfigError: neither a node id nor `trust`, different
+                node ids, or too many addresses.
+        """
+        return Link(self, self._links, address, also, trust=trust, pauses=pauses, draw=draw)
+
+    async def connect_stream(
+        self,
+        stream: ByteStream,
+        *,
+        trust: TrustPolicy | AcceptHook,
+        redial: Callable[[], Awaitable[ByteStream]] | None = None,
+    ) -> Peer:
+        """Do the handshake over any byte stream, as its initiator; raises as `connect`. If the
+        stream is lost, the session goes on over another one that `redial` returns; without
+        `redial` it ends."""
+        backend = self._loop()
+        policy = policy_for(None, trust, self.config)
+        peer = self._peer(policy, "stream", initiator=True, resumable=redial is not None)
+        if redial is not None:
+            peer.live.redialling = Redialling(peer.live, [stream_dial(redial, backend)])
+        await open_over(peer, stream)
+        return peer
+
+    async def accept_stream(self, stream: ByteStream) -> Peer:
+        """Do the handshake over any byte stream, as its responder; raises as `connect`. If the
+        other side goes on with a session over it, that one's peer is returned."""
+        peer = self._peer(self.trust, "stream", initiator=False)
+        await open_over(peer, stream)
+        became = peer.live.became
+        return peer if became is None else cast(Peer, became.remote)
+
+    def _advertised(self, address: Address) -> Address:
+        if self.config.plaintext == "only":
+            return address.without_node_id()
+        return address.with_node_id(self.node_id)
+
+    # Of the node itself.
+
+    @property
+    @abstractmethod
+    def node_id(self) -> NodeId:
+        """The id of this node."""
+
+    @abstractmethod
+    def _check_journal(self) -> None:
+        """Raise JournalFailedError if nothing may be said any more."""
+
+    @abstractmethod
+    def _accept(self, name: str) -> Driver | None:
+        """A connection came."""
+
+    @abstractmethod
+    def _peer(
+        self,
+        policy: Decider,
+        name: str,
+        *,
+        initiator: bool,
+        dialled: str | None = None,
+        resumable: bool = True,
+    ) -> Peer:
+        """A connection begins."""

@@ -1,0 +1,153 @@
+"""What a topic remembers: its last notes, by their numbers (section 18).
+
+Numbers begin at 1 with each epoch, and each note has the next one. What is kept is bounded in
+notes and in bytes; the oldest goes first. Knows no subscribers.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from lbm import keys
+from lbm.errors import LbmDecodeError
+from node.messaging.batch import Batch
+from node.messaging.notes import Headers
+from node.protocol.limits import EVENT_COST, NOTES_COUNT
+
+# Places of the list that may be empty before it is made shorter.
+_SLACK: Final = 1_024
+
+
+class TopicPosition(NamedTuple):
+    """A place among the notes of a topic that remembers: `number` is that of the last note that
+    was taken, 0 for none; `epoch` (8 bytes) is new with each start of the topic."""
+
+    epoch: bytes
+    number: int
+
+
+class Beginning(NamedTuple):
+    """Where a subscription begins: `position` is the last before what will come, `recovered`
+    whether that is all that came after what the subscriber has."""
+
+    position: TopicPosition
+    recovered: bool
+
+    def cells(self) -> dict[int, Any]:
+        """The cells of the Result that says so."""
+        epoch, number = self.position
+        return {keys.TOPIC_EPOCH: epoch, keys.NUMBER: number, keys.RECOVERED: self.recovered}
+
+
+def read_position(cells: Mapping[int, Any]) -> TopicPosition | None:
+    """What a Subscribe says of where it goes on; None if it says nothing.
+
+    Raises:
+        LbmDecodeError: it says half of it.
+    """
+    epoch, number = cells.get(keys.TOPIC_EPOCH), cells.get(keys.NUMBER)
+    if epoch is None and number is None:
+        return None
+    if epoch is None or number is None:
+        raise LbmDecodeError("an epoch and a number go together")
+    return TopicPosition(epoch, number)
+
+
+def read_beginning(cells: Mapping[int, Any]) -> Beginning | None:
+    """What the Result of a Subscribe says of its beginning; None for a topic that does not
+    remember.
+
+    Raises:
+        LbmDecodeError: it says a part of it.
+    """
+    position, recovered = read_position(cells), cells.get(keys.RECOVERED)
+    if position is None and recovered is None:
+        return None
+    if position is None or recovered is None:
+        raise LbmDecodeError("a beginning without all of epoch, number and recovered")
+    return Beginning(position, recovered)
+
+
+class Kept:
+    """The last notes of a topic: at most `most` notes, and `most_bytes` of cost (each note's
+    encoding, its headers, and 64 bytes).
+
+    `first` is the number of the oldest note that is kept, `last` that of the newest one that
+    was published, 0 before the first; nothing is kept if `first` is above it. `cost` is what
+    the notes cost that are kept.
+    """
+
+    __slots__ = (
+        "_headers",
+        "_notes",
+        "_start",
+        "cost",
+        "epoch",
+        "first",
+        "last",
+        "most",
+        "most_bytes",
+    )
+
+    def __init__(self, epoch: bytes, most: int, most_bytes: int) -> None:
+        self.epoch = epoch
+        self.most = most
+        self.most_bytes = most_bytes
+        self.first = 1
+        self.last = 0
+        self.cost = 0
+        # A list, since subscribers read at any place; places before `_start` are empty.
+        self._notes: list[bytes] = []
+        self._start = 0
+        self._headers: dict[int, Headers] = {}  # by number; most notes have none
+
+    def __len__(self) -> int:
+        """How many notes are kept."""
+        return self.last + 1 - self.first
+
+    def add(self, note: bytes, headers: Headers | None) -> None:
+        """A note more, encoded; the oldest make room for it."""
+        self._notes.append(note)
+        self.last += 1
+        self.cost += len(note) + EVENT_COST
+        if headers is not None:
+            self._headers[self.last] = headers
+            self.cost += headers.size
+        while self.cost > self.most_bytes or self.last - self.first >= self.most:
+            self._forget_oldest()
+
+    def read(self, number: int, until: int, room: int) -> Batch:
+        """The notes from `number` on as far as one event has them: up to `until`, and `room`
+        bytes; one with headers is alone. `number` is kept, and not above `until`."""
+        at = self._start + number - self.first
+        end = at + min(until + 1 - number, NOTES_COUNT)
+        headers = self._headers.get(number)
+        if headers is not None:
+            return Batch([self._notes[at]], headers)
+        notes, size = self._notes[at:end], 0
+        for count, note in enumerate(notes):
+            size += len(note)
+            if count and (size > room or number + count in self._headers):
+                return Batch(notes[:count])
+        return Batch(notes)
+
+    def begin(self, after: TopicPosition | None) -> Beginning:
+        """Where a subscriber begins that has the notes up to `after`."""
+        if after is not None and after.epoch == self.epoch and self._follows(after.number):
+            return Beginning(after, True)
+        return Beginning(TopicPosition(self.epoch, self.first - 1), False)
+
+    def _follows(self, number: int) -> bool:
+        """Whether every note after this one is kept."""
+        return self.first - 1 <= number <= self.last
+
+    def _forget_oldest(self) -> None:
+        self.cost -= len(self._notes[self._start]) + EVENT_COST
+        self._notes[self._start] = b""
+        headers = self._headers.pop(self.first, None) if self._headers else None
+        if headers is not None:
+            self.cost -= headers.size
+        self._start += 1
+        self.first += 1
+        if self._start >= _SLACK and self._start * 2 >= len(self._notes):
+            del self._notes[: self._start]
+            self._start = 0

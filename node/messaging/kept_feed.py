@@ -1,0 +1,160 @@
+"""The notes of a topic that remembers, on their way to one native subscriber (section 18).
+
+A feed is either behind or live. One that is behind reads what the topic keeps, as fast as its
+stream has credit: it holds nothing of its own but a number, and nobody waits for it. Once it has
+handed on the last note that was pushed to the others it is live: from the next batch on notes are
+pushed to it, as to any subscriber. One for which more waits than may is behind again, and loses
+only what the topic has forgotten by the time it is read.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from node.messaging.batch import Batch
+from node.messaging.kept import Kept, TopicPosition
+from node.messaging.notes import BATCH_ROOM, NUMBER_OVERHEAD
+from node.messaging.stream_feed import LAST_EVENTS, WAITING_EVENTS, StreamFeed
+from node.protocol.codes import SIM
+from node.protocol.connection import Connection
+from node.protocol.errors import LocalProtocolError
+
+if TYPE_CHECKING:
+    from node.messaging.fanout import Fanout
+
+# No number of a note is as high.
+_NEVER: Final = 1 << 64
+
+
+class KeptFeed(StreamFeed):
+    """The notes for one subscriber that has those up to `after`. Each note has a number; an
+    event says that of its first note if it is not the one after the last that went."""
+
+    __slots__ = ("_is_behind", "_kept", "_next_number", "_tells", "_until", "begins")
+
+    def __init__(
+        self,
+        fanout: "Fanout",
+        kept: Kept,
+        after: TopicPosition | None,
+        connection: Connection,
+        stream: int,
+        max_payload: int,
+        owner: object,
+        on_closed: Callable[[Any], None],
+    ) -> None:
+        # A note that only fits without its number could not be told from one that is lost.
+        room = max_payload - NUMBER_OVERHEAD
+        super().__init__(fanout, connection, stream, room, owner, on_closed)
+        self._kept = kept
+        self.begins = kept.begin(after)
+        # The number of the next note that is handed on: of the first that waits, if any does.
+        self._next_number = self.begins.position.number + 1
+        self._is_behind = self._next_number <= kept.last
+        self._tells = True  # the next event says its number
+        self._until = _NEVER  # the last note that it gets, once it is finishing
+
+    @property
+    def behind(self) -> int:
+        """How many notes it is yet to read out of those that are kept."""
+        return max(0, self._end + 1 - self._next_number) if self._is_behind else 0
+
+    @property
+    def left(self) -> tuple[int, int]:
+        """What it has not been sent: bytes of cost and notes here, events on the connection."""
+        cost, events = super().left
+        return cost + self.behind, events
+
+    def push(self, batch: Batch) -> None:
+        """Send a batch, or keep it; one that is behind finds it among those that are kept."""
+        if not self._is_behind:
+            super().push(batch)
+
+    def pump(self, events: int = WAITING_EVENTS) -> None:
+        """Hand on to the connection what it may write soon, up to so many events."""
+        if self._is_behind and self.open:
+            self._read_on(events)
+        if self.open and not self._is_behind:
+            super().pump(events)
+
+    def flush(self) -> None:
+        """Hand on everything, as far as it would wait for any subscriber: the connection is
+        about to be closed."""
+        self._fanout.flush()
+        self.pump(WAITING_EVENTS + self._fanout.limit // BATCH_ROOM)
+        if not self._is_behind:
+            self.pump(LAST_EVENTS)
+
+    def finish(self) -> None:
+        """Nothing more is published: the end goes after what waits, and what is kept."""
+        self._until = self._fanout.emitted
+        super().finish()
+
+    # Inside.
+
+    @property
+    def _end(self) -> int:
+        """The last note that went to all others: what follows it will be pushed here as well,
+        once this feed is live."""
+        return min(self._fanout.emitted, self._until)
+
+    def _read_on(self, events: int) -> None:
+        connection, stream = self._connection, self.stream
+        try:
+            while self._skip_forgotten():
+                if connection.outbox.waiting(stream) >= events:
+                    if not self._asked:
+                        connection.notify_writable(stream)
+                        self._asked = True
+                    return
+                self._put(self._kept.read(self._next_number, self._end, self._room))
+                batch = self._next()
+                if batch is not None:
+                    subcategory, payload = batch.payload()
+                    connection.send(stream, 0, SIM, subcategory, payload)
+                    self._handed_on.append(len(batch.notes))
+        except LocalProtocolError:
+            self.close()  # the connection is closing, or the stream was reset
+        self._is_behind = False
+
+    def _skip_forgotten(self) -> bool:
+        """What is not kept any more is lost; whether there is a note to be read then."""
+        forgotten = min(self._kept.first - 1, self._end) + 1 - self._next_number
+        if forgotten > 0:
+            self._lost(forgotten)
+        return self._next_number <= self._end
+
+    def _next(self) -> Batch | None:
+        batch = super()._next()
+        if batch is None:
+            return None
+        if self._tells:
+            self._tells = False
+            numbered = batch.with_number(self._next_number)
+            self._next_number += len(batch.notes)
+            return numbered
+        self._next_number += len(batch.notes)
+        return batch
+
+    def _overflow(self) -> None:
+        while self._is_over:
+            if self._kept.first <= self._next_number:
+                self._fall_behind()
+                return
+            self._drop_oldest()
+
+    def _fall_behind(self) -> None:
+        """What waits is kept as well: it is read from there, and takes no room here."""
+        while self._waiting:
+            self._take()
+        self._is_behind = True
+        self.pump()
+
+    def _lost(self, count: int) -> None:
+        """Numbers tell of it, and no header does."""
+        super()._lost(count)
+        self._untold = False
+        self._next_number += count
+        self._tells = True
+
+    def _unwritten(self) -> int:
+        return super()._unwritten() + self.behind

@@ -1,0 +1,127 @@
+"""Dialling a node: its addresses in turn, whom it may prove to be, and what a dial that failed
+leaves behind: nothing.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import anyio
+from anyio.abc import ByteStream
+
+from node.config import NodeConfig
+from node.errors import ConfigError, HandshakeError, UnreachableError
+from node.peer.peer import Peer
+from node.protocol.codes import CloseCode
+from node.protocol.states import State
+from node.remote.redialling import Dial, Redialling
+from node.transport.address import Address
+from node.transport.backend import Backend
+from node.transport.driver import Driver
+from node.transport.stream_outlet import StreamOutlet
+from node.trust.accept_hook import AcceptHook, Decider, decider
+from node.trust.policies import Pinned, TrustPolicy
+
+
+def parse_addresses(address: str, also: Iterable[str]) -> list[Address]:
+    """The addresses of one node; if one of them carries its id, so does the first.
+
+    Raises:
+        AddressError: not an address. ConfigError: two carry different ids.
+    """
+    first, *others = [Address.parse(text) for text in (address, *also)]
+    for other in others:
+        if first.node_id is None and other.node_id is not None:
+            first = first.with_node_id(other.node_id)
+        if other.node_id not in (None, first.node_id):
+            raise ConfigError(f"{other} is not another address of {first}")
+    return [first, *others]
+
+
+def policy_for(
+    target: Address | None, trust: TrustPolicy | AcceptHook | None, config: NodeConfig
+) -> Decider:
+    """Whom to trust at an address: the node whose id it carries, otherwise as `trust` says.
+
+    Raises:
+        ConfigError: neither is given, or it does not go with plaintext.
+    """
+    if target is not None and target.node_id is not None:
+        trust = Pinned(target.node_id)
+    if trust is None:
+        raise ConfigError("the address carries no node id, and no trust policy is given")
+    policy = decider(trust)
+    if config.plaintext == "only" and not policy.allows_plaintext:
+        raise ConfigError(f"trust {policy.name!r} does not go with plaintext")
+    return policy
+
+
+async def open_peer(peer: Peer, addresses: list[Address], timeout: float) -> None:
+    """Dial until one of the addresses answers, and do the handshake there; raises as
+    `Node.connect`."""
+    backend = peer.backend
+    dials: list[Dial] = [partial(backend.connect, address) for address in addresses]
+    redialling = peer.live.redialling = Redialling(peer.live, dials)
+    with given_up(peer):
+        try:
+            with anyio.fail_after(timeout):
+                redialling.next = await _dial(peer, addresses, backend.now() + timeout)
+                await peer.live.opened()
+        except TimeoutError as error:
+            text = f"no handshake in {timeout:g} s"
+            raise HandshakeError(CloseCode.TIMEOUT, text) from error
+
+
+async def _dial(peer: Peer, addresses: list[Address], until: float) -> int:
+    """Dial in turn, each with its share of the time; returns the number of the one that
+    answered."""
+    backend, last = peer.backend, len(addresses) - 1
+    for number, address in enumerate(addresses):
+        share = (until - backend.now()) / (last - number + 1)
+        try:
+            with anyio.move_on_after(share if number < last else None):
+                await backend.connect(address, lambda: peer.driver)
+        except UnreachableError:
+            if number == last:
+                raise
+        if peer.driver.was_connected:
+            return number
+    raise AssertionError("the last one answers or raises")
+
+
+async def open_over(peer: Peer, stream: ByteStream) -> None:
+    """Do the handshake over a byte stream, on either side; raises as `Node.connect`."""
+    StreamOutlet(stream, peer.driver, peer.backend)
+    with given_up(peer):
+        await peer.live.opened()
+
+
+def stream_dial(redial: Callable[[], Awaitable[ByteStream]], backend: Backend) -> Dial:
+    """How the session of a byte stream is given another one."""
+
+    async def dial(accept: Callable[[], Driver | None]) -> None:
+        stream = await redial()
+        driver = accept()
+        if driver is None:
+            await anyio.aclose_forcefully(stream)
+        else:
+            StreamOutlet(stream, driver, backend)
+
+    return dial
+
+
+@contextmanager
+def given_up(peer: Peer) -> Iterator[None]:
+    """A dial that failed, timed out or was cancelled (be it at the last moment, when the
+    peer is open but was not returned) leaves nothing behind."""
+    try:
+        yield
+    except HandshakeError:
+        # A responder that refused is yet to say so (Reject or Close); the core bounds how
+        # long it lingers for that.
+        if peer.core.state is not State.FAREWELL:
+            peer.live.drop(CloseCode.GOING_AWAY)
+        raise
+    except BaseException:
+        peer.live.drop(CloseCode.GOING_AWAY)
+        raise

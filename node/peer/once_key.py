@@ -1,0 +1,115 @@
+"""`OnceKey`: the key of a call that is made once, and what is known of its sending (section 18).
+
+With it a call is asked again over as many sessions as it takes, and never where it might be made a
+second time.
+"""
+
+import time
+from typing import Final
+
+from crypto.randomness import random_bytes
+from lbm.codec import Value
+from node.errors import CallRefused, NotOnceError, OutcomeUnknownError
+from node.messaging.once import NOT_REMEMBERED
+from node.messaging.pending import LOST, OutgoingCall
+from node.peer.answer_stream import answer_of
+from node.protocol.codes import CloseCode
+from node.protocol.limits import ONCE_AGAIN, ONCE_KEY_SIZE
+
+# It goes on while the machine sleeps, as the other node's ten minutes do; the loop's may not. (On
+# Linux it is CLOCK_BOOTTIME; elsewhere CLOCK_MONOTONIC goes on.)
+_CLOCK: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+class OnceKey:
+    """A key for `Peer.call(.., once=key)`, over as many sessions as it takes; 16 random bytes by
+    default.
+
+    `epoch` is the `once_epoch` of the peer that was asked first, and `sent` when that was, in
+    seconds of the loop's clock; None until then. Once `is_over` no further try will do: the node
+    has forgotten the key, or was asked more than 5 minutes ago.
+
+    Raises:
+        ValueError: `value` is not 16 bytes.
+    """
+
+    __slots__ = ("_began", "_lost", "epoch", "is_over", "sent", "value")
+
+    def __init__(self, value: bytes | None = None) -> None:
+        if value is None:
+            value = random_bytes(ONCE_KEY_SIZE)
+        if len(value) != ONCE_KEY_SIZE:
+            raise ValueError(f"the key of a call that is made once is {ONCE_KEY_SIZE} bytes")
+        self.value = bytes(value)
+        self.epoch: bytes | None = None
+        self.sent: float | None = None
+        self.is_over = False
+        self._began = 0.0  # `sent` of the clock that goes on
+        self._lost: tuple[int, str] = (CloseCode.NORMAL, "")
+
+    def __repr__(self) -> str:
+        return f"<OnceKey {self.value.hex()}>"
+
+    @classmethod
+    def of(cls, once: "bool | bytes | OnceKey") -> "OnceKey":
+        """The key that `once=` of a call names: a new one for True."""
+        if isinstance(once, OnceKey):
+            return once
+        return cls(once if isinstance(once, bytes) else None)
+
+    def sending(self, epoch: bytes, now: float) -> None:
+        """It is sent for the first time."""
+        self.epoch, self.sent, self._began = epoch, now, time_with_sleep()
+
+    def age(self, now: float) -> float:
+        """Seconds since it was sent first, 0 if it never was; the machine's sleep included."""
+        if self.sent is None:
+            return 0.0
+        return max(now - self.sent, time_with_sleep() - self._began)
+
+    def unknown(self) -> OutcomeUnknownError:
+        """The error for a call that was sent, and will not be asked again."""
+        assert self.epoch is not None
+        assert self.sent is not None
+        return OutcomeUnknownError(*self._lost, self.value, self.epoch, self.sent)
+
+    def lost(self, code: int, text: str) -> OutcomeUnknownError:
+        """The same, with why its session ended."""
+        self._lost = code, text
+        return self.unknown()
+
+
+def time_with_sleep() -> float:
+    """Seconds of a clock that goes on while the machine sleeps."""
+    return time.clock_gettime(_CLOCK)
+
+
+def epoch_to_ask(key: OnceKey, epoch: bytes | None, now: float) -> bytes:
+    """The epoch of a peer, if that may be asked at `now`.
+
+    Raises:
+        NotOnceError: the peer remembers nothing, and no other was asked.
+        OutcomeUnknownError: another was asked that remembers no more, or too long ago.
+    """
+    if key.sent is None:
+        if epoch is None:
+            raise NotOnceError
+    elif epoch is None or epoch != key.epoch or key.age(now) > ONCE_AGAIN:
+        key.is_over = True
+        raise key.unknown()
+    return epoch
+
+
+def answer_of_once(key: OnceKey, call: OutgoingCall, *, again: bool) -> Value:
+    """The data of an answered call, or what its code means for the caller; `again` says that it
+    was sent before."""
+    if call.code == LOST:
+        raise key.lost(call.close_code, call.close_text)
+    try:
+        return answer_of(call)
+    except CallRefused as refused:
+        if not again or refused.code not in NOT_REMEMBERED:
+            raise
+        # This Call was not carried out, but the first one may have been.
+        key.is_over = True
+        raise key.unknown() from refused

@@ -1,0 +1,251 @@
+"""What a program asks of a peer: calls, answers in items, and subscriptions to topics.
+
+With `returns=` what comes is of that type, or told as malformed; without it nothing is done for it.
+"""
+
+from collections.abc import Mapping
+from types import UnionType
+from typing import Any, overload
+
+from lbm.codec import Encodable, Value
+from node.errors import PeerClosedError
+from node.messaging.asking import Asking
+from node.messaging.kept import TopicPosition
+from node.messaging.once import ONCE_EPOCH_SIZE, ONCE_INFO
+from node.messaging.topics import Topics
+from node.peer.answer_stream import AnswerStream, answer_of
+from node.peer.once_key import OnceKey, answer_of_once, epoch_to_ask
+from node.peer.subscription import Subscription
+from node.protocol.errors import ConnectionClosedError
+from node.remote.live import LiveConnection
+from node.transport.backend import Backend
+from node.transport.driver import Driver
+from node.typed.data_type import data_type
+from node.typed.models import Model, R
+
+DEFAULT_TIMEOUT = 30.0
+
+
+class PeerRequests:
+    """What is asked of it waits for room to be sent, and ends with the connection."""
+
+    live: LiveConnection
+    backend: Backend
+    driver: Driver
+    asking: Asking
+    topics: Topics
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the handshake is over and the connection is not."""
+        return self.live.is_open
+
+    @property
+    def once_epoch(self) -> bytes | None:
+        """8 bytes that are others each time the other node starts, if it remembers calls that are
+        made once; None if it does not."""
+        epoch = self.live.agreed.info.get(ONCE_INFO) if self.live.agreed else None
+        return epoch if type(epoch) is bytes and len(epoch) == ONCE_EPOCH_SIZE else None
+
+    def closed_error(self) -> PeerClosedError:
+        """Why nothing can be asked any more."""
+        return self.live.closed_error()
+
+    @overload
+    async def call(
+        self,
+        topic: str,
+        data: Encodable | Model = None,
+        *,
+        timeout: float | None = ...,
+        headers: Mapping[str, Encodable] | None = ...,
+        once: bool | bytes | OnceKey = ...,
+        returns: None = None,
+    ) -> Value: ...
+
+    @overload
+    async def call(
+        self,
+        topic: str,
+        data: Encodable | Model = None,
+        *,
+        timeout: float | None = ...,
+        headers: Mapping[str, Encodable] | None = ...,
+        once: bool | bytes | OnceKey = ...,
+        returns: type[R],
+    ) -> R: ...
+
+    @overload
+    async def call(
+        self,
+        topic: str,
+        data: Encodable | Model = None,
+        *,
+        timeout: float | None = ...,
+        headers: Mapping[str, Encodable] | None = ...,
+        once: bool | bytes | OnceKey = ...,
+        returns: UnionType,
+    ) -> Any: ...
+
+    async def call(
+        self,
+        topic: str,
+        data: Encodable | Model = None,
+        *,
+        timeout: float | None = DEFAULT_TIMEOUT,
+        headers: Mapping[str, Encodable] | None = None,
+        once: bool | bytes | OnceKey = False,
+        returns: Any = None,
+    ) -> Any:
+        """Call a topic and return the data of its answer. `timeout` is seconds for all of it and
+        travels as the call's deadline; None waits as long as the connection lives.
+
+        With `once` the handler runs once at most, also if the call is asked again on another
+        connection with the same key: True for a new key, or its 16 bytes.
+
+        `data` may be or hold a dataclass, a msgspec Struct or a pydantic model, and with `returns`
+        the answer is of that type: a class, or a hint such as `list[Order]` (extra `typed`).
+
+        Raises:
+            CallRefused: answered with a code other than 0. CallTimeout: no answer in time.
+            PeerClosedError: the connection is over. OutcomeUnknownError: it ended, and a call
+                with `once` may be asked again. NotOnceError: with `once`, not run: the peer or its
+                handler does not remember. PayloadTooLargeError: not sent.
+            LocalProtocolError: 65,535 calls wait for their answers.
+            LbmEncodeError: `data` has no encoding. StreamedAnswerError: use `call_stream`.
+            MalformedDataError: the answer is not of the type `returns`.
+            ConfigError: that cannot be checked. ValueError: the key is not 16 bytes.
+        """
+        wanted = None if returns is None else data_type(returns)
+        if once is not False:
+            answer = await self._call_once(OnceKey.of(once), topic, data, timeout, headers)
+            return answer if wanted is None else wanted.read(answer)
+        if not self.driver.has_room:
+            timeout = await self.live.room(timeout)
+        backend, asking = self.backend, self.asking
+        waiter = backend.waiter()
+        try:
+            call = asking.call(topic, data, backend.now(), timeout, waiter.wake, headers)
+        except ConnectionClosedError as error:
+            raise self.closed_error() from error
+        try:
+            await waiter
+        finally:
+            if not call.done:
+                asking.give_up(call)
+        answer = answer_of(call) if call.code else call.data
+        return answer if wanted is None else wanted.read(answer)
+
+    async def _call_once(
+        self,
+        key: OnceKey,
+        topic: str,
+        data: Encodable | Model,
+        timeout: float | None,
+        headers: Mapping[str, Encodable] | None,
+    ) -> Value:
+        backend, asking = self.backend, self.asking
+        if not self.is_open:
+            raise self.closed_error()
+        epoch = epoch_to_ask(key, self.once_epoch, backend.now())
+        timeout = await self.live.room(timeout)
+        waiter = backend.waiter()
+        now = backend.now()
+        try:
+            call = asking.call(topic, data, now, timeout, waiter.wake, headers, once=key.value)
+        except ConnectionClosedError as error:
+            raise self.closed_error() from error
+        again = key.sent is not None
+        if not again:
+            key.sending(epoch, now)
+        try:
+            await waiter
+        finally:
+            if not call.done:
+                asking.give_up(call)
+        return answer_of_once(key, call, again=again)
+
+    @overload
+    def call_stream(
+        self,
+        topic: str,
+        data: Encodable | Model = None,
+        *,
+        timeout: float | None = ...,
+        headers: Mapping[str, Encodable] | None = ...,
+        window: int | None = ...,
+        returns: None = None,
+    ) -> AnswerStream: ...
+
+    @overload
+    def call_stream(
+        self,
+        topic: str,
+        data: Encodable | Model = None,
+        *,
+        timeout: float | None = ...,
+        headers: Mapping[str, Encodable] | None = ...,
+        window: int | None = ...,
+        returns: type[R],
+    ) -> AnswerStream[R]: ...
+
+    def call_stream(
+        self,
+        topic: str,
+        data: Encodable | Model = None,
+        *,
+        timeout: float | None = None,
+        headers: Mapping[str, Encodable] | None = None,
+        window: int | None = None,
+        returns: Any = None,
+    ) -> AnswerStream[Any]:
+        """Call a topic whose handler answers in items: `async with` it, then `async for`. `timeout`
+        is seconds for all of it. `window` is what may wait unread here, in bytes of cost (an item's
+        payload and 64), 1..2^31-1; by default the agreed window. With `returns` each item is of
+        that type, as in `call`."""
+        kind = None if returns is None else data_type(returns)
+        return AnswerStream(self.live, self.asking, topic, data, timeout, headers, window, kind)
+
+    @overload
+    def subscribe(
+        self,
+        topic: str,
+        data: Encodable | Model = None,
+        *,
+        timeout: float | None = ...,
+        window: int | None = ...,
+        after: TopicPosition | None = ...,
+        returns: None = None,
+    ) -> Subscription: ...
+
+    @overload
+    def subscribe(
+        self,
+        topic: str,
+        data: Encodable | Model = None,
+        *,
+        timeout: float | None = ...,
+        window: int | None = ...,
+        after: TopicPosition | None = ...,
+        returns: type[R],
+    ) -> Subscription[R]: ...
+
+    def subscribe(
+        self,
+        topic: str,
+        data: Encodable | Model = None,
+        *,
+        timeout: float | None = DEFAULT_TIMEOUT,
+        window: int | None = None,
+        after: TopicPosition | None = None,
+        returns: Any = None,
+    ) -> Subscription[Any]:
+        """Subscribe to a topic that the peer publishes: `async with` it, then `async for`.
+        `timeout` is seconds until the answer, `data` is for the publisher to decide on; `window`
+        as in `call_stream`. A topic that remembers goes on `after` the position of an earlier
+        subscription. With `returns` each note is of that type, as in `call`. What is raised, and
+        when: `Subscription`."""
+        kind = None if returns is None else data_type(returns)
+        return Subscription(
+            self.live, self.asking, self.topics, topic, data, timeout, window, after, kind
+        )

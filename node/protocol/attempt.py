@@ -1,0 +1,124 @@
+"""One attempt of an initiator to resume its session over a new transport.
+
+It says Resume and takes Resumed or Reject and nothing else; what a Reject says is not
+authenticated and ends the attempt alone (docs/protocol.md section 17). `Connection.attempt`
+makes one, and a driver serves it like any core.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from lbm.errors import LbmDecodeError
+from node.protocol.account import Account
+from node.protocol.codes import REJECT, RESUMED, CloseCode
+from node.protocol.errors import RemoteProtocolError, violation
+from node.protocol.frames import FrameReader
+from node.protocol.handshake import raw_handshake_event
+from node.protocol.hello import decode_handshake, parse_code_and_text
+from node.protocol.limits import HANDSHAKE_EVENT_SIZE, RESUME_TIMEOUT
+from node.protocol.outbox import Outbox
+from node.protocol.reports import AttemptEnded
+from node.protocol.resume import read_resumed
+
+NEVER: Final = float("inf")
+# Given number, position and mac of a Resumed, and the time: whether the session goes on.
+Accept = Callable[[int, int, bytes, float], bool]
+
+
+class Attempt:
+    """The core of one attempt; 5 s are all it has.
+
+    `outcome` is None, "resumed" (the session has gone on already: its driver gets the transport,
+    and `rest`, what came after Resumed), "rejected" with the other side's `code`, or "failed". It
+    is reported before the transport of an attempt that has `ended` is closed.
+    """
+
+    def __init__(self, resume: bytes, accept: Accept, now: float) -> None:
+        self._resume = resume
+        self._accept: Accept | None = accept
+        self._frames = FrameReader(HANDSHAKE_EVENT_SIZE)
+        self._deadline = now + RESUME_TIMEOUT
+        self.outbox = Outbox(Account(0))
+        self.happened: list[AttemptEnded] = []
+        self.wants_data = True
+        self.ended = self.unread = self.wants_eof = False
+        self.is_parted = self.holds_back = False
+        self.outcome: str | None = None
+        self.code: int | None = None
+        self.rest = b""
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes of the Resume, if it waits."""
+        return len(self._resume)
+
+    def reports(self) -> list[AttemptEnded]:
+        """What happened since the last call."""
+        reports = self.happened[:]
+        self.happened.clear()
+        return reports
+
+    def receive_some(self, data: bytes, now: float) -> None:
+        """Take the answer; nothing is read after it."""
+        if self.outcome is not None or self._accept is None:
+            return
+        try:
+            event = next(self._frames.feed(data), None)
+            if event is not None:
+                self._answered(bytes(event), now)
+        except (RemoteProtocolError, LbmDecodeError):
+            self._end("failed")
+
+    def receive_data(self, data: bytes, now: float) -> None:
+        """The same."""
+        self.receive_some(data, now)
+
+    def receive_eof(self, now: float) -> None:
+        """The transport ended."""
+        self._end("failed")
+
+    def data_to_send(self, now: float) -> bytes:
+        """The Resume, once."""
+        resume, self._resume = self._resume, b""
+        return resume
+
+    def next_deadline(self) -> float:
+        """When it is given up, if it is not over."""
+        return NEVER if self.outcome else self._deadline
+
+    def handle_deadline(self, now: float) -> None:
+        """Give it up, if it is time."""
+        if now >= self._deadline:
+            self._end("failed")
+
+    def abort(self, now: float, code: CloseCode, reason: str) -> None:
+        """It is given up."""
+        self._end("failed")
+
+    def give_up(self) -> None:
+        """The session is over, or makes another attempt."""
+        self._end("failed")
+
+    def _answered(self, data: bytes, now: float) -> None:
+        event = raw_handshake_event(data)
+        if event.subcategory == REJECT:
+            self.code, _ = parse_code_and_text(decode_handshake(event.payload))
+            self._end("rejected")
+        elif event.subcategory != RESUMED or self._accept is None:
+            raise violation("neither Resumed nor Reject")
+        else:
+            self.rest = self._frames.rest()
+            accepted = self._accept(*read_resumed(event.payload), now)
+            self._end("resumed" if accepted else "failed")
+
+    def _end(self, outcome: str) -> None:
+        if self.outcome is not None:
+            return
+        self.outcome = outcome
+        self._accept = None
+        self._frames.clear()
+        self._resume = b""
+        self.wants_data = False
+        self.ended = True
+        self.happened.append(AttemptEnded(outcome, self.code))
+        self.outbox.waker.changed()

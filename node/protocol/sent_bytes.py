@@ -1,0 +1,168 @@
+"""What a session has sent and the other side has not told that it took: kept, as it was written.
+
+Positions count the bytes of our direction's frames; 0 is the first byte after our own Proof.
+A resumed session sends them again unchanged, so nothing is encrypted twice (docs/protocol.md
+section 17).
+"""
+
+from typing import Final
+
+from node.protocol.account import Account
+from node.protocol.errors import overloaded, violation
+from node.protocol.limits import RESUME_EXEMPT, TELL_BYTES
+
+# What is kept is charged in steps of so many: a flush that is soon told costs nothing.
+_CHARGE_STEP: Final = 64 * 1024
+
+
+class SentBytes:
+    """The bytes from `told` on, the position that the other side told last, to `sent`.
+
+    At position `full_at` nothing but events of stream 0 and Open is encrypted until more is told.
+    `chunks` are as they were written; what is in `again` goes before what is new. What is held is
+    charged to `account`.
+    """
+
+    __slots__ = (
+        "_account",
+        "_buffer",
+        "_charged",
+        "_expected",
+        "_first",
+        "_last",
+        "_longest",
+        "_skip",
+        "again",
+        "chunks",
+        "full_at",
+        "look_at",
+        "sent",
+        "told",
+    )
+
+    def __init__(self, buffer: int, longest: int, skip: int, account: Account) -> None:
+        self._buffer = buffer
+        self._longest = longest  # frame, which may be begun while there is any room
+        self._skip = skip  # bytes of the handshake that still wait for the transport
+        self._account = account
+        self._charged = 0
+        self.chunks: list[bytes] = []
+        self._first = 0  # position of the first chunk, of which some may be told
+        self.again: list[bytes] = []  # what is to be sent again, last first
+        self._expected = 1  # how many Received may come that tell little: one for each transport
+        self._last = 0  # what the last Received told
+        self.sent = self.told = 0
+        self.full_at = buffer
+        self.look_at = -1 if skip else _CHARGE_STEP
+
+    @property
+    def held(self) -> int:
+        """Bytes that are kept."""
+        return self.sent - self.told
+
+    def added(self) -> None:
+        """To be told when `sent` is beyond `look_at`, a chunk having been added: take the
+        handshake's bytes off it, or charge for what is held."""
+        if self._skip:
+            chunk = self.chunks[-1]
+            handshake = min(self._skip, len(chunk))
+            self._skip -= handshake
+            self.chunks[-1] = chunk[handshake:]
+            self.sent -= handshake
+        if self._skip:
+            return
+        self._charge()
+
+    def check_room(self, room: int) -> int:
+        """Less may be encrypted than the transport takes: `room` bytes; or fewer than none.
+
+        Raises:
+            RemoteProtocolError: `overloaded`, the other side never tells what it took.
+        """
+        if room < -(RESUME_EXEMPT + self._longest):
+            raise overloaded("it does not tell what it took")
+        return room
+
+    def told_more(self, position: int) -> bool:
+        """A Received came; False if it told little, and none was to be expected. Raises as
+        `release`."""
+        little = position - self._last < TELL_BYTES
+        if position < self._last:
+            raise violation("a position that falls")
+        self._last = position
+        # One that was sent again may tell less than a Resume or Resumed told meanwhile.
+        if position > self.told:
+            self.release(position)
+        if little and self._expected:
+            self._expected -= 1
+            return True
+        return not little
+
+    def release(self, position: int) -> None:
+        """The other side has taken all before `position`.
+
+        Raises:
+            RemoteProtocolError: `protocol-error`, it never sent so, or told more before.
+        """
+        if not self.told <= position <= self.sent:
+            raise violation("a position that cannot be")
+        self.told = position
+        self.full_at = position + self._buffer
+        chunks, start, count = self.chunks, self._first, 0
+        for chunk in chunks:
+            end = start + len(chunk)
+            if end > position:
+                break
+            start = end
+            count += 1
+        del chunks[:count]
+        self._first = start
+        if self._charged:
+            self._charge()
+        elif not self._skip:
+            self.look_at = position + _CHARGE_STEP
+
+    def rewind(self, position: int, first: bytes) -> None:
+        """Begin again on a new transport: `first`, which does not count, then
+        what comes after `position`; raises as `release`."""
+        self.release(position)
+        self._expected += 1
+        self.again = self.missing()[::-1]
+        if first:
+            self.again.append(first)
+
+    def missing(self) -> list[bytes]:
+        """All that is kept, in order."""
+        chunks, done = self.chunks[:], self.told - self._first
+        if done:
+            chunks[0] = chunks[0][done:]
+        return chunks
+
+    def take_again(self, limit: float) -> bytes:
+        """The next bytes to send again, `limit` at least unless there are fewer."""
+        taken, again = list[bytes](), self.again
+        while again and limit > 0:
+            chunk = again.pop()
+            taken.append(chunk)
+            limit -= len(chunk)
+        return b"".join(taken)
+
+    def part(self) -> None:
+        """The transport is gone: how far it was sent again is not known."""
+        self.again = []
+
+    def end(self) -> None:
+        """The session is over: what its remains keep is not charged to it."""
+        self._account.release(self._charged)
+        self._charged = 0
+
+    def _charge(self) -> None:
+        """Charge for what is held, in steps, the first of which is free."""
+        held = self.sent - self.told
+        size = held if held > _CHARGE_STEP else 0
+        if size > self._charged:
+            self._account.charge(size - self._charged)
+        else:
+            self._account.release(self._charged - size)
+        self._charged = size
+        self.look_at = self.told + size + _CHARGE_STEP

@@ -1,0 +1,176 @@
+"""What a caller does on an open connection: events, streams, credit, keys.
+
+`Connection` adds bytes and time, the handshake and the end. All here raises
+`ConnectionClosedError` where no connection is open, and nothing of the other side's doing.
+"""
+
+from node.protocol.account import SHARE, Account
+from node.protocol.codes import DATA, SIM, STREAM, CloseCode
+from node.protocol.config import CoreConfig
+from node.protocol.errors import ConnectionClosedError, LocalProtocolError
+from node.protocol.flow import Flow
+from node.protocol.limits import EVENT_COST, UNWRITTEN_PART, Limits
+from node.protocol.multiplexer import Multiplexer
+from node.protocol.observer import DirectionState
+from node.protocol.outbox import Outbox, Wire
+from node.protocol.reports import Report
+from node.protocol.resumption import Resumption
+from node.protocol.session import Farewell, Session
+from node.protocol.states import State
+
+
+class Speaker:
+    """The caller's side of a connection.
+
+    `answers` is the account of what handlers have made and wait to have written, `happened` is
+    what `reports` will return, `dropped` counts the events of the other side that nobody took.
+    """
+
+    def __init__(self, config: CoreConfig, state: State, total: Account | None) -> None:
+        self.config = config
+        self.account = Account(config.peer_memory, total, SHARE)
+        self.answers = Account(UNWRITTEN_PART * config.peer_memory, total)
+        self._state = state
+        self.dropped = 0
+        self.happened: list[Report] = []
+        self.outbox = Outbox(self.account)
+        self._wire = Wire(self.account, self.outbox.waker)
+        self._closing: Farewell = (CloseCode.NORMAL, "")
+        self._session: Session | None = None
+
+    # State, as a caller sees it.
+
+    @property
+    def state(self) -> State:
+        """Where the connection stands."""
+        return self._state
+
+    def reports(self) -> list[Report]:
+        """What happened since the last call."""
+        reports = self.happened[:]
+        self.happened.clear()
+        return reports
+
+    def checkpoint(self) -> tuple[DirectionState, DirectionState]:
+        """Both directions, ours first; raises LocalProtocolError where there is no chain."""
+        if self._session is None:
+            raise LocalProtocolError("there is no chain")
+        return self._session.checkpoint()
+
+    @property
+    def resumption(self) -> Resumption | None:
+        """How the session outlives its transport; None where that was not agreed."""
+        return self._session.resumption if self._session else None
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether it sends less than its transport takes: `resume_buffer` bytes are kept, and
+        nothing but events of stream 0 and Opens goes out until the other side tells more."""
+        session = self._session
+        if session is None or session.resumption is None:
+            return False
+        kept = session.resumption.kept
+        return kept.sent >= kept.full_at
+
+    # What waits, and what a caller may do.
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes of frames that wait, and of events that wait to be encrypted: their payloads,
+        and 64 for each, so that small ones count as what they hold."""
+        outbox = self.outbox
+        return self._wire.size + outbox.size + EVENT_COST * outbox.count
+
+    @property
+    def limits(self) -> Limits:
+        """The limits that were agreed; our own before and after."""
+        return self._session.mux.limits if self._session else self.config.limits
+
+    @property
+    def streams(self) -> Multiplexer:
+        """The streams, for what is asked of them alone; raises ConnectionClosedError."""
+        return self._open().mux
+
+    def flow(self) -> Flow:
+        """Credit and windows of all open streams; none where no connection is open."""
+        return self._session.mux.flow() if self._session else Flow({}, 0, 0, 0)
+
+    def send(
+        self,
+        stream: int,
+        async_id: int,
+        category: int,
+        subcategory: int,
+        payload: bytes,
+        *,
+        lbm: bool = True,
+        seal: bool = False,
+        releases: int = 0,
+    ) -> int:
+        """Queue an event of category 3 up on stream 1 or an open stream; see `Multiplexer.send`."""
+        session = self._session
+        if session is None or self._state is not State.OPEN:
+            session = self._open()
+        if category < SIM:
+            raise LocalProtocolError(f"events of category {category} are not the caller's")
+        mux = session.mux
+        return mux.send(stream, async_id, category, subcategory, payload, lbm, seal, releases)
+
+    def send_data(self, stream: int, data: bytes | memoryview) -> None:
+        """Queue 2/5 Data, 1..max_payload bytes, on a stream from 2 up; raises as `send`. A view
+        is one of bytes that do not change until they were sent."""
+        if not data or stream < 2:
+            raise LocalProtocolError("Data is at least one byte, on a stream of its own")
+        self._open().mux.send(stream, 0, STREAM, DATA, data, False, False)
+
+    def open_stream(self, label: str, window: int | None = None, credit: int | None = None) -> int:
+        """Open a stream; returns its id. `window` is what we are ready to hold, `credit` what the
+        other side said it is, in bytes. Raises LocalProtocolError if `max_streams` are open."""
+        return self._open().mux.open_stream(label, window, credit)
+
+    def finish_stream(self, stream: int) -> None:
+        """End our direction of a stream, after what is queued on it; raises as `send`."""
+        self._open().mux.finish(stream)
+
+    def reset_stream(self, stream: int, code: int, text: str = "") -> None:
+        """End both directions of a stream now; nothing happens if it is gone."""
+        self._open().mux.reset(stream, code, text)
+
+    def has_credit(self, stream: int) -> bool:
+        """Whether what is sent on `stream`, one from 2 up, would not wait for credit."""
+        return self._session is not None and self._session.mux.has_credit(stream)
+
+    def consume(self, stream: int, cost: int, count: int = 1) -> None:
+        """Give back the `cost` of `count` EventReceived once the application has used them."""
+        if cost and self._session is not None:
+            self._session.mux.consume(stream, cost, count)
+
+    def count_dropped(self, *, charged: bool = True) -> None:
+        """Nobody takes an event of the other side. It is `charged` unless the reason is ours: no
+        room, or an answer that nobody waits for any more. Beyond the allowance the other side's
+        next event ends the connection (`overloaded`)."""
+        self.dropped += 1
+        if charged and self._session is not None:
+            self._session.count_dropped()
+
+    def notify_writable(self, stream: int, *, credit: bool = False) -> None:
+        """Report StreamWritable once, when nothing waits on `stream` any more; with
+        `credit`, if nothing waits already, when it has credit."""
+        self._open().mux.watch(stream, credit=credit)
+
+    def ping(self, now: float) -> int:
+        """Send a Ping; PongReceived carries its async id."""
+        return self._open().ping(now)
+
+    def update_keys(self, now: float) -> None:
+        """Go to the next epoch in our direction; KeysUpdated reports it."""
+        self._open().update_keys(now)
+
+    def rekey(self, now: float) -> None:
+        """Agree on fresh keys for both directions; KeysUpdated reports each."""
+        self._open().rekey(now)
+
+    def _open(self) -> Session:
+        if self._state is not State.OPEN or self._session is None:
+            raise ConnectionClosedError(self._closing[0], "the connection is not open")
+        return self._session

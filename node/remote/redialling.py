@@ -1,0 +1,150 @@
+"""Coming back as the side that dialled: a parted session is resumed over a new transport, by one
+attempt after another (docs/protocol.md section 17).
+
+The first begins at once, each further one after a longer pause; whoever asks for one has it now.
+It ends with the session, or as soon as that goes on.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
+
+import anyio
+
+from crypto.randomness import random_bytes
+from node.backoff import Pauses
+from node.errors import ParleyError
+from node.protocol.codes import CloseCode
+from node.protocol.errors import LocalProtocolError
+from node.protocol.reports import AttemptEnded
+from node.remote.live import LiveConnection
+from node.transport.alarm import NEVER
+from node.transport.driver import Driver
+from node.transport.loop import Runner, Waiter
+
+logger = logging.getLogger("parley.peer")
+
+# Dials, and has what was dialled served by the driver that it is given; None: it is closed.
+Dial = Callable[[Callable[[], Driver | None]], Awaitable[None]]
+
+PAUSES: Final = Pauses(first=0.1, longest=5.0)
+# Seconds for a dial; an attempt has 5 of its own from then on.
+DIAL_TIMEOUT: Final = 5.0
+# A transport that held for less than so many seconds is followed by a pause: whoever takes each
+# of them away at once shall not keep us busy.
+STEADY: Final = 1.0
+
+
+class Redialling:
+    """The new transports of one session, which `dials` are tried for in turn; `next` is the
+    number of the first, and so of the one that worked last."""
+
+    def __init__(self, live: LiveConnection, dials: Sequence[Dial]) -> None:
+        self._live = live
+        self._dials = dials
+        self.next = 0
+        self._wanted = False
+        self._resumed_at = -NEVER
+        self._runner: Runner | None = None
+        self._pausing: Waiter | None = None
+
+    def begin(self) -> None:
+        """The session is parted."""
+        if self._runner is None:
+            self._runner = self._live.backend.spawn(self._run)
+
+    def now(self) -> None:
+        """Begin an attempt now, also while the session has a transport."""
+        self._wanted = True
+        self.begin()
+        if self._pausing is not None:
+            self._pausing.wake()
+
+    def stop(self) -> None:
+        """The session is over."""
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            runner.cancel()
+
+    async def _run(self) -> None:
+        live = self._live
+        now = live.backend.now
+        failures = int(not self._wanted and now() < self._resumed_at + STEADY)
+        while live.ended is None and (live.core.is_parted or self._wanted):
+            if failures and not self._wanted:
+                await self._pause(PAUSES.after(failures, random_bytes(1)[0] / 255))
+            self._wanted = False
+            if await self._attempt(self._dials[self.next]):
+                failures = 0
+                self._resumed_at = now()
+            else:
+                failures += 1
+                self.next = (self.next + 1) % len(self._dials)
+        self._runner = None
+
+    async def _pause(self, seconds: float) -> None:
+        loop = self._live.backend
+        self._pausing = waiter = loop.waiter()
+        timer = loop.at(loop.now() + seconds, waiter.wake)
+        try:
+            await waiter.wait()
+        finally:
+            self._pausing = None
+            timer.cancel()
+
+    async def _attempt(self, dial: Dial) -> bool:
+        """Whether the session goes on over what was dialled."""
+        one = _Try(self._live)
+        try:
+            with anyio.move_on_after(DIAL_TIMEOUT):
+                await dial(one.begin)
+            if one.driver is not None:
+                await one.over.wait()
+        except (ParleyError, OSError) as error:
+            logger.debug("%s cannot be dialled again: %s", self._live.remote, error)
+        except Exception:
+            logger.exception("dialling again failed")
+        finally:
+            one.give_up()
+        return one.resumed
+
+
+class _Try:
+    """One attempt, and the driver that serves it until it hands its transport over."""
+
+    def __init__(self, live: LiveConnection) -> None:
+        self._live = live
+        self.over = live.backend.waiter()
+        self.driver: Driver | None = None
+        self.resumed = False
+
+    def begin(self) -> Driver | None:
+        """There is a transport: from here on the session has no other."""
+        live = self._live
+        try:
+            self._attempt = live.core.attempt(live.backend.now())
+        except LocalProtocolError:
+            return None
+        self.driver = driver = Driver(
+            self._attempt, live.backend, self._ended, lambda: NEVER, lambda now: None
+        )
+        driver.gate = live.driver.gate
+        driver.on_closed = self.over.wake
+        live.driver.settle()
+        return driver
+
+    def give_up(self) -> None:
+        """Close what was not handed over."""
+        if self.driver is not None and not self.resumed:
+            self._attempt.abort(self._live.backend.now(), CloseCode.CONNECTION_LOST, "given up")
+            self.driver.settle()
+
+    def _ended(self, reports: list[Any]) -> None:
+        ended: AttemptEnded = reports[0]
+        live, driver = self._live, self.driver
+        if ended.outcome == "resumed" and driver is not None:
+            self.resumed = True
+            driver.hand_over(live.driver, self._attempt.rest)
+        elif ended.outcome == "rejected" and ended.code == CloseCode.UNKNOWN_SESSION:
+            live.unknown = True
+            live.changed()

@@ -1,0 +1,157 @@
+"""The sessions of one node that may come back: found by their tags, and bounded while they are
+without a transport (docs/protocol.md section 17).
+
+Those that others dialled are found when a Resume comes, whether they have lost their transport
+or seem alive; a few seconds longer also what is left of those that were closed.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Final
+
+from crypto.identity import NodeId
+from node.config import NodeConfig
+from node.protocol.remains import Remains
+from node.protocol.resume import ResumeRequest, spend_mac
+from node.remote.live import LiveConnection
+from node.transport.backend import Backend
+from node.transport.loop import Timer
+
+_TOO_MANY: Final = "too many sessions, or too much of them, are without a transport"
+
+
+@dataclass(eq=False, slots=True)
+class _Waiting:
+    """A session without a transport, or what is left of one: whose it is, and what it keeps."""
+
+    node_id: NodeId | None
+    held: int
+    end: Callable[[str], None]
+
+
+class SessionTable:
+    """The table of one node. `changed` is to be called whenever a connection has changed."""
+
+    def __init__(self, config: NodeConfig, backend: Callable[[], Backend]) -> None:
+        self._config = config
+        self._backend = backend
+        self._by_tag: dict[bytes, LiveConnection | Remains] = {}
+        self._tags: dict[LiveConnection | Remains, tuple[bytes, ...]] = {}
+        # What waits, the longest first.
+        self._waiting: dict[LiveConnection | Remains, _Waiting] = {}
+        self._timers: dict[Remains, Timer] = {}
+
+    def __len__(self) -> int:
+        """How many sessions are without a transport, what is left of closed ones included."""
+        return len(self._waiting)
+
+    @property
+    def held(self) -> int:
+        """Bytes that these keep."""
+        return sum(one.held for one in self._waiting.values())
+
+    def changed(self, live: LiveConnection) -> None:
+        """A connection opened, parted, went on, or ended."""
+        resumption = None if live.ended is not None else live.core.resumption
+        if live.core.initiator:
+            pass
+        elif resumption is not None:
+            self._know(live, resumption.tags)
+        elif live in self._tags:
+            self._know(live, ())
+            remains = live.core.remains(live.backend.now())
+            if remains is not None:
+                self._keep(remains, live.node_id)
+        if resumption is None or not live.is_parted:
+            self._waiting.pop(live, None)
+        elif live not in self._waiting:
+            self._wait(live, _Waiting(live.node_id, resumption.held, live.lost))
+
+    def asked(self, fresh: LiveConnection, resume: ResumeRequest) -> None:
+        """On a new connection a session is asked for: it goes on there, or is unknown."""
+        now = fresh.backend.now()
+        found = self._by_tag.get(resume.tag)
+        if found is None:
+            spend_mac(resume)
+        elif isinstance(found, Remains):
+            last = found.answer(resume, now)
+            if last is not None:
+                self._know(found, found.tags)
+                fresh.core.say_last(last, now)
+                return
+        elif found.core.accept_resume(resume, now):
+            fresh.became = found
+            found.name = found.remote.name = fresh.name
+            fresh.driver.hand_over(found.driver, fresh.core.hand_over())
+            return
+        else:
+            found.driver.settle()  # it may have ended of it
+        fresh.core.refuse_resume(now)
+
+    def end(self, reason: str) -> None:
+        """No session comes back any more: all without a transport end."""
+        for one in list(self._waiting.values()):
+            one.end(reason)
+
+    def clear(self) -> None:
+        """The node has ended."""
+        for timer in self._timers.values():
+            timer.cancel()
+        for table in (self._by_tag, self._tags, self._waiting, self._timers):
+            table.clear()
+
+    # Inside.
+
+    def _know(self, one: LiveConnection | Remains, tags: tuple[bytes, ...]) -> None:
+        before = self._tags.get(one, ())
+        if tags == before:
+            return
+        for tag in before:
+            self._by_tag.pop(tag, None)
+        self._by_tag.update(dict.fromkeys(tags, one))
+        if tags:
+            self._tags[one] = tags
+        else:
+            del self._tags[one]
+
+    def _keep(self, remains: Remains, node_id: NodeId | None) -> None:
+        def forget(reason: str = "") -> None:
+            self._forget(remains)
+
+        self._know(remains, remains.tags)
+        self._timers[remains] = self._backend().at(remains.until, forget)
+        self._wait(remains, _Waiting(node_id, remains.held, forget))
+
+    def _forget(self, remains: Remains) -> None:
+        if remains not in self._timers:
+            return
+        self._know(remains, ())
+        self._waiting.pop(remains, None)
+        self._timers.pop(remains).cancel()
+
+    def _wait(self, one: LiveConnection | Remains, waiting: _Waiting) -> None:
+        self._waiting[one] = waiting
+        while (surplus := self._surplus(waiting.node_id)) is not None:
+            self._waiting.pop(surplus).end(_TOO_MANY)
+
+    def _surplus(self, node_id: NodeId | None) -> LiveConnection | Remains | None:
+        """What is to end, if the last one, of `node_id`, was one too many."""
+        waiting, config = self._waiting, self._config
+        of_id = [one for one, its in waiting.items() if its.node_id == node_id]
+        if len(of_id) > config.parted_per_id:
+            return of_id[0]
+        counts: Counter[NodeId | None] = Counter()
+        sizes: Counter[NodeId | None] = Counter()
+        for its in waiting.values():
+            counts[its.node_id] += 1
+            sizes[its.node_id] += its.held
+        if len(waiting) > config.parted_sessions:
+            most = max(counts, key=counts.__getitem__)
+            return next(one for one, its in waiting.items() if its.node_id == most)
+        if sizes.total() > config.parted_memory:
+            most = max(sizes, key=sizes.__getitem__)
+            largest = [(its.held, one) for one, its in waiting.items() if its.node_id == most]
+            return max(largest, key=itemgetter(0))[1]
+        return None

@@ -1,0 +1,92 @@
+"""Values of LBM to what a type hint says, and back: msgspec does both, pydantic its own models.
+
+LBM has byte strings and maps with integers as keys, so both stay what they are; what it has not
+(dates, UUIDs, decimals) travels as text.
+"""
+
+import re
+from typing import Any, Final
+
+import msgspec
+
+# What msgspec would turn into base64.
+_NATIVE: Final = (bytes, bytearray, memoryview)
+# Where msgspec says what does not fit: "Expected `int`, got `str` - at `$.items[2].price`".
+_PLACE: Final = re.compile(r"(?s)(.*) - at (`key` in )?`(\$.*)`")
+
+
+class Misfit(Exception):
+    """Data that does not fit a hint: `what` is wrong at `place`, `$` for all of it."""
+
+    def __init__(self, place: str, what: str) -> None:
+        super().__init__(f"{place}: {what}")
+        self.place = place
+        self.what = what
+
+
+def check_hint(hint: Any) -> None:
+    """Raise TypeError if msgspec knows nothing of what `hint` is or has in it."""
+    try:
+        msgspec.convert(None, hint, builtin_types=_NATIVE, dec_hook=_read_model)
+    except (msgspec.ValidationError, NotImplementedError):
+        if isinstance(hint, type) and not _is_known(hint):
+            raise TypeError(f"{hint.__name__} is not a type of data") from None
+
+
+def convert(data: object, hint: Any) -> Any:
+    """`data`, plain values of LBM, as `hint` says. No text becomes a number.
+
+    Raises:
+        Misfit: it does not fit.
+    """
+    try:
+        return msgspec.convert(data, hint, builtin_types=_NATIVE, dec_hook=_read_model)
+    except msgspec.ValidationError as error:
+        raise _misfit(error) from error
+
+
+def plain_values(data: object) -> Any:
+    """`data` with each model in it as a map, what LBM has nothing for as text.
+
+    Raises:
+        TypeError: msgspec knows nothing of what is in it.
+    """
+    try:
+        return msgspec.to_builtins(data, builtin_types=_NATIVE, enc_hook=_write_model)
+    except NotImplementedError as error:
+        raise TypeError(f"{error} has no encoding") from None
+
+
+def _is_known(hint: type) -> bool:
+    return hasattr(hint, "model_validate") or not isinstance(
+        msgspec.inspect.type_info(hint), msgspec.inspect.CustomType
+    )
+
+
+def _read_model(hint: Any, data: object) -> Any:
+    validate = getattr(hint, "model_validate", None)
+    if validate is None:
+        raise NotImplementedError(f"{hint!r} is not a type of data")
+    return validate(data)
+
+
+def _write_model(value: object) -> Any:
+    dump = getattr(value, "model_dump", None)
+    if dump is None:
+        raise NotImplementedError(type(value).__name__)
+    return dump(by_alias=True)
+
+
+def _misfit(error: msgspec.ValidationError) -> Misfit:
+    found = _PLACE.fullmatch(str(error))
+    what, in_key, place = found.groups() if found else (str(error), None, "$")
+    # pydantic's own error tells its place apart from what is wrong there.
+    details = getattr(error.__cause__, "errors", None)
+    if details is not None:
+        first, *others = details(include_url=False, include_context=False, include_input=False)
+        what = first["msg"] + (f" (and {len(others)} more)" if others else "")
+        place += "".join(
+            f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]
+        )
+    what = what.replace("`", "")
+    return Misfit(place, what + " (a key)" if in_key else what)

@@ -1,0 +1,67 @@
+"""`parley find` and `parley serve --announce`: who is here."""
+
+import pytest
+
+from crypto.identity import NodeId
+from node.cli import find as command
+from node.cli.exits import Exit
+from node.discovery.announcement import FoundNode
+from tests.node.cli.conftest import Parley, said
+from tests.node.cli.processes import Processes
+
+LOOK = ("find", "--interface", "127.0.0.1", "--seconds")
+
+
+def test_a_node_that_is_announced_is_found(processes: Processes, parley: Parley) -> None:
+    running, [address] = processes.serve("--announce", "--announce-name", "küche")
+    assert f"{address} küche" in parley(*LOOK, "3").out.splitlines()
+    found = parley(*LOOK, "3", "--json")
+    node_id = address.partition("#")[2]
+    expected = {"event": "node", "node_id": node_id, "name": "küche", "addresses": [address]}
+    assert expected in found.lines
+    assert found.last == {"event": "done", "count": len(found.lines) - 1}
+    ready = running.stop().lines[0]
+    assert ready["announced"] is True
+    assert node_id not in parley(*LOOK, "0.4").out
+
+
+def test_a_node_is_not_announced_unless_asked_for(processes: Processes, parley: Parley) -> None:
+    running, [address] = processes.serve()
+    assert address not in parley(*LOOK, "0.4").out
+    assert running.stop().lines[0]["announced"] is False
+
+
+def test_what_a_stranger_says_steers_no_terminal(
+    parley: Parley, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = FoundNode(NodeId(bytes(32)), "\x1b[2J\nroot", ("tcp://192.0.2.7:1#x",))
+
+    async def search(seconds: float, interfaces: tuple[str, ...]) -> list[FoundNode]:
+        return [node]
+
+    monkeypatch.setattr(command, "search", search)
+    assert parley("find").out == "tcp://192.0.2.7:1#x \\x1b[2J\\nroot\n"
+    assert said(parley("find", "--json"), "node")[0]["name"] == node.name
+
+
+def test_nobody_is_announced(parley: Parley, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def search(seconds: float, interfaces: tuple[str, ...]) -> list[FoundNode]:
+        return []
+
+    monkeypatch.setattr(command, "search", search)
+    done = parley("find")
+    assert (done.code, done.out, done.err) == (0, "", "nobody is announced here\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["find", "--seconds", "0"], Exit.USAGE, "seconds are above 0"),
+        (["find", "--interface", "lo"], Exit.USAGE, "named by its IPv4 address"),
+        (["find", "--interface", "192.0.2.99"], Exit.UNREACHABLE, "not an address of this"),
+        (["serve", "--announce-name", "x" * 64], Exit.USAGE, "at most 63 bytes"),
+    ],
+)
+def test_what_does_not_do(parley: Parley, arguments: list[str], code: int, message: str) -> None:
+    done = parley(*arguments)
+    assert (done.code, message in done.err) == (code, True)

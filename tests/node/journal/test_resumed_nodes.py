@@ -1,0 +1,62 @@
+"""Two nodes over a proxy that cuts them again and again: both journals are whole."""
+
+from functools import partial
+from pathlib import Path
+
+import anyio
+import pytest
+
+from node.journal.audit import Audit
+from node.journal.audit.rows import STATUS_AT
+from node.journal.segments import list_segments, read_range
+from node.testing import FaultyProxy
+from parley import Peer
+from tests.node.journal.following import follow
+from tests.node.journal.journaled import AUDITOR, journaled
+from tests.node.network import eventually
+
+pytestmark = [pytest.mark.anyio, pytest.mark.slow]
+CUTS = 5
+
+
+def _has_resumed(peer: Peer, times: int) -> bool:
+    return peer.resumes >= times
+
+
+async def test_an_audit_of_two_nodes_that_were_cut_and_resumed(tmp_path: Path) -> None:
+    directory = tmp_path / "journals"
+    ours, theirs = (journaled(directory, segment_size=2**14) for _ in range(2))
+    async with theirs, ours:
+        address = await theirs.listen("tcp://127.0.0.1:0")
+        async with FaultyProxy(address) as proxy:
+            peer = await ours.connect(proxy.address)
+            assert await peer.call("echo", "the first") == "the first"  # so that it can part
+            for number in range(1, CUTS + 1):
+                async with anyio.create_task_group() as tasks:
+                    for size in range(0, 4_000, 400):
+                        tasks.start_soon(peer.call, "echo", bytes(size))
+                    if number == 2:
+                        tasks.start_soon(peer.rekey)
+                    await anyio.sleep(0.005)
+                    proxy.cut()
+                await eventually(partial(_has_resumed, peer, number))
+            assert await peer.call("echo", "the last") == "the last"
+            resumes = peer.resumes
+            await peer.close()
+    assert resumes >= CUTS
+    for node in (ours, theirs):
+        name = node.node_id.text
+        [session] = follow(directory, name).sessions.values()
+        assert session.ended is not None
+        assert session.ended.code == 0
+        audit = Audit([AUDITOR])
+        for segment in list_segments(directory, name):
+            for record in read_range(segment.path, 0, segment.size):
+                audit.record(segment.name.stem, record)
+        audit.finish_pending()
+        assert audit.take_findings() == []
+        # The last ones may have been closed before their seal was due.
+        assert {row[STATUS_AT] for row in audit.take_events()} <= {"ok", "unsealed"}
+        rows = audit.take_sessions()
+        assert {row.resumption for row in rows if row.what == "resumed"} == {*range(1, resumes + 1)}
+        assert [row.what for row in rows].count("parted") >= CUTS

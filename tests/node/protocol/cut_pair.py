@@ -1,0 +1,121 @@
+"""Two cores whose transport can be cut at any byte, and how they come together again.
+
+A `Link` is one transport: what a side writes to it arrives as far as it is let through. The
+initiator dials by `attempt`, the responder's listener finds the session by its tag.
+"""
+
+from typing import Any
+
+from node.protocol.attempt import Attempt
+from node.protocol.config import CoreConfig
+from node.protocol.connection import Connection
+from node.protocol.observer import Observer
+from node.protocol.reports import Parted, ResumeAsked, Resumed
+from node.protocol.resume import spend_mac
+from tests.node.protocol.pair import ALICE, BOB, Pair, Side, make_config
+
+M = 30.0
+
+
+def resuming(**settings: Any) -> dict[str, Any]:
+    """Settings of a core that resumes for 30 s."""
+    return {"resume": M, **settings}
+
+
+class CutPair(Pair):
+    """A pair that resumes. `a` dials; `resumes` and `answers` are the frames of all Resumes, and of
+    what first answered them."""
+
+    def __init__(
+        self,
+        a: CoreConfig | None = None,
+        b: CoreConfig | None = None,
+        *,
+        observers: tuple[Observer | None, Observer | None] = (None, None),
+    ) -> None:
+        super().__init__(
+            a or make_config(ALICE, resume=M), b or make_config(BOB, resume=M), observers=observers
+        )
+        self.resumes: list[bytes] = []
+        self.answers: list[bytes] = []
+
+    def cut(self) -> None:
+        """The transport ends for both; what was on its way is lost."""
+        for side in self.sides:
+            side.take(self.now)
+            side.core.receive_eof(self.now)
+            side.collect(self.now)
+
+    def ask(self) -> tuple[Attempt, Connection, ResumeAsked | None]:
+        """The initiator dials: its attempt, the responder's new connection and its report."""
+        attempt = self.a.core.attempt(self.now)
+        resume = attempt.data_to_send(self.now)
+        self.resumes.append(resume)
+        return attempt, *self.listen(resume)
+
+    def listen(self, resume: bytes) -> tuple[Connection, ResumeAsked | None]:
+        """A new connection of the responder gets these bytes."""
+        fresh = Connection(self.b.core.config, initiator=False, now=self.now)
+        fresh.receive_data(resume, self.now)
+        asked = [report for report in fresh.reports() if isinstance(report, ResumeAsked)]
+        return fresh, asked[0] if asked else None
+
+    def answer(self, fresh: Connection, asked: ResumeAsked | None) -> bytes:
+        """The responder's answer: what goes out on the new transport."""
+        if asked is not None:
+            core, resume = self.b.core, asked.resume
+            remains = core.remains(self.now)
+            if core.resumption is not None and resume.tag in core.resumption.tags:
+                if core.accept_resume(resume, self.now):
+                    rest = fresh.hand_over()
+                    out = self.b.take(self.now)
+                    self.b.core.receive_data(rest, self.now)
+                    return out
+            elif remains is not None and resume.tag in remains.tags:
+                last = remains.answer(resume, self.now)
+                if last is not None:
+                    fresh.say_last(last, self.now)
+                    return fresh.data_to_send(self.now)
+            else:
+                spend_mac(resume)
+            fresh.refuse_resume(self.now)
+        return fresh.data_to_send(self.now)
+
+    def come_back(self) -> Attempt:
+        """Resume, and carry what each side has to say."""
+        attempt, fresh, asked = self.ask()
+        answer = self.answer(fresh, asked)
+        self.answers.append(answer)
+        attempt.receive_data(answer, self.now)
+        if attempt.outcome == "resumed":
+            self.deliver(self.a, attempt.rest)
+            self.pump()
+        return attempt
+
+
+def cut_pair(
+    a: dict[str, Any] | None = None,
+    b: dict[str, Any] | None = None,
+    *,
+    observers: tuple[Observer | None, Observer | None] = (None, None),
+    **both: Any,
+) -> CutPair:
+    """A pair after its handshake that resumes for 30 s, with settings of one side or of both."""
+    pair = CutPair(
+        make_config(ALICE, **resuming(**both, **(a or {}))),
+        make_config(BOB, **resuming(**both, **(b or {}))),
+        observers=observers,
+    )
+    pair.pump()
+    pair.forget()
+    return pair
+
+
+def parted(side: Side) -> int:
+    """How often a side was parted."""
+    return len(side.all(Parted))
+
+
+def resumed(side: Side) -> list[int]:
+    """The numbers of its resumptions."""
+    return [report.number for report in side.all(Resumed)]

@@ -1,0 +1,216 @@
+"""A session of everything that there is, whose transports are cut after given numbers of bytes.
+
+Calls and answers, notes, streams both ways, key updates, a rekey, credit, time that passes, and
+Close by the responder. What is carried is counted over all transports, so that a cut can be put
+after any byte, also one of a Resume or of what is sent again.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from node.protocol.attempt import Attempt
+from node.protocol.codes import CHUNK, NOTIFY, RESULT, SIM, CloseCode
+from node.protocol.connection import Connection
+from node.protocol.reports import (
+    ConnectionEnded,
+    EventReceived,
+    KeysUpdated,
+    Parted,
+    PongReceived,
+    Report,
+    ResumeAsked,
+    Resumed,
+    StreamWritable,
+)
+from tests.node.journal.recorded import AUDITOR, MemoryJournal, audit_of
+from tests.node.protocol.cut_pair import CutPair, resuming
+from tests.node.protocol.pair import ALICE, BOB, Side, make_config
+
+# Reports of which a cut may make more, or others.
+OF_CUTS = (Parted, Resumed, StreamWritable)
+
+
+class CutSession:
+    """`cuts` are counts of carried bytes, of both directions together unless `there` says which;
+    beyond the last nothing is cut."""
+
+    def __init__(
+        self, cuts: Iterable[int], *, there: bool | None = None, journals: bool = False, **more: Any
+    ) -> None:
+        self.journals = (MemoryJournal(ALICE), MemoryJournal(BOB)) if journals else None
+        observers = tuple(journal.observer() for journal in self.journals or ())
+        settings = resuming(stream_window=1024, **more)
+        self.pair = CutPair(
+            make_config(ALICE, **settings),
+            make_config(BOB, **settings),
+            observers=(observers[0], observers[1]) if journals else (None, None),
+        )
+        self.pair.pump()
+        self._turns()
+        for side in self.pair.sides:
+            side.reports.clear()
+        self._cuts = sorted(cuts, reverse=True)
+        self._there = there
+        self.carried = 0
+        self.resumes: list[bytes] = []
+        self.answers: list[bytes] = []
+
+    # Carrying.
+
+    def _part_of(self, data: bytes, *, there: bool) -> tuple[bytes, bool]:
+        """What gets through of it, and whether the transport is cut behind that."""
+        if self._there is not None and self._there is not there:
+            return data, False
+        left = self._cuts[-1] - self.carried if self._cuts else len(data) + 1
+        if left > len(data):
+            self.carried += len(data)
+            return data, False
+        self._cuts.pop()
+        self.carried += left
+        return data[:left], True
+
+    def pump(self) -> None:
+        """Carry all, however often it is cut."""
+        pair = self.pair
+        for _ in range(1000):
+            moved = False
+            for side in pair.sides:
+                sent = side.take(pair.now)
+                data, cut = self._part_of(sent, there=side is pair.a)
+                if data:
+                    moved = True
+                    pair.deliver(pair.other(side), data)
+                if cut:
+                    self._lose()
+                    moved = True
+                while side.collect(pair.now):
+                    pass
+                self._use(side)
+            if not moved:
+                self._turns()
+                return
+        raise AssertionError("the two never fall quiet")
+
+    def _lose(self) -> None:
+        """The transport ends for both sides, and the initiator dials until one holds."""
+        pair = self.pair
+        for side in pair.sides:
+            side.core.receive_eof(pair.now)
+        while pair.a.core.is_parted:
+            attempt = pair.a.core.attempt(pair.now)
+            resume = attempt.data_to_send(pair.now)
+            self.resumes.append(resume)
+            self._dial(attempt, resume)
+
+    def _dial(self, attempt: Attempt, resume: bytes) -> None:
+        pair = self.pair
+        data, cut = self._part_of(resume, there=True)
+        fresh = Connection(pair.b.core.config, initiator=False, now=pair.now)
+        fresh.receive_data(data, pair.now)
+        asked = [report for report in fresh.reports() if isinstance(report, ResumeAsked)]
+        if cut and not asked:
+            attempt.receive_eof(pair.now)
+            return
+        answer = pair.answer(fresh, asked[0])
+        self.answers.append(answer)
+        data, lost = self._part_of(answer, there=False) if not cut else (b"", True)
+        attempt.receive_data(data, pair.now)
+        if attempt.outcome == "resumed":
+            pair.deliver(pair.a, attempt.rest)
+        if lost:
+            attempt.receive_eof(pair.now)
+            for side in pair.sides:
+                side.core.receive_eof(pair.now)
+
+    def _use(self, side: Side) -> None:
+        """The application uses what came."""
+        for report in side.reports:
+            if isinstance(report, EventReceived) and report.cost:
+                side.core.consume(report.stream, report.cost)
+                side.reports[side.reports.index(report)] = report._replace(cost=0)
+
+    def _turns(self) -> None:
+        for journal in self.journals or ():
+            journal.loop.run()
+
+    # The session.
+
+    def run(self) -> "CutSession":
+        """All of it, until both sides have ended."""
+        for step in (self._calls, self._streams, self._keys, self._notes, self._answers):
+            step()
+            self.pump()
+            self._pass(0.5)
+        self.pair.b.core.send(1, 0, SIM, NOTIFY, b"the last note", lbm=False)
+        self.pair.b.core.close(self.pair.now, CloseCode.GOING_AWAY, "bye")
+        self.pump()
+        for side in self.pair.sides:
+            side.core.receive_eof(self.pair.now)
+            side.collect(self.pair.now)
+        for journal in self.journals or ():
+            self._turns()
+            journal.log.end()
+        return self
+
+    def _pass(self, seconds: float) -> None:
+        pair, end = self.pair, self.pair.now + seconds
+        while (due := min(side.core.next_deadline() for side in pair.sides)) <= end:
+            pair.now = max(pair.now, due)
+            for side in pair.sides:
+                side.core.handle_deadline(pair.now)
+            self.pump()
+        pair.now = end
+
+    def _calls(self) -> None:
+        for number in range(1, 4):
+            self.pair.a.core.send(1, number, SIM, 1, b"call %d" % number, lbm=False)
+            self.pump()
+            self.pair.b.core.send(1, number, SIM, RESULT, b"answer %d" % number, lbm=False)
+
+    def _streams(self) -> None:
+        for side, text in ((self.pair.a, b"up"), (self.pair.b, b"down")):
+            stream = side.core.open_stream("s")
+            for number in range(3):
+                side.core.send_data(stream, text * (60 + number))
+            side.core.finish_stream(stream)
+
+    def _keys(self) -> None:
+        self.pair.a.core.update_keys(self.pair.now)
+        self.pair.b.core.rekey(self.pair.now)
+
+    def _notes(self) -> None:
+        for number in range(3):
+            self.pair.b.core.send(1, 0, SIM, NOTIFY, b"note %d" % number, lbm=False)
+        self.pair.a.core.ping(self.pair.now)
+
+    def _answers(self) -> None:
+        for number in range(2):
+            self.pair.b.core.send(1, 9, SIM, CHUNK, b"chunk %d" % number, lbm=False, seal=True)
+            self.pump()
+
+    # What came of it.
+
+    def told(self) -> list[list[str]]:
+        """What both applications were told of the other side, in order; a cut may put it between
+        other things of their own."""
+        return [_told(side.reports) for side in self.pair.sides]
+
+    def findings(self) -> list[Any]:
+        """What an auditor finds wrong in either journal."""
+        found = []
+        for journal in self.journals or ():
+            found += audit_of(journal.segments, AUDITOR).take_findings()
+        return found
+
+
+def _told(reports: Iterable[Report]) -> list[str]:
+    told, pongs = [], 0
+    for report in reports:
+        own = isinstance(report, KeysUpdated) and report.sent
+        if isinstance(report, PongReceived):
+            pongs += 1
+        elif isinstance(report, ConnectionEnded):
+            told.append(f"ended {report.code} {report.text}")
+        elif not own and not isinstance(report, OF_CUTS):
+            told.append(str(report))
+    return [*told, f"{pongs} Pongs"]

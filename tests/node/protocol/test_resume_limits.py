@@ -1,0 +1,191 @@
+"""The limits of resuming, each exceeded: what is kept, what is told and when, and for how long."""
+
+import pytest
+
+from lbm import keys
+from node.protocol.codes import CONNECTION, RECEIVED, SIM, CloseCode
+from node.protocol.limits import (
+    CLOSED_PATIENCE,
+    IDLE_EVENTS,
+    LEAST_RESUME_BUFFER,
+    RESPONDER_PATIENCE,
+    RESUME_EXEMPT,
+    RESUME_TIMEOUT,
+    TELL_ALONE,
+    TELL_BYTES,
+    TELL_INTERVAL,
+)
+from node.protocol.reports import Parted
+from tests.node.protocol.cut_pair import M, cut_pair
+from tests.node.protocol.pair import ALICE, ALIVE, Side, make_config
+
+SMALL = {"resume_buffer": LEAST_RESUME_BUFFER}
+
+
+def say(side: Side, size: int = 10) -> None:
+    side.core.send(1, 0, SIM, 4, bytes(size), lbm=False)
+
+
+# What may be stated.
+
+
+def test_how_long_a_session_may_be_kept() -> None:
+    assert make_config(ALICE, resume=600.0).resume == 600.0
+    for seconds in (-0.1, 600.1):
+        with pytest.raises(ValueError, match="resume"):
+            make_config(ALICE, resume=seconds)
+
+
+def test_the_least_that_may_be_kept() -> None:
+    assert make_config(ALICE, **SMALL).resume_buffer == LEAST_RESUME_BUFFER
+    with pytest.raises(ValueError, match="resume_buffer"):
+        make_config(ALICE, resume_buffer=LEAST_RESUME_BUFFER - 1)
+
+
+# What is kept.
+
+
+def test_a_full_buffer_holds_back_all_but_stream_0_and_open() -> None:
+    pair = cut_pair(b=SMALL)
+    for _ in range(40):
+        say(pair.b, 60_000)
+    pair.b.take(pair.now)
+    resumption = pair.b.core.resumption
+    assert resumption is not None
+    full = resumption.held
+    assert LEAST_RESUME_BUFFER <= full < LEAST_RESUME_BUFFER + 70_000
+    pair.b.core.open_stream("app/x")
+    assert pair.b.take(pair.now)
+    say(pair.b)
+    assert pair.b.take(pair.now) == b""
+    # Told of it, it goes on.
+    pair.deliver(pair.a, bytes(pair.b.wire))
+    pair.pump()
+    assert sum(map(len, pair.a.payloads)) == 40 * 60_000 + 10
+
+
+def test_what_is_not_held_back_has_a_bound_as_well() -> None:
+    pair = cut_pair(b=SMALL, seal_events=65_536)
+    for _ in range(40):
+        say(pair.b, 60_000)
+    pair.b.take(pair.now)
+    resumption = pair.b.core.resumption
+    assert resumption is not None
+    opened = 0
+    while pair.b.code == ALIVE and opened < 1_000:
+        pair.b.core.open_stream("x" * 4_000)
+        opened += 1
+        pair.b.take(pair.now)
+        pair.b.collect(pair.now)
+    assert pair.b.code == CloseCode.OVERLOADED
+    assert opened * 4_000 > RESUME_EXEMPT
+
+
+# What is told.
+
+
+def test_so_many_bytes_are_told_at_once() -> None:
+    pair = cut_pair()
+    for _ in range(5):
+        say(pair.a, TELL_BYTES // 5)
+    pair.pump()
+    resumption = pair.a.core.resumption
+    assert resumption is not None
+    assert resumption.kept.told >= TELL_BYTES
+    assert resumption.held < 1_000
+
+
+def test_little_is_told_with_something_else_after_a_second() -> None:
+    pair = cut_pair()
+    resumption = pair.a.core.resumption
+    assert resumption is not None
+    pair.now += TELL_INTERVAL / 2
+    say(pair.a)
+    pair.pump()
+    before = resumption.kept.told
+    say(pair.b)
+    pair.pump()
+    assert resumption.kept.told == before
+    pair.now += TELL_INTERVAL
+    say(pair.b)
+    pair.pump()
+    assert resumption.kept.told > before
+
+
+def test_little_is_told_alone_after_ten_seconds() -> None:
+    pair = cut_pair(idle_before_ping=1e6)
+    resumption = pair.a.core.resumption
+    assert resumption is not None
+    say(pair.a)
+    pair.pump()
+    told = resumption.kept.told
+    pair.run(TELL_ALONE - 0.5)
+    assert resumption.kept.told == told
+    pair.run(1)
+    assert resumption.kept.told > told
+    # And that is all: nobody tells that he was told.
+    wire = len(pair.a.wire) + len(pair.b.wire)
+    pair.run(100)
+    assert len(pair.a.wire) + len(pair.b.wire) - wire < 400
+
+
+def test_telling_little_too_often_is_overloaded() -> None:
+    pair = cut_pair()
+    for number in range(int(IDLE_EVENTS.burst) + 2):
+        assert pair.b.code == ALIVE, number
+        pair.inject(pair.a, 0, CONNECTION, RECEIVED, {keys.RECEIVED: 0}, sealed=True)
+    assert pair.b.code == CloseCode.OVERLOADED
+
+
+# How long.
+
+
+def test_a_parted_session_has_its_time() -> None:
+    pair = cut_pair()
+    pair.cut()
+    pair.advance(M - 0.1)
+    assert pair.a.core.is_parted
+    pair.advance(0.2)
+    assert pair.a.code == CloseCode.CONNECTION_LOST
+    pair.advance(RESPONDER_PATIENCE - 0.2)
+    assert pair.b.core.is_parted
+    pair.advance(0.2)
+    assert pair.b.code == CloseCode.CONNECTION_LOST
+
+
+def test_an_attempt_has_five_seconds() -> None:
+    pair = cut_pair()
+    pair.cut()
+    attempt = pair.a.core.attempt(pair.now)
+    outcomes = []
+    for seconds in (RESUME_TIMEOUT - 0.1, RESUME_TIMEOUT):
+        attempt.handle_deadline(pair.now + seconds)
+        outcomes.append(attempt.outcome)
+    assert outcomes == [None, "failed"]
+    assert pair.a.core.is_parted
+
+
+def test_what_is_left_of_a_closed_session_has_five_seconds() -> None:
+    pair = cut_pair()
+    pair.cut()
+    pair.b.core.close(pair.now)
+    assert pair.b.core.remains(pair.now + CLOSED_PATIENCE - 0.1) is not None
+    assert pair.b.core.remains(pair.now + CLOSED_PATIENCE) is None
+
+
+def test_silence_before_a_seal_that_is_overdue_parts_the_session() -> None:
+    pair = cut_pair(idle_before_ping=1e6)
+    say(pair.a)
+    sent = pair.a.take(pair.now)
+    pair.deliver(pair.b, sent)  # unsealed, and its seal never comes
+    reasons: list[str] = []
+    for _ in range(100):
+        pair.now = pair.b.core.next_deadline()
+        pair.b.core.handle_deadline(pair.now)
+        pair.b.take(pair.now)
+        pair.b.collect(pair.now)
+        reasons = [report.reason for report in pair.b.all(Parted)]
+        if reasons or pair.b.code != ALIVE:
+            break
+    assert len(reasons) == 1
+    assert pair.b.code == ALIVE

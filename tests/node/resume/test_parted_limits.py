@@ -1,0 +1,86 @@
+"""How many sessions without a transport a node keeps, and how much of them."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import pytest
+
+from node.testing.proxy import FaultyProxy
+from parley import Call, Node
+from parley.errors import PeerClosedError
+from tests.node.network import config, eventually, new_node
+
+pytestmark = pytest.mark.anyio
+
+
+@asynccontextmanager
+async def server_behind(**settings: Any) -> AsyncIterator[tuple[Node, FaultyProxy]]:
+    """A server whose peers all come through a proxy."""
+    with anyio.fail_after(10):
+        async with (
+            new_node(**{"resume": 20.0, **settings}) as server,
+            FaultyProxy(await server.listen("tcp://127.0.0.1:0")) as proxy,
+        ):
+            yield server, proxy
+
+
+async def echo(call: Call) -> Any:
+    return call.data
+
+
+async def cut_off(proxy: FaultyProxy, server: Node, peers: int) -> None:
+    """All of them lose their transport and find no other."""
+    await eventually(lambda: len(server.peers) == peers)
+    proxy.stall()
+    proxy.cut()
+    await eventually(lambda: all(peer.is_parted for peer in server.peers))
+
+
+async def test_so_many_of_one_node_id() -> None:
+    async with (
+        server_behind(parted_per_id=2) as (server, proxy),
+        new_node(resume=20.0) as client,
+    ):
+        for _ in range(4):
+            await client.connect(proxy.address)
+        await cut_off(proxy, server, 4)
+        await eventually(lambda: len(server.peers) == 2)
+        assert all(peer.is_parted for peer in server.peers)
+
+
+async def test_so_many_of_all() -> None:
+    """The node id that has most gives way: the other one keeps its session."""
+    async with (
+        server_behind(parted_sessions=3) as (server, proxy),
+        new_node(resume=20.0) as many,
+        new_node(resume=20.0) as one,
+    ):
+        await one.connect(proxy.address)
+        for _ in range(4):
+            await many.connect(proxy.address)
+        await cut_off(proxy, server, 5)
+        await eventually(lambda: len(server.peers) == 3)
+        ids = [peer.node_id for peer in server.peers]
+        assert ids.count(one.node_id) == 1
+
+
+async def test_so_much_of_all() -> None:
+    """Nothing may be kept at all: whoever has had something sent is not waited for."""
+    async with (
+        server_behind(parted_memory=0) as (server, proxy),
+        new_node(resume=20.0) as client,
+    ):
+        server.on_call("echo")(echo)
+        peer = await client.connect(proxy.address)
+        assert await peer.call("echo", 1) == 1
+        await eventually(lambda: len(server.peers) == 1)
+        back = server.peers[0]
+        proxy.stall()
+        proxy.cut()
+        await back.closed()
+        assert server.peers == []
+        with pytest.raises(PeerClosedError):
+            await back.call("echo", 1)
+    assert config().parted_memory == 64 * 2**20

@@ -1,0 +1,317 @@
+"""A session that goes on over new transports: what applications see of it, on both backends."""
+
+import logging
+from pathlib import Path
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from node.protocol.codes import CloseCode
+from node.protocol.errors import LocalProtocolError
+from node.testing.proxy import FaultyProxy
+from node.transport.address import Address
+from node.transport.memory import MemoryStream, memory_pair
+from node.trust.policies import AnyPeer
+from parley import PeerClosedError, Stream
+from parley.errors import ConfigError, UnreachableError
+from tests.node.network import config, eventually, meeting, new_node, nothing_left
+from tests.node.resume.roads import road
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_calls_survive_a_cut(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    async with road() as on:
+        assert await on.peer.call("echo", 1) == 1
+        on.proxy.cut()
+        assert await on.peer.call("echo", 2) == 2
+        assert (on.peer.resumes, on.peer.is_parted, on.peer.is_open) == (1, False, True)
+        await on.cut()
+        assert await on.peer.call("echo", 3) == 3
+        assert on.server.peers == [on.back]
+        assert len(on.server._admission) == 1
+        assert len(on.server._half_open) == 0
+    assert f"{on.peer} parted: the transport ended without Close" in caplog.text
+    assert f"{on.peer} resumed after 0." in caplog.text
+
+
+async def test_what_is_asked_while_parted_waits() -> None:
+    async with road() as on:
+        on.proxy.stall()
+        on.proxy.cut()
+        await eventually(lambda: on.peer.is_parted)
+        assert on.peer.is_open
+        answers: list[object] = []
+
+        async def ask(number: int) -> None:
+            answers.append(await on.peer.call("echo", number))
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(10):
+                tasks.start_soon(ask, number)
+            await anyio.sleep(0.02)
+            assert answers == []
+            on.proxy.resume()
+        assert set(answers) == set(range(10))
+
+
+async def test_streams_and_subscriptions_go_on_over_many_cuts() -> None:
+    """Every byte and every note comes once and in order, whatever the moment of the cut."""
+    size, notes = 1 << 20, 300
+    async with road() as on:
+        topic = on.server.topic("numbers")
+        got = bytearray()
+
+        @on.server.on_stream("sink")
+        async def sink(stream: Stream) -> None:
+            async for piece in stream:
+                got.extend(piece)
+            await stream.send(b"done")
+
+        data = bytes(range(251)) * (size // 251)
+        seen: list[object] = []
+
+        async def read() -> None:
+            async with on.peer.subscribe("numbers") as sub:
+                async for note in sub:
+                    seen.append(note)
+                    if len(seen) == notes:
+                        return
+
+        async def publish() -> None:
+            await eventually(lambda: bool(topic.subscribers))
+            for number in range(notes):
+                await topic.publish(number)
+                await anyio.lowlevel.checkpoint()
+
+        async def send() -> None:
+            async with on.peer.open_stream("sink") as stream:
+                for at in range(0, len(data), 20_000):
+                    await stream.send(data[at : at + 20_000])
+                await stream.send_eof()
+                assert b"".join([piece async for piece in stream]) == b"done"
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(read)
+            tasks.start_soon(publish)
+            tasks.start_soon(send)
+            for _ in range(6):
+                await on.cut()
+                on.proxy.to_server.cut(after=70_000)
+        assert bytes(got) == data
+        assert seen == list(range(notes))
+        assert on.peer.resumes >= 6
+
+
+async def test_a_new_transport_is_made_while_the_old_one_is_silent_and_open() -> None:
+    """The old one is closed, and nothing that is on its way there counts."""
+    async with road() as on:
+        for number in range(20):
+            on.proxy.to_client.stall()
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(on.peer.call, "echo", number)
+                await eventually(lambda: on.proxy.connections == 1)
+                on.peer.redial()
+                await eventually(lambda: on.proxy.connections == 2)
+                on.proxy.resume()
+            await eventually(lambda number=number: on.peer.resumes == number + 1)  # type: ignore[misc]  # bound now
+            assert await on.peer.call("echo", [number]) == [number]
+            await eventually(lambda: on.proxy.connections == 1)
+        assert on.back.resumes == 20
+
+
+async def test_redialling_does_not_wait_for_the_next_attempt() -> None:
+    """The server is away for long; the pause is cut short by whoever knows better."""
+    async with road() as on:
+        on.proxy.stall()
+        on.proxy.cut()
+        await eventually(lambda: on.peer.is_parted)
+        on.proxy.resume()
+        on.peer.redial()
+        assert await on.peer.call("echo", 1) == 1
+
+
+async def test_only_the_side_that_dialled_dials_again() -> None:
+    async with road() as on:
+        with pytest.raises(LocalProtocolError, match="cannot be dialled again from here"):
+            on.back.redial()
+    with pytest.raises(PeerClosedError):
+        on.peer.redial()
+    async with meeting(transport="tcp", resume=0.0) as met:
+        with pytest.raises(LocalProtocolError):
+            met.peer.redial()
+
+
+async def test_without_resume_a_connection_ends_with_its_transport() -> None:
+    for ours in (0.0, 5.0):
+        async with (
+            new_node(resume=5.0 - ours) as server,
+            new_node(resume=ours) as client,
+            FaultyProxy(await server.listen("tcp://127.0.0.1:0")) as proxy,
+        ):
+            peer = await client.connect(proxy.address)
+            proxy.cut()
+            assert (await peer.closed()).code == CloseCode.CONNECTION_LOST
+
+
+async def test_any_address_of_the_node_will_do(tmp_path: Path) -> None:
+    async with new_node(resume=20.0) as server, new_node(resume=20.0) as client:
+        server.on_call("echo")(_echo)
+        unix = await server.listen(f"unix://{tmp_path}/socket")
+        async with FaultyProxy(await server.listen("tcp://127.0.0.1:0")) as proxy:
+            gone = str(Address("tcp", "127.0.0.1", 1, node_id=server.node_id))
+            peer = await client.connect(gone, also=[proxy.address, unix])
+            assert await peer.call("echo", 1) == 1
+            assert proxy.connections == 1
+        assert await peer.call("echo", 2) == 2  # by the socket: the proxy is gone
+        assert peer.resumes >= 1
+
+
+async def _echo(call: object) -> object:
+    return call.data  # type: ignore[attr-defined]  # a Call
+
+
+async def test_other_addresses_are_of_the_same_node() -> None:
+    async with new_node() as client, new_node() as server:
+        address = await server.listen("tcp://127.0.0.1:0")
+        with pytest.raises(ConfigError, match="is not another address of"):
+            await client.connect(
+                address, also=[str(Address("tcp", "127.0.0.1", 1, node_id=client.node_id))]
+            )
+        with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:2"):
+            await client.connect("tcp://127.0.0.1:1", also=["tcp://127.0.0.1:2"], trust=AnyPeer())
+        peer = await client.connect("tcp://127.0.0.1:1", also=[address], trust=AnyPeer())
+        assert peer.node_id == server.node_id
+
+
+async def test_a_session_over_a_stream_goes_on_over_another_stream() -> None:
+    async with new_node(resume=20.0) as server, new_node(resume=20.0) as client:
+        server.on_call("echo")(_echo)
+        ends: list[MemoryStream] = []
+        returned: list[object] = []
+
+        async def redial() -> MemoryStream:
+            ours, theirs = memory_pair()
+            ends.append(theirs)
+            tasks.start_soon(accept, theirs)
+            return ours
+
+        async def accept(stream: MemoryStream) -> None:
+            returned.append(await server.accept_stream(stream))
+
+        async with anyio.create_task_group() as tasks:
+            peer = await client.connect_stream(await redial(), trust=AnyPeer(), redial=redial)
+            for number in range(3):
+                assert await peer.call("echo", number) == number
+                await ends[-1].aclose()
+            assert await peer.call("echo", 3) == 3
+        assert peer.resumes == 3
+        assert returned == [server.peers[0]] * 4
+        await peer.close()
+
+
+async def test_closing_while_parted_takes_no_longer_than_it_may() -> None:
+    async with road(resume=0.2) as on:
+        on.proxy.stall()
+        on.proxy.cut()
+        await eventually(lambda: on.peer.is_parted)
+        with anyio.fail_after(2):
+            await on.peer.close()
+        assert not on.client.peers
+
+
+async def test_a_close_that_a_cut_swallowed_is_said_again() -> None:
+    async with road() as on:
+        on.proxy.to_client.stall()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(on.back.close, 70, "enough")
+            await eventually(lambda: not on.server.peers)
+            on.proxy.cut()
+            on.proxy.resume()
+            ended = await on.peer.closed()
+        assert (ended.code, ended.text) == (70, "enough")
+        await eventually(lambda: len(on.server._sessions) <= 1)
+    assert len(on.server._sessions) == 0
+
+
+async def test_a_session_that_nobody_comes_back_for_ends() -> None:
+    async with road(resume=0.1) as on:
+        on.proxy.stall()
+        on.proxy.cut()
+        await eventually(lambda: on.peer.is_parted)
+        assert (await on.peer.closed()).code == CloseCode.CONNECTION_LOST
+        with pytest.raises(PeerClosedError):
+            await on.peer.call("echo")
+
+
+async def test_a_node_that_stops_ends_its_parted_sessions_at_once() -> None:
+    with anyio.fail_after(5):
+        async with new_node(resume=20.0) as server, new_node(resume=20.0) as client:
+            async with FaultyProxy(await server.listen("tcp://127.0.0.1:0")) as proxy:
+                peer = await client.connect(proxy.address)
+                await eventually(lambda: bool(server.peers))
+                back = server.peers[0]
+            await eventually(lambda: peer.is_parted and back.is_parted)
+        assert (await peer.closed()).code == CloseCode.CONNECTION_LOST
+        assert (await back.closed()).code == CloseCode.CONNECTION_LOST
+
+
+@pytest.mark.parametrize("turns", range(0, 24, 3))
+async def test_a_node_that_is_cancelled_while_it_dials_again_leaves_nothing(
+    turns: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL)  # a line that is kept keeps its peer
+
+    async def cancelled_while_dialling() -> None:
+        async with new_node(resume=20.0) as server:
+            address = await server.listen("tcp://127.0.0.1:0")
+            with anyio.CancelScope() as scope:
+                async with new_node(resume=20.0) as client:
+                    peer = await client.connect(address)
+                    peer.redial()
+                    for _ in range(turns):
+                        await anyio.lowlevel.cancel_shielded_checkpoint()
+                    scope.cancel()
+                    await anyio.lowlevel.checkpoint()
+
+    with nothing_left():
+        await cancelled_while_dialling()
+
+
+async def test_sessions_that_were_cut_leave_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL)
+
+    async def cut() -> None:
+        async with road() as on:
+            for _ in range(3):
+                await on.cut()
+            on.peer.redial()
+
+    with nothing_left():
+        await cut()
+
+
+async def test_the_other_side_may_say_that_it_does_not_know_the_session() -> None:
+    """A Reject proves nothing: the session waits on, and a link may try another beside it."""
+    async with new_node(resume=20.0) as client:
+        async with new_node(resume=20.0) as server:
+            address = Address.parse(await server.listen("tcp://127.0.0.1:0"))
+            peer = await client.connect(str(address))
+            await eventually(lambda: bool(server.peers))
+            back = server.peers[0]
+            back.live.lost("its process is gone")
+        async with new_node(resume=20.0) as other:
+            await other.listen(str(address.without_node_id()))
+            await peer.live.changes.until(lambda: peer.live.unknown)
+            assert peer.is_parted
+        peer.live.lost("a new session is there")
+        assert (await peer.closed()).code == CloseCode.CONNECTION_LOST
+
+
+def test_what_resume_may_be() -> None:
+    with pytest.raises(ConfigError, match=r"resume is 601; it must be 0\.\.600"):
+        config(resume=601)
+    with pytest.raises(ConfigError, match="resume_buffer"):
+        config(resume_buffer=1 << 19)

@@ -1,0 +1,326 @@
+"""Tests of calls, answers in items and topics whose data has a type, between two nodes."""
+
+import logging
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from subprocess import run
+from sys import executable
+from typing import Any, assert_type
+
+import anyio
+import msgspec
+import pydantic
+import pytest
+
+from lbm.codec import Value
+from node.errors import ConfigError, MalformedDataError, StreamedAnswerError
+from node.protocol.codes import ResultCode
+from parley import (
+    AnswerStream,
+    Call,
+    CallRefused,
+    NamedEvent,
+    Namespace,
+    Payload,
+    Subscription,
+    Topic,
+    on_event,
+)
+from tests.node.network import Meeting, meeting
+
+pytestmark = pytest.mark.anyio
+
+
+@dataclass
+class Item:
+    name: str
+    price: int
+
+
+@dataclass
+class Order:
+    items: list[Item]
+    note: bytes = b""
+
+
+class Receipt(msgspec.Struct):
+    total: int
+    note: bytes = b""
+
+
+class Price(pydantic.BaseModel):
+    name: str
+    cents: int
+
+
+ORDER = Order([Item("tea", 3), Item("cake", 4)], b"\0\xff")
+
+
+@pytest.fixture
+async def met(anyio_backend: str) -> AsyncIterator[Meeting]:
+    async with meeting() as met:
+        yield met
+
+
+async def test_a_call_of_a_type_is_answered_with_one(met: Meeting) -> None:
+    @met.server.on_call("order")
+    async def order(call: Call[Order]) -> Receipt:
+        assert_type(call.data, Order)
+        return Receipt(sum(item.price for item in call.data.items), call.data.note)
+
+    receipt = await met.peer.call("order", ORDER, returns=Receipt)
+    assert_type(receipt, Receipt)
+    assert receipt == Receipt(7, b"\0\xff")
+    # The other side need not know of it.
+    plain = await met.peer.call("order", {"items": [{"name": "tea", "price": 3}]})
+    assert_type(plain, Value)
+    assert plain == {"total": 3, "note": b""}
+    assert await met.peer.call("order", ORDER, returns=dict[str, Any]) == {
+        "total": 7,
+        "note": b"\0\xff",
+    }
+
+
+async def test_malformed_data_is_answered_with_its_place_and_runs_nothing(
+    met: Meeting, caplog: pytest.LogCaptureFixture
+) -> None:
+    ran = []
+
+    @met.server.on_call("order")
+    async def order(call: Call[Order]) -> None:
+        ran.append(call)
+
+    wrong = {"items": [{"name": "tea", "price": 3}] * 2 + [{"name": "cake", "price": "4"}]}
+    with caplog.at_level(logging.INFO), pytest.raises(CallRefused) as caught:
+        await met.peer.call("order", wrong)
+    assert caught.value.code == ResultCode.MALFORMED
+    assert caught.value.data == "$.items[2].price: Expected int, got str"
+    with pytest.raises(CallRefused) as caught:
+        await met.peer.call("order")
+    assert caught.value.data == "$: Expected object, got null"
+    assert ran == []
+    assert caplog.messages == []
+
+
+async def test_an_answer_of_another_type_is_the_handler_s_failure(
+    met: Meeting, caplog: pytest.LogCaptureFixture
+) -> None:
+    @met.server.on_call("order")
+    async def order(call: Call[Order]) -> Receipt:
+        return Receipt("seven")  # type: ignore[arg-type]  # the test
+
+    with pytest.raises(CallRefused) as caught:
+        await met.peer.call("order", ORDER)
+    assert caught.value.code == ResultCode.HANDLER_FAILED
+    assert "seven" not in str(caught.value.data)
+    assert "not of type Receipt: $.total: Expected int, got str" in caplog.text
+
+
+async def test_an_answer_that_does_not_fit_is_told_to_the_caller(met: Meeting) -> None:
+    @met.server.on_call("order")
+    async def order(call: Call) -> Value:
+        return call.data
+
+    with pytest.raises(MalformedDataError) as caught:
+        await met.peer.call("order", {"total": None}, returns=Receipt)
+    assert caught.value.place == "$.total"
+    assert await met.peer.call("order", {"total": 1}, returns=Receipt | None) == Receipt(1)
+
+
+async def test_a_handler_in_this_thread_and_one_of_items(met: Meeting) -> None:
+    @met.server.on_call("price")
+    def price(call: Call[str]) -> Price:
+        return Price(name=call.data, cents=120)
+
+    @met.server.on_call("prices")
+    async def prices(call: Call[list[str]]) -> AsyncIterator[Price]:
+        for name in call.data:
+            yield Price(name=name, cents=len(name))
+
+    assert await met.peer.call("price", "tea", returns=Price) == Price(name="tea", cents=120)
+    async with met.peer.call_stream("prices", ["a", "bc"], returns=Price) as answer:
+        assert_type(answer, AnswerStream[Price])
+        assert [item.cents async for item in answer] == [1, 2]
+    async with met.peer.call_stream("prices", ["a"], returns=Receipt) as wrong:
+        with pytest.raises(MalformedDataError, match="missing required field total"):
+            await anext(wrong)
+    with pytest.raises(CallRefused) as caught:
+        async with met.peer.call_stream("prices", "abc") as refused:
+            await anext(refused)
+    assert caught.value.data == "$: Expected array, got str"
+    with pytest.raises(StreamedAnswerError):
+        await met.peer.call("prices", ["a"], returns=list[Price])
+
+
+async def test_a_handler_calls_back_with_types(met: Meeting) -> None:
+    @met.client.on_call("price")
+    async def price(call: Call[str]) -> Price:
+        return Price(name=call.data, cents=120)
+
+    @met.server.on_call("total")
+    async def total(call: Call[list[str]]) -> int:
+        prices = [await call.peer.call("price", name, returns=Price) for name in call.data]
+        return sum(price.cents for price in prices)
+
+    assert await met.peer.call("total", ["tea", "cake"], returns=int) == 240
+
+
+async def test_an_item_of_another_type_is_the_handler_s_failure(met: Meeting) -> None:
+    @met.server.on_call("prices")
+    async def prices(call: Call) -> AsyncIterator[Price]:
+        yield Price(name="a", cents=1)
+        yield {"name": "b"}  # type: ignore[misc]  # the test
+
+    async with met.peer.call_stream("prices", returns=Price) as answer:
+        assert await anext(answer) == Price(name="a", cents=1)
+        with pytest.raises(CallRefused) as caught:
+            await anext(answer)
+    assert caught.value.code == ResultCode.HANDLER_FAILED
+
+
+async def test_a_call_that_is_made_once_has_its_types_too(anyio_backend: str) -> None:
+    async with meeting() as met:
+        ran = []
+
+        @met.server.on_call("order", once=True)
+        async def order(call: Call[Order]) -> Receipt:
+            ran.append(call.data)
+            return Receipt(7)
+
+        peer = await met.client.connect(await met.server.listen("tcp://127.0.0.1:0"))
+        key = bytes(range(16))
+        with pytest.raises(CallRefused) as caught:
+            await peer.call("order", 5, once=key)
+        assert caught.value.code == ResultCode.MALFORMED
+        # What was malformed was not run, and the key is as good as new.
+        for _ in range(2):
+            assert await peer.call("order", ORDER, once=key, returns=Receipt) == Receipt(7)
+        assert ran == [ORDER]
+
+
+async def test_named_events_of_a_type(met: Meeting) -> None:
+    @met.server.on("arrived")
+    async def arrived(event: NamedEvent[Item]) -> Receipt:
+        assert_type(event.data, Item)
+        return Receipt(event.data.price)
+
+    @met.server.on("plain")
+    async def plain(event: NamedEvent) -> Payload:
+        return event.payload
+
+    reply = await met.peer.emit("arrived", {"name": "tea", "price": 3}).reply()
+    assert reply.data == {"total": 3, "note": b""}
+    in_json = met.peer.emit("arrived", {"name": "tea", "price": 4}, format="json")
+    assert (await in_json.reply()).data == {"total": 4, "note": b""}
+    for wrong, told in (
+        ({"name": "tea", "price": "3"}, "$.price: Expected int, got str"),
+        (Payload(b"{", 3), "$: not of its format"),
+    ):
+        with pytest.raises(CallRefused) as caught:
+            await met.peer.emit("arrived", wrong).reply()
+        assert (caught.value.code, caught.value.data) == (ResultCode.MALFORMED, told)
+    assert (await met.peer.emit("plain", 5).reply()).data == 5
+
+
+async def test_a_namespace_with_a_wrong_hint_registers_nothing(met: Meeting) -> None:
+    class Doors(Namespace):
+        name = "doors"
+
+        @on_event("a")
+        async def a(self, event: NamedEvent[Item]) -> None:
+            return None
+
+        @on_event("b")
+        async def b(self, event: NamedEvent[AnswerStream]) -> None:
+            return None
+
+    with pytest.raises(ConfigError, match="AnswerStream"):
+        met.server.add_namespace(Doors())
+    assert met.server.handlers.find_event("doors", "a") is None
+
+
+async def test_a_topic_of_a_type(met: Meeting) -> None:
+    prices = met.server.topic("prices", Price)
+    assert_type(prices, Topic[Price])
+    tapped: list[Any] = []
+    prices.tap(lambda data, headers: tapped.append(data))
+    async with met.peer.subscribe("prices", returns=Price) as sub:
+        assert_type(sub, Subscription[Price])
+        await prices.publish(Price(name="tea", cents=120))
+        with pytest.raises(TypeError, match="not of type Price"):
+            await prices.publish({"name": "tea"})  # type: ignore[arg-type]  # the test
+        await prices.publish(Price(name="cake", cents=300))
+        prices.close()
+        assert [note.cents async for note in sub] == [120, 300]
+    assert tapped == [{"name": "tea", "cents": 120}, {"name": "cake", "cents": 300}]
+
+
+async def test_a_note_of_another_type_is_told_and_the_next_is_read(met: Meeting) -> None:
+    numbers = met.server.topic("numbers")
+    for batches in (False, True):
+        async with met.peer.subscribe("numbers", returns=int) as sub:
+            for note in (1, 2, "three", 4):
+                await numbers.publish(note)
+            numbers.close()
+            if batches:
+                assert await sub.next_batch() == [1, 2]
+                with pytest.raises(MalformedDataError, match=r"^\$: Expected int, got str$"):
+                    await sub.next_batch()
+            else:
+                assert [await anext(sub), await anext(sub)] == [1, 2]
+                with pytest.raises(MalformedDataError):
+                    await anext(sub)
+            assert [note async for note in sub] == [4]
+
+
+async def test_models_are_sent_without_a_type_for_the_answer(met: Meeting) -> None:
+    @met.server.on_call("echo")
+    async def echo(call: Call) -> Value:
+        return call.data
+
+    asked: list[Value] = []
+    met.server.topic("prices").on_subscribe(lambda request: asked.append(request.data))
+    assert await met.peer.call("echo", [Item("tea", 3)]) == [{"name": "tea", "price": 3}]
+    async with met.peer.call_stream("echo", Price(name="tea", cents=1)) as answer:
+        assert [item async for item in answer] == []
+        assert answer.result == {"name": "tea", "cents": 1}
+    async with met.peer.subscribe("prices", Receipt(1)):
+        assert asked == [{"total": 1, "note": b""}]
+
+
+@pytest.mark.process
+def test_a_program_without_types_imports_nothing_for_them() -> None:
+    program = """
+import sys
+import anyio
+from parley import Call, Identity, Node
+
+async def main():
+    async with Node(Identity.create()) as node, Node(Identity.create()) as other:
+        @node.on_call("echo")
+        async def echo(call: Call) -> dict[str, int]:
+            return call.data
+        peer = await other.connect(await node.listen("tcp://127.0.0.1:0"))
+        assert await peer.call("echo", {"a": 1}) == {"a": 1}
+
+anyio.run(main)
+print("msgspec" in sys.modules, "pydantic" in sys.modules)
+"""
+    done = run([executable, "-c", program], capture_output=True, text=True, timeout=50, check=True)
+    assert done.stdout == "False False\n"
+
+
+async def test_two_handlers_of_types_at_once(met: Meeting) -> None:
+    @met.server.on_call("double", concurrency=1)
+    async def double(call: Call[int]) -> int:
+        return 2 * call.data
+
+    async with anyio.create_task_group() as group:
+
+        async def ask(number: int) -> None:
+            assert await met.peer.call("double", number, returns=int) == 2 * number
+
+        for number in range(20):
+            group.start_soon(ask, number)
+        with pytest.raises(CallRefused):
+            await met.peer.call("double", "a")

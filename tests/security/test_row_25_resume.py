@@ -1,0 +1,304 @@
+"""Row 25, a session taken up by somebody else: Resumes and Resumed that are replayed, forged or
+late, and floods of them, have no effect but a further cut, and tell a stranger nothing.
+
+Elsewhere: what each side makes of each Resume and Resumed byte for byte
+(tests/node/protocol/test_vectors_resume.py), cuts at every byte, and the same of the second
+implementation (tests/interop/test_resume.py).
+"""
+
+import gc
+import tracemalloc
+from collections.abc import Iterator
+
+import pytest
+
+from crypto.randomness import random_bytes
+from lbm import keys
+from lbm.codec import decode
+from node.protocol.attempt import Attempt
+from node.protocol.codes import CONNECTION, RECEIVED, REJECT, SIM, CloseCode
+from node.protocol.connection import Connection
+from node.protocol.event import parse_raw
+from node.protocol.reports import ResumeAsked
+from tests.node.protocol.cut_pair import CutPair, M, cut_pair, parted
+from tests.node.protocol.pair import ALIVE, Side
+
+KIBIBYTE = 1_024
+RESPONDER_LONGER = 30.0
+
+
+def say(side: Side, text: bytes) -> None:
+    side.core.send(1, 0, SIM, 4, text, lbm=False)
+
+
+def talk(pair: CutPair, text: bytes) -> None:
+    """Both say it, and both hear it."""
+    for side in pair.sides:
+        say(side, text)
+    pair.pump()
+    assert pair.a.payloads[-1] == pair.b.payloads[-1] == text
+
+
+def flipped(data: bytes) -> Iterator[bytes]:
+    """A frame with each bit of its event changed, one at a time."""
+    for bit in range(32, 8 * len(data)):
+        changed = bytearray(data)
+        changed[bit // 8] ^= 1 << bit % 8
+        yield bytes(changed)
+
+
+def rejected(answer: bytes) -> int:
+    """The code of a Reject, which is all that was said."""
+    length = int.from_bytes(answer[:4])
+    event = parse_raw(answer[4:])
+    assert len(answer) == 4 + length
+    assert event[2:4] == (CONNECTION, REJECT)
+    code = decode(event.payload)[keys.CODE]
+    assert isinstance(code, int)
+    return code
+
+
+def resumed_once() -> CutPair:
+    pair = cut_pair()
+    talk(pair, b"first")
+    pair.cut()
+    assert pair.come_back().outcome == "resumed"
+    talk(pair, b"second")
+    return pair
+
+
+# Replayed.
+
+
+def test_a_resume_that_was_answered_is_worth_nothing_at_any_later_moment() -> None:
+    pair = cut_pair()
+    talk(pair, b"first")
+    for number in range(6):
+        for moment in ("open", "parted", "resumed"):
+            for old in pair.resumes:
+                fresh, asked = pair.listen(old)
+                assert rejected(pair.answer(fresh, asked)) == CloseCode.UNKNOWN_SESSION
+            if moment == "open":
+                pair.cut()
+            elif moment == "parted":
+                assert pair.come_back().outcome == "resumed"
+        talk(pair, b"number %d" % number)
+    assert (parted(pair.a), parted(pair.b)) == (6, 6)
+    assert (pair.a.code, pair.b.code) == (ALIVE, ALIVE)
+
+
+def test_no_resumed_but_the_one_that_was_asked_for_is_taken() -> None:
+    pair = cut_pair()
+    talk(pair, b"first")
+    for _ in range(4):
+        pair.cut()
+        for old in pair.answers:
+            attempt = pair.a.core.attempt(pair.now)
+            attempt.receive_data(old, pair.now)
+            assert attempt.outcome == "failed"
+        assert pair.come_back().outcome == "resumed"
+    talk(pair, b"last")
+    assert pair.a.core.resumption is not None
+    assert pair.a.core.resumption.count == 4
+
+
+def test_a_resume_with_any_bit_changed_is_rejected() -> None:
+    pair = resumed_once()
+    pair.cut()
+    resume = pair.a.core.attempt(pair.now).data_to_send(pair.now)
+    for changed in flipped(resume):
+        fresh, asked = pair.listen(changed)
+        answer = pair.answer(fresh, asked)
+        code = rejected(answer)
+        # One that cannot be read is a malformed first event.
+        assert code in (CloseCode.UNKNOWN_SESSION, CloseCode.PROTOCOL_ERROR)
+        assert asked is None or code == CloseCode.UNKNOWN_SESSION
+    assert pair.b.core.is_parted
+    assert pair.come_back().outcome == "resumed"
+    talk(pair, b"third")
+
+
+def test_a_resumed_with_any_bit_changed_is_refused() -> None:
+    pair = resumed_once()
+    pair.cut()
+    attempt, fresh, asked = pair.ask()
+    answer = pair.answer(fresh, asked)
+    resumed = answer[: 4 + int.from_bytes(answer[:4])]
+    core = pair.a.core
+    assert core.resumption is not None
+    accept = attempt._accept
+    assert accept is not None
+    for changed in flipped(resumed):
+        again = Attempt(b"", accept, pair.now)
+        again.receive_data(changed, pair.now)
+        assert again.outcome == "failed"
+        assert core.is_parted
+    assert pair.come_back().outcome == "resumed"
+    talk(pair, b"third")
+
+
+# Copied, and quicker than the rightful one.
+
+
+@pytest.mark.parametrize("said", ["nothing", "garbage", "an old frame", "the length of a long one"])
+def test_whoever_wins_the_race_with_a_copied_resume_gains_a_further_cut(said: str) -> None:
+    pair = resumed_once()
+    old = bytes(pair.a.wire[-100:])
+    pair.cut()
+    held_back = pair.a.core.attempt(pair.now)
+    copied = held_back.data_to_send(pair.now)
+    fresh, asked = pair.listen(copied)
+    stolen = pair.answer(fresh, asked)
+    assert not pair.b.core.is_parted
+    assert b"third" not in stolen  # what it gets is what the observer of a network gets
+    words = {"nothing": b"", "garbage": bytes(64), "an old frame": old}
+    pair.deliver(pair.b, words.get(said, (60_000).to_bytes(4) + bytes(100)))
+    # The rightful one comes too late, and asks again.
+    fresh, asked = pair.listen(copied)
+    held_back.receive_data(pair.answer(fresh, asked), pair.now)
+    assert held_back.outcome == "rejected"
+    assert pair.a.core.is_parted
+    assert pair.come_back().outcome == "resumed"
+    talk(pair, b"third")
+    assert (pair.a.code, pair.b.code) == (ALIVE, ALIVE)
+
+
+def test_a_reject_that_anybody_can_make_ends_no_session() -> None:
+    pair = resumed_once()
+    pair.cut()
+    for code in (14, 2, 12, 5):
+        attempt = pair.a.core.attempt(pair.now)
+        body = bytes(6) + bytes([CONNECTION, REJECT]) + bytes.fromhex(f"a210{code:02x}116178")
+        attempt.receive_data(len(body).to_bytes(4) + body, pair.now)
+        assert (attempt.outcome, attempt.code) == ("rejected", code)
+        assert pair.a.core.is_parted
+    assert pair.come_back().outcome == "resumed"
+    talk(pair, b"third")
+
+
+# Forged, and what a stranger learns.
+
+
+def test_all_rejects_are_the_same_to_a_stranger() -> None:
+    pair = resumed_once()
+    pair.cut()
+    right = pair.a.core.attempt(pair.now).data_to_send(pair.now)
+    answers = set()
+    for changed in (
+        right[:20] + random_bytes(8) + right[28:],  # another tag
+        right[:-8] + random_bytes(8),  # the right tag, another mac
+        pair.resumes[0],  # right once
+    ):
+        fresh, asked = pair.listen(changed)
+        answers.add(pair.answer(fresh, asked))
+        assert fresh.state.name in ("FAREWELL", "ENDED")
+    assert len(answers) == 1
+
+
+# Late.
+
+
+def test_nobody_takes_up_a_session_whose_time_is_over() -> None:
+    pair = resumed_once()
+    pair.cut()
+    resume = pair.a.core.attempt(pair.now).data_to_send(pair.now)
+    pair.now += M + RESPONDER_LONGER
+    for side in pair.sides:
+        side.core.handle_deadline(pair.now)
+        side.collect(pair.now)
+        assert side.code == CloseCode.CONNECTION_LOST
+    fresh, asked = pair.listen(resume)
+    assert rejected(pair.answer(fresh, asked)) == CloseCode.UNKNOWN_SESSION
+
+
+def test_a_closed_session_answers_for_some_seconds_and_takes_nothing() -> None:
+    pair = resumed_once()
+    pair.cut()
+    resume = pair.a.core.attempt(pair.now).data_to_send(pair.now)
+    pair.b.core.close(pair.now)
+    pair.b.collect(pair.now)
+    pair.now += 5.1
+    fresh, asked = pair.listen(resume)
+    assert rejected(pair.answer(fresh, asked)) == CloseCode.UNKNOWN_SESSION
+    assert pair.b.code == CloseCode.NORMAL
+
+
+# Floods, and positions that lie.
+
+
+def test_a_thousand_resumes_of_strangers_leave_nothing_behind() -> None:
+    pair = resumed_once()
+    right = pair.resumes[0]
+
+    def flood(count: int) -> None:
+        for _ in range(count):
+            fresh, asked = pair.listen(right[:16] + random_bytes(16) + right[32:])
+            assert isinstance(asked, ResumeAsked)
+            assert rejected(pair.answer(fresh, asked)) == CloseCode.UNKNOWN_SESSION
+
+    flood(100)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        flood(1_000)
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] - before < 64 * KIBIBYTE
+    finally:
+        tracemalloc.stop()
+    talk(pair, b"third")
+
+
+def test_a_peer_that_never_tells_is_held_to_a_bound() -> None:
+    pair = cut_pair(b={"resume_buffer": 1 << 20})
+    talk(pair, b"first")
+    # It pings, so that Pongs are due, and opens streams: none of that is held back.
+    resumption = pair.b.core.resumption
+    assert resumption is not None
+    for _ in range(60):
+        say(pair.b, bytes(60_000))
+    pair.b.take(pair.now)
+    held = resumption.held
+    assert (1 << 20) <= held < (1 << 20) + 70_000  # one event may be more
+    assert pair.b.core.queued_bytes > 1_000_000
+    assert pair.b.code == ALIVE
+
+
+@pytest.mark.parametrize(
+    ("position", "code"), [(2**40, CloseCode.PROTOCOL_ERROR), (0, CloseCode.OVERLOADED)]
+)
+def test_a_peer_that_tells_too_much_or_too_often_is_closed(position: int, code: int) -> None:
+    pair = cut_pair()
+    for _ in range(100):
+        if pair.b.code == ALIVE:
+            pair.inject(pair.b, 0, CONNECTION, RECEIVED, {keys.RECEIVED: position}, sealed=True)
+    assert pair.b.code in (ALIVE, code)
+    assert pair.a.code in (ALIVE, code)
+    assert (pair.a.code, pair.b.code) != (ALIVE, ALIVE)
+
+
+def test_a_position_that_lies_in_a_right_resume_ends_the_session() -> None:
+    """Only the peer itself can say that: the mac is right."""
+    pair = resumed_once()
+    pair.cut()
+    resumption = pair.a.core.resumption
+    assert resumption is not None
+    resumption.received += 10_000
+    attempt = pair.come_back()
+    assert attempt.outcome == "rejected"
+    pair.b.collect(pair.now)
+    assert pair.b.code == CloseCode.PROTOCOL_ERROR
+
+
+# Half-open.
+
+
+def test_a_new_transport_wins_over_one_that_seems_alive() -> None:
+    pair = cut_pair()
+    for number in range(200):
+        say(pair.a, b"lost on the old one %d" % number)
+        pair.a.take(pair.now)  # into a transport that nobody reads, and that does not end
+        assert pair.come_back().outcome == "resumed"
+    assert pair.b.payloads == [b"lost on the old one %d" % number for number in range(200)]
+    assert (pair.a.code, pair.b.code) == (ALIVE, ALIVE)
+    assert isinstance(pair.b.core, Connection)
