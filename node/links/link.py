@@ -7,7 +7,7 @@ ends: it dials again, what asks waits for the connection, and its subscriptions 
 import logging
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, Final, Protocol, Self, TypeVar
+from typing import Final, Protocol, Self, TypeVar
 
 import anyio
 
@@ -17,7 +17,6 @@ from node.links.hooks import Hook, Hooks
 from node.links.places import Places
 from node.links.redial import Redial, random_fraction
 from node.links.requests import LinkRequests
-from node.links.subscription import LinkSubscription
 from node.logs import one_line
 from node.peer.peer import Peer
 from node.protocol.codes import CloseCode
@@ -89,7 +88,7 @@ class Link(LinkRequests):
         self._waiting = 0
         self._up = Hooks("on_up")
         self._down = Hooks("on_down")
-        self._subscriptions: set[LinkSubscription[Any]] = set()
+        self._subscriptions: set[object] = set()
         self.changes = Changes(lambda: self.backend.waiter())
         self._redial = Redial(
             self._attempt, self._failed, over=self.changes.notify, pauses=pauses, draw=draw
@@ -213,8 +212,7 @@ class Link(LinkRequests):
     # For what speaks on it.
 
     async def connected(self, timeout: float | None) -> tuple[Peer, float | None]:
-        """The peer, once it can be asked at once, and what is left of `timeout`; raises as
-        `call`."""
+        """As in `Sessions`."""
         while True:
             peer = self._usable()
             if peer is None:
@@ -225,7 +223,7 @@ class Link(LinkRequests):
                 timeout = await peer.live.room(timeout)
 
     async def next_session(self) -> Peer:
-        """The peer, once there is a session; PeerClosedError if there will be none."""
+        """As in `Sessions`."""
         await self.changes.until(lambda: self._usable() is not None or self.is_over)
         peer = self._usable()
         if peer is None:
@@ -233,17 +231,17 @@ class Link(LinkRequests):
         return peer
 
     def over_error(self) -> PeerClosedError:
-        """What to raise once it is over."""
+        """As in `Sessions`."""
         return PeerClosedError(CloseCode.GOING_AWAY, "the link has ended")
 
-    def joined(self, subscription: LinkSubscription[Any]) -> None:
-        """It goes on over sessions, until `parted`."""
+    def joined(self, subscription: object) -> None:
+        """As in `Sessions`."""
         if len(self._subscriptions) >= MOST_SUBSCRIPTIONS:
             raise LocalProtocolError(f"a link has at most {MOST_SUBSCRIPTIONS:,} subscriptions")
         self._subscriptions.add(subscription)
 
-    def parted(self, subscription: LinkSubscription[Any]) -> None:
-        """It is over."""
+    def parted(self, subscription: object) -> None:
+        """As in `Sessions`."""
         self._subscriptions.discard(subscription)
 
     # Inside.
