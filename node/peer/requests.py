@@ -114,7 +114,7 @@ class PeerRequests:
             LocalProtocolError: 65,535 calls wait for their answers.
             LbmEncodeError: `data` has no encoding. StreamedAnswerError: use `call_stream`.
             MalformedDataError: the answer is not of the type `returns`.
-            ConfigError: that cannot be checked. ValueError: the key is not 16 bytes.
+            ConfigError: that cannot be checked. TypeError, ValueError: `once` is not a key.
         """
         wanted = None if returns is None else data_type(returns)
         if once is not False:
