@@ -12,6 +12,7 @@ from node.blocking.background import Background
 from node.blocking.reading import BlockingSubscription
 from node.links.link import Link
 from node.messaging.kept import TopicPosition
+from node.peer.once_key import OnceKey
 from node.peer.peer import Peer
 from node.peer.requests import DEFAULT_TIMEOUT
 from node.typed.models import Model, R
@@ -37,7 +38,7 @@ class BlockingRequests(Generic[A]):
         *,
         timeout: float | None = ...,
         headers: Mapping[str, Encodable] | None = ...,
-        once: bool | bytes = ...,
+        once: bool | bytes | OnceKey = ...,
         returns: None = None,
     ) -> Value: ...
 
@@ -49,7 +50,7 @@ class BlockingRequests(Generic[A]):
         *,
         timeout: float | None = ...,
         headers: Mapping[str, Encodable] | None = ...,
-        once: bool | bytes = ...,
+        once: bool | bytes | OnceKey = ...,
         returns: type[R],
     ) -> R: ...
 
@@ -61,7 +62,7 @@ class BlockingRequests(Generic[A]):
         *,
         timeout: float | None = ...,
         headers: Mapping[str, Encodable] | None = ...,
-        once: bool | bytes = ...,
+        once: bool | bytes | OnceKey = ...,
         returns: UnionType,
     ) -> Any: ...
 
@@ -72,7 +73,7 @@ class BlockingRequests(Generic[A]):
         *,
         timeout: float | None = DEFAULT_TIMEOUT,
         headers: Mapping[str, Encodable] | None = None,
-        once: bool | bytes = False,
+        once: bool | bytes | OnceKey = False,
         returns: Any = None,
     ) -> Any:
         """Call a topic and return the data of its answer; as `Peer.call`, or `Link.call`,
