@@ -14,6 +14,7 @@ from node.links.link import Link
 from node.messaging.formats import FormatName
 from node.messaging.kept import TopicPosition
 from node.messaging.payloads import Payload, Tandem
+from node.peer.once_key import OnceKey
 from node.peer.peer import Peer
 from node.peer.requests import DEFAULT_TIMEOUT
 from node.typed.models import Model, R
@@ -39,7 +40,7 @@ class BlockingRequests(Generic[A]):
         *,
         timeout: float | None = ...,
         headers: Mapping[str, Encodable] | None = ...,
-        once: bool | bytes = ...,
+        once: bool | bytes | OnceKey = ...,
         returns: None = None,
     ) -> Value: ...
 
@@ -51,7 +52,7 @@ class BlockingRequests(Generic[A]):
         *,
         timeout: float | None = ...,
         headers: Mapping[str, Encodable] | None = ...,
-        once: bool | bytes = ...,
+        once: bool | bytes | OnceKey = ...,
         returns: type[R],
     ) -> R: ...
 
@@ -63,7 +64,7 @@ class BlockingRequests(Generic[A]):
         *,
         timeout: float | None = ...,
         headers: Mapping[str, Encodable] | None = ...,
-        once: bool | bytes = ...,
+        once: bool | bytes | OnceKey = ...,
         returns: UnionType,
     ) -> Any: ...
 
@@ -74,7 +75,7 @@ class BlockingRequests(Generic[A]):
         *,
         timeout: float | None = DEFAULT_TIMEOUT,
         headers: Mapping[str, Encodable] | None = None,
-        once: bool | bytes = False,
+        once: bool | bytes | OnceKey = False,
         returns: Any = None,
     ) -> Any:
         """Call a topic and return the data of its answer; as `Peer.call`, or `Link.call`,

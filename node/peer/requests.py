@@ -103,8 +103,9 @@ class PeerRequests:
         With `once` the handler runs once at most, also if the call is asked again on another
         connection with the same key: True for a new key, or its 16 bytes.
 
-        `data` may be or hold a dataclass, a msgspec Struct or a pydantic model, and with `returns`
-        the answer is of that type: a class, or a hint such as `list[Order]` (extra `typed`).
+        `data` may be or hold a dataclass, a msgspec Struct, a pydantic model, a date or the like,
+        and with `returns` the answer is of that type: a class, or a hint such as `list[Order]`
+        (extra `typed`).
 
         Raises:
             CallRefused: answered with a code other than 0. CallTimeout: no answer in time.
@@ -114,7 +115,7 @@ class PeerRequests:
             LocalProtocolError: 65,535 calls wait for their answers.
             LbmEncodeError: `data` has no encoding. StreamedAnswerError: use `call_stream`.
             MalformedDataError: the answer is not of the type `returns`.
-            ConfigError: that cannot be checked. ValueError: the key is not 16 bytes.
+            ConfigError: that cannot be checked. TypeError, ValueError: `once` is not a key.
         """
         wanted = None if returns is None else data_type(returns)
         if once is not False:

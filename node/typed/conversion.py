@@ -5,6 +5,7 @@ LBM has byte strings and maps with integers as keys, so both stay what they are;
 """
 
 import re
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -13,6 +14,9 @@ import msgspec
 _NATIVE: Final = (bytes, bytearray, memoryview)
 # Where msgspec says what does not fit: "Expected `int`, got `str` - at `$.items[2].price`".
 _PLACE: Final = re.compile(r"(?s)(.*) - at (`key` in )?`(\$.*)`")
+
+# What a hint is made of, as msgspec sees it.
+_Part = msgspec.inspect.Type | msgspec.inspect.Field
 
 
 class Misfit(Exception):
@@ -26,11 +30,20 @@ class Misfit(Exception):
 
 def check_hint(hint: Any) -> None:
     """Raise TypeError if msgspec knows nothing of what `hint` is or has in it."""
-    try:
+    found: list[_Part] = [msgspec.inspect.type_info(hint)]
+    seen = {id(found[0])}
+    for part in found:  # which grows meanwhile, by what is new in each
+        if isinstance(part, msgspec.inspect.CustomType):
+            _require_model(part.cls)
+        for name in part.__struct_fields__:
+            inside = getattr(part, name)
+            for one in inside if isinstance(inside, tuple) else (inside,):
+                if isinstance(one, _Part) and id(one) not in seen:
+                    seen.add(id(one))
+                    found.append(one)
+    # What can be no union is found out when it is converted to.
+    with suppress(msgspec.ValidationError):
         msgspec.convert(None, hint, builtin_types=_NATIVE, dec_hook=_read_model)
-    except (msgspec.ValidationError, NotImplementedError):
-        if isinstance(hint, type) and not _is_known(hint):
-            raise TypeError(f"{hint.__name__} is not a type of data") from None
 
 
 def convert(data: object, hint: Any) -> Any:
@@ -57,17 +70,14 @@ def plain_values(data: object) -> Any:
         raise TypeError(f"{error} has no encoding") from None
 
 
-def _is_known(hint: type) -> bool:
-    return hasattr(hint, "model_validate") or not isinstance(
-        msgspec.inspect.type_info(hint), msgspec.inspect.CustomType
-    )
+def _require_model(hint: Any) -> None:
+    if hint is not object and not hasattr(hint, "model_validate"):
+        name = hint.__name__ if isinstance(hint, type) else hint
+        raise TypeError(f"{name} is not a type of data")
 
 
 def _read_model(hint: Any, data: object) -> Any:
-    validate = getattr(hint, "model_validate", None)
-    if validate is None:
-        raise NotImplementedError(f"{hint!r} is not a type of data")
-    return validate(data)
+    return data if hint is object else hint.model_validate(data)
 
 
 def _write_model(value: object) -> Any:

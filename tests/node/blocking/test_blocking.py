@@ -161,6 +161,14 @@ def test_numbers_of_a_topic_that_remembers(shop: Shop) -> None:
             sub.get(timeout=PATIENCE)
             numbers.append(sub.number)
         assert numbers == [1, 2, 3]
+        after = sub.position
+        assert after is not None
+        assert after.number == 3
+        sub.close()
+        shop.background.run(shop.node.topics["log"].publish, "d")
+        with peer.subscribe("log", after=after) as later:
+            assert later.get(timeout=PATIENCE) == "d"
+            assert (later.number, later.recovered, later.gaps) == (4, True, 0)
 
 
 def test_what_is_left_after_a_subscription(shop: Shop) -> None:
