@@ -13,7 +13,6 @@ import anyio
 from lbm.codec import Encodable, Value
 from lbm.errors import LbmDecodeError
 from node.errors import (
-    MalformedDataError,
     ParleyError,
     PeerClosedError,
     StreamResetError,
@@ -221,7 +220,7 @@ class Subscription(Generic[D]):
         while ready:
             try:
                 batch.append(kind.read(ready[-1]))
-            except MalformedDataError:
+            except Exception:  # a model's own code may raise anything
                 if batch:
                     break
                 ready.pop()

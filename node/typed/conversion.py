@@ -14,6 +14,9 @@ import msgspec
 _NATIVE: Final = (bytes, bytearray, memoryview)
 # Where msgspec says what does not fit: "Expected `int`, got `str` - at `$.items[2].price`".
 _PLACE: Final = re.compile(r"(?s)(.*) - at (`key` in )?`(\$.*)`")
+# pydantic goes on after the first misfit, and tells of none alone. What it says of each takes a
+# kilobyte and microseconds: of a million in 130 KB, 500 MB and two seconds.
+MOST_TOLD: Final = 100
 
 # What a hint is made of, as msgspec sees it.
 _Part = msgspec.inspect.Type | msgspec.inspect.Field
@@ -56,6 +59,8 @@ def convert(data: object, hint: Any) -> Any:
         return msgspec.convert(data, hint, builtin_types=_NATIVE, dec_hook=_read_model)
     except msgspec.ValidationError as error:
         raise _misfit(error) from error
+    except TypeError as error:  # a list within a set
+        raise Misfit("$", str(error)) from error
 
 
 def plain_values(data: object) -> Any:
@@ -91,9 +96,13 @@ def _misfit(error: msgspec.ValidationError) -> Misfit:
     found = _PLACE.fullmatch(str(error))
     what, in_key, place = found.groups() if found else (str(error), None, "$")
     # pydantic's own error tells its place apart from what is wrong there.
-    details = getattr(error.__cause__, "errors", None)
-    if details is not None:
-        first, *others = details(include_url=False, include_context=False, include_input=False)
+    cause: Any = error.__cause__
+    if not hasattr(cause, "error_count"):
+        pass
+    elif cause.error_count() > MOST_TOLD:
+        what = f"{cause.error_count():,} values do not fit"
+    else:
+        first, *others = cause.errors(include_url=False, include_context=False, include_input=False)
         what = first["msg"] + (f" (and {len(others)} more)" if others else "")
         place += "".join(
             f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]

@@ -273,6 +273,26 @@ async def test_a_note_of_another_type_is_told_and_the_next_is_read(met: Meeting)
             assert [note async for note in sub] == [4]
 
 
+async def test_a_note_at_which_a_model_fails_is_read_once(met: Meeting) -> None:
+    @dataclass
+    class Share:
+        of: int
+
+        def __post_init__(self) -> None:
+            self.each = 100 // self.of
+
+    shares = met.server.topic("shares")
+    async with met.peer.subscribe("shares", returns=Share) as sub:
+        for of in (1, 0, 4):
+            await shares.publish({"of": of})
+        shares.close()
+        assert await sub.next_batch() == [Share(1)]
+        with pytest.raises(ZeroDivisionError):
+            await sub.next_batch()
+        assert await sub.next_batch() == [Share(4)]
+        assert await sub.next_batch() == []
+
+
 async def test_models_are_sent_without_a_type_for_the_answer(met: Meeting) -> None:
     @met.server.on_call("echo")
     async def echo(call: Call) -> Value:

@@ -19,6 +19,7 @@ from lbm import keys
 from lbm.codec import Encodable, decode, encode
 from lbm.errors import LbmEncodeError
 from node.errors import ConfigError, MalformedDataError
+from node.typed.conversion import MOST_TOLD
 from node.typed.data_type import LONGEST_TEXT, DataType, data_type, plain_cells
 
 
@@ -128,6 +129,24 @@ def test_what_a_stranger_sent_is_told_on_one_short_line() -> None:
         data_type(Strict).read({"\x1b[2J\n" + "x" * 10_000: 1})
     assert str(caught.value).isprintable()
     assert len(caught.value.text) < 2 * LONGEST_TEXT
+
+
+def test_a_million_misfits_are_counted_and_not_told_one_by_one() -> None:
+    class Seats(pydantic.BaseModel):
+        guests: list[Guest]
+
+    with pytest.raises(MalformedDataError) as caught:
+        data_type(Seats).read({"guests": [{}] * (MOST_TOLD + 1)})
+    assert str(caught.value) == "$: 101 values do not fit"
+    told = r"guests\[0\].name: Field required \(and 99 more"
+    with pytest.raises(MalformedDataError, match=told):
+        data_type(Seats).read({"guests": [{}] * MOST_TOLD})
+
+
+@pytest.mark.parametrize("hint", [set, set[Any], frozenset[Any], list[set[Any]]])
+def test_what_cannot_be_in_a_set_is_malformed(hint: Any) -> None:
+    with pytest.raises(MalformedDataError, match="unhashable"):
+        data_type(hint).read([[[1]]])
 
 
 @given(
