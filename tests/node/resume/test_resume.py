@@ -251,7 +251,7 @@ async def test_a_node_that_stops_ends_its_parted_sessions_at_once() -> None:
         async with new_node(resume=20.0) as server, new_node(resume=20.0) as client:
             async with FaultyProxy(await server.listen("tcp://127.0.0.1:0")) as proxy:
                 peer = await client.connect(proxy.address)
-                await eventually(lambda: bool(server.peers))
+                await eventually(lambda: bool(server.peers) and peer.core.can_part)
                 back = server.peers[0]
             await eventually(lambda: peer.is_parted and back.is_parted)
         assert (await peer.closed()).code == CloseCode.CONNECTION_LOST
