@@ -17,7 +17,7 @@ from node.messaging.payloads import Payload, Tandem
 from node.peer.once_key import OnceKey
 from node.peer.peer import Peer
 from node.peer.requests import DEFAULT_TIMEOUT
-from node.typed.models import Model, R
+from node.typed.models import D, Model, R
 
 A = TypeVar("A", bound=Peer | Link)
 T = TypeVar("T")
@@ -91,8 +91,8 @@ class BlockingRequests(Generic[A]):
         *,
         timeout: float | None = ...,
         after: TopicPosition | None = ...,
-        returns: None = None,
-    ) -> BlockingSubscription: ...
+        returns: type[D] | None = None,
+    ) -> BlockingSubscription[D]: ...
 
     @overload
     def subscribe(
@@ -102,8 +102,8 @@ class BlockingRequests(Generic[A]):
         *,
         timeout: float | None = ...,
         after: TopicPosition | None = ...,
-        returns: type[R],
-    ) -> BlockingSubscription[R]: ...
+        returns: UnionType | type[Any],
+    ) -> BlockingSubscription[Any]: ...
 
     def subscribe(
         self,

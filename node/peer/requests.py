@@ -21,7 +21,7 @@ from node.remote.live import LiveConnection
 from node.transport.backend import Backend
 from node.transport.driver import Driver
 from node.typed.data_type import data_type
-from node.typed.models import Model, R
+from node.typed.models import D, Model, R
 
 DEFAULT_TIMEOUT = 30.0
 
@@ -175,8 +175,8 @@ class PeerRequests:
         timeout: float | None = ...,
         headers: Mapping[str, Encodable] | None = ...,
         window: int | None = ...,
-        returns: None = None,
-    ) -> AnswerStream: ...
+        returns: type[D] | None = None,
+    ) -> AnswerStream[D]: ...
 
     @overload
     def call_stream(
@@ -187,8 +187,8 @@ class PeerRequests:
         timeout: float | None = ...,
         headers: Mapping[str, Encodable] | None = ...,
         window: int | None = ...,
-        returns: type[R],
-    ) -> AnswerStream[R]: ...
+        returns: UnionType | type[Any],
+    ) -> AnswerStream[Any]: ...
 
     def call_stream(
         self,
@@ -216,8 +216,8 @@ class PeerRequests:
         timeout: float | None = ...,
         window: int | None = ...,
         after: TopicPosition | None = ...,
-        returns: None = None,
-    ) -> Subscription: ...
+        returns: type[D] | None = None,
+    ) -> Subscription[D]: ...
 
     @overload
     def subscribe(
@@ -228,8 +228,8 @@ class PeerRequests:
         timeout: float | None = ...,
         window: int | None = ...,
         after: TopicPosition | None = ...,
-        returns: type[R],
-    ) -> Subscription[R]: ...
+        returns: UnionType | type[Any],
+    ) -> Subscription[Any]: ...
 
     def subscribe(
         self,

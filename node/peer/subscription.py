@@ -129,7 +129,7 @@ class Subscription(Generic[D]):
             SubscribeRejected: the publisher said no (code 3). CallRefused: another code:
                 1 no such topic, 2 subscribed already, 20 not authorised, ...
             CallTimeout: no answer in time. PeerClosedError: the connection is over.
-            LbmEncodeError: the data has no encoding.
+            LbmEncodeError: the data has no encoding. ValueError: `window` or `after` cannot be.
         """
         if self._begun:
             raise ParleyError("a subscription is made once")

@@ -255,6 +255,22 @@ async def test_a_topic_of_a_type(met: Meeting) -> None:
     assert tapped == [{"name": "tea", "cents": 120}, {"name": "cake", "cents": 300}]
 
 
+async def test_a_union_is_a_type_as_well(met: Meeting) -> None:
+    @met.server.on_call("half")
+    async def half(call: Call[None]) -> AsyncIterator[Price | None]:
+        yield Price(name="tea", cents=60)
+        yield None
+
+    async with met.peer.call_stream("half", returns=Price | None) as items:
+        assert [item and item.cents async for item in items] == [60, None]
+    prices = met.server.topic("maybe", Price | None)
+    async with met.peer.subscribe("maybe", returns=Price | None) as sub:
+        await prices.publish(None)
+        assert await anext(sub) is None
+    plain = met.peer.subscribe("maybe")
+    assert_type(plain, Subscription)
+
+
 async def test_a_note_of_another_type_is_told_and_the_next_is_read(met: Meeting) -> None:
     numbers = met.server.topic("numbers")
     for batches in (False, True):
