@@ -52,7 +52,7 @@ async def road(clock: Clock | None = None, **settings: Any) -> AsyncIterator[Roa
             FaultyProxy(await server.listen("tcp://127.0.0.1:0")) as proxy,
         ):
             peer = await client.connect(proxy.address)
-            await eventually(lambda: bool(server.peers))
+            await eventually(lambda: bool(server.peers) and peer.core.can_part)
             yield Road(proxy, client, server, peer, server.peers[0])
             proxy.heal()
             await peer.close()
