@@ -306,7 +306,8 @@ class Link(LinkRequests):
                 if live.ended is not None:
                     return beside
         finally:
-            live.drop(CloseCode.GOING_AWAY)
+            if live.ended is None:  # otherwise its Close may still be on its way
+                live.drop(CloseCode.GOING_AWAY)
             self._up.cancel()
             self._peer = None
 

@@ -16,6 +16,7 @@ from node.errors import (
 )
 from node.links import link as links
 from node.links.hooks import MOST_HOOKS
+from node.protocol.codes import CloseCode
 from node.protocol.errors import LocalProtocolError
 from node.trust.policies import AnyPeer
 from parley import Call, Node, Pauses, Peer
@@ -73,6 +74,18 @@ async def test_a_link_is_up_again_after_each_restart(
 
     with nothing_left():
         await restarts()
+
+
+async def test_whoever_leaves_a_link_says_close(anyio_backend: str) -> None:
+    """So that the other side does not keep the session for a transport that never comes."""
+    async with serving(offer, resume=30.0) as server, new_node(resume=30.0) as node:
+        assert server.node is not None
+        for _ in range(5):
+            async with node.link(server.address) as link:
+                assert await link.call("echo", 1) == 1
+                (back,) = server.node.peers
+            ended = await back.closed()
+            assert (ended.code, ended.remote) == (CloseCode.NORMAL, True)
 
 
 async def test_a_call_waits_for_the_connection(anyio_backend: str) -> None:
