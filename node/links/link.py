@@ -6,17 +6,16 @@ ends: it dials again, what asks waits for the connection, and its subscriptions 
 
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import Final, Protocol, Self
 
 import anyio
 
 from node.backoff import Pauses
 from node.errors import ConfigError, ParleyError, PeerClosedError, UnreachableError
 from node.links.places import Places
+from node.links.reachable import Reachable
 from node.links.redial import random_fraction
 from node.links.requests import LinkRequests
-from node.links.subscription import LinkSubscription
-from node.links.reachable import Reachable
 from node.peer.peer import Peer
 from node.protocol.codes import CloseCode
 from node.protocol.errors import LocalProtocolError, ProtocolError
@@ -69,7 +68,7 @@ class Link(Reachable[Peer], LinkRequests):
         self._node = node
         self._among = among  # the node's links that run
         self._trust = trust
-        self._subscriptions: set[LinkSubscription[Any]] = set()
+        self._subscriptions: set[object] = set()
         super().__init__(f"link to {self._places}", pauses, draw)
 
     def __repr__(self) -> str:
@@ -132,7 +131,7 @@ class Link(Reachable[Peer], LinkRequests):
     # For what speaks on it.
 
     async def next_session(self) -> Peer:
-        """The peer, once there is a session; PeerClosedError if there will be none."""
+        """As in `Sessions`."""
         await self.changes.until(lambda: self._usable() is not None or self.is_over)
         peer = self._usable()
         if peer is None:
@@ -140,17 +139,17 @@ class Link(Reachable[Peer], LinkRequests):
         return peer
 
     def over_error(self) -> PeerClosedError:
-        """What to raise once it is over."""
+        """As in `Sessions`."""
         return PeerClosedError(CloseCode.GOING_AWAY, "the link has ended")
 
-    def joined(self, subscription: LinkSubscription[Any]) -> None:
-        """It goes on over sessions, until `parted`."""
+    def joined(self, subscription: object) -> None:
+        """As in `Sessions`."""
         if len(self._subscriptions) >= MOST_SUBSCRIPTIONS:
             raise LocalProtocolError(f"a link has at most {MOST_SUBSCRIPTIONS:,} subscriptions")
         self._subscriptions.add(subscription)
 
-    def parted(self, subscription: LinkSubscription[Any]) -> None:
-        """It is over."""
+    def parted(self, subscription: object) -> None:
+        """As in `Sessions`."""
         self._subscriptions.discard(subscription)
 
     # Inside.
