@@ -14,7 +14,7 @@ from node.errors import (
     PeerClosedError,
     UnreachableError,
 )
-from node.links import link as links
+from node.links import reachable
 from node.links.hooks import MOST_HOOKS
 from node.protocol.codes import CloseCode
 from node.protocol.errors import LocalProtocolError
@@ -227,7 +227,7 @@ async def test_hooks_that_fail_and_hooks_that_stay(
 
         for count in (1, 2):
             await link.ready()
-            while caplog.text.count("on_up of a link failed") < 2 * count:
+            while caplog.text.count("a hook of on_up failed") < 2 * count:
                 await settled()
             await server.kill()
             while len(ended) < count:
@@ -245,7 +245,7 @@ async def test_hooks_that_fail_and_hooks_that_stay(
 
 
 async def test_what_waits_is_bounded(anyio_backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(links, "MOST_WAITING", 3)
+    monkeypatch.setattr(reachable, "MOST_WAITING", 3)
     async with (
         new_node() as node,
         node.link(NOBODY, pauses=QUICK) as link,
