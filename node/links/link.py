@@ -177,6 +177,7 @@ class Link(Reachable[Peer], LinkRequests):
         """Have a session, to its end; returns the one that was made beside it, if any was."""
         live, beside = peer.live, None
         try:
+            live.asks_anew = False  # a new one is made here, and kept
             self._came(peer)
             while True:
                 self._holds()

@@ -55,6 +55,8 @@ class LiveConnection:
         draining: whether nothing new is taken, since it will be closed.
         rekeys: the number of the last rekey of each direction (received, sent).
         resumes: how often the session went on over a new transport.
+        asks_anew: whether a session that the other side says it does not know is put to the proof
+            by a new one, and then ends; otherwise it is kept to its time.
         unknown: whether the other side said, unproved, that it does not know the session, which
             is without a transport since.
         redialling: what dials again, if this side dialled and may.
@@ -67,6 +69,7 @@ class LiveConnection:
         "_parted_at",
         "_pings",
         "agreed",
+        "asks_anew",
         "backend",
         "became",
         "changes",
@@ -112,6 +115,7 @@ class LiveConnection:
         self.changes = Changes(backend.waiter)
         self.on_change: Callable[[], None] = lambda: None
         self.resumes = 0
+        self.asks_anew = True
         self.unknown = False
         self.redialling: Redials | None = None
         self.became: LiveConnection | None = None

@@ -13,7 +13,7 @@ from node.testing.proxy import FaultyProxy
 from node.transport.address import Address
 from node.transport.memory import MemoryStream, memory_pair
 from node.trust.policies import AnyPeer
-from parley import PeerClosedError, Stream
+from parley import Identity, Node, PeerClosedError, Stream
 from parley.errors import ConfigError, UnreachableError
 from tests.node.network import PATIENCE, config, eventually, meeting, new_node, nothing_left
 from tests.node.resume.roads import road
@@ -294,7 +294,7 @@ async def test_sessions_that_were_cut_leave_nothing(caplog: pytest.LogCaptureFix
 
 
 async def test_the_other_side_may_say_that_it_does_not_know_the_session() -> None:
-    """A Reject proves nothing: the session waits on, and a link may try another beside it."""
+    """A Reject proves nothing, nor does another node that answers: the session waits on."""
     async with new_node(resume=20.0) as client:
         async with new_node(resume=20.0) as server:
             address = Address.parse(await server.listen("tcp://127.0.0.1:0"))
@@ -309,6 +309,25 @@ async def test_the_other_side_may_say_that_it_does_not_know_the_session() -> Non
             assert peer.is_parted
         peer.live.lost("a new session is there")
         assert (await peer.closed()).code == CloseCode.CONNECTION_LOST
+
+
+async def test_a_session_whose_node_was_started_anew_ends_without_delay() -> None:
+    """The node itself answers, and does not know it: nobody waits for the time to be up."""
+    identity = Identity.create()
+    async with new_node(resume=60.0) as client:
+        async with Node(identity, config=config(resume=60.0)) as server:
+            address = await server.listen("tcp://127.0.0.1:0")
+            peer = await client.connect(address)
+            await eventually(lambda: bool(server.peers) and peer.core.can_part)
+            server.peers[0].live.lost("its process is gone")
+        async with Node(identity, config=config(resume=60.0)) as server:
+            await server.listen(address.partition("#")[0])
+            with anyio.fail_after(PATIENCE):
+                ended = await peer.closed()
+            assert ended.code == CloseCode.CONNECTION_LOST
+            assert "does not know the session" in ended.reason
+            await eventually(lambda: not server.peers)
+        assert not client.peers
 
 
 def test_what_resume_may_be() -> None:

@@ -119,7 +119,9 @@ def test_a_consumer_that_is_not_to_wait_does_not_wait_for_a_node(
     publish(1)
     node, (address,) = processes.serve("--bus", bus, "--bus-allow", "*=consume:*")
     kill = ("--exec", f"kill -9 {node.process.pid}; sleep 0.2", "--idle", "0.2s")
-    done = parley("bus", "consume", address, NAME, "--group", "mailer", *kill, "--json")
+    done = parley(
+        "bus", "consume", address, NAME, "--group", "mailer", *kill, "--json", "--resume", "0"
+    )
     assert (done.code, done.last["name"]) == (3, "unreachable")
     assert done.last["text"].startswith("the connection ended: ")
 
