@@ -39,7 +39,8 @@ class Lifetime(Speaker):
         self.initiator = initiator
         # What follows from the state, of which it is asked for every event.
         self._reading = self.wants_data = True
-        self._live = self.ended = self.unread = self.wants_eof = self.is_parted = False
+        self._live = self._draining = self.ended = False
+        self.unread = self.wants_eof = self.is_parted = False
         self._frames = FrameReader(HANDSHAKE_EVENT_SIZE)
         self._deadline = NEVER  # of the handshake, then of closing, or of being parted
         self._opening: Opening | None = None
@@ -60,7 +61,7 @@ class Lifetime(Speaker):
         another. One that cannot has ended, `connection-lost`."""
         if self.can_part:
             self._part(now, reason)
-            if self._state is State.DRAINING and not self.initiator:
+            if self._draining and not self.initiator:
                 self._close_parted(now)
         elif self._state is State.FAREWELL:
             self._go(Signal.END)
@@ -146,8 +147,8 @@ class Lifetime(Speaker):
         self._frames.clear()  # what is not decrypted comes again
         self.is_parted = True
         self._live = self._reading = self.wants_data = self.unread = False
-        closing = self._state is State.DRAINING
-        self._deadline = now + (resumption.closed_patience if closing else resumption.patience)
+        patience = resumption.closed_patience if self._draining else resumption.patience
+        self._deadline = now + patience
         self.happened.append(Parted(reason))
         self.outbox.waker.changed()
 
@@ -165,7 +166,7 @@ class Lifetime(Speaker):
         known(self._session).resume(position, first, now)
         self.is_parted = False
         self._live = self._reading = self.wants_data = True
-        if self._state is State.DRAINING:
+        if self._draining:
             self._deadline = now + self.config.close_drain
         self.happened.append(Resumed(known(self.resumption).count))
         self.outbox.waker.changed()
@@ -239,7 +240,7 @@ class Lifetime(Speaker):
         """The time is up of a handshake, of a farewell, or without a transport."""
         if self._state is State.FAREWELL:
             self._go(Signal.END)
-        elif self._state is State.DRAINING:
+        elif self._draining:
             self._end(*self._closing, reason="closed here; no new transport came")
         elif self.is_parted:
             self._end(CloseCode.CONNECTION_LOST, reason="no new transport came in time")
@@ -286,6 +287,7 @@ class Lifetime(Speaker):
         self._state = state = next_state(self._state, signal)
         self._reading = state in READING and not self.is_parted
         self._live = state in LIVE and not self.is_parted
+        self._draining = state is State.DRAINING
         self.unread = self._reading and self._frames.unread
         self.wants_data = self._reading or state is State.FAREWELL
         self.wants_eof = state is State.FAREWELL and not self._wire.frames
