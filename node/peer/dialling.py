@@ -88,7 +88,7 @@ async def _dial(peer: Peer, addresses: list[Address], until: float) -> int:
                 raise
         if peer.driver.was_connected:
             return number
-    raise AssertionError("the last one answers or raises")
+    return last  # the peer was given up meanwhile: its end says why
 
 
 async def open_over(peer: Peer, stream: ByteStream) -> None:

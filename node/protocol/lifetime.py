@@ -174,7 +174,12 @@ class Lifetime(Speaker):
     def _close_parted(self, now: float) -> None:
         """The responder closes without a transport: its remains have the rest."""
         session = known(self._session)
-        for frames in session.flush(sys.maxsize, now):
+        try:
+            flushed = session.flush(sys.maxsize, now)
+        except RemoteProtocolError as error:
+            self._fail(error, now)
+            return
+        for frames in flushed:
             self._wire.write(frames)
         self._wire.write(session.close_frames(self._closing, now))
         self._say_farewell(now)

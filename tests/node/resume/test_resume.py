@@ -1,7 +1,9 @@
 """A session that goes on over new transports: what applications see of it, on both backends."""
 
 import logging
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -14,8 +16,16 @@ from node.transport.address import Address
 from node.transport.memory import MemoryStream, memory_pair
 from node.trust.policies import AnyPeer
 from parley import Identity, Node, PeerClosedError, Stream
-from parley.errors import ConfigError, UnreachableError
-from tests.node.network import PATIENCE, config, eventually, meeting, new_node, nothing_left
+from parley.errors import ConfigError, HandshakeError, UnreachableError
+from tests.node.network import (
+    PATIENCE,
+    config,
+    eventually,
+    meeting,
+    new_node,
+    nothing_left,
+    started,
+)
 from tests.node.resume.roads import road
 
 pytestmark = pytest.mark.anyio
@@ -171,6 +181,30 @@ async def test_any_address_of_the_node_will_do(tmp_path: Path) -> None:
 
 async def _echo(call: object) -> object:
     return call.data  # type: ignore[attr-defined]  # a Call
+
+
+async def test_a_node_that_is_closed_while_it_dials_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with new_node() as server, anyio.create_task_group() as tasks, new_node() as client:
+        address = await server.listen("tcp://127.0.0.1:0")
+        dialled, may_go_on = anyio.Event(), anyio.Event()
+        backend = type(client.backend)
+        dial = backend.connect
+
+        async def slow(*arguments: Any) -> None:
+            dialled.set()
+            await may_go_on.wait()
+            await dial(*arguments)
+
+        monkeypatch.setattr(backend, "connect", slow)
+        outcome = await started(tasks, partial(client.connect, address))
+        await dialled.wait()
+        await client.aclose()
+        may_go_on.set()
+        await eventually(lambda: bool(outcome))
+    assert isinstance(outcome[0], HandshakeError)
+    assert outcome[0].code == CloseCode.GOING_AWAY
 
 
 async def test_other_addresses_are_of_the_same_node() -> None:
