@@ -50,7 +50,7 @@ class LiveConnection:
         agreed: what the handshake agreed on, once it is over.
         supercategory: that of what the other side sends, from then on.
         ended: how the connection ended, once it has.
-        refused: why we do not trust the other side, in the policy's own words.
+        refused: why we do not trust the other side, or not any more, in the policy's own words.
         gone: whether its transport is closed.
         draining: whether nothing new is taken, since it will be closed.
         rekeys: the number of the last rekey of each direction (received, sent).
@@ -262,13 +262,22 @@ class LiveConnection:
 
     def drop(self, code: CloseCode) -> None:
         """End a connection that is not wanted any more: a handshake at once and in silence, an open
-        connection with Close."""
+        connection with Close. One that has ended with a Close says it still."""
         now = self.backend.now()
-        if self.core.state is State.FAREWELL:
+        if self.core.state is State.FAREWELL and self.agreed is None:
             self.core.receive_eof(now)  # its farewell was said: it need not linger
         else:
             self.core.close(now, code)
         self.driver.settle()
+
+    def refuse(self, refusal: NotTrustedError) -> None:
+        """The other side is not trusted any more: end now, with a Close where there is a transport,
+        and let nobody come back, nor for what is left of a session that is over."""
+        self.refused = refusal
+        if self.ended is None:
+            self.core.refuse_peer(refusal.text, self.backend.now())
+            self.driver.settle()
+        self.changed()
 
     def connection_ended(self, ended: ConnectionEnded) -> None:
         """The connection is over: nothing answers any more."""
