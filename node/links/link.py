@@ -12,7 +12,14 @@ from typing import Any, Final, Protocol, Self, TypeVar
 import anyio
 
 from node.backoff import Pauses
-from node.errors import CallTimeout, ConfigError, ParleyError, PeerClosedError, UnreachableError
+from node.errors import (
+    CallTimeout,
+    ConfigError,
+    ParleyError,
+    PeerClosedError,
+    UnreachableError,
+    handshake_error,
+)
 from node.links.hooks import Hook, Hooks
 from node.links.places import Places
 from node.links.redial import Redial, random_fraction
@@ -25,8 +32,8 @@ from node.protocol.errors import LocalProtocolError
 from node.protocol.states import State
 from node.transport.backend import Backend
 from node.transport.waiting import Changes, left_after, turn_of
-from node.trust.accept_hook import AcceptHook
-from node.trust.policies import Pinned, TrustPolicy
+from node.trust.accept_hook import AcceptHook, one_only
+from node.trust.policies import TrustPolicy
 
 logger = logging.getLogger("parley.link")
 
@@ -34,6 +41,9 @@ logger = logging.getLogger("parley.link")
 MOST_WAITING: Final = 4_096
 # Subscriptions of a link.
 MOST_SUBSCRIPTIONS: Final = 1_024
+
+# A responder that does not trust us says so only once the handshake is over for us.
+_NOT_TRUSTED: Final = frozenset({CloseCode.AUTHENTICATION_FAILED, CloseCode.PEER_NOT_TRUSTED})
 
 H = TypeVar("H", bound=Hook)
 
@@ -279,7 +289,9 @@ class Link(LinkRequests):
             logger.info("link to %s is up", self._places)
             self._up.call(self.backend, peer)
             self.changes.notify()
-            await peer.closed()
+            ended = await peer.closed()
+            if ended.code in _NOT_TRUSTED:
+                return handshake_error(ended.code, ended.text, ended.reason)
             return peer.closed_error()
         finally:
             peer.live.drop(CloseCode.GOING_AWAY)
@@ -287,7 +299,9 @@ class Link(LinkRequests):
             self._peer = None
 
     async def _dial(self) -> Peer:
-        trust = self._trust if self._places.node_id is None else Pinned(self._places.node_id)
+        trust, node_id = self._trust, self._places.node_id
+        if trust is not None and node_id is not None:
+            trust = one_only(node_id, trust)
         failed: Exception | None = None
         for address in await self._places.found():
             try:
