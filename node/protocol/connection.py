@@ -180,10 +180,14 @@ class Connection(Lifetime):
         self._step(self._opening.accept(), now)
 
     def refuse_peer(self, reason: str, now: float) -> None:
-        """The answer to PeerIdentified: the peer is not trusted. `reason` stays here."""
-        if self._state is not State.DECIDING:
-            raise LocalProtocolError("nobody waits to be refused")
-        self._fail(RemoteProtocolError(CloseCode.PEER_NOT_TRUSTED, reason), now)
+        """The answer to PeerIdentified, or of an open connection at any time: the peer is not
+        trusted. `reason` stays here; what waits is dropped, and nobody comes back to it."""
+        if self._state is State.DECIDING:
+            self._fail(RemoteProtocolError(CloseCode.PEER_NOT_TRUSTED, reason), now)
+        elif self._session is not None:
+            self._refuse(reason, now)
+        else:
+            raise LocalProtocolError("there is nobody to be refused")
 
     def _step(self, signal: Signal, now: float) -> None:
         """The handshake went on; where it is over, the connection is open."""

@@ -241,6 +241,17 @@ class Lifetime(Speaker):
             self._say_farewell(now)
         self._end(error.code, reason=error.reason)
 
+    def _refuse(self, reason: str, now: float) -> None:
+        """The peer of a session is not trusted any more: it is told no more than in a handshake,
+        and nothing where there is no transport."""
+        said = None
+        if self._live:
+            said = CloseCode.AUTHENTICATION_FAILED
+            self._wire.write(known(self._session).close_frames((said, ""), now))
+            self._say_farewell(now)
+            self._remains = None
+        self._end(CloseCode.PEER_NOT_TRUSTED, reason=reason, said=said)
+
     def _out_of_time(self) -> None:
         """The time is up of a handshake, of a farewell, or without a transport."""
         if self._state is State.FAREWELL:
@@ -272,8 +283,17 @@ class Lifetime(Speaker):
             self._go(Signal.SAID_FAREWELL)
             self._deadline = now + CLOSE_LINGER
 
-    def _end(self, code: int, text: str = "", *, remote: bool = False, reason: str) -> None:
-        """It is over; a farewell that was said may linger."""
+    def _end(
+        self,
+        code: int,
+        text: str = "",
+        *,
+        remote: bool = False,
+        reason: str,
+        said: int | None = None,
+    ) -> None:
+        """It is over; a farewell that was said may linger. `said` is the code of our Close, where
+        that is another."""
         self.is_parted = False
         if self._state is not State.FAREWELL:
             self._go(Signal.END)
@@ -285,7 +305,8 @@ class Lifetime(Speaker):
             self._attempt.give_up()
         if self._session is not None:
             session, self._session = self._session, None
-            session.end(code, text, remote)  # and with it every key
+            # And with it every key. What observes a session repeats its Close.
+            session.end(code if said is None else said, text, remote)
         self.happened.append(ConnectionEnded(code, text, remote, reason))
 
     def _go(self, signal: Signal) -> None:

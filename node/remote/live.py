@@ -50,7 +50,7 @@ class LiveConnection:
         agreed: what the handshake agreed on, once it is over.
         supercategory: that of what the other side sends, from then on.
         ended: how the connection ended, once it has.
-        refused: why we do not trust the other side, in the policy's own words.
+        refused: why we do not trust the other side, or not any more, in the policy's own words.
         gone: whether its transport is closed.
         draining: whether nothing new is taken, since it will be closed.
         rekeys: the number of the last rekey of each direction (received, sent).
@@ -275,6 +275,15 @@ class LiveConnection:
         else:
             self.core.close(now, code)
         self.driver.settle()
+
+    def refuse(self, refusal: NotTrustedError) -> None:
+        """The other side is not trusted any more: end now, with a Close where there is a transport,
+        and let nobody come back, nor for what is left of a session that is over."""
+        self.refused = refusal
+        if self.ended is None:
+            self.core.refuse_peer(refusal.text, self.backend.now())
+            self.driver.settle()
+        self.changed()
 
     def connection_ended(self, ended: ConnectionEnded) -> None:
         """The connection is over: nothing answers any more."""
