@@ -74,7 +74,7 @@ def watch() -> None:
     sys.addaudithook(_noticed)
 
 
-def _noticed(event: str, arguments: tuple[Any, ...]) -> None:
+def _noticed(event: str, _: tuple[Any, ...]) -> None:
     if _running is not None and event in _STARTS:
         pytest.fail(f"it starts a process ({event}): mark it with one of {', '.join(HEAVY)}")
 
