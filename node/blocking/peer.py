@@ -11,8 +11,6 @@ from node.blocking.background import Background
 from node.blocking.reading import BlockingAnswer
 from node.blocking.requests import BlockingRequests
 from node.meeting import CONNECT_TIMEOUT
-from node.messaging.formats import FormatName
-from node.messaging.payloads import Payload, Tandem
 from node.node import Node
 from node.peer.peer import Peer
 from node.trust.accept_hook import AcceptHook
@@ -81,21 +79,6 @@ class BlockingPeer(BlockingRequests[Peer]):
             topic, data, timeout=timeout, headers=headers, returns=returns
         )
         return BlockingAnswer(self._background, answer)
-
-    def emit(
-        self,
-        name: str,
-        data: Encodable | Tandem | Payload = None,
-        *,
-        namespace: str = "",
-        format: FormatName = "lbm",
-    ) -> None:
-        """Emit a named event, and wait for no reply; as `Peer.emit`."""
-
-        async def emit(peer: Peer) -> None:
-            await peer.emit(name, data, namespace=namespace, format=format)
-
-        self.run(emit)
 
     def ping(self) -> float:
         """The round-trip time in seconds; raises as `Peer.ping`."""

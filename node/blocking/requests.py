@@ -11,7 +11,9 @@ from lbm.codec import Encodable, Value
 from node.blocking.background import Background
 from node.blocking.reading import BlockingSubscription
 from node.links.link import Link
+from node.messaging.formats import FormatName
 from node.messaging.kept import TopicPosition
+from node.messaging.payloads import Payload, Tandem
 from node.peer.peer import Peer
 from node.peer.requests import DEFAULT_TIMEOUT
 from node.typed.models import Model, R
@@ -114,6 +116,21 @@ class BlockingRequests(Generic[A]):
         """Subscribe to a topic, at once: `for note in peer.subscribe(..)`; as `Peer.subscribe`."""
         source = self._asked.subscribe(topic, data, timeout=timeout, after=after, returns=returns)
         return BlockingSubscription(self._background, source)
+
+    def emit(
+        self,
+        name: str,
+        data: Encodable | Tandem | Payload = None,
+        *,
+        namespace: str = "",
+        format: FormatName = "lbm",
+    ) -> None:
+        """Emit a named event, and wait for no reply; as `Peer.emit`, or `Link.emit`."""
+
+        async def emit(asked: A) -> None:
+            await asked.emit(name, data, namespace=namespace, format=format)
+
+        self.run(emit)
 
     def run(self, function: Callable[[A], Awaitable[T]]) -> T:
         """Await `function(peer)` (or of the link) in the loop of the connection, for all that is

@@ -7,7 +7,7 @@ ends: it dials again, what asks waits for the connection, and its subscriptions 
 import logging
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, Final, Protocol, Self, TypeVar
+from typing import Final, Protocol, Self, TypeVar
 
 import anyio
 
@@ -17,12 +17,12 @@ from node.links.hooks import Hook, Hooks
 from node.links.places import Places
 from node.links.redial import Redial, random_fraction
 from node.links.requests import LinkRequests
-from node.links.subscription import LinkSubscription
 from node.logs import one_line
 from node.peer.peer import Peer
 from node.protocol.codes import CloseCode
-from node.protocol.errors import LocalProtocolError
+from node.protocol.errors import LocalProtocolError, ProtocolError
 from node.protocol.states import State
+from node.remote.live import LiveConnection
 from node.transport.backend import Backend
 from node.transport.waiting import Changes, left_after, turn_of
 from node.trust.accept_hook import AcceptHook
@@ -34,6 +34,7 @@ logger = logging.getLogger("parley.link")
 MOST_WAITING: Final = 4_096
 # Subscriptions of a link.
 MOST_SUBSCRIPTIONS: Final = 1_024
+_UNKNOWN: Final = "the other side says that it does not know the session"
 
 H = TypeVar("H", bound=Hook)
 
@@ -83,10 +84,11 @@ class Link(LinkRequests):
         self._peer: Peer | None = None
         self._loop: Backend | None = None
         self._left = False
+        self._said_up = False
         self._waiting = 0
         self._up = Hooks("on_up")
         self._down = Hooks("on_down")
-        self._subscriptions: set[LinkSubscription[Any]] = set()
+        self._subscriptions: set[object] = set()
         self.changes = Changes(lambda: self.backend.waiter())
         self._redial = Redial(
             self._attempt, self._failed, over=self.changes.notify, pauses=pauses, draw=draw
@@ -210,8 +212,7 @@ class Link(LinkRequests):
     # For what speaks on it.
 
     async def connected(self, timeout: float | None) -> tuple[Peer, float | None]:
-        """The peer, once it can be asked at once, and what is left of `timeout`; raises as
-        `call`."""
+        """As in `Sessions`."""
         while True:
             peer = self._usable()
             if peer is None:
@@ -222,7 +223,7 @@ class Link(LinkRequests):
                 timeout = await peer.live.room(timeout)
 
     async def next_session(self) -> Peer:
-        """The peer, once there is a session; PeerClosedError if there will be none."""
+        """As in `Sessions`."""
         await self.changes.until(lambda: self._usable() is not None or self.is_over)
         peer = self._usable()
         if peer is None:
@@ -230,25 +231,26 @@ class Link(LinkRequests):
         return peer
 
     def over_error(self) -> PeerClosedError:
-        """What to raise once it is over."""
+        """As in `Sessions`."""
         return PeerClosedError(CloseCode.GOING_AWAY, "the link has ended")
 
-    def joined(self, subscription: LinkSubscription[Any]) -> None:
-        """It goes on over sessions, until `parted`."""
+    def joined(self, subscription: object) -> None:
+        """As in `Sessions`."""
         if len(self._subscriptions) >= MOST_SUBSCRIPTIONS:
             raise LocalProtocolError(f"a link has at most {MOST_SUBSCRIPTIONS:,} subscriptions")
         self._subscriptions.add(subscription)
 
-    def parted(self, subscription: LinkSubscription[Any]) -> None:
-        """It is over."""
+    def parted(self, subscription: object) -> None:
+        """As in `Sessions`."""
         self._subscriptions.discard(subscription)
 
     # Inside.
 
     def _usable(self) -> Peer | None:
-        """The peer, if something can be asked of it: it is open, and neither side is closing."""
+        """The peer, if something can be asked of it: it is open, neither side is closing, and the
+        other one has not said that it does not know the session."""
         peer = self.peer
-        if peer is None or self._left or peer.core.state is not State.OPEN:
+        if peer is None or self._left or peer.core.state is not State.OPEN or peer.live.unknown:
             return None
         return peer
 
@@ -272,19 +274,72 @@ class Link(LinkRequests):
 
     async def _attempt(self) -> Exception:
         peer = await self._dial()
+        while True:
+            beside = await self._keep(peer)
+            why = peer.closed_error()
+            if beside is None:
+                return why
+            self.error = why
+            self._say_down(why)
+            peer = beside
+
+    async def _keep(self, peer: Peer) -> Peer | None:
+        """Have a session, to its end; returns the one that was made beside it, if any was."""
+        live, beside = peer.live, None
         try:
-            self._redial.established()
-            self._peer, self.attempts = peer, 0
+            self._peer = peer
             self.sessions += 1
             logger.info("link to %s is up", self._places)
+            self._said_up = True
             self._up.call(self.backend, peer)
-            self.changes.notify()
-            await peer.closed()
-            return peer.closed_error()
+            while True:
+                self.attempts = 0
+                self._redial.established()
+                self.changes.notify()
+                await live.changes.until(
+                    lambda: live.ended is not None or (live.unknown and not self._left)
+                )
+                if live.ended is None:
+                    beside = await self._dial_beside(live)
+                if live.ended is not None:
+                    return beside
         finally:
-            peer.live.drop(CloseCode.GOING_AWAY)
+            live.drop(CloseCode.GOING_AWAY)
             self._up.cancel()
             self._peer = None
+
+    async def _dial_beside(self, live: LiveConnection) -> Peer | None:
+        """Dial for as long as a session is parted and said to be unknown (section 17); returns the
+        new one, which ended that. The word is unproved: if it goes on first, it is kept."""
+        made: Peer | None = None
+
+        async def dial() -> None:
+            nonlocal made
+            why: Exception = PeerClosedError(CloseCode.CONNECTION_LOST, _UNKNOWN)
+            while made is None and not self._left:
+                await self._redial.rest(why)
+                try:
+                    live.redial()  # if the word was a stranger's, the session is there first
+                    made = await self._dial()
+                except (ParleyError, ProtocolError) as error:
+                    why = error
+            live.changes.notify()
+
+        try:
+            async with anyio.create_task_group() as dialling:
+                dialling.start_soon(dial)
+                await live.changes.until(
+                    lambda: made is not None or live.ended is not None or not live.unknown
+                )
+                dialling.cancel_scope.cancel()
+            if made is None or not live.unknown:
+                return None
+            live.lost("a new session was made beside it")
+            beside, made = made, None
+            return beside
+        finally:
+            if made is not None:
+                made.live.drop(CloseCode.GOING_AWAY)
 
     async def _dial(self) -> Peer:
         trust = self._trust if self._places.node_id is None else Pinned(self._places.node_id)
@@ -300,7 +355,6 @@ class Link(LinkRequests):
         raise failed or UnreachableError(f"{self._places}: no address was found")
 
     def _failed(self, why: Exception, seconds: float) -> None:
-        was_up = not self.attempts and self.sessions > 0
         # Once for each reason, and then each time the number of attempts has doubled.
         told = str(why) == str(self.error) and self.attempts & (self.attempts + 1)
         self.error, self.pause = why, seconds
@@ -312,6 +366,12 @@ class Link(LinkRequests):
             one_line(str(why)),
             seconds,
         )
-        if was_up:
-            self._down.call(self.backend, why)
+        if self._peer is None:
+            self._say_down(why)
         self.changes.notify()
+
+    def _say_down(self, why: Exception) -> None:
+        """No session is there any more, if there was one."""
+        if self._said_up:
+            self._said_up = False
+            self._down.call(self.backend, why)

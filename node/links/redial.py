@@ -117,6 +117,15 @@ class Redial:
         if self._job is not None:
             self._job.cancel()
 
+    async def rest(self, why: Exception) -> None:
+        """Pause as after an attempt that ended because of `why`; for an attempt that dials more
+        than once. What it had counts as its connection no more."""
+        seconds = self._seconds(why)
+        self._at_once = False
+        self._told(why, seconds)
+        self._established = None
+        await self._pause(seconds)
+
     async def stop(self) -> None:
         """`cancel`, and wait until nothing of it runs; a cancellation does not shorten that."""
         if self._job is not None:
@@ -136,11 +145,7 @@ class Redial:
                 why = await self._try()
                 if self._finishing:
                     return
-                seconds = self._seconds(why)
-                self._at_once = False
-                self._told(why, seconds)
-                self._established = None
-                await self._pause(seconds)
+                await self.rest(why)
         finally:
             self._finishing = True
             self._tell_over()

@@ -8,11 +8,16 @@ from typing import Any, overload
 
 from lbm.codec import Encodable, Value
 from node.errors import CallTimeout, OutcomeUnknownError, PeerClosedError
-from node.links.subscription import LinkSubscription, Sessions
+from node.links.emitter import LinkEmitter
+from node.links.sessions import Sessions
+from node.links.subscription import LinkSubscription
+from node.messaging.formats import FormatName
 from node.messaging.kept import TopicPosition
+from node.messaging.payloads import Payload, Tandem, make_payload
 from node.peer.once_key import OnceKey
 from node.peer.requests import DEFAULT_TIMEOUT
 from node.protocol.limits import ONCE_AGAIN
+from node.remote.emission import Emission
 from node.typed.data_type import data_type
 from node.typed.models import Model, R
 
@@ -157,3 +162,20 @@ class LinkRequests(Sessions):
         if returns is not None:
             data_type(returns)  # raises now what is wrong with it
         return LinkSubscription(self, topic, data, timeout, window, after, returns)
+
+    def emit(
+        self,
+        name: str,
+        data: Encodable | Tandem | Payload = None,
+        *,
+        namespace: str = "",
+        format: FormatName = "lbm",
+    ) -> Emission:
+        """As `Peer.emit`, once there is a connection: `reply()` and `replies()` wait for it within
+        their time-outs, `await` for as long as it takes. Replies end with the session over which
+        the event was sent: PeerClosedError. And what is raised as by `call`.
+
+        Raises:
+            FormatError: as `Peer.emit`.
+        """
+        return Emission(LinkEmitter(self), name, namespace, make_payload(data, format))

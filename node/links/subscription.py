@@ -9,7 +9,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import Any, Final, Generic, Protocol, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
 
 import anyio
 
@@ -17,13 +17,13 @@ from lbm.codec import Encodable, Value
 from node.backoff import Pauses
 from node.errors import CallRefused, ParleyError, PeerClosedError
 from node.links.redial import random_fraction
+from node.links.sessions import Sessions
 from node.logs import one_line
 from node.messaging.kept import TopicPosition
 from node.messaging.notes import NO_HEADERS
 from node.peer.peer import Peer
 from node.peer.subscription import Subscription
 from node.protocol.codes import ResultCode
-from node.transport.backend import Backend
 from node.transport.job import Job
 from node.transport.waiting import Changes, pause
 from node.typed.models import D, Model
@@ -47,33 +47,6 @@ _PAUSES: Final = Pauses(first=0.2, longest=10.0)
 _MOST_UNREAD: Final = 2
 
 
-class Sessions(Protocol):
-    """What a subscription asks of its link."""
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the link has ended."""
-
-    @property
-    def backend(self) -> Backend:
-        """The loop it lives in."""
-
-    async def connected(self, timeout: float | None) -> tuple[Peer, float | None]:
-        """The peer, once it can be asked at once, and what is left of `timeout`."""
-
-    async def next_session(self) -> Peer:
-        """The peer, once there is a session; PeerClosedError if there will be none."""
-
-    def over_error(self) -> PeerClosedError:
-        """What to raise once the link has ended."""
-
-    def joined(self, subscription: "LinkSubscription[Any]") -> None:
-        """It goes on over sessions, until `parted`."""
-
-    def parted(self, subscription: "LinkSubscription[Any]") -> None:
-        """It is over."""
-
-
 class LinkSubscription(Generic[D]):
     """The notes of a topic, in their order: `async with link.subscribe("prices") as sub`, then
     `async for note in sub`. One task may read at a time.
@@ -87,7 +60,7 @@ class LinkSubscription(Generic[D]):
 
     def __init__(
         self,
-        link: "Sessions",
+        link: Sessions,
         topic: str,
         data: Encodable | Model,
         timeout: float | None,

@@ -286,6 +286,9 @@ def test_a_link(shop: Shop) -> None:
             shop.publish(2)
             assert sub.get(timeout=PATIENCE) == 2
         assert kept.run(first_round_trip) > 0
+        kept.emit("arrived", "eve")
+        assert kept.run(lambda link: link.emit("arrived", "bob").reply()).data == "welcome"
+        assert "eve" in shop.events
     with pytest.raises(ParleyError, match="it is closed"):
         kept.call("price", "tea")
 
