@@ -84,6 +84,8 @@ class LinkSubscription(Generic[D]):
         # Of parts that were read to their end.
         self._dropped = self._gaps = self._number = 0
         self._recovered = False
+        # Whether a note has told that one of them was not recovered; and one of the first part.
+        self._told, self._read_any = True, False
         self._error: Exception | None = None
         self._left = False
         self._job: Job | None = None
@@ -108,8 +110,9 @@ class LinkSubscription(Generic[D]):
     @property
     def recovered(self) -> bool:
         """Whether every note that was published since the session before comes over the one whose
-        notes are read now; as `Subscription.recovered`."""
-        return self._parts[0].recovered if self._parts else self._recovered
+        notes are read now; as `Subscription.recovered`. Sessions of which no note was read count
+        as one with the next."""
+        return self._is_recovered(self._parts[0]) if self._parts else self._recovered
 
     @property
     def gaps(self) -> int:
@@ -208,6 +211,7 @@ class LinkSubscription(Generic[D]):
                     self._at_end(part)
                 else:
                     self.headers = part.headers
+                    self._read_any = True
                     return result
 
     def _at_end(self, part: Subscription[D]) -> None:
@@ -219,8 +223,13 @@ class LinkSubscription(Generic[D]):
     def _done_with(self, part: Subscription[D]) -> None:
         self._dropped += part.dropped
         self._gaps += part.gaps
-        self._number, self._recovered = part.number, part.recovered
+        self._number, self._recovered = part.number, self._is_recovered(part)
         self._after = part.position or self._after
+        self._told = self._read_any or self._recovered
+        self._read_any = False
+
+    def _is_recovered(self, part: Subscription[D]) -> bool:
+        return part.recovered and self._told
 
     # Inside.
 

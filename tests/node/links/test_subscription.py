@@ -20,6 +20,10 @@ def news(node: Node) -> None:
     node.topic("news")
 
 
+def remembered_news(node: Node) -> None:
+    node.topic("news", keep=10)
+
+
 def topic_of(server: Server) -> Topic:
     assert server.node is not None
     return server.node.topics["news"]
@@ -135,6 +139,33 @@ async def test_a_topic_that_is_not_there_yet_is_asked_for_again(anyio_backend: s
 
 
 first: list[int] = []
+
+
+async def test_a_topic_that_was_started_anew_is_told_by_the_first_note_that_is_read(
+    anyio_backend: str,
+) -> None:
+    """Also where a session after the one that told it recovers all."""
+    async with (
+        serving(remembered_news) as server,
+        new_node() as node,
+        node.link(server.address, pauses=QUICK) as link,
+        link.subscribe("news") as subscription,
+    ):
+        await (await subscribed(server)).publish(1)
+        assert await anext(subscription) == 1
+        async with anyio.create_task_group() as tasks:
+            got = await started(tasks, lambda: anext(subscription))
+            await server.kill()
+            await server.start()
+            topic = await subscribed(server)
+            await eventually(lambda: subscription.sessions == 2)
+            (await link.ready()).live.lost("before anything was published")
+            await eventually(lambda: subscription.sessions == 3)
+            await topic.publish(2)
+        assert (got, subscription.recovered) == ([2], False)
+        (await link.ready()).live.lost("and again")
+        await topic.publish(3)
+        assert (await anext(subscription), subscription.recovered) == (3, True)
 
 
 async def test_the_end_of_the_topic_is_the_end(anyio_backend: str) -> None:
