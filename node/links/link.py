@@ -184,6 +184,8 @@ class Link(LinkRequests):
 
     async def aclose(self, *, graceful: bool = True) -> None:
         """End it: who waits for it meets PeerClosedError. `graceful` waits for the Close."""
+        if graceful and self._usable() is not None:
+            await self.close_buses()  # as long as events can be given back
         self._left = True
         self._among.discard(self)
         if self._loop is None:
@@ -194,6 +196,8 @@ class Link(LinkRequests):
         try:
             if graceful and peer is not None and peer.is_open:
                 await peer.close()
+            if graceful:
+                await self.close_buses(str(self.over_error()))
         finally:
             if peer is not None:
                 peer.live.drop(CloseCode.GOING_AWAY)  # nothing, where it is closed
@@ -202,8 +206,10 @@ class Link(LinkRequests):
             await self._redial.stop()
             self.changes.notify()
 
-    async def node_ends(self) -> None:
-        """No session follows the one that there is, which the node closes."""
+    async def node_ends(self, *, graceful: bool) -> None:
+        """No session follows the one that there is, which the node closes; as `aclose`."""
+        if graceful and self._usable() is not None:
+            await self.close_buses()
         self._left = True
         self._redial.finish()
         self.changes.notify()
@@ -212,7 +218,8 @@ class Link(LinkRequests):
     # For what speaks on it.
 
     async def connected(self, timeout: float | None) -> tuple[Peer, float | None]:
-        """As in `Sessions`."""
+        """The peer, once it can be asked at once, and what is left of `timeout`; raises as
+        `call`."""
         while True:
             peer = self._usable()
             if peer is None:
@@ -223,25 +230,30 @@ class Link(LinkRequests):
                 timeout = await peer.live.room(timeout)
 
     async def next_session(self) -> Peer:
-        """As in `Sessions`."""
+        """The peer, once there is a session; PeerClosedError if there will be none."""
         await self.changes.until(lambda: self._usable() is not None or self.is_over)
         peer = self._usable()
         if peer is None:
             raise self.over_error()
         return peer
 
+    async def over(self) -> PeerClosedError:
+        """Wait for its end; returns what to raise then."""
+        await self.changes.until(lambda: self.is_over)
+        return self.over_error()
+
     def over_error(self) -> PeerClosedError:
-        """As in `Sessions`."""
+        """What to raise once it is over."""
         return PeerClosedError(CloseCode.GOING_AWAY, "the link has ended")
 
     def joined(self, subscription: object) -> None:
-        """As in `Sessions`."""
+        """It goes on over sessions, until `parted`; LocalProtocolError beyond 1,024."""
         if len(self._subscriptions) >= MOST_SUBSCRIPTIONS:
             raise LocalProtocolError(f"a link has at most {MOST_SUBSCRIPTIONS:,} subscriptions")
         self._subscriptions.add(subscription)
 
     def parted(self, subscription: object) -> None:
-        """As in `Sessions`."""
+        """It is over."""
         self._subscriptions.discard(subscription)
 
     # Inside.
