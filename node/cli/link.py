@@ -6,9 +6,10 @@ followed by a new one, in which whoever spoke on it begins anew.
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Annotated, Any, NoReturn, Protocol
+from typing import Annotated, Any, Final, NoReturn, Protocol
 
 import anyio
+import anyio.lowlevel
 import typer
 
 from node.cli.options import NodeOptions
@@ -31,6 +32,10 @@ GiveUpAfter = Annotated[
         help="How long to wait for a connection that is lost; default: as long as it takes.",
     ),
 ]
+
+
+# Turns of the loop in which whoever has got all that it wanted may leave, before a loss is told.
+_TURNS: Final = 20
 
 
 class Tell(Protocol):
@@ -132,12 +137,15 @@ class LinkNews:
 
     async def _lose(self) -> float:
         """The connection is lost; returns since when."""
+        since = anyio.current_time()
+        for _ in range(_TURNS):
+            await anyio.lowlevel.checkpoint()
         if not self._wanted():
             await anyio.sleep_forever()
         if self._patience == 0:
             raise self._why
         if self._since is None:
-            self._since = anyio.current_time()
+            self._since = since
         return self._since
 
     async def _next(self) -> Peer:
