@@ -108,8 +108,15 @@ async def linked(
 
 async def meet(node: Node, address: str, trust: TrustPolicy) -> Peer:
     """Dial `address`; raises as `Node.connect`, with a hint where there is only silence."""
-    try:
+    with hinted():
         return await node.connect(address, trust=trust)
+
+
+@contextmanager
+def hinted() -> Iterator[None]:
+    """What dialling raises has a hint where there is only silence."""
+    try:
+        yield
     except HandshakeError as error:
         if error.code != CloseCode.CONNECTION_LOST:
             raise

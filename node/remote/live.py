@@ -57,6 +57,8 @@ class LiveConnection:
         resumes: how often the session went on over a new transport.
         asks_anew: whether a session that the other side says it does not know is put to the proof
             by a new one, and then ends; otherwise it is kept to its time.
+        parted_by: why it lost its transport the last time.
+        parted_for: how long it was without one the last time, in seconds.
         unknown: whether the other side said, unproved, that it does not know the session, which
             is without a transport since.
         redialling: what dials again, if this side dialled and may.
@@ -81,6 +83,8 @@ class LiveConnection:
         "gone",
         "name",
         "on_change",
+        "parted_by",
+        "parted_for",
         "redialling",
         "refused",
         "rekeys",
@@ -116,6 +120,8 @@ class LiveConnection:
         self.on_change: Callable[[], None] = lambda: None
         self.resumes = 0
         self.asks_anew = True
+        self.parted_by = ""
+        self.parted_for = 0.0
         self.unknown = False
         self.redialling: Redials | None = None
         self.became: LiveConnection | None = None
@@ -217,6 +223,7 @@ class LiveConnection:
     def parted(self, reason: str) -> None:
         """The session lost its transport."""
         self._parted_at = self.backend.now()
+        self.parted_by = reason
         logger.info("%s parted: %s", self.remote, one_line(reason))
         if self.redialling is not None:
             self.redialling.begin()
@@ -226,8 +233,8 @@ class LiveConnection:
         """The session goes on over a new transport."""
         self.resumes += 1
         self.unknown = False
-        seconds = self.backend.now() - self._parted_at
-        logger.info("%s resumed after %.1f s", self.remote, seconds)
+        self.parted_for = self.backend.now() - self._parted_at
+        logger.info("%s resumed after %.1f s", self.remote, self.parted_for)
         self.changed()
 
     def redial(self) -> None:
