@@ -5,6 +5,8 @@ A resumed session sends them again unchanged, so nothing is encrypted twice (doc
 section 17).
 """
 
+from bisect import bisect_right
+from itertools import accumulate
 from typing import Final
 
 from node.protocol.account import Account
@@ -108,15 +110,10 @@ class SentBytes:
             raise violation("a position that cannot be")
         self.told = position
         self.full_at = position + self._buffer
-        chunks, start, count = self.chunks, self._first, 0
-        for chunk in chunks:
-            end = start + len(chunk)
-            if end > position:
-                break
-            start = end
-            count += 1
-        del chunks[:count]
-        self._first = start
+        starts = list(accumulate(map(len, self.chunks), initial=self._first))
+        count = bisect_right(starts, position) - 1
+        self._first = starts[count]
+        del self.chunks[:count]
         if self._charged:
             self._charge()
         elif not self._skip:

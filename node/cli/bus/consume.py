@@ -17,7 +17,7 @@ from anyio.abc import ByteSendStream
 from node.bus.event import BusEvent
 from node.cli.bus.arguments import Bus as Address
 from node.cli.bus.arguments import Group, Name, Start, parse_position
-from node.cli.bus.connection import kept_open, require_connection
+from node.cli.bus.connection import kept_open
 from node.cli.bus.display import described, show_event
 from node.cli.lines import Pace
 from node.cli.options import NodeOptions, takes_node_options
@@ -94,11 +94,12 @@ def consume(
         raise ConfigError("--reclaim-after is above 0")
 
     async def consuming(options: NodeOptions, out: Output) -> None:
-        task = _Printing(out) if command is None else _Executing(out, command, delay)
+        pace = Pace(sys.stdout)
+        task = _Printing(out, pace) if command is None else _Executing(out, command, delay)
 
         reason = "count"
         async with (
-            kept_open(options, out, bus, consumer=consumer) as (opened_bus, link),
+            kept_open(options, out, bus, pace, consumer=consumer) as (opened_bus, require),
             opened_bus.consume(
                 name,
                 group=group,
@@ -113,7 +114,7 @@ def consume(
                 with anyio.move_on_after(patience) as waiting:
                     event = await anext(events)
                 if waiting.cancelled_caught:
-                    await require_connection(link)
+                    await require()
                     reason = "idle"
                     break
                 await task.take(event)
@@ -125,10 +126,10 @@ def consume(
 class _Printing:
     """Prints each event."""
 
-    def __init__(self, out: Output) -> None:
+    def __init__(self, out: Output, pace: Pace) -> None:
         self.done = self.failed = 0
         self._out = out
-        self._pace = Pace(sys.stdout)
+        self._pace = pace
 
     async def take(self, event: BusEvent) -> None:
         await self._pace.print(self._out.line(show_event(event), "event", **_delivered(event)))

@@ -16,6 +16,7 @@ from node.protocol.limits import (
     TELL_INTERVAL,
 )
 from node.protocol.reports import Parted
+from node.protocol.states import State
 from tests.node.protocol.cut_pair import M, cut_pair
 from tests.node.protocol.pair import ALICE, ALIVE, Side, make_config
 
@@ -82,6 +83,18 @@ def test_what_is_not_held_back_has_a_bound_as_well() -> None:
 
 
 # What is told.
+
+
+def test_closing_a_parted_session_with_more_than_that_ends_it() -> None:
+    pair = cut_pair(resume_buffer=LEAST_RESUME_BUFFER, max_streams=8_192)
+    pair.cut()
+    core = pair.b.core
+    for _ in range(5_000):
+        core.reset_stream(core.open_stream("x" * 200), 100, "y" * 1_000)
+    core.close(pair.now)
+    pair.b.collect(pair.now)
+    assert pair.b.code == CloseCode.OVERLOADED
+    assert core.state is State.ENDED
 
 
 def test_so_many_bytes_are_told_at_once() -> None:

@@ -72,7 +72,7 @@ def test_over_the_network(processes: Processes, parley: Parley, bus: str, publis
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "trio"])
-@pytest.mark.parametrize("resume", ["30", "0"])
+@pytest.mark.parametrize(("resume", "lost"), [("30", "parted"), ("0", "disconnected")])
 def test_a_node_that_dies_and_comes_again(
     processes: Processes,
     parley: Parley,
@@ -81,32 +81,48 @@ def test_a_node_that_dies_and_comes_again(
     tmp_path: Path,
     loop: str,
     resume: str,
+    lost: str,
 ) -> None:
-    """Who consumes or follows waits and goes on, whether the session could be resumed or not."""
-    serve = _serving(processes, parley, bus, tmp_path, PARLEY_NODE_RESUME=resume)
+    """Who consumes or follows waits and goes on; a publisher ends, and says of which lines nobody
+    knows."""
+    serve = _serving(processes, parley, bus, tmp_path)
     node, address = serve()
     publish(1)
-    options = ("--json", "--loop", loop)
+    options = ("--json", "--loop", loop, "--resume", resume)
     consumer = processes.start("bus", "consume", address, NAME, "--group", "mailer", *options)
     follower = processes.start("bus", "tail", address, NAME, "-f", "--start", "first", *options)
     for one in (consumer, follower):
-        assert [one.event(kind)["event"] for kind in ("connected", "event")]
+        one.event("connected")
+        assert one.event("event")["data"] == {"n": 1}
+    publisher = processes.start(
+        *("bus", "publish", address, NAME, "--json-lines", "--json", "--resume", "0"), typing=True
+    )
+    publisher.type('{"n": 2}\n')
+    publisher.event("published")
+    for one in (consumer, follower):
+        assert one.event("event")["data"] == {"n": 2}
     node.stop(SIGKILL)
     for one in (consumer, follower):
-        assert "lost" in one.event("disconnected")["text"]
+        assert one.event(lost)["text"]
+    publisher.type('{"n": 3}\n')
+    done = publisher.finish()
+    assert (done.code, done.last["name"]) == (3, "unreachable")
+    sentences = ("was not stored", "may have been stored, or not")  # as soon as it was noticed
+    assert done.last["text"].startswith(
+        tuple(f"line 2 {one}: the connection " for one in sentences)
+    )
     serve()
-    assert parley("bus", "publish", bus, NAME, '{"n": 2}').code == 0
     for one in (consumer, follower):
-        one.event("connected")
-        # What was printed and not acknowledged comes again.
-        while (event := one.event("event"))["data"] != {"n": 2}:
-            assert event["attempt"] == 2
+        assert one.event("connected")["seconds"] > 0
+    assert parley("bus", "publish", bus, NAME, '{"n": 4}').code == 0
+    for one in (consumer, follower):
+        while (event := one.event("event"))["data"] != {"n": 4}:
+            assert event["attempt"] == 2  # it was printed, and not acknowledged yet
         done = one.stop()
         assert (done.code, done.last["name"]) == (143, "interrupted")
-        assert "Traceback" not in done.err
 
 
-def test_a_consumer_tells_people_of_its_connection(
+def test_people_are_told_what_becomes_of_the_connection(
     processes: Processes, parley: Parley, bus: str, publish: Publish, tmp_path: Path
 ) -> None:
     serve = _serving(processes, parley, bus, tmp_path)
@@ -120,35 +136,14 @@ def test_a_consumer_tells_people_of_its_connection(
     done = consumer.finish()
     assert done.code == 0
     assert done.out.endswith('{"n": 2}\n')
-    lines = done.err.splitlines()
-    assert [line for line in lines if "parley." not in line] == [
-        "the connection was lost; connecting again",
-        "connected again",
-    ]
-
-
-def test_a_publisher_whose_node_dies(
-    processes: Processes, parley: Parley, bus: str, tmp_path: Path
-) -> None:
-    """It ends, and says of which lines nobody knows."""
-    node, address = _serving(processes, parley, bus, tmp_path, PARLEY_NODE_RESUME="0")()
-    publisher = processes.start(
-        *("bus", "publish", address, NAME, "--json-lines", "--json"), typing=True
-    )
-    publisher.type('{"n": 2}\n')
-    publisher.event("published")
-    node.stop(SIGKILL)
-    publisher.type('{"n": 3}\n')
-    done = publisher.finish()
-    assert (done.code, done.last["name"]) == (3, "unreachable")
-    sentences = ("was not stored", "may have been stored, or not")  # as soon as it was noticed
-    assert done.last["text"].startswith(
-        tuple(f"line 2 {one}: the connection " for one in sentences)
-    )
+    told = [line for line in done.err.splitlines() if " parley." not in line]
+    assert told[0].startswith("connection lost: ")
+    assert told[-1].startswith("connected again after ")
+    assert "parley.link" not in done.err  # what is told is told once
 
 
 def _serving(
-    processes: Processes, parley: Parley, bus: str, directory: Path, **environment: str
+    processes: Processes, parley: Parley, bus: str, directory: Path
 ) -> Callable[[], tuple[Running, str]]:
     """What starts a node that offers a bus, each time under the same identity and address."""
     key = str(directory / "key")
@@ -156,9 +151,7 @@ def _serving(
 
     def serve() -> tuple[Running, str]:
         args = ("--identity", key, "--bus", bus, "--bus-allow", "*=publish+consume+inspect:*")
-        place = f"unix://{directory}/s"
-        node = processes.start("serve", "--json", "--listen", place, *args, environment=environment)
-        (address,) = node.event("ready")["addresses"]
+        node, (address,) = processes.serve(*args, listen=(f"unix://{directory}/s",))
         return node, address
 
     return serve
