@@ -55,6 +55,7 @@ class LiveConnection:
         draining: whether nothing new is taken, since it will be closed.
         rekeys: the number of the last rekey of each direction (received, sent).
         resumes: how often the session went on over a new transport.
+        found_by: the tags under which its node finds the session, should it be dialled again.
         unknown: whether the other side said, unproved, that it does not know the session, which
             is without a transport since.
         redialling: what dials again, if this side dialled and may.
@@ -75,6 +76,7 @@ class LiveConnection:
         "draining",
         "driver",
         "ended",
+        "found_by",
         "gone",
         "name",
         "on_change",
@@ -112,6 +114,7 @@ class LiveConnection:
         self.changes = Changes(backend.waiter)
         self.on_change: Callable[[], None] = lambda: None
         self.resumes = 0
+        self.found_by: tuple[bytes, ...] = ()
         self.unknown = False
         self.redialling: Redials | None = None
         self.became: LiveConnection | None = None
