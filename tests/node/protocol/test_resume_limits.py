@@ -17,7 +17,7 @@ from node.protocol.limits import (
 )
 from node.protocol.reports import Parted
 from node.protocol.states import State
-from tests.node.protocol.cut_pair import M, cut_pair
+from tests.node.protocol.cut_pair import CutPair, M, cut_pair
 from tests.node.protocol.pair import ALICE, ALIVE, Side, make_config
 
 SMALL = {"resume_buffer": LEAST_RESUME_BUFFER}
@@ -140,6 +140,28 @@ def test_little_is_told_alone_after_ten_seconds() -> None:
     wire = len(pair.a.wire) + len(pair.b.wire)
     pair.run(100)
     assert len(pair.a.wire) + len(pair.b.wire) - wire < 400
+
+
+def test_an_idle_session_wakes_once_to_tell_and_never_again() -> None:
+    woken = [count_wakes(cut_pair(idle_before_ping=1e6, resume=resume)) for resume in (0.0, M)]
+    # Each side tells once, and its Received is sealed: nothing wakes for a seal of it.
+    assert woken[1] - woken[0] == 2
+
+
+def count_wakes(pair: CutPair) -> int:
+    """How often the two sides wake in the 1,000 s after an event and its answer."""
+    say(pair.a)
+    pair.pump()
+    say(pair.b)
+    pair.pump()
+    end, wakes = pair.now + 1_000, 0
+    while (due := min(side.core.next_deadline() for side in pair.sides)) <= end:
+        pair.now = due
+        for side in pair.sides:
+            wakes += side.core.next_deadline() <= due
+            side.core.handle_deadline(due)
+        pair.pump()
+    return wakes
 
 
 def test_telling_little_too_often_is_overloaded() -> None:
