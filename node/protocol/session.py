@@ -337,10 +337,10 @@ class Session:
 
     # Without a transport, and with another.
 
-    def part(self, reason: str) -> None:
+    def part(self, reason: str, now: float) -> None:
         """The transport is gone."""
         known(self.resumption).kept.part()
-        known(self.secure).part()
+        known(self.secure).part(now)
         if self._observer is not None:
             self._observer.session_parted(reason)
 

@@ -1,13 +1,17 @@
 """The limits of resuming, each exceeded: what is kept, what is told and when, and for how long."""
 
+from contextlib import suppress
+
 import pytest
 
 from lbm import keys
 from node.protocol.codes import CONNECTION, RECEIVED, SIM, CloseCode
+from node.protocol.errors import LocalProtocolError
 from node.protocol.limits import (
     CLOSED_PATIENCE,
     IDLE_EVENTS,
     LEAST_RESUME_BUFFER,
+    OWN_KEY_UPDATES,
     RESPONDER_PATIENCE,
     RESUME_EXEMPT,
     RESUME_TIMEOUT,
@@ -186,6 +190,24 @@ def test_a_parted_session_has_its_time() -> None:
     assert pair.b.core.is_parted
     pair.advance(0.2)
     assert pair.b.code == CloseCode.CONNECTION_LOST
+
+
+def test_key_updates_of_a_parted_session_are_no_flood_when_they_come() -> None:
+    """They come all at once, so what is allowed by and by is not allowed meanwhile."""
+    pair = cut_pair(resume=600.0)
+    pair.cut()
+    made = 0
+    for _ in range(200):
+        pair.now += 1.0
+        with suppress(LocalProtocolError):
+            pair.b.core.update_keys(pair.now)
+            made += 1
+    assert made == OWN_KEY_UPDATES.burst
+    assert pair.come_back().outcome == "resumed"
+    for _ in range(made):  # and as many as may be made now
+        pair.b.core.update_keys(pair.now)
+    pair.pump()
+    assert (pair.a.code, pair.b.code) == (ALIVE, ALIVE)
 
 
 def test_an_attempt_has_five_seconds() -> None:
