@@ -14,8 +14,9 @@ from node.errors import (
     PeerClosedError,
     UnreachableError,
 )
-from node.links import link as links
+from node.links import reachable
 from node.links.hooks import MOST_HOOKS
+from node.protocol.codes import CloseCode
 from node.protocol.errors import LocalProtocolError
 from node.trust.policies import AnyPeer
 from parley import Call, Node, Pauses, Peer
@@ -73,6 +74,19 @@ async def test_a_link_is_up_again_after_each_restart(
 
     with nothing_left():
         await restarts()
+
+
+async def test_a_link_that_is_left_says_close(anyio_backend: str) -> None:
+    async with serving(offer) as server:
+        for _ in range(20):
+            async with new_node() as node, node.link(server.address) as link:
+                await link.ready()
+                assert await link.call("echo", 1) == 1
+                assert server.node is not None
+                (peer,) = server.node.peers
+            ended = await peer.closed()
+            assert (ended.code, ended.remote) == (CloseCode.NORMAL, True)
+            await eventually(lambda: not (server.node and server.node.peers))
 
 
 async def test_a_call_waits_for_the_connection(anyio_backend: str) -> None:
@@ -213,7 +227,7 @@ async def test_hooks_that_fail_and_hooks_that_stay(
 
         for count in (1, 2):
             await link.ready()
-            while caplog.text.count("on_up of a link failed") < 2 * count:
+            while caplog.text.count("a hook of on_up failed") < 2 * count:
                 await settled()
             await server.kill()
             while len(ended) < count:
@@ -231,7 +245,7 @@ async def test_hooks_that_fail_and_hooks_that_stay(
 
 
 async def test_what_waits_is_bounded(anyio_backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(links, "MOST_WAITING", 3)
+    monkeypatch.setattr(reachable, "MOST_WAITING", 3)
     async with (
         new_node() as node,
         node.link(NOBODY, pauses=QUICK) as link,

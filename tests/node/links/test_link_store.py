@@ -23,8 +23,7 @@ from node.bus.errors import (
 from node.bus.event import BusEvent
 from node.bus.model import Trim
 from node.errors import PeerClosedError
-from node.links import link as links
-from node.links import link_store
+from node.links import link_store, reachable
 from node.links.link import Link
 from node.links.link_store import LinkStore
 from node.remote_bus import bus_limits as limits
@@ -276,11 +275,11 @@ async def test_what_is_asked_waits_for_the_connection(
             with pytest.raises(BusUnavailableError):
                 await hasty.publish(NAME, {}, idempotency_key="k", timeout=0.0)
             waiting = await started(tasks, lambda: bus.publish(NAME, {"n": 1}))
-            monkeypatch.setattr(links, "MOST_WAITING", 1)
+            monkeypatch.setattr(reachable, "MOST_WAITING", 1)
             with pytest.raises(BusBusyError, match="1 wait"):
                 await bus.streams()
             closed = on.link.bus()
-            monkeypatch.setattr(links, "MOST_WAITING", 2)
+            monkeypatch.setattr(reachable, "MOST_WAITING", 2)
             ends = await started(tasks, closed.streams)
             await closed.aclose()
             await eventually(lambda: bool(ends))
