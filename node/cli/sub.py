@@ -1,13 +1,13 @@
 """`parley sub`: prints what a node publishes on a topic, whatever becomes of the connection."""
 
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from node.cli.call import Address
 from node.cli.lines import Pace
-from node.cli.link import GiveUpAfter, kept_link
+from node.cli.link import GiveUpAfter, kept_link, remarks
 from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output, counted, show_value
 from node.cli.run import make_node, run
@@ -54,19 +54,13 @@ class _Notes:
         self._out = out
         self._topic = topic
         self._pace = Pace(sys.stdout)
+        self.tell = remarks(out, self._pace)
         self._subscription: LinkSubscription | None = None
 
     @property
     def are_complete(self) -> bool:
         """Whether all have come that are wanted; some may be there to be shown."""
         return self._subscription is not None and self._subscription.is_over
-
-    async def tell(self, text: str, kind: str, /, **fields: Any) -> None:
-        """Show what is not a note."""
-        if self._out.as_json:
-            await self._pace.print(self._out.line(text, kind, **fields))
-        elif text:
-            self._out.remark(text)
 
     async def show(self, subscription: LinkSubscription, count: int | None) -> None:
         """Print notes until `count` were shown, or to the end."""
