@@ -7,7 +7,7 @@ followed by a new one, in which whoever spoke on it begins anew.
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Annotated, Any, Final, NoReturn, Protocol
+from typing import Annotated, Any, Final, Protocol
 
 import anyio
 import anyio.lowlevel
@@ -16,7 +16,7 @@ import typer
 from node.cli.lines import Pace
 from node.cli.options import NodeOptions
 from node.cli.output import Output
-from node.cli.run import described, hinted
+from node.cli.run import described, hinting
 from node.errors import PeerClosedError
 from node.links.link import Link
 from node.links.redial import is_lasting
@@ -36,6 +36,8 @@ GiveUpAfter = Annotated[
 ]
 
 
+# The links' own, which has a line for each dial that failed.
+_log: Final = logging.getLogger("parley.link")
 # Turns of the loop in which whoever has got all that it wanted may leave, before a loss is told.
 _TURNS: Final = 20
 
@@ -47,14 +49,14 @@ class Tell(Protocol):
         """Show it."""
 
 
-def printing(out: Output, pace: Pace) -> Tell:
-    """Shows it on standard error; with JSON on standard output by `pace`, never in the middle of
-    what else that prints."""
+def remarks(out: Output, pace: Pace) -> Tell:
+    """Tells people on standard error, what the log has not told already. Lines of JSON go through
+    `pace`, which has the lines of standard output: none comes in the middle of another."""
 
     async def tell(text: str, kind: str, /, **fields: Any) -> None:
         if out.as_json:
             await pace.print(out.line(text, kind, **fields))
-        elif text:
+        elif text and not (kind == "disconnected" and _log.isEnabledFor(logging.WARNING)):
             out.remark(text)
 
     return tell
@@ -78,27 +80,24 @@ async def kept_link(
         AddressError, ConfigError, and what `Node.connect` raises: the first dial failed.
         What `LinkNews.follow` raises: afterwards.
     """
-    link = node.link(address, trust=options.dialling_trust(address))
-    with _told_once(options):
-        async with link:
-            with hinted():
-                peer = await link.ready(attempts=1)
-            out.event("connected", **described(peer))
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(LinkNews(link, tell, wanted, give_up_after).follow, peer)
-                yield link
-                tasks.cancel_scope.cancel()
+    async with node.link(address, trust=options.dialling_trust(address)) as link:
+        with hinting(), _silent_log():
+            peer = await link.ready(attempts=1)
+        out.event("connected", **described(peer))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(LinkNews(link, tell, wanted, give_up_after).follow, peer)
+            yield link
+            tasks.cancel_scope.cancel()
 
 
 @contextmanager
-def _told_once(options: NodeOptions) -> Iterator[None]:
-    """What is told is not in the log as well, unless a log was asked for."""
-    log = logging.getLogger("parley.link")
-    log.disabled = options.log_level is None
+def _silent_log() -> Iterator[None]:
+    """What ends the command is not a line of the log as well, which says that it goes on."""
+    _log.disabled = True
     try:
         yield
     finally:
-        log.disabled = False
+        _log.disabled = False
 
 
 class LinkNews:
@@ -125,17 +124,17 @@ class LinkNews:
         self._since: float | None = None  # when the connection was lost, if it is
         self._why: Exception = PeerClosedError(CloseCode.CONNECTION_LOST)
 
-    async def follow(self, peer: Peer) -> NoReturn:
-        """Tell, until cancelled; `peer` is that of the first session.
+    async def follow(self, peer: Peer) -> None:
+        """Tell, until the link has ended; `peer` is that of the first session.
 
         Raises:
             NotTrustedError, HandshakeError: it would be in vain to wait for it (`is_lasting`).
             PeerClosedError, UnreachableError, HandshakeError: it was away for too long.
-            PeerClosedError: the link has ended.
         """
-        while True:
-            await self._to_the_end_of(peer)
-            peer = await self._next()
+        following: Peer | None = peer
+        while following is not None:
+            await self._to_the_end_of(following)
+            following = await self._next()
 
     async def _to_the_end_of(self, peer: Peer) -> None:
         live, told = peer.live, 0
@@ -176,8 +175,8 @@ class LinkNews:
             self._since = since
         return self._since
 
-    async def _next(self) -> Peer:
-        """The peer of the next session."""
+    async def _next(self) -> Peer | None:
+        """The peer of the next session, if there is one."""
         link, told = self._link, 0
 
         def is_new() -> bool:
@@ -186,7 +185,7 @@ class LinkNews:
         since = await self._lose()
         while (peer := link.peer) is None:
             if link.is_over:
-                raise link.over_error()
+                return None
             if link.attempts != told and link.error is not None:
                 told, self._why = link.attempts, link.error
                 if is_lasting(self._why):

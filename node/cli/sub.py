@@ -7,7 +7,7 @@ import typer
 
 from node.cli.call import Address
 from node.cli.lines import Pace
-from node.cli.link import GiveUpAfter, kept_link, printing
+from node.cli.link import GiveUpAfter, kept_link, remarks
 from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output, counted, show_value
 from node.cli.run import make_node, run
@@ -46,14 +46,15 @@ def sub(
 
 
 class _Notes:
-    """Prints notes on standard output; what else happens is for `tell`."""
+    """Prints notes on standard output; with JSON, what else happens too, and never in the middle
+    of a note."""
 
     def __init__(self, out: Output, topic: str) -> None:
         self.shown = self.lost = 0
         self._out = out
         self._topic = topic
         self._pace = Pace(sys.stdout)
-        self.tell = printing(out, self._pace)
+        self.tell = remarks(out, self._pace)
         self._subscription: LinkSubscription | None = None
 
     @property

@@ -125,7 +125,7 @@ class Connection(Lifetime):
             kept = resumption.kept  # here and not in a method: it is done for each flush
             kept.chunks.append(data)
             kept.sent = sent = kept.sent + len(data)
-            if sent > kept.look_at:
+            if sent - kept.told > kept.paid:
                 kept.added()
         if drained:
             self._say_farewell(now)
@@ -193,8 +193,8 @@ class Connection(Lifetime):
         """The handshake went on; where it is over, the connection is open."""
         opening = self._opening
         if opening is not None and opening.agreed is not None:
-            self._frames.limit = opening.frame_limit()
-            self._session = opening.session(now)
+            self._frames.limit = limit = opening.frame_limit()
+            self._session = opening.session(limit, now)
             self._streams = self._session.streams
             self._opening = None  # and with it every secret of the handshake
         self._go(signal)

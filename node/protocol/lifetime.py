@@ -143,7 +143,7 @@ class Lifetime(Speaker):
 
     def _part(self, now: float, reason: str) -> None:
         session, resumption = known(self._session), known(self.resumption)
-        session.part(reason)
+        session.part(reason, now)
         self._frames.clear()  # what is not decrypted comes again
         self.is_parted = True
         self._live = self._reading = self.wants_data = self.unread = False

@@ -230,7 +230,7 @@ class Session:
             ):
                 self._tell(resumption, resumption.received, now)
             kept = resumption.kept
-            room = kept.full_at - kept.sent - wire.size
+            room = kept.buffer + kept.told - kept.sent - wire.size
             if room < limit:
                 limit = kept.check_room(room)
         out = wire.take() if wire.frames else []
@@ -246,11 +246,13 @@ class Session:
             out.append(channel.flush_seal(now))
         return out
 
-    def _tell(self, resumption: Resumption, position: int, now: float) -> None:
-        """Say how much was taken."""
+    def _tell(
+        self, resumption: Resumption, position: int, now: float, *, seal: bool = False
+    ) -> None:
+        """Say how much was taken; with `seal` nothing follows that would seal it."""
         resumption.tell(now, position)
         payload = encode({keys.RECEIVED: position})
-        self.control(OutgoingEvent(0, 0, CONNECTION, RECEIVED, payload))
+        self.control(OutgoingEvent(0, 0, CONNECTION, RECEIVED, payload, seal))
 
     def close_frames(self, farewell: Farewell, now: float) -> bytes:
         """Close, sealed; nothing may be encrypted after it."""
@@ -331,15 +333,14 @@ class Session:
             raise SilenceError(error.code, error.reason) from error
         resumption = self.resumption
         if resumption is not None and now >= resumption.tell_due:
-            resumption.tell_due = NEVER
-            self._tell(resumption, resumption.received, now)
+            self._tell(resumption, resumption.received, now, seal=True)
 
     # Without a transport, and with another.
 
-    def part(self, reason: str) -> None:
+    def part(self, reason: str, now: float) -> None:
         """The transport is gone."""
         known(self.resumption).kept.part()
-        known(self.secure).part()
+        known(self.secure).part(now)
         if self._observer is not None:
             self._observer.session_parted(reason)
 

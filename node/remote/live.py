@@ -59,6 +59,7 @@ class LiveConnection:
             by a new one, and then ends; otherwise it is kept to its time.
         parted_by: why it lost its transport the last time.
         parted_for: how long it was without one the last time, in seconds.
+        found_by: the tags under which its node finds the session, should it be dialled again.
         unknown: whether the other side said, unproved, that it does not know the session, which
             is without a transport since.
         redialling: what dials again, if this side dialled and may.
@@ -80,6 +81,7 @@ class LiveConnection:
         "draining",
         "driver",
         "ended",
+        "found_by",
         "gone",
         "name",
         "on_change",
@@ -122,6 +124,7 @@ class LiveConnection:
         self.asks_anew = True
         self.parted_by = ""
         self.parted_for = 0.0
+        self.found_by: tuple[bytes, ...] = ()
         self.unknown = False
         self.redialling: Redials | None = None
         self.became: LiveConnection | None = None

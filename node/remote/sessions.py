@@ -43,7 +43,6 @@ class SessionTable:
         self._config = config
         self._backend = backend
         self._by_tag: dict[bytes, LiveConnection | Remains] = {}
-        self._tags: dict[LiveConnection | Remains, tuple[bytes, ...]] = {}
         # What waits, the longest first.
         self._waiting: dict[LiveConnection | Remains, _Waiting] = {}
         self._timers: dict[Remains, Timer] = {}
@@ -73,7 +72,7 @@ class SessionTable:
             pass
         elif resumption is not None:
             self._know(live, resumption.tags)
-        elif live in self._tags:
+        elif live.found_by:
             self._know(live, ())
             remains = live.core.take_remains()
             if remains is not None:
@@ -113,22 +112,18 @@ class SessionTable:
         """The node has ended."""
         for timer in self._timers.values():
             timer.cancel()
-        for table in (self._by_tag, self._tags, self._waiting, self._timers):
+        for table in (self._by_tag, self._waiting, self._timers):
             table.clear()
 
     # Inside.
 
     def _know(self, one: LiveConnection | Remains, tags: tuple[bytes, ...]) -> None:
-        before = self._tags.get(one, ())
-        if tags == before:
+        if tags == one.found_by:
             return
-        for tag in before:
+        for tag in one.found_by:
             self._by_tag.pop(tag, None)
+        one.found_by = tags
         self._by_tag.update(dict.fromkeys(tags, one))
-        if tags:
-            self._tags[one] = tags
-        else:
-            del self._tags[one]
 
     def _keep(self, remains: Remains, live: LiveConnection) -> None:
         def forget(reason: str = "") -> None:

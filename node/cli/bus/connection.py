@@ -3,30 +3,26 @@
 Looking for a bus never creates its file; only publishing does.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
-
-from anyio.lowlevel import checkpoint
 
 from node.bus.bus import Bus
 from node.bus.bus_address import open_bus
 from node.bus.config import BusConfig
 from node.bus.errors import BusUnavailableError
 from node.cli.lines import Pace
-from node.cli.link import kept_link, printing
+from node.cli.link import kept_link, remarks
 from node.cli.options import NodeOptions
 from node.cli.output import Output
 from node.cli.run import dialled, make_node
 from node.errors import FileError
+from node.links.link import Link
 
 NODES: Final = ("tcp://", "unix://")
 _FILE: Final = "sqlite"
-
-# Gives up, and raises BusUnavailableError, if there is no connection now.
-RequireConnection = Callable[[], Awaitable[None]]
 
 
 @asynccontextmanager
@@ -55,28 +51,27 @@ async def opened(
 @asynccontextmanager
 async def kept_open(
     options: NodeOptions, out: Output, address: str, pace: Pace, *, consumer: str = ""
-) -> AsyncIterator[tuple[Bus, RequireConnection]]:
-    """The bus at an address; that of another node for as long as it takes, over a link. Raises as
+) -> AsyncIterator[tuple[Bus, Link | None]]:
+    """The bus at an address; that of another node for as long as it takes, with the link that it
+    comes over. What becomes of that is told on `out`, whose lines go through `pace`. Raises as
     `opened`."""
     if not address.startswith(NODES):
         async with opened(options, out, address, consumer=consumer) as bus:
-            yield bus, checkpoint  # there is no connection of ours
+            yield bus, None
         return
-    wanted = True
     async with (
         make_node(options) as node,
-        kept_link(node, options, out, address, printing(out, pace), wanted=lambda: wanted) as link,
+        kept_link(node, options, out, address, remarks(out, pace)) as link,
         link.bus(BusConfig(consumer=consumer)) as bus,
     ):
+        yield bus, link
 
-        async def require_connection() -> None:
-            nonlocal wanted
-            if link.peer is None or link.peer.is_parted:
-                wanted = False
-                await link.aclose(graceful=False)  # else what is left to say would wait for it
-                raise BusUnavailableError("the connection was lost, and there is no other")
 
-        yield bus, require_connection
+async def require_connection(link: Link | None) -> None:
+    """Give a link up that has no connection, and raise BusUnavailableError."""
+    if link is not None and (link.peer is None or link.peer.is_parted):
+        await link.aclose(graceful=False)  # nothing is to wait for it any more
+        raise BusUnavailableError("the connection was lost, and there is no other")
 
 
 def file_of(address: str) -> Path | None:

@@ -17,7 +17,7 @@ from anyio.abc import ByteSendStream
 from node.bus.event import BusEvent
 from node.cli.bus.arguments import Bus as Address
 from node.cli.bus.arguments import Group, Name, Start, parse_position
-from node.cli.bus.connection import kept_open
+from node.cli.bus.connection import kept_open, require_connection
 from node.cli.bus.display import described, show_event
 from node.cli.lines import Pace
 from node.cli.options import NodeOptions, takes_node_options
@@ -94,12 +94,10 @@ def consume(
         raise ConfigError("--reclaim-after is above 0")
 
     async def consuming(options: NodeOptions, out: Output) -> None:
-        pace = Pace(sys.stdout)
+        pace, reason = Pace(sys.stdout), "count"
         task = _Printing(out, pace) if command is None else _Executing(out, command, delay)
-
-        reason = "count"
         async with (
-            kept_open(options, out, bus, pace, consumer=consumer) as (opened_bus, require),
+            kept_open(options, out, bus, pace, consumer=consumer) as (opened_bus, link),
             opened_bus.consume(
                 name,
                 group=group,
@@ -114,7 +112,7 @@ def consume(
                 with anyio.move_on_after(patience) as waiting:
                     event = await anext(events)
                 if waiting.cancelled_caught:
-                    await require()
+                    await require_connection(link)
                     reason = "idle"
                     break
                 await task.take(event)
