@@ -129,9 +129,9 @@ async def test_a_consumer_waits_while_the_node_is_away(anyio_backend: str, tmp_p
         anyio.create_task_group() as tasks,
     ):
         waiting = await started(tasks, lambda: anext(events))
-        await on.server.stop()
         # The connection is waited for in vain, more than once.
         bus.store._config = BusConfig(timeout=0.01)  # type: ignore[attr-defined]  # a LinkStore
+        await on.server.stop()
         await eventually(lambda: bool(events.consumer and events.consumer._retry.failures >= 2))
         assert waiting == []
         bus.store._config = BusConfig()  # type: ignore[attr-defined]  # a LinkStore
