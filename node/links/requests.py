@@ -8,7 +8,7 @@ from typing import Any, overload
 
 from lbm.codec import Encodable, Value
 from node.errors import CallTimeout, OutcomeUnknownError, PeerClosedError
-from node.links.emitter import LinkEmitter
+from node.links.emitter import WaitingEmitter
 from node.links.sessions import Sessions
 from node.links.subscription import LinkSubscription
 from node.messaging.formats import FormatName
@@ -178,4 +178,5 @@ class LinkRequests(Sessions):
         Raises:
             FormatError: as `Peer.emit`.
         """
-        return Emission(LinkEmitter(self), name, namespace, make_payload(data, format))
+        emitter = WaitingEmitter(self, lambda peer: peer.endpoint.emitter)
+        return Emission(emitter, name, namespace, make_payload(data, format))
