@@ -42,7 +42,16 @@ SHOWN: Final[dict[str, Shown]] = {
     "Link": Shown(
         made=False,
         hidden=frozenset(
-            ["connected", "joined", "next_session", "node_ends", "over_error", "parted"]
+            [
+                "close_buses",
+                "connected",
+                "joined",
+                "next_session",
+                "node_ends",
+                "over",
+                "over_error",
+                "parted",
+            ]
         ),
     ),
     "NamedClient": Shown(hidden=frozenset({"connected", "over_error"})),

@@ -159,7 +159,7 @@ class Node(Meeting):
 
         Streams end with Close: their handlers meet PeerClosedError.
         """
-        await self._end_links()
+        await self._end_links(graceful=True)
         await self._stop_listening()
         self._sessions.end("the node stops, and there is no transport")
         for topic in self.topics.values():
@@ -180,7 +180,6 @@ class Node(Meeting):
 
     async def _shut_down(self, *, drain: bool) -> None:
         try:
-            await self._end_links()
             if drain:
                 await self.aclose()
             else:
@@ -188,11 +187,12 @@ class Node(Meeting):
         finally:
             await self._close_buses()
 
-    async def _end_links(self) -> None:
+    async def _end_links(self, *, graceful: bool) -> None:
         for link in list(self._links):
-            await link.node_ends()
+            await link.node_ends(graceful=graceful)
 
     async def _hang_up(self) -> None:
+        await self._end_links(graceful=False)
         await self._stop_listening()
         self._sessions.end("the node stops, and there is no transport")
         for peer in list(self._peers):

@@ -74,10 +74,9 @@ def watch() -> None:
     sys.addaudithook(_noticed)
 
 
-def _noticed(event: str, arguments: tuple[Any, ...]) -> None:
+def _noticed(event: str, _: tuple[Any, ...]) -> None:
     if _running is not None and event in _STARTS:
-        what = f"{event} {arguments[:2]}"
-        pytest.fail(f"it starts a process ({what}): mark it with one of {', '.join(HEAVY)}")
+        pytest.fail(f"it starts a process ({event}): mark it with one of {', '.join(HEAVY)}")
 
 
 def running(item: pytest.Item) -> Generator[None, object, object]:

@@ -88,28 +88,27 @@ def make_node(
 @asynccontextmanager
 async def dialled(options: NodeOptions, out: Output, address: str) -> AsyncIterator[Peer]:
     """A peer at `address`; leaving closes it and the node."""
-    async with make_node(options) as node, linked(node, options, out, address) as peer:
-        yield peer
-
-
-@asynccontextmanager
-async def linked(
-    node: Node, options: NodeOptions, out: Output, address: str
-) -> AsyncIterator[Peer]:
-    """A peer of `node` at `address`; leaving closes it."""
-    peer = await meet(node, address, options.dialling_trust(address))
-    out.event("connected", **described(peer))
-    try:
-        yield peer
-        await peer.close()
-    finally:
-        peer.live.drop(CloseCode.GOING_AWAY)  # nothing, where it is closed
+    async with make_node(options) as node:
+        peer = await meet(node, address, options.dialling_trust(address))
+        out.event("connected", **described(peer))
+        try:
+            yield peer
+            await peer.close()
+        finally:
+            peer.live.drop(CloseCode.GOING_AWAY)  # nothing, where it is closed
 
 
 async def meet(node: Node, address: str, trust: TrustPolicy) -> Peer:
     """Dial `address`; raises as `Node.connect`, with a hint where there is only silence."""
-    try:
+    with hinting():
         return await node.connect(address, trust=trust)
+
+
+@contextmanager
+def hinting() -> Iterator[None]:
+    """A handshake that meets only silence raises its error with a hint."""
+    try:
+        yield
     except HandshakeError as error:
         if error.code != CloseCode.CONNECTION_LOST:
             raise

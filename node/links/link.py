@@ -110,6 +110,8 @@ class Link(Reachable[Peer], LinkRequests):
 
     async def aclose(self, *, graceful: bool = True) -> None:
         """End it: who waits for it meets PeerClosedError. `graceful` waits for the Close."""
+        if graceful and self._usable() is not None:
+            await self.close_buses()  # as long as events can be given back
         self._among.discard(self)
         self._finish()
         if self._loop is None:
@@ -118,38 +120,47 @@ class Link(Reachable[Peer], LinkRequests):
         try:
             if graceful and peer is not None and peer.is_open:
                 await peer.close()
+            if graceful:
+                await self.close_buses(str(self.over_error()))
         finally:
             if peer is not None:
                 peer.live.drop(CloseCode.GOING_AWAY)  # nothing, where it is closed
             await self._stop()
 
-    async def node_ends(self) -> None:
-        """No session follows the one that there is, which the node closes."""
+    async def node_ends(self, *, graceful: bool) -> None:
+        """No session follows the one that there is, which the node closes; as `aclose`."""
+        if graceful and self._usable() is not None:
+            await self.close_buses()
         self._finish()
         await turn_of(self.backend)  # what was begun a moment ago has to run to be ended
 
     # For what speaks on it.
 
     async def next_session(self) -> Peer:
-        """As in `Sessions`."""
+        """The peer, once there is a session; PeerClosedError if there will be none."""
         await self.changes.until(lambda: self._usable() is not None or self.is_over)
         peer = self._usable()
         if peer is None:
             raise self.over_error()
         return peer
 
+    async def over(self) -> PeerClosedError:
+        """Wait for its end; returns what to raise then."""
+        await self.changes.until(lambda: self.is_over)
+        return self.over_error()
+
     def over_error(self) -> PeerClosedError:
-        """As in `Sessions`."""
+        """What to raise once it is over."""
         return PeerClosedError(CloseCode.GOING_AWAY, "the link has ended")
 
     def joined(self, subscription: object) -> None:
-        """As in `Sessions`."""
+        """It goes on over sessions, until `parted`; LocalProtocolError beyond 1,024."""
         if len(self._subscriptions) >= MOST_SUBSCRIPTIONS:
             raise LocalProtocolError(f"a link has at most {MOST_SUBSCRIPTIONS:,} subscriptions")
         self._subscriptions.add(subscription)
 
     def parted(self, subscription: object) -> None:
-        """As in `Sessions`."""
+        """It is over."""
         self._subscriptions.discard(subscription)
 
     # Inside.
@@ -169,7 +180,7 @@ class Link(Reachable[Peer], LinkRequests):
             why = peer.closed_error()
             if beside is None:
                 return why
-            self.error = why
+            self.error, self.pause = why, 0.0
             self._went(why)
             peer = beside
 

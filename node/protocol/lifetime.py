@@ -107,12 +107,12 @@ class Lifetime(Speaker):
         self._go_on(resume.received, resumption.accept(resume, count), now)
         return True
 
-    def remains(self, now: float) -> Remains | None:
+    def take_remains(self) -> Remains | None:
         """What the other side may still ask for of a session that was closed here (by the
-        responder); None if there is nothing, or not any more."""
-        if self._remains is not None and now >= self._remains.until:
-            self._remains = None
-        return self._remains
+        responder), once: whoever knows the connection for longer shall not keep it. None if
+        there is nothing."""
+        remains, self._remains = self._remains, None
+        return remains
 
     def refuse_resume(self, now: float) -> None:
         """The answer to ResumeAsked: there is no such session, or it is not to go on."""

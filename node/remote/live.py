@@ -262,10 +262,12 @@ class LiveConnection:
 
     def drop(self, code: CloseCode) -> None:
         """End a connection that is not wanted any more: a handshake at once and in silence, an open
-        connection with Close."""
+        connection with Close. Where that was said, it lingers as it would have: should it not be
+        out yet, the other side would keep the session for a transport that never comes."""
         now = self.backend.now()
         if self.core.state is State.FAREWELL:
-            self.core.receive_eof(now)  # its farewell was said: it need not linger
+            if self.agreed is None:
+                self.core.receive_eof(now)  # Reject was said: it need not linger
         else:
             self.core.close(now, code)
         self.driver.settle()

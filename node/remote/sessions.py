@@ -61,7 +61,7 @@ class SessionTable:
             self._know(live, resumption.tags)
         elif live in self._tags:
             self._know(live, ())
-            remains = live.core.remains(live.backend.now())
+            remains = live.core.take_remains()
             if remains is not None:
                 self._keep(remains, live.node_id)
         if resumption is None or not live.is_parted:

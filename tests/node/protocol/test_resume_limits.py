@@ -168,9 +168,25 @@ def test_an_attempt_has_five_seconds() -> None:
 def test_what_is_left_of_a_closed_session_has_five_seconds() -> None:
     pair = cut_pair()
     pair.cut()
+    resumes = [pair.ask()[-1] for _ in range(2)]
     pair.b.core.close(pair.now)
-    assert pair.b.core.remains(pair.now + CLOSED_PATIENCE - 0.1) is not None
-    assert pair.b.core.remains(pair.now + CLOSED_PATIENCE) is None
+    remains = pair.b.core.take_remains()
+    assert remains is not None
+    answers = [
+        remains.answer(asked.resume, pair.now + seconds)
+        for asked, seconds in zip(resumes, (CLOSED_PATIENCE - 0.1, CLOSED_PATIENCE), strict=True)
+        if asked is not None
+    ]
+    assert [answer is not None for answer in answers] == [True, False]
+
+
+def test_what_is_left_of_a_closed_session_is_not_kept_by_its_core() -> None:
+    """A handler that outlives its session may know that for an hour."""
+    pair = cut_pair()
+    pair.cut()
+    pair.b.core.close(pair.now)
+    assert pair.b.core.take_remains() is not None
+    assert pair.b.core.take_remains() is None
 
 
 def test_silence_before_a_seal_that_is_overdue_parts_the_session() -> None:

@@ -15,7 +15,7 @@ from node.transport.memory import MemoryStream, memory_pair
 from node.trust.policies import AnyPeer
 from parley import PeerClosedError, Stream
 from parley.errors import ConfigError, UnreachableError
-from tests.node.network import config, eventually, meeting, new_node, nothing_left
+from tests.node.network import PATIENCE, config, eventually, meeting, new_node, nothing_left
 from tests.node.resume.roads import road
 
 pytestmark = pytest.mark.anyio
@@ -251,7 +251,7 @@ async def test_a_node_that_stops_ends_its_parted_sessions_at_once() -> None:
         async with new_node(resume=20.0) as server, new_node(resume=20.0) as client:
             async with FaultyProxy(await server.listen("tcp://127.0.0.1:0")) as proxy:
                 peer = await client.connect(proxy.address)
-                await eventually(lambda: bool(server.peers))
+                await eventually(lambda: bool(server.peers) and peer.core.can_part)
                 back = server.peers[0]
             await eventually(lambda: peer.is_parted and back.is_parted)
         assert (await peer.closed()).code == CloseCode.CONNECTION_LOST
@@ -299,12 +299,13 @@ async def test_the_other_side_may_say_that_it_does_not_know_the_session() -> Non
         async with new_node(resume=20.0) as server:
             address = Address.parse(await server.listen("tcp://127.0.0.1:0"))
             peer = await client.connect(str(address))
-            await eventually(lambda: bool(server.peers))
+            await eventually(lambda: bool(server.peers) and peer.core.can_part)
             back = server.peers[0]
             back.live.lost("its process is gone")
         async with new_node(resume=20.0) as other:
             await other.listen(str(address.without_node_id()))
-            await peer.live.changes.until(lambda: peer.live.unknown)
+            with anyio.fail_after(PATIENCE):
+                await peer.live.changes.until(lambda: peer.live.unknown)
             assert peer.is_parted
         peer.live.lost("a new session is there")
         assert (await peer.closed()).code == CloseCode.CONNECTION_LOST
