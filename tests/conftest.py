@@ -54,7 +54,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=int,
         default=CRASH_ROUNDS,
         metavar="N",
-        help=f"how often each file of crash tests kills something, instead of {CRASH_ROUNDS}",
+        help=f"how often each file of crash tests kills something, and each test of cuts cuts, "
+        f"instead of {CRASH_ROUNDS}",
     )
     parser.addoption(
         "--seeds",

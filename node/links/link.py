@@ -11,7 +11,13 @@ from typing import Final, Protocol, Self
 import anyio
 
 from node.backoff import Pauses
-from node.errors import ConfigError, ParleyError, PeerClosedError, UnreachableError
+from node.errors import (
+    ConfigError,
+    ParleyError,
+    PeerClosedError,
+    UnreachableError,
+    handshake_error,
+)
 from node.links.places import Places
 from node.links.reachable import Reachable
 from node.links.redial import random_fraction
@@ -23,12 +29,14 @@ from node.protocol.states import State
 from node.remote.live import LiveConnection
 from node.transport.backend import Backend
 from node.transport.waiting import turn_of
-from node.trust.accept_hook import AcceptHook
-from node.trust.policies import Pinned, TrustPolicy
+from node.trust.accept_hook import AcceptHook, one_only
+from node.trust.policies import TrustPolicy
 
 # Subscriptions of a link.
 MOST_SUBSCRIPTIONS: Final = 1_024
 _UNKNOWN: Final = "the other side says that it does not know the session"
+# A responder that does not trust us says so only once the handshake is over for us.
+_NOT_TRUSTED: Final = frozenset({CloseCode.AUTHENTICATION_FAILED, CloseCode.PEER_NOT_TRUSTED})
 
 
 class Dialler(Protocol):
@@ -177,7 +185,7 @@ class Link(Reachable[Peer], LinkRequests):
         peer = await self._dial()
         while True:
             beside = await self._keep(peer)
-            why = peer.closed_error()
+            why = _why_ended(peer.live)
             if beside is None:
                 return why
             self.error, self.pause = why, 0.0
@@ -188,6 +196,7 @@ class Link(Reachable[Peer], LinkRequests):
         """Have a session, to its end; returns the one that was made beside it, if any was."""
         live, beside = peer.live, None
         try:
+            live.asks_anew = False  # a new one is made here, and kept
             self._came(peer)
             while True:
                 self._holds()
@@ -238,7 +247,9 @@ class Link(Reachable[Peer], LinkRequests):
                 made.live.drop(CloseCode.GOING_AWAY)
 
     async def _dial(self) -> Peer:
-        trust = self._trust if self._places.node_id is None else Pinned(self._places.node_id)
+        trust, node_id = self._trust, self._places.node_id
+        if trust is not None and node_id is not None:
+            trust = one_only(node_id, trust)
         failed: Exception | None = None
         for address in await self._places.found():
             try:
@@ -249,3 +260,10 @@ class Link(Reachable[Peer], LinkRequests):
                 self._places.answered(address, peer.node_id)
                 return peer
         raise failed or UnreachableError(f"{self._places}: no address was found")
+
+
+def _why_ended(live: LiveConnection) -> Exception:
+    ended = live.ended
+    if ended is not None and ended.code in _NOT_TRUSTED:
+        return handshake_error(ended.code, ended.text, ended.reason)
+    return live.closed_error()

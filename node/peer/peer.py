@@ -176,7 +176,7 @@ class Peer(PeerRequests):
 
         Raises:
             PeerClosedError: the connection is over. LocalProtocolError: more than 32 at once,
-                and one in 2 s.
+                and one in 2 s in which there is a transport.
         """
         self.live.update_keys()
 

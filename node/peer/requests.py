@@ -148,10 +148,10 @@ class PeerRequests:
         backend, asking = self.backend, self.asking
         if not self.is_open:
             raise self.closed_error()
-        epoch = epoch_to_ask(key, self.once_epoch, backend.now())
         timeout = await self.live.room(timeout)
         waiter = backend.waiter()
         now = backend.now()
+        epoch = epoch_to_ask(key, self.once_epoch, now)
         try:
             call = asking.call(topic, data, now, timeout, waiter.wake, headers, once=key.value)
         except ConnectionClosedError as error:

@@ -86,6 +86,12 @@ class Subscription(Generic[D]):
         """How many notes were lost because we did not keep up, as far as we were told."""
         return self.inbox.dropped
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing follows the notes that came, though the connection lives: the publisher
+        has ended it, or it was left."""
+        return self._over and self._error is None
+
     # Of a topic that remembers.
 
     @property

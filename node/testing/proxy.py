@@ -11,6 +11,7 @@ import anyio
 from anyio.abc import ByteStream, Listener, SocketAttribute, SocketStream
 
 from node.testing.link import FaultyLink
+from node.testing.unix import UnixStream
 from node.transport.address import Address
 from node.transport.clocked import Clock
 
@@ -67,7 +68,7 @@ class FaultyProxy(FaultyLink):
         server: ByteStream
         try:
             if self._target.scheme == "unix":
-                server = await anyio.connect_unix(self._target.path)
+                server = UnixStream(await anyio.connect_unix(self._target.path))
             else:
                 server = await anyio.connect_tcp(self._target.host, self._target.port)
         except OSError:

@@ -1,4 +1,4 @@
-"""Crash tests take as long as `--rounds` kills take, and a minute for what is around them."""
+"""What kills or cuts takes as long as `--rounds` of that take, and a minute for the rest."""
 
 import pytest
 
@@ -14,7 +14,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture
+def every_cut(request: pytest.FixtureRequest) -> bool:
+    """Whether resumed sessions are cut wherever they can be."""
+    return bool(request.config.getoption("--every-cut"))
+
+
+@pytest.fixture
 def rounds(request: pytest.FixtureRequest) -> int:
-    """How many processes are killed, over all tests of a file that kill."""
+    """How many processes are killed, over all tests of a file that kill; or transports cut, in
+    each test that cuts."""
     rounds: int = request.config.getoption("--rounds")
     return rounds

@@ -13,7 +13,8 @@ from node.bus.bus import Bus
 from node.bus.bus_address import open_bus
 from node.bus.config import BusConfig
 from node.bus.errors import BusUnavailableError
-from node.cli.kept import kept_reachable
+from node.cli.lines import Pace
+from node.cli.link import kept_link, remarks
 from node.cli.options import NodeOptions
 from node.cli.output import Output
 from node.cli.run import dialled, make_node
@@ -49,17 +50,18 @@ async def opened(
 
 @asynccontextmanager
 async def kept_open(
-    options: NodeOptions, out: Output, address: str, *, consumer: str = ""
+    options: NodeOptions, out: Output, address: str, pace: Pace, *, consumer: str = ""
 ) -> AsyncIterator[tuple[Bus, Link | None]]:
     """The bus at an address; that of another node for as long as it takes, with the link that it
-    comes over. Raises as `opened`."""
+    comes over. What becomes of that is told on `out`, whose lines go through `pace`. Raises as
+    `opened`."""
     if not address.startswith(NODES):
         async with opened(options, out, address, consumer=consumer) as bus:
             yield bus, None
         return
     async with (
         make_node(options) as node,
-        kept_reachable(node, options, out, address) as link,
+        kept_link(node, options, out, address, remarks(out, pace)) as link,
         link.bus(BusConfig(consumer=consumer)) as bus,
     ):
         yield bus, link

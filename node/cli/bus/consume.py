@@ -94,11 +94,10 @@ def consume(
         raise ConfigError("--reclaim-after is above 0")
 
     async def consuming(options: NodeOptions, out: Output) -> None:
-        task = _Printing(out) if command is None else _Executing(out, command, delay)
-
-        reason = "count"
+        pace, reason = Pace(sys.stdout), "count"
+        task = _Printing(out, pace) if command is None else _Executing(out, command, delay)
         async with (
-            kept_open(options, out, bus, consumer=consumer) as (opened_bus, link),
+            kept_open(options, out, bus, pace, consumer=consumer) as (opened_bus, link),
             opened_bus.consume(
                 name,
                 group=group,
@@ -125,10 +124,10 @@ def consume(
 class _Printing:
     """Prints each event."""
 
-    def __init__(self, out: Output) -> None:
+    def __init__(self, out: Output, pace: Pace) -> None:
         self.done = self.failed = 0
         self._out = out
-        self._pace = Pace(sys.stdout)
+        self._pace = pace
 
     async def take(self, event: BusEvent) -> None:
         await self._pace.print(self._out.line(show_event(event), "event", **_delivered(event)))

@@ -47,7 +47,7 @@ def tail(
 
     async def tailing(options: NodeOptions, out: Output) -> None:
         shown, pace = 0, Pace(sys.stdout)
-        async with kept_open(options, out, bus) as (opened_bus, _):
+        async with kept_open(options, out, bus, pace) as (opened_bus, _):
             if follow:
                 out.event("following", name=name)
             async for event in opened_bus.history(name, start=position, follow=follow):

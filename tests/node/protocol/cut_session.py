@@ -6,6 +6,7 @@ after any byte, also one of a Resume or of what is sent again.
 """
 
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 from node.protocol.attempt import Attempt
@@ -32,7 +33,8 @@ OF_CUTS = (Parted, Resumed, StreamWritable)
 
 class CutSession:
     """`cuts` are counts of carried bytes, of both directions together unless `there` says which;
-    beyond the last nothing is cut."""
+    beyond the last nothing is cut. `resumes` are the Resumes that came, `answers` what was said to
+    each."""
 
     def __init__(
         self, cuts: Iterable[int], *, there: bool | None = None, journals: bool = False, **more: Any
@@ -97,12 +99,13 @@ class CutSession:
         for side in pair.sides:
             side.core.receive_eof(pair.now)
         while pair.a.core.is_parted:
-            attempt = pair.a.core.attempt(pair.now)
-            resume = attempt.data_to_send(pair.now)
-            self.resumes.append(resume)
-            self._dial(attempt, resume)
+            self._dial()
 
-    def _dial(self, attempt: Attempt, resume: bytes) -> None:
+    def _dial(self) -> None:
+        attempt = self.pair.a.core.attempt(self.pair.now)
+        self._ask(attempt, attempt.data_to_send(self.pair.now))
+
+    def _ask(self, attempt: Attempt, resume: bytes) -> None:
         pair = self.pair
         data, cut = self._part_of(resume, there=True)
         fresh = Connection(pair.b.core.config, initiator=False, now=pair.now)
@@ -112,15 +115,19 @@ class CutSession:
             attempt.receive_eof(pair.now)
             return
         answer = pair.answer(fresh, asked[0])
+        self.resumes.append(resume)
         self.answers.append(answer)
         data, lost = self._part_of(answer, there=False) if not cut else (b"", True)
-        attempt.receive_data(data, pair.now)
+        self._answer(attempt, data)
         if attempt.outcome == "resumed":
             pair.deliver(pair.a, attempt.rest)
         if lost:
             attempt.receive_eof(pair.now)
             for side in pair.sides:
                 side.core.receive_eof(pair.now)
+
+    def _answer(self, attempt: Attempt, data: bytes) -> None:
+        attempt.receive_data(data, self.pair.now)
 
     def _use(self, side: Side) -> None:
         """The application uses what came."""
@@ -214,3 +221,17 @@ def _told(reports: Iterable[Report]) -> list[str]:
         elif not own and not isinstance(report, OF_CUTS):
             told.append(str(report))
     return [*told, f"{pongs} Pongs"]
+
+
+@cache
+def uncut() -> tuple[list[list[str]], int]:
+    """What is told without a cut, and how many bytes are carried."""
+    session = CutSession(()).run()
+    return session.told(), session.carried
+
+
+def check(session: CutSession) -> None:
+    """Run it: all is told as without a cut, and the journals verify if there are any."""
+    assert session.run().told() == uncut()[0]
+    assert session.findings() == []
+    assert not session.pair.a.core.is_parted

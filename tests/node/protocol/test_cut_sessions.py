@@ -1,35 +1,15 @@
 """A session that is cut anywhere: every answer, note and byte comes as without the cut, once and in
 order, and the journals of both sides verify."""
 
-from functools import cache
 from random import Random  # noqa: TID251 - where to cut
 
 import pytest
 
 from tests.node.protocol.cut_pair import parted
-from tests.node.protocol.cut_session import CutSession
+from tests.node.protocol.cut_session import CutSession, check, uncut
 
 # Places that are tried, of all bytes; and random pairs of them.
 STRIDE, PAIRS, MANY_PAIRS = 67, 30, 10_000
-
-
-@cache
-def uncut() -> tuple[list[list[str]], int]:
-    """What is told without a cut, and how many bytes are carried."""
-    session = CutSession(()).run()
-    return session.told(), session.carried
-
-
-@pytest.fixture
-def every_cut(request: pytest.FixtureRequest) -> bool:
-    """Whether all of it is asked for."""
-    return bool(request.config.getoption("--every-cut"))
-
-
-def check(session: CutSession) -> None:
-    assert session.run().told() == uncut()[0]
-    assert session.findings() == []
-    assert not session.pair.a.core.is_parted
 
 
 def test_without_a_cut_all_of_it_happens() -> None:
@@ -63,15 +43,16 @@ def test_two_cuts_anywhere(every_cut: bool) -> None:
     for _ in range(MANY_PAIRS if every_cut else PAIRS):
         place = random.randrange(1, uncut()[1])
         # The second one may be in what the first one causes: Resume, Resumed, what comes again.
-        session = CutSession((place, place + random.randrange(0, 1_000)))
+        session = CutSession((place, place + random.randrange(0, 1_000)), journals=True)
         check(session)
         assert parted(session.pair.b) <= 2
 
 
 @pytest.mark.slow
-def test_the_journals_verify() -> None:
+@pytest.mark.timeout(1800)
+def test_the_journals_verify(every_cut: bool) -> None:
     whole = CutSession((), journals=True).run()
-    for place in range(100, whole.carried, 600):
+    for place in range(1, whole.carried, 1 if every_cut else 9 * STRIDE):
         check(CutSession((place,), journals=True))
 
 

@@ -17,8 +17,8 @@ ALL += [(0, 6, 3, 1)]
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("closes", [False, True])
-def test_no_byte_is_lost_doubled_or_moved(closes: bool, request: pytest.FixtureRequest) -> None:
-    for there, back, cuts, copies in ALL if request.config.getoption("--every-cut") else FEW:
+def test_no_byte_is_lost_doubled_or_moved(closes: bool, every_cut: bool) -> None:
+    for there, back, cuts, copies in ALL if every_cut else FEW:
         if closes and not back:
             continue
         # Each side may tell what it took: as often as it is cut, where both have much to say.

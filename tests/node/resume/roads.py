@@ -35,8 +35,11 @@ class Road:
 
 
 @asynccontextmanager
-async def road(clock: Clock | None = None, **settings: Any) -> AsyncIterator[Road]:
-    """Two nodes that resume; the server answers calls of `echo` with what they carry."""
+async def road(
+    clock: Clock | None = None, patience: float = PATIENCE * 2, **settings: Any
+) -> AsyncIterator[Road]:
+    """Two nodes that resume; the server answers calls of `echo` with what they carry. `patience` is
+    seconds for all that is done there."""
     ours = config(**{"resume": RESUME, **settings})
     server = Node(Identity.create(), config=ours, clock=clock)
     client = Node(Identity.create(), config=ours, clock=clock)
@@ -45,15 +48,14 @@ async def road(clock: Clock | None = None, **settings: Any) -> AsyncIterator[Roa
     async def echo(call: Call) -> Any:
         return call.data
 
-    with anyio.fail_after(PATIENCE * 2):
-        async with (
-            server,
-            client,
-            FaultyProxy(await server.listen("tcp://127.0.0.1:0")) as proxy,
-        ):
-            peer = await client.connect(proxy.address)
-            # Before the server's first word its client cannot know that it was let in.
-            await eventually(lambda: bool(server.peers) and peer.core.can_part)
+    async with (
+        server,
+        client,
+        FaultyProxy(await server.listen("tcp://127.0.0.1:0")) as proxy,
+    ):
+        peer = await client.connect(proxy.address)
+        await peer.ping()  # something has come, so that it can part
+        with anyio.fail_after(patience):
             yield Road(proxy, client, server, peer, server.peers[0])
-            proxy.heal()
-            await peer.close()
+        proxy.heal()
+        await peer.close()

@@ -1,7 +1,9 @@
 """A session that goes on over new transports: what applications see of it, on both backends."""
 
 import logging
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -13,9 +15,17 @@ from node.testing.proxy import FaultyProxy
 from node.transport.address import Address
 from node.transport.memory import MemoryStream, memory_pair
 from node.trust.policies import AnyPeer
-from parley import PeerClosedError, Stream
-from parley.errors import ConfigError, UnreachableError
-from tests.node.network import PATIENCE, config, eventually, meeting, new_node, nothing_left
+from parley import Call, Identity, Node, PeerClosedError, Stream
+from parley.errors import ConfigError, HandshakeError, UnreachableError
+from tests.node.network import (
+    PATIENCE,
+    config,
+    eventually,
+    meeting,
+    new_node,
+    nothing_left,
+    started,
+)
 from tests.node.resume.roads import road
 
 pytestmark = pytest.mark.anyio
@@ -105,13 +115,22 @@ async def test_streams_and_subscriptions_go_on_over_many_cuts() -> None:
         assert on.peer.resumes >= 6
 
 
-async def test_a_new_transport_is_made_while_the_old_one_is_silent_and_open() -> None:
-    """The old one is closed, and nothing that is on its way there counts."""
-    async with road() as on:
-        for number in range(20):
-            on.proxy.to_client.stall()
+async def test_a_new_transport_is_made_while_the_old_one_is_silent_and_open(rounds: int) -> None:
+    """The old one is closed, and nothing that is on its way there counts, in either direction."""
+    ran: list[object] = []
+    async with road(patience=PATIENCE + rounds) as on:
+
+        @on.server.on_call("count")
+        async def count(call: Call) -> object:
+            ran.append(call.data)
+            return call.data
+
+        ways = [on.proxy.to_client], [on.proxy.to_server], [on.proxy.to_client, on.proxy.to_server]
+        for number in range(rounds):
+            for way in ways[number % 3]:
+                way.stall()
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(on.peer.call, "echo", number)
+                tasks.start_soon(on.peer.call, "count", number)
                 await eventually(lambda: on.proxy.connections == 1)
                 on.peer.redial()
                 await eventually(lambda: on.proxy.connections == 2)
@@ -119,7 +138,8 @@ async def test_a_new_transport_is_made_while_the_old_one_is_silent_and_open() ->
             await eventually(lambda number=number: on.peer.resumes == number + 1)  # type: ignore[misc]  # bound now
             assert await on.peer.call("echo", [number]) == [number]
             await eventually(lambda: on.proxy.connections == 1)
-        assert on.back.resumes == 20
+        assert on.back.resumes == rounds
+    assert ran == list(range(rounds))
 
 
 async def test_redialling_does_not_wait_for_the_next_attempt() -> None:
@@ -171,6 +191,30 @@ async def test_any_address_of_the_node_will_do(tmp_path: Path) -> None:
 
 async def _echo(call: object) -> object:
     return call.data  # type: ignore[attr-defined]  # a Call
+
+
+async def test_a_node_that_is_closed_while_it_dials_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with new_node() as server, anyio.create_task_group() as tasks, new_node() as client:
+        address = await server.listen("tcp://127.0.0.1:0")
+        dialled, may_go_on = anyio.Event(), anyio.Event()
+        backend = type(client.backend)
+        dial = backend.connect
+
+        async def slow(*arguments: Any) -> None:
+            dialled.set()
+            await may_go_on.wait()
+            await dial(*arguments)
+
+        monkeypatch.setattr(backend, "connect", slow)
+        outcome = await started(tasks, partial(client.connect, address))
+        await dialled.wait()
+        await client.aclose()
+        may_go_on.set()
+        await eventually(lambda: bool(outcome))
+    assert isinstance(outcome[0], HandshakeError)
+    assert outcome[0].code == CloseCode.GOING_AWAY
 
 
 async def test_other_addresses_are_of_the_same_node() -> None:
@@ -251,7 +295,7 @@ async def test_a_node_that_stops_ends_its_parted_sessions_at_once() -> None:
         async with new_node(resume=20.0) as server, new_node(resume=20.0) as client:
             async with FaultyProxy(await server.listen("tcp://127.0.0.1:0")) as proxy:
                 peer = await client.connect(proxy.address)
-                await eventually(lambda: bool(server.peers) and peer.core.can_part)
+                await peer.ping()  # something has come, so that it can part
                 back = server.peers[0]
             await eventually(lambda: peer.is_parted and back.is_parted)
         assert (await peer.closed()).code == CloseCode.CONNECTION_LOST
@@ -294,12 +338,12 @@ async def test_sessions_that_were_cut_leave_nothing(caplog: pytest.LogCaptureFix
 
 
 async def test_the_other_side_may_say_that_it_does_not_know_the_session() -> None:
-    """A Reject proves nothing: the session waits on, and a link may try another beside it."""
+    """A Reject proves nothing, nor does another node that answers: the session waits on."""
     async with new_node(resume=20.0) as client:
         async with new_node(resume=20.0) as server:
             address = Address.parse(await server.listen("tcp://127.0.0.1:0"))
             peer = await client.connect(str(address))
-            await eventually(lambda: bool(server.peers) and peer.core.can_part)
+            await peer.ping()  # something has come, so that it can part
             back = server.peers[0]
             back.live.lost("its process is gone")
         async with new_node(resume=20.0) as other:
@@ -309,6 +353,25 @@ async def test_the_other_side_may_say_that_it_does_not_know_the_session() -> Non
             assert peer.is_parted
         peer.live.lost("a new session is there")
         assert (await peer.closed()).code == CloseCode.CONNECTION_LOST
+
+
+async def test_a_session_whose_node_was_started_anew_ends_without_delay() -> None:
+    """The node itself answers, and does not know it: nobody waits for the time to be up."""
+    identity = Identity.create()
+    async with new_node(resume=60.0) as client:
+        async with Node(identity, config=config(resume=60.0)) as server:
+            address = await server.listen("tcp://127.0.0.1:0")
+            peer = await client.connect(address)
+            await eventually(lambda: bool(server.peers) and peer.core.can_part)
+            server.peers[0].live.lost("its process is gone")
+        async with Node(identity, config=config(resume=60.0)) as server:
+            await server.listen(address.partition("#")[0])
+            with anyio.fail_after(PATIENCE):
+                ended = await peer.closed()
+            assert ended.code == CloseCode.CONNECTION_LOST
+            assert "does not know the session" in ended.reason
+            await eventually(lambda: not server.peers)
+        assert not client.peers
 
 
 def test_what_resume_may_be() -> None:

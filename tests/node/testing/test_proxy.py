@@ -1,12 +1,13 @@
 """Tests of node/testing/proxy.py: nodes over TCP with a proxy between them."""
 
+import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import anyio.lowlevel
 import pytest
-from anyio import connect_tcp, fail_after
+from anyio import connect_tcp, fail_after, to_thread
 
 from crypto.identity import Identity
 from node.errors import AddressError, HandshakeError
@@ -148,3 +149,32 @@ async def test_the_body_s_own_error_comes_through(anyio_backend: object) -> None
 
     with fail_after(10), pytest.raises(ZeroDivisionError):
         await fail()
+
+
+async def test_a_unix_socket_is_cut_while_bytes_come(anyio_backend: object, tmp_path: Path) -> None:
+    """In the very turn of the loop in which they come: the loop has nothing to complain of."""
+    cuts, path = 50, str(tmp_path / "socket")
+
+    def drip(listener: socket.socket) -> None:
+        for _ in range(cuts):
+            accepted, _ = listener.accept()
+            with accepted, suppress(OSError):
+                while True:
+                    accepted.sendall(b"x")
+
+    async def come_and_be_cut(proxy: FaultyProxy) -> None:
+        async with await connect_tcp("127.0.0.1", Address.parse(proxy.address).port) as client:
+            proxy.to_server.cut(after=1)
+            await client.receive()
+            await client.send(b"x")
+            with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+                while True:
+                    await client.receive()
+
+    with fail_after(10), socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+        async with anyio.create_task_group() as tasks, FaultyProxy(f"unix://{path}") as proxy:
+            tasks.start_soon(to_thread.run_sync, drip, listener)
+            for _ in range(cuts):
+                await come_and_be_cut(proxy)

@@ -7,9 +7,7 @@ goes on from there, and publishes the last event again with its key.
 
 import os
 import signal
-import sys
-import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -29,6 +27,17 @@ from parley import Node, NodeConfig
 
 STREAM: Final = "shop.sold"
 GROUP: Final = "ledger"
+# What a stage imports for those who play here, or in `load`.
+MODULES: Final = (
+    "coredis",
+    "node.bus.bus",
+    "node.bus.redis.redis_store",
+    "node.bus.sqlite.sqlite_store",
+    "node.remote_bus.remote_store",
+    "node.remote_bus.service",
+    "tests.node.bus.crash.actors",
+    "tests.node.bus.crash.load",
+)
 PUBLISHERS: Final = 3
 # Between two events of a publisher and before it is tried again, in seconds.
 PAUSE: Final = 0.002
@@ -36,11 +45,8 @@ AGAIN: Final = 0.02
 RECLAIM_AFTER: Final = 0.6
 # No event meets as many kills: none of them may be set aside.
 MAX_ATTEMPTS: Final = 50
-# So long an actor goes on if nobody kills it, in seconds.
-LONGEST: Final = 300.0
 
 Ended = Callable[[], Awaitable[object]]
-Roles = Mapping[str, Callable[[dict[str, Any]], Awaitable[None]]]
 
 
 class Line(NamedTuple):
@@ -83,7 +89,8 @@ def identity_of(role: dict[str, Any]) -> Identity:
 
 
 def new_node(role: dict[str, Any]) -> Node:
-    config = NodeConfig(algorithms={"kex": ("x25519",)})
+    # Whoever it was talking to was killed: no session of his is to be waited for.
+    config = NodeConfig(algorithms={"kex": ("x25519",)}, resume=0.0)
     return Node(identity_of(role), config=config, trust=AnyPeer())
 
 
@@ -184,16 +191,3 @@ async def offer(role: dict[str, Any]) -> None:
 
 
 ROLES: Final = {"publish": publish, "consume": consume, "both": both, "offer": offer}
-
-
-def act(role: dict[str, Any], roles: Roles) -> None:
-    """Play a role until it is over, or the process is killed."""
-
-    async def play() -> None:
-        with anyio.fail_after(LONGEST):
-            await roles[role["role"]](role)
-
-    try:
-        anyio.run(play, backend=role["backend"])
-    except BaseException:
-        traceback.print_exc(file=sys.stderr)

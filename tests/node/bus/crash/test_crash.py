@@ -22,9 +22,9 @@ import pytest
 
 from crypto.identity import Identity
 from node.bus.bus_address import open_bus
-from tests.node.bus.crash.actors import GROUP, RECLAIM_AFTER, STREAM, Line, read_lines
-from tests.node.bus.crash.stage import Stage
+from tests.node.bus.crash.actors import GROUP, MODULES, RECLAIM_AFTER, STREAM, Line, read_lines
 from tests.node.bus.crash.waiting import PATIENCE, until
+from tests.node.stage import Stage
 from tests.redis_server import PROGRAM, RedisServer, redis_program
 
 # A kill comes when so many events more were published and so many processed, at most; in every
@@ -45,7 +45,7 @@ SCENARIOS: Final[dict[str, dict[str, str]]] = {
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
-    with Stage() as stage:
+    with Stage(MODULES) as stage:
         yield stage
 
 

@@ -15,11 +15,11 @@ from typing import Any, Final
 
 import pytest
 
-from tests.node.bus.crash.actors import read_lines
+from tests.node.bus.crash.actors import MODULES, read_lines
 from tests.node.bus.crash.load import BATCH
-from tests.node.bus.crash.stage import Stage
 from tests.node.bus.crash.waiting import until
 from tests.node.bus.small_disk import on_small_disk
+from tests.node.stage import Stage
 
 # A kill comes in one of so many writes: those of some six batches and the checkpoints between;
 # or when so many batches were published.
@@ -96,7 +96,7 @@ class Scene:
 
 @pytest.fixture
 def stage() -> Iterator[Stage]:
-    with Stage() as stage:
+    with Stage(MODULES) as stage:
         yield stage
 
 
@@ -114,7 +114,7 @@ def test_large_events_survive_kills(
 def test_large_events_survive_kills_on_a_full_disk(tmp_path: Path, rounds: int) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
-    with Stage(lambda command: on_small_disk(disk, DISK, command)) as stage:
+    with Stage(MODULES, lambda command: on_small_disk(disk, DISK, command)) as stage:
         scene = Scene(stage, disk / "bus.db", tmp_path, "full")
         for number in range(rounds // 5):
             scene.on_disk("clear")

@@ -1,8 +1,7 @@
 """A process that forks the ones that are killed, and ends them on request.
 
 It has only imported what the actors need, so that a start costs milliseconds; when our end of its
-pipe closes, none of them is left.
-`python -m tests.node.bus.crash.stage`.
+pipe closes, none of them is left. `python -m tests.node.stage MODULE..`, whose `ROLES` they play.
 """
 
 import json
@@ -10,32 +9,36 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+import traceback
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from importlib import import_module
 from types import TracebackType
 from typing import Any, Final, Self
 
-IMPORTS: Final = (
+import anyio
+
+# What every node needs on either loop.
+LOOPS: Final = (
     "anyio._backends._asyncio",
     "anyio._backends._trio",
-    "coredis",
-    "node.bus.bus",
-    "node.bus.redis.redis_store",
-    "node.bus.sqlite.sqlite_store",
-    "node.remote_bus.remote_store",
-    "node.remote_bus.service",
     "node.transport.asyncio_backend",
     "node.transport.trio_backend",
-    "tests.node.bus.crash.load",
-    "trio",
 )
+# So long an actor goes on if nobody kills it, in seconds.
+LONGEST: Final = 300.0
+
+Role = Callable[[dict[str, Any]], Awaitable[None]]
 
 
 class Stage:
-    """The other end: `with Stage() as stage`. `wrapped` makes of the command what is run."""
+    """The other end: `with Stage(modules) as stage`. Each of them is imported, and may have `ROLES`
+    by name; what is told to an actor says its `role` and its `backend`. `wrapped` makes of the
+    command what is run."""
 
-    def __init__(self, wrapped: Callable[[list[str]], list[str]] = list) -> None:
-        self._command = wrapped([sys.executable, "-m", "tests.node.bus.crash.stage"])
+    def __init__(
+        self, modules: Iterable[str], wrapped: Callable[[list[str]], list[str]] = list
+    ) -> None:
+        self._command = wrapped([sys.executable, "-m", "tests.node.stage", *modules])
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
@@ -84,10 +87,9 @@ class Stage:
 
 def main() -> None:
     """Fork, kill or wait for each line, and say the id or how it ended."""
-    from tests.node.bus.crash import actors, load
-
-    for name in IMPORTS:
-        import_module(name)
+    roles: dict[str, Role] = {}
+    for name in (*LOOPS, *sys.argv[1:]):
+        roles.update(getattr(import_module(name), "ROLES", {}))
     children: set[int] = set()
     print("ready", flush=True)
     try:
@@ -104,7 +106,7 @@ def main() -> None:
                 if not answer:
                     children.clear()
                     try:
-                        actors.act(asked["start"], {**actors.ROLES, **load.ROLES})
+                        act(asked["start"], roles)
                     finally:
                         sys.stderr.flush()
                         os._exit(1)
@@ -113,6 +115,19 @@ def main() -> None:
     finally:
         for child in children:
             end(child)
+
+
+def act(asked: dict[str, Any], roles: Mapping[str, Role]) -> None:
+    """Play a role until it is over, or the process is killed."""
+
+    async def play() -> None:
+        with anyio.fail_after(LONGEST):
+            await roles[asked["role"]](asked)
+
+    try:
+        anyio.run(play, backend=asked["backend"])
+    except BaseException:
+        traceback.print_exc(file=sys.stderr)
 
 
 def end(child: int) -> int:

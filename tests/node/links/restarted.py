@@ -1,0 +1,74 @@
+"""A server that is killed and started anew, as a process of its own (see `tests/node/stage.py`).
+
+What its handlers do is one line each in a file that outlives it, and that it only appends to.
+"""
+
+import os
+from itertools import count
+from pathlib import Path
+from typing import Any, Final, NamedTuple, cast
+
+import anyio
+
+from crypto.identity import Identity
+from crypto.registry import SIGNING
+from lbm.codec import Value
+from parley import Call, Node, NodeConfig
+
+EFFECTS: Final = "effects"
+# Topics that remember all, and next to nothing.
+WHOLE: Final = "whole"
+SHORT: Final = "short"
+KEEP: Final = {WHOLE: 1_000_000, SHORT: 5}
+# Seconds between two notes, and those that a handler may take.
+TICK: Final = 0.002
+WORK: Final = 0.004
+
+
+class Effect(NamedTuple):
+    """One that a call had: of which start of the server, and the number that the call carried."""
+
+    start: int
+    number: int
+
+
+def start_and_number(data: Value) -> tuple[int, int]:
+    """What an answer or a note carries."""
+    start, number = cast("list[int]", data)
+    return start, number
+
+
+def effects(directory: Path) -> list[Effect]:
+    """All of them, in their order."""
+    path = directory / EFFECTS
+    text = path.read_text() if path.exists() else ""
+    return [Effect(*map(int, line.split())) for line in text.splitlines()]
+
+
+async def serve(role: dict[str, Any]) -> None:
+    """Answer calls, and publish in both topics the start and the note's number in it."""
+    start = role["start"]
+    file = os.open(
+        Path(role["directory"], EFFECTS), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+    )
+    identity = Identity.from_keys([SIGNING["ed25519"].load(bytes.fromhex(role["key"]))])
+    node = Node(identity, config=NodeConfig(algorithms={"kex": ("x25519",)}))
+
+    async def act(call: Call) -> list[int]:
+        assert isinstance(call.data, int)
+        os.write(file, f"{start} {call.data}\n".encode())
+        await anyio.sleep(WORK * (call.data % 3))
+        return [start, call.data]
+
+    node.on_call("once", once=True)(act)
+    node.on_call("plain")(act)
+    topics = [node.topic(name, keep=keep) for name, keep in KEEP.items()]
+    async with node:
+        await node.listen(role["listen"])
+        for number in count(1):
+            for topic in topics:
+                await topic.publish([start, number])
+            await anyio.sleep(TICK)
+
+
+ROLES: Final = {"serve": serve}
