@@ -39,6 +39,12 @@ SHOWN: Final[dict[str, Shown]] = {
     "Emission": Shown(made=False),
     "FormattedPayload": Shown(hidden=frozenset({"cells"})),
     "Guest": Shown(made=False, hidden=frozenset({"closed_error", "is_gone"})),
+    "Link": Shown(
+        made=False,
+        hidden=frozenset(
+            ["connected", "joined", "next_session", "node_ends", "over_error", "parted"]
+        ),
+    ),
     "NamedEvent": Shown(made=False, hidden=frozenset({"hold_to"})),
     "NamedPeer": Shown(
         made=False, hidden=frozenset({"begin_close", "drained", "running", "stop_handlers"})

@@ -15,7 +15,14 @@ from node.config import NodeConfig
 from node.links.link import Link
 from node.links.redial import random_fraction
 from node.offering import Offering
-from node.peer.dialling import open_over, open_peer, parse_addresses, policy_for, stream_dial
+from node.peer.dialling import (
+    open_over,
+    open_peer,
+    parse_addresses,
+    policy_for,
+    proof,
+    stream_dial,
+)
 from node.peer.peer import Peer
 from node.remote.redialling import Redialling
 from node.transport.address import Address
@@ -86,7 +93,7 @@ class Meeting(Offering):
         target, place = addresses[0], addresses[0].place
         policy = policy_for(target, trust, self.config)
         peer = self._peer(policy, place, initiator=True, dialled=place)
-        await open_peer(peer, addresses, timeout)
+        await open_peer(peer, addresses, timeout, self._anew(place))
         return peer
 
     def link(
@@ -122,7 +129,8 @@ class Meeting(Offering):
         policy = policy_for(None, trust, self.config)
         peer = self._peer(policy, "stream", initiator=True, resumable=redial is not None)
         if redial is not None:
-            peer.live.redialling = Redialling(peer.live, [stream_dial(redial, backend)])
+            dials = [stream_dial(redial, backend)]
+            peer.live.redialling = Redialling(peer.live, dials, proof(peer, self._anew("stream")))
         await open_over(peer, stream)
         return peer
 
@@ -133,6 +141,10 @@ class Meeting(Offering):
         await open_over(peer, stream)
         became = peer.live.became
         return peer if became is None else cast(Peer, became.remote)
+
+    def _anew(self, name: str) -> Callable[[TrustPolicy], Peer]:
+        """What makes a peer that is only to prove that it answers."""
+        return lambda policy: self._peer(policy, name, initiator=True, resumable=False)
 
     def _advertised(self, address: Address) -> Address:
         if self.config.plaintext == "only":

@@ -37,7 +37,9 @@ from node.transport.ground import Ground
 from node.transport.waiting import Changes
 from node.trust.accept_hook import AcceptHook, Decider, decider
 from node.trust.admission import Admission
+from node.trust.deciding import Deciding
 from node.trust.policies import AnyPeer, TrustPolicy
+from node.trust.reviews import Reviews
 
 logger = logging.getLogger("parley.node")
 
@@ -73,9 +75,7 @@ class Node(Meeting):
     ) -> None:
         super().__init__(config or NodeConfig(), self._running)
         self.identity = identity
-        self.trust = decider(trust or AnyPeer())
-        if self.config.plaintext != "never" and not self.trust.allows_plaintext:
-            raise ConfigError(f"trust {self.trust.name!r} does not go with plaintext")
+        self.trust = self._checked(trust or AnyPeer())
         self._core_config = self.config.core(identity)
         if journal is not None and observer is not None:
             raise ConfigError("a node has a journal or an observer, not both")
@@ -99,6 +99,7 @@ class Node(Meeting):
         self._endings = Endings()
         self._admission = Admission(self.config)
         self._sessions = SessionTable(self.config, self._running)
+        self._reviews = Reviews(self._everybody, self._running)
 
     def __repr__(self) -> str:
         return f"<Node {self.node_id.short}, {len(self.peers)} peers>"
@@ -117,6 +118,30 @@ class Node(Meeting):
     def turned_away(self) -> int:
         """How many connections a limit kept out (`max_connections` and those below it)."""
         return self._admission.refused.total()
+
+    # Whom it trusts.
+
+    async def review(self) -> None:
+        """Ask again whether everybody is trusted who was let in, and end the sessions, parted ones
+        too, of those who are not any more. Asked are the policy or hook by which each of them was
+        let in: the node's own, or that of `connect`. Carried through even if it is cancelled.
+
+        Raises:
+            ParleyError: the node does not run, or has ended meanwhile.
+        """
+        await self._reviews.review()
+
+    async def change_trust(self, trust: TrustPolicy | AcceptHook) -> None:
+        """Set who may connect from now on, and `review` everybody by it who did.
+
+        Raises:
+            ConfigError: it is neither, or does not go with plaintext; nothing has changed.
+            ParleyError: as `review`; it is set.
+        """
+        self.trust = self._checked(trust)
+        for one in self._everybody():
+            one.accepted_by(self.trust)
+        await self.review()
 
     # Life.
 
@@ -159,7 +184,7 @@ class Node(Meeting):
 
         Streams end with Close: their handlers meet PeerClosedError.
         """
-        await self._end_links()
+        await self._end_links(graceful=True)
         await self._stop_listening()
         self._sessions.end("the node stops, and there is no transport")
         for topic in self.topics.values():
@@ -180,7 +205,6 @@ class Node(Meeting):
 
     async def _shut_down(self, *, drain: bool) -> None:
         try:
-            await self._end_links()
             if drain:
                 await self.aclose()
             else:
@@ -188,11 +212,12 @@ class Node(Meeting):
         finally:
             await self._close_buses()
 
-    async def _end_links(self) -> None:
+    async def _end_links(self, *, graceful: bool) -> None:
         for link in list(self._links):
-            await link.node_ends()
+            await link.node_ends(graceful=graceful)
 
     async def _hang_up(self) -> None:
+        await self._end_links(graceful=False)
         await self._stop_listening()
         self._sessions.end("the node stops, and there is no transport")
         for peer in list(self._peers):
@@ -224,6 +249,18 @@ class Node(Meeting):
 
     def _running(self) -> Backend:
         return self._ground.backend
+
+    def _checked(self, trust: TrustPolicy | AcceptHook) -> Decider:
+        decides = decider(trust)
+        if self.config.plaintext != "never" and not decides.allows_plaintext:
+            raise ConfigError(f"trust {decides.name!r} does not go with plaintext")
+        return decides
+
+    def _everybody(self) -> list[Deciding]:
+        """The decisions about those who are there, or may come back for the rest of a session."""
+        there = [peer for peer in self._peers if peer.live.ended is None]
+        closed = [cast(Peer, live.remote) for live in self._sessions.closed]
+        return [peer.endpoint.deciding for peer in (*there, *closed)]
 
     def _accept(self, name: str) -> Driver | None:
         now = self._running().now()
@@ -312,4 +349,6 @@ class Node(Meeting):
         if peer.is_gone:
             self._peers.discard(peer)
         self._sessions.changed(peer.live)
+        if peer.is_open:
+            self._reviews.let_in(peer.endpoint.deciding.trust)
         self._changes.notify()

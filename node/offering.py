@@ -4,6 +4,7 @@ All of it is registered here, by name or pattern, with the rules for its use. No
 """
 
 from collections.abc import Callable, Collection
+from types import UnionType
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from node.config import NodeConfig, require_room_for_epoch
@@ -20,7 +21,7 @@ from node.remote.requests import Call, CallHandler
 from node.streams.stream import StreamHandler
 from node.transport.backend import Backend
 from node.typed.data_type import data_type
-from node.typed.models import R
+from node.typed.models import N
 
 if TYPE_CHECKING:
     from node.bus.bus import Bus
@@ -214,7 +215,7 @@ class Offering:
     def topic(
         self,
         name: str,
-        note_type: None = None,
+        note_type: type[N] | None = None,
         *,
         allow: Allow | None = ...,
         supercategories: Collection[Supercategory] | None = ...,
@@ -223,13 +224,13 @@ class Offering:
         patience: float = ...,
         keep: int | None = ...,
         keep_bytes: int | None = ...,
-    ) -> Topic: ...
+    ) -> Topic[N]: ...
 
     @overload
     def topic(
         self,
         name: str,
-        note_type: type[R],
+        note_type: UnionType | type[Any],
         *,
         allow: Allow | None = ...,
         supercategories: Collection[Supercategory] | None = ...,
@@ -238,7 +239,7 @@ class Offering:
         patience: float = ...,
         keep: int | None = ...,
         keep_bytes: int | None = ...,
-    ) -> Topic[R]: ...
+    ) -> Topic[Any]: ...
 
     def topic(
         self,

@@ -140,6 +140,21 @@ PRINTS = {
         r"'version': '1', ':username': '\"admin\"'}\n"
         r"left there, finished here: {'username': 'grace'}, attempt 2\n"
     ),
+    "16_link_over_restarts.py": (
+        r"nobody is there yet\n"
+        r"  up\n  the shop makes tea\ntea: one tea\n"
+        r"price: 300\n"
+        r"the session ends while the shop bakes\n"
+        # Once, although it is asked for over both sessions.
+        r"  the shop makes a cake\n  down: closed \(normal\)\n  up\na cake: one a cake\n"
+        r"price: 310, with all that came before it: True\n"
+        r"the server restarts while the shop bakes\n"
+        r"  the shop makes a pie\n  down: the node is going away \(going-away\)\n  up\n"
+        r"a pie: made once or not at all, nobody knows\n"
+        r"price: 400, with all that came before it: False\n"
+        r"  the shop makes tea\ntea: one tea\n"
+        r"sessions: 3\n"
+    ),
     "17_typed_calls.py": (
         r"menu: tea, cake\n"
         r"order: table 7 pays 7\.20\n"

@@ -35,6 +35,7 @@ LATE = {
     ("node.cli.pipeline.session", "pipeline.tables"): SPARK,
     ("node.cli.pipeline.session", "pyspark.errors"): SPARK,
     ("node.discovery.discovery", "node.discovery.mdns"): "zeroconf is of the extra `discovery`",
+    ("node.links.requests", "node.links.link_store"): NO_BUS,
     ("node.offering", "node.remote_bus.buses"): NO_BUS,
     ("node.peer.peer", "node.remote_bus.remote_store"): NO_BUS,
     ("node.typed.data_type", "node.typed.conversion"): "msgspec is of the extra `typed`",

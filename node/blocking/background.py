@@ -5,8 +5,10 @@ cancelled. Nothing is left once it is closed, which the end of the program does 
 """
 
 import atexit
+import os
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, ExitStack
+from contextlib import AbstractAsyncContextManager, ExitStack, suppress
+from threading import get_ident
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
@@ -34,7 +36,9 @@ class Background:
             self._portal: BlockingPortal = stack.enter_context(start_blocking_portal("asyncio"))
             for life in lives:
                 stack.enter_context(self._portal.wrap_async_context_manager(life))
+            self._thread = self._portal.call(get_ident)
             self._stack = stack.pop_all()
+        self._process = os.getpid()
         self.is_closed = False
         # The thread does not keep the program alive, and would end with it in the middle.
         atexit.register(self.close)
@@ -44,8 +48,11 @@ class Background:
         cancelled there.
 
         Raises:
-            ParleyError: it is closed, or this is its own thread. And what is raised there.
+            ParleyError: it is closed, this is its own thread, or a process that was forked from
+                its own. And what is raised there.
         """
+        if os.getpid() != self._process:
+            raise ParleyError("it lives in the process that this one was forked from")
         try:
             future = self._portal.start_task_soon(function, *arguments)
         except RuntimeError as error:
@@ -62,7 +69,8 @@ class Background:
             future.cancel()  # nothing, if it has ended
 
     def close(self) -> None:
-        """Leave what was entered, and end the thread; again, it does nothing."""
+        """Leave what was entered, and end the thread; again, it does nothing. ParleyError: this is
+        that thread."""
         self.leave(None, None, None)
 
     def leave(
@@ -74,6 +82,14 @@ class Background:
         """Close; by an exception in haste, as the end of an `async with` would."""
         if self.is_closed:
             return
+        if get_ident() == self._thread and os.getpid() == self._process:
+            raise ParleyError("its own thread cannot wait for its end")
         self.is_closed = True
         atexit.unregister(self.close)
+        if os.getpid() != self._process:
+            # A fork has no such thread, and would wait for it for ever, also as its portal is
+            # collected: that has to know of its end.
+            with suppress(StopIteration):
+                self._portal.stop().send(None)
+            return
         self._stack.__exit__(exc_type, exc_val, exc_tb)

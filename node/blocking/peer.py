@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
+from types import UnionType
 from typing import Any, overload
 
 from crypto.identity import Identity, NodeId
@@ -15,7 +16,7 @@ from node.node import Node
 from node.peer.peer import Peer
 from node.trust.accept_hook import AcceptHook
 from node.trust.policies import TrustPolicy
-from node.typed.models import Model, R
+from node.typed.models import D, Model
 
 
 class BlockingPeer(BlockingRequests[Peer]):
@@ -50,8 +51,8 @@ class BlockingPeer(BlockingRequests[Peer]):
         *,
         timeout: float | None = ...,
         headers: Mapping[str, Encodable] | None = ...,
-        returns: None = None,
-    ) -> BlockingAnswer: ...
+        returns: type[D] | None = None,
+    ) -> BlockingAnswer[D]: ...
 
     @overload
     def call_stream(
@@ -61,8 +62,8 @@ class BlockingPeer(BlockingRequests[Peer]):
         *,
         timeout: float | None = ...,
         headers: Mapping[str, Encodable] | None = ...,
-        returns: type[R],
-    ) -> BlockingAnswer[R]: ...
+        returns: UnionType | type[Any],
+    ) -> BlockingAnswer[Any]: ...
 
     def call_stream(
         self,

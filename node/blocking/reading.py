@@ -12,6 +12,7 @@ import anyio
 
 from lbm.codec import Value
 from node.blocking.background import Background
+from node.messaging.kept import TopicPosition
 from node.peer.answer_stream import AnswerStream
 from node.typed.models import D
 
@@ -30,6 +31,8 @@ class NoteSource(Protocol[D]):
     def recovered(self) -> bool: ...
     @property
     def gaps(self) -> int: ...
+    @property
+    def position(self) -> TopicPosition | None: ...
 
     async def __aenter__(self) -> object: ...
     async def __aexit__(
@@ -81,6 +84,12 @@ class BlockingSubscription(Generic[D]):
     def gaps(self) -> int:
         """As `Subscription.gaps`."""
         return self._source.gaps
+
+    @property
+    def position(self) -> TopicPosition | None:
+        """Where a later subscription goes on (`after=`), as `Subscription.position`: after the last
+        note that came, read or not. What was not read can still be read here."""
+        return self._source.position
 
     def __iter__(self) -> Self:
         return self

@@ -14,9 +14,10 @@ from node.links.link import Link
 from node.messaging.formats import FormatName
 from node.messaging.kept import TopicPosition
 from node.messaging.payloads import Payload, Tandem
+from node.peer.once_key import OnceKey
 from node.peer.peer import Peer
 from node.peer.requests import DEFAULT_TIMEOUT
-from node.typed.models import Model, R
+from node.typed.models import D, Model, R
 
 A = TypeVar("A", bound=Peer | Link)
 T = TypeVar("T")
@@ -39,7 +40,7 @@ class BlockingRequests(Generic[A]):
         *,
         timeout: float | None = ...,
         headers: Mapping[str, Encodable] | None = ...,
-        once: bool | bytes = ...,
+        once: bool | bytes | OnceKey = ...,
         returns: None = None,
     ) -> Value: ...
 
@@ -51,7 +52,7 @@ class BlockingRequests(Generic[A]):
         *,
         timeout: float | None = ...,
         headers: Mapping[str, Encodable] | None = ...,
-        once: bool | bytes = ...,
+        once: bool | bytes | OnceKey = ...,
         returns: type[R],
     ) -> R: ...
 
@@ -63,7 +64,7 @@ class BlockingRequests(Generic[A]):
         *,
         timeout: float | None = ...,
         headers: Mapping[str, Encodable] | None = ...,
-        once: bool | bytes = ...,
+        once: bool | bytes | OnceKey = ...,
         returns: UnionType,
     ) -> Any: ...
 
@@ -74,7 +75,7 @@ class BlockingRequests(Generic[A]):
         *,
         timeout: float | None = DEFAULT_TIMEOUT,
         headers: Mapping[str, Encodable] | None = None,
-        once: bool | bytes = False,
+        once: bool | bytes | OnceKey = False,
         returns: Any = None,
     ) -> Any:
         """Call a topic and return the data of its answer; as `Peer.call`, or `Link.call`,
@@ -90,8 +91,8 @@ class BlockingRequests(Generic[A]):
         *,
         timeout: float | None = ...,
         after: TopicPosition | None = ...,
-        returns: None = None,
-    ) -> BlockingSubscription: ...
+        returns: type[D] | None = None,
+    ) -> BlockingSubscription[D]: ...
 
     @overload
     def subscribe(
@@ -101,8 +102,8 @@ class BlockingRequests(Generic[A]):
         *,
         timeout: float | None = ...,
         after: TopicPosition | None = ...,
-        returns: type[R],
-    ) -> BlockingSubscription[R]: ...
+        returns: UnionType | type[Any],
+    ) -> BlockingSubscription[Any]: ...
 
     def subscribe(
         self,

@@ -55,10 +55,10 @@ PAGE: Final = 100
 class Bus:
     """Events by name, `API.EVENT`, kept until they are processed.
 
-    Made by `Node.bus` and `Peer.bus`, and by `open_bus` where there is no node; opened at first
-    use. `loop` gives the loop that it lives in. `counters` count what was done here. Names of
-    groups are as their consumers call them, without the service's. The stream of all events of an
-    API, which Redis may have, is `API.*`.
+    Made by `Node.bus`, `Peer.bus` and `Link.bus`, and by `open_bus` where there is no node; opened
+    at first use. `loop` gives the loop that it lives in. `counters` count what was done here. Names
+    of groups are as their consumers call them, without the service's. The stream of all events of
+    an API, which Redis may have, is `API.*`.
     """
 
     def __init__(self, store: Store, config: BusConfig, *, loop: Callable[[], Backend]) -> None:
@@ -270,14 +270,14 @@ class Bus:
     ) -> History:
         """The events of a stream as they are stored, whatever groups do: `async for event in
         bus.history(...)`, from `start` (inclusive) to `end` (an id: inclusive; a time: what was
-        published before it); with `follow` those that are yet to come, too.
+        published before it); with `follow` also those to come, waiting for a store that went away.
 
         Raises:
             InvalidEventError: the name or a position is wrong.
         """
         api_of(name)
         until = None if end is None else last_before(end)
-        return History(self._lazy.opened, name, after(start), until, follow=follow)
+        return History(self._lazy, name, after(start), until, follow=follow)
 
     # Keeping order.
 

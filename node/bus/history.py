@@ -2,12 +2,14 @@
 nothing, and leaves nothing open.
 """
 
-from collections.abc import Awaitable, Callable
 from typing import Final, Self
 
 from node.bus.errors import BusRefusedError
 from node.bus.event import BusEvent
 from node.bus.ids import AFTER_ALL, BEFORE_ALL
+from node.bus.lazy_store import LazyStore
+from node.bus.model import StoredEvent
+from node.bus.retry import StoreRetry
 from node.bus.store import Store
 
 # Events fetched at once, and seconds of one wait for new ones.
@@ -18,41 +20,45 @@ WAIT: Final = 1.0
 class History:
     """Events of one stream, in their order: `async for event in bus.history(...)`."""
 
-    __slots__ = ("_follow", "_opened", "_place", "_ready", "_stream", "_until")
+    __slots__ = ("_follow", "_place", "_ready", "_retry", "_store", "_stream", "_until")
 
     def __init__(
-        self,
-        opened: Callable[[], Awaitable[Store]],
-        stream: str,
-        after: str,
-        until: str | None,
-        *,
-        follow: bool,
+        self, store: LazyStore, stream: str, after: str, until: str | None, *, follow: bool
     ) -> None:
-        self._opened = opened
+        self._store = store
         self._stream = stream
         self._place = after
         self._until = until
         self._follow = follow
+        self._retry: StoreRetry | None = None
         self._ready: list[BusEvent] = []
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> BusEvent:
-        """The next event; raises BusError if the store fails."""
+        """The next event. Whoever follows waits for a store that once answered and does not now;
+        otherwise raises BusError if the store fails."""
         while not self._ready:
-            store = await self._opened()
-            if self._place == AFTER_ALL:
-                self._place = await self._end(store)
-            wait = WAIT if self._follow else 0.0
-            found = await store.history(self._stream, self._place, self._until, PAGE, wait)
-            if not found and not self._follow:
+            if self._retry is None:
+                found = await self._page()
+            else:
+                found = await self._retry.insist(self._page)
+            if not self._follow and not found:
                 raise StopAsyncIteration
+            if self._follow and self._retry is None:
+                self._retry = StoreRetry(self._store.loop, f"the events of {self._stream}")
             self._ready = [BusEvent(stored) for stored in reversed(found)]
         event = self._ready.pop()
         self._place = event.id
         return event
+
+    async def _page(self) -> list[StoredEvent]:
+        store = await self._store.opened()
+        if self._place == AFTER_ALL:
+            self._place = await self._end(store)
+        wait = WAIT if self._follow else 0.0
+        return await store.history(self._stream, self._place, self._until, PAGE, wait)
 
     async def _end(self, store: Store) -> str:
         """The id of the last event now, so that none between two waits is missed. If the list of

@@ -1,10 +1,8 @@
-"""`parley call` and `parley ping`: ask a node something."""
+"""`parley call`: asks a node something."""
 
-import statistics
 from time import perf_counter
 from typing import Annotated
 
-import anyio
 import typer
 
 from node.cli.options import NodeOptions, takes_node_options
@@ -51,28 +49,3 @@ def call(
         out.done(code=0, data=answer, seconds=seconds)
 
     run(options, calling)
-
-
-@takes_node_options
-def ping(
-    options: NodeOptions,
-    address: Address,
-    count: Annotated[int, typer.Option(min=1, help="How many times.")] = 4,
-    interval: Annotated[float, typer.Option(min=0.0, help="Seconds between two.")] = 0.2,
-) -> None:
-    """Measure the round trip to a node."""
-
-    async def pinging(options: NodeOptions, out: Output) -> None:
-        trips: list[float] = []
-        async with dialled(options, out, address) as peer:
-            for number in range(1, count + 1):
-                if trips:
-                    await anyio.sleep(interval)
-                trips.append(await peer.ping())
-                out.say(f"{peer.node_id or address}: {trips[-1] * 1e3:.3f} ms")
-                out.event("pong", number=number, seconds=trips[-1])
-        median = statistics.median(trips)
-        out.say(f"{count} round trips: median {median * 1e3:.3f} ms")
-        out.done(count=count, minimum=min(trips), median=median, maximum=max(trips))
-
-    run(options, pinging)

@@ -72,7 +72,7 @@ _CLOSE: Final[dict[CloseCode, _Text]] = {
         "as for bad-record; a sender that stalls for 10 s causes it too",
     ),
     CloseCode.AUTHENTICATION_FAILED: (
-        "a side's Proof was wrong, or its identity is not welcome",
+        "a side's Proof was wrong, or its identity is not welcome (any more)",
         "the side that was dialled",
         "ask whoever runs that node to let your node id in; give --identity, if you have one",
     ),
@@ -157,7 +157,7 @@ _CLOSE: Final[dict[CloseCode, _Text]] = {
         "look at the network; in a handshake: a node with another network key hangs up so",
     ),
     CloseCode.PEER_NOT_TRUSTED: (
-        "our trust policy refused the node that answered; never sent",
+        "our trust policy refused the other node, or does so by now; never sent",
         "the side that dialled or listens",
         "read the reason; compare node ids by another way before you trust a new one",
     ),

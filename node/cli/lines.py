@@ -86,11 +86,13 @@ def can_wait(descriptor: int) -> bool:
 
 
 class Pace:
-    """Prints to a file without standing still when it takes no more, as a full pipe does."""
+    """Prints to a file without standing still when it takes no more, as a full pipe does. What
+    several tasks print comes one after the other."""
 
     def __init__(self, file: TextIO | None) -> None:
         self._file = file
         self._descriptor: int | None = None
+        self._turn = anyio.Lock(fast_acquire=True)
         try:
             if file is not None and can_wait(file.fileno()):
                 self._descriptor = file.fileno()
@@ -111,15 +113,16 @@ class Pace:
         Raises:
             OSError: the file takes nothing more, such as a pipe whose reader has left.
         """
-        if self._descriptor is None or self._file is None:
-            print(text, end="", file=self._file, flush=True)
-            return
-        self._file.flush()
-        rest = text.encode(self._file.encoding or "utf-8", "backslashreplace")
-        while rest:
-            await self.room()
-            # A pipe that takes anything takes this much at once (POSIX).
-            rest = rest[os.write(self._descriptor, rest[: select.PIPE_BUF]) :]
+        async with self._turn:
+            if self._descriptor is None or self._file is None:
+                print(text, end="", file=self._file, flush=True)
+                return
+            self._file.flush()
+            rest = text.encode(self._file.encoding or "utf-8", "backslashreplace")
+            while rest:
+                await self.room()
+                # A pipe that takes anything takes this much at once (POSIX).
+                rest = rest[os.write(self._descriptor, rest[: select.PIPE_BUF]) :]
 
 
 async def _piece(descriptor: int, waits: bool) -> bytes:

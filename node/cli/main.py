@@ -41,7 +41,7 @@ COMMANDS: Final[Mapping[str, str | Family]] = {
     "relay": "relay.relay",
     "find": "find.find",
     "call": "call.call",
-    "ping": "call.ping",
+    "ping": "ping.ping",
     "sub": "sub.sub",
     "pub": "pub.pub",
     "chat": "chat.command.chat",

@@ -97,6 +97,15 @@ Role = Annotated[
         autocompletion=words(*ROLES),
     ),
 ]
+Resume = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SECONDS",
+        help="How long a connection waits for another transport when its own is lost, 0 to 600. "
+        "Default: 30.",
+        rich_help_panel=NEGOTIATION,
+    ),
+]
 Uvloop = Annotated[
     bool | None,
     typer.Option("--uvloop/--no-uvloop", help="Default: uvloop where it is installed."),
@@ -148,6 +157,7 @@ TABLE: dict[str, tuple[Any, Any]] = {
     "trust": (Trust, None),
     "network_key": (NetworkKey, None),
     "role": (Role, None),
+    "resume": (Resume, None),
     "loop": (Loop, "asyncio"),
     "uvloop": (Uvloop, None),
     "log_level": (LogLevel, None),
@@ -175,6 +185,7 @@ class NodeOptions:
     trust: str | None
     network_key: Path | None
     role: str | None
+    resume: float | None
     loop: str
     uvloop: bool | None
     log_level: str | None
@@ -226,6 +237,7 @@ class NodeOptions:
         return replace(
             base,
             role=base.role if self.role is None else self.role,
+            resume=base.resume if self.resume is None else self.resume,
             algorithms={**base.algorithms, **algorithms},
             require=require,
             limits=limits,

@@ -55,7 +55,7 @@ def list_peers(known_peers: KnownPeersPath = None, as_json: Json = False) -> Non
 
 
 def forget(who: Who, known_peers: KnownPeersPath = None, as_json: Json = False) -> None:
-    """Strike a peer out: whoever answers under its names next is met as if for the first time."""
+    """Strike a peer out: its sessions end, and whoever answers under its names next is new."""
     known, out = _file(known_peers), Output(as_json)
     peer = find_peer(known, who)
     if not known.forget(peer.node_id):

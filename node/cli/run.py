@@ -33,13 +33,15 @@ def run(
     *,
     log_level: str = "error",
     serves: bool = False,
+    signals_are_its_own: bool = False,
     waits_on_files: bool = False,
 ) -> None:
     """Run `command` on the event loop that the options name.
 
-    `log_level` holds where the options name none; `serves` leaves SIGINT and SIGTERM to
-    the command, and has SIGHUP ignored; `waits_on_files` says that it waits for its standard
-    files, which uvloop would make non-blocking for everybody who shares them, as a shell does.
+    `log_level` holds where the options name none. SIGINT and SIGTERM interrupt the command,
+    unless `signals_are_its_own`; where it `serves`, they are too, and SIGHUP is ignored.
+    `waits_on_files` says that it waits for its standard files, which uvloop would make
+    non-blocking for everybody who shares them, as a shell does.
 
     Raises:
         ConfigError: an unknown loop or log level. Interrupted: by a signal.
@@ -54,7 +56,10 @@ def run(
             raise ConfigError("--uvloop does not go with what reads or paces standard files")
         uvloop = False
     start: Callable[[], Awaitable[None]] = partial(command, options, Output(options.as_json))
-    start = partial(ignoring_hangups if serves else until_interrupted, start)
+    if serves:
+        start = partial(ignoring_hangups, start)
+    elif not signals_are_its_own:
+        start = partial(until_interrupted, start)
     anyio.run(start, **event_loop(options.loop, uvloop))
 
 
@@ -88,28 +93,27 @@ def make_node(
 @asynccontextmanager
 async def dialled(options: NodeOptions, out: Output, address: str) -> AsyncIterator[Peer]:
     """A peer at `address`; leaving closes it and the node."""
-    async with make_node(options) as node, linked(node, options, out, address) as peer:
-        yield peer
-
-
-@asynccontextmanager
-async def linked(
-    node: Node, options: NodeOptions, out: Output, address: str
-) -> AsyncIterator[Peer]:
-    """A peer of `node` at `address`; leaving closes it."""
-    peer = await meet(node, address, options.dialling_trust(address))
-    out.event("connected", **described(peer))
-    try:
-        yield peer
-        await peer.close()
-    finally:
-        peer.live.drop(CloseCode.GOING_AWAY)  # nothing, where it is closed
+    async with make_node(options) as node:
+        peer = await meet(node, address, options.dialling_trust(address))
+        out.event("connected", **described(peer))
+        try:
+            yield peer
+            await peer.close()
+        finally:
+            peer.live.drop(CloseCode.GOING_AWAY)  # nothing, where it is closed
 
 
 async def meet(node: Node, address: str, trust: TrustPolicy) -> Peer:
     """Dial `address`; raises as `Node.connect`, with a hint where there is only silence."""
-    try:
+    with hinting():
         return await node.connect(address, trust=trust)
+
+
+@contextmanager
+def hinting() -> Iterator[None]:
+    """A handshake that meets only silence raises its error with a hint."""
+    try:
+        yield
     except HandshakeError as error:
         if error.code != CloseCode.CONNECTION_LOST:
             raise
@@ -134,6 +138,15 @@ async def until_interrupted(command: Callable[..., Awaitable[None]], *args: Any)
     Raises:
         Interrupted: it was cancelled.
     """
+    caught = await until_signalled(command, *args)
+    if caught is not None:
+        raise Interrupted(caught)
+
+
+async def until_signalled(
+    command: Callable[..., Awaitable[None]], *args: Any
+) -> signal.Signals | None:
+    """The same for a command that a signal ends in order: returns the one that came, if any did."""
     caught: list[signal.Signals] = []
 
     async def watch() -> None:
@@ -145,8 +158,7 @@ async def until_interrupted(command: Callable[..., Awaitable[None]], *args: Any)
             tasks.start_soon(watch)
             await command(*args)
             tasks.cancel_scope.cancel()
-    if caught:
-        raise Interrupted(caught[0])
+    return caught[0] if caught else None
 
 
 async def ignoring_hangups(command: Callable[[], Awaitable[None]]) -> None:

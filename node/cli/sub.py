@@ -1,4 +1,4 @@
-"""`parley sub`: prints what a node publishes on a topic."""
+"""`parley sub`: prints what a node publishes on a topic, whatever becomes of the connection."""
 
 import sys
 from typing import Annotated
@@ -7,11 +7,12 @@ import typer
 
 from node.cli.call import Address
 from node.cli.lines import Pace
+from node.cli.link import GiveUpAfter, kept_link, remarks
 from node.cli.options import NodeOptions, takes_node_options
-from node.cli.output import Output, show_value
-from node.cli.run import dialled, run
+from node.cli.output import Output, counted, show_value
+from node.cli.run import make_node, run
 from node.cli.values import given_value
-from node.peer.subscription import Subscription
+from node.links.subscription import LinkSubscription
 
 
 @takes_node_options
@@ -24,37 +25,75 @@ def sub(
     ] = None,
     data: Annotated[str | None, typer.Option(help="Text for the publisher to decide on.")] = None,
     data_json: Annotated[str | None, typer.Option(help="The same, any value as JSON.")] = None,
+    give_up_after: GiveUpAfter = None,
 ) -> None:
     """Subscribe to a topic and print its notes, until the publisher ends it."""
     value = given_value(data, data_json, name="--data")
 
     async def subscribing(options: NodeOptions, out: Output) -> None:
+        notes = _Notes(out, topic)
         async with (
-            dialled(options, out, address) as peer,
-            peer.subscribe(topic, value) as subscription,
+            make_node(options) as node,
+            kept_link(node, options, out, address, notes.tell, give_up_after=give_up_after) as link,
+            link.subscribe(topic, value) as subscription,
         ):
-            out.event("subscribed", topic=topic, data=subscription.data)
-            shown = await _show(subscription, out, count)
+            await notes.show(subscription, count)
         out.done(
-            notes=shown,
-            lost=subscription.dropped,
-            reason="count" if shown == count else "end",
+            notes=notes.shown, lost=notes.lost, reason="count" if notes.shown == count else "end"
         )
 
     run(options, subscribing, waits_on_files=True)
 
 
-async def _show(subscription: Subscription, out: Output, count: int | None) -> int:
-    """Print notes until `count` were shown, or to the end; returns how many."""
-    shown = lost = 0
-    pace = Pace(sys.stdout)
-    async for note in subscription:
-        if subscription.dropped > lost:
-            out.event("lost", count=subscription.dropped - lost)
-            out.remark(f"{subscription.dropped - lost} notes were lost: we did not keep up")
-            lost = subscription.dropped
-        shown += 1
-        await pace.print(out.line(show_value(note), "note", number=shown, data=note))
-        if shown == count:
-            break
-    return shown
+class _Notes:
+    """Prints notes on standard output; with JSON, what else happens too, and never in the middle
+    of a note."""
+
+    def __init__(self, out: Output, topic: str) -> None:
+        self.shown = self.lost = 0
+        self._out = out
+        self._topic = topic
+        self._pace = Pace(sys.stdout)
+        self.tell = remarks(out, self._pace)
+        self._subscription: LinkSubscription | None = None
+
+    @property
+    def are_complete(self) -> bool:
+        """Whether all have come that are wanted; some may be there to be shown."""
+        return self._subscription is not None and self._subscription.is_over
+
+    async def show(self, subscription: LinkSubscription, count: int | None) -> None:
+        """Print notes until `count` were shown, or to the end."""
+        self._subscription = subscription
+        await self.tell("", "subscribed", topic=self._topic, data=subscription.data)
+
+        @subscription.on_session
+        async def again() -> None:
+            await self._subscribed_again(subscription)
+
+        async for note in subscription:
+            await self._count_lost(subscription)
+            self.shown += 1
+            line = self._out.line(show_value(note), "note", number=self.shown, data=note)
+            await self._pace.print(line)
+            if self.shown == count:
+                break
+        await self._count_lost(subscription)
+
+    async def _subscribed_again(self, subscription: LinkSubscription) -> None:
+        recovered = None if subscription.position is None else subscription.recovered
+        if recovered is None:
+            found = "what was published meanwhile is not known"
+        else:
+            found = "no note was missed" if recovered else "some notes may be missing"
+        fields = {"topic": self._topic, "data": subscription.data, "recovered": recovered}
+        await self.tell(f"subscribed again: {found}", "subscribed", **fields)
+
+    async def _count_lost(self, subscription: LinkSubscription) -> None:
+        """Tell of notes that are missing before the one that was read last."""
+        lost = subscription.dropped + subscription.gaps
+        if lost > self.lost:
+            number, self.lost = lost - self.lost, lost
+            missing = "was lost: it was" if number == 1 else "were lost: they were"
+            text = f"{counted(number, 'note')} {missing} dropped before we could read"
+            await self.tell(text, "lost", count=number)

@@ -1,5 +1,5 @@
-"""Hooks of a link: functions of the application that are called when it is up, and when it is
-down. What they raise is logged and changes nothing.
+"""Hooks of what is kept connected: functions of the application that are called when it is up, and
+when it is down. What they raise is logged and changes nothing.
 """
 
 import logging
@@ -15,7 +15,7 @@ from node.transport.loop import Runner
 
 logger = logging.getLogger("parley.link")
 
-# Hooks of each kind that a link has.
+# Hooks of each kind.
 MOST_HOOKS: Final = 64
 
 Hook = Callable[..., Awaitable[None] | None]
@@ -40,7 +40,7 @@ class Hooks:
         if not callable(hook):
             raise ConfigError(f"{self._kind} takes a function")
         if len(self._hooks) >= MOST_HOOKS:
-            raise ConfigError(f"a link has at most {MOST_HOOKS} hooks of a kind")
+            raise ConfigError(f"there are at most {MOST_HOOKS} hooks of a kind")
         self._hooks.append(hook)
 
     def call(self, loop: Backend, argument: Any) -> None:
@@ -50,7 +50,7 @@ class Hooks:
                 try:
                     hook(argument)
                 except Exception:
-                    logger.exception("%s of a link failed", self._kind)
+                    logger.exception("a hook of %s failed", self._kind)
             elif hook in self._running:
                 logger.warning("%s: %r is still running, and misses a turn", self._kind, hook)
             else:
@@ -71,9 +71,9 @@ class Hooks:
         except anyio.get_cancelled_exc_class():
             raise
         except PeerClosedError as error:
-            logger.info("%s of a link: %s", self._kind, error)
+            logger.info("a hook of %s: %s", self._kind, error)
         except Exception:
-            logger.exception("%s of a link failed", self._kind)
+            logger.exception("a hook of %s failed", self._kind)
         finally:
             if self._running.get(hook) is mine:
                 self._running.pop(hook, None)

@@ -4,39 +4,39 @@ Below it, a session outlives its transport (section 17). What a link adds begins
 ends: it dials again, what asks waits for the connection, and its subscriptions go on.
 """
 
-import logging
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Final, Protocol, Self, TypeVar
+from typing import Final, Protocol, Self
 
 import anyio
 
 from node.backoff import Pauses
-from node.errors import CallTimeout, ConfigError, ParleyError, PeerClosedError, UnreachableError
-from node.links.hooks import Hook, Hooks
+from node.errors import (
+    ConfigError,
+    ParleyError,
+    PeerClosedError,
+    UnreachableError,
+    handshake_error,
+)
 from node.links.places import Places
-from node.links.redial import Redial, random_fraction
+from node.links.reachable import Reachable
+from node.links.redial import random_fraction
 from node.links.requests import LinkRequests
-from node.logs import one_line
 from node.peer.peer import Peer
 from node.protocol.codes import CloseCode
 from node.protocol.errors import LocalProtocolError, ProtocolError
 from node.protocol.states import State
 from node.remote.live import LiveConnection
 from node.transport.backend import Backend
-from node.transport.waiting import Changes, left_after, turn_of
-from node.trust.accept_hook import AcceptHook
-from node.trust.policies import Pinned, TrustPolicy
+from node.transport.waiting import turn_of
+from node.trust.accept_hook import AcceptHook, one_only
+from node.trust.policies import TrustPolicy
 
-logger = logging.getLogger("parley.link")
-
-# Calls, emissions and subscriptions of a link that wait for its connection.
-MOST_WAITING: Final = 4_096
 # Subscriptions of a link.
 MOST_SUBSCRIPTIONS: Final = 1_024
 _UNKNOWN: Final = "the other side says that it does not know the session"
-
-H = TypeVar("H", bound=Hook)
+# A responder that does not trust us says so only once the handshake is over for us.
+_NOT_TRUSTED: Final = frozenset({CloseCode.AUTHENTICATION_FAILED, CloseCode.PEER_NOT_TRUSTED})
 
 
 class Dialler(Protocol):
@@ -50,14 +50,13 @@ class Dialler(Protocol):
         """Dial a node and do the handshake; raises as `Node.connect`."""
 
 
-class Link(LinkRequests):
+class Link(Reachable[Peer], LinkRequests):
     """A node that is kept reachable while `async with node.link(..) as link` lasts. It dials at
     once, and again with growing pauses whenever a session is over.
 
     A link has one node: the one whose id the addresses carry, or else the one that answered first.
     If that is refused, refuses us, or has nothing in common with us, it is dialled on, with the
-    longest pauses: somebody may change a setting. `error` is why it is down, or was the last time.
-    `sessions` counts those that were established.
+    longest pauses: somebody may change a setting.
     """
 
     def __init__(
@@ -77,22 +76,8 @@ class Link(LinkRequests):
         self._node = node
         self._among = among  # the node's links that run
         self._trust = trust
-        self.error: Exception | None = None
-        self.sessions = 0
-        self.attempts = 0  # that failed, since the last session
-        self.pause = 0.0  # seconds from the last failure to the next attempt
-        self._peer: Peer | None = None
-        self._loop: Backend | None = None
-        self._left = False
-        self._said_up = False
-        self._waiting = 0
-        self._up = Hooks("on_up")
-        self._down = Hooks("on_down")
         self._subscriptions: set[object] = set()
-        self.changes = Changes(lambda: self.backend.waiter())
-        self._redial = Redial(
-            self._attempt, self._failed, over=self.changes.notify, pauses=pauses, draw=draw
-        )
+        super().__init__(f"link to {self._places}", pauses, draw)
 
     def __repr__(self) -> str:
         return f"<Link to {self._places}, {'up' if self.is_up else 'down'}>"
@@ -100,66 +85,15 @@ class Link(LinkRequests):
     # What is known of it.
 
     @property
-    def backend(self) -> Backend:
-        """The loop it lives in; ParleyError before its `async with`."""
-        if self._loop is None:
-            raise ParleyError("the link is not running: use `async with`")
-        return self._loop
-
-    @property
     def peer(self) -> Peer | None:
         """The node, over the session of this moment; None while the link is down."""
-        peer = self._peer
+        peer = self._current
         return peer if peer is not None and peer.is_open else None
 
     @property
     def is_up(self) -> bool:
         """Whether there is a session; one that is parted counts, since it may go on."""
         return self.peer is not None
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it was left, or its node has ended."""
-        return self._left or (self._loop is not None and self._redial.is_over)
-
-    async def ready(self, timeout: float | None = None, *, attempts: int | None = None) -> Peer:
-        """Wait until the link is up; returns the peer. `timeout` is seconds, None: as long as it
-        takes. After so many failed `attempts` in a row it waits no longer either.
-
-        Raises:
-            UnreachableError, HandshakeError, NotTrustedError, PeerClosedError: it is not up by
-                then; the last reason. PeerClosedError: the link was left, or its node has ended.
-        """
-        with anyio.move_on_after(timeout):
-            await self.changes.until(
-                lambda: (
-                    self._usable() is not None
-                    or self.is_over
-                    or (attempts is not None and self.attempts >= attempts)
-                )
-            )
-        peer = self._usable()
-        if peer is not None:
-            return peer
-        if self.is_over:
-            raise self.over_error()
-        raise self.error or UnreachableError(f"{self._places}: no connection in {timeout:g} s")
-
-    def on_up(self, hook: H) -> H:
-        """Have a function called with the peer each time a session was established; as a
-        decorator, or not. A coroutine function runs in a task, which ends with the session.
-
-        Raises:
-            ConfigError: it is not a function, or the link has 64 of them.
-        """
-        self._up.add(hook)
-        return hook
-
-    def on_down(self, hook: H) -> H:
-        """Have a function called with the error, each time a session ended; as `on_up`, but its
-        task lasts as long as the link."""
-        self._down.add(hook)
-        return hook
 
     # Life.
 
@@ -184,64 +118,57 @@ class Link(LinkRequests):
 
     async def aclose(self, *, graceful: bool = True) -> None:
         """End it: who waits for it meets PeerClosedError. `graceful` waits for the Close."""
-        self._left = True
+        if graceful and self._usable() is not None:
+            await self.close_buses()  # as long as events can be given back
         self._among.discard(self)
+        self._finish()
         if self._loop is None:
             return
-        peer = self._peer
-        self._redial.finish()
-        self.changes.notify()
+        peer = self._current
         try:
             if graceful and peer is not None and peer.is_open:
                 await peer.close()
+            if graceful:
+                await self.close_buses(str(self.over_error()))
         finally:
             if peer is not None:
                 peer.live.drop(CloseCode.GOING_AWAY)  # nothing, where it is closed
-            self._up.cancel()
-            self._down.cancel()
-            await self._redial.stop()
-            self.changes.notify()
+            await self._stop()
 
-    async def node_ends(self) -> None:
-        """No session follows the one that there is, which the node closes."""
-        self._left = True
-        self._redial.finish()
-        self.changes.notify()
+    async def node_ends(self, *, graceful: bool) -> None:
+        """No session follows the one that there is, which the node closes; as `aclose`."""
+        if graceful and self._usable() is not None:
+            await self.close_buses()
+        self._finish()
         await turn_of(self.backend)  # what was begun a moment ago has to run to be ended
 
     # For what speaks on it.
 
-    async def connected(self, timeout: float | None) -> tuple[Peer, float | None]:
-        """As in `Sessions`."""
-        while True:
-            peer = self._usable()
-            if peer is None:
-                timeout = await self._wait(timeout)
-            elif peer.driver.has_room:
-                return peer, timeout
-            else:
-                timeout = await peer.live.room(timeout)
-
     async def next_session(self) -> Peer:
-        """As in `Sessions`."""
+        """The peer, once there is a session; PeerClosedError if there will be none."""
         await self.changes.until(lambda: self._usable() is not None or self.is_over)
         peer = self._usable()
         if peer is None:
             raise self.over_error()
         return peer
 
+    async def over(self) -> PeerClosedError:
+        """Wait for its end; returns what to raise then."""
+        await self.changes.until(lambda: self.is_over)
+        return self.over_error()
+
     def over_error(self) -> PeerClosedError:
-        """As in `Sessions`."""
+        """What to raise once it is over."""
         return PeerClosedError(CloseCode.GOING_AWAY, "the link has ended")
 
     def joined(self, subscription: object) -> None:
-        """As in `Sessions`."""
+        """It goes on over sessions, until `parted`; LocalProtocolError beyond 1,024."""
         if len(self._subscriptions) >= MOST_SUBSCRIPTIONS:
             raise LocalProtocolError(f"a link has at most {MOST_SUBSCRIPTIONS:,} subscriptions")
         self._subscriptions.add(subscription)
 
     def parted(self, subscription: object) -> None:
-        """As in `Sessions`."""
+        """It is over."""
         self._subscriptions.discard(subscription)
 
     # Inside.
@@ -254,48 +181,25 @@ class Link(LinkRequests):
             return None
         return peer
 
-    async def _wait(self, timeout: float | None) -> float | None:
-        if self._waiting >= MOST_WAITING:
-            raise LocalProtocolError(f"{MOST_WAITING:,} wait for the connection already")
-        self._waiting += 1
-        try:
-            left = await left_after(
-                lambda: self.changes.until(lambda: self._usable() is not None or self.is_over),
-                timeout,
-                self.backend.now,
-            )
-        except CallTimeout as error:
-            raise error from self.error
-        finally:
-            self._waiting -= 1
-        if self.is_over:
-            raise self.over_error()
-        return left
-
     async def _attempt(self) -> Exception:
         peer = await self._dial()
         while True:
             beside = await self._keep(peer)
-            why = peer.closed_error()
+            why = _why_ended(peer.live)
             if beside is None:
                 return why
-            self.error = why
-            self._say_down(why)
+            self.error, self.pause = why, 0.0
+            self._went(why)
             peer = beside
 
     async def _keep(self, peer: Peer) -> Peer | None:
         """Have a session, to its end; returns the one that was made beside it, if any was."""
         live, beside = peer.live, None
         try:
-            self._peer = peer
-            self.sessions += 1
-            logger.info("link to %s is up", self._places)
-            self._said_up = True
-            self._up.call(self.backend, peer)
+            live.asks_anew = False  # a new one is made here, and kept
+            self._came(peer)
             while True:
-                self.attempts = 0
-                self._redial.established()
-                self.changes.notify()
+                self._holds()
                 await live.changes.until(
                     lambda: live.ended is not None or (live.unknown and not self._left)
                 )
@@ -304,9 +208,10 @@ class Link(LinkRequests):
                 if live.ended is not None:
                     return beside
         finally:
-            live.drop(CloseCode.GOING_AWAY)
+            if live.ended is None:  # otherwise its Close may still be on its way
+                live.drop(CloseCode.GOING_AWAY)
             self._up.cancel()
-            self._peer = None
+            self._current = None
 
     async def _dial_beside(self, live: LiveConnection) -> Peer | None:
         """Dial for as long as a session is parted and said to be unknown (section 17); returns the
@@ -342,7 +247,9 @@ class Link(LinkRequests):
                 made.live.drop(CloseCode.GOING_AWAY)
 
     async def _dial(self) -> Peer:
-        trust = self._trust if self._places.node_id is None else Pinned(self._places.node_id)
+        trust, node_id = self._trust, self._places.node_id
+        if trust is not None and node_id is not None:
+            trust = one_only(node_id, trust)
         failed: Exception | None = None
         for address in await self._places.found():
             try:
@@ -354,24 +261,9 @@ class Link(LinkRequests):
                 return peer
         raise failed or UnreachableError(f"{self._places}: no address was found")
 
-    def _failed(self, why: Exception, seconds: float) -> None:
-        # Once for each reason, and then each time the number of attempts has doubled.
-        told = str(why) == str(self.error) and self.attempts & (self.attempts + 1)
-        self.error, self.pause = why, seconds
-        self.attempts += 1
-        logger.log(
-            logging.DEBUG if told else logging.WARNING,
-            "link to %s: %s; dialled again in %.1f s",
-            self._places,
-            one_line(str(why)),
-            seconds,
-        )
-        if self._peer is None:
-            self._say_down(why)
-        self.changes.notify()
 
-    def _say_down(self, why: Exception) -> None:
-        """No session is there any more, if there was one."""
-        if self._said_up:
-            self._said_up = False
-            self._down.call(self.backend, why)
+def _why_ended(live: LiveConnection) -> Exception:
+    ended = live.ended
+    if ended is not None and ended.code in _NOT_TRUSTED:
+        return handshake_error(ended.code, ended.text, ended.reason)
+    return live.closed_error()

@@ -24,8 +24,8 @@ RESOLVERS: Final[dict[str, Resolver]] = {SCHEME: resolve}
 
 
 class Places:
-    """Where one node may be reached; `node_id` is the one id that the addresses carry, if any
-    does. The address that answered last is tried first.
+    """Where one node may be reached; `node_id` is the one id that the addresses carry, or else
+    that of the node which answered first. The address that answered last is tried first.
 
     Raises:
         AddressError: one is not an address. ConfigError: they carry different node ids, or are
@@ -42,14 +42,15 @@ class Places:
         ids = {found for found in map(_read, texts) if found is not None}
         if len(ids) > 1:
             raise ConfigError("the addresses carry different node ids: a link has one node")
-        self.node_id: NodeId | None = next(iter(ids), None)
+        self._given: NodeId | None = next(iter(ids), None)
+        self.node_id = self._given
         self._last = ""
 
     def __str__(self) -> str:
         return self._texts[0].partition("#")[0]
 
     async def found(self) -> list[str]:
-        """The addresses to dial now, with the node id if it is known.
+        """The addresses to dial now, with the node id if one of them carries it.
 
         Raises:
             UnreachableError: none was found.
@@ -74,12 +75,12 @@ class Places:
         return found
 
     def answered(self, address: str, node_id: NodeId | None) -> None:
-        """The node answered there: from now on it is this one, and dialled there first."""
+        """The node answered there: from now on it is this one, and is dialled there first."""
         self.node_id, self._last = self.node_id or node_id, address.partition("#")[0]
 
     def _pinned(self, text: str) -> str:
         address = Address.parse(text).without_node_id()
-        return str(address if self.node_id is None else address.with_node_id(self.node_id))
+        return str(address if self._given is None else address.with_node_id(self._given))
 
 
 def _read(text: str) -> NodeId | None:

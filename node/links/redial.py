@@ -12,12 +12,12 @@ import anyio
 
 from crypto.randomness import random_bytes
 from node.backoff import Pauses
-from node.errors import ConfigError, HandshakeError, NotTrustedError, ParleyError
+from node.errors import ConfigError, HandshakeError, ParleyError, PeerClosedError
 from node.protocol.codes import CloseCode
 from node.protocol.errors import ProtocolError
 from node.transport.backend import Backend
 from node.transport.job import Job
-from node.transport.waiting import Changes
+from node.transport.waiting import Changes, pause_until
 
 logger = logging.getLogger("parley.link")
 
@@ -29,13 +29,14 @@ Attempt = Callable[[], Awaitable[Exception]]
 # Told of each end: why, and in how many seconds the next attempt is.
 Told = Callable[[Exception, float], None]
 
-# Handshakes that fail in this way do so again until somebody has changed a setting.
+# What ends in this way does so again until somebody has changed a setting.
 _LASTING: Final = frozenset(
     {
         CloseCode.NO_COMMON_ALGORITHM,
         CloseCode.UNSUPPORTED_VERSION,
         CloseCode.PLAINTEXT_REFUSED,
         CloseCode.AUTHENTICATION_FAILED,
+        CloseCode.PEER_NOT_TRUSTED,
     }
 )
 
@@ -48,9 +49,9 @@ def random_fraction() -> float:
 def is_lasting(error: Exception) -> bool:
     """Whether dialling again soon would be in vain: the other side is another node, one side does
     not trust the other, the two have nothing in common, or a setting is wrong."""
-    if isinstance(error, HandshakeError) and error.code in _LASTING:
-        return True
-    return isinstance(error, NotTrustedError | ConfigError)
+    if isinstance(error, HandshakeError | PeerClosedError):
+        return error.code in _LASTING
+    return isinstance(error, ConfigError)
 
 
 class Redial:
@@ -124,7 +125,7 @@ class Redial:
         self._at_once = False
         self._told(why, seconds)
         self._established = None
-        await self._pause(seconds)
+        await pause_until(self._running(), seconds, self._changes, lambda: self._at_once)
 
     async def stop(self) -> None:
         """`cancel`, and wait until nothing of it runs; a cancellation does not shorten that."""
@@ -167,12 +168,3 @@ class Redial:
         if is_lasting(why):
             return self._pauses.longest * (1.0 + self._draw()) / 2.0
         return self._pauses.after(self.failures, self._draw())
-
-    async def _pause(self, seconds: float) -> None:
-        loop = self._running()
-        due = loop.now() + seconds
-        timer = loop.at(due, self._changes.notify)
-        try:
-            await self._changes.until(lambda: self._at_once or loop.now() >= due)
-        finally:
-            timer.cancel()

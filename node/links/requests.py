@@ -4,7 +4,7 @@ may be asked again over another session is asked again.
 
 from collections.abc import Mapping
 from types import UnionType
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from lbm.codec import Encodable, Value
 from node.errors import CallTimeout, OutcomeUnknownError, PeerClosedError
@@ -21,9 +21,16 @@ from node.remote.emission import Emission
 from node.typed.data_type import data_type
 from node.typed.models import Model, R
 
+if TYPE_CHECKING:
+    from node.bus.bus import Bus
+    from node.bus.config import BusConfig
+    from node.remote_bus.lent_buses import LentBuses
+
 
 class LinkRequests(Sessions):
     """What is asked of a link."""
+
+    _buses: "LentBuses | None" = None
 
     @overload
     async def call(
@@ -179,3 +186,28 @@ class LinkRequests(Sessions):
             FormatError: as `Peer.emit`.
         """
         return Emission(LinkEmitter(self), name, namespace, make_payload(data, format))
+
+    def bus(self, config: "BusConfig | None" = None) -> "Bus":
+        """The bus that the other node offers, as `Peer.bus`, for as long as the link lasts and as
+        the same consumer, over as many sessions as it takes.
+
+        What is asked waits for the connection, for `config.timeout` seconds; consumers and handlers
+        wait on, with growing pauses. What was under way when a session ended raises
+        BusUnavailableError: nobody knows; publishing with a key is tried again.
+
+        Raises:
+            ParleyError: it is not within its `async with`. PeerClosedError: the link has ended.
+        """
+        if self.is_over:
+            raise self.over_error()
+        if self._buses is None:
+            # Here: most links have none, and programs start sooner without it.
+            from node.links.link_store import lend_over
+
+            self._buses = lend_over(self)
+        return self._buses.open(config)
+
+    async def close_buses(self, because: str = "") -> None:
+        """Close what `bus` has opened; as `Bus.aclose`."""
+        if self._buses is not None:
+            await self._buses.aclose(because)

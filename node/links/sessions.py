@@ -29,6 +29,9 @@ class Sessions(Protocol):
     async def next_session(self) -> Peer:
         """The peer, once there is a session; PeerClosedError if there will be none."""
 
+    async def over(self) -> PeerClosedError:
+        """Wait until the link has ended; returns what to raise then."""
+
     def over_error(self) -> PeerClosedError:
         """What to raise once the link has ended."""
 

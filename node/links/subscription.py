@@ -25,11 +25,12 @@ from node.peer.peer import Peer
 from node.peer.subscription import Subscription
 from node.protocol.codes import ResultCode
 from node.transport.job import Job
-from node.transport.waiting import Changes, pause
+from node.transport.waiting import Changes, left_after, pause
 from node.typed.models import D, Model
 
 logger = logging.getLogger("parley.link")
 
+H = TypeVar("H", bound="Callable[[], Awaitable[None] | None]")
 T = TypeVar("T")
 
 # A node that has just started may not have the topic yet, or be busy: it is asked again.
@@ -51,11 +52,11 @@ class LinkSubscription(Generic[D]):
     """The notes of a topic, in their order: `async with link.subscribe("prices") as sub`, then
     `async for note in sub`. One task may read at a time.
 
-    `data` is what came with the last acceptance, `headers` came with the last note. `sessions`
-    counts the sessions over which it was accepted. The end of the notes is the publisher's: it
-    closed the topic. What is published between two sessions comes if the topic remembers it
-    (`Node.topic(keep=)`); `recovered` and `gaps` tell what does not. Made with `returns`, each
-    note is of that type.
+    `data` is what came with the acceptance over the session whose notes are read now, `headers`
+    came with the last note. `sessions` counts the sessions over which it was accepted. The end of
+    the notes is the publisher's: it closed the topic. What is published between two sessions comes
+    if the topic remembers it (`Node.topic(keep=)`); `recovered` and `gaps` tell what does not.
+    Made with `returns`, each note is of that type.
     """
 
     def __init__(
@@ -80,6 +81,8 @@ class LinkSubscription(Generic[D]):
         self._returns = returns
         self._begun = False
         self._parts: deque[Subscription[D]] = deque()  # of one session each, the oldest first
+        self._part: Subscription[D] | None = None  # the one that is read
+        self._hook: Callable[[], Awaitable[None] | None] | None = None
         self._session: Peer | None = None
         # Of parts that were read to their end.
         self._dropped = self._gaps = self._number = 0
@@ -124,6 +127,45 @@ class LinkSubscription(Generic[D]):
     def position(self) -> TopicPosition | None:
         """Where a later subscription goes on (`after=`); as `Subscription.position`."""
         return (self._parts[-1].position if self._parts else None) or self._after
+
+    # Of its sessions.
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing follows the notes that came: the publisher has ended it, or refuses it;
+        the link has ended; or it was left."""
+        is_complete = bool(self._parts) and self._parts[-1].is_complete
+        return is_complete or self._left or self._error is not None
+
+    def on_session(self, hook: H) -> H:
+        """Have a function called each time that it goes on over another session; as a decorator,
+        or not. It is called by the task that reads, before the first note of that session, and
+        what it raises is raised there. A coroutine function is awaited. There is one of them.
+        """
+        self._hook = hook
+        return hook
+
+    async def ready(self, timeout: float | None = None) -> Peer:
+        """Wait until it is subscribed over a session that is open; returns that session's peer.
+        `timeout` is seconds, None: as long as it takes.
+
+        Raises:
+            CallTimeout: it is not subscribed by then. CallRefused: the publisher refuses it.
+            PeerClosedError: the link has ended. ClosedResourceError: it was left, or the publisher
+                has ended it.
+        """
+        await left_after(
+            lambda: self._changes.until(
+                lambda: self.is_over or (self._session is not None and self._session.is_open)
+            ),
+            timeout,
+            self._link.backend.now,
+        )
+        if self._error is not None and not self._left:
+            raise self._error
+        if self.is_over or self._session is None:
+            raise anyio.ClosedResourceError
+        return self._session
 
     # Beginning and end.
 
@@ -205,6 +247,8 @@ class LinkSubscription(Generic[D]):
                     )
                     continue
                 part = self._parts[0]
+                if part is not self._part:
+                    await self._turn_to(part)
                 try:
                     result = await read(part)
                 except PeerClosedError:
@@ -213,6 +257,14 @@ class LinkSubscription(Generic[D]):
                     self.headers = part.headers
                     self._read_any = True
                     return result
+
+    async def _turn_to(self, part: Subscription[D]) -> None:
+        """What is read next comes over another session."""
+        self._part, self.data = part, part.data
+        if self._hook is not None:
+            made = self._hook()
+            if made is not None:
+                await made
 
     def _at_end(self, part: Subscription[D]) -> None:
         """All that a session brought was read."""
@@ -246,6 +298,8 @@ class LinkSubscription(Generic[D]):
                 if timeout is not None:
                     timeout = max(0.0, timeout - (link.backend.now() - began))
             else:
+                self._part = self._parts[0]
+                self.data = self._part.data
                 return
 
     async def _subscribe(self, peer: Peer, timeout: float | None) -> None:
@@ -258,7 +312,6 @@ class LinkSubscription(Generic[D]):
             returns=self._returns,
         )
         await part.__aenter__()
-        self.data = part.data
         self.sessions += 1
         self._session = peer
         self._parts.append(part)
@@ -269,6 +322,8 @@ class LinkSubscription(Generic[D]):
             while True:
                 if self._session is not None:
                     await self._session.closed()
+                if self.is_over:
+                    return
                 await self._changes.until(lambda: len(self._parts) < _MOST_UNREAD)
                 await self._again()
         except Exception as error:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from lbm import keys
+from lbm.cells import MAX_UINT
 from lbm.codec import Encodable, encode
 from lbm.errors import LbmDecodeError, LbmEncodeError
 from node.messaging.deadlines import LONGEST_TIMEOUT, Deadlines, within_reason
@@ -25,6 +26,7 @@ from node.protocol.codes import (
 )
 from node.protocol.connection import Connection
 from node.protocol.errors import LocalProtocolError
+from node.protocol.event_types import EPOCH_SIZE
 from node.protocol.limits import LARGEST_CREDIT
 from node.protocol.reports import EventReceived
 from node.protocol.requests import OutgoingRequests
@@ -109,7 +111,7 @@ class Asking:
         if window is not None:
             cells[keys.WINDOW] = _require_window(window)
         if after is not None:
-            cells[keys.TOPIC_EPOCH], cells[keys.NUMBER] = after
+            cells[keys.TOPIC_EPOCH], cells[keys.NUMBER] = _require_position(*after)
         try:
             payload = encode(cells)
         except LbmEncodeError as error:
@@ -246,3 +248,9 @@ def _require_window(window: int) -> int:
     if not 1 <= window <= LARGEST_CREDIT:
         raise ValueError(f"a window is 1..{LARGEST_CREDIT} bytes")
     return window
+
+
+def _require_position(epoch: object, number: int) -> TopicPosition:
+    if not isinstance(epoch, bytes) or len(epoch) != EPOCH_SIZE or not 0 <= number <= MAX_UINT:
+        raise ValueError(f"a position is an epoch of {EPOCH_SIZE} bytes and a number from 0 on")
+    return TopicPosition(epoch, number)

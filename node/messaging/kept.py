@@ -130,6 +130,16 @@ class Kept:
                 return Batch(notes[:count])
         return Batch(notes)
 
+    def too_long(self, number: int, until: int, room: int) -> int:
+        """How many notes from `number` on, which is kept, up to `until` take more than `room`
+        bytes, each with its headers: those in a row, up to the first that does not."""
+        headers, at = self._headers, self._start - self.first
+        for one in range(number, until + 1):
+            size = len(self._notes[at + one])
+            if size <= room and (one not in headers or size + headers[one].size <= room):
+                return one - number
+        return until + 1 - number
+
     def begin(self, after: TopicPosition | None) -> Beginning:
         """Where a subscriber begins that has the notes up to `after`."""
         if after is not None and after.epoch == self.epoch and self._follows(after.number):

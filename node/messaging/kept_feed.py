@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from node.messaging.batch import Batch
 from node.messaging.kept import Kept, TopicPosition
-from node.messaging.notes import BATCH_ROOM, NUMBER_OVERHEAD
+from node.messaging.notes import BATCH_ROOM, NOTIFY_OVERHEAD, NUMBER_OVERHEAD
 from node.messaging.stream_feed import LAST_EVENTS, WAITING_EVENTS, StreamFeed
 from node.protocol.codes import SIM
 from node.protocol.connection import Connection
@@ -100,7 +100,7 @@ class KeptFeed(StreamFeed):
     def _read_on(self, events: int) -> None:
         connection, stream = self._connection, self.stream
         try:
-            while self._skip_forgotten():
+            while self._skip_lost():
                 if connection.outbox.waiting(stream) >= events:
                     if not self._asked:
                         connection.notify_writable(stream)
@@ -116,12 +116,19 @@ class KeptFeed(StreamFeed):
             self.close()  # the connection is closing, or the stream was reset
         self._is_behind = False
 
-    def _skip_forgotten(self) -> bool:
-        """What is not kept any more is lost; whether there is a note to be read then."""
-        forgotten = min(self._kept.first - 1, self._end) + 1 - self._next_number
+    def _skip_lost(self) -> bool:
+        """What is not kept any more is lost, and so is what this connection can never carry:
+        thousands of notes may be that. Whether there is a note to be read then."""
+        kept, end = self._kept, self._end
+        forgotten = min(kept.first - 1, end) + 1 - self._next_number
         if forgotten > 0:
             self._lost(forgotten)
-        return self._next_number <= self._end
+        if self._next_number > end:
+            return False
+        too_long = kept.too_long(self._next_number, end, self._max_payload - NOTIFY_OVERHEAD)
+        if too_long:
+            self._lost(too_long)
+        return self._next_number <= end
 
     def _next(self) -> Batch | None:
         batch = super()._next()

@@ -24,6 +24,8 @@ DROPPED_HEADER: Final = "parley.dropped"
 
 _NOTIFY_HEAD: Final = encode_head(MAP, 1) + encode_head(UINT, keys.DATA)
 _NOTES_HEAD: Final = encode_head(MAP, 1) + encode_head(UINT, keys.NOTES)
+# What a payload of Notify has besides its note and that one's headers.
+NOTIFY_OVERHEAD: Final = len(_NOTIFY_HEAD)
 # What a payload of Notes has besides its notes, at most.
 NOTES_OVERHEAD: Final = len(_NOTES_HEAD) + len(encode_head(ARRAY, NOTES_COUNT))
 # What the number of the first note takes in a payload, at most (section 18).

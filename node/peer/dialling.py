@@ -14,7 +14,7 @@ from node.errors import ConfigError, HandshakeError, UnreachableError
 from node.peer.peer import Peer
 from node.protocol.codes import CloseCode
 from node.protocol.states import State
-from node.remote.redialling import Dial, Redialling
+from node.remote.redialling import DIAL_TIMEOUT, Dial, Prove, Redialling
 from node.transport.address import Address
 from node.transport.backend import Backend
 from node.transport.driver import Driver
@@ -56,12 +56,14 @@ def policy_for(
     return policy
 
 
-async def open_peer(peer: Peer, addresses: list[Address], timeout: float) -> None:
+async def open_peer(
+    peer: Peer, addresses: list[Address], timeout: float, anew: Callable[[TrustPolicy], Peer]
+) -> None:
     """Dial until one of the addresses answers, and do the handshake there; raises as
-    `Node.connect`."""
+    `Node.connect`. `anew` makes another peer, in case that the session is not known any more."""
     backend = peer.backend
     dials: list[Dial] = [partial(backend.connect, address) for address in addresses]
-    redialling = peer.live.redialling = Redialling(peer.live, dials)
+    redialling = peer.live.redialling = Redialling(peer.live, dials, proof(peer, anew))
     with given_up(peer):
         try:
             with anyio.fail_after(timeout):
@@ -86,7 +88,7 @@ async def _dial(peer: Peer, addresses: list[Address], until: float) -> int:
                 raise
         if peer.driver.was_connected:
             return number
-    raise AssertionError("the last one answers or raises")
+    return last  # the peer was given up meanwhile: its end says why
 
 
 async def open_over(peer: Peer, stream: ByteStream) -> None:
@@ -108,6 +110,20 @@ def stream_dial(redial: Callable[[], Awaitable[ByteStream]], backend: Backend) -
             StreamOutlet(stream, driver, backend)
 
     return dial
+
+
+def proof(peer: Peer, anew: Callable[[TrustPolicy], Peer]) -> Prove:
+    """How it is proved that a peer answers: by a session of its own, which ends at once."""
+
+    async def prove(dial: Dial) -> None:
+        assert peer.node_id is not None  # else there was nothing to resume
+        fresh = anew(Pinned(peer.node_id))
+        with given_up(fresh), anyio.fail_after(DIAL_TIMEOUT):
+            await dial(lambda: fresh.driver)
+            await fresh.live.opened()
+        fresh.live.drop(CloseCode.NORMAL)
+
+    return prove
 
 
 @contextmanager

@@ -110,12 +110,12 @@ class Endpoint:
     that was dialled."""
 
     __slots__ = (
-        "_deciding",
         "_endings",
         "_handlers",
         "_live",
         "_sessions",
         "calls",
+        "deciding",
         "dispatch",
         "emitter",
         "streams",
@@ -129,7 +129,7 @@ class Endpoint:
         self._live = live
         self._endings = host.endings
         self._sessions = host.sessions
-        self._deciding = Deciding(live, trust, dialled)
+        self.deciding = Deciding(live, trust, dialled)
         answers = Answers(live, handlers)
         subscribes = SubscribeHandlers(live, handlers, answers, host.topics)
         once = OnceHandlers(live, handlers, answers, host.once)
@@ -177,7 +177,7 @@ class Endpoint:
         live = self._live
         match report:  # what every connection has comes first
             case PeerIdentified():
-                self._deciding.decide(report)
+                self.deciding.decide(report)
             case HandshakeCompleted(agreed):
                 live.agreed = agreed
                 live.supercategory = supercategory(agreed.remote_role, agreed.local_role)
@@ -216,7 +216,7 @@ class Endpoint:
         if live.driver.was_connected:  # else nobody answered, and the dialling side is told that
             now = live.backend.now()
             self._endings.ended(live.remote, ended, now, stranger=live.agreed is None)
-        self._deciding.stop()
+        self.deciding.stop()
         self.calls.connection_ended(code, text)
         self.topics.connection_ended(code, text)
         self.streams.connection_ended(code, text)

@@ -52,10 +52,17 @@ class OnceKey:
 
     @classmethod
     def of(cls, once: "bool | bytes | OnceKey") -> "OnceKey":
-        """The key that `once=` of a call names: a new one for True."""
+        """The key that `once=` of a call names: a new one for True.
+
+        Raises:
+            TypeError: it is something else. A key must not be taken for a mere yes: with a new one
+                in its place the handler would run again. ValueError: it is not 16 bytes.
+        """
         if isinstance(once, OnceKey):
             return once
-        return cls(once if isinstance(once, bytes) else None)
+        if once is not True and not isinstance(once, bytes):
+            raise TypeError(f"once is True, 16 bytes or an OnceKey, not {type(once).__name__}")
+        return cls(None if once is True else once)
 
     def sending(self, epoch: bytes, now: float) -> None:
         """It is sent for the first time."""

@@ -26,7 +26,7 @@ from node.trust.accept_hook import Decider
 if TYPE_CHECKING:
     from node.bus.bus import Bus
     from node.bus.config import BusConfig
-    from node.remote_bus.remote_store import PeerBuses
+    from node.remote_bus.lent_buses import LentBuses
 
 
 class Peer(PeerRequests):
@@ -52,7 +52,7 @@ class Peer(PeerRequests):
         self.asking = end.calls.asking
         self.topics = end.topics
         self.streams = end.streams
-        self._buses: PeerBuses | None = None
+        self._buses: LentBuses | None = None
         live.on_change = lambda: on_change(self)
 
     def __repr__(self) -> str:
@@ -157,9 +157,9 @@ class Peer(PeerRequests):
         `config.consumer` is the same."""
         if self._buses is None:
             # Here: most connections have none, and programs start sooner without it.
-            from node.remote_bus.remote_store import PeerBuses
+            from node.remote_bus.remote_store import lend
 
-            self._buses = PeerBuses(self.live, self.streams)
+            self._buses = lend(self.live, self.streams)
         return self._buses.open(config)
 
     async def ping(self) -> float:
@@ -176,7 +176,7 @@ class Peer(PeerRequests):
 
         Raises:
             PeerClosedError: the connection is over. LocalProtocolError: more than 32 at once,
-                and one in 2 s.
+                and one in 2 s in which there is a transport.
         """
         self.live.update_keys()
 

@@ -21,7 +21,7 @@ from node.remote.live import LiveConnection
 from node.transport.backend import Backend
 from node.transport.driver import Driver
 from node.typed.data_type import data_type
-from node.typed.models import Model, R
+from node.typed.models import D, Model, R
 
 DEFAULT_TIMEOUT = 30.0
 
@@ -103,8 +103,9 @@ class PeerRequests:
         With `once` the handler runs once at most, also if the call is asked again on another
         connection with the same key: True for a new key, or its 16 bytes.
 
-        `data` may be or hold a dataclass, a msgspec Struct or a pydantic model, and with `returns`
-        the answer is of that type: a class, or a hint such as `list[Order]` (extra `typed`).
+        `data` may be or hold a dataclass, a msgspec Struct, a pydantic model, a date or the like,
+        and with `returns` the answer is of that type: a class, or a hint such as `list[Order]`
+        (extra `typed`).
 
         Raises:
             CallRefused: answered with a code other than 0. CallTimeout: no answer in time.
@@ -114,7 +115,7 @@ class PeerRequests:
             LocalProtocolError: 65,535 calls wait for their answers.
             LbmEncodeError: `data` has no encoding. StreamedAnswerError: use `call_stream`.
             MalformedDataError: the answer is not of the type `returns`.
-            ConfigError: that cannot be checked. ValueError: the key is not 16 bytes.
+            ConfigError: that cannot be checked. TypeError, ValueError: `once` is not a key.
         """
         wanted = None if returns is None else data_type(returns)
         if once is not False:
@@ -147,10 +148,10 @@ class PeerRequests:
         backend, asking = self.backend, self.asking
         if not self.is_open:
             raise self.closed_error()
-        epoch = epoch_to_ask(key, self.once_epoch, backend.now())
         timeout = await self.live.room(timeout)
         waiter = backend.waiter()
         now = backend.now()
+        epoch = epoch_to_ask(key, self.once_epoch, now)
         try:
             call = asking.call(topic, data, now, timeout, waiter.wake, headers, once=key.value)
         except ConnectionClosedError as error:
@@ -174,8 +175,8 @@ class PeerRequests:
         timeout: float | None = ...,
         headers: Mapping[str, Encodable] | None = ...,
         window: int | None = ...,
-        returns: None = None,
-    ) -> AnswerStream: ...
+        returns: type[D] | None = None,
+    ) -> AnswerStream[D]: ...
 
     @overload
     def call_stream(
@@ -186,8 +187,8 @@ class PeerRequests:
         timeout: float | None = ...,
         headers: Mapping[str, Encodable] | None = ...,
         window: int | None = ...,
-        returns: type[R],
-    ) -> AnswerStream[R]: ...
+        returns: UnionType | type[Any],
+    ) -> AnswerStream[Any]: ...
 
     def call_stream(
         self,
@@ -215,8 +216,8 @@ class PeerRequests:
         timeout: float | None = ...,
         window: int | None = ...,
         after: TopicPosition | None = ...,
-        returns: None = None,
-    ) -> Subscription: ...
+        returns: type[D] | None = None,
+    ) -> Subscription[D]: ...
 
     @overload
     def subscribe(
@@ -227,8 +228,8 @@ class PeerRequests:
         timeout: float | None = ...,
         window: int | None = ...,
         after: TopicPosition | None = ...,
-        returns: type[R],
-    ) -> Subscription[R]: ...
+        returns: UnionType | type[Any],
+    ) -> Subscription[Any]: ...
 
     def subscribe(
         self,

@@ -13,7 +13,6 @@ import anyio
 from lbm.codec import Encodable, Value
 from lbm.errors import LbmDecodeError
 from node.errors import (
-    MalformedDataError,
     ParleyError,
     PeerClosedError,
     StreamResetError,
@@ -87,6 +86,12 @@ class Subscription(Generic[D]):
         """How many notes were lost because we did not keep up, as far as we were told."""
         return self.inbox.dropped
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing follows the notes that came, though the connection lives: the publisher
+        has ended it, or it was left."""
+        return self._over and self._error is None
+
     # Of a topic that remembers.
 
     @property
@@ -130,7 +135,7 @@ class Subscription(Generic[D]):
             SubscribeRejected: the publisher said no (code 3). CallRefused: another code:
                 1 no such topic, 2 subscribed already, 20 not authorised, ...
             CallTimeout: no answer in time. PeerClosedError: the connection is over.
-            LbmEncodeError: the data has no encoding.
+            LbmEncodeError: the data has no encoding. ValueError: `window` or `after` cannot be.
         """
         if self._begun:
             raise ParleyError("a subscription is made once")
@@ -221,7 +226,7 @@ class Subscription(Generic[D]):
         while ready:
             try:
                 batch.append(kind.read(ready[-1]))
-            except MalformedDataError:
+            except Exception:  # a model's own code may raise anything
                 if batch:
                     break
                 ready.pop()

@@ -67,8 +67,12 @@ class Account:
 
     def has_room(self, size: int = 1) -> bool:
         """Whether so many bytes more may be held."""
-        held = self.held + size
-        if held > self.limit:
-            return False
-        total = self._total
-        return total is None or held <= self._share or total.has_room(size)
+        account: Account | None = self
+        while account is not None:
+            held = account.held + size
+            if held > account.limit:
+                return False
+            if held <= account._share:
+                return True
+            account = account._total
+        return True

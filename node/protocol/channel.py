@@ -264,8 +264,9 @@ class SecureChannel:
         self.trial = receiver.standing()
         self.open = self._open_first
 
-    def part(self) -> None:
+    def part(self, now: float) -> None:
         """The transport is gone; if nothing of it was right, it is as if it had never been."""
+        self._rekeying.stand(now)
         if self.trial is not None:
             self._receiver.go_back(self.trial)
             self.trial = None

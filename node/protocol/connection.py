@@ -105,31 +105,32 @@ class Connection(Lifetime):
         session = self._session
         if session is None or not self._live:
             return b"" if self.is_parted else self._say_rest()
-        resumption, again = session.resumption, b""
+        resumption = session.resumption
         if resumption is not None and resumption.kept.again:
             again = resumption.kept.take_again(limit)
-            if len(again) >= limit:
-                return again
-            limit -= len(again)
+            rest = limit - len(again)
+            return again + self.data_to_send(now, rest) if rest > 0 else again
         try:
             out = session.flush(limit, now)
         except RemoteProtocolError as error:
             self._fail(error, now)
-            return again + self._say_rest()
-        drained = self._state is State.DRAINING and not self.outbox
+            return self._say_rest()
+        drained = self._draining and not self.outbox
         if drained:
             out.append(session.close_frames(self._closing, now))
+        if not out:
+            return b""
         data = out[0] if len(out) == 1 else b"".join(out)
         if resumption is not None and data:
             kept = resumption.kept  # here and not in a method: it is done for each flush
             kept.chunks.append(data)
             kept.sent = sent = kept.sent + len(data)
-            if sent > kept.look_at:
+            if sent - kept.told > kept.paid:
                 kept.added()
         if drained:
             self._say_farewell(now)
             self._end(*self._closing, reason="closed here")
-        return again + data if again else data
+        return data
 
     def _say_rest(self) -> bytes:
         """What is said outside of a session: the handshake's, and the last word."""
@@ -145,8 +146,11 @@ class Connection(Lifetime):
         """When to call `handle_deadline`, in seconds of `now`; infinity for never."""
         session = self._session
         if session is not None and self._live:
-            due = session.next_deadline()
-            return min(due, self._deadline) if self._state is State.DRAINING else due
+            keepalive, channel, resumption = session.keepalive, session.channel, session.resumption
+            due = min(keepalive.due, channel.seal_due, channel.keys_due, channel.patience_ends)
+            if resumption is not None and resumption.tell_due < due:
+                due = resumption.tell_due
+            return min(due, self._deadline) if self._draining else due
         return NEVER if self._state is State.ENDED else self._deadline
 
     def handle_deadline(self, now: float) -> None:
@@ -154,7 +158,7 @@ class Connection(Lifetime):
         try:
             if self._session is not None and self._live:
                 self._session.handle_deadline(now)
-                if self._state is State.DRAINING and now >= self._deadline:
+                if self._draining and now >= self._deadline:
                     self._drained_too_long(now)
             elif now >= self._deadline and self._state is not State.ENDED:
                 self._out_of_time()
@@ -176,17 +180,21 @@ class Connection(Lifetime):
         self._step(self._opening.accept(), now)
 
     def refuse_peer(self, reason: str, now: float) -> None:
-        """The answer to PeerIdentified: the peer is not trusted. `reason` stays here."""
-        if self._state is not State.DECIDING:
-            raise LocalProtocolError("nobody waits to be refused")
-        self._fail(RemoteProtocolError(CloseCode.PEER_NOT_TRUSTED, reason), now)
+        """The answer to PeerIdentified, or of an open connection at any time: the peer is not
+        trusted. `reason` stays here; what waits is dropped, and nobody comes back to it."""
+        if self._state is State.DECIDING:
+            self._fail(RemoteProtocolError(CloseCode.PEER_NOT_TRUSTED, reason), now)
+        elif self._session is not None:
+            self._refuse(reason, now)
+        else:
+            raise LocalProtocolError("there is nobody to be refused")
 
     def _step(self, signal: Signal, now: float) -> None:
         """The handshake went on; where it is over, the connection is open."""
         opening = self._opening
         if opening is not None and opening.agreed is not None:
-            self._frames.limit = opening.frame_limit()
-            self._session = opening.session(now)
+            self._frames.limit = limit = opening.frame_limit()
+            self._session = opening.session(limit, now)
             self._streams = self._session.streams
             self._opening = None  # and with it every secret of the handshake
         self._go(signal)

@@ -26,22 +26,19 @@ def frame(event: bytes) -> bytes:
 class FrameReader:
     """Cuts events from a byte stream. Holds at most one frame and one received piece.
 
-    `unread` says that `feed(b"")` has something to look at: a caller stopped in the middle.
+    `size` counts the bytes received that belong to no event handed out yet; `unread` says that
+    `feed(b"")` has something to look at: a caller stopped in the middle.
     """
 
-    __slots__ = ("_at", "_have", "_need", "_pieces", "limit", "unread")
+    __slots__ = ("_at", "_need", "_pieces", "limit", "size", "unread")
 
     def __init__(self, limit: int) -> None:
         self.limit = limit  # the longest event, bytes; may be raised between events
         self._pieces: list[bytes | bytearray] = []
         self._at = 0  # of the first piece, what was handed out
-        self._have = 0
+        self.size = 0
         self._need = FRAME_HEADER_SIZE
         self.unread = False
-
-    def __len__(self) -> int:
-        """Bytes received that belong to no event handed out yet."""
-        return self._have
 
     def feed(self, data: bytes) -> Iterator[bytes | memoryview]:
         """Take `data` and yield the events that are complete, one at a time; long ones as
@@ -54,9 +51,9 @@ class FrameReader:
             RemoteProtocolError: `frame-too-large`.
         """
         position = 0
-        if self._have:
+        if self.size:
             self.hold(data)
-            if self._have < self._need:
+            if self.size < self._need:
                 return
             # A long frame arrives in many pieces. They are joined once, when it is whole.
             pieces, position = self._pieces, self._at
@@ -90,8 +87,8 @@ class FrameReader:
                 if size <= self.limit:  # if not, the next `feed` says so
                     need += size
             self._need = need
-            self._have = end - position
-            self.unread = self._have >= need
+            self.size = end - position
+            self.unread = self.size >= need
             self._pieces, self._at = ([data], position) if position < end else ([], 0)
 
     def hold(self, data: bytes) -> None:
@@ -106,8 +103,8 @@ class FrameReader:
             pieces[-1] += data
         else:
             pieces.append(data)
-        self._have += len(data)
-        self.unread = self._have >= self._need
+        self.size += len(data)
+        self.unread = self.size >= self._need
 
     def rest(self) -> bytes:
         """What is buffered, which stays."""
@@ -116,6 +113,6 @@ class FrameReader:
     def clear(self) -> None:
         """Forget what is buffered."""
         self._pieces = []
-        self._at = self._have = 0
+        self._at = self.size = 0
         self._need = FRAME_HEADER_SIZE
         self.unread = False

@@ -39,7 +39,8 @@ class Lifetime(Speaker):
         self.initiator = initiator
         # What follows from the state, of which it is asked for every event.
         self._reading = self.wants_data = True
-        self._live = self.ended = self.unread = self.wants_eof = self.is_parted = False
+        self._live = self._draining = self.ended = False
+        self.unread = self.wants_eof = self.is_parted = False
         self._frames = FrameReader(HANDSHAKE_EVENT_SIZE)
         self._deadline = NEVER  # of the handshake, then of closing, or of being parted
         self._opening: Opening | None = None
@@ -60,7 +61,7 @@ class Lifetime(Speaker):
         another. One that cannot has ended, `connection-lost`."""
         if self.can_part:
             self._part(now, reason)
-            if self._state is State.DRAINING and not self.initiator:
+            if self._draining and not self.initiator:
                 self._close_parted(now)
         elif self._state is State.FAREWELL:
             self._go(Signal.END)
@@ -107,12 +108,12 @@ class Lifetime(Speaker):
         self._go_on(resume.received, resumption.accept(resume, count), now)
         return True
 
-    def remains(self, now: float) -> Remains | None:
+    def take_remains(self) -> Remains | None:
         """What the other side may still ask for of a session that was closed here (by the
-        responder); None if there is nothing, or not any more."""
-        if self._remains is not None and now >= self._remains.until:
-            self._remains = None
-        return self._remains
+        responder), once: whoever knows the connection for longer shall not keep it. None if
+        there is nothing."""
+        remains, self._remains = self._remains, None
+        return remains
 
     def refuse_resume(self, now: float) -> None:
         """The answer to ResumeAsked: there is no such session, or it is not to go on."""
@@ -142,12 +143,12 @@ class Lifetime(Speaker):
 
     def _part(self, now: float, reason: str) -> None:
         session, resumption = known(self._session), known(self.resumption)
-        session.part(reason)
+        session.part(reason, now)
         self._frames.clear()  # what is not decrypted comes again
         self.is_parted = True
         self._live = self._reading = self.wants_data = self.unread = False
-        closing = self._state is State.DRAINING
-        self._deadline = now + (resumption.closed_patience if closing else resumption.patience)
+        patience = resumption.closed_patience if self._draining else resumption.patience
+        self._deadline = now + patience
         self.happened.append(Parted(reason))
         self.outbox.waker.changed()
 
@@ -165,7 +166,7 @@ class Lifetime(Speaker):
         known(self._session).resume(position, first, now)
         self.is_parted = False
         self._live = self._reading = self.wants_data = True
-        if self._state is State.DRAINING:
+        if self._draining:
             self._deadline = now + self.config.close_drain
         self.happened.append(Resumed(known(self.resumption).count))
         self.outbox.waker.changed()
@@ -173,7 +174,12 @@ class Lifetime(Speaker):
     def _close_parted(self, now: float) -> None:
         """The responder closes without a transport: its remains have the rest."""
         session = known(self._session)
-        for frames in session.flush(sys.maxsize, now):
+        try:
+            flushed = session.flush(sys.maxsize, now)
+        except RemoteProtocolError as error:
+            self._fail(error, now)
+            return
+        for frames in flushed:
             self._wire.write(frames)
         self._wire.write(session.close_frames(self._closing, now))
         self._say_farewell(now)
@@ -235,11 +241,22 @@ class Lifetime(Speaker):
             self._say_farewell(now)
         self._end(error.code, reason=error.reason)
 
+    def _refuse(self, reason: str, now: float) -> None:
+        """The peer of a session is not trusted any more: it is told no more than in a handshake,
+        and nothing where there is no transport."""
+        said = None
+        if self._live:
+            said = CloseCode.AUTHENTICATION_FAILED
+            self._wire.write(known(self._session).close_frames((said, ""), now))
+            self._say_farewell(now)
+            self._remains = None
+        self._end(CloseCode.PEER_NOT_TRUSTED, reason=reason, said=said)
+
     def _out_of_time(self) -> None:
         """The time is up of a handshake, of a farewell, or without a transport."""
         if self._state is State.FAREWELL:
             self._go(Signal.END)
-        elif self._state is State.DRAINING:
+        elif self._draining:
             self._end(*self._closing, reason="closed here; no new transport came")
         elif self.is_parted:
             self._end(CloseCode.CONNECTION_LOST, reason="no new transport came in time")
@@ -266,8 +283,17 @@ class Lifetime(Speaker):
             self._go(Signal.SAID_FAREWELL)
             self._deadline = now + CLOSE_LINGER
 
-    def _end(self, code: int, text: str = "", *, remote: bool = False, reason: str) -> None:
-        """It is over; a farewell that was said may linger."""
+    def _end(
+        self,
+        code: int,
+        text: str = "",
+        *,
+        remote: bool = False,
+        reason: str,
+        said: int | None = None,
+    ) -> None:
+        """It is over; a farewell that was said may linger. `said` is the code of our Close, where
+        that is another."""
         self.is_parted = False
         if self._state is not State.FAREWELL:
             self._go(Signal.END)
@@ -279,13 +305,15 @@ class Lifetime(Speaker):
             self._attempt.give_up()
         if self._session is not None:
             session, self._session = self._session, None
-            session.end(code, text, remote)  # and with it every key
+            # And with it every key. What observes a session repeats its Close.
+            session.end(code if said is None else said, text, remote)
         self.happened.append(ConnectionEnded(code, text, remote, reason))
 
     def _go(self, signal: Signal) -> None:
         self._state = state = next_state(self._state, signal)
         self._reading = state in READING and not self.is_parted
         self._live = state in LIVE and not self.is_parted
+        self._draining = state is State.DRAINING
         self.unread = self._reading and self._frames.unread
         self.wants_data = self._reading or state is State.FAREWELL
         self.wants_eof = state is State.FAREWELL and not self._wire.frames

@@ -14,7 +14,6 @@ from node.protocol.frames import frame
 from node.protocol.handshake import Agreed, Handshake, known
 from node.protocol.hello import reject_payload
 from node.protocol.initiator import Initiator
-from node.protocol.limits import FRAME_HEADER_SIZE
 from node.protocol.negotiate import NoCommonAlgorithmError
 from node.protocol.reports import HandshakeCompleted, PeerIdentified, ResumeAsked
 from node.protocol.responder import Responder
@@ -79,18 +78,18 @@ class Opening:
             self.agreed = known(self._responder).finish()
         return Signal.ACCEPT
 
-    def session(self, now: float) -> Session:
-        """What follows, as it was agreed."""
+    def session(self, longest: int, now: float) -> Session:
+        """What follows, as it was agreed; its `longest` event is `frame_limit`."""
         agreed, handshake = known(self.agreed), self._handshake
         directions = None
         if handshake.suite is not None:
             directions = known(handshake.sender), known(handshake.receiver)
-        session = Session(self._parts, agreed, directions, self._resumption(now), now)
+        session = Session(self._parts, agreed, directions, self._resumption(longest, now), now)
         self._parts.reports.append(HandshakeCompleted(agreed.without_secrets()))
         session.begin()
         return session
 
-    def _resumption(self, now: float) -> Resumption | None:
+    def _resumption(self, longest: int, now: float) -> Resumption | None:
         """How the session is resumed, if that was agreed."""
         agreed, parts = known(self.agreed), self._parts
         if not agreed.resume:
@@ -98,7 +97,6 @@ class Opening:
         hash = known(agreed.suite).hash_algorithm
         key = ResumeKey(hash, known(agreed.exporter), known(agreed.session_id))
         # What waits for the transport is of the handshake, and has no position.
-        longest = FRAME_HEADER_SIZE + self.frame_limit()
         kept = SentBytes(parts.config.resume_buffer, longest, parts.wire.size, parts.account)
         return Resumption(key, agreed.resume, initiator=parts.initiator, kept=kept, now=now)
 

@@ -9,14 +9,16 @@ from node.protocol.resumption import Resumption
 
 
 class Remains:
-    """The bytes of a closed session that the other side may lack, until the time `until`."""
+    """The bytes of a closed session that the other side may lack, until the time `until`;
+    `found_by` are the tags under which its node finds it."""
 
-    __slots__ = ("_frames", "_resumption", "until")
+    __slots__ = ("_frames", "_resumption", "found_by", "until")
 
     def __init__(self, resumption: Resumption, frames: list[bytes], until: float) -> None:
         self._resumption = resumption
         self._frames = frames  # encrypted, and never handed to a transport
         self.until = until
+        self.found_by: tuple[bytes, ...] = ()
 
     @property
     def tags(self) -> tuple[bytes, ...]:

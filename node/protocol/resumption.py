@@ -11,8 +11,6 @@ from node.protocol.errors import LocalProtocolError
 from node.protocol.limits import (
     CLOSED_PATIENCE,
     RESPONDER_PATIENCE,
-    TELL_ALONE,
-    TELL_BYTES,
     TELL_INTERVAL,
 )
 from node.protocol.resume import LAST_ATTEMPT, ResumeKey, ResumeRequest
@@ -24,8 +22,9 @@ NEVER: Final = float("inf")
 class Resumption:
     """One session's part in resuming. `count` is the number of its resumptions so far.
 
-    `received` is the position up to which the session took the other direction. Received is due
-    when it reaches `tell_at`, at `tell_due`, and with what else is written after `ride_at`.
+    `received` is the position up to which the session took the other direction, `told` the one
+    that the other side was told last. Received is due at `tell_due`, and with what else is written
+    after `ride_at`.
     """
 
     __slots__ = (
@@ -33,13 +32,12 @@ class Resumption:
         "_initiator",
         "_key",
         "_seconds",
-        "_told",
         "count",
         "kept",
         "received",
         "ride_at",
-        "tell_at",
         "tell_due",
+        "told",
     )
 
     def __init__(
@@ -94,21 +92,11 @@ class Resumption:
 
     # What was taken, and is to be told.
 
-    @property
-    def untold(self) -> bool:
-        """Whether anything came since the other side was told."""
-        return self.received > self._told
-
     def tell(self, now: float, position: int) -> None:
         """The other side is told that all before `position` was taken."""
-        self._told = position
-        self.tell_at = position + TELL_BYTES
+        self.told = position
         self.ride_at = now + TELL_INTERVAL
         self.tell_due = NEVER
-
-    def owe(self, now: float) -> None:
-        """The first event came of which the other side should know in the end that it was taken."""
-        self.tell_due = now + TELL_ALONE
 
     # Coming back, as the initiator.
 

@@ -5,11 +5,13 @@ A resumed session sends them again unchanged, so nothing is encrypted twice (doc
 section 17).
 """
 
+from bisect import bisect_right
+from itertools import accumulate
 from typing import Final
 
 from node.protocol.account import Account
 from node.protocol.errors import overloaded, violation
-from node.protocol.limits import RESUME_EXEMPT, TELL_BYTES
+from node.protocol.limits import FRAME_HEADER_SIZE, RESUME_EXEMPT, TELL_BYTES
 
 # What is kept is charged in steps of so many: a flush that is soon told costs nothing.
 _CHARGE_STEP: Final = 64 * 1024
@@ -18,42 +20,38 @@ _CHARGE_STEP: Final = 64 * 1024
 class SentBytes:
     """The bytes from `told` on, the position that the other side told last, to `sent`.
 
-    At position `full_at` nothing but events of stream 0 and Open is encrypted until more is told.
-    `chunks` are as they were written; what is in `again` goes before what is new. What is held is
-    charged to `account`.
+    While `buffer` bytes are held nothing but events of stream 0 and Open is encrypted. `chunks` are
+    as they were written; what is in `again` goes before what is new. What is held is charged to
+    `account`: beyond `paid` bytes `added` is to be told.
     """
 
     __slots__ = (
         "_account",
-        "_buffer",
-        "_charged",
+        "_done",
         "_expected",
-        "_first",
         "_last",
         "_longest",
         "_skip",
         "again",
+        "buffer",
         "chunks",
-        "full_at",
-        "look_at",
+        "paid",
         "sent",
         "told",
     )
 
     def __init__(self, buffer: int, longest: int, skip: int, account: Account) -> None:
-        self._buffer = buffer
-        self._longest = longest  # frame, which may be begun while there is any room
+        self.buffer = buffer
+        self._longest = longest  # event, which may be begun while there is any room
         self._skip = skip  # bytes of the handshake that still wait for the transport
         self._account = account
-        self._charged = 0
         self.chunks: list[bytes] = []
-        self._first = 0  # position of the first chunk, of which some may be told
-        self.again: list[bytes] = []  # what is to be sent again, last first
+        self._done = 0  # bytes of the first chunk that are told
+        self.again: tuple[bytes, ...] = ()  # what is to be sent again, in order
         self._expected = 1  # how many Received may come that tell little: one for each transport
         self._last = 0  # what the last Received told
         self.sent = self.told = 0
-        self.full_at = buffer
-        self.look_at = -1 if skip else _CHARGE_STEP
+        self.paid = -1 if skip else _CHARGE_STEP
 
     @property
     def held(self) -> int:
@@ -61,7 +59,7 @@ class SentBytes:
         return self.sent - self.told
 
     def added(self) -> None:
-        """To be told when `sent` is beyond `look_at`, a chunk having been added: take the
+        """To be told when more is held than is `paid`, a chunk having been added: take the
         handshake's bytes off it, or charge for what is held."""
         if self._skip:
             chunk = self.chunks[-1]
@@ -69,8 +67,9 @@ class SentBytes:
             self._skip -= handshake
             self.chunks[-1] = chunk[handshake:]
             self.sent -= handshake
-        if self._skip:
-            return
+            if self._skip:
+                return
+            self.paid = _CHARGE_STEP
         self._charge()
 
     def check_room(self, room: int) -> int:
@@ -79,7 +78,7 @@ class SentBytes:
         Raises:
             RemoteProtocolError: `overloaded`, the other side never tells what it took.
         """
-        if room < -(RESUME_EXEMPT + self._longest):
+        if room < -(RESUME_EXEMPT + FRAME_HEADER_SIZE + self._longest):
             raise overloaded("it does not tell what it took")
         return room
 
@@ -106,63 +105,53 @@ class SentBytes:
         """
         if not self.told <= position <= self.sent:
             raise violation("a position that cannot be")
+        starts = list(accumulate(map(len, self.chunks), initial=self.told - self._done))
+        count = bisect_right(starts, position) - 1
+        del self.chunks[:count]
         self.told = position
-        self.full_at = position + self._buffer
-        chunks, start, count = self.chunks, self._first, 0
-        for chunk in chunks:
-            end = start + len(chunk)
-            if end > position:
-                break
-            start = end
-            count += 1
-        del chunks[:count]
-        self._first = start
-        if self._charged:
+        self._done = position - starts[count]
+        if self.paid > _CHARGE_STEP:
             self._charge()
-        elif not self._skip:
-            self.look_at = position + _CHARGE_STEP
 
     def rewind(self, position: int, first: bytes) -> None:
         """Begin again on a new transport: `first`, which does not count, then
         what comes after `position`; raises as `release`."""
         self.release(position)
         self._expected += 1
-        self.again = self.missing()[::-1]
-        if first:
-            self.again.append(first)
+        missing = self.missing()
+        self.again = (first, *missing) if first else tuple(missing)
 
     def missing(self) -> list[bytes]:
         """All that is kept, in order."""
-        chunks, done = self.chunks[:], self.told - self._first
-        if done:
-            chunks[0] = chunks[0][done:]
+        chunks = self.chunks[:]
+        if self._done:
+            chunks[0] = chunks[0][self._done :]
         return chunks
 
     def take_again(self, limit: float) -> bytes:
         """The next bytes to send again, `limit` at least unless there are fewer."""
-        taken, again = list[bytes](), self.again
-        while again and limit > 0:
-            chunk = again.pop()
-            taken.append(chunk)
-            limit -= len(chunk)
-        return b"".join(taken)
+        again, count = self.again, 0
+        while count < len(again) and limit > 0:
+            limit -= len(again[count])
+            count += 1
+        self.again = again[count:]
+        return b"".join(again[:count])
 
     def part(self) -> None:
         """The transport is gone: how far it was sent again is not known."""
-        self.again = []
+        self.again = ()
 
     def end(self) -> None:
         """The session is over: what its remains keep is not charged to it."""
-        self._account.release(self._charged)
-        self._charged = 0
+        self._account.release(max(0, self.paid - _CHARGE_STEP))
+        self.paid = _CHARGE_STEP
 
     def _charge(self) -> None:
         """Charge for what is held, in steps, the first of which is free."""
         held = self.sent - self.told
-        size = held if held > _CHARGE_STEP else 0
-        if size > self._charged:
-            self._account.charge(size - self._charged)
+        paid = held + _CHARGE_STEP if held > _CHARGE_STEP else _CHARGE_STEP
+        if paid > self.paid:
+            self._account.charge(paid - self.paid)
         else:
-            self._account.release(self._charged - size)
-        self._charged = size
-        self.look_at = self.told + size + _CHARGE_STEP
+            self._account.release(self.paid - paid)
+        self.paid = paid

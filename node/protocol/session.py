@@ -44,11 +44,12 @@ from node.protocol.limits import (
     CONNECTION_STREAM_PAYLOAD,
     CONTROL_BUFFER,
     DROPPED_EVENTS,
-    FRAME_HEADER_SIZE,
     IDLE_EVENTS,
     PINGS,
     SILENCE,
     STREAM_CONTROL_BUFFER,
+    TELL_ALONE,
+    TELL_BYTES,
     WAITING_PONGS,
 )
 from node.protocol.multiplexer import Multiplexer
@@ -154,7 +155,7 @@ class Session:
         self._now, keepalive = now, self.keepalive
         keepalive.due, keepalive.probing = now + keepalive.idle, False
         channel, mux, wire = self.channel, self.mux, self._wire
-        left, farewell, taken, owed = STEP_COST, None, 0, False
+        came, left, farewell, owed = frames.size + len(data), STEP_COST, None, False
         for encrypted in frames.feed(data):
             event, seal = channel.open(encrypted)
             vouched = seal is not None
@@ -178,19 +179,17 @@ class Session:
                 raise overloaded("it makes us answer and does not read")
             if vouched and self.secure is not None:
                 left = 0  # a signature was verified
-            size = len(encrypted)
-            taken += FRAME_HEADER_SIZE + size
-            left -= 1 + (size >> LONG_EVENT_BITS)
+            left -= 1 + (len(encrypted) >> LONG_EVENT_BITS)
             if farewell is not None or left <= 0:
                 break
         channel.was_read(now, frames.unread)
         resumption = self.resumption
-        if resumption is not None and taken:
-            resumption.received += taken
+        if resumption is not None:
+            resumption.received = received = resumption.received + came - frames.size
             if owed and resumption.tell_due == NEVER:
-                resumption.owe(now)
-            if resumption.received >= resumption.tell_at and farewell is None:
-                self._tell(resumption, resumption.received, now)
+                resumption.tell_due = now + TELL_ALONE
+            if received - resumption.told >= TELL_BYTES and farewell is None:
+                self._tell(resumption, received, now)
         return farewell
 
     def _hold(self, size: int, vouched: bool) -> None:
@@ -220,14 +219,18 @@ class Session:
         """Frames for the transport, about `limit` bytes at most."""
         self._now = now
         self.keepalive.pongs_waiting = self._unread = 0
-        mux, channel, outbox = self.mux, self.channel, self._outbox
+        mux, channel, outbox, wire = self.mux, self.channel, self._outbox, self._wire
         resumption = self.resumption
-        wire = self._wire
-        if resumption is not None:
-            if now >= resumption.ride_at and resumption.untold:
-                self._tell_along(resumption, now)
+        if resumption is not None and (outbox.turns or wire.frames):
+            # Told where a seal follows anyway: for a Received alone there would be another.
+            if (
+                now >= resumption.ride_at
+                and resumption.received > resumption.told
+                and (outbox.turns or channel.seal_due != NEVER)
+            ):
+                self._tell(resumption, resumption.received, now)
             kept = resumption.kept
-            room = kept.full_at - kept.sent - wire.size
+            room = kept.buffer + kept.told - kept.sent - wire.size
             if room < limit:
                 limit = kept.check_room(room)
         out = wire.take() if wire.frames else []
@@ -243,17 +246,13 @@ class Session:
             out.append(channel.flush_seal(now))
         return out
 
-    def _tell_along(self, resumption: Resumption, now: float) -> None:
-        """Tell where a seal follows anyway: for a Received alone there would be another."""
-        unsealed = self.channel.seal_due != NEVER
-        if self._outbox.turns or (self._wire.frames and unsealed):
-            self._tell(resumption, resumption.received, now)
-
-    def _tell(self, resumption: Resumption, position: int, now: float) -> None:
-        """Say how much was taken."""
+    def _tell(
+        self, resumption: Resumption, position: int, now: float, *, seal: bool = False
+    ) -> None:
+        """Say how much was taken; with `seal` nothing follows that would seal it."""
         resumption.tell(now, position)
         payload = encode({keys.RECEIVED: position})
-        self.control(OutgoingEvent(0, 0, CONNECTION, RECEIVED, payload))
+        self.control(OutgoingEvent(0, 0, CONNECTION, RECEIVED, payload, seal))
 
     def close_frames(self, farewell: Farewell, now: float) -> bytes:
         """Close, sealed; nothing may be encrypted after it."""
@@ -334,23 +333,14 @@ class Session:
             raise SilenceError(error.code, error.reason) from error
         resumption = self.resumption
         if resumption is not None and now >= resumption.tell_due:
-            resumption.tell_due = NEVER
-            self._tell(resumption, resumption.received, now)
-
-    def next_deadline(self) -> float:
-        """When `handle_deadline` has something to do."""
-        keepalive, channel, resumption = self.keepalive, self.channel, self.resumption
-        tell_due = NEVER if resumption is None else resumption.tell_due
-        return min(
-            keepalive.due, channel.seal_due, channel.keys_due, channel.patience_ends, tell_due
-        )
+            self._tell(resumption, resumption.received, now, seal=True)
 
     # Without a transport, and with another.
 
-    def part(self, reason: str) -> None:
+    def part(self, reason: str, now: float) -> None:
         """The transport is gone."""
         known(self.resumption).kept.part()
-        known(self.secure).part()
+        known(self.secure).part(now)
         if self._observer is not None:
             self._observer.session_parted(reason)
 

@@ -70,7 +70,7 @@ class Speaker:
         if session is None or session.resumption is None:
             return False
         kept = session.resumption.kept
-        return kept.sent >= kept.full_at
+        return kept.held >= kept.buffer
 
     # What waits, and what a caller may do.
 

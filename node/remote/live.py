@@ -50,11 +50,16 @@ class LiveConnection:
         agreed: what the handshake agreed on, once it is over.
         supercategory: that of what the other side sends, from then on.
         ended: how the connection ended, once it has.
-        refused: why we do not trust the other side, in the policy's own words.
+        refused: why we do not trust the other side, or not any more, in the policy's own words.
         gone: whether its transport is closed.
         draining: whether nothing new is taken, since it will be closed.
         rekeys: the number of the last rekey of each direction (received, sent).
         resumes: how often the session went on over a new transport.
+        asks_anew: whether a session that the other side says it does not know is put to the proof
+            by a new one, and then ends; otherwise it is kept to its time.
+        parted_by: why it lost its transport the last time.
+        parted_for: how long it was without one the last time, in seconds.
+        found_by: the tags under which its node finds the session, should it be dialled again.
         unknown: whether the other side said, unproved, that it does not know the session, which
             is without a transport since.
         redialling: what dials again, if this side dialled and may.
@@ -67,6 +72,7 @@ class LiveConnection:
         "_parted_at",
         "_pings",
         "agreed",
+        "asks_anew",
         "backend",
         "became",
         "changes",
@@ -75,9 +81,12 @@ class LiveConnection:
         "draining",
         "driver",
         "ended",
+        "found_by",
         "gone",
         "name",
         "on_change",
+        "parted_by",
+        "parted_for",
         "redialling",
         "refused",
         "rekeys",
@@ -112,6 +121,10 @@ class LiveConnection:
         self.changes = Changes(backend.waiter)
         self.on_change: Callable[[], None] = lambda: None
         self.resumes = 0
+        self.asks_anew = True
+        self.parted_by = ""
+        self.parted_for = 0.0
+        self.found_by: tuple[bytes, ...] = ()
         self.unknown = False
         self.redialling: Redials | None = None
         self.became: LiveConnection | None = None
@@ -213,6 +226,7 @@ class LiveConnection:
     def parted(self, reason: str) -> None:
         """The session lost its transport."""
         self._parted_at = self.backend.now()
+        self.parted_by = reason
         logger.info("%s parted: %s", self.remote, one_line(reason))
         if self.redialling is not None:
             self.redialling.begin()
@@ -222,8 +236,8 @@ class LiveConnection:
         """The session goes on over a new transport."""
         self.resumes += 1
         self.unknown = False
-        seconds = self.backend.now() - self._parted_at
-        logger.info("%s resumed after %.1f s", self.remote, seconds)
+        self.parted_for = self.backend.now() - self._parted_at
+        logger.info("%s resumed after %.1f s", self.remote, self.parted_for)
         self.changed()
 
     def redial(self) -> None:
@@ -262,13 +276,24 @@ class LiveConnection:
 
     def drop(self, code: CloseCode) -> None:
         """End a connection that is not wanted any more: a handshake at once and in silence, an open
-        connection with Close."""
+        connection with Close. Where that was said, it lingers as it would have: should it not be
+        out yet, the other side would keep the session for a transport that never comes."""
         now = self.backend.now()
         if self.core.state is State.FAREWELL:
-            self.core.receive_eof(now)  # its farewell was said: it need not linger
+            if self.agreed is None:
+                self.core.receive_eof(now)  # Reject was said: it need not linger
         else:
             self.core.close(now, code)
         self.driver.settle()
+
+    def refuse(self, refusal: NotTrustedError) -> None:
+        """The other side is not trusted any more: end now, with a Close where there is a transport,
+        and let nobody come back, nor for what is left of a session that is over."""
+        self.refused = refusal
+        if self.ended is None:
+            self.core.refuse_peer(refusal.text, self.backend.now())
+            self.driver.settle()
+        self.changed()
 
     def connection_ended(self, ended: ConnectionEnded) -> None:
         """The connection is over: nothing answers any more."""

@@ -26,6 +26,8 @@ logger = logging.getLogger("parley.peer")
 
 # Dials, and has what was dialled served by the driver that it is given; None: it is closed.
 Dial = Callable[[Callable[[], Driver | None]], Awaitable[None]]
+# Makes a session beside a parted one, with the same node, and ends it; raises if it cannot.
+Prove = Callable[[Dial], Awaitable[None]]
 
 PAUSES: Final = Pauses(first=0.1, longest=5.0)
 # Seconds for a dial; an attempt has 5 of its own from then on.
@@ -37,11 +39,17 @@ STEADY: Final = 1.0
 
 class Redialling:
     """The new transports of one session, which `dials` are tried for in turn; `next` is the
-    number of the first, and so of the one that worked last."""
+    number of the first, and so of the one that worked last.
 
-    def __init__(self, live: LiveConnection, dials: Sequence[Dial]) -> None:
+    Anybody on the way can say that the session is not known. Said twice in a row, it is put to the
+    proof: if the node itself answers a new handshake (`prove`), it was started anew, and nobody
+    has to wait for a session that is gone.
+    """
+
+    def __init__(self, live: LiveConnection, dials: Sequence[Dial], prove: Prove) -> None:
         self._live = live
         self._dials = dials
+        self._prove = prove
         self.next = 0
         self._wanted = False
         self._resumed_at = -NEVER
@@ -70,17 +78,34 @@ class Redialling:
         live = self._live
         now = live.backend.now
         failures = int(not self._wanted and now() < self._resumed_at + STEADY)
+        unknown = 0
         while live.ended is None and (live.core.is_parted or self._wanted):
             if failures and not self._wanted:
                 await self._pause(PAUSES.after(failures, random_bytes(1)[0] / 255))
             self._wanted = False
-            if await self._attempt(self._dials[self.next]):
-                failures = 0
+            dial = self._dials[self.next]
+            tried = await self._attempt(dial)
+            if tried.resumed:
+                failures = unknown = 0
                 self._resumed_at = now()
-            else:
-                failures += 1
-                self.next = (self.next + 1) % len(self._dials)
+                continue
+            failures += 1
+            unknown = unknown + 1 if tried.unknown else 0
+            if unknown > 1 and live.asks_anew and await self._is_gone(dial):
+                self._runner = None
+                live.lost("the other side does not know the session any more")
+                return
+            self.next = (self.next + 1) % len(self._dials)
         self._runner = None
+
+    async def _is_gone(self, dial: Dial) -> bool:
+        """Whether the other side answers, and so does not know the session indeed."""
+        try:
+            await self._prove(dial)
+        except (ParleyError, OSError) as error:
+            logger.debug("%s cannot be asked anew: %s", self._live.remote, error)
+            return False
+        return self._live.core.is_parted
 
     async def _pause(self, seconds: float) -> None:
         loop = self._live.backend
@@ -92,8 +117,8 @@ class Redialling:
             self._pausing = None
             timer.cancel()
 
-    async def _attempt(self, dial: Dial) -> bool:
-        """Whether the session goes on over what was dialled."""
+    async def _attempt(self, dial: Dial) -> "_Try":
+        """Try to go on with the session over what is dialled."""
         one = _Try(self._live)
         try:
             with anyio.move_on_after(DIAL_TIMEOUT):
@@ -106,7 +131,7 @@ class Redialling:
             logger.exception("dialling again failed")
         finally:
             one.give_up()
-        return one.resumed
+        return one
 
 
 class _Try:
@@ -117,6 +142,7 @@ class _Try:
         self.over = live.backend.waiter()
         self.driver: Driver | None = None
         self.resumed = False
+        self.unknown = False
 
     def begin(self) -> Driver | None:
         """There is a transport: from here on the session has no other."""
@@ -146,5 +172,5 @@ class _Try:
             self.resumed = True
             driver.hand_over(live.driver, self._attempt.rest)
         elif ended.outcome == "rejected" and ended.code == CloseCode.UNKNOWN_SESSION:
-            live.unknown = True
+            self.unknown = live.unknown = True
             live.changed()

@@ -26,9 +26,14 @@ _TOO_MANY: Final = "too many sessions, or too much of them, are without a transp
 class _Waiting:
     """A session without a transport, or what is left of one: whose it is, and what it keeps."""
 
-    node_id: NodeId | None
+    live: LiveConnection
     held: int
     end: Callable[[str], None]
+
+    @property
+    def node_id(self) -> NodeId | None:
+        """The node id of the other side."""
+        return self.live.node_id
 
 
 class SessionTable:
@@ -38,7 +43,6 @@ class SessionTable:
         self._config = config
         self._backend = backend
         self._by_tag: dict[bytes, LiveConnection | Remains] = {}
-        self._tags: dict[LiveConnection | Remains, tuple[bytes, ...]] = {}
         # What waits, the longest first.
         self._waiting: dict[LiveConnection | Remains, _Waiting] = {}
         self._timers: dict[Remains, Timer] = {}
@@ -52,22 +56,31 @@ class SessionTable:
         """Bytes that these keep."""
         return sum(one.held for one in self._waiting.values())
 
+    @property
+    def closed(self) -> list[LiveConnection]:
+        """The connections of closed sessions of which something is left."""
+        return [its.live for one, its in self._waiting.items() if isinstance(one, Remains)]
+
     def changed(self, live: LiveConnection) -> None:
-        """A connection opened, parted, went on, or ended."""
+        """A connection opened, parted, went on, ended, or was refused."""
+        if live.refused is not None:
+            for one, its in list(self._waiting.items()):
+                if isinstance(one, Remains) and its.live is live:
+                    self._forget(one)
         resumption = None if live.ended is not None else live.core.resumption
         if live.core.initiator:
             pass
         elif resumption is not None:
             self._know(live, resumption.tags)
-        elif live in self._tags:
+        elif live.found_by:
             self._know(live, ())
-            remains = live.core.remains(live.backend.now())
+            remains = live.core.take_remains()
             if remains is not None:
-                self._keep(remains, live.node_id)
+                self._keep(remains, live)
         if resumption is None or not live.is_parted:
             self._waiting.pop(live, None)
         elif live not in self._waiting:
-            self._wait(live, _Waiting(live.node_id, resumption.held, live.lost))
+            self._wait(live, _Waiting(live, resumption.held, live.lost))
 
     def asked(self, fresh: LiveConnection, resume: ResumeRequest) -> None:
         """On a new connection a session is asked for: it goes on there, or is unknown."""
@@ -99,30 +112,26 @@ class SessionTable:
         """The node has ended."""
         for timer in self._timers.values():
             timer.cancel()
-        for table in (self._by_tag, self._tags, self._waiting, self._timers):
+        for table in (self._by_tag, self._waiting, self._timers):
             table.clear()
 
     # Inside.
 
     def _know(self, one: LiveConnection | Remains, tags: tuple[bytes, ...]) -> None:
-        before = self._tags.get(one, ())
-        if tags == before:
+        if tags == one.found_by:
             return
-        for tag in before:
+        for tag in one.found_by:
             self._by_tag.pop(tag, None)
+        one.found_by = tags
         self._by_tag.update(dict.fromkeys(tags, one))
-        if tags:
-            self._tags[one] = tags
-        else:
-            del self._tags[one]
 
-    def _keep(self, remains: Remains, node_id: NodeId | None) -> None:
+    def _keep(self, remains: Remains, live: LiveConnection) -> None:
         def forget(reason: str = "") -> None:
             self._forget(remains)
 
         self._know(remains, remains.tags)
         self._timers[remains] = self._backend().at(remains.until, forget)
-        self._wait(remains, _Waiting(node_id, remains.held, forget))
+        self._wait(remains, _Waiting(live, remains.held, forget))
 
     def _forget(self, remains: Remains) -> None:
         if remains not in self._timers:

@@ -1,5 +1,4 @@
-"""`RemoteStore`: the bus that another node offers, as a `Store`, and the buses that a
-connection has on it.
+"""`RemoteStore`: the bus that another node offers, as a `Store`.
 
 Each method is one request, or one for each portion that fits. A `RemoteStore` on the next
 connection goes on as the same consumer. Groups and retries are above it.
@@ -12,7 +11,6 @@ from typing import Final
 import anyio
 
 from node.bus.batcher import Batcher, Bounds, Cost
-from node.bus.bus import Bus
 from node.bus.config import BusConfig
 from node.bus.errors import BusClosedError, InvalidEventError
 from node.bus.model import (
@@ -33,9 +31,9 @@ from node.remote_bus import answers
 from node.remote_bus import bus_limits as limits
 from node.remote_bus import bus_requests as wire
 from node.remote_bus.bus_channel import BusChannel, LateAnswer, rows_of, unreadable
+from node.remote_bus.lent_buses import LentBuses
 from node.streams.table import StreamTable
 from node.transport.backend import Backend
-from node.transport.loop import Runner
 
 logger = logging.getLogger("parley.bus")
 
@@ -237,33 +235,11 @@ def _short(wait: float) -> float:
     return max(0.0, min(wait, limits.LONGEST_WAIT_MS / 1000))
 
 
-class PeerBuses:
-    """The buses of one connection that `Peer.bus` opened; they end with it."""
+def lend(live: LiveConnection, streams: StreamTable) -> LentBuses:
+    """What opens buses over a connection, and closes them with it."""
 
-    __slots__ = ("_live", "_open", "_streams")
+    async def over() -> str:
+        await live.closed()
+        return f"the connection ended: {live.closed_error()}"
 
-    def __init__(self, live: LiveConnection, streams: StreamTable) -> None:
-        self._live = live
-        self._streams = streams
-        self._open: dict[Bus, Runner] = {}
-
-    def open(self, config: BusConfig | None) -> Bus:
-        """Open one more; as `Peer.bus`."""
-        for one, runner in list(self._open.items()):
-            if one.is_closed:
-                runner.cancel()
-                del self._open[one]
-        live, config = self._live, config or BusConfig()
-        bus = Bus(RemoteStore(live, self._streams, config), config, loop=lambda: live.backend)
-        self._open[bus] = live.backend.spawn(self._close_at_end, bus)
-        bus.begin()
-        return bus
-
-    async def aclose(self) -> None:
-        """Close all of them."""
-        for bus in list(self._open):
-            await bus.aclose()
-
-    async def _close_at_end(self, bus: Bus) -> None:
-        await self._live.closed()
-        await bus.aclose(because=f"the connection ended: {self._live.closed_error()}")
+    return LentBuses(live.backend, lambda config: RemoteStore(live, streams, config), over)

@@ -85,6 +85,24 @@ async def pause(loop: "Loop", seconds: float) -> None:
         timer.cancel()
 
 
+async def pause_until(
+    loop: "Loop", seconds: float, changes: Changes, condition: Callable[[], bool]
+) -> None:
+    """Wait for so long, by the loop's own clock, or until `condition`, of which `changes` tell."""
+    over = False
+
+    def end() -> None:
+        nonlocal over  # and not the time, which a timer of uvloop's may be a little ahead of
+        over = True
+        changes.notify()
+
+    timer = loop.at(loop.now() + seconds, end)
+    try:
+        await changes.until(lambda: over or condition())
+    finally:
+        timer.cancel()
+
+
 async def left_after(
     wait: Callable[[], Awaitable[None]], timeout: float | None, now: Callable[[], float]
 ) -> float | None:

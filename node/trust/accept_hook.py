@@ -14,7 +14,7 @@ from anyio import move_on_after
 from crypto.identity import NodeId
 from lbm.codec import Value
 from node.errors import ConfigError
-from node.trust.policies import TrustPolicy
+from node.trust.policies import OneOnly, TrustPolicy
 
 logger = logging.getLogger("parley.trust")
 
@@ -50,7 +50,7 @@ class Hook:
     allows_plaintext: Final = False
 
     def __init__(self, function: AcceptHook) -> None:
-        self._function = function
+        self.function = function
 
     async def refusal(self, candidate: Candidate, timeout: float) -> str | None:
         """Why the candidate is not let in, for the local log; None if it is.
@@ -60,7 +60,7 @@ class Hook:
         allowed: bool | None = None
         with move_on_after(timeout) as scope:
             try:
-                allowed = await self._function(candidate)
+                allowed = await self.function(candidate)
             except Exception:
                 logger.exception("the accept hook failed for %s", candidate.node_id)
                 return f"the accept hook failed for {candidate.node_id}"
@@ -81,3 +81,15 @@ def decider(trust: TrustPolicy | AcceptHook) -> Decider:
     if callable(trust):
         return Hook(trust)
     raise ConfigError("trust is a trust policy or an async function of a Candidate")
+
+
+def one_only(node_id: NodeId, trust: TrustPolicy | AcceptHook) -> TrustPolicy | AcceptHook:
+    """What lets in a single node, as long as `trust` does."""
+    policy = decider(trust)
+    if not isinstance(policy, Hook):
+        return OneOnly(node_id, policy)
+
+    async def hook(candidate: Candidate) -> bool | None:
+        return candidate.node_id == node_id and await policy.function(candidate)
+
+    return hook

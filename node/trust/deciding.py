@@ -3,45 +3,48 @@ core is told.
 
 A decision that may take time runs in a task of its own (a policy that reads files, in a thread),
 which ends with the connection. Until then nothing is read from the peer, and the deadline of the
-handshake goes on.
+handshake goes on. Whoever was let in may be asked about again (`node.trust.reviews`).
 """
 
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Callable
 
 from anyio import to_thread
 
+from crypto.identity import PublicIdentity
 from node.errors import NotTrustedError, ParleyError
+from node.protocol.handshake import known
 from node.protocol.reports import PeerIdentified
 from node.protocol.states import State
 from node.remote.live import LiveConnection
 from node.transport.loop import Runner
 from node.trust.accept_hook import Candidate, Decider, Hook
-from node.trust.policies import TrustPolicy
 
-T = TypeVar("T", Hook, TrustPolicy)
+# Raises NotTrustedError, as `TrustPolicy.check` does.
+Check = Callable[[PublicIdentity, str | None], None]
 
 
 class Deciding:
-    """The decision about one peer; `dialled` is the name under which it was."""
+    """The decision about one peer; `dialled` is the name under which it was. `trust` makes it, and
+    `identified` is whom the peer has proved to be, once it has."""
 
-    __slots__ = ("_dialled", "_live", "_runner", "_trust")
+    __slots__ = ("_dialled", "_live", "_outdated", "_runner", "identified", "trust")
 
     def __init__(self, live: LiveConnection, trust: Decider, dialled: str | None) -> None:
         self._live = live
-        self._trust = trust
         self._dialled = dialled
         self._runner: Runner | None = None
+        self._outdated = False
+        self.trust = trust
+        self.identified: PeerIdentified | None = None
 
     def decide(self, identified: PeerIdentified) -> None:
         """Accept or refuse the peer, now or as soon as there is an answer."""
-        trust, spawn = self._trust, self._live.backend.spawn
-        if isinstance(trust, Hook):
-            self._runner = spawn(self._later, self._by_hook, trust, identified)
-        elif trust.reads_files:
-            self._runner = spawn(self._later, self._in_thread, trust, identified)
+        self.identified = identified
+        trust = self.trust
+        if isinstance(trust, Hook) or trust.reads_files:
+            self._runner = self._live.backend.spawn(self._later)
         else:
-            self._decided(self._refusal(trust, identified))
+            self._decided(self.refusal(trust.check))
 
     def stop(self) -> None:
         """The connection is over: nobody waits for an answer any more."""
@@ -49,23 +52,44 @@ class Deciding:
             self._runner.cancel()
             self._runner = None
 
-    async def _later(
-        self,
-        ask: Callable[[T, PeerIdentified], Awaitable[str | None]],
-        trust: T,
-        identified: PeerIdentified,
-    ) -> None:
-        refusal: str | None = "the decision was cancelled"
-        try:
-            refusal = await ask(trust, identified)
-        finally:
-            # Also when the hook let a cancellation of its own out.
-            self._runner = None
-            if self._live.core.state is State.DECIDING:
-                self._decided(refusal)
-                self._live.driver.settle()
+    # Once more, when it was made.
 
-    async def _by_hook(self, hook: Hook, identified: PeerIdentified) -> str | None:
+    @property
+    def is_made(self) -> bool:
+        """Whether there was a decision; a peer that proves no id needs none."""
+        return self.identified is not None and self._live.core.state is not State.DECIDING
+
+    def outdate(self) -> None:
+        """What it rests on may have changed: one that is under way is made anew."""
+        self._outdated = self._live.core.state is State.DECIDING
+
+    def accepted_by(self, trust: Decider) -> None:
+        """Have another policy decide, if the peer is one that dialled us."""
+        if not self._live.core.initiator:
+            self.trust = trust
+
+    def refuse(self, refusal: NotTrustedError) -> None:
+        """The peer was let in, and is not trusted any more."""
+        self._live.refuse(refusal)
+
+    # What is asked.
+
+    def refusal(self, check: Check) -> NotTrustedError | None:
+        """Why a policy does not trust the peer; None if it does. The cause is what kept it from
+        deciding, if something did."""
+        try:
+            check(known(self.identified).identity, self._dialled)
+        except NotTrustedError as error:
+            return error
+        except ParleyError as error:
+            refused = NotTrustedError(str(error))
+            refused.__cause__ = error
+            return refused
+        return None
+
+    async def refusal_of(self, hook: Hook) -> NotTrustedError | None:
+        """Why an accept hook does not let the peer in; None if it does."""
+        identified = known(self.identified)
         candidate = Candidate(
             identified.identity.node_id,
             identified.role,
@@ -73,25 +97,35 @@ class Deciding:
             address=self._live.name,
             dialled=self._live.core.initiator,
         )
-        return await hook.refusal(candidate, self._live.config.accept_timeout)
+        text = await hook.refusal(candidate, self._live.config.accept_timeout)
+        return None if text is None else NotTrustedError(text)
 
-    async def _in_thread(self, trust: TrustPolicy, identified: PeerIdentified) -> str | None:
-        return await to_thread.run_sync(self._refusal, trust, identified, abandon_on_cancel=True)
+    # Inside.
 
-    def _refusal(self, trust: TrustPolicy, identified: PeerIdentified) -> str | None:
-        """Why the peer is not trusted; None if it is."""
+    async def _later(self) -> None:
+        answer: NotTrustedError | None = NotTrustedError("the decision was cancelled")
         try:
-            trust.check(identified.identity, self._dialled)
-        except NotTrustedError as error:
-            self._live.refused = error
-            return error.text
-        except ParleyError as error:
-            return str(error)
-        return None
+            while True:
+                self._outdated = False
+                answer = await self._answer(self.trust)
+                if not self._outdated:
+                    break
+        finally:
+            # Also when the hook let a cancellation of its own out.
+            self._runner = None
+            if self._live.core.state is State.DECIDING:
+                self._decided(answer)
+                self._live.driver.settle()
 
-    def _decided(self, refusal: str | None) -> None:
+    async def _answer(self, trust: Decider) -> NotTrustedError | None:
+        if isinstance(trust, Hook):
+            return await self.refusal_of(trust)
+        return await to_thread.run_sync(self.refusal, trust.check, abandon_on_cancel=True)
+
+    def _decided(self, answer: NotTrustedError | None) -> None:
         core, now = self._live.core, self._live.backend.now()
-        if refusal is None:
+        if answer is None:
             core.accept_peer(now)
         else:
-            core.refuse_peer(refusal, now)
+            self._live.refused = answer
+            core.refuse_peer(answer.text, now)

@@ -11,7 +11,7 @@ decided by `node.trust.policies`.
 import fcntl
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -123,6 +123,16 @@ class KnownPeers:
             self._write(lines.without(node_id))
         return True
 
+    def stamp(self) -> Hashable:
+        """What tells one state of the file from the next, without reading it; None: there is no
+        file."""
+        try:
+            return _stamp(os.stat(self.path))
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._unreadable(error) from error
+
     def __repr__(self) -> str:
         return f"<KnownPeers {self.path}>"
 
@@ -158,7 +168,7 @@ class KnownPeers:
             self._cached = _MISSING
             return self._cached[2]
         except OSError as error:
-            raise KnownPeersError(f"cannot read {self.path}: {error.strerror}") from error
+            raise self._unreadable(error) from error
         if len(data) > MAX_FILE_SIZE:
             raise KnownPeersError(f"{self.path} is longer than {MAX_FILE_SIZE} bytes")
         # Parsing is the dear part (150 ms for a full file), reading and comparing is not.
@@ -168,6 +178,9 @@ class KnownPeers:
         # The stamp is older than the data: what changes in between is read once more.
         self._cached = _stamp(status), data, lines
         return lines
+
+    def _unreadable(self, error: OSError) -> KnownPeersError:
+        return KnownPeersError(f"cannot read {self.path}: {error.strerror}")
 
     def _write(self, lines: "_Lines") -> None:
         """Replace the file by these lines; the caller holds the lock."""

@@ -30,7 +30,12 @@ __all__ = [
 
 
 class TrustPolicy(Protocol):
-    """What decides whether a peer is trusted."""
+    """What decides whether a peer is trusted.
+
+    `Node.review` asks again about peers that were let in: `check` too, unless the policy has a
+    method `recheck` beside it, which takes and raises the same but records nobody. One that has
+    its `KnownPeers` as `known_peers` is also asked whenever that file has changed.
+    """
 
     @property
     def name(self) -> str:
@@ -114,10 +119,7 @@ class Known:
     def check(self, peer: PublicIdentity, name: str | None) -> None:
         """Return if the peer is on record and `name` is not another's; else NotTrustedError."""
         with _failing_closed(self, peer):
-            # One known peer must not pass for another either.
-            _require_same_id(self, self.known_peers, peer, name)
-            if self.known_peers.lookup(peer.node_id) is None:
-                raise _refusal(self, peer, f"it is not in {self.known_peers.path}")
+            _require_on_record(self, self.known_peers, peer, name)
 
 
 class FirstUse:
@@ -149,6 +151,46 @@ class FirstUse:
                 # is only said what that means.
                 _require_same_id(self, self.known_peers, peer, name)
                 raise
+
+    def recheck(self, peer: PublicIdentity, name: str | None) -> None:
+        """Return if the peer, met before, is on record yet and `name` is not another's; else
+        NotTrustedError."""
+        with _failing_closed(self, peer):
+            _require_on_record(self, self.known_peers, peer, name)
+
+
+class OneOnly:
+    """Trusts a single node, as long as another policy does."""
+
+    allows_plaintext = False
+
+    def __init__(self, node_id: NodeId, policy: TrustPolicy) -> None:
+        self.name = policy.name
+        self.reads_files = policy.reads_files
+        self.known_peers = known_peers_of(policy)
+        self._pinned = Pinned(node_id)
+        self._policy = policy
+
+    def check(self, peer: PublicIdentity, name: str | None) -> None:
+        """Return if the peer is that one and the policy trusts it; else NotTrustedError."""
+        self._pinned.check(peer, name)
+        self._policy.check(peer, name)
+
+    def recheck(self, peer: PublicIdentity, name: str | None) -> None:
+        """Ask the policy again."""
+        recheck(self._policy, peer, name)
+
+
+def recheck(policy: TrustPolicy, peer: PublicIdentity, name: str | None) -> None:
+    """Ask about a peer that was let in, as `check` does about others."""
+    again: Callable[[PublicIdentity, str | None], None] = getattr(policy, "recheck", policy.check)
+    again(peer, name)
+
+
+def known_peers_of(policy: object) -> KnownPeers | None:
+    """The file that a policy decides by, if it does by one."""
+    known_peers = getattr(policy, "known_peers", None)
+    return known_peers if isinstance(known_peers, KnownPeers) else None
 
 
 def parse_trust(text: str, known_path: str | os.PathLike[str] | None = None) -> TrustPolicy:
@@ -195,6 +237,15 @@ def _require_same_id(
             first_seen=holder.first_seen,
             path=known_peers.path,
         )
+
+
+def _require_on_record(
+    policy: TrustPolicy, known_peers: KnownPeers, peer: PublicIdentity, name: str | None
+) -> None:
+    # One known peer must not pass for another either.
+    _require_same_id(policy, known_peers, peer, name)
+    if known_peers.lookup(peer.node_id) is None:
+        raise _refusal(policy, peer, f"it is not in {known_peers.path}")
 
 
 @contextmanager

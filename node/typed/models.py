@@ -1,6 +1,10 @@
 """What stands in signatures for data of a type: variables, and the models that may be sent."""
 
+from datetime import date, time, timedelta
+from decimal import Decimal
+from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias
+from uuid import UUID
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -40,15 +44,19 @@ class PydanticModel(Protocol):
         """What it holds, as plain values."""
 
 
-# What is sent as a map, by the extra `typed`: LBM itself has no encoding for it.
-Model: TypeAlias = Dataclass | MsgspecStruct | PydanticModel
+# What is sent as a map, or as text, by the extra `typed`: LBM has no encoding for it.
+Model: TypeAlias = (
+    Dataclass | MsgspecStruct | PydanticModel
+    | date | time | timedelta | Decimal | UUID | Enum
+)  # fmt: skip
 
+_AS_TEXT = (date, time, timedelta, Decimal, UUID, Enum)
 _MARKS = ("__dataclass_fields__", "__struct_fields__", "model_dump", "__attrs_attrs__")
 
 
 def holds_model(value: object, levels: int = 16) -> bool:
-    """Whether a value is a model, or holds one within so many levels of lists and maps."""
-    if any(hasattr(type(value), mark) for mark in _MARKS):
+    """Whether a value is a `Model`, or holds one within so many levels of lists and maps."""
+    if isinstance(value, _AS_TEXT) or any(hasattr(type(value), mark) for mark in _MARKS):
         return True
     if isinstance(value, dict):
         value = list(value.values())

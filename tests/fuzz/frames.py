@@ -41,10 +41,10 @@ def _cut(pieces: list[bytes], limit: int) -> Outcome:
     try:
         for piece in pieces:
             events += map(bytes, reader.feed(piece))
-            assert len(reader) <= HEADER + limit
+            assert reader.size <= HEADER + limit
     except ALLOWED["frames"]:
         return events, 0, True
-    return events, len(reader), False
+    return events, reader.size, False
 
 
 def _stopping(stream: bytes, limit: int) -> Outcome:
@@ -56,7 +56,7 @@ def _stopping(stream: bytes, limit: int) -> Outcome:
             events.append(bytes(event))
     except ALLOWED["frames"]:
         return events, 0, True
-    return events, len(reader), False
+    return events, reader.size, False
 
 
 def _pieces(stream: bytes, seed: int) -> list[bytes]:

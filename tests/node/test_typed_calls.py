@@ -255,6 +255,22 @@ async def test_a_topic_of_a_type(met: Meeting) -> None:
     assert tapped == [{"name": "tea", "cents": 120}, {"name": "cake", "cents": 300}]
 
 
+async def test_a_union_is_a_type_as_well(met: Meeting) -> None:
+    @met.server.on_call("half")
+    async def half(call: Call[None]) -> AsyncIterator[Price | None]:
+        yield Price(name="tea", cents=60)
+        yield None
+
+    async with met.peer.call_stream("half", returns=Price | None) as items:
+        assert [item and item.cents async for item in items] == [60, None]
+    prices = met.server.topic("maybe", Price | None)
+    async with met.peer.subscribe("maybe", returns=Price | None) as sub:
+        await prices.publish(None)
+        assert await anext(sub) is None
+    plain = met.peer.subscribe("maybe")
+    assert_type(plain, Subscription)
+
+
 async def test_a_note_of_another_type_is_told_and_the_next_is_read(met: Meeting) -> None:
     numbers = met.server.topic("numbers")
     for batches in (False, True):
@@ -271,6 +287,26 @@ async def test_a_note_of_another_type_is_told_and_the_next_is_read(met: Meeting)
                 with pytest.raises(MalformedDataError):
                     await anext(sub)
             assert [note async for note in sub] == [4]
+
+
+async def test_a_note_at_which_a_model_fails_is_read_once(met: Meeting) -> None:
+    @dataclass
+    class Share:
+        of: int
+
+        def __post_init__(self) -> None:
+            self.each = 100 // self.of
+
+    shares = met.server.topic("shares")
+    async with met.peer.subscribe("shares", returns=Share) as sub:
+        for of in (1, 0, 4):
+            await shares.publish({"of": of})
+        shares.close()
+        assert await sub.next_batch() == [Share(1)]
+        with pytest.raises(ZeroDivisionError):
+            await sub.next_batch()
+        assert await sub.next_batch() == [Share(4)]
+        assert await sub.next_batch() == []
 
 
 async def test_models_are_sent_without_a_type_for_the_answer(met: Meeting) -> None:

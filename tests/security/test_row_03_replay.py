@@ -165,7 +165,7 @@ async def replay(stream: ByteStream, wire: bytes, events: int, *, speaks_first: 
             await stream.send(b"".join(frames))
             return len(await stream.receive())
     except (anyio.EndOfStream, anyio.BrokenResourceError):
-        assert not len(reader)
+        assert not reader.size
         return 0
     finally:
         await anyio.aclose_forcefully(stream)

@@ -290,7 +290,7 @@ def logged(record: logging.LogRecord) -> str:
 # Keys dropped.
 
 
-@pytest.mark.parametrize("ending", ["close", "lost", "violation", "timeout"])
+@pytest.mark.parametrize("ending", ["close", "lost", "violation", "refused", "timeout"])
 def test_no_key_outlives_its_connection(ending: str) -> None:
     """Whoever still holds the connection holds no key, in the midst of a rekey too."""
     witnesses = Witnesses(), Witnesses()
@@ -308,6 +308,9 @@ def test_no_key_outlives_its_connection(ending: str) -> None:
             side.core.receive_eof(pair.now)
     elif ending == "violation":
         pair.inject(pair.b, 0, 64, 1, b"x")
+        pair.pump()
+    elif ending == "refused":
+        pair.b.core.refuse_peer("not any more", pair.now)
         pair.pump()
     else:
         pair.advance(60.0)

@@ -16,11 +16,20 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="of an earlier run; by default a new one")
     parser.add_argument("--backend", choices=BACKENDS, default="uvloop")
     parser.add_argument("--links", type=int, default=3, help="connections at a time")
+    parser.add_argument(
+        "--resume", type=float, default=30.0, help="seconds that a session waits; 0: it is cut off"
+    )
     parser.add_argument("--json", action="store_true", help="the report as one JSON object")
     given = parser.parse_args()
     seed = SystemRandom().randrange(2**32) if given.seed is None else given.seed
     print(f"seed {seed}", file=sys.stderr, flush=True)
-    plan = Plan(seconds=given.seconds, seed=seed, backend=given.backend, links=given.links)
+    plan = Plan(
+        seconds=given.seconds,
+        seed=seed,
+        backend=given.backend,
+        links=given.links,
+        resume=given.resume,
+    )
     report = run(plan, _progress)
     print(file=sys.stderr)
     print(json.dumps(report.data()) if given.json else "\n".join(report.lines()))

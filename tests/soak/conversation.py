@@ -60,6 +60,7 @@ class Conversation:
                 await self._leave()
             ended = await self.peer.closed()
             self.book.graceful = ended.code == CloseCode.NORMAL
+            self.book.resumes = self.peer.resumes
             while self.book.active:  # noqa: ASYNC110 - handlers end in the loop's next turns
                 await anyio.sleep(0.01)
             watched.cancel_scope.cancel()

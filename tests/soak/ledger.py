@@ -134,6 +134,7 @@ class Book:
         self.violations: list[str] = []
         self.untold = 0
         self.graceful = False
+        self.resumes = 0
 
     def complain(self, what: str) -> None:
         """A promise was broken."""
@@ -190,6 +191,7 @@ class Book:
         return {
             "number": self.number,
             "graceful": self.graceful,
+            "resumes": self.resumes,
             "sent": {f: [s.count, s.acknowledged, s.exact] for f, s in self.sent.items()},
             "received": {flow: check.expected for flow, check in self.received.items()},
             "took": self.took,

@@ -31,7 +31,8 @@ PATIENCE: Final = 60.0
 class Plan:
     """A run of `seconds` at full load. On each of `links` connections each side has
     `client_calls` or `server_calls` calls in flight, `items` calls that are answered in
-    items, `events` streams of typed events and `pipes` of bytes, both ways.
+    items, `events` streams of typed events and `pipes` of bytes, both ways. A session whose
+    transport is cut may go on over another for `resume` seconds; with 0 it ends.
     """
 
     seconds: float
@@ -43,6 +44,7 @@ class Plan:
     items: int = 3
     events: int = 3
     pipes: int = 2
+    resume: float = 30.0
 
     def serialise(self) -> str:
         """For a command line."""
@@ -79,9 +81,9 @@ class SoakConfig(NodeConfig):
         )
 
 
-def soak_config() -> NodeConfig:
+def soak_config(plan: Plan) -> NodeConfig:
     """The settings of both nodes."""
-    return SoakConfig(rekey_allowance=REKEY_ALLOWANCE)
+    return SoakConfig(rekey_allowance=REKEY_ALLOWANCE, resume=plan.resume)
 
 
 Tally = Mapping[str, Any]

@@ -171,7 +171,7 @@ def emit(kind: str, **fields: Any) -> None:
 async def run(side: str, plan: Plan, address: str) -> None:
     """Be a side until the judge hangs up."""
     epochs = Epochs()
-    node = Node(Identity.create(), config=soak_config(), observer=epochs.observer)
+    node = Node(Identity.create(), config=soak_config(plan), observer=epochs.observer)
     async with node, anyio.create_task_group() as tasks:
         process = Process(side, plan, node, epochs, tasks, address)
         logging.getLogger().addHandler(Complaints(process.errors))

@@ -19,7 +19,7 @@ UNITS = {"pipe": "bytes there", "back": "bytes back"}
 class Report:
     """`came` is what readers took, by kind: calls, items, bytes; `notes` how many were
     published for each topic, `missed` how many of them slow readers lost; `ended` what was
-    cut off, by its close code."""
+    cut off, by its close code; `resumes` how often a side's session went on."""
 
     plan: Plan
     seconds: float = 0.0
@@ -29,6 +29,7 @@ class Report:
     at_rest: int = 0
     streams_at_rest: int = 0
     missed: int = 0
+    resumes: int = 0
     came: Counter[str] = field(default_factory=Counter)
     notes: Counter[str] = field(default_factory=Counter)
     ended: Counter[str] = field(default_factory=Counter)
@@ -46,6 +47,7 @@ class Report:
         self.ended.update(line.get("ended", {}))
         self.missed += line.get("missed", 0)
         self.graceful += line["graceful"]
+        self.resumes += line["resumes"]
 
     def take_notes(self, *published: Mapping[str, int]) -> None:
         """What each side has published in all."""
@@ -67,7 +69,8 @@ class Report:
         plan = self.plan
         found = [
             f"seed {plan.seed}, {plan.backend}: {self.seconds:.0f} s at full load, "
-            f"{self.cuts} cuts, {self.connections} connections, {self.graceful // 2} ended cleanly",
+            f"{self.cuts} cuts, {self.connections} connections, {self.resumes // 2} resumed, "
+            f"{self.graceful // 2} ended cleanly",
             *(
                 f"  {kind:12} {count:>15,}  {count * per_second:>13,.0f} a second"
                 for kind, count in [*self.came.items(), *self._published()]

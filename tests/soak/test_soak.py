@@ -21,16 +21,22 @@ KINDS = (
 
 @pytest.mark.slow
 @pytest.mark.xdist_group("soak")  # one after another: each keeps two cores busy
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_every_promise_is_kept(backend: str, soak_seconds: float) -> None:
+@pytest.mark.parametrize(("backend", "resume"), [*zip(BACKENDS, (30.0, 0.0, 30.0), strict=True)])
+def test_every_promise_is_kept(backend: str, resume: float, soak_seconds: float) -> None:
     progress: list[str] = []
-    report = run(Plan(seconds=soak_seconds, seed=SEED, backend=backend), progress.append)
+    plan = Plan(seconds=soak_seconds, seed=SEED, backend=backend, resume=resume)
+    report = run(plan, progress.append)
     assert report.violations == [], "\n".join([*progress, *report.lines()])
     # A run in which nothing was done, or nothing was cut, would promise little.
     assert min(report.came[kind] for kind in KINDS) > 100
     assert min(report.notes.values()) > 100
     assert report.cuts
     assert report.missed
-    assert report.connections > report.at_rest == report.graceful // 2 == 3
-    assert set(report.ended) == {"-1"}
+    assert report.at_rest == report.graceful // 2 == 3
+    if resume:
+        assert (report.connections, report.ended) == (3, {})
+        assert report.resumes
+    else:
+        assert report.connections > 3
+        assert set(report.ended) == {"-1"}
     assert json.loads(json.dumps(report.data()))["kept"] is True

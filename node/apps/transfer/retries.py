@@ -1,10 +1,10 @@
-"""A connection that is dialled again, and a file that is offered again, after a cut.
+"""A file that is offered again after a cut, over a link, which dials by itself.
 
 Only failures that may pass by themselves are tried again, a limited number of times in a row; a try
-that brought bytes across begins a new row.
+that brought bytes across begins a new row. A session that loses its transport and goes on over
+another one is not cut: a transfer does not notice.
 """
 
-from collections.abc import Awaitable, Callable
 from typing import Final
 
 import anyio
@@ -12,14 +12,8 @@ import anyio
 from node.apps.transfer.protocol import Receipt, RefusalCode
 from node.apps.transfer.sender import Source, send_file
 from node.apps.transfer.watcher import Transfer, Watcher
-from node.errors import (
-    CallRefused,
-    HandshakeError,
-    PeerClosedError,
-    StreamResetError,
-    UnreachableError,
-)
-from node.peer.peer import Peer
+from node.errors import CallRefused, PeerClosedError, StreamResetError
+from node.links.link import Link
 from node.protocol.codes import CloseCode
 
 RETRIES: Final = 8
@@ -40,48 +34,28 @@ _PASSING = frozenset(
 )
 
 
-class TransferLine:
-    """A peer that is dialled again once its connection is over; one at a time."""
-
-    def __init__(self, peer: Peer, dial: Callable[[], Awaitable[Peer]]) -> None:
-        self.who = str(peer.node_id or peer.name)
-        self._peer = peer
-        self._dial = dial
-        self._lock = anyio.Lock()
-
-    async def peer(self) -> Peer:
-        """The peer, over an open connection; raises what dialling raises."""
-        async with self._lock:
-            if not self._peer.is_open:
-                self._peer = await self._dial()
-            return self._peer
-
-    async def close(self) -> None:
-        """Say Close."""
-        await self._peer.close()
-
-
-async def send_with_retries(
-    line: TransferLine, source: Source, watcher: Watcher, retries: int = RETRIES
+async def send_over_link(
+    link: Link, source: Source, watcher: Watcher, retries: int = RETRIES
 ) -> Receipt:
-    """Send a file, going on after cuts; raises as `send_file` and `TransferLine.peer` at last."""
+    """Send a file, going on after cuts. So many dials may fail in a row, and so many tries bring
+    nothing across; then it raises as `send_file` and `Link.ready`."""
     progress = _Progress(watcher)
     failures = 0
     while True:
+        # The end of a session is the first of the attempts that the link counts.
+        peer = await link.ready(attempts=retries + 1)
         progress.moved = False
         try:
-            return await send_file(await line.peer(), source, progress)
-        except (CallRefused, HandshakeError, PeerClosedError, StreamResetError) as error:
-            failed: Exception = error
+            return await send_file(peer, source, progress)
+        except (CallRefused, PeerClosedError, StreamResetError) as error:
+            failures = 1 if progress.moved else failures + 1
             passing = is_passing(error.code, refused=isinstance(error, CallRefused))
-        except UnreachableError as error:
-            failed, passing = error, True
-        failures = 1 if progress.moved else failures + 1
-        if not passing or failures > retries:
-            raise failed
-        pause = min(FIRST_PAUSE * 2.0 ** (failures - 1), LONGEST_PAUSE)
-        watcher.retrying(source.offer.name, failed, failures, pause)
-        await anyio.sleep(pause)
+            if not passing or failures > retries:
+                raise
+            if not isinstance(error, PeerClosedError):
+                pause = min(FIRST_PAUSE * 2.0 ** (failures - 1), LONGEST_PAUSE)
+                watcher.retrying(source.offer.name, error, failures, pause)
+                await anyio.sleep(pause)
 
 
 def is_passing(code: int, *, refused: bool) -> bool:

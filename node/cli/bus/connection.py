@@ -3,41 +3,26 @@
 Looking for a bus never creates its file; only publishing does.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from math import inf
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 from urllib.parse import unquote, urlsplit
 
-import anyio
-
-from node.backoff import Pauses
 from node.bus.bus import Bus
 from node.bus.bus_address import open_bus
 from node.bus.config import BusConfig
-from node.bus.consumers.roster import process_name
-from node.bus.errors import BusClosedError, BusUnavailableError
-from node.bus.retry import TRANSIENT, jitter
+from node.bus.errors import BusUnavailableError
+from node.cli.lines import Pace
+from node.cli.link import kept_link, remarks
 from node.cli.options import NodeOptions
 from node.cli.output import Output
-from node.cli.run import dialled, linked, make_node
-from node.errors import (
-    FileError,
-    HandshakeError,
-    NotTrustedError,
-    PeerClosedError,
-    UnreachableError,
-)
-from node.logs import one_line
+from node.cli.run import dialled, make_node
+from node.errors import FileError
+from node.links.link import Link
 
 NODES: Final = ("tcp://", "unix://")
 _FILE: Final = "sqlite"
-# What is over when the connection can be made again.
-_LOST: Final = (BusClosedError, *TRANSIENT, PeerClosedError, HandshakeError, UnreachableError)
-_PAUSES: Final = Pauses()
-
-T = TypeVar("T")
 
 
 @asynccontextmanager
@@ -63,48 +48,30 @@ async def opened(
         yield bus
 
 
+@asynccontextmanager
 async def kept_open(
-    options: NodeOptions,
-    out: Output,
-    address: str,
-    use: Callable[[Bus], Awaitable[T]],
-    *,
-    consumer: str = "",
-    patience: float | None = None,
-) -> T:
-    """What `use` makes of the bus at an address. A connection to another node that is lost is made
-    again, by the same node, for `patience` seconds or as long as it takes, and the bus used anew
-    under the same name of a consumer; the first one has to be made. Raises as `opened` and `use`.
-    """
+    options: NodeOptions, out: Output, address: str, pace: Pace, *, consumer: str = ""
+) -> AsyncIterator[tuple[Bus, Link | None]]:
+    """The bus at an address; that of another node for as long as it takes, with the link that it
+    comes over. What becomes of that is told on `out`, whose lines go through `pace`. Raises as
+    `opened`."""
     if not address.startswith(NODES):
         async with opened(options, out, address, consumer=consumer) as bus:
-            return await use(bus)
-    config = BusConfig(consumer=consumer or process_name())
-    failures, lost = 0, inf
-    async with make_node(options) as node:
-        while True:
-            began = inf
-            try:
-                async with (
-                    linked(node, options, out, address) as peer,
-                    peer.bus(config) as bus,
-                ):
-                    began = anyio.current_time()
-                    return await use(bus)
-            except _LOST as error:
-                now = anyio.current_time()
-                if began < inf:
-                    lost = now
-                if lost == inf or isinstance(error, NotTrustedError):
-                    raise
-                failures = 1 if now - began >= _PAUSES.steady else failures + 1
-                seconds = _PAUSES.after(failures, jitter())
-                why = one_line(str(error))
-                if patience is not None and now + seconds > lost + patience:
-                    raise BusUnavailableError(why) from error
-                out.event("disconnected", text=why, again_in=seconds)
-                out.remark(f"{why}; connecting again in {seconds:.1f} s")
-                await anyio.sleep(seconds)
+            yield bus, None
+        return
+    async with (
+        make_node(options) as node,
+        kept_link(node, options, out, address, remarks(out, pace)) as link,
+        link.bus(BusConfig(consumer=consumer)) as bus,
+    ):
+        yield bus, link
+
+
+async def require_connection(link: Link | None) -> None:
+    """Give a link up that has no connection, and raise BusUnavailableError."""
+    if link is not None and (link.peer is None or link.peer.is_parted):
+        await link.aclose(graceful=False)  # nothing is to wait for it any more
+        raise BusUnavailableError("the connection was lost, and there is no other")
 
 
 def file_of(address: str) -> Path | None:

@@ -14,11 +14,10 @@ import anyio
 import typer
 from anyio.abc import ByteSendStream
 
-from node.bus.bus import Bus
 from node.bus.event import BusEvent
 from node.cli.bus.arguments import Bus as Address
 from node.cli.bus.arguments import Group, Name, Start, parse_position
-from node.cli.bus.connection import kept_open
+from node.cli.bus.connection import kept_open, require_connection
 from node.cli.bus.display import described, show_event
 from node.cli.lines import Pace
 from node.cli.options import NodeOptions, takes_node_options
@@ -95,29 +94,28 @@ def consume(
         raise ConfigError("--reclaim-after is above 0")
 
     async def consuming(options: NodeOptions, out: Output) -> None:
-        task = _Printing(out) if command is None else _Executing(out, command, delay)
-
-        async def consume_from(opened_bus: Bus) -> str:
-            async with opened_bus.consume(
+        pace, reason = Pace(sys.stdout), "count"
+        task = _Printing(out, pace) if command is None else _Executing(out, command, delay)
+        async with (
+            kept_open(options, out, bus, pace, consumer=consumer) as (opened_bus, link),
+            opened_bus.consume(
                 name,
                 group=group,
                 batch=batch or (BATCH if command is None else 1),
                 reclaim_after=reclaim,
                 max_attempts=max_attempts,
                 start=position,
-            ) as events:
-                while count is None or task.done + task.failed < count:
-                    # Asking for the next one acknowledges the one before.
-                    with anyio.move_on_after(patience) as waiting:
-                        event = await anext(events)
-                    if waiting.cancelled_caught:
-                        return "idle"
-                    await task.take(event)
-            return "count"
-
-        reason = await kept_open(
-            options, out, bus, consume_from, consumer=consumer, patience=patience
-        )
+            ) as events,
+        ):
+            while count is None or task.done + task.failed < count:
+                # Asking for the next one acknowledges the one before.
+                with anyio.move_on_after(patience) as waiting:
+                    event = await anext(events)
+                if waiting.cancelled_caught:
+                    await require_connection(link)
+                    reason = "idle"
+                    break
+                await task.take(event)
         out.done(acknowledged=task.done, failed=task.failed, reason=reason)
 
     run(options, consuming, log_level="warning", waits_on_files=True)
@@ -126,10 +124,10 @@ def consume(
 class _Printing:
     """Prints each event."""
 
-    def __init__(self, out: Output) -> None:
+    def __init__(self, out: Output, pace: Pace) -> None:
         self.done = self.failed = 0
         self._out = out
-        self._pace = Pace(sys.stdout)
+        self._pace = pace
 
     async def take(self, event: BusEvent) -> None:
         await self._pace.print(self._out.line(show_event(event), "event", **_delivered(event)))

@@ -11,7 +11,7 @@ import typer
 
 from node.bus.ids import FIRST, NEW
 from node.cli.bus.arguments import Bus, Name, parse_position
-from node.cli.bus.connection import opened
+from node.cli.bus.connection import kept_open, opened
 from node.cli.bus.display import described, show_event
 from node.cli.lines import Pace
 from node.cli.options import NodeOptions, takes_node_options
@@ -47,7 +47,7 @@ def tail(
 
     async def tailing(options: NodeOptions, out: Output) -> None:
         shown, pace = 0, Pace(sys.stdout)
-        async with opened(options, out, bus) as opened_bus:
+        async with kept_open(options, out, bus, pace) as (opened_bus, _):
             if follow:
                 out.event("following", name=name)
             async for event in opened_bus.history(name, start=position, follow=follow):

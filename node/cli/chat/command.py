@@ -1,26 +1,29 @@
 """`parley chat`: hosts a room, or goes to one."""
 
 import getpass
-from typing import Annotated
+from typing import Annotated, Any
 
 import anyio
 import typer
 
 from crypto.identity import NodeId
-from node.apps.chat.member import joined
+from node.apps.chat.member import Member, joined
 from node.apps.chat.messages import Message, clean_name
 from node.apps.chat.room import Room
 from node.cli.chat.screen import Screen, edits_lines
 from node.cli.chat.talk import HELP, Standing, Talk
 from node.cli.lines import input_descriptor
+from node.cli.link import kept_link
 from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output
-from node.cli.run import described, make_node, meet, run
+from node.cli.run import make_node, run
 from node.cli.suggestions import known_addresses
 from node.errors import ConfigError
 from node.trust.policies import FirstUse, Known, KnownPeers, TrustPolicy, default_known_peers
 
 ROOM = "lobby"
+ARRIVED = f"you are {{}}; {HELP}"
+RETURNED = "you are in the room again, as {}; what was said meanwhile is not known"
 # Seconds that a closing host waits for members that do not read.
 FAREWELL = 5.0
 
@@ -84,7 +87,7 @@ async def _host(
         screen.say(f"you are {me.name}; {HELP}")
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(hosted.run)
-            await talk.converse(me.name)
+            await talk.converse(lambda: me.name)
             tasks.cancel_scope.cancel()
         with anyio.move_on_after(FAREWELL):
             await hosted.topic.finish()
@@ -94,24 +97,40 @@ async def _host(
 async def _visit(
     options: NodeOptions, out: Output, screen: Screen, address: str, room: str, name: str
 ) -> None:
-    trust = options.dialling_trust(address)
-    known = _on_record(trust)  # before we dial: dialling may record whom it meets
+    known = _on_record(options.dialling_trust(address))  # dialling may record whom it meets
     reason = "left"
-    async with make_node(options) as node:
-        peer = await meet(node, address, trust)
-        out.event("connected", **described(peer))
-        if peer.node_id is None:
+
+    async def tell(text: str, kind: str, /, **fields: Any) -> None:
+        out.event(kind, **fields)
+        screen.say(f"* {text}")
+
+    place: Member | None = None
+
+    def wanted() -> bool:
+        return place is None or not place.is_over
+
+    async with (
+        make_node(options) as node,
+        kept_link(node, options, out, address, tell, wanted=wanted) as link,
+    ):
+        host = (await link.ready()).node_id
+        if host is None:
             raise ConfigError("chat does not go without encryption")
-        host = peer.node_id
-        async with joined(peer, room, name or node.node_id.short) as member:
+        async with joined(link, room, name or node.node_id.short) as member:
+            place = member
             standing = Standing(
                 member.me.node_id, {host}, known | {host} if "#" in address else known
             )
             talk = Talk(out, screen, host, standing, lambda: member.people, member.say)
-            me = member.me
-            out.event("joined", node_id=str(me.node_id), room=room, name=me.name)
-            screen.say(f"you are {me.name}; {HELP}")
-            talk.roster()
+
+            def arrived(text: str) -> None:
+                me = member.me
+                out.event("joined", node_id=str(me.node_id), room=room, name=me.name)
+                screen.say(text.format(me.name))
+                talk.roster()
+
+            arrived(ARRIVED)
+            member.on_return = lambda: arrived(RETURNED)
             async with anyio.create_task_group() as tasks:
 
                 async def listen() -> None:
@@ -123,9 +142,8 @@ async def _visit(
                     tasks.cancel_scope.cancel()
 
                 tasks.start_soon(listen)
-                await talk.converse(me.name)
+                await talk.converse(lambda: member.me.name)
                 tasks.cancel_scope.cancel()
-        await peer.close()
     if reason == "closed":
         screen.say("the host has closed the room")
     out.done(reason=reason)

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import suppress
 from typing import Final
 
@@ -32,7 +32,7 @@ class LineEditor:
     """What is typed behind `prompt`: `run` edits, `entered` has the lines."""
 
     def __init__(
-        self, prompt: str, input: Input | None = None, output: Output | None = None
+        self, prompt: Callable[[], str], input: Input | None = None, output: Output | None = None
     ) -> None:
         self._typed, self._entered = anyio.create_memory_object_stream[str](AHEAD)
         keys = KeyBindings()

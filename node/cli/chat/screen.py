@@ -6,7 +6,7 @@ middle of the line being typed.
 
 import os
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
@@ -44,7 +44,7 @@ class Screen:
         self._out.say(one_line(text))
 
     @asynccontextmanager
-    async def lines(self, prompt: str) -> AsyncIterator[AsyncGenerator[str]]:
+    async def lines(self, prompt: Callable[[], str]) -> AsyncIterator[AsyncGenerator[str]]:
         """What is typed, line by line, until the end of the input.
 
         Raises:

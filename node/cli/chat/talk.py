@@ -9,8 +9,9 @@ from typing import Any, Final
 from crypto.identity import NodeId
 from node.apps.chat.messages import Message, Person, require_text
 from node.cli.chat.screen import Screen
+from node.cli.exits import Exit
 from node.cli.output import Output
-from node.errors import CallRefused
+from node.errors import CallRefused, CallTimeout, PeerClosedError, UnreachableError
 
 HELP: Final = "/who shows who is here, /quit leaves, /help shows this; // begins a line with /"
 
@@ -77,9 +78,9 @@ class Talk:
             standing = self._standing(person)
             self._screen.say(f"  {person.name:16}  {person.node_id.short}  {standing}{host}")
 
-    async def converse(self, name: str) -> None:
-        """Do what is typed, until the end or /quit."""
-        async with self._screen.lines(f"{name}> ") as lines:
+    async def converse(self, name: Callable[[], str]) -> None:
+        """Do what is typed, until the end or /quit; `name` is one's own, at the moment."""
+        async with self._screen.lines(lambda: f"{name()}> ") as lines:
             async for line in lines:
                 text = line.strip()
                 if text == "/quit":
@@ -93,18 +94,23 @@ class Talk:
         elif text == "/help":
             self._screen.say(HELP)
         elif text.startswith("/") and not text.startswith("//"):
-            self._refused(2, f"there is no {text.split()[0]}: {HELP}")
+            self._refused(Exit.USAGE, f"there is no {text.split()[0]}: {HELP}")
         else:
             await self._send(text.removeprefix("/"))
 
     async def _send(self, text: str) -> None:
         try:
             await self._say(require_text(text))
+        except (CallTimeout, PeerClosedError) as error:
+            self._out.event("unanswered", text=text, error=str(error))
+            self._screen.say(f"! perhaps not said: {text} ({error})")
         except CallRefused as refused:
             data = refused.data
             self._refused(refused.code, data if isinstance(data, str) else str(refused))
+        except UnreachableError as error:
+            self._refused(Exit.UNREACHABLE, f"not said: {text} ({error})")
         except ValueError as error:
-            self._refused(2, str(error))
+            self._refused(Exit.USAGE, str(error))
 
     def _refused(self, code: int, text: str) -> None:
         self._out.event("refused", code=code, text=text)

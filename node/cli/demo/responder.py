@@ -14,6 +14,7 @@ from anyio import to_thread
 from crypto.identity import Identity
 from lbm.codec import Value
 from node.cli.output import Output, show_value
+from node.config import NodeConfig
 from node.errors import CallRefused
 from node.node import Node
 from node.protocol.codes import FIRST_APPLICATION_CODE
@@ -31,7 +32,8 @@ POEM = ("Two", "nodes", "met;", "neither", "spoke", "in", "the", "clear.")
 async def respond() -> None:
     """Be bob until standard input ends."""
     out = Output(as_json=True)
-    async with Node(Identity.create()) as node:
+    # Between processes of one machine a transport that ends has a process at its end that did.
+    async with Node(Identity.create(), config=NodeConfig(resume=0.0)) as node:
         offer(node)
         address = await node.listen("tcp://127.0.0.1:0")
         out.event("ready", node_id=str(node.node_id), addresses=[address])

@@ -101,6 +101,11 @@ class Display(Watcher):
         self._event("retry", name=name, number=number, seconds=pause, text=str(error))
         self._say(f"{name}: {error}; trying again in {pause:g} s")
 
+    async def tell(self, text: str, kind: str, /, **fields: Any) -> None:
+        """Show what became of the connection."""
+        self._event(kind, **fields)
+        self._say(text)
+
     def _forget(self, transfer: Transfer) -> float:
         """How long it took, in seconds."""
         bar = self._bars.pop(transfer, None)

@@ -11,15 +11,15 @@ import typer
 
 from node.apps.transfer.names import same_file_key
 from node.apps.transfer.receiver import PER_PEER
-from node.apps.transfer.retries import RETRIES, TransferLine, send_with_retries
+from node.apps.transfer.retries import RETRIES, send_over_link
 from node.apps.transfer.sender import Source, safe_name
+from node.cli.link import kept_link
 from node.cli.options import NodeOptions, takes_node_options
 from node.cli.output import Output
-from node.cli.run import described, make_node, meet, run
+from node.cli.run import make_node, run
 from node.cli.transfer.display import Display
 from node.errors import CallRefused, ConfigError
-from node.peer.peer import Peer
-from node.trust.policies import Pinned
+from node.links.link import Link
 
 
 @takes_node_options
@@ -33,7 +33,7 @@ def send(
         ),
     ],
     retries: Annotated[
-        int, typer.Option(min=0, max=1_000, help="Tries in a row after a cut, with growing pauses.")
+        int, typer.Option(min=0, max=1_000, help="Dials or tries in a row that may fail.")
     ] = RETRIES,
     parallel: Annotated[int, typer.Option(min=1, max=PER_PEER, help="Files at the same time.")] = 1,
 ) -> None:
@@ -43,22 +43,18 @@ def send(
     _require_sendable(paths, address)
 
     async def sending(options: NodeOptions, out: Output) -> None:
-        began, display = perf_counter(), Display(out, "->")
+        began, display, sent = perf_counter(), Display(out, "->"), False
         with ExitStack() as opened:
             sources = [opened.enter_context(await Source.open(path)) for path in paths]
-            async with make_node(options) as node:
-                first = await meet(node, address, options.dialling_trust(address))
-                out.event("connected", **described(first))
-
-                async def dial() -> Peer:
-                    # Only the node that answered first may go on.
-                    trust = Pinned(first.node_id) if first.node_id else None
-                    return await meet(node, address, trust or options.dialling_trust(address))
-
-                line = TransferLine(first, dial)
+            async with (
+                make_node(options) as node,
+                kept_link(
+                    node, options, out, address, display.tell, wanted=lambda: not sent
+                ) as link,
+            ):
                 with display.shown():
-                    refused = await _send_all(line, sources, display, retries, parallel)
-                await line.close()
+                    refused = await _send_all(link, sources, display, retries, parallel)
+                sent = True
         if refused:
             raise refused[0]
         size = sum(source.offer.size for source in sources)
@@ -68,19 +64,21 @@ def send(
 
 
 async def _send_all(
-    line: TransferLine, sources: Sequence[Source], display: Display, retries: int, parallel: int
+    link: Link, sources: Sequence[Source], display: Display, retries: int, parallel: int
 ) -> list[CallRefused]:
     """Send each; a refused one does not keep the others. Returns the refusals."""
     refused: list[CallRefused] = []
     waiting = iter(sources)
+    peer = await link.ready()
+    who = str(peer.node_id or peer.name)
 
     async def work() -> None:
         for source in waiting:
             try:
-                await send_with_retries(line, source, display, retries)
+                await send_over_link(link, source, display, retries)
             except CallRefused as error:
                 refused.append(error)
-                display.refused(source.offer.name, line.who, error)
+                display.refused(source.offer.name, who, error)
 
     async with anyio.create_task_group() as tasks:
         for _ in range(min(parallel, len(sources))):

@@ -161,6 +161,14 @@ def test_numbers_of_a_topic_that_remembers(shop: Shop) -> None:
             sub.get(timeout=PATIENCE)
             numbers.append(sub.number)
         assert numbers == [1, 2, 3]
+        after = sub.position
+        assert after is not None
+        assert after.number == 3
+        sub.close()
+        shop.background.run(shop.node.topics["log"].publish, "d")
+        with peer.subscribe("log", after=after) as later:
+            assert later.get(timeout=PATIENCE) == "d"
+            assert (later.number, later.recovered, later.gaps) == (4, True, 0)
 
 
 def test_what_is_left_after_a_subscription(shop: Shop) -> None:
@@ -236,6 +244,47 @@ def test_the_loop_s_own_thread_cannot_wait(shop: Shop) -> None:
 
         with pytest.raises(ParleyError, match="its own thread cannot wait"):
             peer.run(wrong)
+
+
+def test_the_loop_s_own_thread_cannot_close(shop: Shop) -> None:
+    with connect(shop.address, node=new_node()) as peer:
+
+        async def close(_: object) -> None:
+            peer.close()
+
+        with pytest.raises(ParleyError, match="its own thread"):
+            peer.run(close)
+        assert peer.call("price", "tea", returns=Price) == Price("tea", 120)
+    with pytest.raises(ParleyError, match="it is closed"):
+        peer.call("price", "tea")
+
+
+@pytest.mark.process
+def test_a_process_that_was_forked_meanwhile_ends(shop: Shop) -> None:
+    """It has no thread to wait for, neither in a call nor at its end."""
+    program = f"""
+import os
+import parley.blocking
+from parley.errors import ParleyError
+peer = parley.blocking.connect({shop.address!r})
+child = os.fork()
+if not child:
+    try:
+        peer.call("price", "tea")
+    except ParleyError as error:
+        print(error, flush=True)
+else:
+    assert os.waitpid(child, 0)[1] == 0
+    print(peer.call("price", "tea"))
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program],
+        capture_output=True, text=True, timeout=PATIENCE * 3, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    forked, own = done.stdout.splitlines()
+    assert forked == "it lives in the process that this one was forked from"
+    assert own == "{'name': 'tea', 'cents': 120}"
 
 
 def test_nothing_is_left_of_a_connection_that_was_not_made() -> None:

@@ -1,4 +1,4 @@
-"""`parley call` and `parley ping` against a real server, run in this process."""
+"""`parley call` against a real server, run in this process, and addresses where nobody is."""
 
 import json
 from pathlib import Path
@@ -240,21 +240,3 @@ def test_plaintext_is_refused_where_it_is_not_spoken(parley: Parley, server: str
 @pytest.mark.parametrize("loop", ["--uvloop", "--no-uvloop"])
 def test_either_loop(parley: Parley, server: str, loop: str) -> None:
     assert parley("call", server, "parley.echo", "x", loop) == (0, "x\n", "")
-
-
-def test_ping(parley: Parley, server: str) -> None:
-    done = parley("ping", server, "--count", "3", "--interval", "0")
-    assert (done.code, done.err) == (0, "")
-    *trips, last = done.out.splitlines()
-    assert len(trips) == 3
-    assert all(server.partition("#")[2] in trip and trip.endswith(" ms") for trip in trips)
-    assert last.startswith("3 round trips: median ")
-
-
-def test_json_of_ping(parley: Parley, server: str) -> None:
-    _, first, second, last = parley(
-        "ping", server, "--count", "2", "--interval", "0", "--json"
-    ).lines
-    assert (first["event"], first["number"], second["number"]) == ("pong", 1, 2)
-    assert last["event"] == "done"
-    assert 0 < last["minimum"] <= last["median"] <= last["maximum"] < 10

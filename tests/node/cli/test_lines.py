@@ -157,6 +157,23 @@ async def test_a_long_line_is_printed_whole_into_a_pipe_that_is_read_slowly(
     assert received.decode() == text
 
 
+async def test_what_several_tasks_print_comes_one_after_the_other(
+    anyio_backend: str, pipe: tuple[int, int]
+) -> None:
+    size = 300_000  # more than a pipe holds
+    with os.fdopen(pipe[1], "w", closefd=False, encoding="utf-8") as file:
+        pace, received = Pace(file), bytearray()
+        with anyio.fail_after(PATIENCE):
+            async with anyio.create_task_group() as tasks:
+                for letter in "abc":
+                    tasks.start_soon(pace.print, letter * size)
+                while len(received) < 3 * size:
+                    await anyio.wait_readable(pipe[0])
+                    received += os.read(pipe[0], 65_536)
+    parts = {received[start : start + size].decode() for start in range(0, 3 * size, size)}
+    assert parts == {letter * size for letter in "abc"}
+
+
 async def test_printing_waits_where_it_can_be_cancelled(
     anyio_backend: str, pipe: tuple[int, int]
 ) -> None:

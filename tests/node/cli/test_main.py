@@ -6,8 +6,8 @@ from importlib.metadata import entry_points
 
 import pytest
 
-import node.cli.call
 import node.cli.identity
+import node.cli.ping
 from node.cli.options import TABLE
 from node.errors import PeerClosedError
 from tests.node.cli.conftest import Parley
@@ -165,7 +165,7 @@ def test_the_cause_inside_task_groups(
     def fail(*_: object) -> None:
         raise ExceptionGroup("unhandled", errors)
 
-    monkeypatch.setattr(node.cli.call, "run", fail)
+    monkeypatch.setattr(node.cli.ping, "run", fail)
     done = parley("ping", DIALS, "--json")
     assert (done.code, done.last["name"]) == (1, name)
 
@@ -174,7 +174,7 @@ def test_an_interrupted_command_says_so(parley: Parley, monkeypatch: pytest.Monk
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(node.cli.call, "run", interrupt)
+    monkeypatch.setattr(node.cli.ping, "run", interrupt)
     assert parley("ping", DIALS) == (130, "", "parley: interrupted by SIGINT\n")
     assert parley("ping", DIALS, "--json").last["code"] == 130
 

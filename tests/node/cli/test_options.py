@@ -50,6 +50,7 @@ def test_by_default_everything_is_left_to_the_node() -> None:
     assert dict(config.algorithms) == {}
     assert dict(config.require) == {}
     assert config.role == "peer"
+    assert config.resume == 30.0
     assert config.plaintext == "never"
     assert config.network_key is None
 
@@ -258,6 +259,7 @@ REFUSED = [
     (["--require", ""], 2, "the require list is empty"),
     (["--max-payload", "5"], 2, "--max-payload is 1024 to 67108864 bytes"),
     (["--role", "king"], 2, "role is 'king'"),
+    (["--resume", "601"], 2, "resume is 601.0; it must be 0..600"),
     (["--trust", "anyone"], 2, "trust is any, first-use, known"),
     (["--trust", "/nonexistent/friends"], 6, "there is no file of known peers at"),
     (["--plaintext", "--trust", "known"], 2, "trust 'known' does not go with plaintext"),

@@ -12,14 +12,18 @@ from signal import SIGINT, SIGKILL, SIGSTOP, SIGTERM, Signals
 
 import pytest
 
+from crypto.identity import Identity
+from crypto.keyfile import save_identity
 from tests.node.cli.conftest import Parley
 from tests.node.cli.processes import PARLEY, Finished, Processes, Running
 
 
-def publisher(processes: Processes, *args: str, data: bytes | None = None) -> tuple[Running, str]:
+def publisher(
+    processes: Processes, *args: str, data: bytes | None = None, listen: str = "tcp://127.0.0.1:0"
+) -> tuple[Running, str]:
     """Start `parley pub --json` of the topic t; without `data` its input stays open."""
-    listen = ("--listen", "tcp://127.0.0.1:0")
-    running = processes.start("pub", "t", *listen, "--json", *args, data=data, typing=data is None)
+    arguments = ("pub", "t", "--listen", listen, "--json", *args)
+    running = processes.start(*arguments, data=data, typing=data is None)
     addresses: Sequence[str] = running.event("ready")["addresses"]
     return running, addresses[0]
 
@@ -184,13 +188,84 @@ def test_options_of_pub_that_are_wrong(processes: Processes, option: str, value:
     assert processes.run("pub", "t", f"--{option}", value, data=b"").code == 2
 
 
-def test_a_publisher_that_is_killed(processes: Processes) -> None:
+def test_a_publisher_that_is_killed_and_comes_back(processes: Processes, tmp_path: Path) -> None:
+    """What a process leaves behind that is killed, none can show but a real one."""
+    save_identity(tmp_path / "key", Identity.create())
+    args = ("--identity", str(tmp_path / "key"), "--wait", "2")
+    running, address = publisher(processes, *args, "--keep", "9")
+    place, _, _ = address.partition("#")
+    # One is for people; both know the publisher by its id, or by who answered first.
+    reader = processes.start("sub", address, "t", "--json")
+    people = processes.start("sub", place, "t")
+    reader.event("subscribed")
+    running.type("one\n")
+    assert (reader.event("note")["data"], people.line()) == ("one", "one")
+
+    running.stop(SIGKILL)
+    assert "transport" in reader.event("parted")["text"]
+    running, _ = publisher(processes, *args, "--keep", "9", listen=place)
+    connected = reader.event("connected")
+    assert connected["node_id"] == address.partition("#")[2]
+    assert connected["seconds"] > 0
+    assert reader.event("subscribed") == {
+        "event": "subscribed",
+        "topic": "t",
+        "data": None,
+        "recovered": False,  # it is another start of the topic
+    }
+    running.type("two\n")
+    assert (reader.event("note")["data"], people.line()) == ("two", "two")
+    running.stop(SIGTERM)
+
+    assert "going away" in reader.event("disconnected")["text"]
+    running, _ = publisher(processes, *args, listen=place)
+    assert reader.event("subscribed")["recovered"] is False
+    running.type("three\n")
+    assert (reader.event("note"), people.line()) == (
+        {"event": "note", "number": 3, "data": "three"},
+        "three",
+    )
+    running.end_input()
+    assert reader.finish().last == {"event": "done", "notes": 3, "lost": 0, "reason": "end"}
+    told = people.finish()
+    assert (told.code, told.out) == (0, "one\ntwo\nthree\n")
+    assert "connection lost: " in told.err
+    assert told.err.count(" s, in a new session\n") == 2
+    assert told.err.count("subscribed again: some notes may be missing\n") == 2
+
+
+def test_another_publisher_at_the_same_place(processes: Processes) -> None:
     running, address = publisher(processes)
     reader = processes.start("sub", address, "t", "--json")
     reader.event("subscribed")
-    running.stop(SIGKILL)
+    running.stop(SIGTERM)
+    reader.event("disconnected")
+    publisher(processes, listen=address.partition("#")[0])
     done = reader.finish()
-    assert (done.code, done.last["name"]) == (1, "connection-lost")
+    assert (done.code, done.last["name"]) == (4, "peer-not-trusted")
+
+
+@pytest.mark.parametrize(
+    ("number", "name"), [(SIGKILL, "connection-lost"), (SIGTERM, "going-away")]
+)
+def test_a_subscriber_without_patience(processes: Processes, number: Signals, name: str) -> None:
+    running, address = publisher(processes)
+    reader = processes.start("sub", address, "t", "--json", "--give-up-after", "0")
+    reader.event("subscribed")
+    running.stop(number)
+    done = reader.finish()
+    assert (done.code, done.last["name"]) == (1, name)
+
+
+def test_a_subscriber_that_gives_up(processes: Processes) -> None:
+    running, address = publisher(processes, "--wait", "1")
+    reader = processes.start("sub", address, "t", "--give-up-after", "1")
+    running.type("one\n")
+    assert reader.line() == "one"
+    running.stop(SIGTERM)
+    done = reader.finish()
+    assert done.code == 3
+    assert "nobody listens there; connecting again in " in done.err
 
 
 @pytest.mark.parametrize(("number", "code"), [(SIGINT, 130), (SIGTERM, 143)])
@@ -202,7 +277,7 @@ def test_a_publisher_that_is_interrupted(processes: Processes, number: Signals, 
     done = running.stop(number)
     assert time.monotonic() - began < 5  # noqa: TID251  # no read keeps it
     assert (done.code, done.last["name"]) == (code, "interrupted")
-    assert (reader.finish().last["name"]) == "going-away"
+    assert "going-away" in reader.event("disconnected")["text"]
 
 
 def test_a_publisher_that_waits_is_interrupted(processes: Processes) -> None:

@@ -75,6 +75,31 @@ def test_a_server_that_knows_its_friends(
     assert "Traceback" not in log
 
 
+def test_a_friend_who_is_forgotten_is_gone(
+    processes: Processes, parley: Parley, tmp_path: Path
+) -> None:
+    friend, friend_id = _identity(parley, tmp_path / "friend")
+    other, other_id = _identity(parley, tmp_path / "other")
+    friends = tmp_path / "friends.txt"
+    friends.write_text("".join(f"{one} 2026-01-01T00:00:00Z -\n" for one in (friend_id, other_id)))
+    running, (address,) = processes.serve("--trust", str(friends), "--clock-interval", "0.05")
+    listening = [
+        processes.start("sub", address, "parley.clock", "--json", "--identity", identity)
+        for identity in (friend, other)
+    ]
+    for each in listening:
+        each.event("note")
+    assert parley("peers", "forget", friend_id, "--known-peers", str(friends)).code == 0
+    gone = listening[0].finish()
+    assert gone.code == 4, gone
+    listening[1].event("note")
+    assert parley("call", address, "parley.echo", "x", "--identity", friend).code == 4
+    assert parley("call", address, "parley.echo", "x", "--identity", other).code == 0
+    listening[1].stop()
+    log = running.stop().err
+    assert f"ended: peer-not-trusted (trust policy 'known' refused {friend_id}: it is not in" in log
+
+
 def test_network_keys(processes: Processes, parley: Parley, server: str, tmp_path: Path) -> None:
     right = _secret(tmp_path / "right", bytes(range(32)))
     as_hex = _secret(tmp_path / "hex", bytes(range(32)).hex().encode() + b"\n")

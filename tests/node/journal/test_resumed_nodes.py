@@ -1,4 +1,5 @@
-"""Two nodes over a proxy that cuts them again and again: both journals are whole."""
+"""Two nodes over a proxy that cuts them again and again, or of which one refuses the other: both
+journals are whole."""
 
 from functools import partial
 from pathlib import Path
@@ -9,7 +10,9 @@ import pytest
 from node.journal.audit import Audit
 from node.journal.audit.rows import STATUS_AT
 from node.journal.segments import list_segments, read_range
+from node.protocol.codes import CloseCode
 from node.testing import FaultyProxy
+from node.trust.policies import OneOf
 from parley import Peer
 from tests.node.journal.following import follow
 from tests.node.journal.journaled import AUDITOR, journaled
@@ -49,14 +52,48 @@ async def test_an_audit_of_two_nodes_that_were_cut_and_resumed(tmp_path: Path) -
         [session] = follow(directory, name).sessions.values()
         assert session.ended is not None
         assert session.ended.code == 0
-        audit = Audit([AUDITOR])
-        for segment in list_segments(directory, name):
-            for record in read_range(segment.path, 0, segment.size):
-                audit.record(segment.name.stem, record)
-        audit.finish_pending()
+        audit = audited(directory, name)
         assert audit.take_findings() == []
         # The last ones may have been closed before their seal was due.
         assert {row[STATUS_AT] for row in audit.take_events()} <= {"ok", "unsealed"}
         rows = audit.take_sessions()
         assert {row.resumption for row in rows if row.what == "resumed"} == {*range(1, resumes + 1)}
         assert [row.what for row in rows].count("parted") >= CUTS
+
+
+@pytest.mark.parametrize("parted", [False, True])
+async def test_an_audit_of_two_nodes_of_which_one_refuses_the_other(
+    tmp_path: Path, parted: bool
+) -> None:
+    directory = tmp_path / "journals"
+    ours, theirs = (journaled(directory) for _ in range(2))
+    async with theirs, ours:
+        address = await theirs.listen("tcp://127.0.0.1:0")
+        async with FaultyProxy(address) as proxy:
+            peer = await ours.connect(proxy.address)
+            assert await peer.call("echo", "x") == "x"
+            if parted:
+                proxy.stall()
+                proxy.cut()
+                await eventually(lambda: theirs.peers[0].is_parted)
+            await theirs.change_trust(OneOf([]))
+            assert theirs.peers == []
+            if not parted:
+                assert (await peer.closed()).code == CloseCode.AUTHENTICATION_FAILED
+    name = theirs.node_id.text
+    [session] = follow(directory, name).sessions.values()
+    assert session.ended is not None
+    said = CloseCode.PEER_NOT_TRUSTED if parted else CloseCode.AUTHENTICATION_FAILED
+    assert (session.ended.code, session.ended.remote) == (said, False)
+    for node in (ours, theirs):
+        assert audited(directory, node.node_id.text).take_findings() == []
+
+
+def audited(directory: Path, name: str) -> Audit:
+    """An audit of all that a node has recorded."""
+    audit = Audit([AUDITOR])
+    for segment in list_segments(directory, name):
+        for record in read_range(segment.path, 0, segment.size):
+            audit.record(segment.name.stem, record)
+    audit.finish_pending()
+    return audit

@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from node.errors import CallTimeout, PeerClosedError, UnreachableError
-from node.links import link as links
+from node.links import reachable
 from node.protocol.errors import LocalProtocolError
 from parley import NamedEvent, Node, ParleyError
 from tests.node.links.servers import QUICK, serving
@@ -94,7 +94,7 @@ async def test_no_connection_in_time(anyio_backend: str, monkeypatch: pytest.Mon
             unread.close()
             with pytest.raises(TimeoutError), anyio.fail_after(0.05):
                 await link.emit("echo")
-            monkeypatch.setattr(links, "MOST_WAITING", 1)
+            monkeypatch.setattr(reachable, "MOST_WAITING", 1)
             waiting = await started(tasks, link.emit("echo").reply)
             with pytest.raises(LocalProtocolError, match="1 wait"):
                 await link.emit("echo").reply()

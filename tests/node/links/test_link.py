@@ -1,11 +1,13 @@
 """A link over a server that is stopped, killed, started anew, and never there."""
 
 import logging
+from datetime import UTC, datetime
+from pathlib import Path
 
 import anyio
 import pytest
 
-from crypto.identity import Identity
+from crypto.identity import Identity, NodeId
 from node.errors import (
     CallTimeout,
     ConfigError,
@@ -14,10 +16,13 @@ from node.errors import (
     PeerClosedError,
     UnreachableError,
 )
-from node.links import link as links
+from node.links import reachable
 from node.links.hooks import MOST_HOOKS
+from node.protocol.codes import CloseCode
 from node.protocol.errors import LocalProtocolError
-from node.trust.policies import AnyPeer
+from node.trust.accept_hook import Candidate
+from node.trust.known_peers import KnownPeers
+from node.trust.policies import AnyPeer, Known, OneOf
 from parley import Call, Node, Pauses, Peer
 from tests.node.links.servers import QUICK, serving
 from tests.node.network import PATIENCE, eventually, new_node, nothing_left, settled, started
@@ -73,6 +78,19 @@ async def test_a_link_is_up_again_after_each_restart(
 
     with nothing_left():
         await restarts()
+
+
+async def test_a_link_that_is_left_says_close(anyio_backend: str) -> None:
+    async with serving(offer) as server:
+        for _ in range(20):
+            async with new_node() as node, node.link(server.address) as link:
+                await link.ready()
+                assert await link.call("echo", 1) == 1
+                assert server.node is not None
+                (peer,) = server.node.peers
+            ended = await peer.closed()
+            assert (ended.code, ended.remote) == (CloseCode.NORMAL, True)
+            await eventually(lambda: not (server.node and server.node.peers))
 
 
 async def test_a_call_waits_for_the_connection(anyio_backend: str) -> None:
@@ -167,6 +185,87 @@ async def test_a_link_has_one_node_whoever_is_trusted(anyio_backend: str) -> Non
             assert not link.is_up
 
 
+async def test_a_server_that_trusts_us_no_more(anyio_backend: str) -> None:
+    """Dialling again soon would be in vain; it is dialled on all the same."""
+    downs: list[Exception] = []
+    async with serving(offer) as server, new_node() as node:
+        assert server.node is not None
+        pauses = Pauses(first=0.001, longest=30.0)
+        async with node.link(server.address, pauses=pauses) as link:
+            link.on_down(downs.append)
+            peer = await link.ready()
+            await server.node.change_trust(OneOf([]))
+            for failed in (peer, None):
+                await eventually(lambda: link.peer is None and link.pause >= 15)
+                assert isinstance(link.error, NotTrustedError)
+                assert link.error.code == CloseCode.AUTHENTICATION_FAILED
+                sessions = link.sessions
+                if failed is not None:
+                    link._redial.hurry()
+                    await eventually(lambda: link.sessions > sessions)  # noqa: B023 - awaited here
+            await server.node.change_trust(AnyPeer())
+            link._redial.hurry()
+            assert await link.call("echo", 1) == 1
+        assert {type(down) for down in downs} == {NotTrustedError}
+
+
+async def test_a_node_that_we_trust_no_more(
+    anyio_backend: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """That it is the link's node does not make it trusted: what let it in is asked again."""
+    known, members = KnownPeers(tmp_path / "known_peers"), set[NodeId]()
+
+    async def hook(candidate: Candidate) -> bool:
+        return candidate.node_id in members
+
+    slow = Pauses(first=0.001, longest=30.0)
+    async with serving(offer) as server, new_node() as node:
+        place, node_id = server.address.partition("#")[0], server.identity.node_id
+        known.add(node_id, None, datetime.now(UTC))
+        members.add(node_id)
+        async with (
+            node.link(place, trust=Known(known), pauses=slow) as by_file,
+            node.link(place, trust=hook, pauses=slow) as by_hook,
+            node.link(server.address, pauses=slow) as pinned,
+        ):
+            for link in (by_file, by_hook, pinned):
+                await link.ready()
+            known.forget(node_id)
+            members.clear()
+            await node.review()
+            # Although the links do not wait for it, the server is told.
+            told = "ended: authentication-failed (the other side closed)"
+            await eventually(lambda: caplog.text.count(told) == 2)
+            for link, text in ((by_file, "it is not in"), (by_hook, "the accept hook refused")):
+                for attempts in (1, 2):  # the session's end, and the next attempt
+                    await eventually(lambda: link.attempts == attempts)  # noqa: B023 - awaited here
+                    assert link.pause >= 15
+                    assert isinstance(link.error, NotTrustedError)
+                    assert text in link.error.text
+                    assert (link.sessions, link.is_up) == (1, False)
+                    if attempts == 1:
+                        link._redial.hurry()
+            assert pinned.is_up
+            known.add(node_id, None, datetime.now(UTC))
+            by_file._redial.hurry()
+            assert await by_file.call("echo", 1) == 1
+
+
+async def test_a_hook_does_not_change_the_node_of_a_link(anyio_backend: str) -> None:
+    async def anybody(candidate: Candidate) -> bool:
+        return True
+
+    async with serving(offer) as server, new_node() as node:
+        place = server.address.partition("#")[0]
+        async with node.link(place, trust=anybody, pauses=QUICK) as link:
+            await link.ready()
+            await server.stop()
+            server.identity = Identity.create()
+            await server.start()
+            await eventually(lambda: isinstance(link.error, NotTrustedError))
+            assert (link.sessions, link.is_up) == (1, False)
+
+
 async def test_what_no_link_can_be_made_of(anyio_backend: str) -> None:
     node, other = new_node(), Identity.create().node_id
     with pytest.raises(ConfigError, match="no node id"):
@@ -213,7 +312,7 @@ async def test_hooks_that_fail_and_hooks_that_stay(
 
         for count in (1, 2):
             await link.ready()
-            while caplog.text.count("on_up of a link failed") < 2 * count:
+            while caplog.text.count("a hook of on_up failed") < 2 * count:
                 await settled()
             await server.kill()
             while len(ended) < count:
@@ -231,7 +330,7 @@ async def test_hooks_that_fail_and_hooks_that_stay(
 
 
 async def test_what_waits_is_bounded(anyio_backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(links, "MOST_WAITING", 3)
+    monkeypatch.setattr(reachable, "MOST_WAITING", 3)
     async with (
         new_node() as node,
         node.link(NOBODY, pauses=QUICK) as link,

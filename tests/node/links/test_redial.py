@@ -2,7 +2,14 @@
 
 import pytest
 
-from node.errors import HandshakeError, NotTrustedError, ParleyError, UnreachableError
+from node.errors import (
+    ConfigError,
+    HandshakeError,
+    NotTrustedError,
+    ParleyError,
+    PeerClosedError,
+    UnreachableError,
+)
 from node.links.redial import Redial, is_lasting, random_fraction
 from node.protocol.codes import CloseCode
 from parley import Pauses
@@ -74,7 +81,11 @@ async def test_a_pause_can_be_ended_and_so_can_all(anyio_backend: str) -> None:
 def test_what_lasts() -> None:
     assert is_lasting(NotTrustedError("no"))
     assert is_lasting(HandshakeError(CloseCode.NO_COMMON_ALGORITHM))
+    assert is_lasting(PeerClosedError(CloseCode.AUTHENTICATION_FAILED))
+    assert is_lasting(PeerClosedError(CloseCode.PEER_NOT_TRUSTED))
+    assert is_lasting(ConfigError("a typo"))
     assert not is_lasting(HandshakeError(CloseCode.TIMEOUT))
+    assert not is_lasting(PeerClosedError(CloseCode.GOING_AWAY))
     assert not is_lasting(UnreachableError("nobody"))
 
 

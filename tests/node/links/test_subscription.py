@@ -8,6 +8,7 @@ import pytest
 from node.errors import CallRefused, CallTimeout, ParleyError, PeerClosedError, SubscribeRejected
 from node.handlers.topic import Topic
 from node.links import link as links
+from node.links.subscription import LinkSubscription
 from node.protocol.errors import LocalProtocolError
 from parley import Node, SubscribeRequest
 from tests.node.links.servers import QUICK, Server, serving
@@ -91,6 +92,78 @@ async def test_unread_notes_outlive_their_session(anyio_backend: str) -> None:
         assert got == ["last"]
 
 
+async def test_readers_learn_that_they_read_on_over_another_session(anyio_backend: str) -> None:
+    """In the task that reads, after what the session before brought and before what this one does;
+    also when nothing comes."""
+    seen: list[object] = []
+
+    def greeting(node: Node) -> None:
+        node.topic("news").on_subscribe(lambda request: len(seen))
+
+    async with (
+        serving(greeting) as server,
+        new_node() as node,
+        node.link(server.address, pauses=QUICK) as link,
+        link.subscribe("news") as subscription,
+    ):
+
+        @subscription.on_session
+        async def again() -> None:
+            await settled()
+            seen.append(("again", subscription.data, subscription.sessions))
+
+        assert subscription.data == 0
+        await (await subscribed(server)).publish("before")
+        await eventually(lambda: len(subscription._parts[0].inbox) > 0)
+        await server.stop()
+        await server.start()
+        topic = await subscribed(server)
+        assert subscription.data == 0  # what is read is of the first session
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(read_two, subscription, seen)
+            await eventually(lambda: seen == ["before", ("again", 0, 2)])
+            await topic.publish("after")
+        assert seen[-1] == "after"
+
+        @subscription.on_session
+        def fails() -> None:
+            raise ZeroDivisionError
+
+        await server.stop()
+        await server.start()
+        with pytest.raises(ZeroDivisionError):
+            await anext(subscription)
+        await (await subscribed(server)).publish("later")
+        assert await anext(subscription) == "later"
+        assert subscription.data == 3
+
+
+async def read_two(subscription: LinkSubscription, seen: list[object]) -> None:
+    seen.append(await anext(subscription))
+    seen.append(await anext(subscription))
+
+
+async def test_who_waits_until_it_is_subscribed(anyio_backend: str) -> None:
+    async with (
+        serving(news) as server,
+        new_node() as node,
+        node.link(server.address, pauses=QUICK) as link,
+    ):
+        async with link.subscribe("news") as subscription:
+            assert await subscription.ready() is link.peer
+            await server.stop()
+            await eventually(lambda: not link.is_up)
+            with pytest.raises(CallTimeout):
+                await subscription.ready(0.01)
+            async with anyio.create_task_group() as tasks:
+                peer = await started(tasks, subscription.ready)
+                assert peer == []
+                await server.start()
+            assert peer == [link.peer]
+        with pytest.raises(anyio.ClosedResourceError):
+            await subscription.ready()
+
+
 async def test_who_says_no(anyio_backend: str) -> None:
     def pick(node: Node) -> None:
         @node.topic("news").on_subscribe
@@ -116,6 +189,8 @@ async def test_who_says_no(anyio_backend: str) -> None:
             await server.start()
             with pytest.raises(SubscribeRejected):
                 await anext(subscription)
+            with pytest.raises(SubscribeRejected):
+                await subscription.ready()
         with pytest.raises(anyio.ClosedResourceError):
             await anext(subscription)
 
@@ -177,7 +252,9 @@ async def test_the_end_of_the_topic_is_the_end(anyio_backend: str) -> None:
     ):
         topic = await subscribed(server)
         await topic.publish(1)
+        assert not subscription.is_over
         await topic.finish()
+        await eventually(lambda: subscription.is_over)
         assert [note async for note in subscription] == [1]
         assert [batch async for batch in subscription.batches()] == []
 

@@ -84,6 +84,20 @@ def test_a_note_with_headers_is_read_alone() -> None:
     assert [batch.headers for batch in read] == [None, headers, None]
 
 
+def test_what_is_too_long_is_counted_to_the_first_that_is_not() -> None:
+    kept, headers = filled(2, most=8), read_headers({"a": bytes(50)})
+    for size in (60, 60, 20, 60):
+        kept.add(bytes(size), None)
+    kept.add(bytes(20), headers)
+    counts = [kept.too_long(number, kept.last, 50) for number in range(1, 8)]
+    assert counts == [0, 0, 2, 1, 0, 2, 1]
+    assert kept.too_long(3, 3, 50) == 1
+    assert kept.too_long(7, 7, 20 + headers.size) == 0
+    kept.add(bytes(60), None)
+    kept.add(bytes(60), None)
+    assert (kept.first, kept.too_long(kept.first + 1, kept.last, 50)) == (2, 2)
+
+
 @pytest.mark.parametrize(
     ("after", "begins", "recovered"),
     [

@@ -2,11 +2,13 @@
 
 from typing import Any, cast
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from lbm import keys
 from lbm.codec import Value, decode
+from node.messaging.batch import Batch
 from node.messaging.fanout import Fanout
 from node.messaging.kept import Kept, TopicPosition
 from node.messaging.kept_feed import KeptFeed
@@ -167,6 +169,28 @@ def test_a_note_too_long_for_this_subscriber_is_a_gap() -> None:
     assert [number_of(event) for event in events] == [1, 4, None]
     assert all(len(event.payload) <= 1_024 for event in events)
     assert feed.dropped == 2
+
+
+def test_thousands_that_are_too_long_are_not_put_together_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A subscriber that takes little shall not cost a turn of the loop with each Subscribe."""
+    fanout, line = remembering(10_000), Line()
+    publish(fanout, 1, *[bytes(1_100)] * 5_000, 2)
+    made: list[Batch] = []
+    payload = Batch.payload
+
+    def counted(batch: Batch) -> tuple[int, bytes]:
+        made.append(batch)
+        return payload(batch)
+
+    monkeypatch.setattr(Batch, "payload", counted)
+    feed = subscribed(fanout, line, max_payload=1_024)
+    events = line.write_all(feed)
+    assert data_of(events) == [1, 2]
+    assert [number_of(event) for event in events] == [1, 5_002]
+    assert feed.dropped == 5_000
+    assert len(made) < 20
 
 
 def test_events_have_at_most_64_kib_with_their_number() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable
 from functools import partial
+from typing import Any
 
 import anyio
 import pytest
@@ -220,3 +221,9 @@ def test_keys(make: Callable[[], OnceKey]) -> None:
     assert OnceKey.of(True).value != OnceKey.of(True).value
     with pytest.raises(ValueError, match="16 bytes"):
         OnceKey.of(b"short")
+
+
+@pytest.mark.parametrize("once", [None, 0, 1, "0123456789abcdef", bytearray(16), memoryview(b"")])
+def test_what_is_no_key_is_not_taken_for_a_new_one(once: Any) -> None:
+    with pytest.raises(TypeError, match=f"not {type(once).__name__}"):
+        OnceKey.of(once)

@@ -16,7 +16,7 @@ from node.peer.subscription import Subscription
 from node.protocol.codes import NOTES, NOTIFY, RESULT, SIM, UNSUBSCRIBE, CloseCode, ResultCode
 from node.protocol.errors import PayloadTooLargeError
 from node.protocol.limits import Limits
-from parley import ParleyError
+from parley import ParleyError, TopicPosition
 from tests.node.network import Meeting, eventually, meeting, settled, started
 
 pytestmark = pytest.mark.anyio
@@ -170,6 +170,14 @@ async def test_a_window_out_of_range(met: Meeting, window: int) -> None:
     assert met.peer.topics._expected == {}
     async with met.peer.subscribe("x", window=2**31 - 1):
         assert met.peer.is_open
+
+
+@pytest.mark.parametrize(("epoch", "number"), [(b"x", 3), ("12345678", 3), (bytes(8), -1)])
+async def test_a_position_that_is_none(met: Meeting, epoch: Any, number: int) -> None:
+    met.server.topic("x", keep=1)
+    with pytest.raises(ValueError, match="a position is"):
+        await met.peer.subscribe("x", after=TopicPosition(epoch, number)).__aenter__()
+    assert met.peer.topics._expected == {}
 
 
 async def test_data_without_an_encoding(met: Meeting) -> None:

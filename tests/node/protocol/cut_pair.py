@@ -10,6 +10,7 @@ from node.protocol.attempt import Attempt
 from node.protocol.config import CoreConfig
 from node.protocol.connection import Connection
 from node.protocol.observer import Observer
+from node.protocol.remains import Remains
 from node.protocol.reports import Parted, ResumeAsked, Resumed
 from node.protocol.resume import spend_mac
 from tests.node.protocol.pair import ALICE, BOB, Pair, Side, make_config
@@ -38,6 +39,7 @@ class CutPair(Pair):
         )
         self.resumes: list[bytes] = []
         self.answers: list[bytes] = []
+        self._remains: Remains | None = None
 
     def cut(self) -> None:
         """The transport ends for both; what was on its way is lost."""
@@ -64,7 +66,7 @@ class CutPair(Pair):
         """The responder's answer: what goes out on the new transport."""
         if asked is not None:
             core, resume = self.b.core, asked.resume
-            remains = core.remains(self.now)
+            remains = self._remains = self._remains or core.take_remains()
             if core.resumption is not None and resume.tag in core.resumption.tags:
                 if core.accept_resume(resume, self.now):
                     rest = fresh.hand_over()

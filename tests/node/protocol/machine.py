@@ -356,7 +356,7 @@ class Link:
 
     def _check_memory(self, side: Side) -> None:
         connection = side.connection
-        assert len(connection._frames) <= connection._frames.limit + 4
+        assert connection._frames.size <= connection._frames.limit + 4
         assert connection._wire.size <= CONTROL_BUFFER
         session = connection._session
         if session is None:
@@ -388,7 +388,7 @@ class Link:
         under_way = window.size + granted - spent - there.credit.left
         assert under_way >= 0, "credit out of nothing"
         quiet = not sender.inbox and not reader.connection._wire.frames
-        if quiet and not len(sender.connection._frames) and not self.cut:
+        if quiet and not sender.connection._frames.size and not self.cut:
             assert under_way == 0, "credit was lost"
         if reader.connection.config.deliver == "opened":
             held = reader.unconsumed[stream]

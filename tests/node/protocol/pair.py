@@ -65,7 +65,7 @@ def events_of(wire: bytes | bytearray) -> list[bytes]:
     """The events in some frames, which must be whole."""
     reader = FrameReader(ANY_SIZE)
     events = [bytes(event) for event in reader.feed(bytes(wire))]
-    assert not len(reader)
+    assert not reader.size
     return events
 
 

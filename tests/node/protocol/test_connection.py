@@ -500,9 +500,13 @@ def test_nobody_waits_to_be_decided_on() -> None:
     pair = open_pair()
     with pytest.raises(LocalProtocolError):
         pair.a.core.accept_peer(pair.now)
-    with pytest.raises(LocalProtocolError):
-        pair.a.core.refuse_peer("x", pair.now)
     assert pair.a.code == ALIVE
+    early = Connection(make_config(ALICE), initiator=True, now=START)
+    for core in (early, pair.a.core):
+        if core is not early:
+            core.abort(pair.now, CloseCode.CONNECTION_LOST, "over")
+        with pytest.raises(LocalProtocolError, match="nobody to be refused"):
+            core.refuse_peer("x", pair.now)
 
 
 def test_consuming_never_fails() -> None:

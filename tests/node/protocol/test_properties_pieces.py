@@ -200,7 +200,7 @@ def read(limit: int, pieces: list[bytes]) -> tuple[list[bytes], bool, int]:
                 events.append(bytes(event))  # noqa: PERF401 - kept also when the next one raises
     except RemoteProtocolError:
         return events, True, 0
-    return events, False, len(reader)
+    return events, False, reader.size
 
 
 @given(

@@ -1,13 +1,17 @@
 """The limits of resuming, each exceeded: what is kept, what is told and when, and for how long."""
 
+from contextlib import suppress
+
 import pytest
 
 from lbm import keys
 from node.protocol.codes import CONNECTION, RECEIVED, SIM, CloseCode
+from node.protocol.errors import LocalProtocolError
 from node.protocol.limits import (
     CLOSED_PATIENCE,
     IDLE_EVENTS,
     LEAST_RESUME_BUFFER,
+    OWN_KEY_UPDATES,
     RESPONDER_PATIENCE,
     RESUME_EXEMPT,
     RESUME_TIMEOUT,
@@ -16,7 +20,8 @@ from node.protocol.limits import (
     TELL_INTERVAL,
 )
 from node.protocol.reports import Parted
-from tests.node.protocol.cut_pair import M, cut_pair
+from node.protocol.states import State
+from tests.node.protocol.cut_pair import CutPair, M, cut_pair
 from tests.node.protocol.pair import ALICE, ALIVE, Side, make_config
 
 SMALL = {"resume_buffer": LEAST_RESUME_BUFFER}
@@ -84,6 +89,18 @@ def test_what_is_not_held_back_has_a_bound_as_well() -> None:
 # What is told.
 
 
+def test_closing_a_parted_session_with_more_than_that_ends_it() -> None:
+    pair = cut_pair(resume_buffer=LEAST_RESUME_BUFFER, max_streams=8_192)
+    pair.cut()
+    core = pair.b.core
+    for _ in range(5_000):
+        core.reset_stream(core.open_stream("x" * 200), 100, "y" * 1_000)
+    core.close(pair.now)
+    pair.b.collect(pair.now)
+    assert pair.b.code == CloseCode.OVERLOADED
+    assert core.state is State.ENDED
+
+
 def test_so_many_bytes_are_told_at_once() -> None:
     pair = cut_pair()
     for _ in range(5):
@@ -129,6 +146,28 @@ def test_little_is_told_alone_after_ten_seconds() -> None:
     assert len(pair.a.wire) + len(pair.b.wire) - wire < 400
 
 
+def test_an_idle_session_wakes_once_to_tell_and_never_again() -> None:
+    woken = [count_wakes(cut_pair(idle_before_ping=1e6, resume=resume)) for resume in (0.0, M)]
+    # Each side tells once, and its Received is sealed: nothing wakes for a seal of it.
+    assert woken[1] - woken[0] == 2
+
+
+def count_wakes(pair: CutPair) -> int:
+    """How often the two sides wake in the 1,000 s after an event and its answer."""
+    say(pair.a)
+    pair.pump()
+    say(pair.b)
+    pair.pump()
+    end, wakes = pair.now + 1_000, 0
+    while (due := min(side.core.next_deadline() for side in pair.sides)) <= end:
+        pair.now = due
+        for side in pair.sides:
+            wakes += side.core.next_deadline() <= due
+            side.core.handle_deadline(due)
+        pair.pump()
+    return wakes
+
+
 def test_telling_little_too_often_is_overloaded() -> None:
     pair = cut_pair()
     for number in range(int(IDLE_EVENTS.burst) + 2):
@@ -153,6 +192,24 @@ def test_a_parted_session_has_its_time() -> None:
     assert pair.b.code == CloseCode.CONNECTION_LOST
 
 
+def test_key_updates_of_a_parted_session_are_no_flood_when_they_come() -> None:
+    """They come all at once, so what is allowed by and by is not allowed meanwhile."""
+    pair = cut_pair(resume=600.0)
+    pair.cut()
+    made = 0
+    for _ in range(200):
+        pair.now += 1.0
+        with suppress(LocalProtocolError):
+            pair.b.core.update_keys(pair.now)
+            made += 1
+    assert made == OWN_KEY_UPDATES.burst
+    assert pair.come_back().outcome == "resumed"
+    for _ in range(made):  # and as many as may be made now
+        pair.b.core.update_keys(pair.now)
+    pair.pump()
+    assert (pair.a.code, pair.b.code) == (ALIVE, ALIVE)
+
+
 def test_an_attempt_has_five_seconds() -> None:
     pair = cut_pair()
     pair.cut()
@@ -168,9 +225,25 @@ def test_an_attempt_has_five_seconds() -> None:
 def test_what_is_left_of_a_closed_session_has_five_seconds() -> None:
     pair = cut_pair()
     pair.cut()
+    resumes = [pair.ask()[-1] for _ in range(2)]
     pair.b.core.close(pair.now)
-    assert pair.b.core.remains(pair.now + CLOSED_PATIENCE - 0.1) is not None
-    assert pair.b.core.remains(pair.now + CLOSED_PATIENCE) is None
+    remains = pair.b.core.take_remains()
+    assert remains is not None
+    answers = [
+        remains.answer(asked.resume, pair.now + seconds)
+        for asked, seconds in zip(resumes, (CLOSED_PATIENCE - 0.1, CLOSED_PATIENCE), strict=True)
+        if asked is not None
+    ]
+    assert [answer is not None for answer in answers] == [True, False]
+
+
+def test_what_is_left_of_a_closed_session_is_not_kept_by_its_core() -> None:
+    """A handler that outlives its session may know that for an hour."""
+    pair = cut_pair()
+    pair.cut()
+    pair.b.core.close(pair.now)
+    assert pair.b.core.take_remains() is not None
+    assert pair.b.core.take_remains() is None
 
 
 def test_silence_before_a_seal_that_is_overdue_parts_the_session() -> None:

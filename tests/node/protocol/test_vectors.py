@@ -75,7 +75,7 @@ def test_an_event_that_is_not_sent(vector: Vector) -> None:
 def test_frames(vector: Vector) -> None:
     reader, data = FrameReader(vector["limit"]), unhex(vector["input"])
     assert [event.hex() for event in reader.feed(data)] == vector["expected"]
-    assert len(reader) == vector.get("rest", 0)
+    assert reader.size == vector.get("rest", 0)
     single = FrameReader(vector["limit"])
     events = [event.hex() for byte in data for event in single.feed(bytes([byte]))]
     assert events == vector["expected"]

@@ -9,8 +9,10 @@ from anyio import create_task_group
 
 from node.errors import OutcomeUnknownError
 from node.peer.once_key import OnceKey
+from node.protocol.limits import ONCE_AGAIN
+from node.testing import FakeClock
 from parley import Call, Node
-from tests.node.network import eventually, started
+from tests.node.network import eventually, settled, started
 from tests.node.resume.roads import road
 
 pytestmark = pytest.mark.anyio
@@ -69,5 +71,33 @@ async def test_after_a_session_that_is_over_it_is_asked_again() -> None:
         peer = await on.client.connect(on.proxy.address)
         work.finish.set()
         assert await peer.call("work", 1, once=key) == 1
+        assert work.ran == [1]
+        await peer.close()
+
+
+async def test_whether_it_may_be_asked_again_is_looked_at_when_there_is_room() -> None:
+    """Where much waits for a session that is parted, minutes may pass before it is sent."""
+    clock = FakeClock()
+    async with road(clock, resume=600.0, write_buffer=1_024) as on:
+        work = Work(on.server)
+        work.finish.set()
+        peer = await on.client.connect(on.proxy.address)
+        key = OnceKey()
+        assert await peer.call("work", 1, once=key) == 1
+        await eventually(lambda: peer.core.can_part)
+        on.proxy.stall()
+        on.proxy.cut()
+        await eventually(lambda: peer.is_parted)
+        async with create_task_group() as tasks:
+            first = await started(tasks, partial(peer.call, "echo", bytes(2_000), timeout=None))
+            again = await started(tasks, partial(peer.call, "work", 1, once=key, timeout=None))
+            assert not peer.driver.has_room
+            clock.advance(ONCE_AGAIN + 1)
+            on.proxy.resume()
+            while not (first and again):
+                clock.advance(1.0)  # the pause between two attempts, and what they may take
+                await settled()
+        assert isinstance(again[0], OutcomeUnknownError)
+        assert key.is_over
         assert work.ran == [1]
         await peer.close()

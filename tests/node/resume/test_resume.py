@@ -1,7 +1,9 @@
 """A session that goes on over new transports: what applications see of it, on both backends."""
 
 import logging
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -13,9 +15,17 @@ from node.testing.proxy import FaultyProxy
 from node.transport.address import Address
 from node.transport.memory import MemoryStream, memory_pair
 from node.trust.policies import AnyPeer
-from parley import Call, PeerClosedError, Stream
-from parley.errors import ConfigError, UnreachableError
-from tests.node.network import PATIENCE, config, eventually, meeting, new_node, nothing_left
+from parley import Call, Identity, Node, PeerClosedError, Stream
+from parley.errors import ConfigError, HandshakeError, UnreachableError
+from tests.node.network import (
+    PATIENCE,
+    config,
+    eventually,
+    meeting,
+    new_node,
+    nothing_left,
+    started,
+)
 from tests.node.resume.roads import road
 
 pytestmark = pytest.mark.anyio
@@ -183,6 +193,30 @@ async def _echo(call: object) -> object:
     return call.data  # type: ignore[attr-defined]  # a Call
 
 
+async def test_a_node_that_is_closed_while_it_dials_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with new_node() as server, anyio.create_task_group() as tasks, new_node() as client:
+        address = await server.listen("tcp://127.0.0.1:0")
+        dialled, may_go_on = anyio.Event(), anyio.Event()
+        backend = type(client.backend)
+        dial = backend.connect
+
+        async def slow(*arguments: Any) -> None:
+            dialled.set()
+            await may_go_on.wait()
+            await dial(*arguments)
+
+        monkeypatch.setattr(backend, "connect", slow)
+        outcome = await started(tasks, partial(client.connect, address))
+        await dialled.wait()
+        await client.aclose()
+        may_go_on.set()
+        await eventually(lambda: bool(outcome))
+    assert isinstance(outcome[0], HandshakeError)
+    assert outcome[0].code == CloseCode.GOING_AWAY
+
+
 async def test_other_addresses_are_of_the_same_node() -> None:
     async with new_node() as client, new_node() as server:
         address = await server.listen("tcp://127.0.0.1:0")
@@ -304,7 +338,7 @@ async def test_sessions_that_were_cut_leave_nothing(caplog: pytest.LogCaptureFix
 
 
 async def test_the_other_side_may_say_that_it_does_not_know_the_session() -> None:
-    """A Reject proves nothing: the session waits on, and a link may try another beside it."""
+    """A Reject proves nothing, nor does another node that answers: the session waits on."""
     async with new_node(resume=20.0) as client:
         async with new_node(resume=20.0) as server:
             address = Address.parse(await server.listen("tcp://127.0.0.1:0"))
@@ -314,10 +348,30 @@ async def test_the_other_side_may_say_that_it_does_not_know_the_session() -> Non
             back.live.lost("its process is gone")
         async with new_node(resume=20.0) as other:
             await other.listen(str(address.without_node_id()))
-            await peer.live.changes.until(lambda: peer.live.unknown)
+            with anyio.fail_after(PATIENCE):
+                await peer.live.changes.until(lambda: peer.live.unknown)
             assert peer.is_parted
         peer.live.lost("a new session is there")
         assert (await peer.closed()).code == CloseCode.CONNECTION_LOST
+
+
+async def test_a_session_whose_node_was_started_anew_ends_without_delay() -> None:
+    """The node itself answers, and does not know it: nobody waits for the time to be up."""
+    identity = Identity.create()
+    async with new_node(resume=60.0) as client:
+        async with Node(identity, config=config(resume=60.0)) as server:
+            address = await server.listen("tcp://127.0.0.1:0")
+            peer = await client.connect(address)
+            await eventually(lambda: bool(server.peers) and peer.core.can_part)
+            server.peers[0].live.lost("its process is gone")
+        async with Node(identity, config=config(resume=60.0)) as server:
+            await server.listen(address.partition("#")[0])
+            with anyio.fail_after(PATIENCE):
+                ended = await peer.closed()
+            assert ended.code == CloseCode.CONNECTION_LOST
+            assert "does not know the session" in ended.reason
+            await eventually(lambda: not server.peers)
+        assert not client.peers
 
 
 def test_what_resume_may_be() -> None:

@@ -6,7 +6,7 @@ from anyio import create_task_group, fail_after, move_on_after
 from node.testing import FakeClock
 from node.transport.clocked import ClockedBackend
 from node.transport.ground import current_backend
-from node.transport.waiting import Changes, pause
+from node.transport.waiting import Changes, pause, pause_until
 from tests.node.network import settled, started
 
 pytestmark = pytest.mark.anyio
@@ -58,3 +58,36 @@ async def test_a_pause_is_by_the_clock_of_the_loop(anyio_backend: str) -> None:
         with move_on_after(0.005):
             await pause(loop, 3600)
         assert clock.next_timer == float("inf")  # who gave up leaves none
+
+
+async def test_a_pause_ends_when_what_it_waits_for_is_so(anyio_backend: str) -> None:
+    async with create_task_group() as tasks:
+        clock = FakeClock()
+        loop = ClockedBackend(current_backend(tasks), clock)
+        changes, so = Changes(loop.waiter), False
+        waiting = await started(tasks, lambda: pause_until(loop, 5.0, changes, lambda: so))
+        changes.notify()
+        await settled()
+        assert waiting == []
+        so = True
+        changes.notify()
+        await settled()
+        assert waiting == [None]
+        assert clock.next_timer == float("inf")
+        so = False
+        waiting = await started(tasks, lambda: pause_until(loop, 5.0, changes, lambda: so))
+        await clock.tick(4.9)
+        assert waiting == []
+        await clock.tick(0.1)
+        assert waiting == [None]
+
+
+@pytest.mark.parametrize("anyio_backend", [("asyncio", {"use_uvloop": True})], ids=["uvloop"])
+async def test_a_pause_ends_although_the_timer_is_early(anyio_backend: object) -> None:
+    """Timers of uvloop count whole milliseconds."""
+    async with create_task_group() as tasks:
+        loop = current_backend(tasks)
+        changes = Changes(loop.waiter)
+        with fail_after(5):
+            for number in range(100):
+                await pause_until(loop, 0.001 + number / 1e5, changes, lambda: False)

@@ -14,10 +14,13 @@ from node.trust.policies import (
     FirstUse,
     Known,
     OneOf,
+    OneOnly,
     Pinned,
     TrustPolicy,
     default_known_peers,
+    known_peers_of,
     parse_trust,
+    recheck,
 )
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=UTC)
@@ -151,6 +154,47 @@ def test_first_use_adds_further_names(first_use: FirstUse, known_peers: KnownPee
     first_use.check(ALICE, PLACE)
     first_use.check(ALICE, ELSEWHERE)
     assert list(known_peers) == [KnownPeer(ALICE.node_id, NOW, (PLACE, ELSEWHERE))]
+
+
+def test_first_use_asked_again_records_nobody(first_use: FirstUse, known_peers: KnownPeers) -> None:
+    first_use.check(EVE, PLACE)
+    known_peers.add(ALICE.node_id, None, NOW)
+    recheck(first_use, EVE, PLACE)
+    recheck(first_use, EVE, ELSEWHERE)  # which is not recorded either
+    known_peers.rename(EVE.node_id, "eve")
+    recheck(first_use, EVE, PLACE)
+    known_peers.add(ALICE.node_id, PLACE, NOW)
+    with pytest.raises(IdentityChangedError):
+        recheck(first_use, EVE, PLACE)
+    known_peers.forget(EVE.node_id)
+    with pytest.raises(NotTrustedError, match="it is not in"):
+        recheck(first_use, EVE, None)
+    assert [peer.node_id for peer in known_peers] == [ALICE.node_id]
+
+
+def test_one_node_only_and_only_if_it_is_trusted(
+    first_use: FirstUse, known_peers: KnownPeers
+) -> None:
+    policy = OneOnly(ALICE.node_id, first_use)
+    assert (policy.name, policy.reads_files) == ("first-use", True)
+    assert known_peers_of(policy) is known_peers
+    with pytest.raises(NotTrustedError, match="'pinned' refused"):
+        policy.check(EVE, PLACE)
+    assert len(known_peers) == 0
+    policy.check(ALICE, PLACE)
+    recheck(policy, ALICE, PLACE)
+    known_peers.forget(ALICE.node_id)
+    with pytest.raises(NotTrustedError, match="it is not in"):
+        recheck(policy, ALICE, PLACE)
+    assert known_peers_of(OneOnly(ALICE.node_id, AnyPeer())) is None
+
+    class Named(AnyPeer):
+        known_peers = frozenset({ALICE.node_id})  # which is not a file
+
+    assert known_peers_of(Named()) is None
+    # Asked again by its `check`, as is every policy that has nothing else.
+    with pytest.raises(NotTrustedError):
+        recheck(OneOnly(EVE.node_id, OneOf([ALICE.node_id])), EVE, None)
 
 
 @pytest.mark.parametrize("eve_is_known", [False, True])

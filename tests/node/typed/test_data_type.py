@@ -1,8 +1,9 @@
 """Tests of data of a type: models of each kind, LBM's own values, what is told of a misfit."""
 
 import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
 from typing import Annotated, Any, NotRequired, TypedDict
@@ -18,6 +19,7 @@ from lbm import keys
 from lbm.codec import Encodable, decode, encode
 from lbm.errors import LbmEncodeError
 from node.errors import ConfigError, MalformedDataError
+from node.typed.conversion import MOST_TOLD
 from node.typed.data_type import LONGEST_TEXT, DataType, data_type, plain_cells
 
 
@@ -129,6 +131,24 @@ def test_what_a_stranger_sent_is_told_on_one_short_line() -> None:
     assert len(caught.value.text) < 2 * LONGEST_TEXT
 
 
+def test_a_million_misfits_are_counted_and_not_told_one_by_one() -> None:
+    class Seats(pydantic.BaseModel):
+        guests: list[Guest]
+
+    with pytest.raises(MalformedDataError) as caught:
+        data_type(Seats).read({"guests": [{}] * (MOST_TOLD + 1)})
+    assert str(caught.value) == "$: 101 values do not fit"
+    told = r"guests\[0\].name: Field required \(and 99 more"
+    with pytest.raises(MalformedDataError, match=told):
+        data_type(Seats).read({"guests": [{}] * MOST_TOLD})
+
+
+@pytest.mark.parametrize("hint", [set, set[Any], frozenset[Any], list[set[Any]]])
+def test_what_cannot_be_in_a_set_is_malformed(hint: Any) -> None:
+    with pytest.raises(MalformedDataError, match="unhashable"):
+        data_type(hint).read([[[1]]])
+
+
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers(-(2**64), 2**64 - 1) | st.floats() | st.text()
@@ -164,12 +184,39 @@ def test_a_hint_that_is_no_type_of_data_is_refused(hint: Any) -> None:
         data_type(hint)
 
 
-def test_a_class_of_no_kind_is_refused() -> None:
-    class Plain:
-        pass
+class Plain:
+    pass
 
-    with pytest.raises(ConfigError, match="Plain cannot be checked: Plain is not a type of data"):
-        data_type(Plain)
+
+@dataclass
+class Holder:
+    inside: Plain | None = None
+
+
+@pytest.mark.parametrize(
+    ("hint", "name"),
+    [
+        *((hint, "Plain") for hint in (Plain, list[Plain], dict[str, Plain | None], Holder)),
+        (tuple[int, Annotated[list[Holder], 1]], "Plain"),
+        (Callable[[int], int], "Callable"),
+        (Iterator[int], "Iterator"),
+    ],
+)
+def test_a_class_of_no_kind_is_refused_wherever_it_stands(hint: Any, name: str) -> None:
+    with pytest.raises(ConfigError, match=f"cannot be checked: {name} is not a type of data"):
+        data_type(hint)
+
+
+@dataclass
+class Branch:
+    leaves: "list[Branch]" = field(default_factory=list)
+    guest: Guest | None = None
+    more: dict[str, object] = field(default_factory=dict)
+
+
+def test_a_class_may_hold_itself_and_anything_at_all() -> None:
+    branch = Branch([Branch()], Guest(name="ada"), {"a": [1, b"\xff"], "b": None})
+    assert data_type(Branch).read(sent(data_type(Branch).write(branch))) == branch
 
 
 def test_a_type_is_looked_at_once() -> None:
@@ -198,8 +245,21 @@ def test_models_in_cells_become_maps_and_nothing_else_changes() -> None:
     plain = plain_cells(cells, refused)
     assert plain[keys.DATA] == [{"name": "tea", "price": 3, "picture": b"\0\xff"}]
     assert plain[keys.HEADERS] == {"a": b"\0"}
-    for data in ({1, 2}, datetime.now(UTC), object(), [[object()]]):
+    for data in ({1, 2}, object(), [[object()]]):
         with pytest.raises(LbmEncodeError):
             plain_cells({keys.DATA: data}, refused)
     with pytest.raises(LbmEncodeError):
         plain_cells({keys.DATA: [TEA, object()]}, refused)
+
+
+def test_what_travels_as_text_may_be_sent_alone() -> None:
+    refused = LbmEncodeError("no encoding")
+    for hint, value in (
+        (datetime, datetime(2026, 1, 2, tzinfo=UTC)),
+        (Decimal, Decimal("12.50")),
+        (UUID, UUID(int=5)),
+        (Colour, Colour.RED),
+        (list[timedelta], [timedelta(seconds=5)]),
+    ):
+        plain = plain_cells({keys.DATA: value}, refused)[keys.DATA]
+        assert data_type(hint).read(sent(plain)) == value

@@ -2,17 +2,21 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 
 import anyio
 import pytest
+from anyio.abc import TaskGroup
 
+import node.apps.chat.member as member_module
 from crypto.identity import Identity
 from node.apps.chat.member import Member, joined
 from node.apps.chat.messages import Message, Person
 from node.apps.chat.room import RATE_COUNT, RATE_SECONDS, Room
-from node.errors import ParleyError
-from parley import CallRefused, Node, NodeConfig, Peer, SubscribeRejected
-from tests.node.network import config, eventually, introduce, new_node
+from node.errors import ParleyError, PeerClosedError, UnreachableError
+from parley import Call, CallRefused, Link, Node, NodeConfig, Peer, SubscribeRejected
+from tests.node.links.servers import QUICK, serving
+from tests.node.network import config, eventually, introduce, new_node, settled, started
 
 pytestmark = pytest.mark.anyio
 
@@ -21,6 +25,8 @@ PATIENCE = 10.0
 
 class Hall:
     """A room with its host; `seen` is all that happened in it."""
+
+    address = ""
 
     def __init__(self, limit: int = 100) -> None:
         self.node = new_node()
@@ -38,12 +44,25 @@ class Hall:
         peer, _ = await introduce(node, self.node)
         return peer
 
+    @asynccontextmanager
+    async def joined(self, node: Node, wish: str) -> AsyncIterator[Member]:
+        async with node.link(self.address) as link, joined(link, "lobby", wish) as member:
+            yield member
+
+
+@asynccontextmanager
+async def meeting(guest: Node, host: Node) -> AsyncIterator[tuple[Link, Peer]]:
+    """A guest's link to a host, and its peer there."""
+    async with guest.link(await host.listen("tcp://127.0.0.1:0"), pauses=QUICK) as link:
+        yield link, await link.ready()
+
 
 @asynccontextmanager
 async def hall(limit: int = 100) -> AsyncIterator[Hall]:
     made = Hall(limit)
     with anyio.fail_after(PATIENCE):
         async with made.node, anyio.create_task_group() as tasks:
+            made.address = await made.node.listen("tcp://127.0.0.1:0")
             tasks.start_soon(made.room.run)
             yield made
             tasks.cancel_scope.cancel()
@@ -58,10 +77,10 @@ async def next_of(member: Member, kind: str) -> Message:
 
 async def test_two_people_and_the_host_talk(anyio_backend: str) -> None:
     async with hall() as here, new_node() as a, new_node() as b:
-        async with joined(await here.guest(a), "lobby", "ann") as ann:
+        async with here.joined(a, "ann") as ann:
             assert ann.me == Person(a.node_id, "ann")
             assert ann.people == [here.room.host]
-            async with joined(await here.guest(b), "lobby", "bob") as bob:
+            async with here.joined(b, "bob") as bob:
                 assert (await next_of(ann, "join")).person == ann.me
                 assert (await next_of(ann, "join")).person == bob.me
                 await bob.say("hello ✓ \x1b[2J")
@@ -89,7 +108,7 @@ async def test_a_taken_name_gets_a_number(anyio_backend: str) -> None:
     async with hall() as here, AsyncExitStack() as stack:
         for wish in ("HOST", "host", long, long):
             node = await stack.enter_async_context(new_node())
-            member = joined(await here.guest(node), "lobby", wish)
+            member = here.joined(node, wish)
             names.append((await stack.enter_async_context(member)).me.name)
     assert names == ["HOST-2", "host-3", long, "x" * 30 + "-2"]
 
@@ -101,8 +120,8 @@ async def test_one_id_at_two_places_is_one_person(anyio_backend: str) -> None:
         Node(identity, config=config()) as a,
         Node(identity, config=config()) as b,
     ):
-        async with joined(await here.guest(a), "lobby", "ann") as first:
-            async with joined(await here.guest(b), "lobby", "another") as second:
+        async with here.joined(a, "ann") as first:
+            async with here.joined(b, "another") as second:
                 assert second.me == first.me
                 await second.say("from there")
                 assert (await next_of(first, "text")).person == first.me
@@ -124,12 +143,11 @@ async def test_whoever_claims_to_be_another_is_not_believed(anyio_backend: str) 
 
 
 async def test_only_who_is_there_may_speak(anyio_backend: str) -> None:
-    async with hall() as here, new_node() as a:
-        peer = await here.guest(a)
+    async with hall() as here, new_node() as a, meeting(a, here.node) as (link, peer):
         with pytest.raises(CallRefused) as caught:
             await peer.call("chat.lobby.say", "hi")
         assert caught.value.code == 20
-        async with joined(peer, "lobby", "ann") as ann:
+        async with joined(link, "lobby", "ann") as ann:
             await ann.say("hi")
         with pytest.raises(CallRefused) as caught:
             await peer.call("chat.lobby.say", "hi")
@@ -140,13 +158,16 @@ async def test_only_who_is_there_may_speak(anyio_backend: str) -> None:
     ("text", "code"), [("", 23), (None, 23), (b"hi", 23), (["hi"], 23), ("x" * 4_097, 21)]
 )
 async def test_what_is_no_message(anyio_backend: str, text: object, code: int) -> None:
-    async with hall() as here, new_node() as a:
-        peer = await here.guest(a)
-        async with joined(peer, "lobby", "ann") as ann:
-            with pytest.raises(CallRefused) as caught:
-                await peer.call("chat.lobby.say", text)  # type: ignore[call-overload]  # on purpose
-            assert caught.value.code == code
-            await ann.say("x" * 4_096)
+    async with (
+        hall() as here,
+        new_node() as a,
+        meeting(a, here.node) as (link, peer),
+        joined(link, "lobby", "ann") as ann,
+    ):
+        with pytest.raises(CallRefused) as caught:
+            await peer.call("chat.lobby.say", text)  # type: ignore[call-overload]  # on purpose
+        assert caught.value.code == code
+        await ann.say("x" * 4_096)
     assert [kind for kind, _, _ in here.seen][:2] == ["join", "text"]
 
 
@@ -163,11 +184,15 @@ async def test_a_name_that_is_none(anyio_backend: str, data: object) -> None:
 async def test_too_much_is_refused_for_a_while(
     anyio_backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with hall() as here, new_node() as a, new_node() as b:
-        peer = await here.guest(a)
+    async with (
+        hall() as here,
+        new_node() as a,
+        new_node() as b,
+        meeting(a, here.node) as (link, peer),
+    ):
         async with (
-            joined(peer, "lobby", "ann") as ann,
-            joined(await here.guest(b), "lobby", "bob") as bob,
+            joined(link, "lobby", "ann") as ann,
+            here.joined(b, "bob") as bob,
         ):
             for number in range(RATE_COUNT - 1):
                 await ann.say(str(number))
@@ -181,26 +206,30 @@ async def test_too_much_is_refused_for_a_while(
         monkeypatch.setattr(
             "node.apps.chat.room.anyio.current_time", lambda: now + RATE_SECONDS + 1
         )
-        async with joined(peer, "lobby", "ann") as ann:
+        async with joined(link, "lobby", "ann") as ann:
             await ann.say("later")
 
 
 async def test_a_full_room(anyio_backend: str) -> None:
-    async with hall(limit=1) as here, new_node() as a, new_node() as b:
-        other = await here.guest(b)
-        async with joined(await here.guest(a), "lobby", "ann"):
+    async with (
+        hall(limit=1) as here,
+        new_node() as a,
+        new_node() as b,
+        meeting(b, here.node) as (link, other),
+    ):
+        async with here.joined(a, "ann"):
             with pytest.raises(SubscribeRejected) as caught:
                 await other.subscribe("chat.lobby", {"name": "bob"}).__aenter__()
             assert caught.value.data == "the room is full"
         await eventually(lambda: here.names == ["Host"])
-        async with joined(other, "lobby", "bob") as bob:
+        async with joined(link, "lobby", "bob") as bob:
             await bob.say("there is room")
 
 
 async def test_who_vanishes_has_left(anyio_backend: str) -> None:
     async with hall() as here, new_node() as a, new_node() as b:
         peer = await here.guest(a)
-        async with joined(await here.guest(b), "lobby", "bob") as bob:
+        async with here.joined(b, "bob") as bob:
             async with peer.subscribe("chat.lobby", {"name": "ann"}):
                 assert (await next_of(bob, "join")).person.name == "bob"
                 assert (await next_of(bob, "join")).person.name == "ann"
@@ -230,25 +259,134 @@ async def test_nobody_joins_without_an_id(anyio_backend: str) -> None:
 )
 async def test_a_topic_that_is_no_room(anyio_backend: str, welcome: object) -> None:
     with anyio.fail_after(PATIENCE):
-        async with new_node() as host, new_node() as guest:
+        async with (
+            new_node() as host,
+            new_node() as guest,
+            meeting(guest, host) as (link, peer),
+        ):
             host.topic("chat.lobby").on_subscribe(lambda request: welcome)
-            peer, _ = await introduce(guest, host)
             with pytest.raises(ParleyError, match="no chat room"):
-                async with joined(peer, "lobby", "ann"):
+                async with joined(link, "lobby", "ann"):
                     raise AssertionError("it is none")
             assert await peer.ping() < PATIENCE
 
 
 async def test_nonsense_from_a_host_is_passed_over(anyio_backend: str) -> None:
     with anyio.fail_after(PATIENCE):
-        async with new_node() as host, new_node() as guest:
+        async with (
+            new_node() as host,
+            new_node() as guest,
+            meeting(guest, host) as (link, _),
+        ):
             you = Person(guest.node_id, "ann")
             topic = host.topic("chat.lobby")
             topic.on_subscribe(lambda request: {"you": you.encode(), "people": []})
-            peer, _ = await introduce(guest, host)
-            async with joined(peer, "lobby", "ann") as ann:
+            async with joined(link, "lobby", "ann") as ann:
                 forged = {"id": str(host.node_id), "name": "x\r\nbob: hi"}
                 for note in (None, 5, {"kind": "text", "from": forged, "text": "x"}):
                     await topic.publish(note)
                 await topic.publish(Message("text", you, "sense").encode())
                 assert (await next_of(ann, "text")).text == "sense"
+
+
+class Inn:
+    """A room at a server that is started anew; its guests come back over links."""
+
+    def __init__(self, tasks: TaskGroup) -> None:
+        self.said: list[tuple[str, str]] = []
+        self.room: Room | None = None
+        self.returns: list[str] = []
+        self._tasks = tasks
+
+    def offer(self, node: Node) -> None:
+        """The room of one start."""
+        self.room = room = Room(node, "lobby", "Host", self._note)
+        self._tasks.start_soon(room.run)
+
+    def _note(self, message: Message) -> None:
+        if message.kind == "text":
+            self.said.append((message.person.name, message.text))
+
+    async def read(self, member: Member) -> None:
+        """Read all that happens, and note each return."""
+        member.on_return = lambda: self.returns.append(member.me.name)
+        async for _ in member:
+            pass
+
+
+def names_of(place: Member | Room) -> list[str]:
+    return sorted(person.name for person in place.people)
+
+
+async def test_who_was_there_is_there_again_after_a_restart(anyio_backend: str) -> None:
+    everybody = ["Host", "ann", "ann-2"]
+    async with anyio.create_task_group() as tasks:
+        inn = Inn(tasks)
+        async with (
+            serving(inn.offer) as server,
+            new_node() as a,
+            new_node() as b,
+            a.link(server.address, pauses=QUICK) as ann_s,
+            b.link(server.address, pauses=QUICK) as bob_s,
+            joined(ann_s, "lobby", "ann") as ann,
+            joined(bob_s, "lobby", "ann") as other,
+        ):
+            assert (ann.me.name, other.me.name) == ("ann", "ann-2")
+            reading = [await started(tasks, partial(inn.read, one)) for one in (ann, other)]
+            for end in (server.stop, server.kill):
+                await end()
+                inn.returns.clear()
+                async with anyio.create_task_group() as saying:
+                    saying.start_soon(other.say, "while nobody was there")
+                    await settled()
+                    assert inn.said == []
+                    await server.start()
+                await eventually(lambda: sorted(inn.returns) == ["ann", "ann-2"])
+                await eventually(lambda: names_of(ann) == names_of(other) == everybody)
+                assert inn.said.pop() == ("ann-2", "while nobody was there")
+            assert inn.room is not None
+            assert names_of(inn.room) == everybody
+            inn.room.topic.close()
+            await eventually(lambda: reading == [[None], [None]])
+            assert ann.is_over
+        tasks.cancel_scope.cancel()
+
+
+async def test_what_is_typed_while_the_room_is_away(
+    anyio_backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line is said, or it is told that it was not, or that nobody knows."""
+
+    def offer(node: Node) -> None:
+        topic = node.topic("chat.lobby")
+        you = Person(guest.node_id, "ann")
+        topic.on_subscribe(lambda request: {"you": you.encode(), "people": []} if good else None)
+
+        @node.on_call("chat.lobby.say")
+        async def say(call: Call) -> None:
+            heard.set()
+            await anyio.sleep_forever()
+
+    good, heard = True, anyio.Event()
+    async with (
+        new_node() as guest,
+        serving(offer) as server,
+        guest.link(server.address, pauses=QUICK) as link,
+        anyio.create_task_group() as tasks,
+        joined(link, "lobby", "ann") as ann,
+    ):
+        under_way = await started(tasks, lambda: ann.say("do you hear me?"))
+        await heard.wait()
+        await server.kill()
+        await eventually(lambda: bool(under_way))
+        assert isinstance(under_way[0], PeerClosedError)
+
+        monkeypatch.setattr(member_module, "SAY_TIMEOUT", 0.01)
+        with pytest.raises(UnreachableError, match="not in the room"):
+            await ann.say("nobody there")
+
+        # What answers then is not a room any more.
+        good = False
+        await server.start()
+        with pytest.raises(ParleyError, match="no chat room"):
+            await anext(ann)

@@ -25,7 +25,7 @@ def anyio_backend() -> str:
 @asynccontextmanager
 async def editing() -> AsyncIterator[tuple[LineEditor, PipeInput]]:
     with create_pipe_input() as keys:
-        editor = LineEditor("> ", keys, DummyOutput())
+        editor = LineEditor(lambda: "> ", keys, DummyOutput())
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(editor.run)
             yield editor, keys

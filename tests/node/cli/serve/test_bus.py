@@ -1,5 +1,6 @@
 """The bus that `parley serve` offers: used over the network, by those who may."""
 
+from collections.abc import Callable
 from pathlib import Path
 from signal import SIGKILL
 from types import SimpleNamespace
@@ -71,32 +72,71 @@ def test_over_the_network(processes: Processes, parley: Parley, bus: str, publis
 
 
 @pytest.mark.parametrize("loop", ["asyncio", "trio"])
+@pytest.mark.parametrize("resume", ["30", "0"])
 def test_a_node_that_dies_and_comes_again(
-    processes: Processes, parley: Parley, bus: str, publish: Publish, tmp_path: Path, loop: str
+    processes: Processes,
+    parley: Parley,
+    bus: str,
+    publish: Publish,
+    tmp_path: Path,
+    loop: str,
+    resume: str,
 ) -> None:
-    """Its consumer waits and goes on; its publisher ends, and says of which lines nobody knows."""
-    key = str(tmp_path / "key")
-    assert parley("id", "new", key).code == 0
-
-    def serve() -> tuple[Running, str]:
-        args = ("--identity", key, "--bus", bus, "--bus-allow", "*=publish+consume:*")
-        node, (address,) = processes.serve(*args, listen=(f"unix://{tmp_path}/s",))
-        return node, address
-
+    """Who consumes or follows waits and goes on, whether the session could be resumed or not."""
+    serve = _serving(processes, parley, bus, tmp_path, PARLEY_NODE_RESUME=resume)
     node, address = serve()
     publish(1)
-    consumer = processes.start(
-        *("bus", "consume", address, NAME, "--group", "mailer", "--json", "--loop", loop)
-    )
-    assert consumer.event("event")["data"] == {"n": 1}
+    options = ("--json", "--loop", loop)
+    consumer = processes.start("bus", "consume", address, NAME, "--group", "mailer", *options)
+    follower = processes.start("bus", "tail", address, NAME, "-f", "--start", "first", *options)
+    for one in (consumer, follower):
+        assert [one.event(kind)["event"] for kind in ("connected", "event")]
+    node.stop(SIGKILL)
+    for one in (consumer, follower):
+        one.event("parted" if resume == "30" else "disconnected")
+    serve()
+    assert parley("bus", "publish", bus, NAME, '{"n": 2}').code == 0
+    for one in (consumer, follower):
+        one.event("connected")
+        # What was printed and not acknowledged comes again.
+        while (event := one.event("event"))["data"] != {"n": 2}:
+            assert event["attempt"] == 2
+        done = one.stop()
+        assert (done.code, done.last["name"]) == (143, "interrupted")
+        assert "Traceback" not in done.err
+
+
+def test_a_consumer_tells_people_of_its_connection(
+    processes: Processes, parley: Parley, bus: str, publish: Publish, tmp_path: Path
+) -> None:
+    serve = _serving(processes, parley, bus, tmp_path)
+    node, address = serve()
+    publish(1)
+    consumer = processes.start("bus", "consume", address, NAME, "--group", "mailer", "--count", "2")
+    assert consumer.line().endswith('{"n": 1}')
+    node.stop(SIGKILL)
+    serve()
+    assert parley("bus", "publish", bus, NAME, '{"n": 2}').code == 0
+    done = consumer.finish()
+    assert done.code == 0
+    assert done.out.endswith('{"n": 2}\n')
+    lines = done.err.splitlines()
+    lost, again = [line for line in lines if "parley." not in line]
+    assert lost.startswith("connection lost: ")
+    assert again.endswith(" s, in a new session")
+
+
+def test_a_publisher_whose_node_dies(
+    processes: Processes, parley: Parley, bus: str, tmp_path: Path
+) -> None:
+    """It ends, and says of which lines nobody knows."""
+    node, address = _serving(processes, parley, bus, tmp_path, PARLEY_NODE_RESUME="0")()
     publisher = processes.start(
-        *("bus", "publish", address, NAME, "--json-lines", "--json", "--loop", loop), typing=True
+        *("bus", "publish", address, NAME, "--json-lines", "--json"), typing=True
     )
     publisher.type('{"n": 2}\n')
     publisher.event("published")
-    assert consumer.event("event")["data"] == {"n": 2}
     node.stop(SIGKILL)
-    assert consumer.event("disconnected")["text"].startswith("the connection ended: ")
     publisher.type('{"n": 3}\n')
     done = publisher.finish()
     assert (done.code, done.last["name"]) == (3, "unreachable")
@@ -104,13 +144,23 @@ def test_a_node_that_dies_and_comes_again(
     assert done.last["text"].startswith(
         tuple(f"line 2 {one}: the connection " for one in sentences)
     )
-    serve()
-    consumer.event("connected")
-    assert parley("bus", "publish", bus, NAME, '{"n": 4}').code == 0
-    while (event := consumer.event("event"))["data"] != {"n": 4}:
-        assert event["attempt"] == 2  # it was printed, and not acknowledged yet
-    done = consumer.stop()
-    assert (done.code, done.last["name"]) == (143, "interrupted")
+
+
+def _serving(
+    processes: Processes, parley: Parley, bus: str, directory: Path, **environment: str
+) -> Callable[[], tuple[Running, str]]:
+    """What starts a node that offers a bus, each time under the same identity and address."""
+    key = str(directory / "key")
+    assert parley("id", "new", key).code == 0
+
+    def serve() -> tuple[Running, str]:
+        args = ("--identity", key, "--bus", bus, "--bus-allow", "*=publish+consume+inspect:*")
+        place = f"unix://{directory}/s"
+        node = processes.start("serve", "--json", "--listen", place, *args, environment=environment)
+        (address,) = node.event("ready")["addresses"]
+        return node, address
+
+    return serve
 
 
 def test_a_consumer_that_is_not_to_wait_does_not_wait_for_a_node(
@@ -119,9 +169,26 @@ def test_a_consumer_that_is_not_to_wait_does_not_wait_for_a_node(
     publish(1)
     node, (address,) = processes.serve("--bus", bus, "--bus-allow", "*=consume:*")
     kill = ("--exec", f"kill -9 {node.process.pid}; sleep 0.2", "--idle", "0.2s")
-    done = parley("bus", "consume", address, NAME, "--group", "mailer", *kill, "--json")
+    done = parley(
+        "bus", "consume", address, NAME, "--group", "mailer", *kill, "--json", "--resume", "0"
+    )
     assert (done.code, done.last["name"]) == (3, "unreachable")
-    assert done.last["text"].startswith("the connection ended: ")
+    assert done.last["text"] == "the connection was lost, and there is no other"
+
+
+@pytest.mark.parametrize(
+    "command", [("consume", NAME, "--group", "mailer"), ("tail", NAME, "--follow")]
+)
+def test_the_first_connection_has_to_be_made(
+    parley: Parley, server: str, command: tuple[str, ...]
+) -> None:
+    kind, *args = command
+    nobody = f"tcp://127.0.0.1:1#{ONE}"
+    done = parley("bus", kind, nobody, *args)
+    assert (done.code, done.out) == (3, "")
+    assert done.err == "parley: cannot reach tcp://127.0.0.1:1: nobody listens there\n"
+    done = parley("bus", kind, f"{server.partition('#')[0]}#{ONE}", *args, "--json")
+    assert (done.code, done.last["name"]) == (4, "peer-not-trusted")
 
 
 def test_a_node_without_a_bus(parley: Parley, server: str) -> None:

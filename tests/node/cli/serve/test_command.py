@@ -12,6 +12,9 @@ from parley.dialects import NamedClient, SimProtoClient
 from tests.node.cli.conftest import Parley
 from tests.node.cli.processes import Processes, Running
 
+# Who is killed is noticed by the end of the transport, and not when the session's time is up.
+AT_ONCE = ("--resume", "0")
+
 
 def test_three_listeners_serve_one_node(
     processes: Processes, parley: Parley, tmp_path: Path
@@ -99,7 +102,7 @@ def test_a_visitor_that_hangs_does_not_keep_it(processes: Processes) -> None:
 
 def test_a_second_signal_does_not_wait(processes: Processes, parley: Parley) -> None:
     running, (address,) = processes.serve(topics=True)
-    caller = processes.start("call", address, "test.wait", "60", "--json")
+    caller = processes.start("call", address, "test.wait", "60", "--json", *AT_ONCE)
     running.event("waiting")
     running.send(SIGTERM)
     while parley("call", address, "parley.echo", "x").code == 0:
@@ -110,7 +113,7 @@ def test_a_second_signal_does_not_wait(processes: Processes, parley: Parley) -> 
 
 def test_a_caller_that_is_killed_is_noticed(processes: Processes) -> None:
     running, (address,) = processes.serve(topics=True)
-    caller = processes.start("call", address, "test.wait", "60")
+    caller = processes.start("call", address, "test.wait", "60", *AT_ONCE)
     running.event("waiting")
     caller.send(SIGKILL)
     running.event("cancelled")  # its handler was told
@@ -123,8 +126,10 @@ def test_a_caller_that_is_killed_is_noticed(processes: Processes) -> None:
 def test_a_server_that_is_killed_is_noticed(processes: Processes) -> None:
     running, (address,) = processes.serve(topics=True)
     callers = [
-        processes.start("call", address, "test.wait", "60", "--json"),
-        processes.start("ping", address, "--count", "1000", "--interval", "0.02", "--json"),
+        processes.start("call", address, "test.wait", "60", "--json", *AT_ONCE),
+        processes.start(
+            "ping", address, "--count", "1000", "--interval", "0.02", "--json", *AT_ONCE
+        ),
     ]
     running.event("waiting")
     callers[1].event("pong")

@@ -1,0 +1,210 @@
+"""The connection that a command keeps: made again when it is over, and what becomes of it told.
+
+A session that lost its transport and goes on over another one lost nothing. One that is over is
+followed by a new one, in which whoever spoke on it begins anew.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Annotated, Any, Final, Protocol
+
+import anyio
+import anyio.lowlevel
+import typer
+
+from node.cli.lines import Pace
+from node.cli.options import NodeOptions
+from node.cli.output import Output
+from node.cli.run import described, hinting
+from node.errors import PeerClosedError
+from node.links.link import Link
+from node.links.redial import is_lasting
+from node.logs import one_line
+from node.node import Node
+from node.peer.peer import Peer
+from node.protocol.codes import CloseCode
+from node.transport.waiting import Changes
+
+GiveUpAfter = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0,
+        metavar="SECONDS",
+        help="How long to wait for a connection that is lost; default: as long as it takes.",
+    ),
+]
+
+
+# The links' own, which has a line for each dial that failed.
+_log: Final = logging.getLogger("parley.link")
+# Turns of the loop in which whoever has got all that it wanted may leave, before a loss is told.
+_TURNS: Final = 20
+
+
+class Tell(Protocol):
+    """Shows what happened: a line for people, or the kind and the fields of a JSON line."""
+
+    async def __call__(self, text: str, kind: str, /, **fields: Any) -> None:
+        """Show it."""
+
+
+def remarks(out: Output, pace: Pace) -> Tell:
+    """Tells people on standard error, what the log has not told already. Lines of JSON go through
+    `pace`, which has the lines of standard output: none comes in the middle of another."""
+
+    async def tell(text: str, kind: str, /, **fields: Any) -> None:
+        if out.as_json:
+            await pace.print(out.line(text, kind, **fields))
+        elif text and not (kind == "disconnected" and _log.isEnabledFor(logging.WARNING)):
+            out.remark(text)
+
+    return tell
+
+
+@asynccontextmanager
+async def kept_link(
+    node: Node,
+    options: NodeOptions,
+    out: Output,
+    address: str,
+    tell: Tell,
+    *,
+    wanted: Callable[[], bool] = lambda: True,
+    give_up_after: float | None = None,
+) -> AsyncIterator[Link]:
+    """A link of `node` to `address` that is up; what becomes of it is told while it is used.
+    Leaving closes it. `wanted`, `give_up_after`: as of `LinkNews`.
+
+    Raises:
+        AddressError, ConfigError, and what `Node.connect` raises: the first dial failed.
+        What `LinkNews.follow` raises: afterwards.
+    """
+    async with node.link(address, trust=options.dialling_trust(address)) as link:
+        with hinting(), _silent_log():
+            peer = await link.ready(attempts=1)
+        out.event("connected", **described(peer))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(LinkNews(link, tell, wanted, give_up_after).follow, peer)
+            yield link
+            tasks.cancel_scope.cancel()
+
+
+@contextmanager
+def _silent_log() -> Iterator[None]:
+    """What ends the command is not a line of the log as well, which says that it goes on."""
+    _log.disabled = True
+    try:
+        yield
+    finally:
+        _log.disabled = False
+
+
+class LinkNews:
+    """Tells what becomes of a link after it was up for the first time.
+
+    Told are `parted` (the session has lost its transport, and may go on over another), `resumed`
+    (it does), `disconnected` (it is over, or a dial after that has failed) and `connected` (there
+    is a new one). `patience` is for how many seconds it may be away; None: as long as it takes.
+    Once it is not `wanted` any more, its loss is neither told nor waited for: a publisher that has
+    said all may leave before we have read it.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        tell: Tell,
+        wanted: Callable[[], bool] = lambda: True,
+        patience: float | None = None,
+    ) -> None:
+        self._link = link
+        self._tell = tell
+        self._wanted = wanted
+        self._patience = patience
+        self._since: float | None = None  # when the connection was lost, if it is
+        self._why: Exception = PeerClosedError(CloseCode.CONNECTION_LOST)
+
+    async def follow(self, peer: Peer) -> None:
+        """Tell, until the link has ended; `peer` is that of the first session.
+
+        Raises:
+            NotTrustedError, HandshakeError: it would be in vain to wait for it (`is_lasting`).
+            PeerClosedError, UnreachableError, HandshakeError: it was away for too long.
+        """
+        following: Peer | None = peer
+        while following is not None:
+            await self._to_the_end_of(following)
+            following = await self._next()
+
+    async def _to_the_end_of(self, peer: Peer) -> None:
+        live, told = peer.live, 0
+
+        def is_new() -> bool:
+            is_lost = peer.is_parted and self._since is None
+            return is_lost or peer.resumes > told or not peer.is_open
+
+        while peer.is_open:
+            if peer.resumes > told:
+                await self._parted(peer)  # if nobody looked while it was
+                told, seconds, self._since = peer.resumes, live.parted_for, None
+                text = f"connection back after {seconds:.1f} s: nothing was lost"
+                await self._tell(text, "resumed", number=told, seconds=seconds)
+            if peer.is_parted:
+                await self._parted(peer)
+            await self._until(live.changes, is_new)
+        self._why = peer.closed_error()
+
+    async def _parted(self, peer: Peer) -> None:
+        if self._since is None:
+            why = one_line(peer.live.parted_by)
+            self._why = PeerClosedError(CloseCode.CONNECTION_LOST, why)
+            await self._lose()
+            text = f"connection lost: {why}; going on as soon as it is back"
+            await self._tell(text, "parted", text=why)
+
+    async def _lose(self) -> float:
+        """The connection is lost; returns since when."""
+        since = anyio.current_time()
+        for _ in range(_TURNS):
+            await anyio.lowlevel.checkpoint()
+        if not self._wanted():
+            await anyio.sleep_forever()
+        if self._patience == 0:
+            raise self._why
+        if self._since is None:
+            self._since = since
+        return self._since
+
+    async def _next(self) -> Peer | None:
+        """The peer of the next session, if there is one."""
+        link, told = self._link, 0
+
+        def is_new() -> bool:
+            return link.peer is not None or link.is_over or link.attempts != told
+
+        since = await self._lose()
+        while (peer := link.peer) is None:
+            if link.is_over:
+                return None
+            if link.attempts != told and link.error is not None:
+                told, self._why = link.attempts, link.error
+                if is_lasting(self._why):
+                    raise self._why
+                why = one_line(str(self._why))
+                text = f"{why}; connecting again in {link.pause:.1f} s"
+                await self._tell(text, "disconnected", text=why, again_in=link.pause)
+            await self._until(link.changes, is_new)
+        seconds, self._since = anyio.current_time() - since, None
+        text = f"connected again after {seconds:.1f} s, in a new session"
+        await self._tell(text, "connected", **described(peer), seconds=seconds)
+        return peer
+
+    async def _until(self, changes: Changes, condition: Callable[[], bool]) -> None:
+        """Wait for `condition`, but no longer than patience lasts."""
+        left = None
+        if self._patience is not None and self._since is not None:
+            left = self._since + self._patience - anyio.current_time()
+        with anyio.move_on_after(left) as waiting:
+            await changes.until(condition)
+        if waiting.cancelled_caught:
+            raise self._why

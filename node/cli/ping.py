@@ -1,0 +1,216 @@
+"""`parley ping`: measures round trips to a node, and with `--watch` shows a connection live."""
+
+import statistics
+from collections import deque
+from signal import Signals
+from typing import Annotated, Any, Final
+
+import anyio
+import typer
+
+from node.cli.call import Address
+from node.cli.exits import Interrupted
+from node.cli.link import kept_link
+from node.cli.options import NodeOptions, takes_node_options
+from node.cli.output import Output, counted
+from node.cli.run import dialled, make_node, run, until_signalled
+from node.errors import ConfigError, PeerClosedError
+from node.links.link import Link
+from node.peer.peer import Peer
+
+COUNT: Final = 4
+INTERVAL: Final = 0.2  # seconds
+WATCH_INTERVAL: Final = 1.0
+# A node sends no more than 512 pings a second for long (docs/protocol.md section 14).
+SHORTEST_INTERVAL: Final = 0.01
+# Round trips of which a median is made.
+REMEMBERED: Final = 100_000
+
+
+@takes_node_options
+def ping(
+    options: NodeOptions,
+    address: Address,
+    count: Annotated[
+        int | None,
+        typer.Option(min=1, help=f"How many times; default: {COUNT}, with --watch until Ctrl-C."),
+    ] = None,
+    interval: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            help=f"Seconds between two; default: {INTERVAL:g}, with --watch {WATCH_INTERVAL:g}.",
+        ),
+    ] = None,
+    watch: Annotated[
+        bool,
+        typer.Option(
+            "--watch", help="Keep the connection, and show when it is lost, and back again."
+        ),
+    ] = False,
+) -> None:
+    """Measure the round trip to a node; with --watch, show a connection live."""
+    if watch:
+        pause = WATCH_INTERVAL if interval is None else interval
+        if not pause >= SHORTEST_INTERVAL:
+            raise ConfigError(f"with --watch, --interval is {SHORTEST_INTERVAL:g} or more")
+
+        async def watching(options: NodeOptions, out: Output) -> None:
+            await _watched(options, _Watch(out, count, pause), address)
+
+        run(options, watching, signals_are_its_own=True)
+        return
+
+    async def pinging(options: NodeOptions, out: Output) -> None:
+        trips: list[float] = []
+        wanted = count or COUNT
+        async with dialled(options, out, address) as peer:
+            for number in range(1, wanted + 1):
+                if trips:
+                    await anyio.sleep(INTERVAL if interval is None else interval)
+                trips.append(await peer.ping())
+                _show(out, str(peer.node_id or address), number, trips[-1])
+        median = statistics.median(trips)
+        out.say(f"{wanted} round trips: median {median * 1e3:.3f} ms")
+        out.done(count=wanted, minimum=min(trips), median=median, maximum=max(trips))
+
+    run(options, pinging)
+
+
+def _show(out: Output, who: str, number: int, seconds: float) -> None:
+    out.say(f"{who}: {seconds * 1e3:.3f} ms")
+    out.event("pong", number=number, seconds=seconds)
+
+
+async def _watched(options: NodeOptions, watch: "_Watch", address: str) -> None:
+    caught: Signals | None = None
+    try:
+        caught = await until_signalled(watch.run, options, address)
+    finally:
+        watch.sum_up()
+    if caught is not None and not watch.began:
+        raise Interrupted(caught)
+    watch.done(caught)
+
+
+class _Watch:
+    """A connection, shown live: each round trip, and what becomes of it in between. A round trip
+    during which it was lost is none."""
+
+    def __init__(self, out: Output, count: int | None, interval: float) -> None:
+        self.began = False
+        self._out = out
+        self._wanted = count
+        self._interval = interval
+        self._count = 0
+        self._trips: deque[float] = deque(maxlen=REMEMBERED)
+        self._minimum, self._maximum = float("inf"), 0.0
+        self._parted = self._resumed = self._sessions = 0
+        self._number = 0  # of times that this session was resumed, as far as was told
+        self._away = 0.0  # seconds
+        self._lost: float | None = None  # when the connection was, if it is
+        self._asked: float | None = None  # when a ping was sent that is not answered
+
+    async def run(self, options: NodeOptions, address: str) -> None:
+        """Watch, until `count` round trips were made."""
+        out = self._out
+        async with (
+            make_node(options) as node,
+            kept_link(node, options, out, address, self.tell) as link,
+        ):
+            self.began = True
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._show_waiting)
+                await self._ping(link, address)
+                tasks.cancel_scope.cancel()
+
+    async def _ping(self, link: Link, address: str) -> None:
+        while True:
+            peer = await link.ready()
+            seconds = await self._trip(peer)
+            if seconds is None:
+                continue
+            self._count += 1
+            self._trips.append(seconds)
+            self._minimum = min(self._minimum, seconds)
+            self._maximum = max(self._maximum, seconds)
+            _show(self._out, str(peer.node_id or address), self._count, seconds)
+            if self._count == self._wanted:
+                return
+            await anyio.sleep(self._interval)
+
+    async def _trip(self, peer: Peer) -> float | None:
+        """The round trip; None if the connection was lost meanwhile."""
+        resumes, self._asked = peer.resumes, anyio.current_time()
+        try:
+            seconds = await peer.ping()
+        except PeerClosedError:
+            return None
+        finally:
+            self._asked = None
+        return seconds if peer.resumes == resumes else None
+
+    async def _show_waiting(self) -> None:
+        """Show each while that nothing comes."""
+        while True:
+            await anyio.sleep(max(self._interval, WATCH_INTERVAL))
+            since, what = self._lost, "connection"
+            if since is None:
+                since, what = self._asked, "answer"
+            if since is None:
+                continue
+            seconds = anyio.current_time() - since
+            if seconds >= WATCH_INTERVAL:
+                self._out.say(f"no {what} for {seconds:.0f} s")
+                self._out.event("waiting", what=what, seconds=seconds)
+
+    async def tell(self, text: str, kind: str, /, **fields: Any) -> None:
+        """Show what became of the connection, and count it."""
+        if kind in ("resumed", "connected"):
+            self._lost = None
+            self._away += fields["seconds"]
+        elif self._lost is None:
+            self._lost = anyio.current_time()
+        if kind == "parted":
+            self._parted += 1
+        elif kind == "resumed":
+            times, self._number = fields["number"] - self._number, fields["number"]
+            self._resumed += times
+            self._parted += times - 1  # of which nothing was told, so short were they
+            text = f"{text} (resumed {counted(self._resumed, 'time')})"
+        elif kind == "connected":
+            self._sessions += 1
+            self._number = 0
+        self._out.event(kind, **fields)
+        self._out.say(text)
+
+    def sum_up(self) -> None:
+        """The last lines for people; none if there never was a connection."""
+        if not self.began:
+            return
+        if self._lost is not None:
+            self._away += anyio.current_time() - self._lost
+        trips = counted(self._count, "round trip")
+        if self._trips:
+            times = (self._minimum, statistics.median(self._trips), self._maximum)
+            least, median, most = (f"{seconds * 1e3:.3f} ms" for seconds in times)
+            trips += f": minimum {least}, median {median}, maximum {most}"
+        self._out.say(trips)
+        self._out.say(
+            f"parted {counted(self._parted, 'time')}, resumed {counted(self._resumed, 'time')}, "
+            f"{counted(self._sessions, 'new session')}; away for {self._away:.1f} s"
+        )
+
+    def done(self, caught: Signals | None) -> None:
+        """The last line of JSON."""
+        self._out.done(
+            count=self._count,
+            minimum=self._minimum if self._trips else None,
+            median=statistics.median(self._trips) if self._trips else None,
+            maximum=self._maximum if self._trips else None,
+            parted=self._parted,
+            resumed=self._resumed,
+            sessions=self._sessions,
+            away=self._away,
+            signal=None if caught is None else caught.name,
+        )

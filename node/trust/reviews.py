@@ -1,0 +1,246 @@
+"""Reviews: whether those who were let in are trusted still, asked of what let each of them in.
+
+A review is asked for, or follows from a file of known peers that has changed. There is one at a
+time, in a task of the node's own: it is carried through whatever becomes of those who wait for it.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from functools import partial
+from typing import Final, TypeVar
+
+from anyio import CapacityLimiter, move_on_after, to_thread
+
+from node.errors import KnownPeersError, NotTrustedError, ParleyError
+from node.transport.backend import Backend
+from node.transport.loop import Runner
+from node.transport.waiting import Changes, pause_until, turn_of
+from node.trust.accept_hook import Decider, Hook
+from node.trust.deciding import Deciding
+from node.trust.known_peers import KnownPeers
+from node.trust.policies import TrustPolicy, known_peers_of, recheck
+
+logger = logging.getLogger("parley.trust")
+
+T = TypeVar("T")
+
+# Seconds between two looks at the files.
+LOOK: Final = 1.0
+# A file that changed is asked again when it has been still from one look to the next: somebody may
+# be writing it. Strangers who are recorded one after the other must not put that off.
+MOST_LOOKS: Final = 5
+# Seconds for which a file that cannot be read refuses nobody who was let in.
+UNREADABLE: Final = 30.0
+# Peers that a policy is asked about before others have their turn.
+AT_A_TIME: Final = 256
+# Peers that an accept hook is asked about at once.
+HOOKS_AT_ONCE: Final = 64
+
+
+class _File:
+    """A file that a policy decides by, as it was when it was looked at."""
+
+    __slots__ = ("failing_since", "known_peers", "looks", "reviewed", "seen")
+
+    def __init__(self, known_peers: KnownPeers) -> None:
+        self.known_peers = known_peers
+        # Nobody knows in which state it was when the first of its peers was let in.
+        self.seen: Hashable = self
+        self.reviewed: Hashable = self
+        self.looks = 0  # since it changed
+        self.failing_since: float | None = None
+
+    def stamp(self) -> Hashable:
+        """The state it is in; takes the time of a disk."""
+        try:
+            return self.known_peers.stamp()
+        except KnownPeersError as error:
+            return str(error)
+
+    def is_due(self, stamp: Hashable) -> bool:
+        """Whether those whom it let in are to be asked about, now that it is in this state."""
+        is_still, self.seen = stamp == self.seen, stamp
+        if stamp == self.reviewed:
+            self.looks, self.failing_since = 0, None
+            return False
+        self.looks += 1
+        return is_still or self.looks >= MOST_LOOKS
+
+    def is_waited_for(self, refusals: Sequence[NotTrustedError | None], now: float) -> bool:
+        """Whether refusals say that it could not be read, and not for so long that this counts."""
+        causes = [refusal.__cause__ for refusal in refusals if refusal is not None]
+        trouble = next((cause for cause in causes if isinstance(cause, KnownPeersError)), None)
+        if trouble is None:
+            self.failing_since = None
+            return False
+        if self.failing_since is None:
+            self.failing_since = now
+            logger.warning("%s: those whom it let in stay for %g s more", trouble, UNREADABLE)
+        return now - self.failing_since < UNREADABLE
+
+
+class Reviews:
+    """The reviews of one node. `everybody` are those who may have to be asked about: whoever is
+    let in or asks to be, and whoever may come back for the rest of a session."""
+
+    def __init__(
+        self, everybody: Callable[[], Iterable[Deciding]], loop: Callable[[], Backend]
+    ) -> None:
+        self._everybody = everybody
+        self._loop = loop
+        self._changes = Changes(lambda: loop().waiter())
+        self._runner: Runner | None = None
+        self._asked_for = self._done = 0
+        self._hooks = 0  # that are being asked
+        self._files: dict[int, _File] = {}  # by their policies
+
+    async def review(self) -> None:
+        """Have everybody asked about who is there now; returns when that is done. Whoever asks
+        while a review is under way waits for the next one.
+
+        Raises:
+            ParleyError: the node does not run, or has ended meanwhile.
+        """
+        self._asked_for += 1
+        number = self._asked_for
+        self._begin()
+        self._changes.notify()
+        await self._changes.until(lambda: self._done >= number or self._runner is None)
+        if self._done < number:
+            raise ParleyError("the node has ended, and its peers with it")
+
+    def let_in(self, trust: Decider) -> None:
+        """Somebody was let in: as long as that holds, a file that `trust` decides by is watched."""
+        if self._runner is None and known_peers_of(trust) is not None:
+            self._begin()
+
+    # Inside.
+
+    def _begin(self) -> None:
+        if self._runner is None:
+            self._runner = self._loop().spawn(self._run)
+
+    async def _run(self) -> None:
+        # Of its own: handlers that keep all threads busy must not get peers thrown out.
+        threads = CapacityLimiter(1)
+        try:
+            while self._watched() or self._done < self._asked_for:
+                if self._done < self._asked_for:
+                    number = self._asked_for
+                    await self._ask(threads, None)
+                    self._done = number
+                    self._changes.notify()
+                else:
+                    await self._look(threads)
+                    await pause_until(
+                        self._loop(), LOOK, self._changes, lambda: self._done < self._asked_for
+                    )
+        finally:
+            self._runner = None
+            self._changes.notify()
+
+    def _watched(self) -> bool:
+        """Whether there are files to be looked at: those that let somebody in who is there."""
+        policies = {id(one.trust): one.trust for one in self._everybody() if one.is_made}
+        before, self._files = self._files, {}
+        for key, trust in policies.items():
+            known_peers = known_peers_of(trust)
+            if known_peers is not None:
+                file = before.get(key)
+                same = file is not None and file.known_peers is known_peers
+                self._files[key] = file if file is not None and same else _File(known_peers)
+        return bool(self._files)
+
+    async def _look(self, threads: CapacityLimiter) -> None:
+        """Ask about those whom a file let in that has changed."""
+        files = list(self._files.items())
+        stamps = await _in_thread(threads, lambda: [file.stamp() for _, file in files])
+        due = {
+            key
+            for number, (key, file) in enumerate(files)
+            if stamps is None or file.is_due(stamps[number])
+        }
+        if due:
+            await self._ask(threads, due)
+
+    async def _ask(self, threads: CapacityLimiter, policies: Collection[int] | None) -> None:
+        """Ask about everybody, or about those of some `policies`."""
+        asked: dict[int, list[Deciding]] = {}
+        for one in list(self._everybody()):
+            if policies is None or id(one.trust) in policies:
+                one.outdate()
+                if one.is_made:
+                    asked.setdefault(id(one.trust), []).append(one)
+        for key, those in asked.items():
+            trust = those[0].trust
+            if isinstance(trust, Hook):
+                await self._ask_hook(trust, those)
+            else:
+                await self._ask_policy(trust, those, self._files.get(key), threads)
+
+    async def _ask_hook(self, hook: Hook, those: Sequence[Deciding]) -> None:
+        for one in those:
+            await self._changes.until(lambda: self._hooks < HOOKS_AT_ONCE)
+            self._hooks += 1
+            self._loop().spawn(self._ask_hook_about, hook, one)
+        await self._changes.until(lambda: not self._hooks)
+
+    async def _ask_hook_about(self, hook: Hook, one: Deciding) -> None:
+        refusal: NotTrustedError | None = NotTrustedError("the question was cancelled")
+        try:
+            refusal = await one.refusal_of(hook)
+        finally:
+            # Also when the hook let a cancellation of its own out.
+            self._hooks -= 1
+            if refusal is not None and one.trust is hook:
+                one.refuse(refusal)
+            self._changes.notify()
+
+    async def _ask_policy(
+        self,
+        policy: TrustPolicy,
+        those: Sequence[Deciding],
+        file: _File | None,
+        threads: CapacityLimiter,
+    ) -> None:
+        loop = self._loop()
+        # Of others nobody knows how long they take for each peer.
+        size = AT_A_TIME if file is not None or not policy.reads_files else 1
+        for start in range(0, len(those), size):
+            some = those[start : start + size]
+            refusals: Sequence[NotTrustedError | None] | None
+            if policy.reads_files:
+                refusals = await _in_thread(threads, partial(_refusals, policy, some))
+                if refusals is None:
+                    text = f"trust policy {policy.name!r} did not answer in {UNREADABLE:g} s"
+                    refusals = [NotTrustedError(text)] * len(some)
+            else:
+                refusals = _refusals(policy, some)
+                await turn_of(loop)
+            if file is not None and file.is_waited_for(refusals, loop.now()):
+                return
+            for one, refusal in zip(some, refusals, strict=True):
+                # Meanwhile another policy may have been set.
+                if refusal is not None and one.trust is policy:
+                    one.refuse(refusal)
+        if file is not None:
+            file.reviewed = file.seen
+
+
+def _refusals(policy: TrustPolicy, some: Sequence[Deciding]) -> list[NotTrustedError | None]:
+    return [_refusal(policy, one) for one in some]
+
+
+def _refusal(policy: TrustPolicy, one: Deciding) -> NotTrustedError | None:
+    try:
+        return one.refusal(partial(recheck, policy))
+    except Exception:
+        logger.exception("the trust policy %r failed", policy.name)
+        return NotTrustedError(f"trust policy {policy.name!r} failed")
+
+
+async def _in_thread(threads: CapacityLimiter, function: Callable[[], T]) -> T | None:
+    """What `function` returns; None if it takes longer than any file may."""
+    with move_on_after(UNREADABLE):
+        return await to_thread.run_sync(function, abandon_on_cancel=True, limiter=threads)
+    return None

@@ -1,0 +1,63 @@
+"""Tests of node/cli/chat/talk.py: no line that was typed is lost without a word."""
+
+import json
+
+import pytest
+
+from crypto.identity import Identity
+from node.apps.chat.messages import Person
+from node.cli.chat.screen import Screen
+from node.cli.chat.talk import Standing, Talk
+from node.cli.output import Output
+from node.errors import PeerClosedError, UnreachableError, received_refusal
+from node.protocol.codes import CloseCode, ResultCode
+
+pytestmark = pytest.mark.anyio
+
+ME = Person(Identity.create().node_id, "ann")
+LOST = PeerClosedError(CloseCode.CONNECTION_LOST)
+
+
+@pytest.mark.parametrize(
+    ("error", "event", "line"),
+    [
+        (
+            UnreachableError("not in the room for 30 s"),
+            {"event": "refused", "code": 3, "text": "not said: hello (not in the room for 30 s)"},
+            "! not said: hello (not in the room for 30 s)",
+        ),
+        (
+            LOST,
+            {"event": "unanswered", "text": "hello", "error": str(LOST)},
+            f"! perhaps not said: hello ({LOST})",
+        ),
+        (
+            received_refusal(ResultCode.DEADLINE_EXCEEDED, None),
+            {"event": "unanswered", "text": "hello", "error": "the deadline passed (code 17)"},
+            "! perhaps not said: hello (the deadline passed (code 17))",
+        ),
+        (
+            received_refusal(ResultCode.OVERLOADED, "at most 20 messages in 10 s"),
+            {"event": "refused", "code": 19, "text": "at most 20 messages in 10 s"},
+            "! at most 20 messages in 10 s",
+        ),
+    ],
+)
+@pytest.mark.parametrize("as_json", [True, False])
+async def test_what_could_not_be_said(
+    anyio_backend: str,
+    capsys: pytest.CaptureFixture[str],
+    error: Exception,
+    event: dict[str, object],
+    line: str,
+    as_json: bool,
+) -> None:
+    async def say(text: str) -> None:
+        raise error
+
+    out = Output(as_json)
+    standing = Standing(ME.node_id, None, ())
+    talk = Talk(out, Screen(out, 0), ME.node_id, standing, lambda: [ME], say)
+    await talk._send("hello")
+    printed = capsys.readouterr().out
+    assert json.loads(printed) == event if as_json else printed == f"{line}\n"
