@@ -1,4 +1,5 @@
-"""A hostile native peer: it proves who it is, then floods, on one connection or on many.
+"""A hostile native peer: it proves who it is, then floods, on one connection or on many; or it is a
+stranger that asks for sessions which nobody has, on one new connection after another.
 
 It needs the core alone, so that it costs less than whom it floods; what comes back it
 reads and throws away. What it costs others is measured elsewhere.
@@ -11,11 +12,17 @@ from time import perf_counter
 from typing import Final, NamedTuple
 
 from benchmarks.dialects.pump import connect
+from crypto.hashing import SHA256
+from crypto.randomness import random_bytes
 from lbm import keys
-from node.protocol.codes import CALL, EMIT, MAIN_STREAM, NAMED, SIM
+from lbm.codec import Value
+from node.protocol.codes import CALL, EMIT, MAIN_STREAM, NAMED, RESUME, SIM
 from node.protocol.config import CoreConfig
 from node.protocol.connection import Connection
+from node.protocol.event import handshake_event
+from node.protocol.frames import frame
 from node.protocol.reports import PeerIdentified
+from node.protocol.resume import TAG_SIZE
 from node.protocol.states import State
 from parley import ConnectionEnded, Identity
 from parley.protocol import Encodable, encode
@@ -52,9 +59,14 @@ ATTACKS: Final[dict[str, Attack]] = {
         "calls with 8,000 small arrays each", False, SIM, CALL, _call("echo", [[0]] * 8_000)
     ),
 }
-NATIVE_FLOODS: Final[dict[str, str]] = {
+STRANGERS: Final = "resumes"
+_TITLES: Final[dict[str, str]] = {
     **{how: attack.title for how, attack in ATTACKS.items()},
-    **{f"{how}-{MANY}": f"{one.title}, {MANY} connections" for how, one in ATTACKS.items()},
+    STRANGERS: "Resumes of sessions that nobody has, each on a new connection",
+}
+NATIVE_FLOODS: Final[dict[str, str]] = {
+    **_TITLES,
+    **{f"{how}-{MANY}": f"{title}, {MANY} connections" for how, title in _TITLES.items()},
 }
 
 
@@ -108,15 +120,49 @@ class Attacker:
                 raise ConnectionError(report.reason)
 
 
+class Stranger:
+    """One connection on which a session is asked for; the server hangs up when it has refused."""
+
+    def __init__(self, address: str) -> None:
+        self.socket = connect(address.partition("#")[0], b"")
+        self._resume = resume_of_nobody()
+        self.socket.setblocking(False)
+
+    def write(self) -> int:
+        """Ask; how many bytes that were. Raises OSError."""
+        resume, self._resume = self._resume, b""
+        return self.socket.send(resume) if resume else 0
+
+    def read(self) -> None:
+        """Throw away the answer. Raises OSError when the server has hung up."""
+        if not self.socket.recv(READ_SIZE):
+            raise ConnectionError("the server hung up")
+
+
+def resume_of_nobody() -> bytes:
+    """The frame of a Resume whose tag and mac are random."""
+    cells: dict[int, Value] = {
+        keys.TAG: random_bytes(TAG_SIZE),
+        keys.ATTEMPT: 1,
+        keys.RECEIVED: 0,
+        keys.MAC: random_bytes(SHA256.size),
+    }
+    return frame(handshake_event(RESUME, encode(cells)))
+
+
 class NativeHostile:
     """All connections of the hostile peer. `sent` counts bytes, `connections` how often it
     came."""
 
     def __init__(self, address: str, how: str) -> None:
         name, _, many = how.partition("-")
-        attack, identity = ATTACKS[name], Identity.create()
         self._selector = selectors.DefaultSelector()
-        self._make: Callable[[], Attacker] = lambda: Attacker(address, identity, attack)
+        self._make: Callable[[], Attacker | Stranger]
+        if name == STRANGERS:
+            self._make = lambda: Stranger(address)
+        else:
+            attack, identity = ATTACKS[name], Identity.create()
+            self._make = lambda: Attacker(address, identity, attack)
         self._wanted = int(many or 1)
         self._open = 0
         self.sent = 0

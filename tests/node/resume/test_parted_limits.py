@@ -1,16 +1,19 @@
 """How many sessions without a transport a node keeps, and how much of them."""
 
+import logging
+import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Final
 
 import anyio
 import pytest
 
+from node.protocol.connection import Connection
 from node.testing.proxy import FaultyProxy
 from parley import Call, Node
 from parley.errors import PeerClosedError
-from tests.node.network import config, eventually, new_node
+from tests.node.network import config, eventually, living, new_node
 
 pytestmark = pytest.mark.anyio
 
@@ -64,6 +67,53 @@ async def test_so_many_of_all() -> None:
         await eventually(lambda: len(server.peers) == 3)
         ids = [peer.node_id for peer in server.peers]
         assert ids.count(one.node_id) == 1
+
+
+# Sessions for each of `--rounds`, of which a quarter is kept: a thousand with 200.
+SESSIONS: Final = 5
+OF_ONE_ID: Final = 8  # as many as are kept
+ANSWER: Final = 20_000  # bytes, of which the caller has not told that they came
+
+
+@pytest.mark.slow
+async def test_memory_is_flat_however_many_there_were(
+    rounds: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL)  # a record holds whom it is about
+    most = SESSIONS * rounds // 4
+    async with (
+        new_node(resume=20.0, parted_sessions=most) as server,
+        new_node(resume=20.0) as friend,
+    ):
+        server.on_call("echo")(echo)
+        address = await server.listen("tcp://127.0.0.1:0")
+        good = await friend.connect(address)
+        cores, sizes = living(Connection), []
+        tracemalloc.start()
+        try:
+            ids = SESSIONS * rounds // OF_ONE_ID
+            for number in range(1, ids + 1):
+                await come_and_go(server, address)
+                assert len(server._sessions) <= most
+                if number in (ids // 2, ids):
+                    assert len(server._sessions) == most
+                    assert living(Connection) - cores == most
+                    sizes.append(tracemalloc.get_traced_memory()[0])
+        finally:
+            tracemalloc.stop()
+        assert server._sessions.held > most * ANSWER
+        assert sizes[1] < 1.1 * sizes[0]
+        assert await good.call("echo", 1) == 1
+
+
+async def come_and_go(server: Node, address: str) -> None:
+    """Sessions of a new node, each of which loses its transport for good."""
+    async with new_node(resume=20.0) as client:
+        for _ in range(OF_ONE_ID):
+            peer = await client.connect(address)
+            await peer.call("echo", bytes(ANSWER))
+            peer.live.lost("it never comes back")
+        await eventually(lambda: len(server.peers) == len(server._sessions) + 1)
 
 
 async def test_so_much_of_all() -> None:

@@ -1,5 +1,5 @@
-"""Files both ways, calls and a subscription go on over transports that are lost at random: the
-applications see no error, and everything comes once and in order.
+"""Files both ways, calls, a subscription and a bus go on over transports that are lost at random:
+the applications see no error, and everything comes once and in order.
 
 `--rounds N` loses N transports in each test, while 2 N megabytes go each way and 10 N calls are
 made. The seed is the test's name.
@@ -24,6 +24,7 @@ from node.apps.transfer.protocol import Receipt
 from node.apps.transfer.receiver import FileReceiver
 from node.apps.transfer.sender import Source, send_file
 from node.apps.transfer.store import FileStore
+from node.bus.bus import Bus
 from parley import Call, Node, Peer, Topic
 from tests.node.network import eventually, new_node, nothing_left
 from tests.node.resume.lossy_proxy import LossyProxy
@@ -35,6 +36,7 @@ FILE: Final = 2 * MEGABYTE  # each way, for each transport that is lost
 CALLS: Final = 10  # likewise
 CALLERS: Final = 4  # each way
 LARGEST_CALL: Final = 20_000
+STREAM: Final = "shop.sold"  # of the bus
 # Lines about transports that were cut before their Resume was whole: to a server, strangers.
 STRANGERS: Final = re.compile(r"<Peer (unix|127\.0\.0\.1)> ended: connection-lost ")
 # Silence is noticed soon (seconds), and all calls that were made once are remembered.
@@ -87,6 +89,8 @@ class Load:
         self.published = 0
         self.receipts: list[Receipt] = []
         self.cuts: list[int] = []  # before each of them
+        self.events: list[object] = []  # of the bus
+        self.sent = 0  # of these
         self.is_enough = False
 
     # What both offer.
@@ -126,6 +130,23 @@ class Load:
             async for note in subscription:
                 self.notes.append(note)
 
+    async def fill(self, bus: Bus) -> None:
+        is_last = False
+        while not is_last:
+            is_last = self.is_enough
+            await bus.publish(STREAM, {"number": self.sent, "is last": is_last})
+            self.sent += 1
+            await anyio.sleep(0.005)
+
+    async def consume(self, bus: Bus) -> None:
+        """Up to the last one; what came for a second time would say so."""
+        async with bus.consume(STREAM, group="readers") as events:
+            async for event in events:
+                assert event.attempt == 1
+                self.events.append(event.data["number"])
+                if event.data["is last"]:
+                    break
+
     async def publish(self, topic: Topic) -> None:
         await eventually(lambda: bool(topic.subscribers))
         for number in count():
@@ -155,6 +176,8 @@ async def test_all_goes_on_over_transports_that_are_lost(
     assert load.ran == dict.fromkeys(range(1, load.made + 1), 1)
     assert load.notes == list(range(load.published))
     assert load.published > rounds
+    assert load.events == list(range(load.sent))
+    assert load.sent > rounds
 
 
 async def lose_many(load: Load, transport: str) -> None:
@@ -169,6 +192,7 @@ async def lose_many(load: Load, transport: str) -> None:
     with FileStore(directory / "arrived") as store:
         async with new_node(**SETTINGS) as server, new_node(**SETTINGS) as client:
             topic = load.offer(server, store)
+            server.bus(f"sqlite:///{directory}/bus.db", allow=lambda request: True)
             load.offer(client, store)
             address = await server.listen(place)
             async with LossyProxy(address, directory, random, 2 * FILE) as proxy:
@@ -182,6 +206,8 @@ async def lose_many(load: Load, transport: str) -> None:
                     tasks.start_soon(load.send, back, directory / "back", proxy)
                     tasks.start_soon(load.read, peer)
                     tasks.start_soon(load.publish, topic)
+                    tasks.start_soon(load.fill, peer.bus())
+                    tasks.start_soon(load.consume, peer.bus())
                     for one in (peer, back):
                         for _ in range(CALLERS):
                             tasks.start_soon(load.call, one)
@@ -190,6 +216,7 @@ async def lose_many(load: Load, transport: str) -> None:
                     load.is_enough = True
                 print(f"{dict(proxy.lost)}, resumed {peer.resumes} times")
                 print(f"files came after {load.cuts}, {load.made} calls, {load.published} notes")
+                print(f"{load.sent} events of the bus")
                 assert proxy.lost.total() == load.times
                 assert peer.resumes > load.times / 2
                 await peer.close()
