@@ -1,17 +1,21 @@
 """The benchmarks' command line.
 
-Names are checked before anything runs, and each row is shown once it is known.
+Names and settings are checked before anything runs, and each row is shown once it is known.
 """
 
 import argparse
 import json
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from benchmarks import paths, report
 from benchmarks.cases import CASES
 from benchmarks.event import event_cost
-from benchmarks.rounds import rounds
+from benchmarks.rounds import Against, rounds
 from benchmarks.store import machine
+from parley.errors import ConfigError
+from parley.settings import load_settings
 
 EVENT, PATHS = "event", "paths"
 
@@ -24,7 +28,15 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--seconds", type=float, default=2.0, help="for each measurement")
     options.add_argument("--rounds", type=int, default=5, help="of ours and the baseline")
     options.add_argument("--backend", choices=["uvloop", "asyncio", "trio"], default="uvloop")
-    options.add_argument("--ours-only", action="store_true", help="without the baseline")
+    against = options.add_mutually_exclusive_group()
+    against.add_argument("--ours-only", action="store_true", help="without the baseline")
+    against.add_argument(
+        "--beside",
+        action="append",
+        default=[],
+        metavar="SETTING=VALUE",
+        help="in place of the baseline our own side with this setting of a node, such as resume=0",
+    )
     options.add_argument(
         "--quiet", type=float, default=4.0, help="seconds to wait until the machine is idle"
     )
@@ -35,38 +47,53 @@ def main() -> None:
     """Run the cases that were asked for, or all."""
     options = parser()
     given = options.parse_args()
-    names = given.cases or [EVENT, PATHS, *CASES]
-    unknown = set(names) - {EVENT, PATHS, *CASES}
+    known = [PATHS, *CASES] if given.beside else [EVENT, PATHS, *CASES]
+    unknown = set(given.cases) - set(known)
     if unknown:
         options.error(f"no such case: {', '.join(sorted(unknown))}")
-    _begin({**machine(), "backend": given.backend}, as_json=given.json)
-    for name in names:
+    try:
+        settings = _variables(given.beside)
+    except ConfigError as error:
+        options.error(str(error))
+    name_of_other = " ".join(given.beside) or "baseline"
+    _begin({**machine(), "backend": given.backend}, name_of_other, as_json=given.json)
+    for name in given.cases or known:
         if name == EVENT:
             cost = {side: round(us, 2) for side, us in event_cost(given.seconds).items()}
             text = ", ".join(f"{side} {us}" for side, us in cost.items())
             print(json.dumps({"case": EVENT, **cost}) if given.json else f"{EVENT:18} {text}")
             continue
         if name == PATHS:
-            for row in paths.count_paths():
+            for row in paths.count_paths(beside=settings):
                 print(json.dumps({"case": PATHS, **row}) if given.json else paths.line(row))
             continue
-        done = rounds(
-            CASES[name].lasting(given.seconds),
-            given.rounds,
-            given.backend,
-            with_baseline=not given.ours_only,
-            quiet=given.quiet,
-        )
-        row = report.row(name, CASES[name], done)
+        task = CASES[name].lasting(given.seconds)
+        against: Against | None = ("baseline", task)
+        if settings:
+            against = "ours", replace(task, settings=settings)
+        elif given.ours_only:
+            against = None
+        done = rounds(task, given.rounds, given.backend, against=against, quiet=given.quiet)
+        row = report.row(name, CASES[name], done, name_of_other)
         print(json.dumps(row) if given.json else report.line(row), flush=True)
 
 
-def _begin(found: dict[str, Any], *, as_json: bool) -> None:
+def _variables(settings: Iterable[str]) -> dict[str, str]:
+    """Settings of a node as the variables that a task has; raises ConfigError."""
+    found = {}
+    for setting in settings:
+        name, _, value = setting.partition("=")
+        found[f"PARLEY_NODE_{name.replace('.', '_').upper()}"] = value
+    load_settings(None, found)
+    return found
+
+
+def _begin(found: dict[str, Any], name_of_other: str, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"machine": found}), flush=True)
     else:
         print(", ".join(f"{name} {value}" for name, value in found.items()))
-        print(report.HEADINGS, flush=True)
+        print(report.headings(name_of_other), flush=True)
 
 
 if __name__ == "__main__":

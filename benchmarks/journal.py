@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from benchmarks.cases import CASES
 from benchmarks.ours import Ours
-from benchmarks.rounds import Measurement, measure
+from benchmarks.rounds import rounds
 from benchmarks.store import machine
-from benchmarks.task import Backend, SideName, Task
+from benchmarks.task import Backend, Task
 from node.journal.options import Fsync
 from parley import Identity, Node
 from parley.journal import AuditorPrivateKey, Journal
@@ -48,19 +48,16 @@ class Journaled(Ours):
 
 def cost(task: Task, count: int, backend: Backend, quiet: float) -> dict[str, Any]:
     """Medians of `count` rounds; a ratio above 1 never, but for noise."""
-    rounds: list[dict[SideName, Measurement]] = []
-    for number in range(count):
-        order: list[SideName] = ["ours", "journaled"]
-        done = {side: measure(side, task, backend, quiet) for side in order[:: 1 - number % 2 * 2]}
-        rounds.append(done)
+    done = rounds(task, count, backend, against=("journaled", task), quiet=quiet)
+    pairs = [(each.ours, each.baseline) for each in done if each.baseline is not None]
     return {
-        "without": median(done["ours"].value for done in rounds),
-        "with": median(done["journaled"].value for done in rounds),
-        "ratio": median(done["journaled"].value / done["ours"].value for done in rounds),
-        "cpu_ratio": median(done["ours"].cpu_us / done["journaled"].cpu_us for done in rounds),
-        "cpu_us": median(done["ours"].cpu_us for done in rounds),
-        "more_us": median(done["journaled"].cpu_us - done["ours"].cpu_us for done in rounds),
-        "others": max(each.others for done in rounds for each in done.values()),
+        "without": median(without.value for without, _ in pairs),
+        "with": median(journaled.value for _, journaled in pairs),
+        "ratio": median(journaled.value / without.value for without, journaled in pairs),
+        "cpu_ratio": median(without.cpu_us / journaled.cpu_us for without, journaled in pairs),
+        "cpu_us": median(without.cpu_us for without, _ in pairs),
+        "more_us": median(journaled.cpu_us - without.cpu_us for without, journaled in pairs),
+        "others": max(each.others for each in done),
     }
 
 

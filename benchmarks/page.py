@@ -28,7 +28,7 @@ from benchmarks.dialects.tables import (
     throughput_table,
 )
 from benchmarks.profile import lines, profile
-from benchmarks.rounds import rounds
+from benchmarks.rounds import Against, rounds
 from benchmarks.task import Backend
 
 PAGE = store.DOCS / "performance.md"
@@ -83,8 +83,9 @@ class Effort:
 def _cases(effort: Effort, backend: Backend = "uvloop") -> None:
     done = []
     for name, case in CASES.items():
-        task, both = case.lasting(effort.seconds), backend == "uvloop"
-        measured = rounds(task, effort.rounds, backend, with_baseline=both, quiet=effort.quiet)
+        task = case.lasting(effort.seconds)
+        against: Against | None = ("baseline", task) if backend == "uvloop" else None
+        measured = rounds(task, effort.rounds, backend, against=against, quiet=effort.quiet)
         done.append(_shown(report.row(name, case, measured), report.line))
     store.save(LOOPS[backend], done)
 

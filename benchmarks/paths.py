@@ -10,12 +10,13 @@ import asyncio
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from types import FrameType
 from typing import Any, Final
 
 from parley import Identity, Node, Peer
+from parley.settings import load_settings
 
 PACKAGES: Final = frozenset({"lbm", "crypto", "node", "parley"})
 WARM_UP: Final = 100
@@ -109,13 +110,21 @@ PATHS: Final = {
 }
 
 
-def count_paths(count: int = COUNT) -> list[dict[str, Any]]:
+def count_paths(
+    count: int = COUNT, beside: Mapping[str, str] | None = None
+) -> list[dict[str, Any]]:
     """A row for each path: function calls for one operation, both sides together, over `count`
-    operations; and those by package."""
-    return [asyncio.run(_counted(name, count)) for name in PATHS]
+    operations; those by package; and with other settings, if there are any (variables)."""
+    rows = []
+    for name in PATHS:
+        row = asyncio.run(_counted(name, count, {}))
+        if beside:
+            row["beside"] = asyncio.run(_counted(name, count, beside))["calls"]
+        rows.append(row)
+    return rows
 
 
-async def _counted(name: str, count: int) -> dict[str, Any]:
+async def _counted(name: str, count: int, settings: Mapping[str, str]) -> dict[str, Any]:
     what, path = PATHS[name]
     called: Counter[str] = Counter()
 
@@ -123,7 +132,11 @@ async def _counted(name: str, count: int) -> dict[str, Any]:
         if event == "call":
             called[frame.f_globals["__name__"].partition(".")[0]] += 1
 
-    async with Node(Identity.create()) as client, Node(Identity.create()) as server:
+    config = load_settings(None, settings).node
+    async with (
+        Node(Identity.create(), config=config) as client,
+        Node(Identity.create(), config=config) as server,
+    ):
         peer = await client.connect(await server.listen("tcp://127.0.0.1:0"))
         async with path(peer, server) as run:
             await run(WARM_UP)
@@ -140,4 +153,5 @@ async def _counted(name: str, count: int) -> dict[str, Any]:
 def line(row: dict[str, Any]) -> str:
     """A row as text."""
     parts = ", ".join(f"{package} {calls}" for package, calls in row["packages"].items() if calls)
-    return f"{row['path']:18} {row['calls']:6.1f} function calls: {row['what']} ({parts})"
+    beside = f" beside {row['beside']:.1f}" if "beside" in row else ""
+    return f"{row['path']:18} {row['calls']:6.1f} function calls{beside}: {row['what']} ({parts})"

@@ -1,7 +1,7 @@
-"""Rounds as a row: medians, and the ratio to the baseline with its spread.
+"""Rounds as a row: medians, and the ratio to what ours is held against, with its spread.
 
 A ratio above 1 is in our favour only where more is better; a row says which. That of
-processor time is always: how much of it the baseline needs, by what ours needs.
+processor time is always: how much of it the other side needs, by what ours needs.
 """
 
 from statistics import median
@@ -10,15 +10,18 @@ from typing import Any
 from benchmarks.cases import Case
 from benchmarks.rounds import Measurement, Round
 
-HEADINGS = (
-    f"{'case':18} {'ours':>12} {'baseline':>12} {'':13} {'ratio':>6} {'spread':>12}"
-    f" {'cpu ratio':>9}   {'cpu us/op, client + server':34} others"
-)
+
+def headings(other: str) -> str:
+    """The line above all rows; `other` is what ours is held against."""
+    return (
+        f"{'case':18} {'ours':>12} {other:>12} {'':13} {'ratio':>6} {'spread':>13}"
+        f" {'cpu ratio':>9}   {'cpu us/op, client + server':34} others"
+    )
 
 
-def row(name: str, case: Case, done: list[Round]) -> dict[str, Any]:
-    """A case's figures. `ratio` is our value by the baseline's, `cpu_ratio` the baseline's
-    processor time by ours: median, least and most of the rounds."""
+def row(name: str, case: Case, done: list[Round], other: str = "baseline") -> dict[str, Any]:
+    """A case's figures. `ratio` is our value by that of the `baseline`, which is the `other`;
+    `cpu_ratio` is the other's processor time by ours: median, least and most of the rounds."""
     ours = [each.ours for each in done]
     found: dict[str, Any] = {
         "case": name,
@@ -29,6 +32,7 @@ def row(name: str, case: Case, done: list[Round]) -> dict[str, Any]:
     }
     baseline = [each.baseline for each in done if each.baseline is not None]
     if baseline:
+        found["beside"] = other
         ratios = [a.value / b.value for a, b in zip(ours, baseline, strict=True)]
         found["baseline"] = _side(baseline)
         found["ratio"] = _spread(ratios)
@@ -60,9 +64,9 @@ def line(found: dict[str, Any]) -> str:
     text += f"{_number(baseline['value']) if baseline else '':>12} {found['unit']:13} "
     if baseline:
         middle, least, most = found["ratio"]
-        text += f"{middle:6.2f} {f'{least:.2f}-{most:.2f}':>12} {found['cpu_ratio'][0]:9.2f}   "
+        text += f"{middle:6.3f} {f'{least:.3f}-{most:.3f}':>13} {found['cpu_ratio'][0]:9.3f}   "
     else:
-        text += f"{'':32}"
+        text += f"{'':33}"
     cpu = [_cpu(side) for side in (ours, baseline) if side]
     text += f"{' : '.join(cpu):34} {found['others']:.2f}"
     lost = [f"{side['lost']:.2%}" for side in (ours, baseline) if side]

@@ -1,6 +1,7 @@
-"""Measures a task: a server and a client for each round, ours and the baseline in turn.
+"""Measures a task: a server and a client for each round, ours in turn with what it is held against.
 
-A ratio is of two measurements that followed each other. A disturbed round (others used the
+That is the baseline, or our own side with something else about it. A ratio is of two measurements
+that followed each other, now the one first and now the other. A disturbed round (others used the
 processor) is taken again, once; the quietest are kept.
 """
 
@@ -35,12 +36,16 @@ class Measurement:
         return self.client_us + self.server_us
 
 
+# A side, and its task.
+Against = tuple[SideName, Task]
+
+
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Ours, and the baseline right after it."""
+    """Ours, and right before or after it what it is held against."""
 
     ours: Measurement
-    baseline: Measurement | None
+    baseline: Measurement | None = None
 
     @property
     def others(self) -> float:
@@ -99,15 +104,16 @@ def rounds(
     count: int,
     backend: Backend = "uvloop",
     *,
-    with_baseline: bool = True,
+    against: Against | None = None,
     quiet: float = 4.0,
 ) -> list[Round]:
-    """`count` rounds, the quietest of at most one more."""
+    """`count` rounds, the quietest of at most one more; `against` is what else is measured."""
+    sides: list[Against] = [("ours", task), against] if against else [("ours", task)]
     done: list[Round] = []
     while len(done) < count or (len(done) == count and _disturbed(done)):
-        ours = measure("ours", task, backend, quiet)
-        baseline = measure("baseline", task, backend, quiet) if with_baseline else None
-        done.append(Round(ours, baseline))
+        order = -1 if len(done) % 2 else 1
+        found = [measure(*side, backend, quiet) for side in sides[::order]]
+        done.append(Round(*found[::order]))
     kept = sorted(range(len(done)), key=lambda index: done[index].others)[:count]
     return [done[index] for index in sorted(kept)]
 

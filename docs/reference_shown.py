@@ -42,9 +42,19 @@ SHOWN: Final[dict[str, Shown]] = {
     "Link": Shown(
         made=False,
         hidden=frozenset(
-            ["connected", "joined", "next_session", "node_ends", "over_error", "parted"]
+            [
+                "close_buses",
+                "connected",
+                "joined",
+                "next_session",
+                "node_ends",
+                "over",
+                "over_error",
+                "parted",
+            ]
         ),
     ),
+    "NamedClient": Shown(hidden=frozenset({"connected", "over_error"})),
     "NamedEvent": Shown(made=False, hidden=frozenset({"hold_to"})),
     "NamedPeer": Shown(
         made=False, hidden=frozenset({"begin_close", "drained", "running", "stop_handlers"})
@@ -52,15 +62,19 @@ SHOWN: Final[dict[str, Shown]] = {
     "Payload": Shown(made=False, hidden=frozenset({"cells"})),
     "RedisFormat": Shown(hidden=frozenset({"fields", "key", "name", "read"})),
     "Relay": Shown(hidden=frozenset({"join"})),
+    "RelayClient": Shown(hidden=frozenset({"connected", "over_error"})),
     "RelayFault": Shown(made=False),
     "RelayMessage": Shown(made=False),
     "Replies": Shown(made=False),
     "Reply": Shown(made=False),
+    "SimProtoClient": Shown(hidden=frozenset({"connected", "over_error"})),
     "SimProtoPeer": Shown(
         made=False,
-        hidden=frozenset({"drain", "drained", "gone", "room", "running_requests"}),
+        hidden=frozenset(
+            ["connected", "drain", "drained", "gone", "is_over", "room", "running_requests"]
+        ),
     ),
-    "SimProtoSubscription": Shown(made=False, hidden=frozenset({"cut_off", "lost"})),
+    "SimProtoSubscription": Shown(made=False),
     "FaultyWay": Shown(made=False, hidden=frozenset({"carry"})),
     "IdentityChangedError": Shown(made=False),
     "BlockingAnswer": Shown(made=False),

@@ -163,17 +163,18 @@ class LinkNews:
             await self._tell(text, "parted", text=why)
 
     async def _lose(self) -> float:
-        """The connection is lost; returns since when."""
-        since = anyio.current_time()
-        for _ in range(_TURNS):
-            await anyio.lowlevel.checkpoint()
+        """The connection is lost, if it was not already; returns since when."""
+        since = self._since
+        if since is None:
+            since = anyio.current_time()
+            for _ in range(_TURNS):
+                await anyio.lowlevel.checkpoint()
         if not self._wanted():
             await anyio.sleep_forever()
         if self._patience == 0:
             raise self._why
-        if self._since is None:
-            self._since = since
-        return self._since
+        self._since = since
+        return since
 
     async def _next(self) -> Peer | None:
         """The peer of the next session, if there is one."""

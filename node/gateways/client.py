@@ -1,17 +1,21 @@
 """`DialectClient`: what the clients of all foreign dialects share: connecting and leaving.
 
-It has one connection, for as long as its `async with`. A subclass knows the dialect.
+It has one connection, for as long as its `async with`; or, given pauses, one after another. A
+subclass knows the dialect.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Self, TypeVar
 
 import anyio
 from anyio.abc import ByteStream
 
-from node.errors import ParleyError, UnreachableError
+from node.backoff import Pauses
+from node.errors import ConfigError, ParleyError, PeerClosedError, UnreachableError
 from node.gateways.guest import Guest
+from node.links.reachable import Reachable
+from node.protocol.codes import CloseCode
 from node.protocol.limits import CLOSE_LINGER
 from node.transport.address import Address
 from node.transport.backend import Backend
@@ -25,25 +29,32 @@ CONNECT_TIMEOUT = 10.0
 CLOSE_TIMEOUT = CLOSE_LINGER + 1.0
 
 
-class DialectClient(ABC, Generic[G]):
-    """A connection in one dialect to `target`, an address or any byte stream; `timeout` is
-    in seconds, for connecting.
+class DialectClient(Reachable[G]):
+    """With `pauses` it dials as soon as it is entered, and again whenever a connection is over:
+    what is asked meanwhile waits within its time-out, and what was under way fails with
+    PeerClosedError. Nothing is asked again by itself. Hooks are called with `pauses` only.
 
     Raises:
-        AddressError: not an address.
+        AddressError: not an address. ConfigError: pauses for a byte stream, which cannot be dialled
+            again.
     """
 
-    def __init__(self, target: str | ByteStream, timeout: float) -> None:
+    def __init__(
+        self, target: str | ByteStream, timeout: float, pauses: Pauses | None = None
+    ) -> None:
         self._target: Address | ByteStream
         if isinstance(target, str):
             self._target = Address.parse(target).without_node_id()
             self._place = self._target.place
+        elif pauses is not None:
+            raise ConfigError("a byte stream cannot be dialled again: pauses are for addresses")
         else:
             self._target = target
             self._place = "a stream"
+        super().__init__(f"client of {self._place}", pauses)
         self._timeout = timeout
+        self._redials = pauses is not None
         self._ground = Ground("the client")
-        self._guest: G | None = None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._place}>"
@@ -51,27 +62,31 @@ class DialectClient(ABC, Generic[G]):
     @property
     def is_open(self) -> bool:
         """Whether it is connected, as far as this side knows."""
-        return self._guest is not None and self._guest.is_open
+        return self._current is not None and self._current.is_open
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no connection follows: the client was left, or it dials only once."""
+        return super().is_over if self._redials else not self.is_open
 
     async def __aenter__(self) -> Self:
-        """Connect.
+        """Connect; with pauses, only begin to: `ready` waits for the connection.
 
         Raises:
-            UnreachableError: the other side does not answer, or not in time. ParleyError: it
-                is running already.
+            UnreachableError: without pauses, the other side does not answer, or not in time.
+            ParleyError: it is running already.
         """
-        backend = await self._ground.enter()
-        guest = self._new_guest(backend, self._place)
+        self._loop = await self._ground.enter()
+        self._current, self._left = None, False
+        if self._redials:
+            self._redial.begin(self._loop)
+            return self
         try:
-            await self._connect(backend, guest)
-        except BaseException as error:
-            guest.drop()
+            self._current = await self._dial()
+            self.sessions += 1
+        except BaseException:
             await self._ground.leave()
-            if isinstance(error, TimeoutError):
-                text = f"{self._place} did not answer in {self._timeout:g} s"
-                raise UnreachableError(text) from error
             raise
-        self._guest = guest
         return self
 
     async def __aexit__(
@@ -80,15 +95,23 @@ class DialectClient(ABC, Generic[G]):
         exc_val: BaseException | None,
         exc_tb: TracebackType | None,
     ) -> None:
-        """Close; after an exception, at once."""
-        guest = self._connected()
+        """Close, and dial no more; after an exception, at once."""
         try:
             if exc_type is None:
                 with anyio.move_on_after(CLOSE_TIMEOUT):
-                    await guest.close()
-            guest.drop()
+                    await self._close()
+            self._finish()
+            if self._current is not None:
+                self._current.drop()
         finally:
+            await self._stop()
             await self._ground.leave()
+
+    def over_error(self) -> ParleyError:
+        """What to raise once it is over."""
+        if self._redials:
+            return PeerClosedError(CloseCode.NORMAL, "the client was closed")
+        return self._why(self._guest())
 
     # For the dialects.
 
@@ -96,15 +119,57 @@ class DialectClient(ABC, Generic[G]):
     def _new_guest(self, backend: Backend, place: str) -> G:
         """The other side."""
 
-    def _connected(self) -> G:
-        """The other side; ParleyError before the client is connected."""
-        if self._guest is None:
-            raise ParleyError("the client is not connected: use `async with`")
-        return self._guest
+    def _why(self, guest: G) -> ParleyError:
+        """Why a connection is over."""
+        return guest.closed_error()
 
-    async def _connect(self, backend: Backend, guest: G) -> None:
-        if isinstance(self._target, Address):
-            with anyio.fail_after(self._timeout):
-                await backend.connect(self._target, lambda: guest.driver)
-        else:
-            StreamOutlet(self._target, guest.driver, backend)
+    def _guest(self) -> G:
+        """The other side, over the last connection; ParleyError before the first."""
+        if self._current is None:
+            raise ParleyError("the client is not connected: use `async with`")
+        return self._current
+
+    @property
+    def _must_wait(self) -> bool:
+        """Whether what is asked now has to wait for a connection that is still to come."""
+        return self._redials and not self.is_open
+
+    async def _close(self, code: int = CloseCode.NORMAL, text: str = "") -> None:
+        """Send what is queued, then end the connection; no other follows."""
+        self._finish()
+        guest = self._current if self._redials else self._guest()
+        if guest is not None:
+            await guest.close(code, text)
+
+    # For `Reachable`.
+
+    def _usable(self) -> G | None:
+        return self._current if self.is_open else None
+
+    async def _attempt(self) -> Exception:
+        guest = await self._dial()
+        try:
+            self._came(guest)
+            self._holds()
+            await guest.closed()
+            return self._why(guest)
+        finally:
+            if guest.is_open:  # otherwise what we said last may still be on its way
+                guest.drop()
+            self._up.cancel()
+
+    async def _dial(self) -> G:
+        guest = self._new_guest(self.backend, self._place)
+        try:
+            if isinstance(self._target, Address):
+                with anyio.fail_after(self._timeout):
+                    await self.backend.connect(self._target, lambda: guest.driver)
+            else:
+                StreamOutlet(self._target, guest.driver, self.backend)
+        except BaseException as error:
+            guest.drop()
+            if isinstance(error, TimeoutError):
+                text = f"{self._place} did not answer in {self._timeout:g} s"
+                raise UnreachableError(text) from error
+            raise
+        return guest

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from lbm.codec import Encodable, Value
 from node.errors import CallTimeout, OutcomeUnknownError, PeerClosedError
-from node.links.emitter import LinkEmitter
+from node.links.emitter import WaitingEmitter
 from node.links.sessions import Sessions
 from node.links.subscription import LinkSubscription
 from node.messaging.formats import FormatName
@@ -185,7 +185,8 @@ class LinkRequests(Sessions):
         Raises:
             FormatError: as `Peer.emit`.
         """
-        return Emission(LinkEmitter(self), name, namespace, make_payload(data, format))
+        emitter = WaitingEmitter(self, lambda peer: peer.endpoint.emitter)
+        return Emission(emitter, name, namespace, make_payload(data, format))
 
     def bus(self, config: "BusConfig | None" = None) -> "Bus":
         """The bus that the other node offers, as `Peer.bus`, for as long as the link lasts and as

@@ -34,7 +34,7 @@ H = TypeVar("H", bound="Callable[[], Awaitable[None] | None]")
 T = TypeVar("T")
 
 # A node that has just started may not have the topic yet, or be busy: it is asked again.
-_PASSING: Final = frozenset(
+PASSING: Final = frozenset(
     {
         ResultCode.TOPIC_NOT_FOUND,
         ResultCode.DEADLINE_EXCEEDED,
@@ -42,7 +42,7 @@ _PASSING: Final = frozenset(
         ResultCode.OVERLOADED,
     }
 )
-_PAUSES: Final = Pauses(first=0.2, longest=10.0)
+PAUSES: Final = Pauses(first=0.2, longest=10.0)
 # Sessions whose notes wait unread, at most: the next one is subscribed to when the reader has
 # come to the end of the first.
 _MOST_UNREAD: Final = 2
@@ -348,10 +348,10 @@ class LinkSubscription(Generic[D]):
             except PeerClosedError:
                 continue
             except CallRefused as error:
-                if error.code not in _PASSING:
+                if error.code not in PASSING:
                     raise
                 failures += 1
-                seconds = _PAUSES.after(failures, random_fraction())
+                seconds = PAUSES.after(failures, random_fraction())
                 logger.info(
                     "topic %r of %r: %s; asked again in %.1f s",
                     self.topic,

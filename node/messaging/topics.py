@@ -55,6 +55,7 @@ class Topics:
         "_feeds",
         "_feeds_by_topic",
         "_finished",
+        "_given_up",
         "_knows",
         "_offered",
         "_readers",
@@ -71,6 +72,7 @@ class Topics:
         self._feeds_by_topic: dict[str, StreamFeed] = {}
         self._finished: dict[int, StreamFeed] = {}  # until the subscriber answers Finish
         self._expected: dict[str, int] = {}  # how many of our Subscribes wait for an answer
+        self._given_up: dict[str, int] = {}  # how many of these nobody waits for
         self._offered: dict[int, str] = {}  # streams that were opened in answer to them
         self._readers: dict[int, tuple[str, Reader]] = {}
         self._readers_by_topic: dict[str, Reader] = {}
@@ -151,9 +153,20 @@ class Topics:
             windows = connection.streams.windows
             windows[label] = max(windows.get(label, 0), window or connection.limits.stream_window)
 
-    def expect_no_more(self, topic: str, named: int) -> None:
+    def give_up(self, topic: str) -> bool:
+        """Nobody waits any more for the answer to a Subscribe of ours; returns whether nobody here
+        wants the topic then. It may be accepted all the same before its Cancel comes, and would be
+        in the way of the next one, unless an Unsubscribe goes before that."""
+        given_up = self._given_up[topic] = self._given_up.get(topic, 0) + 1
+        return given_up == self._expected.get(topic) and topic not in self._readers_by_topic
+
+    def expect_no_more(self, topic: str, named: int, *, given_up: bool = False) -> None:
         """A Subscribe of ours got its final answer: streams opened for it that nobody
         reads are ended, first of all the one that the answer `named`."""
+        if given_up and self._given_up.get(topic, 0) > 1:
+            self._given_up[topic] -= 1
+        elif given_up:
+            self._given_up.pop(topic, None)
         left = self._expected.pop(topic) - 1
         if left:
             self._expected[topic] = left
@@ -263,6 +276,7 @@ class Topics:
             reader.lost(code, text)
         self._readers_by_topic.clear()
         self._expected.clear()
+        self._given_up.clear()
         self._offered.clear()
 
     # Inside.

@@ -5,6 +5,7 @@ is told, and the connection stays as it was.
 """
 
 from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Generic, Self
 
@@ -73,6 +74,7 @@ class Subscription(Generic[D]):
         self._timeout = timeout
         self._window = window
         self._begun = False
+        self._given_up = False  # before it was answered
         self._stream = 0
         self._ready: list[Any] = []  # notes of the last event, the next one at the end
         self._over = False
@@ -163,7 +165,7 @@ class Subscription(Generic[D]):
             if call.done:
                 self._leave()
             else:
-                asking.give_up(call)
+                self._give_up(call)
             raise
         self._require_accepted(call)
         self.data = call.data
@@ -281,7 +283,16 @@ class Subscription(Generic[D]):
         wanted = not call.done and code == ResultCode.ACCEPTED and self._begin(call)
         if wanted and topics.read(self.topic, stream, self, self._window):
             self._stream = stream
-        topics.expect_no_more(self.topic, stream)
+        topics.expect_no_more(self.topic, stream, given_up=self._given_up)
+
+    def _give_up(self, call: OutgoingCall) -> None:
+        """Nobody waits for the answer any more."""
+        self._given_up = True
+        self._asking.give_up(call)
+        if self._topics.give_up(self.topic):
+            now = self._live.backend.now()
+            with suppress(LocalProtocolError):  # the connection is closing
+                self._asking.unsubscribe(self.topic, now, LEAVE_TIMEOUT, lambda: None)
 
     def _begin(self, call: OutgoingCall) -> bool:
         """Take what the Result says of where the notes begin; False if it is malformed."""

@@ -23,6 +23,32 @@ def test_an_unknown_name_is_refused(module: str) -> None:
     assert "nonsense" in found.stderr
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["calls", "--beside", "resum=0"], "there is no setting"),
+        (["calls", "--beside", "resume=soon"], "not a number"),
+        (["event", "--beside", "resume=0"], "no such case: event"),
+        (["calls", "--beside", "resume=0", "--ours-only"], "not allowed with"),
+    ],
+)
+def test_what_cannot_stand_beside_ours_is_refused(options: list[str], said: str) -> None:
+    found = run("benchmarks", *options)
+    assert found.returncode == 2
+    assert said in found.stderr
+
+
+def test_our_side_stands_beside_itself_with_other_settings() -> None:
+    options = ["--json", "--seconds", "0.05", "--rounds", "1", "--quiet", "0"]
+    settings = ["--beside", "resume=0", "--beside", "limits.seal_events=8"]
+    found = run("benchmarks", "calls-64", *options, *settings)
+    assert found.returncode == 0, found.stderr
+    _, row = map(json.loads, found.stdout.splitlines())
+    assert row["beside"] == "resume=0 limits.seal_events=8"
+    assert row["ours"]["value"] > 0
+    assert row["baseline"]["value"] > 0
+
+
 def test_rows_are_json() -> None:
     options = ["--json", "--seconds", "0.05", "--rounds", "1", "--quiet", "0"]
     found = run("benchmarks", "event", "calls-64", *options, "--ours-only")

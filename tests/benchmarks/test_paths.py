@@ -9,11 +9,13 @@ from benchmarks.tables import paths_table
 
 # Function calls of one call, both sides together: alone, and of 64 in flight.
 MOST = {"call": 125, "call-64": 75}
+# How many of them resuming may add: a Received follows on 256 KiB.
+RESUMING = {"call-64": 3, "bulk": 12}
 
 
 @pytest.fixture(scope="module")
 def rows() -> list[dict[str, Any]]:
-    return count_paths(count=128)
+    return count_paths(count=128, beside={"PARLEY_NODE_RESUME": "0"})
 
 
 def test_every_path_is_counted_by_package(rows: list[dict[str, Any]]) -> None:
@@ -32,6 +34,11 @@ def test_a_call_takes_no_more_steps_than_it_did(rows: list[dict[str, Any]]) -> N
     for path, most in MOST.items():
         assert counts[path] <= most, path
     assert counts["call-64"] < counts["call"]
+
+
+def test_resuming_adds_few_steps(rows: list[dict[str, Any]]) -> None:
+    added = {row["path"]: row["calls"] - row["beside"] for row in rows}
+    assert all(added[path] <= most for path, most in RESUMING.items()), added
 
 
 def test_the_table_has_a_row_for_each_path(rows: list[dict[str, Any]]) -> None:

@@ -1,8 +1,11 @@
-"""Rows: medians and spreads of rounds."""
+"""Rows: medians and spreads of rounds, and in which order these are measured."""
+
+import pytest
 
 from benchmarks import report
 from benchmarks.cases import CASES
-from benchmarks.rounds import Measurement, Round
+from benchmarks.rounds import Measurement, Round, rounds
+from benchmarks.task import Backend, SideName, Task
 
 
 def one(value: float, cpu: float, lost: float = 0.0) -> Measurement:
@@ -28,6 +31,29 @@ def test_a_ratio_is_of_one_round() -> None:
 def test_what_was_lost_is_said() -> None:
     row = report.row("calls", CASES["calls"], ROUNDS)
     assert "lost 25.00% : 0.00%" in report.line(row)
+
+
+def test_a_row_says_what_ours_is_held_against() -> None:
+    row = report.row("calls", CASES["calls"], ROUNDS, "resume=0")
+    assert row["beside"] == "resume=0"
+    assert report.headings("resume=0").split()[:3] == ["case", "ours", "resume=0"]
+    assert report.row("calls", CASES["calls"], ROUNDS)["beside"] == "baseline"
+
+
+def test_both_sides_are_first_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: list[tuple[SideName, Task]] = []
+
+    def measure(side: SideName, task: Task, backend: Backend, quiet: float) -> Measurement:
+        measured.append((side, task))
+        return Measurement(float(len(measured)), 1, client_us=1, server_us=1, others=0.0)
+
+    monkeypatch.setattr("benchmarks.rounds.measure", measure)
+    ours, other = Task(work="calls", seconds=1), Task(work="calls", seconds=1, settings={"A": "b"})
+    done = rounds(ours, 3, against=("ours", other))
+    assert [task for _, task in measured] == [ours, other, other, ours, ours, other]
+    assert [each.ours.value for each in done] == [1, 4, 5]
+    assert [each.baseline.value for each in done if each.baseline] == [2, 3, 6]
+    assert [each.baseline for each in rounds(ours, 2)] == [None, None]
 
 
 def test_ours_alone_has_no_ratio() -> None:

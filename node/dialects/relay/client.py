@@ -32,12 +32,15 @@ class RelayClientConnection(ForeignCore):
 
     `fault` is the last error that the relay reported, other than a missing target: the cause,
     if the connection ends. `misdirected` counts messages that were for another client.
-    Nothing more is read while more than `client_memory` bytes of reports are not `consumed`.
+    Nothing more is read while more than `client_memory` bytes of reports are not `consumed`:
+    `unread` counts them, for this connection and those that the client had before.
     """
 
     __slots__ = ("_limits", "_needed", "_pending", "_unread", "fault", "misdirected", "uuid")
 
-    def __init__(self, uuid: bytes, limits: RelayLimits, now: float) -> None:
+    def __init__(
+        self, uuid: bytes, limits: RelayLimits, now: float, unread: Account | None = None
+    ) -> None:
         """`uuid` has 16 bytes; the relay decides whether it accepts it."""
         super().__init__(now, limits.write_buffer, Account(limits.client_memory))
         if len(uuid) != UUID_SIZE:
@@ -48,13 +51,13 @@ class RelayClientConnection(ForeignCore):
         self._limits = limits
         self._pending = bytearray()
         self._needed = LENGTH.size
-        self._unread = 0
+        self._unread = unread or Account(limits.client_memory)
         self.outbox.put(uuid)
 
     @property
     def wants_data(self) -> bool:
         """Whether the reader keeps up. What is queued does not matter: none of it is an answer."""
-        return self._unread <= self._limits.client_memory or self.closing
+        return self._unread.has_room(0) or self.closing
 
     def send(self, to: bytes, payload: bytes) -> None:
         """Queue a message to the client `to` (16 bytes; zeroes: to all others).
@@ -73,7 +76,7 @@ class RelayClientConnection(ForeignCore):
     def consumed(self, message: RelayMessage) -> None:
         """The application has read a message."""
         paused = not self.wants_data
-        self._unread -= len(message.payload) + MESSAGE_COST
+        self._unread.release(len(message.payload) + MESSAGE_COST)
         if paused and self.wants_data:
             self.outbox.waker.changed()
 
@@ -114,7 +117,7 @@ class RelayClientConnection(ForeignCore):
                 else:
                     self.misdirected += 1
         finally:
-            self._unread += unread
+            self._unread.charge(unread)
         if at < end:
             pending += data[at:] if at else data
 

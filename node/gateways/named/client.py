@@ -4,19 +4,23 @@ It is a complete peer: events that the server emits go to the handlers of its of
 """
 
 from lbm.codec import Encodable
+from node.backoff import Pauses
 from node.config import NodeConfig
 from node.dialects.limits import NamedLimits
+from node.dialects.named.codec import Flavour
 from node.gateways.client import CONNECT_TIMEOUT, DialectClient
 from node.gateways.named.peer import FlavourName, NamedPeer, NamedTerms
+from node.links.emitter import WaitingEmitter
 from node.messaging.formats import FormatName
-from node.messaging.payloads import Payload, Tandem
+from node.messaging.payloads import Payload, Tandem, make_payload
 from node.offering import Offering
 from node.remote.emission import Emission
 from node.transport.backend import Backend
 
 
 class NamedClient(DialectClient[NamedPeer]):
-    """One connection, for as long as its `async with`; works with and without a node.
+    """A connection for as long as its `async with`, or one after another; works with and without
+    a node.
 
     `flavour` is the server's: `plain` (bromine 0.14 to 0.17) or `typed` (0.18 and later).
     `format` is the format of events unless told. `offering` has the handlers for what the
@@ -32,20 +36,22 @@ class NamedClient(DialectClient[NamedPeer]):
         limits: NamedLimits | None = None,
         offering: Offering | None = None,
         timeout: float = CONNECT_TIMEOUT,
+        pauses: Pauses | None = None,
     ) -> None:
-        """`timeout` is in seconds, for connecting.
+        """`timeout` is in seconds, for connecting; with `pauses` it is dialled again.
 
         Raises:
             AddressError: not an address. ConfigError: there is no such flavour or format.
         """
-        super().__init__(address, timeout)
+        super().__init__(address, timeout, pauses)
         self.offering = offering or Offering(NodeConfig(), lambda: self._ground.backend)
         self._terms = NamedTerms.of(self.offering.handlers, flavour, format, limits)
 
     @property
     def peer(self) -> NamedPeer:
-        """The server, as handlers see it; ParleyError before the client is connected."""
-        return self._connected()
+        """The server, as handlers see it, over the last connection; ParleyError before the
+        first."""
+        return self._guest()
 
     def emit(
         self,
@@ -55,8 +61,17 @@ class NamedClient(DialectClient[NamedPeer]):
         namespace: str = "",
         format: FormatName | None = None,
     ) -> Emission:
-        """Emit a named event, as `NamedPeer.emit`."""
-        return self.peer.emit(name, data, namespace=namespace, format=format)
+        """Emit a named event, as `NamedPeer.emit`.
+
+        With `pauses` it waits for the connection: `reply()` and `replies()` within their time-outs
+        (then CallTimeout; its cause says what is wrong), `await` for as long as it takes. At
+        most 4,096 wait: LocalProtocolError.
+        """
+        if not self._redials:
+            return self.peer.emit(name, data, namespace=namespace, format=format)
+        marks_end = self._terms.flavour is Flavour.TYPED
+        emitter = WaitingEmitter(self, lambda peer: peer.emitter, marks_end=marks_end)
+        return Emission(emitter, name, namespace, make_payload(data, format or self._terms.format))
 
     # Inside.
 

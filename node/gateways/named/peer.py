@@ -96,7 +96,7 @@ class NamedPeer(Guest):
         self.ignored = 0
         self.draining = False
         self._handlers = terms.handlers
-        self._emitter = NamedEmitter(self, self._named)
+        self.emitter = NamedEmitter(self, self._named)
         self._on_over = on_over
         self._runners: dict[int, Runner] = {}
         self._begun: set[int] = set()  # those of them that run
@@ -128,7 +128,7 @@ class NamedPeer(Guest):
             FormatError: there is no such format, or `raw` was given something other than bytes.
         """
         payload = make_payload(data, format or self.format)
-        return Emission(self._emitter, name, namespace, payload)
+        return Emission(self.emitter, name, namespace, payload)
 
     async def drained(self) -> None:
         """Wait until none of its events has a handler that runs."""

@@ -7,23 +7,25 @@ that refuses the UUID says so; one that accepts it says nothing.
 import logging
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar, Self
 from uuid import UUID
 
 import anyio
 
 from crypto.randomness import random_bytes
+from node.backoff import Pauses
 from node.dialects.limits import RelayLimits
 from node.dialects.relay.client import RelayClientConnection
 from node.dialects.relay.codec import BROADCAST, RelayFault, RelayMessage
-from node.errors import PeerClosedError, RelayRefusedError
+from node.errors import ParleyError, PeerClosedError, RelayRefusedError
 from node.gateways.client import CLOSE_TIMEOUT, CONNECT_TIMEOUT, DialectClient
 from node.gateways.guest import Guest
+from node.protocol.account import Account
 from node.protocol.codes import CloseCode
 from node.protocol.errors import ConnectionClosedError
 from node.protocol.reports import ConnectionEnded
 from node.transport.backend import Backend
-from node.transport.waiting import Changes
 
 logger = logging.getLogger("parley.gateway")
 
@@ -35,6 +37,11 @@ class RelayClient(DialectClient["_Link"]):
 
     `on_fault` is called with each error that the relay reports, such as a target that is not
     connected (code 5); `faults` counts them. `limits.client_memory` bounds what waits unread.
+
+    With `pauses` reading goes on over connections, and `cuts` counts those that were lost before
+    the last message that was read: where it is more than before, messages may be missing. If the
+    UUID is taken it is asked for again, since the relay may not have noticed yet that the
+    connection before has ended.
     """
 
     def __init__(
@@ -45,17 +52,20 @@ class RelayClient(DialectClient["_Link"]):
         limits: RelayLimits | None = None,
         on_fault: Callable[[RelayFault], None] | None = None,
         timeout: float = CONNECT_TIMEOUT,
+        pauses: Pauses | None = None,
     ) -> None:
-        """`timeout` is in seconds, for connecting.
+        """`timeout` is in seconds, for connecting; with `pauses` it is dialled again.
 
         Raises:
             AddressError: not an address.
         """
-        super().__init__(address, timeout)
+        super().__init__(address, timeout, pauses)
         self.uuid = uuid or UUID(bytes=random_bytes(16), version=4)
-        self.faults = 0
+        self.faults = self.cuts = 0
         self._limits = limits or RelayLimits()
         self._on_fault = on_fault
+        self._inbox: deque[tuple[int, RelayMessage]] = deque()  # and how many cuts were before it
+        self._unread = Account(self._limits.client_memory)
         self._reading = anyio.ResourceGuard("reading from")
 
     def __repr__(self) -> str:
@@ -64,12 +74,14 @@ class RelayClient(DialectClient["_Link"]):
     # Sending.
 
     async def send(self, to: UUID, payload: bytes) -> None:
-        """Send to one client; waits while too much waits to be written.
+        """Send to one client; waits while too much waits to be written, and with `pauses` for the
+        connection, as long as it takes. What is sent just before a cut may be lost.
 
         Raises:
             PayloadTooLargeError: it is longer than `limits.longest_frame` minus 32.
             ValueError: `to` is the nil UUID, which stands for all.
-            RelayRefusedError, PeerClosedError: the connection is over.
+            RelayRefusedError, PeerClosedError: the connection is over, with `pauses` the client.
+            LocalProtocolError: 4,096 wait for the connection.
         """
         if not to.int:
             raise ValueError("the nil UUID stands for all clients: use broadcast")
@@ -80,7 +92,9 @@ class RelayClient(DialectClient["_Link"]):
         await self._send(BROADCAST, payload)
 
     async def _send(self, to: bytes, payload: bytes) -> None:
-        link = self._connected()
+        if self._must_wait:
+            await self.connected(None)
+        link = self._guest()
         if not link.driver.has_room:
             await link.driver.room()
         try:
@@ -97,31 +111,48 @@ class RelayClient(DialectClient["_Link"]):
         """The next message; the iteration ends after our own `close`.
 
         Raises:
-            RelayRefusedError: the relay reported an error and closed the connection.
-            PeerClosedError: the connection is over for another reason.
+            RelayRefusedError: the relay reported an error and closed the connection (never with
+                `pauses`). PeerClosedError: the connection is over for another reason (likewise).
         """
-        link = self._connected()
+        inbox = self._inbox
         with self._reading:
-            if not link.inbox:
-                await link.changes.until(lambda: bool(link.inbox) or not link.is_open)
-        if link.inbox:
-            return link.next_message()
-        if link.left:
+            if not inbox or self._current is None:
+                await self.changes.until(
+                    lambda: (bool(inbox) and self._current is not None) or self.is_over
+                )
+        if inbox and self._current is not None:
+            self.cuts, message = inbox.popleft()
+            self._current.client.consumed(message)
+            return message
+        if self._left:
             raise StopAsyncIteration
-        raise link.end_error()
+        raise self.over_error()
 
     # Life.
 
     async def close(self) -> None:
         """Send what is queued, then leave the relay. What was received can be read on."""
-        link = self._connected()
         with anyio.move_on_after(CLOSE_TIMEOUT):
-            await link.close()
+            await self._close()
 
     # Inside.
 
     def _new_guest(self, backend: Backend, place: str) -> "_Link":
-        return _Link(self.uuid, self._limits, backend, place, self._fault)
+        core = RelayClientConnection(self.uuid.bytes, self._limits, backend.now(), self._unread)
+        took = partial(self._took, self.sessions)
+        return _Link(core, backend, place, took, self._fault, self.changes.notify)
+
+    def _came(self, current: "_Link") -> None:
+        super()._came(current)
+        # What was read since it began to connect may be what it has to wait for.
+        current.driver.settle()
+
+    def _why(self, guest: "_Link") -> ParleyError:
+        return guest.end_error()
+
+    def _took(self, cuts: int, message: RelayMessage) -> None:
+        self._inbox.append((cuts, message))
+        self.changes.notify()
 
     def _fault(self, fault: RelayFault) -> None:
         self.faults += 1
@@ -134,47 +165,41 @@ class RelayClient(DialectClient["_Link"]):
 
 
 class _Link(Guest):
-    """The connection: reports in, an inbox out."""
+    """The connection; `changed` is called when it has ended."""
 
     dialect: ClassVar[str] = "the event relay"
 
     def __init__(
         self,
-        uuid: UUID,
-        limits: RelayLimits,
+        client: RelayClientConnection,
         backend: Backend,
         name: str,
+        on_message: Callable[[RelayMessage], None],
         on_fault: Callable[[RelayFault], None],
+        changed: Callable[[], None],
     ) -> None:
-        self.client = RelayClientConnection(uuid.bytes, limits, backend.now())
-        super().__init__(self.client, backend, name)
-        self.inbox: deque[RelayMessage] = deque()
-        self.changes = Changes(backend.waiter)
-        self.left = False
+        self.client = client
+        super().__init__(client, backend, name)
+        self._on_message = on_message
         self._on_fault = on_fault
-
-    def next_message(self) -> RelayMessage:
-        """Take the first message of the inbox."""
-        message = self.inbox.popleft()
-        self.client.consumed(message)
-        return message
+        self._changed = changed
+        self._left = False
 
     def end_error(self) -> RelayRefusedError | PeerClosedError:
         """Why the connection is over: in the relay's words, if it gave any."""
-        fault = None if self.left else self.client.fault
+        fault = None if self._left else self.client.fault
         return self.closed_error() if fault is None else RelayRefusedError(*fault)
 
     async def close(self, code: int = CloseCode.NORMAL, text: str = "") -> None:
         """Send what is queued, then end the connection; what was received can be read on."""
-        self.left = True
+        self._left = True
         await super().close(code, text)
 
     def _take(self, report: Any, now: float) -> None:
         if isinstance(report, RelayMessage):
-            self.inbox.append(report)
-            self.changes.notify()
+            self._on_message(report)
         else:
             self._on_fault(report)
 
     def _lost(self, ended: ConnectionEnded) -> None:
-        self.changes.notify()
+        self._changed()

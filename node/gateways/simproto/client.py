@@ -11,13 +11,15 @@ from typing import Self
 from anyio.abc import ByteStream
 
 from lbm.codec import Encodable
+from node.backoff import Pauses
 from node.config import NodeConfig
 from node.dialects.limits import SimProtoLimits
 from node.dialects.values import Rest
 from node.gateways.client import CONNECT_TIMEOUT, DialectClient
 from node.gateways.simproto.link import SimProtoTerms
+from node.gateways.simproto.notes import WINDOW
 from node.gateways.simproto.peer import DEFAULT_TIMEOUT, SimProtoPeer
-from node.gateways.simproto.subscription import WINDOW, SimProtoSubscription
+from node.gateways.simproto.subscription import SimProtoSubscription
 from node.offering import Offering
 from node.protocol.codes import CloseCode
 from node.protocol.reports import ConnectionEnded
@@ -26,7 +28,7 @@ from node.transport.backend import Backend
 
 
 class SimProtoClient(DialectClient[SimProtoPeer]):
-    """A connection in SimProto, for as long as its `async with`.
+    """A connection in SimProto, for as long as its `async with`, or one after another.
 
     `offering` is what the other side may call and subscribe to here: a node's, or by
     default the client's own, for `client.offering.on_call(..)` and `.topic(..)`. `values` is
@@ -41,14 +43,15 @@ class SimProtoClient(DialectClient[SimProtoPeer]):
         offering: Offering | None = None,
         values: Rest = "cbor",
         timeout: float = CONNECT_TIMEOUT,
+        pauses: Pauses | None = None,
     ) -> None:
         """`target` is an address, or a byte stream as for `over`; `timeout` is in seconds, for
-        connecting.
+        connecting; with `pauses` an address is dialled again.
 
         Raises:
             AddressError: not an address. ConfigError: there is no such form of `values`.
         """
-        super().__init__(target, timeout)
+        super().__init__(target, timeout, pauses)
         self.offering = offering or Offering(NodeConfig(), lambda: self._ground.backend)
         self._terms = SimProtoTerms(limits or SimProtoLimits(), self.offering, values)
 
@@ -69,13 +72,20 @@ class SimProtoClient(DialectClient[SimProtoPeer]):
 
     @property
     def peer(self) -> SimProtoPeer:
-        """The other side; ParleyError before the client is connected."""
-        return self._connected()
+        """The other side, over the last connection; ParleyError before the first."""
+        return self._guest()
 
     async def call(
         self, topic: str, data: Encodable = None, *, timeout: float | None = DEFAULT_TIMEOUT
     ) -> bytes | None:
-        """`SimProtoPeer.call`."""
+        """`SimProtoPeer.call`; with `pauses` it waits for the connection within `timeout`.
+
+        Raises:
+            CallTimeout: there was no connection in time; its cause is why. LocalProtocolError:
+                4,096 wait for it already. And what `SimProtoPeer.call` raises.
+        """
+        if self._must_wait:
+            _, timeout = await self.connected(timeout)
         return await self.peer.call(topic, data, timeout=timeout)
 
     def subscribe(
@@ -86,20 +96,25 @@ class SimProtoClient(DialectClient[SimProtoPeer]):
         timeout: float | None = DEFAULT_TIMEOUT,
         window: int = WINDOW,
     ) -> SimProtoSubscription:
-        """`SimProtoPeer.subscribe`."""
+        """`SimProtoPeer.subscribe`; with `pauses` the subscription waits for the connection, and
+        goes on over the next ones."""
+        if self._redials:
+            return SimProtoSubscription(self, topic, data, timeout, window)
         return self.peer.subscribe(topic, data, timeout=timeout, window=window)
 
     async def ping(self) -> float:
-        """`SimProtoPeer.ping`."""
+        """`SimProtoPeer.ping`; with `pauses` it waits for the connection, as long as it takes."""
+        if self._must_wait:
+            await self.connected(None)
         return await self.peer.ping()
 
     async def closed(self) -> ConnectionEnded:
-        """Wait for the end of the connection; returns why it ended."""
+        """Wait for the end of the last connection; returns why it ended."""
         return await self.peer.closed()
 
     async def close(self, code: int = CloseCode.NORMAL, text: str = "") -> None:
-        """Send what is queued, then end the connection."""
-        await self.peer.close(code, text)
+        """Send what is queued, then end the connection, and dial no more."""
+        await self._close(code, text)
 
     # Inside.
 

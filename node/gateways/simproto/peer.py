@@ -13,8 +13,9 @@ from node.dialects.values import to_bytes
 from node.errors import NotSpokenError
 from node.gateways.guest import Guest
 from node.gateways.simproto.link import SimProtoLink, SimProtoTerms
+from node.gateways.simproto.notes import WINDOW
 from node.gateways.simproto.service import SimProtoService
-from node.gateways.simproto.subscription import WINDOW, SimProtoSubscription
+from node.gateways.simproto.subscription import SimProtoSubscription
 from node.peer.answer_stream import answer_of
 from node.protocol.account import Account
 from node.protocol.codes import CloseCode
@@ -51,7 +52,7 @@ class SimProtoPeer(Guest):
         self.driver.high_water = terms.limits.write_buffer
         self.service = SimProtoService(self, core, terms, self._answered)
         self.sim = self.service.sim
-        self._link = SimProtoLink(self, core, self.sim, terms.values)
+        self.link = SimProtoLink(self, core, self.sim, terms.values)
         self._pings: dict[int, tuple[Waiter, list[float]]] = {}
 
     # What to ask of it.
@@ -108,7 +109,7 @@ class SimProtoPeer(Guest):
             raise NotSpokenError(self.dialect, "calls that are made once")
         if headers:
             raise NotSpokenError(self.dialect, "headers")
-        link = self._link
+        link = self.link
         value: Any = data
         payload = value if type(value) is bytes else to_bytes(value, link.values)
         if not link.has_room:
@@ -141,7 +142,7 @@ class SimProtoPeer(Guest):
         counts its data and 64): beyond it notes are acknowledged as they are read, or after half of
         `limits.answer_timeout`; beyond twice of it the subscription is lost.
         """
-        return SimProtoSubscription(self._link, topic, data, timeout, window)
+        return SimProtoSubscription(self, topic, data, timeout, window)
 
     async def ping(self) -> float:
         """The round-trip time in seconds.
@@ -184,7 +185,18 @@ class SimProtoPeer(Guest):
         Raises:
             CallTimeout: it took longer.
         """
-        return await self._link.room(timeout)
+        return await self.link.room(timeout)
+
+    # For its subscriptions: it has one connection.
+
+    @property
+    def is_over(self) -> bool:
+        """No connection follows the one that there is."""
+        return True
+
+    async def connected(self, timeout: float | None) -> tuple["SimProtoPeer", float | None]:
+        """Itself, and `timeout`: what is asked of it says whether the connection is over."""
+        return self, timeout
 
     # For the gateway.
 

@@ -1,39 +1,48 @@
-"""`SimProtoSubscription`: the notes of a topic that the other side publishes.
+"""`SimProtoSubscription`: a topic that the other side publishes, as it is read.
 
-What is not read slows only this subscription, which ends with its `async with`. SimProto has
-no word for a subscription that its publisher ends: notes just stop coming.
+What is not read slows only this subscription, which ends with its `async with`. SimProto numbers no
+notes and keeps none: what is published while there is no connection is lost.
 """
 
+import logging
 from collections.abc import AsyncIterator
 from types import TracebackType
-from typing import Self
+from typing import Final, Protocol, Self
 
 import anyio
 
 from lbm.codec import Encodable
-from node.dialects.simproto.feeds import ON_THE_WAY
-from node.dialects.simproto.requests import SimProtoRequest
-from node.dialects.simproto.subscriptions import NoteQueue
-from node.dialects.values import to_bytes
-from node.errors import (
-    ConfigError,
-    ParleyError,
-    PeerClosedError,
-    StreamResetError,
-    received_refusal,
-)
+from node.errors import CallRefused, ParleyError, PeerClosedError
+from node.gateways.guest import Guest
 from node.gateways.simproto.link import SimProtoLink
-from node.messaging.pending import LOST
-from node.protocol.codes import CloseCode, ResultCode
-from node.protocol.errors import ConnectionClosedError
-from node.transport.waiting import Changes
+from node.gateways.simproto.notes import SimProtoNotes, check_window
+from node.links.emitter import Waited
+from node.links.redial import random_fraction
+from node.links.subscription import PASSING, PAUSES
+from node.logs import one_line
+from node.protocol.codes import ResultCode
+from node.transport.waiting import pause
 
-# Bytes of cost that may wait unread and acknowledged: a note's data and 64.
-WINDOW = 1 << 20
-# It holds all that a publisher of ours sends ahead.
-LEAST_WINDOW = ON_THE_WAY
-# Seconds to wait, on leaving, for the publisher's response.
-LEAVE_TIMEOUT = 5.0
+logger = logging.getLogger("parley.gateway")
+
+# Subscribed already: by a request of ours that was given up, and is taken back when it is answered.
+_PASSING: Final = PASSING | {ResultCode.ALREADY_SUBSCRIBED}
+
+
+class SimProtoSource(Waited["SimProtoPublisher"], Protocol):
+    """Where a topic is subscribed to: over one connection, or over one after another."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no connection follows the one that there is, or was."""
+
+
+class SimProtoPublisher(Protocol):
+    """The other side of one connection."""
+
+    @property
+    def link(self) -> SimProtoLink:
+        """The connection."""
 
 
 class SimProtoSubscription:
@@ -41,7 +50,11 @@ class SimProtoSubscription:
     peer.subscribe("prices") as notes`, then `async for note in notes`. One task may read
     at a time.
 
-    `peer` publishes the topic; `data` is what came with the acceptance, bytes or None.
+    `data` is what came with the acceptance, bytes or None. If it was made by a client with
+    `pauses`, it goes on when a connection was lost: what had come is read first, and then, as the
+    next note is asked for, the topic is subscribed to again. `cuts` counts the connections that
+    were lost before the last note that was read: where it is more than before, notes may be
+    missing.
 
     Raises:
         ConfigError: `window` is below 65,536.
@@ -49,63 +62,57 @@ class SimProtoSubscription:
 
     def __init__(
         self,
-        link: SimProtoLink,
+        source: SimProtoSource,
         topic: str,
         data: Encodable,
         timeout: float | None,
         window: int,
     ) -> None:
-        if window < LEAST_WINDOW:
-            raise ConfigError(f"window must be at least {LEAST_WINDOW} bytes")
-        self.peer = link.guest
+        check_window(window)
         self.topic = topic
         self.data: bytes | None = None
-        self._link = link
-        self._changes = Changes(link.guest.backend.waiter)
-        patience = link.core.limits.answer_timeout / 2
-        self.queue = NoteQueue(window, patience, self._acknowledge, self._changes.notify)
+        self.cuts = 0
+        self._source = source
         self._asked = data
         self._timeout = timeout
-        self._begun = False
-        self._error: StreamResetError | PeerClosedError | None = None
+        self._window = window
+        self._begun = self._left = False
+        self._lost = 0  # connections
+        self._link: SimProtoLink | None = None  # the last one
+        self._notes: SimProtoNotes | None = None  # over that; None: it was read to its end
+        self._again: anyio.CancelScope | None = None  # while it is subscribed to again
         self._reading = anyio.ResourceGuard("reading from")
 
     def __repr__(self) -> str:
-        return f"<SimProtoSubscription to {self.topic!r} of {self.peer}>"
+        return f"<SimProtoSubscription to {self.topic!r} of {self._source!r}>"
+
+    @property
+    def peer(self) -> Guest:
+        """The publisher, over the last connection; ParleyError before it is entered."""
+        if self._link is None:
+            raise ParleyError("not subscribed yet: use `async with`")
+        return self._link.guest
 
     # Beginning and end.
 
     async def __aenter__(self) -> Self:
-        """Subscribe.
+        """Subscribe; of a client with `pauses`, once there is a connection.
 
         Raises:
             SubscribeRejected: the publisher said no (code 3). CallRefused: another code:
-                1 no such topic, 2 subscribed already. CallTimeout: no response in time.
-            PeerClosedError: the connection is over. ConversionError: the data has no form.
+                1 no such topic, 2 subscribed already. CallTimeout: no response in time, or no
+                connection: then its cause is why. PeerClosedError: the connection is over.
+            ConversionError: the data has no form. LocalProtocolError: 4,096 wait for the
+                connection.
         """
         if self._begun:
             raise ParleyError("a subscription is entered once")
         self._begun = True
-        link, peer, sim = self._link, self.peer, self._link.sim
-        payload = to_bytes(self._asked, link.values)
-        timeout = await link.room(self._timeout)
-        waiter = peer.backend.waiter()
-        now = peer.backend.now()
         try:
-            call = sim.outgoing.subscribe(self.topic, payload, now, timeout, waiter.wake)
-        except ConnectionClosedError as error:
-            raise peer.closed_error() from error
-        sim.subscriptions.expect(self.topic, self, call)
-        try:
-            await waiter.wait()
+            await self._subscribe(*await self._source.connected(self._timeout))
         except BaseException:
-            if not call.done:
-                sim.outgoing.give_up(call)
-                self.queue.close()
-            else:
-                self._leave()
+            self._left = True
             raise
-        self._require_accepted(call)
         return self
 
     async def __aexit__(
@@ -114,10 +121,11 @@ class SimProtoSubscription:
         exc_val: BaseException | None,
         exc_tb: TracebackType | None,
     ) -> None:
-        left = self._leave()
-        if exc_type is None and left is not None:
-            with anyio.move_on_after(LEAVE_TIMEOUT):
-                await self._changes.until(lambda: left.done)
+        self._left = True
+        if self._again is not None:
+            self._again.cancel()
+        if self._notes is not None:
+            await self._notes.end(hasty=exc_type is not None)
 
     # Reading.
 
@@ -128,57 +136,53 @@ class SimProtoSubscription:
         """The data of the next note, None if it is empty.
 
         Raises:
-            StreamResetError: code 33, slow-consumer: we did not keep up.
-            PeerClosedError: the connection is over. ClosedResourceError: its `async with` is.
-            BusyResourceError: two tasks read.
+            StreamResetError: code 33, slow-consumer: we did not keep up. PeerClosedError: the
+                connection is over, and none follows. CallRefused: after a connection was lost the
+                publisher refuses, and not for a moment. ClosedResourceError: its `async with` is
+                over. BusyResourceError: two tasks read.
         """
-        queue = self.queue
         with self._reading:
-            if not queue:
-                await self._changes.until(
-                    lambda: bool(queue) or queue.closed or self._error is not None
-                )
-        if queue.closed:
-            raise anyio.ClosedResourceError
-        if queue:
-            return queue.take() or None
-        assert self._error is not None
-        raise self._error
-
-    # From the connection.
-
-    def cut_off(self) -> None:
-        """The reader was too slow, and the subscription is over; what came can be read on."""
-        self._error = StreamResetError(CloseCode.SLOW_CONSUMER)
-        self._changes.notify()
-
-    def lost(self, code: int, text: str) -> None:
-        """The connection is over; what came can be read on."""
-        self._error = PeerClosedError(code, text)
-        self._changes.notify()
+            while not self._left and self._begun:
+                if self._notes is None:
+                    with anyio.CancelScope() as self._again:
+                        await self._subscribe_again()
+                    continue
+                try:
+                    note = await self._notes.take()
+                except PeerClosedError:
+                    if self._source.is_over:
+                        raise
+                    self._notes = None
+                    self._lost += 1
+                else:
+                    self.cuts = self._lost
+                    return note
+        raise anyio.ClosedResourceError
 
     # Inside.
 
-    def _require_accepted(self, call: SimProtoRequest) -> None:
-        if call.code == LOST:
-            raise PeerClosedError(call.close_code, call.close_text)
-        if call.code != ResultCode.ACCEPTED:
-            if call.code == ResultCode.DEADLINE_EXCEEDED:
-                self.queue.close()
-            raise received_refusal(call.code, call.data, subscribing=True)
-        if self._error is None and not self._link.sim.subscriptions.reads(self.topic, self):
-            # The topic has a reader here already, as the other side should have known.
-            raise received_refusal(ResultCode.ALREADY_SUBSCRIBED, None, subscribing=True)
-        self.data = call.data if isinstance(call.data, bytes) else None
+    async def _subscribe(self, publisher: SimProtoPublisher, timeout: float | None) -> None:
+        notes = SimProtoNotes(publisher.link, self.topic, self._window)
+        self.data = await notes.begin(self._asked, timeout)
+        self._link, self._notes = publisher.link, notes
+        if self._left:  # meanwhile
+            await notes.end(hasty=True)
 
-    def _leave(self) -> SimProtoRequest | None:
-        """Unsubscribe; returns the request that the publisher has yet to answer, if any."""
-        peer = self.peer
-        self.queue.close()
-        now, notify = peer.backend.now(), self._changes.notify
-        left = self._link.sim.subscriptions.leave(self.topic, self, now, notify)
-        notify()
-        return left
-
-    def _acknowledge(self, dialog: int) -> None:
-        self._link.sim.subscriptions.acknowledge(dialog, self.peer.backend.now())
+    async def _subscribe_again(self) -> None:
+        failures = 0
+        while True:
+            publisher, _ = await self._source.connected(None)
+            try:
+                await self._subscribe(publisher, self._timeout)
+            except PeerClosedError:
+                continue
+            except CallRefused as error:
+                if error.code not in _PASSING:
+                    raise
+                failures += 1
+                seconds = PAUSES.after(failures, random_fraction())
+                text = "%r: %s; asked again in %.1f s"
+                logger.info(text, self, one_line(str(error)), seconds)
+                await pause(self._source.backend, seconds)
+            else:
+                return

@@ -10,10 +10,11 @@ from node.dialects.limits import NamedLimits
 from node.gateways.named.client import NamedClient
 from node.gateways.named.peer import FlavourName
 from node.protocol.errors import LocalProtocolError
-from parley import NamedEvent, ParleyError, UnreachableError
+from parley import CallTimeout, NamedEvent, Node, ParleyError, PeerClosedError, UnreachableError
 from parley.dialects import Guest
+from tests.node.gateways import restarts
 from tests.node.gateways.named_sides import FLAVOURS, client_of, gateway, joined
-from tests.node.network import PATIENCE
+from tests.node.network import PATIENCE, started
 
 pytestmark = pytest.mark.anyio
 
@@ -73,3 +74,57 @@ async def test_replies_without_an_end_do_not_hold_their_place_for_ever(
         assert (await client.emit("ping", 3).reply(timeout=PATIENCE)).data == 3
         async with client.emit("ping", 4).replies(timeout=inf) as replies:
             assert (await anext(replies)).data == 4
+
+
+async def test_events_wait_for_the_connection_and_replies_end_with_it(anyio_backend: str) -> None:
+    def offer(node: Node) -> None:
+        restarts.offer(node)
+
+        @node.on("format")
+        async def format_of(event: NamedEvent) -> Any:
+            return event.format
+
+    async with restarts.serving(restarts.named, offer) as served:
+        await served.stop()
+        client = NamedClient(served.address, flavour="typed", format="json", pauses=restarts.QUICK)
+        with pytest.raises(ParleyError, match="async with"):
+            await client.emit("echo", 1)
+        async with client, anyio.create_task_group() as tasks:
+            with pytest.raises(CallTimeout):
+                await anext(client.emit("echo", 1).replies(timeout=0.02))
+
+            async def emit() -> None:
+                await client.emit("echo", 1)
+
+            sent = await started(tasks, emit)
+            assert not sent
+            await served.start()
+            reply = await client.emit("format", [2]).reply(timeout=PATIENCE)
+            assert reply.data == 3  # JSON, as the client was told
+            assert sent == [None]
+
+            async with client.emit("hang").replies() as replies:
+                hanging = await started(tasks, replies.__anext__)
+                await served.kill()
+            assert isinstance(hanging[0], PeerClosedError)
+            await served.start()
+            assert (await client.emit("echo", 3).reply(timeout=PATIENCE)).data == 3
+
+
+async def test_the_offering_is_for_each_connection(anyio_backend: str) -> None:
+    async with restarts.serving(restarts.named) as served:
+        client = NamedClient(served.address, flavour="typed", pauses=restarts.QUICK)
+
+        @client.offering.on("question")
+        async def question(event: NamedEvent) -> Any:
+            return ["answered", event.data]
+
+        async with client:
+            for count in (1, 2):
+                await client.ready()
+                await served.server.until(lambda: bool(served.server._guests))
+                (guest,) = served.server._guests.values()
+                reply = await guest.emit("question", count).reply(timeout=PATIENCE)
+                assert reply.data == ["answered", count]
+                await served.stop()
+                await served.start()

@@ -1,8 +1,10 @@
 """A client of the relay: its inbox, its errors, its life."""
 
+import itertools
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from typing import Any
 from uuid import UUID
 
 import anyio
@@ -10,13 +12,20 @@ import pytest
 from anyio.abc import SocketAttribute, SocketStream
 
 from node.dialects.limits import RelayLimits
-from node.dialects.relay.codec import RelayFault
-from node.errors import AddressError, ParleyError, PeerClosedError, UnreachableError
+from node.dialects.relay.codec import RelayFault, RelayMessage
+from node.errors import (
+    AddressError,
+    ParleyError,
+    PeerClosedError,
+    RelayRefusedError,
+    UnreachableError,
+)
 from node.gateways.relay.client import RelayClient
 from node.protocol.codes import CloseCode
 from node.protocol.errors import PayloadTooLargeError
+from tests.node.gateways import restarts
 from tests.node.gateways.relays import clients_of, raw, read, relaying
-from tests.node.network import PATIENCE, eventually, ground, settled
+from tests.node.network import PATIENCE, eventually, ground, settled, started
 
 
 async def test_what_the_relay_reports_is_told_and_counted(
@@ -50,9 +59,9 @@ async def test_what_is_not_read_is_bounded_and_then_read_on(anyio_backend: str) 
     ):
         for n in range(400):
             await sender.send(reader.uuid, n.to_bytes(4) + bytes(60_000))
-        link = reader._connected()
+        link = reader._guest()
         await eventually(lambda: not link.client.wants_data)
-        waiting = sum(len(one.payload) for one in link.inbox)
+        waiting = sum(len(one.payload) for _, one in reader._inbox)
         assert waiting < 100_000 + 600_000  # what one receive brings comes on top
         for n in range(400):
             [(_, payload, _)] = await read(reader)
@@ -83,7 +92,7 @@ async def test_a_sender_waits_for_who_does_not_read(anyio_backend: str) -> None:
                 for _ in range(1_000):
                     await client.broadcast(bytes(65_536))
             assert scope.cancelled_caught
-            link = client._connected()
+            link = client._guest()
             assert link.driver.core.queued_bytes <= link.driver.high_water + 70_000
             link.drop()
 
@@ -201,3 +210,142 @@ async def test_bytes_after_a_farewell_are_not_minded(anyio_backend: str) -> None
             await stream.send(bytes(1_000))
         await stream.send_eof()
         await eventually(lambda: not relay._guests)
+
+
+async def test_reading_goes_on_over_connections(anyio_backend: str) -> None:
+    async with (
+        restarts.serving(restarts.relay) as served,
+        RelayClient(served.address, pauses=restarts.QUICK) as client,
+    ):
+        await client.send(client.uuid, b"one")
+        await client.send(client.uuid, b"two")
+        assert await read(client) == [(client.uuid, b"one", False)]
+        await eventually(lambda: len(client._inbox) == 1)
+        await served.kill()
+        async with anyio.create_task_group() as tasks:
+            sent = await started(tasks, lambda: client.broadcast(b""))
+            await served.start()
+        assert sent == [None]
+        await client.send(client.uuid, b"three")
+        assert await read(client) == [(client.uuid, b"two", False)]  # it had come
+        assert client.cuts == 0
+        assert await read(client) == [(client.uuid, b"three", False)]
+        assert client.cuts == 1
+
+        waiting: list[RelayMessage | BaseException | object]
+        async with anyio.create_task_group() as tasks:
+            waiting = await started(tasks, client.__anext__)
+            await served.stop()
+            await served.start()
+            await client.send(client.uuid, b"four")
+        assert [one.payload for one in waiting if isinstance(one, RelayMessage)] == [b"four"]
+        assert client.cuts == 2
+        await client.close()
+        with pytest.raises(StopAsyncIteration):
+            await read(client)
+        with pytest.raises(PeerClosedError, match="was closed"):
+            await client.broadcast(b"")
+        assert client.is_over
+
+
+async def test_a_taken_uuid_is_asked_for_again(anyio_backend: str) -> None:
+    async with relaying() as (relay, address), clients_of(relay, address, 1) as (first,):
+        downs: list[Exception] = []
+        async with RelayClient(address, first.uuid, pauses=restarts.QUICK) as second:
+            second.on_down(downs.append)
+            await eventually(lambda: len(downs) > 2)
+            assert all(isinstance(one, RelayRefusedError) and one.code == 2 for one in downs)
+            assert isinstance(second.error, RelayRefusedError)
+            assert second.faults >= len(downs)
+            await first.close()
+            async with anyio.create_task_group() as tasks:
+                got = await started(tasks, second.__anext__)
+                while not got:
+                    with suppress(PeerClosedError, RelayRefusedError):
+                        await second.send(second.uuid, b"in at last")
+                    await settled()
+            assert second.cuts > 2
+
+
+@asynccontextmanager
+async def flooding(last: int) -> AsyncIterator[str]:
+    """The address of one who sends six messages of 10 kB, numbered on, over each connection, and
+    hangs up; after number `last` it stays."""
+    numbers = itertools.count()
+
+    async def flood(stream: SocketStream) -> None:
+        async with stream:
+            to = await stream.receive(16)
+            number = 0
+            for _ in range(6):
+                number = next(numbers)
+                payload = number.to_bytes(4) + bytes(9_996)
+                await stream.send((10_032).to_bytes(4) + to + UUID(int=1).bytes + payload)
+            if number >= last:
+                with suppress(anyio.EndOfStream):
+                    await stream.receive(1)
+
+    async with somebody(flood) as address:
+        yield address
+
+
+async def numbers_of(client: RelayClient, count: int) -> list[int]:
+    """Those of the next messages."""
+    return [int.from_bytes((await anext(client)).payload[:4]) for _ in range(count)]
+
+
+async def test_what_is_not_read_is_bounded_over_connections(anyio_backend: str) -> None:
+    limits = RelayLimits(client_memory=100_000)
+    async with (
+        flooding(59) as address,
+        RelayClient(address, limits=limits, pauses=restarts.QUICK) as client,
+    ):
+        await eventually(lambda: len(client._inbox) >= 10)
+        await settled()
+        # The second connection is not read on before there is room.
+        assert (client.sessions, client.is_open) == (2, True)
+        assert len(client._inbox) <= 12
+        assert await numbers_of(client, 60) == list(range(60))
+        assert client.cuts == 9
+        assert client._unread.held == 0
+
+
+async def test_what_is_read_while_it_connects_makes_room(
+    anyio_backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = RelayLimits(client_memory=100_000)
+    async with (
+        flooding(17) as address,
+        RelayClient(address, limits=limits, pauses=restarts.QUICK) as client,
+    ):
+        connect = type(client.backend).connect
+        read_by_then: list[int] = []
+
+        async def connect_slowly(self: Any, place: Any, accept: Any) -> None:
+            await connect(self, place, accept)
+            core = accept().core
+            if client.sessions == 2:
+                await eventually(lambda: not core.wants_data)
+                await settled()
+                read_by_then.extend(await numbers_of(client, len(client._inbox)))
+
+        monkeypatch.setattr(type(client.backend), "connect", connect_slowly)
+        await eventually(lambda: len(client._inbox) >= 10)
+        client._guest().drop()
+        await eventually(lambda: client.sessions == 3)
+        assert read_by_then == list(range(len(read_by_then)))
+        assert len(read_by_then) >= 10
+        assert await numbers_of(client, 6) == list(range(12, 18))
+
+
+async def test_left_before_it_was_connected_reading_ends(anyio_backend: str) -> None:
+    read_on: list[list[RelayMessage] | BaseException | object] = []
+
+    async def read_all() -> None:
+        read_on.append([message async for message in client])
+
+    client = RelayClient("tcp://127.0.0.1:1", pauses=restarts.QUICK)
+    async with anyio.create_task_group() as tasks, client:
+        tasks.start_soon(read_all)
+        await settled()
+    assert read_on == [[]]

@@ -1,17 +1,34 @@
 """Subscriptions over SimProto: refusals, notes, notes that are not read, and the end."""
 
+from typing import Any
+
 import anyio
 import pytest
 
 from node.dialects.limits import SimProtoLimits
 from node.errors import ConfigError, ParleyError, StreamResetError
+from node.gateways.simproto.client import SimProtoClient
 from node.gateways.simproto.subscription import SimProtoSubscription
 from node.protocol.codes import CloseCode
-from parley import CallRefused, CallTimeout, PeerClosedError, SubscribeRejected, SubscribeRequest
+from parley import (
+    CallRefused,
+    CallTimeout,
+    Node,
+    PeerClosedError,
+    SubscribeRejected,
+    SubscribeRequest,
+)
+from tests.node.gateways import restarts
 from tests.node.gateways.simproto_sides import raw, served
-from tests.node.network import eventually, meeting, settled
+from tests.node.network import eventually, meeting, nothing_left, settled, started
 
 pytestmark = pytest.mark.anyio
+
+
+def waiting(subscription: SimProtoSubscription) -> int:
+    """How many notes came and were not read."""
+    notes = subscription._notes
+    return 0 if notes is None else len(notes.queue)
 
 
 async def test_notes_come_in_order(anyio_backend: str) -> None:
@@ -101,7 +118,7 @@ async def test_a_subscription_is_read_once_and_ends(anyio_backend: str) -> None:
             sides.client.subscribe("news", window=10)
         async with sides.client.subscribe("news") as notes:
             await news.publish(b"last")
-            await eventually(lambda: len(notes.queue) == 1)
+            await eventually(lambda: waiting(notes) == 1)
             sides.back.drop()
             await sides.client.closed()
             assert await anext(aiter(notes)) == b"last"
@@ -170,7 +187,7 @@ async def test_a_reader_that_is_much_too_slow_is_cut_off(anyio_backend: str) -> 
             tasks.start_soon(publish)
             notes = peer.subscribe("raw", window=64 * 1024)
             await notes.__aenter__()
-            await eventually(lambda: notes._error is not None)
+            await eventually(lambda: notes._notes is not None and notes._notes._error is not None)
         assert [await anext(aiter(notes)) for _ in range(2)] == [note] * 2
         with pytest.raises(StreamResetError) as reset:
             await anext(aiter(notes))
@@ -200,5 +217,138 @@ async def test_finish_waits_for_the_last_acknowledgement(anyio_backend: str) -> 
             for number in range(10):
                 await news.publish(b"%d" % number)
             await news.finish()
-            assert len(notes.queue) == 10
+            assert waiting(notes) == 10
             assert not news.subscribers
+
+
+def news(node: Node) -> None:
+    """A topic that says how many subscribed to it."""
+    count = [0]
+
+    @node.topic("news").on_subscribe
+    async def decide(request: SubscribeRequest) -> str:
+        count[0] += 1
+        return f"{request.data!r} {count[0]}"
+
+
+def topic_of(server: restarts.Served) -> Any:
+    return server.server.node.topics["news"]
+
+
+async def test_it_goes_on_over_connections(anyio_backend: str) -> None:
+    async with (
+        restarts.serving(restarts.simproto, news) as server,
+        SimProtoClient(server.address, pauses=restarts.QUICK) as client,
+    ):
+        subscription = client.subscribe("news", "please")
+        with pytest.raises(ParleyError, match="not subscribed"):
+            subscription.peer.drop()
+        async with subscription as notes:
+            assert (notes.data, notes.cuts) == (b"b'please' 1", 0)
+            assert notes.peer is client.peer
+            await topic_of(server).publish(b"one")
+            await topic_of(server).publish(b"two")
+            assert await anext(notes) == b"one"
+            await eventually(lambda: waiting(notes) == 1)
+            server.cut()
+            await eventually(lambda: client.sessions == 2)
+            assert await anext(notes) == b"two"  # it had come
+            assert notes.cuts == 0
+            async with anyio.create_task_group() as tasks:
+                read = await started(tasks, notes.__anext__)
+                await topic_of(server).until(lambda: bool(topic_of(server).subscribers))
+                await topic_of(server).publish(b"three")
+            assert (read, notes.cuts, notes.data) == ([b"three"], 1, b"b'please' 2")
+            async with anyio.create_task_group() as tasks:
+                read = await started(tasks, notes.__anext__)
+                await server.stop()
+                await server.start()
+                await topic_of(server).until(lambda: bool(topic_of(server).subscribers))
+                await topic_of(server).publish(b"four")
+            assert (read, notes.cuts) == ([b"four"], 2)
+        assert not topic_of(server).subscribers
+        with pytest.raises(anyio.ClosedResourceError):
+            await anext(notes)
+
+
+async def test_who_has_no_such_topic_yet_is_asked_again(
+    anyio_backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("node.gateways.simproto.subscription.PAUSES", restarts.QUICK)
+    async with (
+        restarts.serving(restarts.simproto, news) as server,
+        SimProtoClient(server.address, pauses=restarts.QUICK) as client,
+        client.subscribe("news") as notes,
+    ):
+        server.offer = lambda node: None
+        await server.stop()
+        await server.start()
+        async with anyio.create_task_group() as tasks:
+            read = await started(tasks, notes.__anext__)
+            news(server.server.node)
+            await topic_of(server).until(lambda: bool(topic_of(server).subscribers))
+            await topic_of(server).publish(b"one")
+        assert read == [b"one"]
+
+        def refuse(node: Node) -> None:
+            @node.topic("news").on_subscribe
+            async def decide(request: SubscribeRequest) -> None:
+                raise SubscribeRejected("not any more")
+
+        server.offer = refuse
+        await server.stop()
+        await server.start()
+        with pytest.raises(SubscribeRejected):
+            await anext(notes)
+
+
+async def test_leaving_it_while_there_is_no_connection(anyio_backend: str) -> None:
+    async with restarts.serving(restarts.simproto, news) as server:
+        client = SimProtoClient(server.address, pauses=restarts.QUICK)
+        async with client, anyio.create_task_group() as tasks:
+            async with client.subscribe("news") as notes:
+                await server.stop()
+                with anyio.move_on_after(0.02) as scope:
+                    await anext(notes)
+                assert scope.cancelled_caught
+                read = await started(tasks, notes.__anext__)
+            await eventually(lambda: bool(read))
+            assert isinstance(read[0], anyio.ClosedResourceError)
+            late = client.subscribe("news", timeout=0.02)
+            with pytest.raises(CallTimeout):
+                await late.__aenter__()
+            with pytest.raises(anyio.ClosedResourceError):
+                await anext(late)
+            await server.start()
+            async with client.subscribe("news") as notes:
+                read = await started(tasks, notes.__anext__)
+                await client.close()
+                await eventually(lambda: bool(read))
+                assert isinstance(read[0], PeerClosedError)
+
+
+async def test_subscribing_again_is_cancelled_at_any_moment(
+    anyio_backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("node.gateways.simproto.subscription.PAUSES", restarts.QUICK)
+
+    async def cancel() -> None:
+        async with (
+            restarts.serving(restarts.simproto, news) as server,
+            SimProtoClient(server.address, pauses=restarts.QUICK) as client,
+        ):
+            for seconds in (0.0, 0.001, 0.003, 0.01, 0.02):
+                async with client.subscribe("news") as notes:
+                    server.cut()
+                    with anyio.move_on_after(seconds):
+                        await anext(notes)
+                    async with anyio.create_task_group() as tasks:
+                        read = await started(tasks, notes.__anext__)
+                        while not read:  # a subscriber may be one that is given up just now
+                            await topic_of(server).publish(b"on")
+                            await settled()
+                    assert read == [b"on"]
+                await eventually(lambda: not topic_of(server).subscribers)
+
+    with nothing_left():
+        await cancel()

@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from lbm import keys
@@ -453,3 +454,41 @@ async def test_the_reader_of_a_topic_that_nobody_knows(met: Meeting) -> None:
         async with met.peer.subscribe("x"):
             raise AssertionError("there is no such topic")
     assert caught.value.code == ResultCode.TOPIC_NOT_FOUND
+
+
+@pytest.mark.parametrize("turns", range(0, 12, 2))
+async def test_whoever_gave_up_subscribing_may_subscribe_again_at_once(
+    met: Meeting, turns: int
+) -> None:
+    """The one that was given up may be accepted before its Cancel comes."""
+    topic = met.server.topic("x")
+
+    async def subscribe() -> None:
+        async with met.peer.subscribe("x"):
+            await anyio.sleep_forever()
+
+    for _ in range(3):
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(subscribe)
+                for _ in range(turns):
+                    await anyio.lowlevel.cancel_shielded_checkpoint()
+                scope.cancel()
+    async with met.peer.subscribe("x") as sub:
+        await topic.publish("note")
+        assert await anext(sub) == "note"
+    await eventually(lambda: streams_open(met) == 0)
+    assert not met.peer.endpoint.topics._given_up
+
+
+async def test_a_second_one_that_is_given_up_leaves_the_first_alone(met: Meeting) -> None:
+    topic = met.server.topic("x")
+    async with met.peer.subscribe("x") as sub:
+        with anyio.CancelScope() as scope:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(met.peer.subscribe("x").__aenter__)
+                await anyio.lowlevel.cancel_shielded_checkpoint()
+                scope.cancel()
+        await met.peer.ping()
+        await topic.publish("note")
+        assert await anext(sub) == "note"

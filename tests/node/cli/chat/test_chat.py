@@ -190,7 +190,6 @@ def test_a_host_that_is_killed_and_comes_back(processes: Processes, tmp_path: Pa
 
     hosting, _ = host(processes, *args, listen=address.partition("#")[0])
     for running, name in ((ann, "ann"), (other, "ANN-2")):
-        running.event("connected")
         # Each has the name that it had, whoever comes first.
         assert running.event("joined")["name"] == name
     # What was typed meanwhile is said now.

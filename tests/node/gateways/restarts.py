@@ -1,0 +1,158 @@
+"""A gateway or a relay that is stopped and started anew at one address, and a client that dials it
+again."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, NamedTuple
+
+import anyio
+from anyio.abc import TaskGroup, TaskStatus
+
+from node.gateways.client import DialectClient
+from node.gateways.named.client import NamedClient
+from node.gateways.named.gateway import NamedGateway
+from node.gateways.relay.client import RelayClient
+from node.gateways.relay.relay import Relay
+from node.gateways.server import DialectServer
+from node.gateways.simproto.client import SimProtoClient
+from node.gateways.simproto.gateway import SimProtoGateway
+from parley import Call, NamedEvent, Node, Pauses
+from tests.node.network import PATIENCE, new_node
+
+QUICK = Pauses(first=0.002, longest=0.01)
+
+# What a node offers, told to each new one.
+Offer = Callable[[Node], None]
+
+
+def offer(node: Node) -> None:
+    """`echo` and `hang`, as calls and as events."""
+
+    @node.on_call("echo")
+    @node.on("echo")
+    async def echo(asked: Call | NamedEvent) -> Any:
+        return asked.data
+
+    @node.on_call("hang")
+    @node.on("hang")
+    async def hang(asked: Call | NamedEvent) -> None:
+        await anyio.sleep_forever()
+
+
+@asynccontextmanager
+async def named(offer: Offer) -> AsyncIterator[NamedGateway]:
+    """A gateway of named events."""
+    async with new_node(drain_timeout=0) as node, NamedGateway(node, flavour="typed") as gateway:
+        offer(node)
+        yield gateway
+
+
+@asynccontextmanager
+async def simproto(offer: Offer) -> AsyncIterator[SimProtoGateway]:
+    """A gateway of SimProto."""
+    async with new_node(drain_timeout=0) as node, SimProtoGateway(node) as gateway:
+        offer(node)
+        yield gateway
+
+
+@asynccontextmanager
+async def relay(offer: Offer) -> AsyncIterator[Relay]:
+    """A relay."""
+    async with Relay() as relay:
+        yield relay
+
+
+class Served:
+    """A server at one address; `server` is the one that runs, if any does. Each has a task of its
+    own among `tasks`."""
+
+    def __init__(
+        self,
+        tasks: TaskGroup,
+        make: Callable[[Offer], AbstractAsyncContextManager[DialectServer[Any]]],
+        offer: Offer = offer,
+    ) -> None:
+        self.address = "tcp://127.0.0.1:0"
+        self.server: Any = None
+        self.offer = offer
+        self._tasks = tasks
+        self._make = make
+        self._enough = self._gone = anyio.Event()
+
+    async def start(self) -> Any:
+        """Start one, which knows nothing of the one before."""
+        return await self._tasks.start(self._run)
+
+    async def _run(self, *, task_status: TaskStatus[Any]) -> None:
+        self._enough, self._gone = anyio.Event(), anyio.Event()
+        async with self._make(self.offer) as server:
+            self.address = await server.listen(self.address)
+            self.server = server
+            task_status.started(server)
+            await self._enough.wait()
+            self.server = None
+        self._gone.set()
+
+    async def stop(self) -> None:
+        """End it in order."""
+        self._enough.set()
+        await self._gone.wait()
+
+    async def kill(self) -> None:
+        """End it at once: who is connected learns it from the end of the transport alone."""
+        self.cut()
+        await self.stop()
+
+    def cut(self) -> None:
+        """End each connection; the server goes on."""
+        for guest in list(self.server._guests.values()):
+            guest.drop()
+
+
+@asynccontextmanager
+async def serving(
+    make: Callable[[Offer], AbstractAsyncContextManager[DialectServer[Any]]],
+    offer: Offer = offer,
+) -> AsyncIterator[Served]:
+    """A server that runs."""
+    with anyio.fail_after(PATIENCE):
+        async with anyio.create_task_group() as tasks:
+            served = Served(tasks, make, offer)
+            await served.start()
+            yield served
+            await served.stop()
+
+
+async def echo_named(client: NamedClient, number: int, timeout: float = PATIENCE) -> Any:
+    """Ask for a number and get it back."""
+    return (await client.emit("echo", number).reply(timeout)).data
+
+
+async def echo_simproto(client: SimProtoClient, number: int, timeout: float = PATIENCE) -> Any:
+    """Ask for a number and get it back."""
+    return int((await client.call("echo", b"%d" % number, timeout=timeout)) or b"")
+
+
+async def echo_relay(client: RelayClient, number: int, timeout: float = PATIENCE) -> Any:
+    """Send a number to oneself and read it."""
+    await client.send(client.uuid, b"%d" % number)
+    return int((await anext(client)).payload)
+
+
+class Dialect(NamedTuple):
+    """A dialect: its server, its client, and something to ask of the one by the other."""
+
+    server: Callable[[Offer], AbstractAsyncContextManager[DialectServer[Any]]]
+    client: Callable[..., DialectClient[Any]]
+    echo: Callable[..., Any]
+
+
+def _typed(address: str, **options: Any) -> NamedClient:
+    return NamedClient(address, flavour="typed", **options)
+
+
+DIALECTS = {
+    "named": Dialect(named, _typed, echo_named),
+    "simproto": Dialect(simproto, SimProtoClient, echo_simproto),
+    "relay": Dialect(relay, RelayClient, echo_relay),
+}
