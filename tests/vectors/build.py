@@ -22,6 +22,7 @@ from tests.reference import (
     vectors_resume,
     vectors_rules,
     vectors_seals,
+    vectors_topics,
     vectors_wire,
 )
 from tests.reference.recorded import RECORDS
@@ -44,6 +45,7 @@ FILES: Final[dict[str, Callable[[], dict[str, Any]]]] = {
     "rules.json": vectors_rules.rule_vectors,
     "connections.json": vectors_connection.connection_vectors,
     "resume.json": vectors_resume.resume_vectors,
+    "topics.json": vectors_topics.topic_vectors,
     "bus.json": vectors_bus.bus_vectors,
     "journal.json": vectors_journal.journal_vectors,
     "recorded.json": RECORDS.document,  # last: it lists what the others used
