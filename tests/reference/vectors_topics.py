@@ -15,8 +15,8 @@ def topic_vectors() -> dict[str, Any]:
     """topics.json."""
     return {
         "about": "Topics that remember. `begin`: a publisher that keeps the notes `first` to "
-        "`last` is given a Subscribe. `read`: a reader that had the notes up to `after` is given the "
-        "Result and then events, as [subcategory, payload].",
+        "`last` is given a Subscribe. `read`: a reader that had the notes up to `after` is given "
+        "the Result and then events, as [subcategory, payload].",
         "section": "18",
         "vectors": [*_begin_vectors(), *_read_vectors()],
     }
