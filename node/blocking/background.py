@@ -12,6 +12,7 @@ from threading import get_ident
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
+import anyio
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from node.errors import ParleyError
@@ -53,11 +54,26 @@ class Background:
         """
         if os.getpid() != self._process:
             raise ParleyError("it lives in the process that this one was forked from")
+        scopes: list[anyio.CancelScope] = []
+
+        async def waited_for() -> T:
+            with anyio.CancelScope() as scope:
+                scopes.append(scope)
+                return await function(*arguments)
+            raise ParleyError("it was interrupted")  # which nobody waits for
+
+        def give_up() -> None:
+            for scope in scopes:
+                scope.cancel()
+
         try:
-            future = self._portal.start_task_soon(function, *arguments)
+            future = self._portal.start_task_soon(waited_for)
         except RuntimeError as error:
             where = "it is closed" if self.is_closed else "its own thread cannot wait for it"
             raise ParleyError(where) from error
+        except BaseException:  # interrupted here: it may have begun, and there is no future of it
+            self._portal.start_task_soon(give_up)
+            raise
         try:
             while True:
                 try:

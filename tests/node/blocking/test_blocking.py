@@ -7,7 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import assert_type
+from typing import Any, assert_type
 
 import anyio
 import anyio.lowlevel
@@ -374,3 +374,23 @@ print(peer.call("price", "tea"))
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "{'name': 'tea', 'cents': 120}\n"
     assert ends == [CloseCode.GOING_AWAY]
+
+
+def test_an_interrupt_as_a_call_begins_cancels_it_too(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes when the call is under way, and before whoever made it has got hold of it."""
+    with meet(shop) as peer:
+        portal = peer._background._portal
+        start = portal.start_task_soon
+
+        def interrupted(function: Any, *arguments: Any) -> Any:
+            monkeypatch.undo()
+            start(function, *arguments)
+            assert shop.begun.wait(PATIENCE)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(portal, "start_task_soon", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            peer.call("wait")
+        assert shop.cancelled.wait(PATIENCE)
