@@ -35,6 +35,18 @@ PAGE = store.DOCS / "performance.md"
 LOOPS = {"uvloop": "cases", "asyncio": "cases-asyncio", "trio": "cases-trio"}
 DIALECTS = ("dialects", "dialects-faults")
 BUS = ("bus", "bus-always", "bus-stored")
+# What resuming costs, by these cases.
+RESUMED = (
+    "calls",
+    "calls-64",
+    "notes-1",
+    "notes-100",
+    "bulk-64k",
+    "bulk-1m",
+    "handshakes",
+    "idle-memory",
+)
+WITHOUT_RESUME = {"PARLEY_NODE_RESUME": "0"}
 
 _PART = re.compile(r"(<!-- measured: ([\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -50,6 +62,8 @@ def render(text: str, directory: Path = store.DIRECTORY) -> str:
     dialects, faults = (store.load(name, directory) for name in DIALECTS)
     dialects_on = store.machine_of("dialects", directory)
     usual, always, stored = (store.load(name, directory) for name in BUS)
+    resumed, with_or_without = store.load("resume", directory), ("`resume` 30", "`resume` 0")
+    resumed_paths = store.load("resume-paths", directory)
     parts = {
         "machine": tables.machine_text(store.machine_of("cases", directory), loops["uvloop"]),
         "cases": tables.cases_table(loops["uvloop"]),
@@ -57,6 +71,9 @@ def render(text: str, directory: Path = store.DIRECTORY) -> str:
         "call": tables.profile_table(measured, "call"),
         "note": tables.profile_table(measured, "note"),
         "paths": tables.paths_table(store.load("paths", directory)),
+        "resume-machine": tables.machine_text(store.machine_of("resume", directory), resumed),
+        "resume": tables.cases_table(resumed, with_or_without, digits=3),
+        "resume-paths": tables.paths_beside_table(resumed_paths, with_or_without),
         "tuning": tables.tuning_table(store.load("tuning", directory)),
         "dialects-machine": dialects_machine(dialects_on, dialects, faults),
         "dialects": throughput_table(dialects),
@@ -122,6 +139,20 @@ def _paths(_: Effort) -> None:
     store.save("paths", [_shown(row, paths.line) for row in paths.count_paths()])
 
 
+def _resume(effort: Effort) -> None:
+    """In many short rounds: the ratios are near 1."""
+    done = []
+    for name in RESUMED:
+        task = CASES[name].lasting(effort.seconds / 4)
+        against: Against = ("ours", replace(task, settings=WITHOUT_RESUME))
+        measured = rounds(task, 3 * effort.rounds, against=against, quiet=effort.quiet)
+        row = report.row(name, CASES[name], measured, "resume=0")
+        done.append(_shown(row, report.line))
+    store.save("resume", done)
+    counted = paths.count_paths(beside=WITHOUT_RESUME)
+    store.save("resume-paths", [_shown(row, paths.line) for row in counted])
+
+
 def _dialects(effort: Effort) -> None:
     """In less time for each measurement: there are many, and 3 of 5 rounds will do."""
     rounds = max(1, effort.rounds * 3 // 5)
@@ -151,6 +182,7 @@ MEASURES: dict[str, Callable[[Effort], None]] = {
     "trio": _trio,
     "profile": _profile,
     "paths": _paths,
+    "resume": _resume,
     "growth": _growth,
     "tuning": _tuning,
     "dialects": _dialects,

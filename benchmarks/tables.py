@@ -24,9 +24,11 @@ def machine_text(found: dict[str, str], rows: list[Row]) -> str:
     )
 
 
-def cases_table(rows: list[Row]) -> str:
-    """Ours beside the baseline."""
-    head = ["case", "Parley", "TLS streams", "ratio", "spread", "ratio of CPU time"]
+def cases_table(
+    rows: list[Row], sides: tuple[str, str] = ("Parley", "TLS streams"), digits: int = 2
+) -> str:
+    """Ours beside what it is held against; ratios with so many digits."""
+    head = ["case", *sides, "ratio", "spread", "ratio of CPU time"]
     body = []
     for row in rows:
         if "baseline" not in row:
@@ -37,9 +39,9 @@ def cases_table(rows: list[Row]) -> str:
                 f"`{row['case']}`, {row['unit']}" + (" (less is better)" * row["less_is_better"]),
                 _value(row["ours"]),
                 _value(row["baseline"]),
-                f"{ratio:.2f}",
-                f"{least:.2f} to {most:.2f}",
-                f"{row['cpu_ratio'][0]:.2f}",
+                f"{ratio:.{digits}f}",
+                f"{least:.{digits}f} to {most:.{digits}f}",
+                f"{row['cpu_ratio'][0]:.{digits}f}",
             ]
         )
     return table(head, body)
@@ -100,6 +102,12 @@ def paths_table(rows: list[Row]) -> str:
         for row in rows
     ]
     return table(["one", *(f"`{name}`" for name in packages), "all"], body)
+
+
+def paths_beside_table(rows: list[Row], sides: tuple[str, str]) -> str:
+    """Function calls for one operation, and with other settings."""
+    body = [[row["what"], f"{row['calls']:.1f}", f"{row['beside']:.1f}"] for row in rows]
+    return table(["one", *sides], body)
 
 
 def tuning_table(rows: list[Row]) -> str:
