@@ -1,6 +1,6 @@
-"""A target with a bug on purpose: it takes every map for one without the key 7.
+"""A target with a bug on purpose: it takes every map for one without keys from 7 on.
 
-The bug is two changes away from the seed, so that a fuzzer has it in seconds.
+Many single changes of the seed lead to it, so that a fuzzer has it in seconds, whatever its luck.
 """
 
 from typing import Final
@@ -17,5 +17,5 @@ def fuzz(data: bytes) -> None:
         cells = decode(data)
     except LbmDecodeError:
         return
-    if 7 in cells:
+    if any(key >= 7 for key in cells):
         raise RuntimeError("the planted bug")
