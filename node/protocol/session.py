@@ -1,29 +1,25 @@
-"""An open connection: channel, streams and keep-alive, and the events of stream 0.
+"""An open connection: its channel and streams, bytes in and bytes out, time, and its transports.
 
 A session begins when the handshake is over; what ends it is raised (a violation, a time-out)
-or returned (Close). Stream 0's own events are encrypted at once into `Wire`, all others when
-`flush` gives them their turn.
+or returned (Close). Events wait in the outbox until `flush` gives them their turn; those of stream
+0 do not wait (`StreamZero`).
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from lbm import keys
 from lbm.codec import Value, encode
 from node.protocol.account import EVENT_WEIGHT, Account
 from node.protocol.allowance import Allowance
-from node.protocol.channel import PlainChannel, SecureChannel
+from node.protocol.channel import SecureChannel
 from node.protocol.codes import (
     CLOSE,
     CONNECTION,
     PING,
     PONG,
     RECEIVED,
-    RESET,
     SEAL,
     STREAM,
-    WINDOW,
     CloseCode,
 )
 from node.protocol.config import CoreConfig
@@ -32,35 +28,26 @@ from node.protocol.errors import (
     RemoteProtocolError,
     SilenceError,
     overloaded,
-    too_large,
-    violation,
 )
-from node.protocol.event import NO_PAYLOAD, Event
-from node.protocol.event_types import EVENT_TYPES
+from node.protocol.event import NO_PAYLOAD
 from node.protocol.frames import FrameReader
 from node.protocol.handshake import Agreed, known
-from node.protocol.keepalive import KeepAlive
 from node.protocol.limits import (
-    CONNECTION_STREAM_PAYLOAD,
     CONTROL_BUFFER,
     DROPPED_EVENTS,
-    IDLE_EVENTS,
-    PINGS,
     SILENCE,
     STREAM_CONTROL_BUFFER,
     TELL_ALONE,
     TELL_BYTES,
-    WAITING_PONGS,
 )
 from node.protocol.multiplexer import Multiplexer
 from node.protocol.observer import DirectionState, Observer
 from node.protocol.outbox import Outbox, OutgoingEvent, Wire
-from node.protocol.reports import PongReceived, Report
+from node.protocol.reports import Report
 from node.protocol.resumption import NEVER, Resumption
 from node.protocol.sealing import Receiver, Sender
+from node.protocol.stream_zero import Farewell, StreamZero
 from node.protocol.streams import Streams
-
-Farewell = tuple[int, str]
 
 # What is taken before control is given back: so many short events of some 10 us each, one
 # that takes many times that, or fewer longer ones: 16 KiB count as one more.
@@ -84,7 +71,7 @@ class Parts:
     observer: Observer | None
 
 
-class Session:
+class Session(StreamZero):
     """What is done between the handshake and the farewell. An observer is told of both ends,
     if there are chains to observe; `streams` outlive it, at rest."""
 
@@ -98,25 +85,17 @@ class Session:
     ) -> None:
         config, outbox, reports = parts.config, parts.outbox, parts.reports
         observer, account = parts.observer, parts.account
-        self._now = now
+        super().__init__(config, parts.wire, reports, resumption, now)
         self._initiator = parts.initiator
-        self._wire = parts.wire
         self._outbox = outbox
         self._observer = observer
-        self._unread = 0  # bytes of Windows and Resets that the transport has not taken
-        self._reports = reports
         # With deliver="sealed" the streams' reports wait here for a seal.
         self._held = reports if config.deliver == "opened" or directions is None else []
-        self._pings = Allowance(PINGS)
-        self._idle = Allowance(IDLE_EVENTS)
         self._dropped = Allowance(DROPPED_EVENTS)
         self._flooded = False
         self._held_weight = 0
         self._account = account
-        self.resumption = resumption
-        self.keepalive = KeepAlive(now, config.idle_before_ping, config.ping_timeout)
         self.secure: SecureChannel | None = None
-        self.channel: SecureChannel | PlainChannel = PlainChannel()
         self.streams = Streams(parts.initiator, agreed.limits.max_streams, account)
         if directions is not None:
             if observer is not None:
@@ -208,13 +187,6 @@ class Session:
 
     # Events out.
 
-    def control(self, event: OutgoingEvent) -> None:
-        """Encrypt and queue an event of stream 0, or an Open, at once."""
-        frames = b"".join(self.channel.protect((event,), self._now))
-        self._wire.write(frames)
-        if event.category == STREAM and not event.stream:
-            self._unread += len(frames)
-
     def flush(self, limit: int, now: float) -> list[bytes]:
         """Frames for the transport, about `limit` bytes at most."""
         self._now = now
@@ -246,14 +218,6 @@ class Session:
             out.append(channel.flush_seal(now))
         return out
 
-    def _tell(
-        self, resumption: Resumption, position: int, now: float, *, seal: bool = False
-    ) -> None:
-        """Say how much was taken; with `seal` nothing follows that would seal it."""
-        resumption.tell(now, position)
-        payload = encode({keys.RECEIVED: position})
-        self.control(OutgoingEvent(0, 0, CONNECTION, RECEIVED, payload, seal))
-
     def close_frames(self, farewell: Farewell, now: float) -> bytes:
         """Close, sealed; nothing may be encrypted after it."""
         code, text = farewell
@@ -262,20 +226,6 @@ class Session:
             cells[keys.TEXT] = text
         close = OutgoingEvent(0, 0, CONNECTION, CLOSE, encode(cells), True)
         return b"".join(self.channel.protect((close,), now))
-
-    def ping(self, now: float) -> int:
-        """Send a Ping; returns its async id.
-
-        Raises:
-            LocalProtocolError: 64 Pings are unanswered, or there were more than 8,192 at once
-                and 512 a second.
-        """
-        self._now = now
-        async_id = self.keepalive.new_ping(now)
-        if async_id is None:
-            raise LocalProtocolError("too many Pings")
-        self.control(OutgoingEvent(0, async_id, CONNECTION, PING, NO_PAYLOAD))
-        return async_id
 
     def update_keys(self, now: float) -> None:
         """A plain KeyUpdate of our direction; raises LocalProtocolError beyond 32 at once and
@@ -355,67 +305,6 @@ class Session:
         self._tell(resumption, resumption.received, now)
         if self._observer is not None:
             self._observer.session_resumed(resumption.count)
-
-    # Stream 0.
-
-    def _control_received(self, event: Event) -> Farewell | None:
-        _, async_id, category, subcategory, payload = event
-        if len(payload) > CONNECTION_STREAM_PAYLOAD:
-            raise too_large(f"{len(payload)} bytes of payload on stream 0")
-        if category == CONNECTION and subcategory in (PING, PONG, SEAL):
-            if payload != NO_PAYLOAD:
-                raise violation("a payload where none may be")
-            self._without_payload(subcategory, async_id)
-            return None
-        kind = EVENT_TYPES.get(category << 8 | subcategory)
-        if category > STREAM or kind is None or kind.cells is None:
-            raise violation(f"event {category}/{subcategory} on stream 0")
-        cells = kind.cells.read(payload)
-        if category == STREAM:
-            self._stream_control(subcategory, cells)
-        elif subcategory == RECEIVED and self.resumption is not None:
-            if not self.resumption.kept.told_more(cells[keys.RECEIVED]):
-                self._count_idle("positions that are little more than before")
-        elif subcategory == CLOSE:
-            return cells[keys.CODE], cells.get(keys.TEXT, "")
-        else:
-            self._wire.write(self.channel.control(subcategory, cells, self._now))
-        return None
-
-    def _without_payload(self, subcategory: int, async_id: int) -> None:
-        keepalive = self.keepalive
-        if subcategory == PONG:
-            round_trip = keepalive.pong(async_id, self._now)
-            if round_trip is not None:
-                self._reports.append(PongReceived(async_id, round_trip))
-            else:
-                self._count_idle("Pongs without a Ping")
-        elif subcategory == SEAL:
-            self.channel.control(subcategory, {}, self._now)
-        elif not self._pings.take(self._now):
-            raise overloaded("too many Pings")
-        elif async_id:
-            self.control(OutgoingEvent(0, async_id, CONNECTION, PONG, NO_PAYLOAD))
-            keepalive.pongs_waiting += 1
-            if keepalive.pongs_waiting > WAITING_PONGS:
-                raise overloaded("too many Pongs wait")
-
-    def _stream_control(self, subcategory: int, cells: Mapping[int, Any]) -> None:
-        mux = self.mux
-        if subcategory == WINDOW:
-            mux.window_received(cells)
-        elif subcategory == RESET:
-            mux.reset_received(cells)
-        else:
-            raise violation(f"event 2/{subcategory} on stream 0")
-        if mux.expected:
-            mux.expected -= 1
-        else:
-            self._count_idle("Windows and Resets without a reason")
-
-    def _count_idle(self, what: str) -> None:
-        if not self._idle.take(self._now):
-            raise overloaded(what)
 
     # Small things.
 

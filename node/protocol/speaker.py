@@ -15,8 +15,9 @@ from node.protocol.observer import DirectionState
 from node.protocol.outbox import Outbox, Wire
 from node.protocol.reports import Report
 from node.protocol.resumption import Resumption
-from node.protocol.session import Farewell, Session
+from node.protocol.session import Session
 from node.protocol.states import State
+from node.protocol.stream_zero import Farewell
 
 
 class Speaker:

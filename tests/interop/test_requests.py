@@ -355,7 +355,7 @@ async def test_64_pings_are_answered_and_many_more_at_once_are_not(
     side: Side, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether their Pongs wait to be sent or not: what ends them is the one limit or the other."""
-    monkeypatch.setattr("node.protocol.session.PINGS", Rate(100, 1.0))
+    monkeypatch.setattr("node.protocol.stream_zero.PINGS", Rate(100, 1.0))
 
     def burst(peer: ReferencePeer, count: int) -> None:
         frames: list[bytes] = []

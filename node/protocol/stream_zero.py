@@ -1,0 +1,152 @@
+"""Stream 0 of an open connection: what the two sides say about it, and not over it.
+
+Pings and Pongs, seals and new keys, credit and resets, how much was taken, and Close. Whatever is
+said here is encrypted at once.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from lbm import keys
+from lbm.codec import encode
+from node.protocol.allowance import Allowance
+from node.protocol.channel import PlainChannel, SecureChannel
+from node.protocol.codes import (
+    CLOSE,
+    CONNECTION,
+    PING,
+    PONG,
+    RECEIVED,
+    RESET,
+    SEAL,
+    STREAM,
+    WINDOW,
+)
+from node.protocol.config import CoreConfig
+from node.protocol.errors import LocalProtocolError, overloaded, too_large, violation
+from node.protocol.event import NO_PAYLOAD, Event
+from node.protocol.event_types import EVENT_TYPES
+from node.protocol.keepalive import KeepAlive
+from node.protocol.limits import CONNECTION_STREAM_PAYLOAD, IDLE_EVENTS, PINGS, WAITING_PONGS
+from node.protocol.multiplexer import Multiplexer
+from node.protocol.outbox import OutgoingEvent, Wire
+from node.protocol.reports import PongReceived, Report
+from node.protocol.resumption import Resumption
+
+Farewell = tuple[int, str]
+
+
+class StreamZero:
+    """The events of stream 0, in and out. `Session` adds all others; `mux` has their streams."""
+
+    mux: Multiplexer
+
+    def __init__(
+        self,
+        config: CoreConfig,
+        wire: Wire,
+        reports: list[Report],
+        resumption: Resumption | None,
+        now: float,
+    ) -> None:
+        self._now = now
+        self._wire = wire
+        self._unread = 0  # bytes of Windows and Resets that the transport has not taken
+        self._reports = reports
+        self._pings = Allowance(PINGS)
+        self._idle = Allowance(IDLE_EVENTS)
+        self.resumption = resumption
+        self.keepalive = KeepAlive(now, config.idle_before_ping, config.ping_timeout)
+        self.channel: SecureChannel | PlainChannel = PlainChannel()
+
+    # Out.
+
+    def control(self, event: OutgoingEvent) -> None:
+        """Encrypt and queue an event of stream 0, or an Open, at once."""
+        frames = b"".join(self.channel.protect((event,), self._now))
+        self._wire.write(frames)
+        if event.category == STREAM and not event.stream:
+            self._unread += len(frames)
+
+    def ping(self, now: float) -> int:
+        """Send a Ping; returns its async id.
+
+        Raises:
+            LocalProtocolError: 64 Pings are unanswered, or there were more than 8,192 at once
+                and 512 a second.
+        """
+        self._now = now
+        async_id = self.keepalive.new_ping(now)
+        if async_id is None:
+            raise LocalProtocolError("too many Pings")
+        self.control(OutgoingEvent(0, async_id, CONNECTION, PING, NO_PAYLOAD))
+        return async_id
+
+    def _tell(
+        self, resumption: Resumption, position: int, now: float, *, seal: bool = False
+    ) -> None:
+        """Say how much was taken; with `seal` nothing follows that would seal it."""
+        resumption.tell(now, position)
+        payload = encode({keys.RECEIVED: position})
+        self.control(OutgoingEvent(0, 0, CONNECTION, RECEIVED, payload, seal))
+
+    # In.
+
+    def _control_received(self, event: Event) -> Farewell | None:
+        _, async_id, category, subcategory, payload = event
+        if len(payload) > CONNECTION_STREAM_PAYLOAD:
+            raise too_large(f"{len(payload)} bytes of payload on stream 0")
+        if category == CONNECTION and subcategory in (PING, PONG, SEAL):
+            if payload != NO_PAYLOAD:
+                raise violation("a payload where none may be")
+            self._without_payload(subcategory, async_id)
+            return None
+        kind = EVENT_TYPES.get(category << 8 | subcategory)
+        if category > STREAM or kind is None or kind.cells is None:
+            raise violation(f"event {category}/{subcategory} on stream 0")
+        cells = kind.cells.read(payload)
+        if category == STREAM:
+            self._stream_control(subcategory, cells)
+        elif subcategory == RECEIVED and self.resumption is not None:
+            if not self.resumption.kept.told_more(cells[keys.RECEIVED]):
+                self._count_idle("positions that are little more than before")
+        elif subcategory == CLOSE:
+            return cells[keys.CODE], cells.get(keys.TEXT, "")
+        else:
+            self._wire.write(self.channel.control(subcategory, cells, self._now))
+        return None
+
+    def _without_payload(self, subcategory: int, async_id: int) -> None:
+        keepalive = self.keepalive
+        if subcategory == PONG:
+            round_trip = keepalive.pong(async_id, self._now)
+            if round_trip is not None:
+                self._reports.append(PongReceived(async_id, round_trip))
+            else:
+                self._count_idle("Pongs without a Ping")
+        elif subcategory == SEAL:
+            self.channel.control(subcategory, {}, self._now)
+        elif not self._pings.take(self._now):
+            raise overloaded("too many Pings")
+        elif async_id:
+            self.control(OutgoingEvent(0, async_id, CONNECTION, PONG, NO_PAYLOAD))
+            keepalive.pongs_waiting += 1
+            if keepalive.pongs_waiting > WAITING_PONGS:
+                raise overloaded("too many Pongs wait")
+
+    def _stream_control(self, subcategory: int, cells: Mapping[int, Any]) -> None:
+        mux = self.mux
+        if subcategory == WINDOW:
+            mux.window_received(cells)
+        elif subcategory == RESET:
+            mux.reset_received(cells)
+        else:
+            raise violation(f"event 2/{subcategory} on stream 0")
+        if mux.expected:
+            mux.expected -= 1
+        else:
+            self._count_idle("Windows and Resets without a reason")
+
+    def _count_idle(self, what: str) -> None:
+        if not self._idle.take(self._now):
+            raise overloaded(what)
