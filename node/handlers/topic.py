@@ -17,12 +17,11 @@ from node.handlers.registry import Handlers, parse_supercategories
 from node.handlers.rules import Allow, Rule, permitted
 from node.handlers.running import FAILED, Outcome, log_failure
 from node.messaging.fanout import Fanout, Feed, Slow
-from node.messaging.kept import Kept, TopicPosition
+from node.messaging.kept import TopicPosition, make_kept
 from node.messaging.notes import encode_note, read_headers
 from node.protocol.codes import ResultCode, Supercategory
 from node.protocol.errors import PayloadTooLargeError
 from node.protocol.event_types import EPOCH_SIZE
-from node.protocol.limits import EVENT_COST
 from node.remote.remote import Remote
 from node.remote.requests import Request
 from node.transport.loop import Loop
@@ -45,9 +44,6 @@ PATIENCE = 1.0
 FINISH_TIMEOUT = 30.0
 # Bytes of cost published in one turn of the loop before publish lets others run.
 TURN_SIZE = 256 * 1024
-# Bytes of cost that a topic remembers which says how many notes, but not how long they are.
-KEEP_BYTES = 16 << 20
-LEAST_KEEP_BYTES = 1 << 10
 # What a payload has besides one note.
 _OVERHEAD = 16
 
@@ -131,7 +127,7 @@ class Topic(Generic[N]):
         self._own_rule = None if allow is None else Rule(allow)
         self._supercategories = parse_supercategories(supercategories)
         self._patience = patience
-        self._kept = _kept(keep, keep_bytes)
+        self._kept = make_kept(random_bytes(EPOCH_SIZE), keep, keep_bytes)
         self._fanout = Fanout(name, buffer, slow, self._kept)
         self._note_type = note_type
         self._flush_due = False
@@ -347,24 +343,6 @@ class Topic(Generic[N]):
             await self._changes.until(lambda: condition() or loop.now() >= deadline)
         finally:
             timer.cancel()
-
-
-def _kept(keep: int | None, keep_bytes: int | None) -> Kept | None:
-    """What a topic with these options remembers.
-
-    Raises:
-        ConfigError: an option is out of its range.
-    """
-    if keep is None and keep_bytes is None:
-        return None
-    if keep is not None and keep < 1:
-        raise ConfigError("keep must be at least 1 note")
-    if keep_bytes is None:
-        keep_bytes = KEEP_BYTES
-    elif keep_bytes < LEAST_KEEP_BYTES:
-        raise ConfigError(f"keep_bytes must be at least {LEAST_KEEP_BYTES}")
-    most = keep_bytes // EVENT_COST
-    return Kept(random_bytes(EPOCH_SIZE), min(keep or most, most), keep_bytes)
 
 
 async def decide(

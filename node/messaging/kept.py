@@ -9,10 +9,14 @@ from typing import Any, Final, NamedTuple
 
 from lbm import keys
 from lbm.errors import LbmDecodeError
+from node.errors import ConfigError
 from node.messaging.batch import Batch
 from node.messaging.notes import Headers
 from node.protocol.limits import EVENT_COST, NOTES_COUNT
 
+# Bytes of cost that a topic remembers which says how many notes, but not how long they are.
+KEEP_BYTES: Final = 16 << 20
+LEAST_KEEP_BYTES: Final = 1 << 10
 # Places of the list that may be empty before it is made shorter.
 _SLACK: Final = 1_024
 
@@ -161,3 +165,21 @@ class Kept:
         if self._start >= _SLACK and self._start * 2 >= len(self._notes):
             del self._notes[: self._start]
             self._start = 0
+
+
+def make_kept(epoch: bytes, keep: int | None, keep_bytes: int | None) -> Kept | None:
+    """What a topic with these options, notes and bytes of cost, remembers; None: nothing.
+
+    Raises:
+        ConfigError: an option is out of its range.
+    """
+    if keep is None and keep_bytes is None:
+        return None
+    if keep is not None and keep < 1:
+        raise ConfigError("keep must be at least 1 note")
+    if keep_bytes is None:
+        keep_bytes = KEEP_BYTES
+    elif keep_bytes < LEAST_KEEP_BYTES:
+        raise ConfigError(f"keep_bytes must be at least {LEAST_KEEP_BYTES}")
+    most = keep_bytes // EVENT_COST
+    return Kept(epoch, min(keep or most, most), keep_bytes)

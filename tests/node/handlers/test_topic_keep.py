@@ -12,8 +12,7 @@ from anyio.lowlevel import checkpoint
 from lbm import keys
 from lbm.codec import Encodable, encode
 from node.errors import CallRefused, ConfigError, PeerClosedError
-from node.handlers.topic import KEEP_BYTES, LEAST_KEEP_BYTES
-from node.messaging.kept import Beginning
+from node.messaging.kept import KEEP_BYTES, LEAST_KEEP_BYTES, Beginning
 from node.messaging.pending import OutgoingCall
 from node.peer.subscription import Subscription
 from node.protocol.codes import NOTIFY, SIM, SUBSCRIBE, ResultCode
