@@ -5,6 +5,7 @@ ends: it dials again, what asks waits for the connection, and its subscriptions 
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Final, Protocol, Self
 
@@ -141,6 +142,16 @@ class Link(Reachable[Peer], LinkRequests):
             await self.close_buses()
         self._finish()
         await turn_of(self.backend)  # what was begun a moment ago has to run to be ended
+
+    def redial(self) -> None:
+        """The network has changed: make a new transport for the session now or, while the link is
+        down, dial now. A session that does not resume is left alone."""
+        peer = self.peer
+        if peer is None:
+            self._redial.hurry()
+            return
+        with suppress(LocalProtocolError, PeerClosedError):  # it cannot be resumed, or it ends
+            peer.redial()
 
     # For what speaks on it.
 

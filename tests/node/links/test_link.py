@@ -201,10 +201,10 @@ async def test_a_server_that_trusts_us_no_more(anyio_backend: str) -> None:
                 assert link.error.code == CloseCode.AUTHENTICATION_FAILED
                 sessions = link.sessions
                 if failed is not None:
-                    link._redial.hurry()
+                    link.redial()
                     await eventually(lambda: link.sessions > sessions)  # noqa: B023 - awaited here
             await server.node.change_trust(AnyPeer())
-            link._redial.hurry()
+            link.redial()
             assert await link.call("echo", 1) == 1
         assert {type(down) for down in downs} == {NotTrustedError}
 
@@ -244,10 +244,10 @@ async def test_a_node_that_we_trust_no_more(
                     assert text in link.error.text
                     assert (link.sessions, link.is_up) == (1, False)
                     if attempts == 1:
-                        link._redial.hurry()
+                        link.redial()
             assert pinned.is_up
             known.add(node_id, None, datetime.now(UTC))
-            by_file._redial.hurry()
+            by_file.redial()
             assert await by_file.call("echo", 1) == 1
 
 
@@ -389,3 +389,28 @@ async def test_a_link_is_cancelled_at_any_moment(
 
     with anyio.fail_after(PATIENCE), nothing_left():
         await cancel()
+
+
+async def test_a_link_whose_network_has_changed(anyio_backend: str) -> None:
+    async with (
+        serving(offer, resume=30.0) as server,
+        new_node(resume=30.0) as node,
+        node.link(server.address, pauses=Pauses(first=60.0, longest=60.0)) as link,
+    ):
+        assert await link.call("echo", 1) == 1
+        peer = await link.ready()
+        link.redial()  # the session goes on over another transport
+        await eventually(lambda: peer.resumes == 1)
+        assert await link.call("echo", 2) == 2
+        await server.stop()
+        await eventually(lambda: link.peer is None and link.pause > 15)
+        await server.start()
+        link.redial()  # and the pause is over
+        assert await link.call("echo", 3) == 3
+        assert link.sessions == 2
+
+    async with serving(offer) as server, new_node() as node, node.link(server.address) as link:
+        await link.ready()
+        link.redial()  # without resuming there is nothing to do
+        assert await link.call("echo", 4) == 4
+        assert link.sessions == 1
