@@ -40,14 +40,15 @@ HOOKS_AT_ONCE: Final = 64
 class _File:
     """A file that a policy decides by, as it was when it was looked at."""
 
-    __slots__ = ("failing_since", "known_peers", "looks", "reviewed", "seen")
+    __slots__ = ("failing_since", "is_still", "known_peers", "looks", "reviewed", "seen")
 
     def __init__(self, known_peers: KnownPeers) -> None:
         self.known_peers = known_peers
         # Nobody knows in which state it was when the first of its peers was let in.
         self.seen: Hashable = self
         self.reviewed: Hashable = self
-        self.looks = 0  # since it changed
+        self.is_still = False  # from one look to the next
+        self.looks = 0  # since it was still
         self.failing_since: float | None = None
 
     def stamp(self) -> Hashable:
@@ -59,12 +60,12 @@ class _File:
 
     def is_due(self, stamp: Hashable) -> bool:
         """Whether those whom it let in are to be asked about, now that it is in this state."""
-        is_still, self.seen = stamp == self.seen, stamp
+        self.is_still, self.seen = stamp == self.seen, stamp
         if stamp == self.reviewed:
             self.looks, self.failing_since = 0, None
             return False
-        self.looks += 1
-        return is_still or self.looks >= MOST_LOOKS
+        self.looks = 0 if self.is_still else self.looks + 1
+        return self.is_still or self.looks >= MOST_LOOKS
 
     def is_waited_for(self, refusals: Sequence[NotTrustedError | None], now: float) -> bool:
         """Whether refusals say that it could not be read, and not for so long that this counts."""
@@ -176,7 +177,9 @@ class Reviews:
             if isinstance(trust, Hook):
                 await self._ask_hook(trust, those)
             else:
-                await self._ask_policy(trust, those, self._files.get(key), threads)
+                file = self._files.get(key)
+                waits = policies is not None and file is not None and file.is_still
+                await self._ask_policy(trust, those, file, threads, waits=waits)
 
     async def _ask_hook(self, hook: Hook, those: Sequence[Deciding]) -> None:
         for one in those:
@@ -202,7 +205,11 @@ class Reviews:
         those: Sequence[Deciding],
         file: _File | None,
         threads: CapacityLimiter,
+        *,
+        waits: bool,
     ) -> None:
+        """Ask a policy. One that `waits` for its file to be still learns nothing from a file that
+        somebody began to write as it was read: it may have been empty."""
         loop = self._loop()
         # Of others nobody knows how long they take for each peer.
         size = AT_A_TIME if file is not None or not policy.reads_files else 1
@@ -217,8 +224,11 @@ class Reviews:
             else:
                 refusals = _refusals(policy, some)
                 await turn_of(loop)
-            if file is not None and file.is_waited_for(refusals, loop.now()):
-                return
+            if file is not None:
+                if waits and await _in_thread(threads, file.stamp) != file.seen:
+                    return
+                if file.is_waited_for(refusals, loop.now()):
+                    return
             for one, refusal in zip(some, refusals, strict=True):
                 # Meanwhile another policy may have been set.
                 if refusal is not None and one.trust is policy:

@@ -16,7 +16,7 @@ from crypto.identity import Identity, NodeId
 from node.protocol.codes import CloseCode
 from node.testing import FakeClock
 from node.trust.accept_hook import Candidate
-from node.trust.known_peers import KnownPeers
+from node.trust.known_peers import KnownPeer, KnownPeers
 from node.trust.policies import AnyPeer, FirstUse, Known, TrustPolicy
 from node.trust.reviews import LOOK, MOST_LOOKS, UNREADABLE
 from parley import Node, PublicIdentity
@@ -33,6 +33,15 @@ class Looked(KnownPeers):
     """Counts how often it was looked at."""
 
     looks = 0
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.before: list[Callable[[], None]] = []  # what happens before it is read
+
+    def lookup(self, node_id: NodeId) -> KnownPeer | None:
+        while self.before:
+            self.before.pop()()
+        return super().lookup(node_id)
 
     def stamp(self) -> Hashable:
         self.looks += 1
@@ -165,6 +174,26 @@ async def test_a_file_that_is_gone_or_half_written_for_a_moment(path: Path) -> N
         on.write(None)  # for good: nobody is known
         await on.look(2)
         assert on.ids == set()
+
+
+@pytest.mark.parametrize("content", ["what is that?\n", "# with a line more\n"])
+async def test_a_file_that_is_written_as_it_is_read(path: Path, content: str) -> None:
+    """It was still when it was looked at, and empty when it was read."""
+    async with watch(path) as on:
+        await on.look(3)
+        text = on.text()
+        on.write(content if content.startswith("what") else text + content)
+        await on.look()
+        on.file.before.append(lambda: on.write(""))
+        await on.look()
+        assert not on.file.before
+        assert on.ids == BOTH
+        on.write(text)
+        await on.look(2)
+        assert on.ids == BOTH
+        on.editor.forget(EVE.node_id)
+        await on.look(2)
+        assert on.ids == {ALICE.node_id}
 
 
 async def test_a_file_that_changes_all_the_time(path: Path) -> None:
