@@ -15,7 +15,7 @@ import pytest
 
 from node.blocking.background import Background
 from node.protocol.codes import CloseCode
-from parley import Call, CallRefused, Link, NamedEvent, Node, NodeId
+from parley import Call, CallRefused, Link, NamedEvent, Node, NodeId, Peer
 from parley.blocking import BlockingAnswer, BlockingPeer, BlockingSubscription, connect, link
 from parley.errors import (
     MalformedDataError,
@@ -24,7 +24,7 @@ from parley.errors import (
     PeerClosedError,
     UnreachableError,
 )
-from tests.node.network import PATIENCE, eventually, new_node, nothing_left
+from tests.node.network import PATIENCE, new_node, nothing_left
 
 
 @dataclass
@@ -356,24 +356,23 @@ def test_the_end_of_the_program_closes_what_was_not(shop: Shop) -> None:
 import parley.blocking
 peer = parley.blocking.connect({shop.address!r})
 sub = peer.subscribe("prices")
-print(peer.call("price", "tea"))
+print(peer.call("whoever calls"))
 """
-    ends: list[int] = []
+    callers: list[Peer] = []
 
-    async def watch() -> None:
-        await eventually(lambda: bool(shop.node.peers))
-        ends.append((await shop.node.peers[0].closed()).code)
+    @shop.node.on_call("whoever calls")
+    async def remember(call: Call) -> str:
+        assert isinstance(call.peer, Peer)
+        callers.append(call.peer)
+        return "welcome"
 
-    with ThreadPoolExecutor(1) as threads:
-        watching = threads.submit(shop.background.run, watch)
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", program],
-            capture_output=True, text=True, timeout=PATIENCE * 3, check=False,
-        )  # fmt: skip
-        watching.result(PATIENCE)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "{'name': 'tea', 'cents': 120}\n"
-    assert ends == [CloseCode.GOING_AWAY]
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program],
+        capture_output=True, text=True, timeout=PATIENCE * 3, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "welcome\n", "")
+    ended = shop.background.run(callers.pop().closed)
+    assert ended.code == CloseCode.GOING_AWAY
 
 
 def test_an_interrupt_as_a_call_begins_cancels_it_too(
