@@ -70,6 +70,28 @@ ONCE_KEY: Final = 55
 TOPIC_EPOCH: Final = 56
 NUMBER: Final = 57
 RECOVERED: Final = 58
+# Of federation, homes and mail (sections 19 and 20).
+PATH: Final = 59
+TO: Final = 60
+TRACE: Final = 61
+HAVE: Final = 62
+ENVELOPES: Final = 63
+HOP: Final = 64
+CONTENT: Final = 65
+SIGNING: Final = 66
+SIGNATURE: Final = 67
+SEALED: Final = 68
+ADDRESSES: Final = 69
+KIND: Final = 70
+ORIGIN: Final = 71
+MADE_MS: Final = 72
+EXPIRES_MS: Final = 73
+LINKS: Final = 74
+EXPORTS: Final = 75
+RECIPIENT: Final = 76
+MAIL_ID: Final = 77
+PREKEY_HASH: Final = 78
+KEX: Final = 79
 
 FIRST_APPLICATION_KEY: Final = 256
 
@@ -141,6 +163,27 @@ KEYS: Final[dict[int, Key]] = {
     TOPIC_EPOCH: Key("topic epoch", "bytes"),
     NUMBER: Key("number", "uint"),
     RECOVERED: Key("recovered", "bool"),
+    PATH: Key("path", "array"),
+    TO: Key("to", "array"),
+    TRACE: Key("trace", "bytes"),
+    HAVE: Key("have", "array"),
+    ENVELOPES: Key("envelopes", "array"),
+    HOP: Key("hop", "uint"),
+    CONTENT: Key("content", "bytes"),
+    SIGNING: Key("signing", "text"),
+    SIGNATURE: Key("signature", "bytes"),
+    SEALED: Key("sealed", "bytes"),
+    ADDRESSES: Key("addresses", "array"),
+    KIND: Key("kind", "text"),
+    ORIGIN: Key("origin", "bytes"),
+    MADE_MS: Key("made ms", "uint"),
+    EXPIRES_MS: Key("expires ms", "uint"),
+    LINKS: Key("links", "array"),
+    EXPORTS: Key("exports", "array"),
+    RECIPIENT: Key("recipient", "bytes"),
+    MAIL_ID: Key("mail id", "bytes"),
+    PREKEY_HASH: Key("prekey hash", "bytes"),
+    KEX: Key("kex", "text"),
 }
 
 

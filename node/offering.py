@@ -15,7 +15,7 @@ from node.handlers.rules import Allow, Roles
 from node.handlers.topic import BUFFER, PATIENCE, SubscribeHandler, Topic
 from node.messaging.fanout import Slow
 from node.messaging.topics import LABEL
-from node.protocol.codes import BUS_LABEL, Supercategory
+from node.protocol.codes import RESERVED_LABELS, Supercategory
 from node.remote.named_event import EventHandler, NamedEvent
 from node.remote.requests import Call, CallHandler
 from node.streams.stream import StreamHandler
@@ -119,8 +119,9 @@ class Offering:
         """
 
         def register(handler: S) -> S:
-            if label.startswith(LABEL) or label == BUS_LABEL:
-                raise ParleyError("the label 'bus' and those that begin with 'topic:' are reserved")
+            if label.startswith(LABEL) or label in RESERVED_LABELS:
+                reserved = ", ".join(sorted(RESERVED_LABELS))
+                raise ParleyError(f"reserved are {reserved} and what begins with 'topic:'")
             self.handlers.streams.add(
                 label,
                 handler,

@@ -14,7 +14,7 @@ from node.errors import ConfigError, ParleyError
 from node.handlers.rules import Allow, Roles, Rule
 from node.logs import LogRation
 from node.messaging.application_events import answering_types
-from node.protocol.codes import BUS_LABEL, Supercategory
+from node.protocol.codes import RESERVED_LABELS, Supercategory
 from node.transport.loop import Waiter
 
 H = TypeVar("H")
@@ -176,15 +176,15 @@ class Registry(Generic[H]):
 
 @dataclass(slots=True, eq=False)
 class Handlers:
-    """All that peers may ask a node for, and the roles that its `allow=` speak of. `bus` serves
-    streams of that label, which no pattern of `streams` stands for."""
+    """All that peers may ask a node for, and the roles that its `allow=` speak of. `reserved` are
+    the handlers of streams with reserved labels, which no pattern of `streams` stands for."""
 
     calls: Registry[Any] = field(default_factory=lambda: Registry("topic"))
     streams: Registry[Any] = field(default_factory=lambda: Registry("label"))
     subscribes: Registry[Any] = field(default_factory=lambda: Registry("subscriptions to"))
     events: dict[str, Registry[Any]] = field(default_factory=dict)  # by namespace, "" for none
     roles: Roles = field(default_factory=Roles)
-    bus: Entry[Any] | None = None
+    reserved: dict[str, Entry[Any]] = field(default_factory=dict)
     # For the log, of what peers cause apart from failures of one handler.
     unsent: LogRation = field(default_factory=LogRation)
     refused: LogRation = field(default_factory=LogRation)
@@ -193,7 +193,7 @@ class Handlers:
 
     def find_stream(self, label: str) -> Entry[Any] | None:
         """The handler of streams of this label."""
-        return self.bus if label == BUS_LABEL else self.streams.find(label)
+        return self.reserved.get(label) if label in RESERVED_LABELS else self.streams.find(label)
 
     def find_event(self, namespace: str, name: str) -> Entry[Any] | None:
         """The handler of a named event: that of its namespace alone, if it has one."""

@@ -1,5 +1,5 @@
-"""An application's own events, and the bus's: their types, and what they carry (sections 2, 12
-and 16).
+"""An application's own events, and those of streams with reserved labels: their types, and what
+they carry (sections 2, 12, 16 and 19).
 
 What may not be sent is refused here, before anything waits or is queued.
 """
@@ -9,7 +9,15 @@ from typing import Final, NamedTuple
 
 from lbm import keys
 from lbm.codec import Encodable, encode
-from node.protocol.codes import BUS, FIRST_APPLICATION_CATEGORY
+from node.protocol.codes import (
+    BUS,
+    BUS_LABEL,
+    FEDERATION,
+    FEDERATION_LABEL,
+    FIRST_APPLICATION_CATEGORY,
+    TUNNEL,
+    TUNNEL_LABEL,
+)
 from node.protocol.errors import LocalProtocolError, PayloadTooLargeError
 from node.protocol.event import NO_PAYLOAD
 
@@ -35,9 +43,16 @@ class Carries(NamedTuple):
 
 
 APPLICATION: Final = Carries(range(FIRST_APPLICATION_CATEGORY, LAST_NUMBER + 1))
-# Streams `bus`, where they were opened (nothing is asked there) and where they are served.
+# A stream `bus` where it was opened: nothing is asked there.
 BUS_ASKING: Final = Carries(range(BUS, BUS + 1), events=False, data=False)
-BUS_ANSWERING: Final = Carries(range(BUS, BUS + 1), data=False)
+# Streams with reserved labels, where they were opened and where they are served.
+TUNNEL_EVENTS: Final = Carries(range(TUNNEL, TUNNEL + 1))
+FEDERATION_EVENTS: Final = Carries(range(FEDERATION, FEDERATION + 1), data=False)
+ANSWERING: Final = {
+    BUS_LABEL: Carries(range(BUS, BUS + 1), data=False),
+    TUNNEL_LABEL: TUNNEL_EVENTS,
+    FEDERATION_LABEL: FEDERATION_EVENTS,
+}
 
 
 def check_type(category: int, subcategory: int, carries: Carries = APPLICATION) -> None:

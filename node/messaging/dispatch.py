@@ -9,7 +9,7 @@ from collections.abc import Callable
 from node.messaging.calls import Calls
 from node.messaging.topics import Topics
 from node.protocol.codes import (
-    BUS,
+    ACCOUNT,
     CALL,
     CANCEL,
     CHUNK,
@@ -17,7 +17,6 @@ from node.protocol.codes import (
     EMIT,
     END,
     ERROR,
-    FIRST_APPLICATION_CATEGORY,
     MAIN_STREAM,
     NAMED,
     NOTES,
@@ -37,8 +36,8 @@ Take = Callable[[EventReceived, float], bool]
 
 
 class Dispatch:
-    """Sends each event of one connection on its way. `on_stream` takes 2/5 Data, and the
-    application's events and the bus's on streams from 2 up, among which requests are."""
+    """Sends each event of one connection on its way. `on_stream` takes 2/5 Data, and on streams
+    from 2 up the events of categories from 6 up, among which requests are."""
 
     __slots__ = ("_connection", "_named", "_on_stream", "_requests", "_sim")
 
@@ -77,7 +76,7 @@ class Dispatch:
             RemoteProtocolError: an async id is used twice, or answers pile up.
         """
         stream, async_id, category, subcategory, _, cost = event
-        if category >= FIRST_APPLICATION_CATEGORY or category == BUS:
+        if category > ACCOUNT:
             if stream > MAIN_STREAM and self._on_stream(event):
                 return
             self._connection.count_dropped()

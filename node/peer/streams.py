@@ -12,10 +12,10 @@ from node.handlers.registry import Entry, Handlers
 from node.handlers.rules import permitted
 from node.handlers.running import log_failure
 from node.logs import one_line
-from node.messaging.application_events import APPLICATION, BUS_ANSWERING
+from node.messaging.application_events import ANSWERING, APPLICATION
 from node.messaging.topics import LABEL
 from node.protocol.account import STREAM_HANDLER_WEIGHT
-from node.protocol.codes import BUS_LABEL, CloseCode
+from node.protocol.codes import CloseCode
 from node.protocol.errors import LocalProtocolError
 from node.protocol.limits import UNANSWERED_REQUESTS
 from node.remote.live import LiveConnection
@@ -57,7 +57,7 @@ class StreamHandlers:
         else:
             self._running += 1
             account.charge(STREAM_HANDLER_WEIGHT)
-            carries = BUS_ANSWERING if label == BUS_LABEL else APPLICATION
+            carries = ANSWERING.get(label, APPLICATION)
             stream = self._streams.add(stream_id, label, entry.answers, carries)
             live.backend.spawn(self._serve, entry, stream)
 

@@ -83,7 +83,10 @@ CONNECTION: Final = 1
 STREAM: Final = 2
 SIM: Final = 3
 NAMED: Final = 4
+ACCOUNT: Final = 5
 BUS: Final = 6
+TUNNEL: Final = 7
+FEDERATION: Final = 8
 FIRST_APPLICATION_CATEGORY: Final = 64
 
 # 1 Connection
@@ -157,8 +160,24 @@ class BusType(IntEnum):
     REMOVE_GROUP = 22
 
 
-# The label of the streams that carry them, and nothing else does.
+# 5 Account
+LOGIN: Final = 1
+LOGOUT: Final = 2
+ACCOUNT_ANSWER: Final = 3
+
+# 7 Tunnel
+TUNNEL_ANSWER: Final = 1
+DIAL: Final = 2
+
+# 8 Federation
+HAVE: Final = 1
+CARDS: Final = 2
+
+# The labels of the streams that carry them, and nothing else does.
 BUS_LABEL: Final = "bus"
+TUNNEL_LABEL: Final = "tunnel"
+FEDERATION_LABEL: Final = "federation"
+RESERVED_LABELS: Final = frozenset({BUS_LABEL, TUNNEL_LABEL, FEDERATION_LABEL})
 
 
 class ResultCode(IntEnum):
@@ -184,6 +203,8 @@ class ResultCode(IntEnum):
     STORE_DAMAGED = 26
     # Of a call that is to be made once (section 18).
     NOT_ONCE = 27
+    # Of Dial (section 19).
+    UNREACHABLE = 28
 
 
 # What an Error says where a Result would say 16: the handler of a named event failed.
@@ -204,6 +225,7 @@ RESULT_SENTENCES: Final[dict[int, str]] = {
     ResultCode.STORE_FULL: "no room to store it",
     ResultCode.STORE_DAMAGED: "what is stored cannot be read",
     ResultCode.NOT_ONCE: "it cannot be made sure that this runs once",
+    ResultCode.UNREACHABLE: "the way there is not open",
     EVENT_FAILED: "the handler failed",
 }
 

@@ -1,7 +1,8 @@
 """The types of events that there are after the handshake: their names, and what they carry.
 
-What a type has stands here once (docs/protocol.md sections 6 to 11; of the bus, in
-`bus_types`); whoever reads an event, a node or an auditor, reads it by this table.
+What a type has stands here once (docs/protocol.md sections 6 to 11; of the bus in `bus_types`, of
+federation in `federation_types`); whoever reads an event, a node or an auditor, reads it by this
+table.
 """
 
 from collections.abc import Mapping
@@ -13,15 +14,19 @@ from node.protocol import codes
 from node.protocol.bus_types import BUS_CELLS
 from node.protocol.cells import ANY, BOOL, BYTES, TEXT, TEXT_MAP, Cells, array, exactly, uint
 from node.protocol.codes import (
+    ACCOUNT,
     BUS,
     CONNECTION,
+    FEDERATION,
     LAST_CODE,
     LAST_STREAM,
     MAIN_STREAM,
     NAMED,
     SIM,
     STREAM,
+    TUNNEL,
 )
+from node.protocol.federation_types import ACCOUNT_CELLS, FEDERATION_CELLS, TUNNEL_CELLS
 from node.protocol.limits import LARGEST_CREDIT, NOTES_COUNT, ONCE_KEY_SIZE
 from node.protocol.requests import LAST_ASYNC_ID
 
@@ -142,4 +147,15 @@ EVENT_TYPES: Final[Mapping[int, EventType]] = {
         BUS << 8 | kind: EventType(f"bus-{kind.name.lower().replace('_', '-')}", cells)
         for kind, cells in BUS_CELLS.items()
     },
+    ACCOUNT << 8 | codes.LOGIN: EventType("login", ACCOUNT_CELLS[codes.LOGIN]),
+    ACCOUNT << 8 | codes.LOGOUT: EventType("logout", ACCOUNT_CELLS[codes.LOGOUT]),
+    ACCOUNT << 8 | codes.ACCOUNT_ANSWER: EventType(
+        "account-answer", ACCOUNT_CELLS[codes.ACCOUNT_ANSWER]
+    ),
+    TUNNEL << 8 | codes.TUNNEL_ANSWER: EventType(
+        "tunnel-answer", TUNNEL_CELLS[codes.TUNNEL_ANSWER]
+    ),
+    TUNNEL << 8 | codes.DIAL: EventType("dial", TUNNEL_CELLS[codes.DIAL]),
+    FEDERATION << 8 | codes.HAVE: EventType("have", FEDERATION_CELLS[codes.HAVE]),
+    FEDERATION << 8 | codes.CARDS: EventType("cards", FEDERATION_CELLS[codes.CARDS]),
 }

@@ -12,6 +12,7 @@ from node.bus.bus_address import open_store
 from node.bus.config import BusConfig
 from node.errors import ConfigError, ParleyError
 from node.handlers.registry import Handlers
+from node.protocol.codes import BUS_LABEL
 from node.remote_bus.authorisation import Allow
 from node.remote_bus.service import offer_bus
 from node.transport.backend import Backend
@@ -62,7 +63,7 @@ class Buses:
 
     async def aclose(self) -> None:
         """Close them all, for good; none is offered any more."""
-        self._handlers.bus = None
+        self._handlers.reserved.pop(BUS_LABEL, None)
         async with anyio.create_task_group() as tasks:
             for bus, _ in self._buses.values():
                 tasks.start_soon(bus.aclose)

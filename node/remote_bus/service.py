@@ -88,8 +88,8 @@ def offer_bus(handlers: Handlers, bus: Offered, allow: Allow) -> BusService:
     Raises:
         ParleyError: a bus is offered already.
     """
-    if handlers.bus is not None:
+    if BUS_LABEL in handlers.reserved:
         raise ParleyError("a node offers one bus, and one is offered already")
     service = BusService(bus, allow)
-    handlers.bus = Entry(BUS_LABEL, service.serve)
+    handlers.reserved[BUS_LABEL] = Entry(BUS_LABEL, service.serve)
     return service

@@ -10,7 +10,7 @@ from node.errors import ConfigError, PeerClosedError, StreamResetError
 from node.handlers.registry import parse_types
 from node.messaging.application_events import APPLICATION, BUS_ASKING, Carries
 from node.messaging.stream_requests import StreamRequests
-from node.protocol.codes import BUS, BUS_LABEL, STREAM, BusType
+from node.protocol.codes import BUS, BUS_LABEL, RESERVED_LABELS, STREAM, BusType
 from node.protocol.errors import ConnectionClosedError
 from node.protocol.reports import EventReceived, StreamFinished, StreamReset, StreamWritable
 from node.remote.live import LiveConnection
@@ -38,8 +38,8 @@ class StreamTable:
     def open(self, label: str, answers: Iterable[tuple[int, int]]) -> Stream:
         """Open a stream of an application; raises as `Peer.open_stream`."""
         types = parse_types(answers)
-        if label == BUS_LABEL:
-            raise ConfigError(f"the label {BUS_LABEL!r} is reserved: use Peer.bus()")
+        if label in RESERVED_LABELS:
+            raise ConfigError(f"the label {label!r} is reserved")
         return self._open(label, types)
 
     def open_bus(self) -> Stream:

@@ -103,4 +103,4 @@ async def test_one_bus_is_offered(anyio_backend: str, tmp_path: Path) -> None:
         await bus.publish("auth.user", {})
     async with node:
         node.bus(f"sqlite:///{tmp_path}/b.db", allow=lambda request: True)
-    assert node.handlers.bus is None
+    assert not node.handlers.reserved

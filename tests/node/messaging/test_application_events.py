@@ -8,7 +8,7 @@ from lbm.codec import decode
 from lbm.errors import LbmEncodeError
 from node.messaging.application_events import (
     APPLICATION,
-    BUS_ANSWERING,
+    ANSWERING,
     BUS_ASKING,
     Carries,
     answering_types,
@@ -65,7 +65,7 @@ def test_what_is_refused() -> None:
         encode_payload(2**70, None, 100)
 
 
-@pytest.mark.parametrize("carries", [BUS_ASKING, BUS_ANSWERING])
+@pytest.mark.parametrize("carries", [BUS_ASKING, ANSWERING])
 def test_a_stream_of_the_bus_carries_nothing_else(carries: Carries) -> None:
     assert carries.encode(6, 1, None, b"\xa0", 100) == (b"\xa0", True)
     for category, subcategory in ((64, 1), (5, 1), (7, 1), (6, 0), (6, 256)):

@@ -133,7 +133,7 @@ async def answering(met: Meeting, answer: bytes) -> RemoteStore:
         async for event in stream.events():
             await event.answer(1, payload=answer)
 
-    met.server.handlers.bus = Entry(BUS_LABEL, serve)
+    met.server.handlers.reserved[BUS_LABEL] = Entry(BUS_LABEL, serve)
     store = RemoteStore(met.peer.live, met.peer.streams, BusConfig(timeout=0.2))
     await store.open(met.client.backend)
     return store
@@ -204,7 +204,7 @@ async def test_no_answer_in_time_is_unknown(anyio_backend: str) -> None:
             async for event in stream.events():
                 await event.wait_cancelled()
 
-        met.server.handlers.bus = Entry(BUS_LABEL, serve)
+        met.server.handlers.reserved[BUS_LABEL] = Entry(BUS_LABEL, serve)
         store = RemoteStore(met.peer.live, met.peer.streams, BusConfig(timeout=0.05))
         await store.open(met.client.backend)
         with pytest.raises(BusUnavailableError, match="no answer in 0"):
@@ -226,12 +226,13 @@ async def test_a_reset_has_its_meaning_and_the_next_request_a_new_stream(
 ) -> None:
     async with between() as bus:
         handlers = bus.nodes.server.handlers
-        service, handlers.bus = handlers.bus, Entry(BUS_LABEL, lambda stream: _reset(stream, code))
+        service = handlers.reserved[BUS_LABEL]
+        handlers.reserved[BUS_LABEL] = Entry(BUS_LABEL, lambda stream: _reset(stream, code))
         peer = await bus.asking()
         with pytest.raises(error) as caught:
             await peer.groups(NAME)
         assert type(caught.value) is error
-        handlers.bus = service
+        handlers.reserved[BUS_LABEL] = service
         assert await peer.groups(NAME) == []
 
 

@@ -1,0 +1,1 @@
+"""Federation without I/O: cards, paths, dials, accounts (docs/protocol.md section 19)."""

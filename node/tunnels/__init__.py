@@ -1,0 +1,1 @@
+"""Tunnels: streams, joined hop by hop, that carry one inner connection (section 19)."""
