@@ -102,6 +102,12 @@ class Peer(PeerRequests):
         return self.live.is_parted
 
     @property
+    def path(self) -> tuple[NodeId, ...]:
+        """The way of its transport through a federation (section 19), from its origin to its target;
+        empty for a direct one. Only the neighbour is proven: nothing is authorised by the others."""
+        return self.live.path
+
+    @property
     def resumes(self) -> int:
         """How often the session went on over a new transport."""
         return self.live.resumes

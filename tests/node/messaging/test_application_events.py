@@ -7,14 +7,15 @@ import pytest
 from lbm.codec import decode
 from lbm.errors import LbmEncodeError
 from node.messaging.application_events import (
-    APPLICATION,
     ANSWERING,
+    APPLICATION,
     BUS_ASKING,
     Carries,
     answering_types,
     check_type,
     encode_payload,
 )
+from node.protocol.codes import BUS_LABEL
 from node.protocol.errors import LocalProtocolError, PayloadTooLargeError
 
 
@@ -65,7 +66,7 @@ def test_what_is_refused() -> None:
         encode_payload(2**70, None, 100)
 
 
-@pytest.mark.parametrize("carries", [BUS_ASKING, ANSWERING])
+@pytest.mark.parametrize("carries", [BUS_ASKING, ANSWERING[BUS_LABEL]])
 def test_a_stream_of_the_bus_carries_nothing_else(carries: Carries) -> None:
     assert carries.encode(6, 1, None, b"\xa0", 100) == (b"\xa0", True)
     for category, subcategory in ((64, 1), (5, 1), (7, 1), (6, 0), (6, 256)):

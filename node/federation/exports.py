@@ -1,0 +1,40 @@
+"""What peers that come through a tunnel may ask for (section 19): nothing, unless it is named."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from node.errors import ConfigError
+from node.protocol.federation_types import LONGEST_EXPORT, MOST_EXPORTS
+
+WILDCARD: Final = "*"
+
+
+class Exports:
+    """Names, and patterns that end in `*`: of calls, topics, events, labels, and of the bus.
+
+    Raises:
+        ConfigError: one is not text of 1 to 256 characters, or there are more than 64.
+    """
+
+    __slots__ = ("_exact", "_prefixes", "patterns")
+
+    def __init__(self, patterns: Iterable[str] = ()) -> None:
+        if isinstance(patterns, str):
+            raise ConfigError("exports are a list of patterns")
+        self.patterns = tuple(dict.fromkeys(patterns))
+        if len(self.patterns) > MOST_EXPORTS:
+            raise ConfigError(f"{len(self.patterns)} exports: at most {MOST_EXPORTS}")
+        for one in self.patterns:
+            if not isinstance(one, str) or not 1 <= len(one) <= LONGEST_EXPORT:
+                raise ConfigError(f"exports are 1 to {LONGEST_EXPORT} characters, not {one!r}")
+        self._exact = frozenset(one for one in self.patterns if not one.endswith(WILDCARD))
+        self._prefixes = tuple(
+            one.removesuffix(WILDCARD) for one in self.patterns if one.endswith(WILDCARD)
+        )
+
+    def __repr__(self) -> str:
+        return f"<Exports {', '.join(self.patterns) or 'nothing'}>"
+
+    def names(self, name: str) -> bool:
+        """Whether `name` may be asked for."""
+        return name in self._exact or name.startswith(self._prefixes)

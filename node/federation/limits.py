@@ -1,0 +1,33 @@
+"""The limits of federation (docs/protocol.md sections 14 and 19). Sizes are bytes, times seconds
+unless the name says otherwise; those of the wire's shapes are in `node/protocol/federation_types`.
+"""
+
+from typing import Final
+
+from node.protocol.allowance import Rate
+
+# Cards.
+LARGEST_CARD: Final = 8 * 1024
+MOST_LINKS: Final = 64
+CARD_VALID: Final = 3_600.0
+CARD_RENEWED: Final = 1_200.0
+CARD_INTERVAL: Final = 5.0  # between two cards that something changed for
+LINK_REMEMBERED: Final = 60.0  # a link that was open is listed for so long
+NUMBER_KEPT: Final = 3_900.0  # after a card has expired
+CLOCK_AHEAD: Final = 300.0
+LEAST_LINK_PAYLOAD: Final = 128 * 1024
+
+# Paths.
+AVOIDED: Final = 10.0  # what a failed Dial named
+ATTEMPTS: Final = 3
+
+# Tunnels.
+TUNNEL_WINDOW: Final = 65_536
+LARGEST_TUNNEL_DATA: Final = 16_384
+TUNNEL_MEMORY: Final = 80 * 1024  # in each direction
+TUNNEL_IDLE: Final = 600.0
+HOP_ALLOWANCE: Final = 0.1  # what a hop takes off the deadline, besides what has passed
+TUNNELS_OF_LINK: Final = 256
+TUNNELS_OF_ACCOUNT: Final = 16
+DIALS_OF_LINK: Final = Rate(50, 1 / 50)
+DIALS_OF_ACCOUNT: Final = Rate(10, 1 / 10)

@@ -1,0 +1,24 @@
+"""What a hop records of a tunnel that it joined, when that is over: evidence for its journal."""
+
+from dataclasses import dataclass
+
+from crypto.identity import NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class TunnelRecord:
+    """One tunnel, as the server at `hop` (1 or more) of its path saw it.
+
+    `trace` is its 16 random bytes, the same at all hops; `before` and `after` are the neighbours
+    that it joined; `began` and `ended` seconds since 1970; `forward` and `back` the bytes of Data
+    that went on to the target and back to the origin.
+    """
+
+    trace: bytes
+    hop: int
+    before: NodeId
+    after: NodeId
+    began: float
+    ended: float
+    forward: int
+    back: int
