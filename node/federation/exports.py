@@ -25,7 +25,7 @@ class Exports:
         if len(self.patterns) > MOST_EXPORTS:
             raise ConfigError(f"{len(self.patterns)} exports: at most {MOST_EXPORTS}")
         for one in self.patterns:
-            if not isinstance(one, str) or not 1 <= len(one) <= LONGEST_EXPORT:
+            if not 1 <= len(one) <= LONGEST_EXPORT:
                 raise ConfigError(f"exports are 1 to {LONGEST_EXPORT} characters, not {one!r}")
         self._exact = frozenset(one for one in self.patterns if not one.endswith(WILDCARD))
         self._prefixes = tuple(

@@ -103,8 +103,8 @@ class Peer(PeerRequests):
 
     @property
     def path(self) -> tuple[NodeId, ...]:
-        """The way of its transport through a federation (section 19), from its origin to its target;
-        empty for a direct one. Only the neighbour is proven: nothing is authorised by the others."""
+        """The way of its transport through a federation (section 19), from origin to target; empty
+        for a direct one. Only the neighbour is proven: nothing is authorised by the others."""
         return self.live.path
 
     @property
