@@ -1,0 +1,140 @@
+"""What must be so when a simulated federation has been calm for a while: cards, paths, Dials."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from node.apps.simulate.federation.oracle import Truth
+from node.apps.simulate.federation.servers import SimulatedServer
+from node.apps.simulate.federation.world import FederationWorld
+
+# Seconds in which a card reaches everybody: one that is younger need not be there yet.
+UNDER_WAY: Final = 10.0
+# Pairs of servers of which paths are looked at: all of them up to 16 servers.
+MOST_PAIRS: Final = 256
+# Seconds between two Dials of the last check, and until the last is answered.
+_APART: Final = 0.05
+_ANSWERED: Final = 20.0
+
+
+def check(world: FederationWorld) -> Counter[str]:
+    """Compare all that servers know with what is true; what differs is a breach.
+
+    Returns how often each claim was tested. Dials are made for it, so simulated time goes on.
+    """
+    truth = _truth(world)
+    checked: Counter[str] = Counter()
+    checked["cards"] = world.happened["cards passed on"]
+    _check_cards(world, truth, checked)
+    pairs = _pairs(world)
+    _check_paths(world, truth, pairs, checked)
+    _check_reach(world, truth, pairs, checked)
+    checked["dials"] = len(world.dials)
+    return checked
+
+
+def _truth(world: FederationWorld) -> Truth:
+    linked: dict[int, list[int]] = {server.number: [] for server in world.servers}
+    for link in world.links:
+        if link.is_open:
+            one, other = (end.number for end in link.ends)
+            linked[one].append(other)
+            linked[other].append(one)
+    return Truth(linked, {server.number: server.carries for server in world.servers})
+
+
+def _check_cards(world: FederationWorld, truth: Truth, checked: Counter[str]) -> None:
+    breaches, before = world.breaches, world.agenda.now - UNDER_WAY
+    least = {one.number: world.spread.settled(one.number, before) for one in world.servers}
+    for part in truth.parts():
+        for server in map(world.servers.__getitem__, sorted(part)):
+            for origin in map(world.servers.__getitem__, sorted(part)):
+                checked["ends"] += 1
+                card = server.core.cards.get(origin.node_id)
+                number = 0 if card is None else card.number
+                if number < least[origin.number]:
+                    breaches.add(
+                        "ends",
+                        f"server {server.number} has card {number} of {origin.number}, "
+                        f"the newest is {least[origin.number]}",
+                    )
+            _check_own(world, truth, server, checked)
+
+
+def _check_own(
+    world: FederationWorld, truth: Truth, server: SimulatedServer, checked: Counter[str]
+) -> None:
+    """What a server says of its links."""
+    checked["truth"] += 1
+    card = server.core.cards.get(server.node_id)
+    said = {} if card is None else {world.numbers[one]: on for one, on in card.links.items()}
+    true = {near: near in truth.carries[server.number] for near in truth.linked[server.number]}
+    if said != true:
+        world.breaches.add("truth", f"server {server.number} says {said}, and it is {true}")
+
+
+def _pairs(world: FederationWorld) -> list[tuple[int, int]]:
+    numbers = range(len(world.servers))
+    every = len(numbers) * (len(numbers) - 1)
+    if every <= MOST_PAIRS:
+        return [(one, other) for one in numbers for other in numbers if one != other]
+    draws = world.plan.draws("pairs")
+    return sorted({tuple(draws.sample(numbers, 2)) for _ in range(MOST_PAIRS)})
+
+
+def _check_paths(
+    world: FederationWorld,
+    truth: Truth,
+    pairs: Iterable[tuple[int, int]],
+    checked: Counter[str],
+) -> None:
+    for origin, target in pairs:
+        checked["paths"] += 1
+        found = world.servers[origin].core.path((world.node_ids[target],))
+        length = truth.distances(origin).get(target)
+        if found is None:
+            if length is not None:
+                world.breaches.add(
+                    "paths", f"{origin} to {target}: none, and there is one of {length}"
+                )
+            continue
+        path = [world.numbers[one] for one in found]
+        fault = truth.fault(path, origin, target)
+        if fault is not None:
+            world.breaches.add("paths", f"{origin} to {target} by {path}: {fault}")
+        elif len(path) != length:
+            world.breaches.add("paths", f"{origin} to {target} by {path}: {length} would do")
+
+
+def _check_reach(
+    world: FederationWorld,
+    truth: Truth,
+    pairs: Iterable[tuple[int, int]],
+    checked: Counter[str],
+) -> None:
+    """Dial once by each pair that has a path."""
+    unanswered: set[tuple[int, int]] = set()
+
+    def dial(pair: tuple[int, int]) -> None:
+        world.servers[pair[0]].reach(world.node_ids[pair[1]], lambda code, _: done(pair, code))
+
+    def done(pair: tuple[int, int], code: int) -> None:
+        unanswered.discard(pair)
+        if code:
+            world.breaches.add("reach", f"{pair[0]} to {pair[1]}: code {code}")
+
+    start = world.agenda.now
+    for number, pair in enumerate(pairs):
+        if pair[1] in truth.distances(pair[0]):
+            unanswered.add(pair)
+            world.agenda.at(start + number * _APART, _later(dial, pair))
+    checked["reach"] = len(unanswered)
+    world.agenda.run(start + len(unanswered) * _APART + _ANSWERED)
+    for origin, target in sorted(unanswered):
+        world.breaches.add("reach", f"{origin} to {target}: no answer")
+
+
+def _later(
+    dial: Callable[[tuple[int, int]], None], pair: tuple[int, int]
+) -> Callable[[], None]:
+    return lambda: dial(pair)

@@ -1,0 +1,3 @@
+def federation_simulation() -> None:
+    """x"""
+    print("fed")
