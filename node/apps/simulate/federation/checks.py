@@ -1,8 +1,8 @@
 """What must be so when a simulated federation has been calm for a while: cards, paths, Dials."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, TypeAlias
 
 from node.apps.simulate.federation.oracle import Truth
 from node.apps.simulate.federation.servers import SimulatedServer
@@ -16,6 +16,9 @@ MOST_PAIRS: Final = 256
 _APART: Final = 0.05
 _ANSWERED: Final = 20.0
 
+# How many servers the shortest path from each to each has.
+Lengths: TypeAlias = Mapping[int, Mapping[int, int]]
+
 
 def check(world: FederationWorld) -> Counter[str]:
     """Compare all that servers know with what is true; what differs is a breach.
@@ -27,8 +30,9 @@ def check(world: FederationWorld) -> Counter[str]:
     checked["cards"] = world.happened["cards passed on"]
     _check_cards(world, truth, checked)
     pairs = _pairs(world)
-    _check_paths(world, truth, pairs, checked)
-    _check_reach(world, truth, pairs, checked)
+    lengths = {origin: truth.distances(origin) for origin, _ in pairs}
+    _check_paths(world, truth, lengths, pairs, checked)
+    _check_reach(world, lengths, pairs, checked)
     checked["dials"] = len(world.dials)
     return checked
 
@@ -37,7 +41,7 @@ def _truth(world: FederationWorld) -> Truth:
     linked: dict[int, list[int]] = {server.number: [] for server in world.servers}
     for link in world.links:
         if link.is_open:
-            one, other = (end.number for end in link.ends)
+            one, other = link.numbers
             linked[one].append(other)
             linked[other].append(one)
     return Truth(linked, {server.number: server.carries for server in world.servers})
@@ -45,18 +49,17 @@ def _truth(world: FederationWorld) -> Truth:
 
 def _check_cards(world: FederationWorld, truth: Truth, checked: Counter[str]) -> None:
     breaches, before = world.breaches, world.agenda.now - UNDER_WAY
-    least = {one.number: world.spread.settled(one.number, before) for one in world.servers}
+    newest = {one.number: world.spread.newest(one.number, before) for one in world.servers}
     for part in truth.parts():
         for server in map(world.servers.__getitem__, sorted(part)):
             for origin in map(world.servers.__getitem__, sorted(part)):
                 checked["ends"] += 1
                 card = server.core.cards.get(origin.node_id)
-                number = 0 if card is None else card.number
-                if number < least[origin.number]:
+                if card is None or card.number not in newest[origin.number]:
                     breaches.add(
                         "ends",
-                        f"server {server.number} has card {number} of {origin.number}, "
-                        f"the newest is {least[origin.number]}",
+                        f"server {server.number} has {card or 'no card'} of {origin.number}, "
+                        f"the newest is {newest[origin.number]}",
                     )
             _check_own(world, truth, server, checked)
 
@@ -79,19 +82,21 @@ def _pairs(world: FederationWorld) -> list[tuple[int, int]]:
     if every <= MOST_PAIRS:
         return [(one, other) for one in numbers for other in numbers if one != other]
     draws = world.plan.draws("pairs")
-    return sorted({tuple(draws.sample(numbers, 2)) for _ in range(MOST_PAIRS)})
+    found = (draws.sample(numbers, 2) for _ in range(MOST_PAIRS))
+    return sorted({(one, other) for one, other in found})
 
 
 def _check_paths(
     world: FederationWorld,
     truth: Truth,
+    lengths: Lengths,
     pairs: Iterable[tuple[int, int]],
     checked: Counter[str],
 ) -> None:
     for origin, target in pairs:
         checked["paths"] += 1
         found = world.servers[origin].core.path((world.node_ids[target],))
-        length = truth.distances(origin).get(target)
+        length = lengths[origin].get(target)
         if found is None:
             if length is not None:
                 world.breaches.add(
@@ -108,7 +113,7 @@ def _check_paths(
 
 def _check_reach(
     world: FederationWorld,
-    truth: Truth,
+    lengths: Lengths,
     pairs: Iterable[tuple[int, int]],
     checked: Counter[str],
 ) -> None:
@@ -125,7 +130,7 @@ def _check_reach(
 
     start = world.agenda.now
     for number, pair in enumerate(pairs):
-        if pair[1] in truth.distances(pair[0]):
+        if pair[1] in lengths[pair[0]]:
             unanswered.add(pair)
             world.agenda.at(start + number * _APART, _later(dial, pair))
     checked["reach"] = len(unanswered)
@@ -134,7 +139,5 @@ def _check_reach(
         world.breaches.add("reach", f"{origin} to {target}: no answer")
 
 
-def _later(
-    dial: Callable[[tuple[int, int]], None], pair: tuple[int, int]
-) -> Callable[[], None]:
+def _later(dial: Callable[[tuple[int, int]], None], pair: tuple[int, int]) -> Callable[[], None]:
     return lambda: dial(pair)

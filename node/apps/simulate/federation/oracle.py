@@ -4,8 +4,9 @@ It imports nothing of what it judges.
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 LONGEST: Final = 8  # servers of a path, its ends among them
@@ -56,19 +57,10 @@ class Truth:
             return "it leads elsewhere"
         if len(set(path)) < len(path):
             return "it has a server twice"
-        for one, other in zip(path, path[1:], strict=False):
+        for one, other in pairwise(path):
             if other not in self.linked[one]:
                 return f"there is no link from {one} to {other}"
-        for before, server in zip(path, path[1:-1], strict=False):
+        for before, server in pairwise(path[:-1]):
             if before not in self.carries[server]:
                 return f"{server} does not carry for {before}"
         return None
-
-
-def newest(tables: Iterable[Mapping[int, int]]) -> dict[int, int]:
-    """The highest number of each origin in any of the tables."""
-    found: dict[int, int] = {}
-    for table in tables:
-        for origin, number in table.items():
-            found[origin] = max(number, found.get(origin, 0))
-    return found

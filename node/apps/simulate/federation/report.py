@@ -20,11 +20,12 @@ CLAIMS: Final = {
 @dataclass(slots=True)
 class FederationReport:
     """Counts, unless a name says otherwise. `happened` is by kind, `refused` cards by the reason,
-    `answers` Dials by their code; `checked` says how often each claim was tested, `broken` how
-    often it did not hold. `spread` is seconds from when a card was made until the last server
-    had it, for each card that all of them took; `settled` seconds from when the last link opened
-    until the last card was taken, if nothing was cut. `sent` is bytes and `memory` is bytes of
-    state, of all servers; `trace` a SHA-256 of all that happened, in hex.
+    `answers` tries to reach a server by how they ended. `checked` says how often each claim was
+    tested, `broken` how often it did not hold; of the `breaches` some are kept. `spread` has the
+    seconds from when a card was made until the last server had it, for each that was made while
+    all links were open; `settled` is seconds from when the last link opened until the last card
+    was taken, if nothing was cut. `sent` is bytes that all servers sent, `memory` bytes of the
+    state of one; `trace` a SHA-256 of all that happened, in hex.
     """
 
     servers: int

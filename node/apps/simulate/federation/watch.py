@@ -53,7 +53,8 @@ class CardReader:
         """Its origin and number."""
         found = self._read.get(envelope)
         if found is None:
-            content: dict[int, Any] = decode(decode(envelope)[keys.CONTENT])
+            outer: Any = decode(envelope)
+            content: Any = decode(outer[keys.CONTENT])
             found = self._read[envelope] = (content[keys.ORIGIN], content[keys.NUMBER])
         return found
 
@@ -75,9 +76,11 @@ class SessionWatch:
         highest = self._highest[end]
         known = highest.get(origin, 0)
         if number <= known:
-            text = f"a card {known - number} ms older than one that passed" if (
-                number < known
-            ) else "a card that passed before"
+            text = (
+                f"a card {known - number} ms older than one that passed"
+                if (number < known)
+                else "a card that passed before"
+            )
             self._breaches.add("cards", f"{self.name}: end {end} sent {text}")
         highest[origin] = max(number, known)
 

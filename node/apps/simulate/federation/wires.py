@@ -16,9 +16,19 @@ OVERHEAD: Final = 32
 
 
 class Lane:
-    """One direction of a session. It takes an event when the one before has left."""
+    """One direction of a session. It takes an event when the one before has left, at `free_at`."""
 
-    __slots__ = ("_agenda", "_draws", "_latency", "_loss", "_newest", "alive", "bytes", "free_at")
+    __slots__ = (
+        "_agenda",
+        "_draws",
+        "_latency",
+        "_loss",
+        "_newest",
+        "alive",
+        "bytes",
+        "free_at",
+        "is_asked",
+    )
 
     def __init__(self, agenda: Agenda, draws: Draws, latency: float, loss: float) -> None:
         self._agenda = agenda
@@ -29,11 +39,12 @@ class Lane:
         self.alive = True
         self.free_at = 0.0
         self.bytes = 0
+        self.is_asked = False  # somebody waits until it is free
 
     @property
     def is_free(self) -> bool:
         """Whether it takes an event now."""
-        return self.alive and self.free_at <= self._agenda.now
+        return self.free_at <= self._agenda.now
 
     def send(self, size: int, arrived: Callable[[], None]) -> None:
         """Carry an event of `size` bytes; `arrived` is called at its other end, unless it is cut
