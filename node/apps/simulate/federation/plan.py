@@ -4,9 +4,11 @@ All of it follows from the plan alone: keys too are drawn, so that the same seed
 node ids, the same bytes and the same trace.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain, combinations, pairwise
 from typing import Final
 
 from crypto.identity import Identity
@@ -70,16 +72,20 @@ class FederationPlan:
 
     def pairs(self) -> list[tuple[int, int]]:
         """Who is linked to whom, the lower number first: rings in random orders, one over the
-        other, so that all are reached and each has as many links as the others, or nearly."""
+        other, so that all are reached; then what is missing, where two lack a link."""
         draws = self.draws("links")
         found: set[tuple[int, int]] = set()
         wanted = min(self.links, self.servers - 1)
-        for _ in range(wanted // 2):
+        for _ in range(max(1, wanted // 2)):
             order = draws.sample(range(self.servers), self.servers)
-            found |= _sorted(order, order[1:] + order[:1])
-        if wanted % 2:
-            order = draws.sample(range(self.servers), self.servers)
-            found |= _sorted(order[::2], order[1::2])
+            found |= {_pair(one, other) for one, other in pairwise([*order, order[0]])}
+        has = Counter(chain.from_iterable(found))
+        lacking = [one for one in range(self.servers) if has[one] < wanted]
+        draws.shuffle(lacking)
+        for one, other in combinations(lacking, 2):
+            if max(has[one], has[other]) < wanted and _pair(one, other) not in found:
+                found.add(_pair(one, other))
+                has.update((one, other))
         return sorted(found)
 
     def carries(self, server: int, neighbours: Iterable[int]) -> frozenset[int]:
@@ -88,5 +94,6 @@ class FederationPlan:
         return frozenset(one for one in sorted(neighbours) if draws.random() < self.carry)
 
 
-def _sorted(ones: Iterable[int], others: Iterable[int]) -> set[tuple[int, int]]:
-    return {(min(pair), max(pair)) for pair in zip(ones, others, strict=False)}
+
+def _pair(one: int, other: int) -> tuple[int, int]:
+    return min(one, other), max(one, other)

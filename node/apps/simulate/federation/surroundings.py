@@ -32,6 +32,8 @@ class Surroundings:
         self.identities = [plan.identity(number) for number in range(plan.servers)]
         self.node_ids = [identity.node_id for identity in self.identities]
         self.numbers = {node_id: number for number, node_id in enumerate(self.node_ids)}
+        # Of paths of one length the least ids are taken: much goes through this one.
+        self._erring = self.numbers[min(self.node_ids)]
         self.breaches = Breaches(lambda: self.agenda.now)
         self.dials = DialWatch(self.breaches)
         self.spread = Spread(plan.servers)
@@ -87,8 +89,8 @@ class Surroundings:
         return card
 
     def errs(self, server: int, how: Misbehaviour) -> bool:
-        """Whether a server does this wrong: the first one does, if the plan says so."""
-        return server == 0 and self.plan.misbehaviour is how
+        """Whether a server does this wrong: one does, if the plan says so."""
+        return self.plan.misbehaviour is how and server == self._erring
 
     def once(self, timeout: float, answered: Answered, code: int, hop: int | None) -> Answered:
         """A function that passes the first answer on, and gives `code` after `timeout` seconds."""
