@@ -1,7 +1,7 @@
 """`parley simulate federation`: a federation of many servers in simulated time, and what held."""
 
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
@@ -50,7 +50,9 @@ CrashesOption = Annotated[
 ]
 LossOption = Annotated[
     float,
-    typer.Option(min=0, max=1, help="Part of what is sent that comes late.", rich_help_panel=FAULTS),
+    typer.Option(
+        min=0, max=1, help="Part of what is sent that comes late.", rich_help_panel=FAULTS
+    ),
 ]
 ClocksOption = Annotated[
     float,
@@ -125,16 +127,19 @@ def _simulated(out: Output, plan: FederationPlan, trace: Path | None) -> Federat
         BarColumn(),
         TextColumn("{task.completed:,.0f} of {task.total:,.0f} s"),
     )
-    with ExitStack() as stack:
-        written: Callable[[str], object] | None = None
-        if trace is not None:
-            file = stack.enter_context(trace.open("w", encoding="utf-8"))
-            written = lambda line: file.write(f"{line}\n")  # noqa: E731
-        stack.enter_context(bar)
+    with _opened(trace) as write, bar:
         task = bar.add_task("", total=plan.seconds)
-        return simulate_federation(
-            plan, lambda passed: bar.update(task, completed=passed), written
-        )
+        return simulate_federation(plan, lambda passed: bar.update(task, completed=passed), write)
+
+
+@contextmanager
+def _opened(trace: Path | None) -> Iterator[Callable[[str], object] | None]:
+    """What writes a line to the file of the trace, if there is to be one."""
+    if trace is None:
+        yield None
+        return
+    with trace.open("w", encoding="utf-8") as file:
+        yield lambda line: print(line, file=file)
 
 
 def _show(out: Output, report: FederationReport, seconds: float) -> None:

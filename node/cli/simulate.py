@@ -131,6 +131,7 @@ def simulation(
 ) -> None:
     """Run nodes with made-up traffic in simulated time, and keep their journals."""
     if context.invoked_subcommand is not None:
+        _check_nothing_is_given(context)
         return
     if journals is None:
         raise ConfigError("Missing option '--journals'.")
@@ -174,6 +175,14 @@ def simulation(
         tampered=len(faults),
         tamper_list=str(listed) if faults else None,
     )
+
+
+def _check_nothing_is_given(context: typer.Context) -> None:
+    """Options before the name of another simulation are not for it, and would be lost."""
+    for name in context.params:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            raise ConfigError(f"options stand behind {context.invoked_subcommand}")
 
 
 def _simulated(out: Output, plan: Plan, keeping: Keeping, loop: str) -> Tally:

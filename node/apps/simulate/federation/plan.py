@@ -94,6 +94,5 @@ class FederationPlan:
         return frozenset(one for one in sorted(neighbours) if draws.random() < self.carry)
 
 
-
 def _pair(one: int, other: int) -> tuple[int, int]:
     return min(one, other), max(one, other)

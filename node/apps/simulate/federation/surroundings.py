@@ -15,7 +15,7 @@ from node.federation.card import Card, read_card
 from node.federation.exchange import CardEvent
 from node.protocol.codes import CARDS
 
-# What is told to whoever waits for the answer of a Dial: its code, and the index of who gave it.
+# What is told to whoever waits for the answer of a Dial: its code, and the index of its author.
 Answered = Callable[[int, int | None], None]
 
 

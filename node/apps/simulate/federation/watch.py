@@ -76,12 +76,8 @@ class SessionWatch:
         highest = self._highest[end]
         known = highest.get(origin, 0)
         if number <= known:
-            text = (
-                f"a card {known - number} ms older than one that passed"
-                if (number < known)
-                else "a card that passed before"
-            )
-            self._breaches.add("cards", f"{self.name}: end {end} sent {text}")
+            what = "that passed before" if number == known else "older than one that passed"
+            self._breaches.add("cards", f"{self.name}: end {end} sent a card {what}")
         highest[origin] = max(number, known)
 
     def received(self, end: int, origin: bytes, number: int) -> None:
