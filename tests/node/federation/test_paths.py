@@ -49,7 +49,8 @@ def is_usable(path: Path, cards: Mapping[NodeId, Card], avoided: Collection[Obst
 
 def all_paths(origin: NodeId, cards: Mapping[NodeId, Card], avoided: Any = ()) -> list[Path]:
     """Every usable path from `origin`, found by trying."""
-    found, line = [], [(origin,)]
+    found: list[Path] = []
+    line: list[Path] = [(origin,)]
     while line:
         path = line.pop()
         for other in cards:
