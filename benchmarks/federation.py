@@ -35,7 +35,7 @@ def grow(sizes: tuple[int, ...], links: int = LINKS) -> Iterator[dict[str, Any]]
             servers=servers, links=links, minutes=0, cuts=0, crashes=0, dials=0, seed=servers
         )
         began = time.process_time()
-        report = simulate_federation(plan, lambda _: None)
+        report = simulate_federation(plan, lambda *_: None)
         if not report.held:
             raise SystemExit(f"what should hold did not: {report.breaches[0]}")
         fields = report.fields()

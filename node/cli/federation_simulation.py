@@ -128,8 +128,10 @@ def _simulated(out: Output, plan: FederationPlan, trace: Path | None) -> Federat
         TextColumn("{task.completed:,.0f} of {task.total:,.0f} s"),
     )
     with _opened(trace) as write, bar:
-        task = bar.add_task("", total=plan.seconds)
-        return simulate_federation(plan, lambda passed: bar.update(task, completed=passed), write)
+        task = bar.add_task("", total=1.0)
+        return simulate_federation(
+            plan, lambda passed, total: bar.update(task, completed=passed, total=total), write
+        )
 
 
 @contextmanager

@@ -8,13 +8,10 @@ from node.apps.simulate.federation.oracle import Truth
 from node.apps.simulate.federation.servers import SimulatedServer
 from node.apps.simulate.federation.world import FederationWorld
 
-# Seconds in which a card reaches everybody: one that is younger need not be there yet.
-UNDER_WAY: Final = 10.0
 # Pairs of servers of which paths are looked at: all of them up to 16 servers.
 MOST_PAIRS: Final = 256
-# Seconds between two Dials of the last check, and until the last is answered.
+# Seconds between two Dials of the last check.
 _APART: Final = 0.05
-_ANSWERED: Final = 20.0
 
 # How many servers the shortest path from each to each has.
 Lengths: TypeAlias = Mapping[int, Mapping[int, int]]
@@ -48,7 +45,7 @@ def _truth(world: FederationWorld) -> Truth:
 
 
 def _check_cards(world: FederationWorld, truth: Truth, checked: Counter[str]) -> None:
-    breaches, before = world.breaches, world.agenda.now - UNDER_WAY
+    breaches, before = world.breaches, world.agenda.now - world.under_way
     newest = {one.number: world.spread.newest(one.number, before) for one in world.servers}
     for part in truth.parts():
         for server in map(world.servers.__getitem__, sorted(part)):
@@ -134,7 +131,7 @@ def _check_reach(
             unanswered.add(pair)
             world.agenda.at(start + number * _APART, _later(dial, pair))
     checked["reach"] = len(unanswered)
-    world.agenda.run(start + len(unanswered) * _APART + _ANSWERED)
+    world.agenda.run(start + len(unanswered) * _APART + world.dial_timeout)
     for origin, target in sorted(unanswered):
         world.breaches.add("reach", f"{origin} to {target}: no answer")
 

@@ -3,13 +3,11 @@
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from node.apps.simulate.federation.plan import NOTICED, REDIALLED
 from node.apps.simulate.federation.surroundings import Answered, Surroundings
 from node.apps.simulate.federation.watch import SessionWatch
 from node.apps.simulate.federation.wires import Lane
 
-# Seconds until an end sees that its session is lost, at most; and until a dialler tries again.
-NOTICED: Final = 3.0
-REDIALLED: Final = 5.0
 # Seconds that a link stays away, on average: some longer than cards remember them.
 AWAY: Final = 25.0
 

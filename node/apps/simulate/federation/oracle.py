@@ -35,6 +35,15 @@ class Truth:
             found.append(frozenset(part))
         return found
 
+    def depth(self) -> int:
+        """How many links are between the first server and the last one that it reaches."""
+        reached, level, depth = {0}, {0}, -1
+        while level:
+            depth += 1
+            level = {near for server in level for near in self.linked[server]} - reached
+            reached |= level
+        return depth
+
     def distances(self, origin: int) -> dict[int, int]:
         """How many servers the shortest path to each target has, both ends counted."""
         lengths = {origin: 1}

@@ -17,8 +17,14 @@ from node.apps.simulate.draws import Draws
 
 # Seconds within which all servers start, one after another.
 STARTING: Final = 10.0
-# Seconds without a fault at the end: by then all is to be as it should.
-CALM: Final = 60.0
+# How much longer or shorter than usual it takes from a server to the next.
+QUICKEST: Final = 0.5
+SLOWEST: Final = 1.5
+# Seconds until what was lost is sent again, and those behind it wait.
+SENT_AGAIN: Final = 0.25
+# Seconds until an end sees that its session is lost, at most; and until a dialler tries again.
+NOTICED: Final = 3.0
+REDIALLED: Final = 5.0
 
 
 class Misbehaviour(StrEnum):
@@ -57,9 +63,9 @@ class FederationPlan:
     misbehaviour: Misbehaviour | None = None
 
     @property
-    def seconds(self) -> float:
-        """How long all of it takes, in simulated time."""
-        return STARTING + self.minutes * 60 + CALM
+    def slowest(self) -> float:
+        """Seconds that anything takes from a server to the next, at most."""
+        return self.latency * SLOWEST + SENT_AGAIN
 
     def draws(self, *names: str | int) -> Draws:
         """The source of chance of a part of this world."""

@@ -8,7 +8,7 @@ from node.apps.simulate.federation.checks import check
 from node.apps.simulate.federation.plan import FederationPlan
 from node.apps.simulate.federation.report import FederationReport
 from node.apps.simulate.federation.weight import weigh
-from node.apps.simulate.federation.world import FederationWorld
+from node.apps.simulate.federation.world import FederationWorld, Passed
 
 # Servers that are weighed; the others are like them.
 _WEIGHED: Final = 4
@@ -16,11 +16,11 @@ _WEIGHED: Final = 4
 
 def simulate_federation(
     plan: FederationPlan,
-    passed: Callable[[float], None],
+    passed: Passed,
     written: Callable[[str], object] | None = None,
 ) -> FederationReport:
-    """Run a plan; `passed` is told how many simulated seconds are over, `written` each line of
-    the trace."""
+    """Run a plan; `passed` is told how many simulated seconds are over, and of how many;
+    `written` each line of the trace."""
     world = FederationWorld(plan, written)
     world.run(passed)
     sent = sum(link.bytes for link in world.links)

@@ -20,8 +20,6 @@ from node.protocol.errors import RemoteProtocolError
 EPOCH_MS: Final = 1_767_225_600_000
 # Seconds that a server is away after it died, on average.
 DOWN: Final = 20.0
-# Seconds for a Dial, by up to three paths.
-DIAL_TIMEOUT: Final = 15.0
 # Bytes of a Dial's answer, and of the opening of a stream.
 _SHORT: Final = 40
 
@@ -235,7 +233,7 @@ class SimulatedServer:
 
     def reach(self, target: NodeId, done: Answered) -> None:
         """Try to open a tunnel to a server, by up to three paths; `done` is told how it ended."""
-        attempts = self.core.attempts((target,), DIAL_TIMEOUT)
+        attempts = self.core.attempts((target,), self._world.dial_timeout)
         boots = self._boots
 
         def go_on() -> None:

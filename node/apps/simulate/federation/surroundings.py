@@ -13,7 +13,9 @@ from node.apps.simulate.federation.spread import Spread
 from node.apps.simulate.federation.watch import Breaches, CardReader, DialWatch, SessionWatch
 from node.federation.card import Card, read_card
 from node.federation.exchange import CardEvent
+from node.federation.limits import ATTEMPTS, HOP_ALLOWANCE
 from node.protocol.codes import CARDS
+from node.protocol.federation_types import LONGEST_PATH
 
 # What is told to whoever waits for the answer of a Dial: its code, and the index of its author.
 Answered = Callable[[int, int | None], None]
@@ -29,6 +31,8 @@ class Surroundings:
         self.plan = plan
         self.agenda = Agenda()
         self.draws = plan.draws("world")
+        # For the longest way, there and back, three times; each server takes a little off.
+        self.dial_timeout = ATTEMPTS * (2 * LONGEST_PATH * (plan.slowest + HOP_ALLOWANCE))
         self.identities = [plan.identity(number) for number in range(plan.servers)]
         self.node_ids = [identity.node_id for identity in self.identities]
         self.numbers = {node_id: number for number, node_id in enumerate(self.node_ids)}

@@ -7,10 +7,9 @@ from typing import Final
 
 from node.apps.simulate.draws import Draws
 from node.apps.simulate.federation.agenda import Agenda
+from node.apps.simulate.federation.plan import QUICKEST, SENT_AGAIN, SLOWEST
 
 BANDWIDTH: Final = 12.5e6  # bytes a second and direction: 100 Mbit/s
-# Seconds until what was lost is sent again, and those behind it wait.
-SENT_AGAIN: Final = 0.25
 # Bytes that an event takes besides its payload.
 OVERHEAD: Final = 32
 
@@ -52,7 +51,7 @@ class Lane:
         size += OVERHEAD
         self.bytes += size
         self.free_at = max(self.free_at, self._agenda.now) + size / BANDWIDTH
-        travels = self._latency * self._draws.uniform(0.5, 1.5)
+        travels = self._latency * self._draws.uniform(QUICKEST, SLOWEST)
         if self._draws.random() < self._loss:
             travels += SENT_AGAIN
         # Behind what went before it, as in TCP.

@@ -1,7 +1,7 @@
 """A simulated federation as a whole: the pure core of each server on one heap of events.
 
-First all servers start, then links are cut and servers die for a while, then all is calm. What
-must hold is watched all the time.
+First all servers start, then links are cut and servers die for a while, then all is calm until
+every card has arrived. What must hold is watched all the time.
 """
 
 from collections import Counter
@@ -10,9 +10,11 @@ from typing import Final
 
 from node.apps.simulate.draws import Draws
 from node.apps.simulate.federation.links import KeptLink
-from node.apps.simulate.federation.plan import STARTING, FederationPlan
-from node.apps.simulate.federation.servers import DIAL_TIMEOUT, Neighbour, SimulatedServer
+from node.apps.simulate.federation.oracle import Truth
+from node.apps.simulate.federation.plan import NOTICED, REDIALLED, STARTING, FederationPlan
+from node.apps.simulate.federation.servers import Neighbour, SimulatedServer
 from node.apps.simulate.federation.surroundings import Surroundings
+from node.federation.limits import CARD_INTERVAL
 from node.protocol.federation_types import LONGEST_PATH
 
 # One Dial in so many has a path that somebody made up, and one in so many steps of it leads
@@ -23,8 +25,12 @@ ANYWHERE: Final = 8
 _STEP: Final = 1.0
 
 
+Passed = Callable[[float, float], object]
+
+
 class FederationWorld(Surroundings):
-    """A federation by a plan. `answers` counts by code how the tries to reach a server ended."""
+    """A federation by a plan. `answers` counts by code how the tries to reach a server ended;
+    `under_way` is seconds in which a card reaches everybody, and `seconds` what all takes."""
 
     def __init__(
         self, plan: FederationPlan, written: Callable[[str], object] | None = None
@@ -35,6 +41,11 @@ class FederationWorld(Surroundings):
         for one, other in pairs:
             near[one].append(other)
             near[other].append(one)
+        # No two are further apart than both are from the first.
+        links_between = 2 * Truth(near, {}).depth()
+        self.under_way = CARD_INTERVAL + links_between * self.plan.slowest
+        calm = NOTICED + REDIALLED + 2 * CARD_INTERVAL + self.under_way
+        self.seconds = STARTING + plan.minutes * 60 + 2 * calm
         self.answers: Counter[int] = Counter()
         self.servers = [
             SimulatedServer(self, number, plan.carries(number, near[number])) for number in near
@@ -47,8 +58,9 @@ class FederationWorld(Surroundings):
             higher.neighbours[lower.number] = Neighbour(lower, link, 1)
             self.links.append(link)
 
-    def run(self, passed: Callable[[float], None]) -> None:
-        """Let all of it happen; `passed` is told how many simulated seconds are over."""
+    def run(self, passed: Passed) -> None:
+        """Let all of it happen; `passed` is told how many simulated seconds are over, and of
+        how many."""
         plan, agenda, draws = self.plan, self.agenda, self.draws
         for server in self.servers:
             agenda.at(draws.uniform(0, STARTING), server.start)
@@ -65,12 +77,12 @@ class FederationWorld(Surroundings):
             server.start()
         for link in self.links:
             link.redial()
-        self._until(plan.seconds, passed)
+        self._until(self.seconds, passed)
 
-    def _until(self, time: float, passed: Callable[[float], None]) -> None:
+    def _until(self, time: float, passed: Passed) -> None:
         while self.agenda.now < time:
             self.agenda.run(min(time, self.agenda.now + _STEP))
-            passed(self.agenda.now)
+            passed(self.agenda.now, self.seconds)
 
     def _dialling(self, server: SimulatedServer) -> Callable[[], None]:
         draws = self.plan.draws("dials", server.number)
@@ -102,4 +114,4 @@ class FederationWorld(Surroundings):
                 path.append(draws.choice(list(self.servers[path[-1]].neighbours)))
         self.happened["dials by made-up paths"] += 1
         made_up = tuple(self.node_ids[number] for number in path)
-        server.dial(made_up, DIAL_TIMEOUT, lambda *_: None)
+        server.dial(made_up, self.dial_timeout, lambda *_: None)

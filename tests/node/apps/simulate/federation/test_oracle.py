@@ -28,6 +28,12 @@ def test_parts() -> None:
     assert sorted(map(sorted, parted)) == [[0, 1], [2, 3], [4]]
 
 
+def test_how_far_the_last_is() -> None:
+    assert truth(CHAIN, 10).depth() == 9
+    assert truth(DIAMOND, 6).depth() == 3
+    assert truth([], 1).depth() == 0
+
+
 def test_a_path_has_at_most_eight_servers() -> None:
     lengths = truth(CHAIN, 10).distances(0)
     assert lengths == {number: number + 1 for number in range(8)}

@@ -2,8 +2,9 @@
 
 from node.apps.simulate.draws import Draws
 from node.apps.simulate.federation.agenda import Agenda
+from node.apps.simulate.federation.plan import SENT_AGAIN
 from node.apps.simulate.federation.weight import weigh
-from node.apps.simulate.federation.wires import BANDWIDTH, OVERHEAD, SENT_AGAIN, Lane
+from node.apps.simulate.federation.wires import BANDWIDTH, OVERHEAD, Lane
 
 
 def lane(agenda: Agenda, loss: float = 0.0) -> Lane:
