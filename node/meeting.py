@@ -75,10 +75,12 @@ class Meeting(Offering):
         also: Iterable[str] = (),
         trust: TrustPolicy | AcceptHook | None = None,
         timeout: float = CONNECT_TIMEOUT,
+        resumable: bool = True,
     ) -> Peer:
         """Dial a node and do the handshake; `timeout` is seconds for both. `also` are more
         addresses of the same node: they are tried in turn, and so they are when the transport
-        is lost and the session is to go on over another (docs/protocol.md section 17).
+        is lost and the session is to go on over another (docs/protocol.md section 17). One that
+        is not `resumable` ends with its transport.
 
         The peer must be the one whose id the address carries; without an id `trust` has
         to say who will do.
@@ -92,7 +94,9 @@ class Meeting(Offering):
         addresses = parse_addresses(address, also)
         target, place = addresses[0], addresses[0].place
         policy = policy_for(target, trust, self.config)
-        peer = self._peer(policy, place, initiator=True, dialled=place)
+        peer = self._peer(
+            policy, place, initiator=True, dialled=place, resumable=resumable
+        )
         await open_peer(peer, addresses, timeout, self._anew(place))
         return peer
 
