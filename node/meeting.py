@@ -94,9 +94,7 @@ class Meeting(Offering):
         addresses = parse_addresses(address, also)
         target, place = addresses[0], addresses[0].place
         policy = policy_for(target, trust, self.config)
-        peer = self._peer(
-            policy, place, initiator=True, dialled=place, resumable=resumable
-        )
+        peer = self._peer(policy, place, initiator=True, dialled=place, resumable=resumable)
         await open_peer(peer, addresses, timeout, self._anew(place))
         return peer
 

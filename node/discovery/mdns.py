@@ -49,8 +49,9 @@ _ASKED: Final = DNSQuestionType.QM
 
 
 class Announcer:
-    """Announces a node until it is closed; `server` is what it is. `interfaces` are IPv4 addresses of this machine, empty
-    for all of them; a node that only this machine can dial is announced on loopback alone."""
+    """Announces a node, or a `server` of a federation, until it is closed. `interfaces` are IPv4
+    addresses of this machine, empty for all of them; a node that only this machine can dial is
+    announced on loopback alone."""
 
     def __init__(
         self, node_id: NodeId, name: str, interfaces: Sequence[str], *, server: bool = False

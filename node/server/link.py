@@ -86,7 +86,7 @@ class ServerLink:
 
     # Life.
 
-    def begin(self, loop: Backend, dial: DialServer) -> None:
+    def begin(self, loop: Backend, dial: DialServer | None = None) -> None:
         """Start to dial, if there are addresses."""
         self._loop, self._dial = loop, dial
         if self.is_kept:
@@ -133,13 +133,12 @@ class ServerLink:
         return self._own_id if peer.core.initiator else self.node_id
 
     async def _watch(self, peer: Peer) -> None:
-        ended = await peer.live.closed()
+        await peer.live.closed()
         if self.peer is peer:
             self.error = peer.live.closed_error()
             logger.info("the link to %s is down: %s", self.node_id, one_line(str(self.error)))
             self._watcher = None
             self._lost(peer)
-        del ended
 
     def _lost(self, peer: Peer) -> None:
         self.peer = None
@@ -157,9 +156,12 @@ class ServerLink:
             if self.take(peer):
                 self._redial.established()
                 logger.info("the link to %s is up", self.node_id)
-                await self._changes.until(lambda: self.peer is not peer)
+                await self._gone(peer)
                 if self.peer is None:
                     return self.error or UnreachableError("the link was lost")
+
+    async def _gone(self, peer: Peer) -> None:
+        await self._changes.until(lambda: self.peer is not peer)
 
     async def _dialled(self) -> Peer:
         assert self._places is not None

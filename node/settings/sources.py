@@ -57,9 +57,9 @@ def load_settings(
     `environ` is the process's environment by default; `{}` reads none. The file's tables
     are `[node]` with `[node.limits]`, `[node.algorithms]`, `[node.require]` and
     `[node.info]`, `[serve]`, `[journal]`, `[bus]`, `[federation]`, and `[simproto]`, `[named]` and
-    `[relay]`, each with its `limits`; the variable of `node.limits.max_payload` is PARLEY_NODE_LIMITS_MAX_PAYLOAD.
-    Tables of names and limits are merged key by key. Relative paths start from the file's
-    directory, in variables from the current one.
+    `[relay]`, each with its `limits`; the variable of `node.limits.max_payload` is
+    PARLEY_NODE_LIMITS_MAX_PAYLOAD. Tables of names and limits are merged key by key. Relative
+    paths start from the file's directory, in variables from the current one.
 
     Raises:
         ConfigError: the file cannot be read, a setting is unknown, or a value has another
