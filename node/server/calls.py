@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from crypto.errors import IdentityError
 from crypto.identity import NodeId
 from lbm.codec import Value
-from node.errors import MalformedDataError
+from node.errors import CallRefused
 from node.node import Node
+from node.protocol.codes import ResultCode
 from node.remote.remote import Remote
 from node.remote.requests import Call
 from node.server.federation import Federation
@@ -73,12 +74,12 @@ def _link(link: ServerLink) -> dict[str, Value]:
 def _ids(data: Value) -> Iterator[NodeId]:
     """One or two node ids, as texts in a list."""
     if not isinstance(data, list) or not 1 <= len(data) <= 2:
-        raise MalformedDataError("a list of one or two node ids, as texts")
+        raise CallRefused(ResultCode.MALFORMED, "a list of one or two node ids, as texts")
     for text in data:
         try:
             yield NodeId.parse(text if isinstance(text, str) else "")
         except IdentityError as error:
-            raise MalformedDataError("not a node id") from error
+            raise CallRefused(ResultCode.MALFORMED, "not a node id") from error
 
 
 def _texts(path: tuple[NodeId, ...]) -> list[Value]:

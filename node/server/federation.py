@@ -106,6 +106,10 @@ class Federation:
         the first this server's; None if the cards tell of none."""
         return self.directory.path(to)
 
+    def knows(self, node_id: NodeId) -> bool:
+        """Whether a node is a member here, or has an account."""
+        return node_id in self.directory.members
+
     def redial(self) -> None:
         """The network has changed: dial the links that are down now."""
         self._links.redial()
