@@ -1,5 +1,5 @@
-"""`DirectoryDriver`: drives a `Directory` by the loop: its time, and the streams `federation` of the
-links (section 19). What it decides is decided there.
+"""`DirectoryDriver`: drives a `Directory` by the loop: its time, and the streams `federation` of
+links (section 19). What is decided is decided there.
 """
 
 import logging

@@ -9,6 +9,7 @@ from node.protocol.codes import FEDERATION, CloseCode, ResultCode
 from node.server.calls import offer_federation_calls
 from node.server.directory import AGAIN
 from node.server.findings import findings
+from node.streams.stream import Stream
 from node.testing.pair import connect_nodes
 from tests.node.network import new_node
 from tests.node.server.ring import Servers, ring, servers
@@ -19,6 +20,11 @@ pytestmark = pytest.mark.anyio
 def kinds(five: Servers, number: int) -> list[tuple[str, list[int] | None]]:
     """What is wrong, as one of the servers sees it."""
     return [(one.kind, five.numbers(one.servers)) for one in findings(five.federations[number])]
+
+
+async def read_to_its_end(stream: Stream) -> None:
+    while True:
+        await stream.receive_event()
 
 
 async def test_cards_go_around_a_ring() -> None:
@@ -99,8 +105,7 @@ async def test_a_stream_that_breaks_the_rules_is_reset_and_opened_anew(
         await stream.send_event(FEDERATION, 1, payload=b"\xa1\x18\x3e\x80")
         await stream.send_event(FEDERATION, subcategory, payload=payload)
         with pytest.raises(StreamResetError) as caught:
-            while True:
-                await stream.receive_event()
+            await read_to_its_end(stream)
         assert caught.value.code == CloseCode.PROTOCOL_ERROR
         assert link.is_up
         await two.clock.tick(AGAIN + 1)
