@@ -5,30 +5,42 @@ All that it starts ends with its `async with`, which stands inside of the node's
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Self, cast
 
 from crypto.identity import NodeId
+from crypto.randomness import random_bytes
 from node.backoff import Pauses
 from node.discovery.announcement import reachable
-from node.errors import ParleyError
+from node.errors import ConfigError, ParleyError
 from node.federation.card import Card
 from node.federation.directory import Directory
+from node.federation.exports import Exports
+from node.federation.tunnel_record import TunnelRecord
 from node.handlers.registry import Entry
+from node.meeting import CONNECT_TIMEOUT
 from node.node import Node
 from node.peer.peer import Peer
-from node.protocol.codes import FEDERATION_LABEL
+from node.protocol.codes import FEDERATION_LABEL, TUNNEL_LABEL
+from node.protocol.federation_types import TRACE_SIZE
+from node.remote.redialling import DIAL_TIMEOUT
+from node.server.accounts import AccountsHere
 from node.server.directory import DirectoryDriver
 from node.server.link import DialServer, ServerLink
 from node.server.links import ServerLinks
+from node.server.opening import Opener
+from node.server.switch import ServerSwitch
 from node.settings.federation import FederationSettings
 from node.streams.stream import Stream
 from node.transport.address import Address
 from node.transport.loop import Runner
+from node.trust.accounts import HostedAccounts
+from node.tunnels.dialling import tunnel_dial
+from node.tunnels.outlet import TunnelOutlet
 
 logger = logging.getLogger("parley.federation")
 
@@ -78,17 +90,48 @@ class Federation:
         self.settings = settings
         self._dial = dial or partial(node.connect, resumable=False)
         self._links = ServerLinks(node.node_id, settings, self, pauses=pauses)
+        # A server that may be linked has no account, so that nobody has two kinds of rights.
+        self._accounts = HostedAccounts(
+            node.handlers, settings.accounts, servers=settings.all_members
+        )
         self.directory = Directory(
-            node.identity, settings.all_members, carry=settings.carried, exports=settings.exports
+            node.identity,
+            settings.all_members,
+            carry=settings.carried,
+            exports=settings.exports,
+            accounts=AccountsHere(self._accounts.accounts),
         )
         self._cards = DirectoryDriver(self.directory, wall, self._addresses)
         self._exchanging: dict[ServerLink, Runner] = {}
-        self._runs = False
+        self._exports = Exports(settings.exports)
+        now = self._now
+        self._opener = Opener(self.directory, self._neighbour, now)
+        self._switch = ServerSwitch(self.directory, self._opener, now)
 
     def __repr__(self) -> str:
         return f"<Federation of {self.node.node_id.short}: {len(self.servers)} servers>"
 
     # What is known of it.
+
+    async def reach(
+        self, *to: NodeId, also: Iterable[str] = (), timeout: float = CONNECT_TIMEOUT
+    ) -> Peer:
+        """A session with a server, `reach(id)`, or with a node at its home, `reach(home_id, id)`,
+        through a tunnel: what is said in it is end to end. It goes on by another path when one is
+        lost, and over the addresses `also` of the node itself. `timeout` is seconds for all.
+
+        Raises:
+            ConfigError: that is not one or two ids, the last of which is not ours. AddressError:
+                one of `also` is no address. TunnelRefusedError: no tunnel leads there.
+                UnreachableError, HandshakeError, NotTrustedError: as `Node.connect`.
+        """
+        if not 1 <= len(to) <= 2 or len(set(to)) < len(to) or to[-1] == self.node.node_id:
+            raise ConfigError("reach another server, or a home and another node there")
+        target = to[-1]
+        dial = tunnel_dial(partial(self._open, to))
+        return await self.node.connect_by(
+            [dial], target, name=f"tunnel to {target.short}", also=also, timeout=timeout
+        )
 
     @property
     def links(self) -> list[ServerLink]:
@@ -108,7 +151,7 @@ class Federation:
 
     def knows(self, node_id: NodeId) -> bool:
         """Whether a node is a member here, or has an account."""
-        return node_id in self.directory.members
+        return node_id in self.directory.members or self._accounts.accounts.may(node_id)
 
     def redial(self) -> None:
         """The network has changed: dial the links that are down now."""
@@ -117,12 +160,20 @@ class Federation:
     # Life.
 
     async def __aenter__(self) -> Self:
-        """Begin to dial; returns at once. ParleyError: the node does not run, or is a server."""
-        loop, reserved = self.node.backend, self.node.handlers.reserved
-        if FEDERATION_LABEL in reserved:
-            raise ParleyError("the node is a server already")
+        """Begin to dial; returns at once.
+
+        Raises:
+            ParleyError: the node does not run, is a server already, or has a home elsewhere.
+            KnownPeersError: the file of accounts cannot be read.
+        """
+        loop, handlers = self.node.backend, self.node.handlers
+        if {FEDERATION_LABEL, TUNNEL_LABEL} & handlers.reserved.keys():
+            raise ParleyError("the node is a server already, or takes tunnels from a home")
+        await self._accounts.begin(loop)
+        self.node.serve_tunnels(self._switch, self._joined)
         self._cards.begin(loop)
-        reserved[FEDERATION_LABEL] = Entry(FEDERATION_LABEL, self._opened)
+        handlers.exports.add(self._exports)
+        handlers.reserved[FEDERATION_LABEL] = Entry(FEDERATION_LABEL, self._opened)
         self._links.begin(loop, self._dial)
         return self
 
@@ -133,7 +184,11 @@ class Federation:
         exc_tb: TracebackType | None,
     ) -> None:
         """End the links and all that goes through them."""
-        self.node.handlers.reserved.pop(FEDERATION_LABEL, None)
+        handlers = self.node.handlers
+        for label in (FEDERATION_LABEL, TUNNEL_LABEL):
+            handlers.reserved.pop(label, None)
+        handlers.exports.discard(self._exports)
+        self._accounts.end()
         self._cards.end()
         await self._links.end()
 
@@ -168,7 +223,28 @@ class Federation:
         assert peer.node_id is not None
         await self._cards.exchange(peer.node_id, stream)
 
+    # Of the tunnels.
+
+    async def _open(self, to: tuple[NodeId, ...]) -> TunnelOutlet:
+        trace = random_bytes(TRACE_SIZE)
+        return await self._opener.to(to, trace=trace, timeout=DIAL_TIMEOUT)
+
+    def _neighbour(self, node_id: NodeId) -> Peer | None:
+        """The link with a server, or the session over which an account is logged in."""
+        peer = self._links.peer(node_id)
+        if peer is not None:
+            return peer
+        live = self._accounts.accounts.session(node_id)
+        return cast(Peer, live.remote) if live is not None and live.is_open else None
+
+    def _joined(self, record: TunnelRecord) -> None:
+        """A tunnel through here is over."""
+        logger.debug("tunnel %s is over: %r", record.trace.hex(), record)
+
     # Inside.
+
+    def _now(self) -> float:
+        return self.node.backend.now()
 
     def _server(self, card: Card) -> FederatedServer:
         made, expires = card.envelope.made_ms, card.envelope.expires_ms
