@@ -238,8 +238,9 @@ class Federation:
         return cast(Peer, live.remote) if live is not None and live.is_open else None
 
     def _joined(self, record: TunnelRecord) -> None:
-        """A tunnel through here is over."""
-        logger.debug("tunnel %s is over: %r", record.trace.hex(), record)
+        """A tunnel that led through here is over."""
+        if self.node.journal is not None:
+            self.node.journal.tunnel(record)
 
     # Inside.
 
