@@ -41,6 +41,7 @@ from node.transport.loop import Runner
 from node.trust.accounts import HostedAccounts
 from node.tunnels.dialling import tunnel_dial
 from node.tunnels.outlet import TunnelOutlet
+from node.tunnels.service import TunnelService
 
 logger = logging.getLogger("parley.federation")
 
@@ -107,6 +108,7 @@ class Federation:
         now = self._now
         self._opener = Opener(self.directory, self._neighbour, now)
         self._switch = ServerSwitch(self.directory, self._opener, now)
+        self._service: TunnelService | None = None
 
     def __repr__(self) -> str:
         return f"<Federation of {self.node.node_id.short}: {len(self.servers)} servers>"
@@ -144,6 +146,11 @@ class Federation:
         cards = self.directory.cards
         return [self._server(cards[one]) for one in sorted(cards) if one != self.node.node_id]
 
+    @property
+    def tunnels(self) -> int:
+        """How many tunnels of others end here or lead through here now."""
+        return 0 if self._service is None else self._service.count
+
     def path(self, *to: NodeId) -> tuple[NodeId, ...] | None:
         """The way to a server, or to a home and a node that has its account there: at most 8 ids,
         the first this server's; None if the cards tell of none."""
@@ -170,7 +177,7 @@ class Federation:
         if {FEDERATION_LABEL, TUNNEL_LABEL} & handlers.reserved.keys():
             raise ParleyError("the node is a server already, or takes tunnels from a home")
         await self._accounts.begin(loop)
-        self.node.serve_tunnels(self._switch, self._joined)
+        self._service = self.node.serve_tunnels(self._switch, self._joined)
         self._cards.begin(loop)
         handlers.exports.add(self._exports)
         handlers.reserved[FEDERATION_LABEL] = Entry(FEDERATION_LABEL, self._opened)
