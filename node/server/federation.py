@@ -23,7 +23,7 @@ from node.federation.exports import Exports
 from node.federation.tunnel_record import TunnelRecord
 from node.handlers.registry import Entry
 from node.meeting import CONNECT_TIMEOUT
-from node.node import Node
+from node.node import Node, close_peers
 from node.peer.peer import Peer
 from node.protocol.codes import FEDERATION_LABEL, TUNNEL_LABEL
 from node.protocol.federation_types import TRACE_SIZE
@@ -195,6 +195,8 @@ class Federation:
         for label in (FEDERATION_LABEL, TUNNEL_LABEL):
             handlers.reserved.pop(label, None)
         handlers.exports.discard(self._exports)
+        if exc_type is None:  # what is in tunnels is told by Close, as long as they are there
+            await close_peers([peer for peer in self.node.peers if peer.path])
         self._accounts.end()
         self._cards.end()
         await self._links.end()
