@@ -104,6 +104,14 @@ COMMANDS: Final[Mapping[str, str | Family]] = {
             "remove": "accounts.remove",
         },
     ),
+    "federation": Family(
+        "Look at a federation of servers: who is there, which way, and what is wrong.",
+        {
+            "list": "federation.list_servers",
+            "path": "federation.path",
+            "check": "federation.check",
+        },
+    ),
     "doctor": "doctor.command.doctor",
     "completion": "completion.completion",
     "errors": "errors.errors",
