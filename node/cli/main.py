@@ -116,11 +116,13 @@ COMMANDS: Final[Mapping[str, str | Family]] = {
     "completion": "completion.completion",
     "errors": "errors.errors",
     "demo-responder": "demo.command.demo_responder",
+    "demo-server": "demo.command.demo_server",
 }
 _SETTINGS: Final[Mapping[str, Mapping[str, Any]]] = {
     # `parley errors -1`: a number below 0 is a code, and not an unknown option.
     "errors": {"context_settings": {"ignore_unknown_options": True}},
     "demo-responder": {"hidden": True},
+    "demo-server": {"hidden": True},
 }
 
 
