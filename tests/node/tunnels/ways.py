@@ -10,6 +10,7 @@ import anyio
 from crypto.identity import NodeId
 from crypto.randomness import random_bytes
 from node.errors import TunnelRefusedError
+from node.federation.exports import Exports
 from node.federation.tunnel_record import TunnelRecord
 from node.node import Node
 from node.peer.peer import Peer
@@ -100,6 +101,7 @@ class Row:
 async def row(count: int = 3, **settings: object) -> AsyncIterator[Row]:
     """So many nodes in a row; the first is an account of the second."""
     nodes = [new_node(**settings) for _ in range(count)]
+    nodes[-1].handlers.exports.add(Exports(["*"]))
     made = Row(nodes)
     with anyio.fail_after(PATIENCE):
         async with AsyncExitStack() as stack:
