@@ -16,7 +16,7 @@ from node.streams.tunnel_stream import TunnelStream
 # Pieces of one tunnel in the queues of its connection.
 WAITING_PIECES: Final = 4
 # Credit that is given back together.
-GIVEN_BACK: Final = TUNNEL_WINDOW // 4
+GIVEN_BACK: Final = TUNNEL_WINDOW // 2
 # The part of a connection's write buffer that tunnels fill, all together.
 WRITE_BUFFER_PART: Final = 4
 
