@@ -10,7 +10,8 @@ from typing import Final
 
 from node.federation.limits import LARGEST_TUNNEL_DATA
 from node.protocol.errors import LocalProtocolError
-from node.protocol.limits import EVENT_COST, TUNNEL_WINDOW
+from node.protocol.limits import EVENT_COST
+from node.protocol.window import TUNNEL_WINDOW
 from node.streams.tunnel_stream import TunnelStream
 
 # Pieces of one tunnel in the queues of its connection.
