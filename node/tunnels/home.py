@@ -149,13 +149,16 @@ class Home(Link):
             if graceful:
                 async with anyio.create_task_group() as closing:
                     for peer in reached:
-                        closing.start_soon(peer.close)
+                        if not peer.is_parted:
+                            closing.start_soon(peer.close)
                 server = self._usable()
                 if server is not None:
                     with suppress(ParleyError):
                         await log_out(server, LEAVE_TIMEOUT)
         finally:
             for peer in reached:
+                if peer.is_parted:
+                    peer.live.lost("its home was left")  # no tunnel comes that could bring Close
                 peer.live.drop(CloseCode.GOING_AWAY)  # nothing, where it is closed
             self._homes.end(self.exports)
             await super().aclose(graceful=graceful)
