@@ -70,8 +70,8 @@ def _lie() -> None:
 
     def write(self: TunnelWriter, data: bytes, cost: int = 0) -> None:
         if len(data) >= _LEAST_LIE:
-            setattr(TunnelWriter, "write", honest)
+            TunnelWriter.write = honest  # type: ignore[method-assign]  # honest again
             data = data[:-1] + bytes((data[-1] ^ 1,))
         honest(self, data, cost)
 
-    setattr(TunnelWriter, "write", write)
+    TunnelWriter.write = write  # type: ignore[method-assign]  # that is what lying takes
