@@ -196,7 +196,8 @@ class Federation:
             handlers.reserved.pop(label, None)
         handlers.exports.discard(self._exports)
         if exc_type is None:  # what is in tunnels is told by Close, as long as they are there
-            await close_peers([peer for peer in self.node.peers if peer.path])
+            peers = self.node.peers
+            await close_peers([peer for peer in peers if peer.path and not peer.is_parted])
         self._accounts.end()
         self._cards.end()
         await self._links.end()
