@@ -31,7 +31,7 @@ from node.protocol.federation_types import TRACE_SIZE
 from node.remote.redialling import DIAL_TIMEOUT
 from node.server.accounts import AccountsHere
 from node.server.directory import DirectoryDriver
-from node.server.findings import Finding, findings
+from node.server.findings import FederationFinding, findings
 from node.server.link import DialServer, ServerLink
 from node.server.neighbours import Neighbours
 from node.server.opening import Opener
@@ -54,7 +54,7 @@ class FederatedServer:
     """Another server, by its card: what it says of itself. `links` are the servers that it has a
     link with, and whether it carries tunnels that come from there. `exports` and `addresses` are
     its word, and prove nothing. `made` and `expires` are by its clock. `path` is the way there from
-    here, the ids from this server to that one; empty if there is none.
+    here, the ids from this server to that one; empty if the cards tell of none.
     """
 
     node_id: NodeId
@@ -145,7 +145,7 @@ class Federation:
         the first this server's; None if the cards tell of none."""
         return self._directory.path(to)
 
-    def check(self) -> list[Finding]:
+    def check(self) -> list[FederationFinding]:
         """What is wrong in the federation, as far as it can be seen from here."""
         return findings(self._directory, self._neighbours.links)
 
@@ -164,7 +164,7 @@ class Federation:
 
         Raises:
             ConfigError: that is not one or two ids, the last of which is not ours. AddressError:
-                one of `also` is no address. TunnelRefusedError: no tunnel leads there.
+                one of `also` cannot be read as one. TunnelRefusedError: no tunnel leads there.
                 UnreachableError, HandshakeError, NotTrustedError: as `Node.connect`.
         """
         if not 1 <= len(to) <= 2 or len(set(to)) < len(to) or to[-1] == self._node.node_id:

@@ -12,7 +12,7 @@ Kind = Literal["link-down", "one-sided", "clock", "carries-for-nobody", "no-card
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class FederationFinding:
     """One thing that is wrong: of which kind, which servers it is about, and a sentence."""
 
     kind: Kind
@@ -20,7 +20,7 @@ class Finding:
     text: str
 
 
-def findings(directory: Directory, links: Iterable[ServerLink]) -> list[Finding]:
+def findings(directory: Directory, links: Iterable[ServerLink]) -> list[FederationFinding]:
     """All that is wrong, in the order of kinds and of ids."""
     return [
         *_down(links),
@@ -31,45 +31,45 @@ def findings(directory: Directory, links: Iterable[ServerLink]) -> list[Finding]
     ]
 
 
-def _down(links: Iterable[ServerLink]) -> Iterator[Finding]:
+def _down(links: Iterable[ServerLink]) -> Iterator[FederationFinding]:
     for link in sorted(links, key=lambda link: link.node_id):
         if not link.is_up:
             why = f": {link.error}" if link.error is not None else ""
             text = f"the link with {link.node_id.short} is down{why}"
-            yield Finding("link-down", (link.node_id,), text)
+            yield FederationFinding("link-down", (link.node_id,), text)
 
 
-def _one_sided(directory: Directory) -> Iterator[Finding]:
+def _one_sided(directory: Directory) -> Iterator[FederationFinding]:
     cards = directory.cards
     for one in sorted(cards):
         for other in cards[one].links:
             card = cards.get(other)
             if card is not None and one not in card.links:
                 text = f"{one.short} lists a link with {other.short}, which does not list it"
-                yield Finding("one-sided", (one, other), text)
+                yield FederationFinding("one-sided", (one, other), text)
             elif card is None and other not in directory.members:
-                text = f"{one.short} has a link with {other.short}, which is no member here"
-                yield Finding("one-sided", (one, other), text)
+                text = f"{one.short} has a link with {other.short}, whose cards are not taken here"
+                yield FederationFinding("one-sided", (one, other), text)
 
 
-def _clocks(directory: Directory) -> Iterator[Finding]:
+def _clocks(directory: Directory) -> Iterator[FederationFinding]:
     for one, ahead in sorted(directory.cards.clocks.items()):
         text = f"the clock of {one.short}, or ours, is wrong: its card is {ahead / 1000:.0f} s off"
-        yield Finding("clock", (one,), text)
+        yield FederationFinding("clock", (one,), text)
 
 
-def _idle(directory: Directory) -> Iterator[Finding]:
+def _idle(directory: Directory) -> Iterator[FederationFinding]:
     for one in sorted(directory.cards):
         links = directory.cards[one].links
         if len(links) > 1 and not any(links.values()):
             text = f"{one.short} has {len(links)} links and carries for nobody"
-            yield Finding("carries-for-nobody", (one,), text)
+            yield FederationFinding("carries-for-nobody", (one,), text)
 
 
-def _lost(directory: Directory) -> Iterator[Finding]:
+def _lost(directory: Directory) -> Iterator[FederationFinding]:
     for one in sorted(directory.members):
         if one not in directory.cards:
-            yield Finding("no-card", (one,), f"there is no card of {one.short}")
+            yield FederationFinding("no-card", (one,), f"there is no card of {one.short}")
         elif directory.path((one,)) is None:
             text = f"there is no way to {one.short}, although its card is here"
-            yield Finding("unreachable", (one,), text)
+            yield FederationFinding("unreachable", (one,), text)
