@@ -6,7 +6,7 @@ hold many. What is said on a connection is up to `Peer`.
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import replace
 from types import TracebackType
 from typing import Self, cast
@@ -47,16 +47,6 @@ logger = logging.getLogger("parley.node")
 CLOSE_TIMEOUT = CLOSE_DRAIN + CLOSE_LINGER + 1.0
 # Seconds for Close when `async with` is left by an exception.
 HASTY_TIMEOUT = 0.2
-
-
-async def close_peers(peers: Collection[Peer]) -> None:
-    """Say Close to them all, and wait for as long as that takes at most."""
-    if not peers:
-        return
-    with anyio.move_on_after(CLOSE_TIMEOUT):
-        async with anyio.create_task_group() as closing:
-            for peer in peers:
-                closing.start_soon(peer.close, CloseCode.GOING_AWAY)
 
 
 class Node(Meeting):
@@ -206,8 +196,11 @@ class Node(Meeting):
             with anyio.move_on_after(self.config.drain_timeout):
                 await self._drain()
         self._sessions.end("the node stops, and there is no transport")
-        for peers in self._inner_first():
-            await close_peers(peers)
+        with anyio.move_on_after(CLOSE_TIMEOUT):
+            for peers in self._inner_first():
+                async with anyio.create_task_group() as closing:
+                    for peer in peers:
+                        closing.start_soon(peer.close, CloseCode.GOING_AWAY)
         logger.debug("closed %d peers", drained)
         await self._close_buses()
 

@@ -44,8 +44,9 @@ class Attempts:
         self.code, self.hop = code, hop
         account = self._path[-1] if len(self._to) == 2 else None
         for obstacle in obstacles(self._path, code, hop):
-            if account in (obstacle if isinstance(obstacle, tuple) else (obstacle,)):
-                # All paths have it, and it may log in again at any moment.
+            if obstacle in self._to or (isinstance(obstacle, tuple) and account in obstacle):
+                # All paths have it. An account may log in again at any moment, and one that has
+                # no room for more tunnels must not have its home gone around.
                 self._left = 0
             else:
                 self._finder.avoided.add(obstacle, now)

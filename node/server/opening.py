@@ -51,8 +51,11 @@ class Opener:
         dials.begin(before, after)
         try:
             tunnel = await dial_tunnel(peer, path=path, trace=trace, timeout=timeout)
-        except BaseException:
+        except BaseException as error:
             dials.end(before, after)
+            if before is not None and _is_silent(error):
+                # It is that link which is not there, and not we who are to be gone around.
+                raise TunnelRefusedError(ResultCode.UNREACHABLE) from error
             raise
         tunnel.on_closed = partial(dials.end, before, after)
         return tunnel
@@ -80,3 +83,10 @@ class Opener:
             except TunnelRefusedError as error:
                 attempts.failed(error.code, error.hop or 0, self._now())
         raise TunnelRefusedError(attempts.code, attempts.hop)
+
+
+def _is_silent(error: BaseException) -> bool:
+    """Whether there was no answer in time at all, rather than one that says so."""
+    if not isinstance(error, TunnelRefusedError):
+        return False
+    return error.code == ResultCode.DEADLINE_EXCEEDED and error.hop is None
