@@ -42,6 +42,7 @@ class Cast:
     names: dict[NodeId, str]
     carol: Home
     dave: Home
+    daves: Node
 
     def id_of(self, name: str) -> NodeId:
         """The node id of a server or a client."""
@@ -68,14 +69,7 @@ async def federation_demo(out: Output, loop: str) -> None:
 
 async def _gather(out: Output, loop: str, stack: AsyncExitStack) -> Cast:
     """Start the servers, tell each of the others, and have both clients log in."""
-    servers: dict[str, OtherProcess] = {}
-
-    async def start(name: str) -> None:
-        one = other_process("demo-server", "--loop", loop)
-        servers[name] = await stack.enter_async_context(one)
-
-    for name in NAMES:
-        await start(name)
+    servers = await _started(loop, stack)
     carol, dave = Node(Identity.create()), Node(Identity.create())
     ids = {name: _id_of(servers[name].address) for name in NAMES}
     names = {node_id: name for name, node_id in ids.items()}
@@ -110,7 +104,28 @@ async def _gather(out: Output, loop: str, stack: AsyncExitStack) -> Cast:
     daves = await stack.enter_async_context(dave.home(servers["cleo"].address, exports=["greet"]))
     await carols.ready(PATIENCE)
     await daves.ready(PATIENCE)
-    return Cast(out, servers, names, carols, daves)
+    return Cast(out, servers, names, carols, daves, dave)
+
+
+async def _started(loop: str, stack: AsyncExitStack) -> dict[str, OtherProcess]:
+    """Have all servers start at once."""
+    started: dict[str, OtherProcess] = {}
+    over = anyio.Event()
+
+    async def run(name: str) -> None:
+        async with other_process("demo-server", "--loop", loop) as process:
+            started[name] = process
+            if len(started) == len(NAMES):
+                there.set()
+            await over.wait()
+
+    there = anyio.Event()
+    tasks = await stack.enter_async_context(anyio.create_task_group())
+    stack.callback(over.set)
+    for name in NAMES:
+        tasks.start_soon(run, name)
+    await there.wait()
+    return {name: started[name] for name in NAMES}
 
 
 async def _call_across(cast: Cast) -> tuple[NodeId, ...]:
@@ -231,7 +246,7 @@ async def _reached(cast: Cast) -> AsyncIterator[Peer]:
 
 def _path_to_dave(cast: Cast) -> tuple[NodeId, ...]:
     """The way that carol's session takes now, as dave sees it."""
-    return next(peer.path for peer in cast.dave.node.peers if peer.path)
+    return next(peer.path for peer in cast.daves.peers if peer.path)
 
 
 def _id_of(address: str) -> NodeId:
