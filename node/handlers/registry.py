@@ -16,6 +16,7 @@ from node.federation.exports import Exports
 from node.handlers.rules import Allow, Roles, Rule
 from node.logs import LogRation
 from node.messaging.application_events import answering_types
+from node.messaging.topics import PUBLISH
 from node.protocol.codes import RESERVED_LABELS, Supercategory
 from node.transport.loop import Waiter
 
@@ -98,13 +99,14 @@ class Entry(Generic[H]):
 
 class Registry(Generic[H]):
     """The handlers of one kind; `kind` is for messages. `remembers` says whether there is one
-    with `once`."""
+    with `once`. No pattern stands for a name that begins as one of `reserved`."""
 
-    __slots__ = ("_exact", "_patterns", "kind", "remembers")
+    __slots__ = ("_exact", "_patterns", "_reserved", "kind", "remembers")
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, reserved: tuple[str, ...] = ()) -> None:
         self.kind = kind
         self.remembers = False
+        self._reserved = reserved
         self._exact: dict[str, Entry[H]] = {}
         self._patterns: list[tuple[str, Entry[H]]] = []  # the longest first
 
@@ -154,7 +156,7 @@ class Registry(Generic[H]):
     def find(self, name: str) -> Entry[H] | None:
         """The handler that serves `name`; patterns are for 1,024 characters at most."""
         entry = self._exact.get(name)
-        if entry is not None or len(name) > LONGEST_NAME:
+        if entry is not None or len(name) > LONGEST_NAME or name.startswith(self._reserved):
             return entry
         for prefix, pattern in self._patterns:
             if name.startswith(prefix):
@@ -183,7 +185,7 @@ class Handlers:
     that came through a tunnel may ask for what one of the `exports` names, and for nothing else
     (section 19). With `accounts`, whose sessions are connections, it is a home (section 20)."""
 
-    calls: Registry[Any] = field(default_factory=lambda: Registry("topic"))
+    calls: Registry[Any] = field(default_factory=lambda: Registry("topic", (PUBLISH,)))
     streams: Registry[Any] = field(default_factory=lambda: Registry("label"))
     subscribes: Registry[Any] = field(default_factory=lambda: Registry("subscriptions to"))
     events: dict[str, Registry[Any]] = field(default_factory=dict)  # by namespace, "" for none

@@ -163,9 +163,9 @@ class Topic(Generic[N]):
         headers: Mapping[str, Encodable] | None = None,
         *,
         source: Tap | None = None,
-    ) -> None:
+    ) -> int | None:
         """Send a note to all subscribers, in the order of publishing; and to all taps, but
-        for `source`, from which it comes.
+        for `source`, from which it comes. Returns its number, if the topic remembers.
 
         Returns at once, unless much was published in this turn of the loop or a
         subscriber is at its high-water mark (half of `buffer`): then others run first,
@@ -188,10 +188,12 @@ class Topic(Generic[N]):
             self._flush_due = True
         fanout = self._fanout
         fanout.add(note, fixed)
+        number = None if self._kept is None else self._kept.last
         if self._taps:
             self._tell_taps(plain, headers, source)
         if fanout.turn_size > TURN_SIZE or fanout.crowded:
             await self._room()
+        return number
 
     def flush(self) -> None:
         """Hand on what was published now, not with the loop's next turn."""
