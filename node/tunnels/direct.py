@@ -3,10 +3,11 @@ direct addresses answers, and comes back to a tunnel when none does any more (se
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from node.backoff import Pauses
-from node.errors import UnreachableError
+from node.errors import PeerClosedError, UnreachableError
 from node.links.places import Places
 from node.links.redial import random_fraction
 from node.peer.peer import Peer
@@ -44,6 +45,9 @@ async def keep_direct(peer: Peer, by: int, draw: Callable[[], float] = random_fr
     redialling = live.redialling
     if redialling is None or live.core.resumption is None:
         return
+
+    with suppress(PeerClosedError):
+        await peer.ping()  # a session can move once the other side has said something in it
 
     def is_over() -> bool:
         return live.ended is not None

@@ -149,8 +149,7 @@ class Home(Link):
             if graceful:
                 async with anyio.create_task_group() as closing:
                     for peer in reached:
-                        if not peer.is_parted:
-                            closing.start_soon(peer.close)
+                        closing.start_soon(_close, peer)
                 server = self._usable()
                 if server is not None:
                     with suppress(ParleyError):
@@ -158,7 +157,7 @@ class Home(Link):
         finally:
             for peer in reached:
                 if peer.is_parted:
-                    peer.live.lost("its home was left")  # no tunnel comes that could bring Close
+                    peer.live.lost("its home was left")
                 peer.live.drop(CloseCode.GOING_AWAY)  # nothing, where it is closed
             self._homes.end(self.exports)
             await super().aclose(graceful=graceful)
@@ -171,6 +170,14 @@ class Home(Link):
             peer.live.drop(CloseCode.GOING_AWAY)
             raise
         return peer
+
+
+async def _close(peer: Peer) -> None:
+    """Close a session, unless it has no transport: no tunnel will come that could bring Close."""
+    async with anyio.create_task_group() as closing:
+        closing.start_soon(peer.close)
+        await peer.live.changes.until(lambda: peer.is_parted or peer.is_gone)
+        closing.cancel_scope.cancel()
 
 
 def _way(ids: Sequence[NodeId | str]) -> list[NodeId]:
