@@ -8,8 +8,8 @@ import pytest
 
 from crypto.identity import NodeId
 from lbm import keys
-from lbm.codec import encode
-from node.errors import ParleyError, TunnelRefusedError
+from lbm.codec import Encodable, encode
+from node.errors import ParleyError, StreamResetError, TunnelRefusedError
 from node.protocol.codes import DIAL, TUNNEL, CloseCode, ResultCode
 from node.testing import FakeClock
 from node.tunnels.account_switch import AccountSwitch
@@ -148,9 +148,11 @@ async def test_no_tunnel_leads_on_from_a_tunnel(anyio_backend: str) -> None:
             await dial_tunnel(peer, to=[made.target.node_id], trace=TRACE, timeout=5)
         assert caught.value.code == ResultCode.NOT_AUTHORISED
         stream = peer.streams.open_tunnel()
-        cells = {keys.TRACE: TRACE, keys.DEADLINE_MS: 1_000, keys.TO: [bytes(32)]}
-        answer = await stream.request(TUNNEL, DIAL, payload=encode(cells))
-        assert answer.cells[keys.CODE] == ResultCode.NOT_AUTHORISED
+        cells: dict[int, Encodable] = {keys.TRACE: TRACE, keys.DEADLINE_MS: 1_000}
+        cells[keys.TO] = [bytes(32)]
+        with pytest.raises(StreamResetError) as reset:
+            await stream.request(TUNNEL, DIAL, payload=encode(cells))
+        assert reset.value.code == CloseCode.NOT_AUTHORISED
         await peer.close()
 
 
