@@ -113,7 +113,7 @@ async def test_every_byte_that_is_changed_is_noticed_at_the_end(
     back: bool, every_cut: bool, anyio_backend: str
 ) -> None:
     clock = FakeClock()
-    async with row(5, clock=clock) as made:
+    async with row(5, clock=clock, patience=50.0) as made:
 
         @made.target.on_call("secret")
         async def secret(call: Call) -> object:

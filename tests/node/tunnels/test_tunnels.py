@@ -83,3 +83,22 @@ async def test_a_session_moves_to_another_tunnel_and_to_a_direct_address(
         assert peer.path == ()
         assert paths == [made.path, made.path, ()]
         await peer.close()
+
+
+async def test_the_session_of_a_link_moves_to_its_other_address(anyio_backend: str) -> None:
+    async with row(3, resume=30.0) as made:
+        origin, server, target = made.nodes
+        direct = await target.listen("tcp://127.0.0.1:0")
+
+        @target.on_call("path")
+        async def path(call: Call) -> int:
+            return len(call.peer.path)
+
+        listening = (await server.listen("tcp://127.0.0.1:0")).partition("#")[0]
+        place = f"{listening.replace('tcp', 'via')}/{server.node_id}#{target.node_id}"
+        async with origin.link(place, also=[direct]) as link:
+            assert await link.call("path") == 2
+            session = link.peer
+            await server.aclose()
+            assert await link.call("path") == 0
+            assert link.peer is session

@@ -115,6 +115,7 @@ async def row(
     *,
     clock: FakeClock | None = None,
     journals: Path | None = None,
+    patience: float = PATIENCE,
     **settings: Any,
 ) -> AsyncIterator[Row]:
     """So many nodes in a row; the first is an account of the second. Those between keep journals in
@@ -127,7 +128,7 @@ async def row(
         settled = config(**settings)
         nodes.append(Node(Identity.create(), config=settled, clock=clock, journal=journal))
     made = Row(nodes)
-    with anyio.fail_after(PATIENCE):
+    with anyio.fail_after(patience):
         async with AsyncExitStack() as stack:
             for node in reversed(nodes):
                 await stack.enter_async_context(node)
