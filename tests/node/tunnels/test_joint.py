@@ -6,9 +6,10 @@ from node.federation.limits import LARGEST_TUNNEL_DATA, TUNNEL_IDLE, TUNNEL_MEMO
 from node.protocol.codes import CloseCode
 from node.protocol.window import TUNNEL_WINDOW
 from node.remote.requests import Call
-from node.testing import FakeClock
+from node.testing import FakeClock, FaultyLink
 from node.tunnels.joint import Joint
 from node.tunnels.service import TunnelService
+from node.tunnels.writer import WAITING_PIECES, WRITE_BUFFER_PART
 from tests.node.network import eventually, settled
 from tests.node.tunnels.ways import RawEnd, Row, end_raw, row
 
@@ -186,3 +187,39 @@ async def test_many_stalled_tunnels_are_nothing_to_a_good_one(anyio_backend: str
             assert live.core.queued_bytes < 4 * LARGEST_TUNNEL_DATA
             assert live.driver.has_room
         await peer.close()
+
+
+async def test_a_slow_transport_is_not_filled_by_tunnels(anyio_backend: str) -> None:
+    async with FaultyLink() as link, row(3, last=link, write_buffer=1 << 20) as made:
+        ends = end_raw(made.target)
+        here = [RawEnd((await made.open()).stream) for _ in range(24)]
+        onward = made.links[1][0]
+        link.stall()
+        for end in here:
+            end.writer.write(bytes(2 * TUNNEL_WINDOW))
+        await eventually(lambda: bool(onward.driver.rooms.waiters))
+        await settled()
+        most = (1 << 20) // WRITE_BUFFER_PART + WAITING_PIECES * LARGEST_TUNNEL_DATA
+        assert most // 2 < onward.core.queued_bytes < most + 10_000
+        assert onward.driver.has_room  # for calls
+        assert max(joint.held for joint in joints(made)) <= TUNNEL_MEMORY
+        link.resume()
+        await eventually(lambda: all(len(end.data) == 2 * TUNNEL_WINDOW for end in ends))
+        assert not onward.driver.rooms.waiters
+        link.heal()
+
+
+async def test_who_ends_while_it_waits_for_a_transport_leaves_nothing(anyio_backend: str) -> None:
+    async with FaultyLink() as link, row(3, last=link, write_buffer=1 << 20) as made:
+        end_raw(made.target)
+        here = [RawEnd((await made.open()).stream) for _ in range(24)]
+        link.stall()
+        for end in here:
+            end.writer.write(bytes(2 * TUNNEL_WINDOW))
+        onward = made.links[1][0]
+        await eventually(lambda: bool(onward.driver.rooms.waiters))
+        for end in here:
+            end.stream.reset()
+        await eventually(lambda: not joints(made))
+        assert not onward.driver.rooms.waiters
+        link.heal()

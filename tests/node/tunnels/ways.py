@@ -23,7 +23,7 @@ from node.peer.peer import Peer
 from node.protocol.codes import TUNNEL, TUNNEL_ANSWER, TUNNEL_LABEL, ResultCode
 from node.streams.stream import Stream
 from node.streams.tunnel_stream import TunnelStream
-from node.testing import FakeClock
+from node.testing import FakeClock, FaultyLink
 from node.tunnels.dialling import dial_tunnel, tunnel_dial
 from node.tunnels.outlet import TunnelOutlet
 from node.tunnels.switch import IncomingDial
@@ -116,10 +116,12 @@ async def row(
     clock: FakeClock | None = None,
     journals: Path | None = None,
     patience: float = PATIENCE,
+    last: FaultyLink | None = None,
     **settings: Any,
 ) -> AsyncIterator[Row]:
     """So many nodes in a row; the first is an account of the second. Those between keep journals in
-    directories below `journals`, if there are to be some."""
+    directories below `journals`, if there are to be some. `last`, which runs, is the link to the
+    target."""
     nodes = []
     for place in range(count):
         journal = None
@@ -133,7 +135,8 @@ async def row(
             for node in reversed(nodes):
                 await stack.enter_async_context(node)
             for one, other in pairwise(nodes):
-                made.links.append(await introduce(one, other))
+                link = last if other is nodes[-1] else None
+                made.links.append(await introduce(one, other, link=link))
             for node in nodes[1:]:
                 switch = Passing(node)
                 switch.ways[(made.target.node_id,)] = made.path
