@@ -19,6 +19,7 @@ from node.errors import (
     ParleyError,
     PeerClosedError,
     TunnelRefusedError,
+    UnreachableError,
 )
 from node.federation.accounts import Accounts
 from node.federation.exports import Exports
@@ -322,14 +323,21 @@ async def test_it_moves_to_a_direct_address_and_back(
     assert peer.resumes == 2
 
 
-async def test_a_direct_address_that_nobody_answers_at(
-    place: Place, anyio_backend: str, tmp_path: Path
+async def test_a_node_that_is_nowhere_near(
+    place: Place, anyio_backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    asked = []
+
+    async def resolve(address: str) -> list[str]:
+        asked.append(address)
+        raise UnreachableError("nobody announces it")
+
+    monkeypatch.setitem(RESOLVERS, "mdns", resolve)
     two = await place.two(resume=30.0)
-    peer = await two.reach(also=[f"unix://{tmp_path}/nobody"])
+    peer = await two.reach(also=[f"unix://{tmp_path}/nobody"], discover=True)
     redialling = peer.live.redialling
     assert isinstance(redialling, Redialling)
-    await eventually(lambda: redialling._runner is None)
+    await eventually(lambda: bool(asked) and redialling._runner is None)
     assert await peer.call("who") == f"{two.alice.node_id} by 2"
     assert (peer.resumes, redialling.next) == (0, 0)  # if it is lost, a tunnel is the first
 
