@@ -116,19 +116,14 @@ class Meeting(Offering):
         node_id: NodeId,
         *,
         name: str,
-        also: Iterable[str] = (),
         timeout: float = CONNECT_TIMEOUT,
     ) -> Peer:
         """Do the handshake with the node `node_id` over whatever one of `dials` leads to
-        (`tunnel_dial`), or one of the addresses `also`; they are tried in turn, now and when the
-        session has lost its transport. `name` is for the log. Raises as `connect`."""
-        direct = [Address.parse(text) for text in also]
-        if any(one.node_id not in (None, node_id) for one in direct):
-            raise ConfigError(f"an address of another node than {node_id}")
-        ways = [*dials, *(self._dial(one.with_node_id(node_id)) for one in direct)]
+        (`tunnel_dial`); they are tried in turn, now and when the session has lost its transport.
+        `name` is for the log. Raises as `connect`."""
         policy = policy_for(None, Pinned(node_id), self.config)
         peer = self._peer(policy, name, initiator=True)
-        await open_peer(peer, ways, timeout, self._anew(name))
+        await open_peer(peer, dials, timeout, self._anew(name))
         return peer
 
     def add_addresses(self, peer: Peer, addresses: Iterable[str]) -> None:

@@ -92,13 +92,16 @@ class ServerLink:
         if self.is_kept:
             self._redial.begin(loop)
 
-    async def end(self) -> None:
+    def drop(self) -> None:
         """Dial no more, and end the session."""
         self._redial.cancel()
         peer = self.peer
         if peer is not None:
             peer.live.drop(CloseCode.GOING_AWAY)
             self._lost(peer)
+
+    async def stop(self) -> None:
+        """Wait until nothing of it runs, after `drop`; a cancellation does not shorten that."""
         await self._redial.stop()
 
     def redial(self) -> None:

@@ -62,8 +62,11 @@ class ServerLinks:
     async def end(self) -> None:
         """End them all, and dial no more."""
         self._loop = None
-        for link in list(self):
-            await link.end()
+        links = list(self)
+        for link in links:
+            link.drop()
+        for link in links:
+            await link.stop()
 
     def redial(self) -> None:
         """The network has changed: dial what is down now."""

@@ -7,18 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, Self
 
-import anyio
-
-from crypto.errors import IdentityError
 from crypto.identity import NodeId
 from crypto.randomness import random_bytes
 from lbm.codec import Encodable
 from node.backoff import Pauses
-from node.errors import CallTimeout, ConfigError, ParleyError, PeerClosedError, TunnelRefusedError
+from node.errors import CallTimeout, ParleyError, PeerClosedError, TunnelRefusedError
 from node.federation.exports import Exports
 from node.federation.topic_names import read_topic_name
 from node.links.link import Link
-from node.links.places import Places
 from node.links.redial import random_fraction
 from node.peer.login import log_in, log_out
 from node.peer.once_key import OnceKey
@@ -27,21 +23,18 @@ from node.peer.requests import DEFAULT_TIMEOUT
 from node.protocol.codes import CloseCode, ResultCode
 from node.protocol.errors import LocalProtocolError
 from node.protocol.federation_types import TRACE_SIZE
-from node.transport.loop import Runner
 from node.trust.accept_hook import AcceptHook
 from node.trust.policies import TrustPolicy
-from node.tunnels.dialling import dial_tunnel, tunnel_dial
-from node.tunnels.direct import direct_dial, keep_direct
+from node.tunnels.dialling import dial_tunnel
 from node.tunnels.homes import HomedNode, Homes
 from node.tunnels.outlet import TunnelOutlet
 from node.tunnels.publishers import Publishers
+from node.tunnels.reaching import REACH_TIMEOUT, Reaching, Way
 from node.tunnels.via import TIMEOUT
 from node.typed.models import Model
 
-REACH_TIMEOUT: Final = 10.0
 # Seconds that leaving takes at most, if the home does not answer.
 LEAVE_TIMEOUT: Final = 1.0
-_DIRECT: Final = 1  # the number of the dial that is tried for what goes through a tunnel
 
 
 class Home(Link):
@@ -68,10 +61,8 @@ class Home(Link):
     ) -> None:
         super().__init__(node, among, address, also, trust=trust, pauses=pauses, draw=draw)
         self.exports = exports
-        self._homed = node
         self._homes = homes
-        self._draw = draw
-        self._reached: dict[Peer, Runner | None] = {}
+        self._reaching = Reaching(node, self._tunnel, draw)
         self._publishers = Publishers(lambda way, timeout: self.reach(*way, timeout=timeout))
 
     def __repr__(self) -> str:
@@ -105,25 +96,12 @@ class Home(Link):
                 is why. TunnelRefusedError, which is an UnreachableError: no tunnel leads there;
                 its `code` says why. HandshakeError, NotTrustedError: as `Node.connect`.
         """
-        way = _way(ids)
-        target = way[-1]
-        places = _direct_places(target, also, discover=discover)
+        way = Way(ids, also, discover=discover)
         began = self.backend.now()
         await self.connected(timeout)
-        dials = [tunnel_dial(lambda: self._tunnel(way))]
-        if places is not None:
-            dials.append(direct_dial(places, self.backend))
-        peer = await self._homed.connect_by(
-            dials,
-            target,
-            name=f"{target.short} by {self._places}",
-            timeout=max(0.0, timeout - (self.backend.now() - began)),
-        )
-        self._reached = {one: mover for one, mover in self._reached.items() if not one.is_gone}
-        self._reached[peer] = None
-        if places is not None:
-            self._reached[peer] = self.backend.spawn(keep_direct, peer, _DIRECT, self._draw)
-        return peer
+        left = timeout - (self.backend.now() - began)
+        name = f"{way.target.short} by {self._places}"
+        return await self._reaching.reach(way, name, max(0.0, left))
 
     async def publish(
         self,
@@ -179,24 +157,13 @@ class Home(Link):
 
     async def aclose(self, *, graceful: bool = True) -> None:
         """Log out, and end it and what was reached through it; as `Link.aclose`."""
-        reached, self._reached = self._reached, {}
         try:
-            for mover in reached.values():
-                if mover is not None:
-                    mover.cancel()
-            if graceful:
-                async with anyio.create_task_group() as closing:
-                    for peer in reached:
-                        closing.start_soon(_close, peer)
-                server = self._usable()
-                if server is not None:
-                    with suppress(ParleyError):
-                        await log_out(server, LEAVE_TIMEOUT)
+            await self._reaching.close(graceful=graceful)
+            server = self._usable()
+            if graceful and server is not None:
+                with suppress(ParleyError):
+                    await log_out(server, LEAVE_TIMEOUT)
         finally:
-            for peer in reached:
-                if peer.is_parted:
-                    peer.live.lost("its home was left")
-                peer.live.drop(CloseCode.GOING_AWAY)  # nothing, where it is closed
             self._homes.end(self.exports)
             await super().aclose(graceful=graceful)
 
@@ -208,31 +175,3 @@ class Home(Link):
             peer.live.drop(CloseCode.GOING_AWAY)
             raise
         return peer
-
-
-async def _close(peer: Peer) -> None:
-    """Close a session, unless it has no transport: no tunnel will come that could bring Close."""
-    async with anyio.create_task_group() as closing:
-        closing.start_soon(peer.close)
-        await peer.live.changes.until(lambda: peer.is_parted or peer.is_gone)
-        closing.cancel_scope.cancel()
-
-
-def _way(ids: Sequence[NodeId | str]) -> list[NodeId]:
-    if not 1 <= len(ids) <= 2:
-        raise ConfigError("to be reached are a server, or a home and a node")
-    try:
-        return [one if isinstance(one, NodeId) else NodeId.parse(one) for one in ids]
-    except IdentityError as error:
-        raise ConfigError(f"whom to reach is said by node ids: {error}") from error
-
-
-def _direct_places(target: NodeId, also: Sequence[str], *, discover: bool) -> Places | None:
-    """Where the node may be dialled directly."""
-    found = [*also, f"mdns://{target}"] if discover else list(also)
-    if not found:
-        return None
-    places = Places(found[0], found[1:])
-    if places.node_id not in (None, target):
-        raise ConfigError(f"{places} is not an address of {target}")
-    return places

@@ -13,14 +13,15 @@ LOOK = ("find", "--interface", "127.0.0.1", "--seconds")
 
 
 def test_a_node_that_is_announced_is_found(processes: Processes, parley: Parley) -> None:
-    running, [address] = processes.serve("--announce", "--announce-name", "küche")
-    assert f"{address} küche" in parley(*LOOK, "3").out.splitlines()
+    server = ("--accounts", "any")  # of a federation
+    running, [address] = processes.serve("--announce", "--announce-name", "küche", *server)
+    assert f"{address} küche (server)" in parley(*LOOK, "3").out.splitlines()
     found = parley(*LOOK, "3", "--json")
     node_id = address.partition("#")[2]
     expected = {"event": "node", "node_id": node_id, "name": "küche", "addresses": [address]}
-    assert {**expected, "server": False} in found.lines
+    assert {**expected, "server": True} in found.lines
     assert found.last == {"event": "done", "count": len(found.lines) - 1}
-    ready = running.stop().lines[0]
+    ready = running.stop().lines[1]
     assert ready["announced"] is True
     assert node_id not in parley(*LOOK, "0.4").out
 

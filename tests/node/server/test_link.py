@@ -152,7 +152,8 @@ async def test_of_two_sessions_that_of_the_smaller_initiator_stays(side: int) ->
         assert [link.take(peer) for peer in sessions] == [True, True, True, False]
         await eventually(lambda: [p.is_open for p in sessions] == [False, False, True, False])
         assert (server.ups, server.downs) == (sessions[:3], sessions[:2])
-        await link.end()
+        link.drop()
+        await link.stop()
         assert server.downs == sessions[:3]
 
 
