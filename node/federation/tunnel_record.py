@@ -7,7 +7,8 @@ from crypto.identity import NodeId
 
 @dataclass(frozen=True, slots=True)
 class TunnelRecord:
-    """One tunnel, as the server at `hop` (1 or more) of its path saw it.
+    """One tunnel, as the server at `hop` of its path saw it: 0 where an account dialled it to here,
+    its home, which wrote the path.
 
     `trace` is its 16 random bytes, the same at all hops; `before` and `after` are the neighbours
     that it joined; `began` and `ended` seconds since 1970; `forward` and `back` the bytes of Data
