@@ -21,7 +21,7 @@ from tests.node.tunnels.ways import Passing, Row, row
 
 CANARY = b"a canary that nobody on the way may see"
 # Of the bytes that are changed without `--every-cut`: one of so many.
-STEP = 7
+STEP = 13
 LONGEST = 60.0  # seconds of the clock after which everything has an end
 
 
