@@ -19,6 +19,7 @@ LEAST_LINK_PAYLOAD: Final = 128 * 1024
 
 # Paths.
 AVOIDED: Final = 10.0  # what a failed Dial named
+MOST_AVOIDED: Final = 1_024
 ATTEMPTS: Final = 3
 
 # Tunnels.
@@ -31,3 +32,5 @@ TUNNELS_OF_LINK: Final = 256
 TUNNELS_OF_ACCOUNT: Final = 16
 DIALS_OF_LINK: Final = Rate(50, 1 / 50)
 DIALS_OF_ACCOUNT: Final = Rate(10, 1 / 10)
+LONGEST_DIAL: Final = 60.0  # its deadline, whatever it says
+MOST_DIALLERS: Final = 4_096  # nodes whose rate of Dials is remembered at once
