@@ -12,6 +12,7 @@ from tests.reference.ways import Avoided, Links, choose
 from tests.reference.wire import CELLS, named_types
 
 HOP_MS: Final = 100
+LONGEST_MS: Final = 60_000
 TRACE_SIZE: Final = 16
 MALFORMED, NOT_FOUND, DEADLINE, REFUSED, UNREACHABLE = 23, 1, 17, 20, 28
 
@@ -71,11 +72,15 @@ def dial_payload(path: list[bytes], trace: bytes, deadline_ms: int) -> bytes:
 
 def take_dial(node: Situation, neighbour: bytes, payload: bytes, passed_ms: int) -> GoesOn | None:
     """None: the inner connection is for this node. Raises DialRefused."""
+    if neighbour not in node.linked | node.homes and not node.may_have_account(neighbour):
+        raise DialRefused(REFUSED, None)
     cells = _read(payload)
-    trace, deadline = cells[CELLS["trace"]], cells[CELLS["deadline_ms"]]
+    trace, deadline = cells[CELLS["trace"]], min(cells[CELLS["deadline_ms"]], LONGEST_MS)
     if CELLS["to"] in cells:
         path = _path_for_account(node, neighbour, cells[CELLS["to"]])
         at = 0
+        if path == [node.own]:
+            return None
     else:
         path = cells[CELLS["path"]]
         at = _place(node, neighbour, path)
@@ -111,7 +116,7 @@ def _read(payload: bytes) -> dict[int, Any]:
 
 def _place(node: Situation, neighbour: bytes, path: list[bytes]) -> int:
     """The node's index in a path that it may act upon."""
-    if node.own not in path[1:]:
+    if node.own not in (path[-1:] if neighbour in node.homes else path[1:]):
         raise DialRefused(MALFORMED, None)
     at = path.index(node.own)
     if path[at - 1] != neighbour or neighbour not in node.linked | node.homes:
@@ -121,14 +126,14 @@ def _place(node: Situation, neighbour: bytes, path: list[bytes]) -> int:
 
 def _check_next(node: Situation, neighbour: bytes, path: list[bytes], at: int) -> None:
     following = path[at + 1]
-    if neighbour not in node.linked:
+    if at and neighbour not in node.linked:
         raise DialRefused(REFUSED, at)
     last = at + 2 == len(path)
     if last and following in node.logged_in:
         return
     if last and not node.is_server(following):
         raise _away(node, following, at)
-    if neighbour not in node.carry:
+    if at and neighbour not in node.carry:
         raise DialRefused(REFUSED, at)
     if following not in node.linked:
         raise DialRefused(UNREACHABLE, at)
@@ -141,11 +146,9 @@ def _away(node: Situation, account: bytes, at: int) -> DialRefused:
 def _path_for_account(node: Situation, neighbour: bytes, to: list[bytes]) -> list[bytes]:
     if not node.may_have_account(neighbour):
         raise DialRefused(REFUSED, 0)
-    if to == [node.own]:
-        raise DialRefused(MALFORMED, None)
     if to[0] == node.own:
-        if to[1] not in node.logged_in:
-            raise _away(node, to[1], 0)
+        if len(to) == 2:
+            _check_next(node, neighbour, to, 0)
         return to
     links = {**node.links, node.own: dict.fromkeys(node.linked, False)}
     path = choose(links, node.own, to[0], Avoided(), 9 - len(to))

@@ -13,7 +13,7 @@ from tests.reference.identity import node_id
 from tests.reference.primitives import SIGNING_NAMES, CryptoFailure, check_public, verify
 from tests.reference.wire import CELLS, named_types
 
-LARGEST_CONTENT: Final = 8_192
+LARGEST_CARD: Final = 8_192
 MOST_LINKS: Final = 64
 MOST_EXPORTS: Final = 64
 LONGEST_EXPORT: Final = 256
@@ -88,6 +88,7 @@ class Enclosed:
     def verify(self) -> None:
         """Raises Dropped `signature`."""
         try:
+            check_public(self.signing, self.public)
             message = signed_message(self.signing, self.content)
             verify(self.signing, self.public, message, self.signature)
         except CryptoFailure as failure:
@@ -115,10 +116,6 @@ def read_envelope(data: bytes) -> Enclosed:
         raise malformed("an entry is [algorithm, public key, null]")
     if outer[CELLS["signing"]] != algorithm or algorithm not in SIGNING_NAMES:
         raise malformed("signed by another algorithm than the key's, or by one not known")
-    try:
-        check_public(algorithm, public)
-    except CryptoFailure as failure:
-        raise malformed("no public key") from failure
     found = Enclosed(content, cells, algorithm, public, outer[CELLS["signature"]])
     if cells[CELLS["origin"]] != found.origin:
         raise malformed("the origin is not of this key")
@@ -138,43 +135,41 @@ class ReadCard:
     addresses: list[str]
 
 
-def read_card(enclosed: Enclosed) -> ReadCard:
-    """Raises Dropped `malformed`."""
-    cells = enclosed.cells
-    if len(enclosed.content) > LARGEST_CONTENT:
+def read_card(data: bytes) -> tuple[ReadCard, Enclosed]:
+    """What the card in an envelope says; its signature is not checked. Raises Dropped
+    `malformed`."""
+    if len(data) > LARGEST_CARD:
         raise malformed("above 8,192 bytes")
+    enclosed = read_envelope(data)
+    cells = enclosed.cells
     if enclosed.kind != "card":
         raise malformed("no card")
     if CELLS["number"] not in cells or CELLS["links"] not in cells:
         raise malformed("a card has a number and links")
+    if not cells[CELLS["number"]]:
+        raise malformed("numbers begin with 1")
     made, expires = cells[CELLS["made_ms"]], cells[CELLS["expires_ms"]]
-    if not 0 <= expires - made <= LONGEST_LIFE_MS:
-        raise malformed("valid for less than nothing, or for more than an hour")
+    if not 0 < expires - made <= LONGEST_LIFE_MS:
+        raise malformed("valid for no time, or for more than an hour")
     exports = cells.get(CELLS["exports"], [])
     addresses = cells.get(CELLS["addresses"], [])
     check_exports(exports)
     if not all(isinstance(one, str) for one in addresses):
         raise malformed("addresses are text")
-    return ReadCard(
-        enclosed.origin,
-        cells[CELLS["number"]],
-        made,
-        expires,
-        _read_links(enclosed.origin, cells[CELLS["links"]]),
-        exports,
-        addresses,
-    )
+    links = _read_links(cells[CELLS["links"]])
+    number = cells[CELLS["number"]]
+    return ReadCard(enclosed.origin, number, made, expires, links, exports, addresses), enclosed
 
 
-def _read_links(origin: bytes, links: list[Any]) -> dict[bytes, bool]:
+def _read_links(links: list[Any]) -> dict[bytes, bool]:
     found: dict[bytes, bool] = {}
     for entry in links:
         if not isinstance(entry, list) or len(entry) != 2 or not is_id(entry[0]):
             raise malformed("a link is [node id, carries]")
         if not isinstance(entry[1], bool):
             raise malformed("carries is a boolean")
-        if entry[0] in found or entry[0] == origin:
-            raise malformed("a link twice, or to oneself")
+        if entry[0] in found:
+            raise malformed("a link twice")
         found[entry[0]] = entry[1]
     if len(found) > MOST_LINKS:
         raise malformed("more than 64 links")
@@ -208,8 +203,7 @@ class CardTable:
 
     def take(self, data: bytes, now_ms: int) -> ReadCard:
         """A card that is news, or one's own that counts; raises Dropped for any other."""
-        enclosed = read_envelope(data)
-        card = read_card(enclosed)
+        card, enclosed = read_card(data)
         if card.origin == self.own:
             if card.number <= self.above:
                 raise Dropped("old", "one's own, and not above the last")
@@ -218,12 +212,12 @@ class CardTable:
             return card
         if card.origin not in self.members:
             raise Dropped("stranger", "its origin is not a member")
-        if card.number <= self.numbers.get(card.origin, -1):
+        if card.number <= self.numbers.get(card.origin, 0):
             raise Dropped("old", "not above the number that is known")
         enclosed.verify()
         if card.made_ms > now_ms + AHEAD_MS:
             raise Dropped("clock", "made ahead of time")
-        if card.expires_ms < now_ms:
+        if card.expires_ms <= now_ms:
             raise Dropped("clock", "expired")
         self.numbers[card.origin] = card.number
         self.cards[card.origin] = card, data
@@ -233,10 +227,10 @@ class CardTable:
     def forget(self, now_ms: int) -> None:
         """Cards that have expired, and numbers 65 minutes later."""
         for origin, (card, _) in list(self.cards.items()):
-            if card.expires_ms < now_ms:
+            if card.expires_ms <= now_ms:
                 del self.cards[origin]
         for origin, until in list(self._forget.items()):
-            if until < now_ms:
+            if until <= now_ms:
                 del self._forget[origin], self.numbers[origin]
 
     def next_number(self, now_ms: int) -> int:

@@ -6,11 +6,12 @@ Written from the document. What is to be sent comes out as node ids, in no parti
 from typing import Any, Final
 
 from tests.reference import cbor
-from tests.reference.envelopes import CardTable, Dropped, is_id, read_card, read_envelope
+from tests.reference.envelopes import CardTable, Dropped, is_id, read_card
 from tests.reference.wire import CELLS, TYPES, Violation, named_types
 
 MOST_SERVERS: Final = 1_024
 MOST_ENVELOPES: Final = 1_024
+MOST_BYTES: Final = 65_536
 
 
 class Flooding:
@@ -60,6 +61,8 @@ class Flooding:
             raise Violation("protocol-error", "Cards before Have")
         if len(envelopes) > MOST_ENVELOPES or not all(isinstance(e, bytes) for e in envelopes):
             raise Violation("protocol-error", "no array of at most 1,024 byte strings")
+        if sum(map(len, envelopes)) > MOST_BYTES:
+            raise Violation("protocol-error", "more than 65,536 bytes of them")
         for envelope in envelopes:
             try:
                 self._take_card(envelope, now_ms)
@@ -69,7 +72,7 @@ class Flooding:
                 self.dropped.append(dropped.reason)
 
     def _take_card(self, envelope: bytes, now_ms: int) -> None:
-        card = read_card(read_envelope(envelope))
+        card, _ = read_card(envelope)
         self._saw(card.origin, card.number)
         self.table.take(envelope, now_ms)
         if card.origin != self.table.own:

@@ -31,15 +31,19 @@ EXPORTS = ["shop.*", "news"]
 ADDRESSES = ["tcp://b.example:4747"]
 
 
-MEMBERS = {SERVER, OTHER, FAR, *(node_id(n, key.public) for n, key in OF_KIND.items())}
+MEMBERS = {
+    *(SERVER, OTHER, FAR),
+    *(node_id("ed25519", p) for p in (bytes.fromhex(SMALL_ORDER["order 8"]), KEYS[1].public[1:])),
+    *(node_id(n, key.public) for n, key in OF_KIND.items()),
+}
 OWN_NUMBER = NOW - 500
 KNOWN = {SERVER: NOW - 2_000}
 # What the server knows that gets a card.
 TABLE: Vector = {
     "own": OWN.hex(),
+    "own_seed": KEYS[0].seed.hex(),
     "own_number": OWN_NUMBER,
     "members": sorted(member.hex() for member in MEMBERS),
-    "known": {origin.hex(): number for origin, number in KNOWN.items()},
     "now_ms": NOW,
 }
 
@@ -69,6 +73,9 @@ def card_of(key: SigningKey, **changes: Any) -> bytes:
     """The envelope of a card."""
     content = cbor.encode_payload(content_of(key, **changes))
     return enclose(key.algorithm, RecordedKey(key), content)
+
+
+TABLE["known"] = [card_of(KEYS[1], number=number, links=[]).hex() for number in KNOWN.values()]
 
 
 def envelope_vectors() -> list[Vector]:
@@ -135,15 +142,10 @@ def _malformed() -> Iterator[tuple[str, bytes]]:
         "a key without its binding": [own[:2]],
         "a key that is text": [["ed25519", "key", None]],
         "a key of an unknown algorithm": [["rsa", key.public, None]],
-        "a key of 31 bytes": [["ed25519", key.public[1:], None]],
+        "a key whose first byte is missing": [["ed25519", key.public[1:], None]],
         "another's key": [["ed25519", further.public, None]],
     }.items():
         yield f"content with {title}", card_of(key, keys=keys)
-    small = bytes.fromhex(SMALL_ORDER["order 8"])
-    yield (
-        "content with a key of small order",
-        card_of(key, keys=[["ed25519", small, None]], origin=node_id("ed25519", small)),
-    )
     yield "the origin of another", card_of(key, origin=OTHER)
     yield "an origin of 31 bytes", card_of(key, origin=SERVER[1:])
     yield (
@@ -156,20 +158,20 @@ def _malformed() -> Iterator[tuple[str, bytes]]:
             yield f"content with a wrong {name}, {number}", card_of(key, **{name: value})
     made = NOW - 1_000
     yield "valid for an hour and a millisecond", card_of(key, expires_ms=made + 3_600_001)
-    yield "expires before it was made", card_of(key, made_ms=NOW + 1, expires_ms=NOW)
-    longer = _filled(key, 8_193)
-    yield "content of 8,193 bytes", longer
+    yield "valid for no time", card_of(key, made_ms=NOW + 1, expires_ms=NOW + 1)
+    yield "expires before it was made", card_of(key, made_ms=NOW + 2, expires_ms=NOW + 1)
+    yield "of 8,193 bytes", _filled(key, 8_193)
 
 
 _LINK = [OTHER, True]
 _WRONG: dict[str, list[Any]] = {
-    "number": ["1", -1, 1.0, True],
+    "number": ["1", -1, 0, 1.0, True],
     "made_ms": ["1", -1],
     "expires_ms": ["1", -1],
     "links": [
         *({}, [OTHER], [[OTHER]], [[OTHER, 1]], [[OTHER, None]], [[*_LINK, True]]),
         *([[OTHER[1:], True]], [[OTHER.hex(), True]], [_LINK, _LINK], [_LINK, [OTHER, False]]),
-        *([[SERVER, True]], [[bytes([n]) * 32, True] for n in range(65)]),
+        [[bytes([n]) * 32, True] for n in range(65)],
     ],
     "exports": ["shop.*", [1], [b"shop.*"], ["e" * 257], ["e"] * 65],
     "addresses": ["tcp://b.example", [1], [b"tcp://b.example"]],
@@ -177,9 +179,9 @@ _WRONG: dict[str, list[Any]] = {
 
 
 def _filled(key: SigningKey, size: int) -> bytes:
-    """A card whose content has that size, by its addresses."""
-    short = len(cbor.encode_payload(content_of(key, addresses=["a" * 300])))
-    return card_of(key, addresses=["a" * (300 + size - short)])
+    """A card whose envelope has that size, by an address."""
+    short = len(card_of(key, addresses=["a" * 6_000]))
+    return card_of(key, addresses=["a" * (6_000 + size - short)])
 
 
 def changed(envelope: bytes) -> bytes:
@@ -227,6 +229,12 @@ def _signatures() -> Iterator[tuple[str, bytes]]:
             signature=p256.signature[:32] + high.to_bytes(32),
         ),
     )
+    for title, public in {
+        "of small order": bytes.fromhex(SMALL_ORDER["order 8"]),
+        "of 31 bytes": key.public[1:],
+    }.items():
+        keys = [["ed25519", public, None]]
+        yield f"a key {title}", card_of(key, keys=keys, origin=node_id("ed25519", public))
     yield "a wrong signature, made ahead of time", changed(card_of(key, **ahead(300_001)))
 
 
@@ -248,7 +256,8 @@ def card_vectors() -> list[Vector]:
         "with noise in its content": card_of(key, _0=bytes(7)),
         "of 8,192 bytes": _filled(key, 8_192),
         "made 5 minutes ahead": card_of(key, **ahead(300_000)),
-        "that expires now": card_of(key, made_ms=NOW - 3_600_000, expires_ms=NOW),
+        "that expires in a millisecond": card_of(key, made_ms=NOW - 3_599_999, expires_ms=NOW + 1),
+        "that names itself": card_of(key, links=[[SERVER, True]]),
         "with the greatest number": card_of(key, number=2**64 - 1),
         **{f"of {name}": card_of(other) for name, other in OF_KIND.items()},
     }
@@ -256,6 +265,7 @@ def card_vectors() -> list[Vector]:
         **dict(_malformed()),
         **dict(_signatures()),
         "made more than 5 minutes ahead": card_of(key, **ahead(300_001)),
+        "that expires now": card_of(key, made_ms=NOW - 3_600_000, expires_ms=NOW),
         "that has expired": card_of(key, made_ms=NOW - 3_600_001, expires_ms=NOW - 1),
         "whose number is known": card_of(key, number=NOW - 2_000),
         "whose number is below the known one": card_of(key, number=NOW - 2_001),

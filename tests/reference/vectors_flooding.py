@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.reference.envelopes import CardTable, read_card, read_envelope
+from tests.reference.envelopes import CardTable, read_card
 from tests.reference.flooding import Flooding
 from tests.reference.vectors_cards import (
     KEYS,
@@ -96,7 +96,7 @@ def exchange_vectors() -> list[Vector]:
     for name, (held, steps) in _EXCHANGES.items():
         flooding = Flooding(CardTable(OWN, MEMBERS, OWN_NUMBER), {})
         for one in held:
-            card = read_card(read_envelope(_MADE[one]))
+            card, _ = read_card(_MADE[one])
             flooding.offers[card.origin] = card.number, _MADE[one]
             if card.origin != OWN:
                 flooding.table.take(_MADE[one], NOW)
@@ -120,7 +120,7 @@ def exchange_vectors() -> list[Vector]:
 
 def _stepped(flooding: Flooding, kind: str, data: bytes) -> list[str]:
     if kind == "news":
-        card = read_card(read_envelope(data))
+        card, _ = read_card(data)
         flooding.table.numbers[card.origin] = card.number
         sent = flooding.news(card.origin, card.number, data)
     else:

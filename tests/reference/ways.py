@@ -15,9 +15,9 @@ LONGEST: Final = 8
 
 @dataclass
 class Avoided:
-    """What failures said: edges, in both directions, and servers."""
+    """What failures said: edges in the direction of a path, and servers between."""
 
-    edges: set[frozenset[bytes]] = field(default_factory=set)
+    edges: set[tuple[bytes, bytes]] = field(default_factory=set)
     servers: set[bytes] = field(default_factory=set)
 
 
@@ -49,7 +49,7 @@ def _search(
     if len(path) > 1 and (path[-1] == target or path[-1] in avoided.servers):
         return None
     for neighbour in sorted(links.get(path[-1], {})):
-        if neighbour in path or frozenset((path[-1], neighbour)) in avoided.edges:
+        if neighbour in path or (path[-1], neighbour) in avoided.edges:
             continue
         found = _search(links, [*path, neighbour], target, avoided, length)
         if found is not None:
@@ -57,23 +57,30 @@ def _search(
     return None
 
 
-def avoid_after(path: list[bytes], code: int | None, hop: int | None) -> Avoided | None:
-    """What is avoided once a Dial has failed that went by these servers; None where there is no
-    further try.
+def avoid_after(
+    servers: list[bytes], account: bool, code: int | None, hop: int | None
+) -> Avoided | None:
+    """What is avoided once a Dial has failed that went by these servers, and on to an account of
+    the last one if that is so; None where there is no further try.
 
     `code` None: no Answer came in time; 0: the handshake with the target did not come about.
     """
-    last = len(path) - 1
-    if code is None:
-        return Avoided(servers={path[1]}) if last > 1 else None
+    last = len(servers) - 1
     if code == 0:
-        return Avoided(servers=set(path[1:-1])) if last > 1 else None
-    if hop is None or hop > last:
+        return Avoided(servers=set(servers[1:-1])) if last > 1 else None
+    if code is None:
+        code, hop = 17, 1
+    if code not in (17, 19, 20, 28):
         return None
-    if code == 28 and hop < last:
-        return Avoided(edges={frozenset(path[hop : hop + 2])})
-    if code == 20 and hop > 0:
-        return Avoided(edges={frozenset(path[hop - 1 : hop + 1])})
-    if code in (17, 19) and 0 < hop < last:
-        return Avoided(servers={path[hop]})
-    return None
+    # The first and the last index that may be said with a code; others blame the first step.
+    least, most = (0, last - 1) if code == 28 else (1, last)
+    if account:
+        most += 1
+    if hop is None or not least <= hop <= most:
+        hop = least
+    if code == 28:
+        step = servers[hop : hop + 2]
+        return Avoided({(step[0], step[1]), (step[1], step[0])}) if hop < last else None
+    if code == 20:
+        return Avoided({(servers[hop - 1], servers[hop])}) if hop <= last else None
+    return Avoided(servers={servers[hop]}) if hop < last else None
