@@ -6,7 +6,7 @@ hold many. What is said on a connection is up to `Peer`.
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from types import TracebackType
 from typing import Self, cast
@@ -47,6 +47,16 @@ logger = logging.getLogger("parley.node")
 CLOSE_TIMEOUT = CLOSE_DRAIN + CLOSE_LINGER + 1.0
 # Seconds for Close when `async with` is left by an exception.
 HASTY_TIMEOUT = 0.2
+
+
+async def close_peers(peers: Collection[Peer]) -> None:
+    """Say Close to them all, and wait for as long as that takes at most."""
+    if not peers:
+        return
+    with anyio.move_on_after(CLOSE_TIMEOUT):
+        async with anyio.create_task_group() as closing:
+            for peer in peers:
+                closing.start_soon(peer.close, CloseCode.GOING_AWAY)
 
 
 class Node(Meeting):
@@ -196,10 +206,9 @@ class Node(Meeting):
             with anyio.move_on_after(self.config.drain_timeout):
                 await self._drain()
         self._sessions.end("the node stops, and there is no transport")
-        with anyio.move_on_after(CLOSE_TIMEOUT):
-            async with anyio.create_task_group() as closing:
-                for peer in list(self._peers):
-                    closing.start_soon(peer.close, CloseCode.GOING_AWAY)
+        # First those in tunnels, whose Close goes over the others' connections.
+        await close_peers([peer for peer in self._peers if peer.path])
+        await close_peers(list(self._peers))
         logger.debug("closed %d peers", drained)
         await self._close_buses()
 
@@ -220,7 +229,7 @@ class Node(Meeting):
         await self._end_links(graceful=False)
         await self._stop_listening()
         self._sessions.end("the node stops, and there is no transport")
-        for peer in list(self._peers):
+        for peer in sorted(self._peers, key=lambda peer: not peer.path):  # as in `aclose`
             peer.live.drop(CloseCode.GOING_AWAY)
         with anyio.move_on_after(HASTY_TIMEOUT):
             await self._changes.until(lambda: not self._peers)

@@ -96,6 +96,14 @@ COMMANDS: Final[Mapping[str, str | Family]] = {
             "rename": "peers.rename",
         },
     ),
+    "accounts": Family(
+        "Show and change who has an account at a server of this machine.",
+        {
+            "list": "accounts.list_accounts",
+            "add": "accounts.add",
+            "remove": "accounts.remove",
+        },
+    ),
     "doctor": "doctor.command.doctor",
     "completion": "completion.completion",
     "errors": "errors.errors",

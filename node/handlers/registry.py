@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from node.errors import ConfigError, ParleyError
+from node.federation.accounts import Accounts
+from node.federation.exports import Exports
 from node.handlers.rules import Allow, Roles, Rule
 from node.logs import LogRation
 from node.messaging.application_events import answering_types
@@ -177,7 +179,9 @@ class Registry(Generic[H]):
 @dataclass(slots=True, eq=False)
 class Handlers:
     """All that peers may ask a node for, and the roles that its `allow=` speak of. `reserved` are
-    the handlers of streams with reserved labels, which no pattern of `streams` stands for."""
+    the handlers of streams with reserved labels, which no pattern of `streams` stands for. Peers
+    that came through a tunnel may ask for what one of the `exports` names, and for nothing else
+    (section 19). With `accounts`, whose sessions are connections, it is a home (section 20)."""
 
     calls: Registry[Any] = field(default_factory=lambda: Registry("topic"))
     streams: Registry[Any] = field(default_factory=lambda: Registry("label"))
@@ -185,15 +189,22 @@ class Handlers:
     events: dict[str, Registry[Any]] = field(default_factory=dict)  # by namespace, "" for none
     roles: Roles = field(default_factory=Roles)
     reserved: dict[str, Entry[Any]] = field(default_factory=dict)
+    exports: set[Exports] = field(default_factory=set)
+    accounts: Accounts[Any] | None = None
     # For the log, of what peers cause apart from failures of one handler.
     unsent: LogRation = field(default_factory=LogRation)
     refused: LogRation = field(default_factory=LogRation)
+    logins: LogRation = field(default_factory=LogRation)
     violations: LogRation = field(default_factory=LogRation)
     ended: LogRation = field(default_factory=LogRation)
 
     def find_stream(self, label: str) -> Entry[Any] | None:
         """The handler of streams of this label."""
         return self.reserved.get(label) if label in RESERVED_LABELS else self.streams.find(label)
+
+    def exported(self, name: str) -> bool:
+        """Whether peers that came through a tunnel may ask for this name."""
+        return any(one.names(name) for one in self.exports)
 
     def find_event(self, namespace: str, name: str) -> Entry[Any] | None:
         """The handler of a named event: that of its namespace alone, if it has one."""

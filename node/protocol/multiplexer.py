@@ -22,6 +22,7 @@ from node.protocol.codes import (
     RESET,
     SIM,
     STREAM,
+    TUNNEL_LABEL,
     WINDOW,
     CloseCode,
 )
@@ -35,7 +36,14 @@ from node.protocol.errors import (
 )
 from node.protocol.event import NO_PAYLOAD, Event
 from node.protocol.flow import Flow, stream_flows
-from node.protocol.limits import EVENT_COST, LARGEST_CREDIT, READ_ON, WINDOWS_PART, Limits
+from node.protocol.limits import (
+    EVENT_COST,
+    LARGEST_CREDIT,
+    READ_ON,
+    TUNNEL_WINDOW,
+    WINDOWS_PART,
+    Limits,
+)
 from node.protocol.outbox import Outbox, OutgoingEvent
 from node.protocol.reports import (
     EventReceived,
@@ -66,7 +74,8 @@ class Multiplexer:
     `limits` are those that were agreed; `windows` are those that a request (Subscribe)
     named for streams that will be opened in answer, by label; `expected` is how many Windows
     and Resets of the other side have a reason in what was sent and opened. What is reported
-    and not given back, and streams of the other side, are charged to `account`.
+    and not given back, and streams of the other side, are charged to `account`. Streams `tunnel`
+    stand apart: their windows are fixed, and whatever else the account holds does not end them.
     """
 
     def __init__(
@@ -143,7 +152,7 @@ class Multiplexer:
             known.window.take(cost)
         if known.resetting:
             return cost > 0  # what its credit lets come until it has read our Reset
-        if not self._account.has_room():
+        if not (known.apart or self._account.has_room()):
             # Windows of streams that the other side opened cannot be made smaller, so
             # what is firm is this: it holds at most one event more than the bound.
             self.reset(stream, CloseCode.OVERLOADED, "")
@@ -203,7 +212,10 @@ class Multiplexer:
         if not isinstance(label, str):  # the other side would end the connection
             raise TypeError("a label is text")
         limits = self.limits
-        if window is None:
+        apart = label == TUNNEL_LABEL
+        if apart:
+            window = credit = TUNNEL_WINDOW
+        elif window is None:
             window = limits.stream_window
             room = self._windows - self._streams.committed
             if room < window:
@@ -216,7 +228,7 @@ class Multiplexer:
         payload = encode(cells)
         if len(payload) > limits.max_payload:
             raise PayloadTooLargeError("the label is longer than a payload may be")
-        known = self._streams.open_local(credit or limits.stream_window, window)
+        known = self._streams.open_local(credit or limits.stream_window, window, apart=apart)
         self.expected += 2
         self._control(OutgoingEvent(known.id, 0, STREAM, OPEN, payload))
         return known.id
@@ -302,9 +314,18 @@ class Multiplexer:
 
     def consume(self, stream: int, cost: int, count: int) -> None:
         """The application used up `count` reports of this cost: grant credit when it is time."""
+        self.free(cost, count)
+        self.give_back(stream, cost)
+
+    def free(self, cost: int, count: int) -> None:
+        """What was reported is the caller's own business from now on; the credit is not yet given
+        back."""
         self.unconsumed -= cost
         self._unconsumed_events -= count
         self._account.release(cost + EXTRA_WEIGHT * count)
+
+    def give_back(self, stream: int, cost: int) -> None:
+        """Grant credit for what was freed, when it is time."""
         known = self._streams.open.get(stream)
         if known is None or not known.remote_open or known.resetting:
             return
@@ -321,8 +342,13 @@ class Multiplexer:
 
     def has_credit(self, stream: int) -> bool:
         """Whether an event on a stream from 2 up would not have to wait for credit."""
+        return self.credit(stream) > 0
+
+    def credit(self, stream: int) -> int:
+        """What may be sent on a stream from 2 up, in bytes of cost; 0 if our direction has ended.
+        What waits in the outbox is not taken from it yet."""
         known = self._streams.open.get(stream)
-        return known is not None and known.local_open and known.credit.left > 0
+        return known.credit.left if known is not None and known.local_open else 0
 
     def watch(self, stream: int, *, credit: bool) -> None:
         """Report StreamWritable once; see `Connection.notify_writable`."""
@@ -358,10 +384,12 @@ class Multiplexer:
     # Steps of the above.
 
     def _opened(self, stream: int, cells: Mapping[int, Any]) -> None:
-        label, window = cells[keys.LABEL], self.limits.stream_window
+        label = cells[keys.LABEL]
+        apart = label == TUNNEL_LABEL
+        window = TUNNEL_WINDOW if apart else self.limits.stream_window
         credit = cells.get(keys.WINDOW, window)
         window = self.windows.get(label, window)
-        self._streams.open_remote(stream, credit, window)
+        self._streams.open_remote(stream, credit, window, apart=apart)
         self.expected += 2
         if not self._account.has_room():
             self.reset(stream, CloseCode.OVERLOADED, "")

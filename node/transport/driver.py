@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from crypto.identity import NodeId
 from node.protocol.codes import CloseCode
 from node.protocol.connection import FLUSH_SIZE
 from node.transport.alarm import NEVER, Alarm
@@ -39,7 +40,8 @@ class Driver:
     the core does some of it, its reports are handed on, and so forth until the time is up. Nothing
     is read while anything waits for that. While `gate`, which is set before the transport is there,
     is shut, the core gets nothing and gives nothing, and its time stands still. A core that is
-    parted has lost its transport, and goes on with that of another driver (`hand_over`).
+    parted has lost its transport, and goes on with that of another driver (`hand_over`). `path` is
+    the way of the transport through a federation, empty for a direct one.
     """
 
     __slots__ = (
@@ -62,6 +64,7 @@ class Driver:
         "gate",
         "high_water",
         "on_closed",
+        "path",
         "rooms",
         "turns",
         "was_connected",
@@ -91,6 +94,7 @@ class Driver:
         self._grace_until = -NEVER
         self.rooms = Rooms()
         self.was_connected = False  # there was a transport once
+        self.path: tuple[NodeId, ...] = ()
         self.on_closed: Callable[[], None] | None = None  # the transport is closed
         self._waker = core.outbox.waker
         self._waker.wake = self._woken
@@ -179,7 +183,7 @@ class Driver:
             self._outlet = outlet  # nobody's any more: closed below
         else:
             outlet.serve(to)
-            to._outlet = outlet
+            to._outlet, to.path = outlet, self.path
             to._writable, to._paused, to._eof_came = self._writable, self._paused, self._eof_came
             to.turns.put(data)
             to.settle()

@@ -57,12 +57,12 @@ def test_other_spellings_become_the_one(text: str, spelling: str) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("", "an address starts with tcp:// or unix://"),
-        ("localhost:4000", "an address starts with tcp:// or unix://"),
-        ("udp://h:1", "an address starts with tcp:// or unix://"),
-        ("TCP://h:1", "an address starts with tcp:// or unix://"),
-        (" tcp://h:1", "an address starts with tcp:// or unix://"),
-        ("tcp:/h:1", "an address starts with tcp:// or unix://"),
+        ("", "an address starts with tcp://, unix:// or via://"),
+        ("localhost:4000", "an address starts with tcp://, unix:// or via://"),
+        ("udp://h:1", "an address starts with tcp://, unix:// or via://"),
+        ("TCP://h:1", "an address starts with tcp://, unix:// or via://"),
+        (" tcp://h:1", "an address starts with tcp://, unix:// or via://"),
+        ("tcp:/h:1", "an address starts with tcp://, unix:// or via://"),
         ("tcp://h", "a tcp address needs a port"),
         ("tcp://h:", "a tcp address needs a port"),
         ("tcp://[::1]", "a tcp address needs a port"),
