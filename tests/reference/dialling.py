@@ -145,7 +145,7 @@ def _away(node: Situation, account: bytes, at: int) -> DialRefused:
 
 def _path_for_account(node: Situation, neighbour: bytes, to: list[bytes]) -> list[bytes]:
     if not node.may_have_account(neighbour):
-        raise DialRefused(REFUSED, 0)
+        raise DialRefused(REFUSED, None)
     if to[0] == node.own:
         if len(to) == 2:
             _check_next(node, neighbour, to, 0)
