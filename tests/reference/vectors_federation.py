@@ -31,7 +31,7 @@ def federation_vectors() -> dict[str, Any]:
         "try, in `dial` and `login` the code of the Answer.",
         "section": "19, 20",
         "table": TABLE,
-        "nodes": {name: _shown(node) for name, node in _NODES.items()},
+        "nodes": {name: _shown(node) for name, node in NODES.items()},
         "vectors": [
             *envelope_vectors(),
             *card_vectors(),
@@ -204,7 +204,7 @@ _HERE = Situation(
 _OPEN = Situation(**{**vars(_HERE), "accounts": None})
 _NODE = Situation(own=_id("c"), homes=frozenset(_ids("b")))
 _LOST = Situation(**{**vars(_HERE), "linked": frozenset(_ids("bg"))})
-_NODES = {
+NODES = {
     "a server": _HERE,
     "one at which anybody may have an account": _OPEN,
     "no server": _NODE,
@@ -320,7 +320,7 @@ _WHY = {
 
 
 def _name(node: Situation) -> str:
-    return next(name for name, one in _NODES.items() if one is node)
+    return next(name for name, one in NODES.items() if one is node)
 
 
 def _shown(node: Situation) -> Vector:
