@@ -9,7 +9,7 @@ from typing import Any, Final
 from tests.reference import cbor
 from tests.reference.envelopes import Dropped, check_exports, is_id
 from tests.reference.ways import Avoided, Links, choose
-from tests.reference.wire import CELLS, named_types
+from tests.reference.wire import CELLS, own_cells
 
 HOP_MS: Final = 100
 LONGEST_MS: Final = 60_000
@@ -95,7 +95,7 @@ def take_dial(node: Situation, neighbour: bytes, payload: bytes, passed_ms: int)
 
 def _read(payload: bytes) -> dict[int, Any]:
     try:
-        cells = named_types(cbor.decode_payload(payload))
+        cells = own_cells(payload, "path", "to", "trace", "deadline_ms")
     except cbor.LbmError as error:
         raise DialRefused(MALFORMED, None) from error
     by_path = CELLS["path"] in cells
@@ -162,7 +162,7 @@ def answer_login(
 ) -> int:
     """The code of the Answer to a Login."""
     try:
-        cells = named_types(cbor.decode_payload(payload)) if payload else {}
+        cells = own_cells(payload, "exports", "envelopes") if payload else {}
         check_exports(cells.get(CELLS["exports"], []))
     except (cbor.LbmError, Dropped):
         return MALFORMED

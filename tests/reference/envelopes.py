@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 from tests.reference import cbor
 from tests.reference.identity import node_id
 from tests.reference.primitives import SIGNING_NAMES, CryptoFailure, check_public, verify
-from tests.reference.wire import CELLS, named_types
+from tests.reference.wire import CELLS, named_types, own_cells
 
 LARGEST_CARD: Final = 8_192
 MOST_LINKS: Final = 64
@@ -21,6 +21,8 @@ LONGEST_LIFE_MS: Final = 3_600_000
 AHEAD_MS: Final = 300_000
 KEPT_MS: Final = 65 * 60_000
 ID_SIZE: Final = 32
+_OF_ALL: Final = ("kind", "origin", "made_ms", "expires_ms", "keys")
+_OF_CARDS: Final = ("number", "links", "exports", "addresses")
 _PARTS: Final = {CELLS["content"], CELLS["signing"], CELLS["signature"]}
 
 
@@ -102,10 +104,10 @@ def read_envelope(data: bytes) -> Enclosed:
         if set(outer) != _PARTS:
             raise malformed("other cells than content, signing and signature")
         content = outer[CELLS["content"]]
-        cells = named_types(cbor.decode_payload(content))
+        cells = own_cells(content, *_OF_ALL, *_OF_CARDS)
     except cbor.LbmError as error:
         raise malformed(str(error)) from error
-    for name in ("kind", "origin", "made_ms", "expires_ms", "keys"):
+    for name in _OF_ALL:
         if CELLS[name] not in cells:
             raise malformed(f"content without {name}")
     keys = cells[CELLS["keys"]]

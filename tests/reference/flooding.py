@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tests.reference import cbor
 from tests.reference.envelopes import CardTable, Dropped, is_id, read_card
-from tests.reference.wire import CELLS, TYPES, Violation, named_types
+from tests.reference.wire import CELLS, TYPES, Violation, own_cells
 
 MOST_SERVERS: Final = 1_024
 MOST_ENVELOPES: Final = 1_024
@@ -91,8 +91,7 @@ class Flooding:
 
 def _cell(payload: bytes, name: str) -> list[Any]:
     try:
-        cells = named_types(cbor.decode_payload(payload))
-        return list(cells[CELLS[name]])
+        return list(own_cells(payload, name)[CELLS[name]])
     except (cbor.LbmError, KeyError) as error:
         raise Violation("protocol-error", f"malformed: {error}") from error
 

@@ -253,6 +253,7 @@ def card_vectors() -> list[Vector]:
         "without links": card_of(key, links=[]),
         "with 64 links": card_of(key, links=many),
         "with cells that are not known": card_of(key, _200=[1], _300={"a": b"b"}),
+        "with cells of other types": card_of(key, code="0", path=1, mail_id="x"),
         "with noise in its content": card_of(key, _0=bytes(7)),
         "of 8,192 bytes": _filled(key, 8_192),
         "made 5 minutes ahead": card_of(key, **ahead(300_000)),

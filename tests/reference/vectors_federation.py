@@ -229,6 +229,7 @@ _DIALS: dict[str, tuple[Situation, str, bytes, int]] = {
     "from an account, to its home": (_HERE, "n", _to("c"), 0),
     "from an account, to a linked server as if it had an account": (_HERE, "n", _to("cg"), 0),
     "with a long deadline": (_HERE, "b", _by("bcd", 2**64 - 1), 1),
+    "with cells of other types": (_HERE, "n", _to("e", code="0", exports=1), 0),
     "without trace": (_HERE, "n", _to("e", trace=None), 0),
     "with a trace of 15 bytes": (_HERE, "n", _to("e", trace=TRACE[1:]), 0),
     "without deadline": (_HERE, "n", _to("e", deadline_ms=None), 0),
@@ -362,6 +363,7 @@ _LOGINS: dict[str, tuple[Situation, str, bytes, dict[str, bool]]] = {
     "with a long export": (_HERE, "n", _login(exports=["e" * 257]), {}),
     "with exports that are numbers": (_HERE, "n", _login(exports=[1]), {}),
     "with envelopes that are text": (_HERE, "n", _login(envelopes=["prekey"]), {}),
+    "with cells of other types": (_HERE, "n", _login(code="0", path=1, mail_id="x"), {}),
     "that is not LBM": (_HERE, "n", b"\xff", {}),
 }
 

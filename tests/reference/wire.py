@@ -309,6 +309,13 @@ def named_types(cells: dict[int, Any]) -> dict[int, Any]:
     return cells
 
 
+def own_cells(payload: bytes, *names: str) -> dict[int, Any]:
+    """Those cells that a type has by these names, with the right types; all others are as good
+    as absent. Raises LbmError."""
+    cells = cbor.decode_payload(payload)
+    return named_types({CELLS[name]: cells[CELLS[name]] for name in names if CELLS[name] in cells})
+
+
 def _right_type(key: int, value: Any) -> bool:
     if key == CELLS["data"] or key not in CELL_NAMES:
         return True
