@@ -64,8 +64,8 @@ class UnreachableError(ParleyError, OSError):
 
 
 class TunnelRefusedError(UnreachableError):
-    """A Dial was answered with a code other than 0, or with none (section 19). `hop` is the index
-    of who answered, None for this node; the origin is 0."""
+    """A Dial was answered with a code other than 0, or was not answered (section 19). `hop` is the
+    place in the path of the node that answered, the first being 0; None for this node."""
 
     def __init__(self, code: int, hop: int | None = None, text: str = "") -> None:
         sentence = text or RESULT_SENTENCES.get(code, "refused")

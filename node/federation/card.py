@@ -13,9 +13,6 @@ from node.protocol.cells import Cells, Kind, uint
 from node.protocol.federation_types import EXPORTS_KIND, is_node_id
 
 KIND: Final = "card"
-# Addresses of one server, and characters of each.
-MOST_ADDRESSES: Final = 16
-LONGEST_ADDRESS: Final = 512
 
 
 def _are_links(value: list[Any]) -> bool:
@@ -26,12 +23,6 @@ def _are_links(value: list[Any]) -> bool:
             for one in value
         )
         and len({one[0] for one in value}) == len(value)
-    )
-
-
-def _are_addresses(value: list[Any]) -> bool:
-    return len(value) <= MOST_ADDRESSES and all(
-        type(one) is str and len(one) <= LONGEST_ADDRESS for one in value
     )
 
 
@@ -48,7 +39,9 @@ _CARD: Final = Cells(
     },
     {
         keys.EXPORTS: EXPORTS_KIND,
-        keys.ADDRESSES: Kind("an array of addresses", list, _are_addresses),
+        keys.ADDRESSES: Kind(
+            "an array of text", list, lambda value: all(type(one) is str for one in value)
+        ),
     },
     check=_check_life,
 )
@@ -58,33 +51,29 @@ class Card:
     """What the server `origin` said of itself, in `number`, which rises with each card of it.
 
     `links` are the servers that it has a link with, in the order of their ids, and whether
-    tunnels that come from there may go on through it. `exports` and `addresses` are for people
-    to see, and prove nothing. Nothing is known of the signature before `envelope.verify()`.
+    tunnels that come from there may go on through it; `made_ms` and `expires_ms` are by its clock;
+    `encoded` is its envelope as it travels, at most 8 KiB. Nothing is known of the signature
+    before `envelope.verify()`.
     """
 
-    __slots__ = ("envelope", "links", "number")
+    __slots__ = ("encoded", "envelope", "expires_ms", "links", "made_ms", "number", "origin")
 
     def __init__(self, envelope: Envelope) -> None:
         cells = envelope.cells
         self.envelope = envelope
+        # Each is asked for again and again as cards are passed on.
+        self.origin: NodeId = envelope.origin
+        self.encoded = envelope.encoded
         self.number: int = cells[keys.NUMBER]
+        self.made_ms: int = envelope.made_ms
+        self.expires_ms: int = envelope.expires_ms
         self.links: Mapping[NodeId, bool] = {
             NodeId(server): carries for server, carries in sorted(cells[keys.LINKS])
         }
 
     @property
-    def origin(self) -> NodeId:
-        """Whose card it is."""
-        return self.envelope.origin
-
-    @property
-    def encoded(self) -> bytes:
-        """Its envelope as it travels: at most 8 KiB."""
-        return self.envelope.encoded
-
-    @property
     def exports(self) -> tuple[str, ...]:
-        """What it says that peers may ask for through a tunnel."""
+        """What may be asked there through a tunnel: for people to see, not authority."""
         return tuple(self.envelope.cells.get(keys.EXPORTS, ()))
 
     @property

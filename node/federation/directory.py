@@ -160,7 +160,7 @@ class Directory:
             unpunctual = [
                 origin
                 for envelope in exchange.receive(subcategory, payload)
-                if (origin := self._take(exchange, envelope, now_ms)) is not None
+                if (origin := self._take(exchange, envelope, now, now_ms)) is not None
             ]
         except RemoteProtocolError:
             del self._exchanges[neighbour]
@@ -168,7 +168,9 @@ class Directory:
         self.handle_deadline(now, now_ms)
         return unpunctual
 
-    def _take(self, exchange: CardExchange, encoded: bytes, now_ms: int) -> NodeId | None:
+    def _take(
+        self, exchange: CardExchange, encoded: bytes, now: float, now_ms: int
+    ) -> NodeId | None:
         """Take a card that came; its origin is returned if its clock is wrong."""
         try:
             card = self._read(encoded)
@@ -179,7 +181,7 @@ class Directory:
         if card.origin == self.node_id:
             self._hear_own(card)
             return None
-        refusal = self.cards.take(card, now_ms)
+        refusal = self.cards.take(card, now, now_ms)
         if refusal is None:
             self._spread(card)
         elif refusal is CardRefusal.FORGED:
@@ -204,7 +206,7 @@ class Directory:
     # Paths.
 
     def path(self, to: Sequence[NodeId]) -> Path | None:
-        """The path to a server, or to [home, node]; None if the cards tell of none."""
+        """The path to another server, or to [home, node]; None if the cards tell of none."""
         return self._finder.path(to)
 
     def attempts(self, to: Sequence[NodeId], timeout: float) -> Attempts:
@@ -221,6 +223,9 @@ class Directory:
         expiry = self.cards.next_expiry()
         if expiry is not None:
             deadlines.append((expiry - self._wall) / 1000)
+        release = self.cards.next_release()
+        if release is not None:
+            deadlines.append(release)
         if self._parted:
             deadlines.append(next(iter(self._parted.values())) + LINK_REMEMBERED)
         return min(deadlines, default=None)
@@ -235,6 +240,8 @@ class Directory:
             del self._parted[neighbour]
         self._renew(now, now_ms)
         self.cards.expire(now_ms)
+        for card in self.cards.release(now, now_ms):
+            self._spread(card)
 
     def _renew(self, now: float, now_ms: int) -> None:
         links = self._listed()
@@ -245,7 +252,7 @@ class Directory:
             changed, renewal = True, now_ms
         else:
             # A clock that was set back has made a card that others think is ahead.
-            made = card.envelope.made_ms
+            made = card.made_ms
             renewal = made + _CARD_RENEWED_MS if made <= now_ms else now_ms
             changed = self._stale or links != self._said or card.number < self._outdone
         due = now if changed else now + (renewal - now_ms) / 1000
@@ -256,7 +263,7 @@ class Directory:
         made_card = self._read(self._sign(min(number, MAX_UINT), now_ms, links))
         self._card, self._said, self._stale, self._made_at = made_card, links, False, now
         self._deadline = now + CARD_RENEWED
-        self.cards.take(made_card, now_ms)
+        self.cards.put(made_card)
         self._spread(made_card)
 
     def _listed(self) -> dict[NodeId, bool]:

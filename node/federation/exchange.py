@@ -63,16 +63,19 @@ class CardExchange:
         batch: list[bytes] = []
         size = _AROUND
         while self._waiting:
-            origin = next(iter(self._waiting))
-            card = self._cards.get(origin)
+            origin, _ = self._waiting.popitem(last=False)
             place = self._cards.places[origin]
-            if card is not None and card.number > self._highest[place]:
-                size += _HEAD + len(card.encoded)
-                if size > LARGEST_CARDS:
-                    break
-                batch.append(card.encoded)
-                self._highest[place] = card.number
-            del self._waiting[origin]
+            # It may have expired, or have come from there, since it began to wait.
+            if origin not in self._cards or self._cards[origin].number <= self._highest[place]:
+                continue
+            card = self._cards[origin]
+            size += _HEAD + len(card.encoded)
+            if size > LARGEST_CARDS:
+                self._waiting[origin] = None
+                self._waiting.move_to_end(origin, last=False)
+                break
+            batch.append(card.encoded)
+            self._highest[place] = card.number
         return CardEvent(codes.CARDS, encode({keys.ENVELOPES: batch})) if batch else None
 
     def receive(self, subcategory: int, payload: bytes) -> list[bytes]:

@@ -137,7 +137,7 @@ class PathFinder:
         self._cards_version = -1
 
     def path(self, to: Sequence[NodeId]) -> Path | None:
-        """The best path to a server, or to [home, node]; None if cards tell of none."""
+        """The best path to another server, or to [home, node]; None if cards tell of none."""
         self._refresh()
         return _extended(self._found, self._origin, to)
 
@@ -161,8 +161,10 @@ class PathFinder:
 
 def _extended(found: Mapping[NodeId, Path], origin: NodeId, to: Sequence[NodeId]) -> Path | None:
     """The path to the server `to[0]`, and on to its account `to[1]` if that is told."""
+    if len(to) == 1:
+        return found.get(to[0])
     path = (origin,) if to[0] == origin else found.get(to[0])
-    if path is None or len(to) == 1:
-        return path
+    if path is None:
+        return None
     # A Dial's ids are distinct.
     return (*path, to[1]) if len(path) < LONGEST_PATH and to[1] not in path else None

@@ -67,9 +67,6 @@ WINDOWS_PART: Final = 2
 UNWRITTEN_PART: Final = 4
 ANSWER_PATIENCE: Final = 10.0
 
-# Streams `tunnel` (section 19): their credit at first, both ways, whatever was agreed for others.
-TUNNEL_WINDOW: Final = 65_536
-
 # Notes in one Notes event (section 9).
 NOTES_COUNT: Final = 4_096
 

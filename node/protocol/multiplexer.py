@@ -40,7 +40,6 @@ from node.protocol.limits import (
     EVENT_COST,
     LARGEST_CREDIT,
     READ_ON,
-    TUNNEL_WINDOW,
     WINDOWS_PART,
     Limits,
 )
@@ -56,6 +55,7 @@ from node.protocol.reports import (
 )
 from node.protocol.requests import LAST_ASYNC_ID
 from node.protocol.streams import Streams, StreamState
+from node.protocol.window import TUNNEL_WINDOW
 
 Control = Callable[[OutgoingEvent], None]
 # Least window that a short memory names in Open.

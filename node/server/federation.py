@@ -12,6 +12,8 @@ from functools import partial
 from types import TracebackType
 from typing import Self, cast
 
+import anyio
+
 from crypto.identity import NodeId
 from crypto.randomness import random_bytes
 from node.backoff import Pauses
@@ -23,9 +25,9 @@ from node.federation.exports import Exports
 from node.federation.tunnel_record import TunnelRecord
 from node.handlers.registry import Entry
 from node.meeting import CONNECT_TIMEOUT
-from node.node import Node, close_peers
+from node.node import CLOSE_TIMEOUT, Node
 from node.peer.peer import Peer
-from node.protocol.codes import FEDERATION_LABEL, TUNNEL_LABEL
+from node.protocol.codes import FEDERATION_LABEL, TUNNEL_LABEL, CloseCode
 from node.protocol.federation_types import TRACE_SIZE
 from node.remote.redialling import DIAL_TIMEOUT
 from node.server.accounts import AccountsHere
@@ -196,10 +198,17 @@ class Federation:
             handlers.reserved.pop(label, None)
         handlers.exports.discard(self._exports)
         if exc_type is None:  # what is in tunnels is told by Close, as long as they are there
-            await close_peers([peer for peer in self.node.peers if peer.path])
+            await self._close_inner()
         self._accounts.end()
         self._cards.end()
         await self._links.end()
+
+    async def _close_inner(self) -> None:
+        inner = [peer for peer in self.node.peers if peer.path and not peer.is_parted]
+        with anyio.move_on_after(CLOSE_TIMEOUT):
+            async with anyio.create_task_group() as closing:
+                for peer in inner:
+                    closing.start_soon(peer.close, CloseCode.GOING_AWAY)
 
     # Of the links.
 

@@ -22,7 +22,7 @@ def remote_name(peer: object) -> str:
 
 
 def require_socket(address: Address) -> None:
-    """Raise AddressError for an address that is no socket's: a tunnel is dialled by a node."""
+    """Raise AddressError for an address that names no socket: a tunnel is dialled by a node."""
     if address.scheme == "via":
         raise AddressError("via:// is for native nodes, and only to be dialled")
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from crypto.identity import NodeId
 from node.protocol.codes import CloseCode
-from node.protocol.limits import TUNNEL_WINDOW
+from node.protocol.window import TUNNEL_WINDOW
 from node.streams.tunnel_stream import TunnelStream
 from node.transport.driver import Driver
 from node.transport.gate import Served

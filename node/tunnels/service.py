@@ -110,7 +110,7 @@ class TunnelService:
             await _answer(event, error.code, error.text, self._hop(dial, error.hop))
 
     def _hop(self, dial: IncomingDial, said: int | None) -> int | None:
-        """Whose refusal it is, by its index in the path; None where there is none."""
+        """Whose refusal it is, by its index in the path; None if it has no path."""
         if said is None and dial.path is not None and self._node_id in dial.path:
             return dial.path.index(self._node_id)
         return 0 if said is None and dial.to is not None else said

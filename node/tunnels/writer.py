@@ -10,13 +10,14 @@ from typing import Final
 
 from node.federation.limits import LARGEST_TUNNEL_DATA
 from node.protocol.errors import LocalProtocolError
-from node.protocol.limits import EVENT_COST, TUNNEL_WINDOW
+from node.protocol.limits import EVENT_COST
+from node.protocol.window import TUNNEL_WINDOW
 from node.streams.tunnel_stream import TunnelStream
 
 # Pieces of one tunnel in the queues of its connection.
 WAITING_PIECES: Final = 4
 # Credit that is given back together.
-GIVEN_BACK: Final = TUNNEL_WINDOW // 4
+GIVEN_BACK: Final = TUNNEL_WINDOW // 2
 # The part of a connection's write buffer that tunnels fill, all together.
 WRITE_BUFFER_PART: Final = 4
 

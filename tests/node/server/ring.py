@@ -87,16 +87,18 @@ async def servers(
     carrying: Collection[int] | None = None,
     ahead: Mapping[int, float] = MappingProxyType({}),
     resume: float = 0.0,
+    patience: float = PATIENCE,
     **settings: Any,
 ) -> AsyncIterator[Servers]:
     """Have so many servers linked by `edges`, the first of each dialling. Clocks are `ahead` of the
     right time by so many seconds."""
     clock = FakeClock(NOW)
     nodes = [
-        Node(Identity.create(), config=config(resume=resume), clock=clock) for _ in range(count)
+        Node(Identity.create(), config=config(resume=resume, idle_before_ping=600.0), clock=clock)
+        for _ in range(count)
     ]
     nodes.sort(key=lambda node: node.node_id)
-    with anyio.fail_after(PATIENCE):
+    with anyio.fail_after(patience):
         async with MemoryNetwork(clock=clock) as network, AsyncExitStack() as stack:
             network.add(*nodes)
             federations = []

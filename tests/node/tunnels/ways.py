@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 import anyio
 
@@ -97,7 +98,7 @@ class Row:
 
 
 @asynccontextmanager
-async def row(count: int = 3, **settings: object) -> AsyncIterator[Row]:
+async def row(count: int = 3, **settings: Any) -> AsyncIterator[Row]:
     """So many nodes in a row; the first is an account of the second."""
     nodes = [new_node(**settings) for _ in range(count)]
     made = Row(nodes)
