@@ -39,6 +39,11 @@ class Joint:
         """Bytes of Data towards the origin."""
         return self._sides[1].size
 
+    @property
+    def held(self) -> int:
+        """Bytes that wait here for credit, of both directions."""
+        return sum(len(side.onward.pending) for side in self._sides)
+
     async def run(self) -> None:
         """Join them, until both directions are finished, one side is reset or gone, or nothing has
         passed for 10 minutes; whoever is cancelled resets both."""

@@ -67,6 +67,7 @@ class TunnelService:
         self._on_over = on_over
         self._wall = wall
         self.count = 0  # tunnels that end here or lead on
+        self.joints: set[Joint] = set()
 
     def __repr__(self) -> str:
         return f"<TunnelService: {self.count} tunnels>"
@@ -74,12 +75,14 @@ class TunnelService:
     async def serve(self, stream: Stream) -> None:
         """Serve one stream to its end; the handler of the label."""
         assert isinstance(stream, TunnelStream)  # its label says so
+        loop = stream.live.backend
+        timer = loop.at(loop.now() + DIAL_PATIENCE, lambda: stream.reset(CloseCode.TIMEOUT))
         with suppress(StreamResetError, PeerClosedError, EndOfStream, ClosedResourceError):
-            with anyio.move_on_after(DIAL_PATIENCE) as waiting:
+            try:
                 event = await stream.receive_event()
-            if waiting.cancelled_caught:
-                stream.reset(CloseCode.TIMEOUT)
-            elif (event.subcategory, event.async_id) != (DIAL, _ASYNC_ID):
+            finally:
+                timer.cancel()
+            if (event.subcategory, event.async_id) != (DIAL, _ASYNC_ID):
                 stream.reset(CloseCode.PROTOCOL_ERROR)
             else:
                 await self._dialled(stream, event)
@@ -159,9 +162,11 @@ class TunnelService:
         hop = onward.path.index(self._node_id)
         joint = Joint(stream, onward.stream, stream.live.backend)
         await _answer(event, ResultCode.ACCEPTED)
+        self.joints.add(joint)
         try:
             await joint.run()
         finally:
+            self.joints.discard(joint)
             record = TunnelRecord(
                 dial.trace,
                 hop,

@@ -8,17 +8,24 @@ from typing import Any
 
 import anyio
 
-from crypto.identity import NodeId
+from crypto.identity import Identity, NodeId
 from crypto.randomness import random_bytes
+from lbm import keys
+from lbm.codec import encode
 from node.errors import TunnelRefusedError
 from node.federation.tunnel_record import TunnelRecord
+from node.handlers.registry import Entry
 from node.node import Node
 from node.peer.peer import Peer
-from node.protocol.codes import ResultCode
+from node.protocol.codes import TUNNEL, TUNNEL_ANSWER, TUNNEL_LABEL, ResultCode
+from node.streams.stream import Stream
+from node.streams.tunnel_stream import TunnelStream
+from node.testing import FakeClock
 from node.tunnels.dialling import dial_tunnel, tunnel_dial
 from node.tunnels.outlet import TunnelOutlet
 from node.tunnels.switch import IncomingDial
-from tests.node.network import PATIENCE, introduce, new_node
+from node.tunnels.writer import TunnelWriter
+from tests.node.network import PATIENCE, config, introduce
 
 
 class Passing:
@@ -50,7 +57,7 @@ class Passing:
                     self.next(path[place + 1]),
                     path=path,
                     trace=dial.trace,
-                    timeout=dial.deadline - self.node.backend.now() - 0.1,
+                    timeout=dial.deadline - self.node.backend.now(),
                 )
         finally:
             self.open -= 1
@@ -84,10 +91,10 @@ class Row:
     def target(self) -> Node:
         return self.nodes[-1]
 
-    async def open(self) -> TunnelOutlet:
+    async def open(self, timeout: float = PATIENCE) -> TunnelOutlet:
         """A tunnel from the origin to the target."""
         return await dial_tunnel(
-            self.links[0][0], to=[self.target.node_id], trace=random_bytes(16), timeout=PATIENCE
+            self.links[0][0], to=[self.target.node_id], trace=random_bytes(16), timeout=timeout
         )
 
     async def reach(self) -> Peer:
@@ -98,9 +105,11 @@ class Row:
 
 
 @asynccontextmanager
-async def row(count: int = 3, **settings: Any) -> AsyncIterator[Row]:
+async def row(
+    count: int = 3, *, clock: FakeClock | None = None, **settings: Any
+) -> AsyncIterator[Row]:
     """So many nodes in a row; the first is an account of the second."""
-    nodes = [new_node(**settings) for _ in range(count)]
+    nodes = [Node(Identity.create(), config=config(**settings), clock=clock) for _ in range(count)]
     made = Row(nodes)
     with anyio.fail_after(PATIENCE):
         async with AsyncExitStack() as stack:
@@ -114,3 +123,62 @@ async def row(count: int = 3, **settings: Any) -> AsyncIterator[Row]:
                 made.switches.append(switch)
                 node.serve_tunnels(switch, made.records.append)
             yield made
+
+
+class RawEnd:
+    """An end of a tunnel without an inner connection: what comes is kept, and its credit given back
+    while it is `reading`."""
+
+    def __init__(self, stream: TunnelStream) -> None:
+        self.stream = stream
+        self.writer = TunnelWriter(stream, lambda cost: None)
+        self.data = bytearray()
+        self.events = 0
+        self.longest = 0
+        self.reading = True
+        self.owed = 0
+        self.eof = False
+        self.code: int | None = None
+        stream.pass_to(self)
+
+    def read(self) -> None:
+        """Read what was kept, and all that comes."""
+        self.reading = True
+        self.stream.give_back(self.owed)
+        self.owed = 0
+
+    def data_received(self, data: bytes, cost: int) -> None:
+        self.data += data
+        self.events += 1
+        self.longest = max(self.longest, len(data))
+        if self.reading:
+            self.stream.give_back(cost)
+        else:
+            self.owed += cost
+
+    def finished(self) -> None:
+        self.eof = True
+
+    def failed(self, code: int) -> None:
+        self.code = code
+
+    def writable(self) -> None:
+        self.writer.writable()
+
+
+def end_raw(node: Node, *, reading: bool = True) -> list[RawEnd]:
+    """Have all tunnels that come to `node` end in one of the list."""
+    ends: list[RawEnd] = []
+
+    async def serve(stream: Stream) -> None:
+        assert isinstance(stream, TunnelStream)
+        event = await stream.receive_event()
+        end = RawEnd(stream)
+        end.reading = reading
+        ends.append(end)
+        answer = encode({keys.CODE: 0})
+        await event.answer(TUNNEL_ANSWER, category=TUNNEL, payload=answer)
+        await stream.live.closed()
+
+    node.handlers.reserved[TUNNEL_LABEL] = Entry(TUNNEL_LABEL, serve)
+    return ends
