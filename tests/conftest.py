@@ -70,8 +70,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=int,
         default=FEDERATIONS,
         metavar="N",
-        help=f"random federations that are flooded, searched and dialled, instead of {FEDERATIONS}; "
-        "from 100 on all small ones too, and 1000 is what section 19 claims",
+        help="random federations that exchange cards, find paths and are dialled through, instead "
+        f"of {FEDERATIONS}; from 100 on all small ones too, and 1000 is what section 19 claims",
     )
     parser.addoption(
         "--every-cut",
