@@ -40,7 +40,8 @@ class Opener:
         whom; None: for ourselves.
 
         Raises:
-            TunnelRefusedError: it is not there; without a hop if that is from us.
+            TunnelRefusedError: it is not there; without a hop if that is from us. That the next one
+                did not answer in time is told of that one.
         """
         dials = self._directory.dials
         peer = self._neighbour(after)
@@ -51,8 +52,10 @@ class Opener:
         dials.begin(before, after)
         try:
             tunnel = await dial_tunnel(peer, path=path, trace=trace, timeout=timeout)
-        except BaseException:
+        except BaseException as error:
             dials.end(before, after)
+            if isinstance(error, TunnelRefusedError) and _is_silence(error):
+                raise TunnelRefusedError(error.code, path.index(after)) from error
             raise
         tunnel.on_closed = partial(dials.end, before, after)
         return tunnel
@@ -80,3 +83,8 @@ class Opener:
             except TunnelRefusedError as error:
                 attempts.failed(error.code, error.hop or 0, self._now())
         raise TunnelRefusedError(attempts.code, attempts.hop)
+
+
+def _is_silence(error: TunnelRefusedError) -> bool:
+    """Whether nobody answered: what was answered has a hop."""
+    return error.code == ResultCode.DEADLINE_EXCEEDED and error.hop is None

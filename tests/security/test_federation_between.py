@@ -26,7 +26,8 @@ pytestmark = pytest.mark.anyio
 
 
 def export(made: Row, *names: str) -> None:
-    """What the target offers to those that come through tunnels."""
+    """What the target offers to those that come through tunnels, and nothing else."""
+    made.target.handlers.exports.clear()
     made.target.handlers.exports.add(Exports(names))
 
 
@@ -105,6 +106,7 @@ async def test_nothing_is_offered_through_a_tunnel_unless_it_is_exported(
 ) -> None:
     async with row(3) as made:
         target, ran = made.target, []
+        export(made)
 
         async def run(what: object) -> None:
             ran.append(what)
