@@ -232,6 +232,7 @@ PAGES: Final[dict[str, Page]] = {
             "parley.settings.RelaySettings",
             "parley.settings.JournalSettings",
             "parley.settings.BusSettings",
+            "parley.settings.FederationSettings",
             "parley.dialects.SimProtoLimits",
             "parley.dialects.NamedLimits",
             "parley.dialects.RelayLimits",
@@ -322,6 +323,7 @@ PAGES: Final[dict[str, Page]] = {
             "parley.testing.FaultyLink",
             "parley.testing.FaultyWay",
             "parley.testing.FaultyProxy",
+            "parley.testing.MemoryNetwork",
             "parley.testing.memory_pair",
             "parley.testing.MemoryStream",
         ),
@@ -373,6 +375,17 @@ PAGES: Final[dict[str, Page]] = {
             "parley.discovery.FoundNode",
         ),
         "discovery",
+    ),
+    "federation": Page(
+        "Federation",
+        "What makes a node a server: links with others, their cards, and the way to them.",
+        (
+            "parley.federation.Federation",
+            "parley.federation.FederatedServer",
+            "parley.federation.LinkState",
+            "parley.federation.FederationFinding",
+        ),
+        "run-a-server",
     ),
     "pipeline": Page(
         "The data pipeline",

@@ -14,9 +14,7 @@ from node.node import Node
 from node.protocol.codes import ResultCode
 from node.remote.remote import Remote
 from node.remote.requests import Call
-from node.server.federation import Federation
-from node.server.findings import findings
-from node.server.link import ServerLink
+from node.server.federation import Federation, LinkState
 
 
 def offer_federation_calls(node: Node, federation: Federation) -> None:
@@ -57,17 +55,17 @@ def offer_federation_calls(node: Node, federation: Federation) -> None:
     async def check(call: Call) -> list[Value]:
         return [
             {"kind": one.kind, "servers": _texts(one.servers), "text": one.text}
-            for one in findings(federation)
+            for one in federation.check()
         ]
 
 
-def _link(link: ServerLink) -> dict[str, Value]:
+def _link(link: LinkState) -> dict[str, Value]:
     return {
         "node_id": str(link.node_id),
-        "up": link.is_up,
+        "up": link.peer is not None,
         "dialled": link.dialled,
-        "kept": link.is_kept,
-        "error": None if link.is_up or link.error is None else str(link.error),
+        "kept": link.kept,
+        "error": None if link.peer is not None or link.error is None else str(link.error),
     }
 
 

@@ -11,7 +11,6 @@ import anyio
 
 from crypto.identity import NodeId
 from node.errors import ConfigError, PeerClosedError, StreamResetError
-from node.federation.card import LONGEST_ADDRESS, MOST_ADDRESSES
 from node.federation.directory import Directory
 from node.logs import LogRation
 from node.peer.peer import Peer
@@ -148,11 +147,11 @@ class DirectoryDriver:
 
     def _announce(self) -> None:
         """Have our card say where we listen now."""
-        addresses = [text for text in self._addresses() if len(text) <= LONGEST_ADDRESS]
+        addresses = self._addresses()
         if self._loop is not None and addresses != self._announced:
             self._announced = addresses
             try:
-                self.directory.announce(addresses[:MOST_ADDRESSES], *self._now(self._loop))
+                self.directory.announce(addresses, *self._now(self._loop))
             except ConfigError as error:
                 logger.warning("addresses are left out of our card: %s", error)
 

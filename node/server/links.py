@@ -32,7 +32,9 @@ class ServerLinks:
         draw: Callable[[], float] = random_fraction,
     ) -> None:
         if own_id in settings.all_members:
-            raise ConfigError("a server is no member of its own: the node id is this one's")
+            raise ConfigError(
+                "a server is not a member of its own federation: that node id is this one's"
+            )
         self._own_id = own_id
         self._members = settings.all_members
         self._hooks = hooks

@@ -8,7 +8,6 @@ from node.errors import CallRefused, StreamResetError
 from node.protocol.codes import FEDERATION, CloseCode, ResultCode
 from node.server.calls import offer_federation_calls
 from node.server.directory import AGAIN
-from node.server.findings import findings
 from node.streams.stream import Stream
 from node.testing.pair import connect_nodes
 from tests.node.network import new_node
@@ -19,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 def kinds(five: Servers, number: int) -> list[tuple[str, list[int] | None]]:
     """What is wrong, as one of the servers sees it."""
-    return [(one.kind, five.numbers(one.servers)) for one in findings(five.federations[number])]
+    return [(one.kind, five.numbers(one.servers)) for one in five.federations[number].check()]
 
 
 async def read_to_its_end(stream: Stream) -> None:
@@ -78,7 +77,7 @@ async def test_cards_live_for_hours_and_are_few() -> None:
 @pytest.mark.parametrize("ahead", [-3_700.0, 310.0])
 async def test_whose_clock_is_wrong_is_said(ahead: float, caplog: pytest.LogCaptureFixture) -> None:
     async with servers(3, ring(3), ahead={2: ahead}) as three:
-        await three.until(lambda: bool(three.federations[0].directory.cards.clocks))
+        await three.until(lambda: bool(three.federations[0]._directory.cards.clocks))
         assert ("clock", [2]) in kinds(three, 0)
         await three.until(lambda: three.path(0, 1) == [0, 1])
         assert three.path(0, 2) is None
@@ -107,9 +106,9 @@ async def test_a_stream_that_breaks_the_rules_is_reset_and_opened_anew(
         with pytest.raises(StreamResetError) as caught:
             await read_to_its_end(stream)
         assert caught.value.code == CloseCode.PROTOCOL_ERROR
-        assert link.is_up
+        assert two.federations[0].links[0].peer is link.peer
         await two.clock.tick(AGAIN + 1)
-        assert link.is_up
+        assert two.federations[0].links[0].peer is link.peer
 
 
 async def test_what_members_may_ask() -> None:

@@ -123,7 +123,7 @@ async def test_a_link_has_so_many_tunnels_and_no_more() -> None:
         with pytest.raises(TunnelRefusedError) as caught:
             await dial_tunnel(link.peer, path=ids, trace=TRACE, timeout=60)
         assert (caught.value.code, caught.value.hop) == (ResultCode.OVERLOADED, 1)
-        assert link.is_up
+        assert link.peer.is_open
         tunnels.pop().close()
         await two.clock.tick(1)
         tunnels.append(await dial_tunnel(link.peer, path=ids, trace=TRACE, timeout=60))
