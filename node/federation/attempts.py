@@ -47,7 +47,8 @@ class Attempts:
             self._left = 0
 
     def _has_to_be(self, obstacle: Obstacle) -> bool:
-        """Whether all paths have it: the target, its home, or the step between the two."""
+        """Whether all paths have it: the target, its home, or the step between the two. An account
+        may log in again at any moment, and its home is there for others."""
         if isinstance(obstacle, tuple):
             return len(self._to) == 2 and self._to[1] in obstacle
         return obstacle in self._to

@@ -12,7 +12,7 @@ import anyio
 from crypto.identity import NodeId
 from node.errors import ConfigError, PeerClosedError, StreamResetError
 from node.federation.directory import Directory
-from node.logs import LogRation
+from node.logs import LogRation, one_line
 from node.peer.peer import Peer
 from node.protocol.codes import FEDERATION, CloseCode
 from node.protocol.errors import LocalProtocolError, RemoteProtocolError
@@ -41,7 +41,9 @@ class DirectoryDriver:
         self._loop: Backend | None = None
         self._timer: Timer | None = None
         self._senders: dict[NodeId, Changes] = {}
+        self._streams: dict[NodeId, Stream] = {}
         self._clocks = LogRation()
+        self._refused = LogRation()
 
     def begin(self, loop: Backend) -> None:
         """It lives in this loop from now on."""
@@ -79,7 +81,11 @@ class DirectoryDriver:
 
     async def exchange(self, neighbour: NodeId, stream: Stream) -> None:
         """Exchange cards on a stream until it is over; one that breaks the rules is reset."""
+        before = self._streams.get(neighbour)
+        if before is not None:
+            before.reset()  # it was opened anew
         changes = self._senders[neighbour] = Changes(stream.live.backend.waiter)
+        self._streams[neighbour] = stream
         self.directory.begin_exchange(neighbour)
         try:
             async with anyio.create_task_group() as tasks:
@@ -88,7 +94,7 @@ class DirectoryDriver:
                 tasks.cancel_scope.cancel()
         finally:
             if self._senders.get(neighbour) is changes:
-                del self._senders[neighbour]
+                del self._senders[neighbour], self._streams[neighbour]
                 self.directory.end_exchange(neighbour)
 
     # Inside.
@@ -110,16 +116,16 @@ class DirectoryDriver:
                     self._log_clock(origin, now)
                 self._stir()
         except RemoteProtocolError as error:
-            logger.warning("cards from %s: %s", neighbour, error.reason)
+            self._log_refused("cards from %s: %s", neighbour, error.reason)
             stream.reset(error.code)
         except StreamResetError as error:
-            logger.info("no cards are exchanged with %s: %s", neighbour, error)
-        except PeerClosedError:
-            pass  # the link is down
+            self._log_refused("no cards are exchanged with %s: %s", neighbour, error)
+        except (PeerClosedError, anyio.ClosedResourceError):
+            pass  # the link is down, or another stream took its place
 
     async def _send(self, neighbour: NodeId, stream: Stream, changes: Changes) -> None:
         with suppress(StreamResetError, PeerClosedError, anyio.ClosedResourceError):
-            while True:
+            while self._senders.get(neighbour) is changes:  # else it is another stream's to send
                 event = self.directory.next_event(neighbour)
                 if event is None:
                     await changes.until(lambda: neighbour in self.directory.ready())
@@ -154,6 +160,11 @@ class DirectoryDriver:
                 self.directory.announce(addresses, *self._now(self._loop))
             except ConfigError as error:
                 logger.warning("addresses are left out of our card: %s", error)
+
+    def _log_refused(self, text: str, neighbour: NodeId, why: object) -> None:
+        if self._loop is not None:
+            now = self._loop.now()
+            self._refused.log(logger, logging.WARNING, now, text, neighbour, one_line(str(why)))
 
     def _log_clock(self, origin: NodeId, now: float) -> None:
         ahead = self.directory.cards.clocks.get(origin, 0) / 1000

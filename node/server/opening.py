@@ -40,8 +40,7 @@ class Opener:
         whom; None: for ourselves.
 
         Raises:
-            TunnelRefusedError: it is not there; without a hop if that is from us. That the next one
-                did not answer in time is told of that one.
+            TunnelRefusedError: it is not there; without a hop if that is from us.
         """
         dials = self._directory.dials
         peer = self._neighbour(after)
@@ -54,8 +53,9 @@ class Opener:
             tunnel = await dial_tunnel(peer, path=path, trace=trace, timeout=timeout)
         except BaseException as error:
             dials.end(before, after)
-            if isinstance(error, TunnelRefusedError) and _is_silence(error):
-                raise TunnelRefusedError(error.code, path.index(after)) from error
+            if before is not None and _is_silent(error):
+                # It is that link which is not there, and not we who are to be gone around.
+                raise TunnelRefusedError(ResultCode.UNREACHABLE) from error
             raise
         tunnel.on_closed = partial(dials.end, before, after)
         return tunnel
@@ -85,6 +85,8 @@ class Opener:
         raise TunnelRefusedError(attempts.code, attempts.hop)
 
 
-def _is_silence(error: TunnelRefusedError) -> bool:
-    """Whether nobody answered: what was answered has a hop."""
+def _is_silent(error: BaseException) -> bool:
+    """Whether there was no answer in time at all, rather than one that says so."""
+    if not isinstance(error, TunnelRefusedError):
+        return False
     return error.code == ResultCode.DEADLINE_EXCEEDED and error.hop is None

@@ -84,11 +84,11 @@ def test_what_another_path_does_not_mend_is_final(code: ResultCode) -> None:
         (ResultCode.UNREACHABLE, 2),
         (ResultCode.NOT_AUTHORISED, 3),
         (ResultCode.OVERLOADED, 3),
+        (ResultCode.OVERLOADED, 2),
+        (ResultCode.DEADLINE_EXCEEDED, 2),
     ],
 )
-def test_what_lies_between_a_home_and_its_account_is_asked_for_anew(
-    code: ResultCode, hop: int
-) -> None:
+def test_a_home_and_its_account_are_asked_anew(code: ResultCode, hop: int) -> None:
     attempts = to_target(ACCOUNT)
     assert attempts.next(1.0) == (*FIRST, ACCOUNT)
     attempts.failed(code, hop, 1.0)

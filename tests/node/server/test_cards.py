@@ -111,6 +111,26 @@ async def test_a_stream_that_breaks_the_rules_is_reset_and_opened_anew(
         assert two.federations[0].links[0].peer is link.peer
 
 
+async def test_of_two_streams_the_younger_counts() -> None:
+    async with servers(2, [(0, 1)]) as two:
+        await two.until(two.know_all)
+        (link,) = two.federations[0].links
+        assert link.peer is not None
+        streams = []
+        for _ in range(3):
+            streams.append(link.peer.streams.open_federation())
+            await two.clock.settle()
+        for stream in streams[:2]:
+            with pytest.raises(StreamResetError) as caught:
+                await read_to_its_end(stream)
+            assert caught.value.code == CloseCode.CANCELLED
+        assert (await streams[2].receive_event()).subcategory == 1
+        await two.clock.tick(AGAIN + 1)  # the one of its own
+        with pytest.raises(StreamResetError):
+            await read_to_its_end(streams[2])
+        assert link.peer.is_open
+
+
 async def test_what_members_may_ask() -> None:
     async with servers(3, ring(3)) as three, new_node() as stranger:
         await three.until(three.know_all)

@@ -227,3 +227,16 @@ async def test_a_session_goes_on_by_another_path_and_directly(tmp_path: Path) ->
         assert await ticking(four, peer.call("secret")) == "told"
         assert (peer.resumes, peer.path) == (2, ())
         await peer.close()
+
+
+async def test_a_link_that_is_silent_is_gone_around_and_not_who_waits_for_it() -> None:
+    async with servers(4, ring(4), exports=("who",)) as four:
+        offer(four.nodes)
+        await four.until(four.know_all)
+        one, other = four.nodes[1], four.nodes[2]
+        four.network.way(one, other).stall()
+        peer = await ticking(four, four.federations[0].reach(other.node_id))
+        assert four.numbers(peer.path) == [0, 3, 2]
+        near = await ticking(four, four.federations[0].reach(one.node_id))
+        assert four.numbers(near.path) == [0, 1]
+        four.network.way(one, other).heal()
