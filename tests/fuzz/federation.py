@@ -105,7 +105,8 @@ def _sent(directory: Directory, neighbour: NodeId) -> set[bytes]:
 
 def _accounts(node: Situation) -> Accounts[object]:
     may = None if node.accounts is None else map(NodeId, node.accounts)
-    accounts: Accounts[object] = Accounts(may, frozenset(map(NodeId, node.linked)))
+    servers = frozenset(map(NodeId, node.linked | node.members))
+    accounts: Accounts[object] = Accounts(may, servers)
     for one in node.logged_in:
         accounts.login(NodeId(one), object())
     return accounts
@@ -118,7 +119,7 @@ class _Here:
         self._accounts = _accounts(node)
 
     def has_account(self, node_id: NodeId) -> bool:
-        """A linked server has none."""
+        """A server has none."""
         return self._accounts.may(node_id)
 
     def is_reachable_account(self, node_id: NodeId) -> bool:

@@ -40,8 +40,9 @@ class Situation:
     links: Links = field(default_factory=dict)
 
     def may_have_account(self, node: bytes) -> bool:
-        """A linked server has none."""
-        return node not in self.linked and (self.accounts is None or node in self.accounts)
+        """A server has none."""
+        known = self.accounts is None or node in self.accounts
+        return known and not self.is_server(node)
 
     def is_server(self, node: bytes) -> bool:
         """Whether it takes this node for one."""

@@ -281,6 +281,7 @@ _DIALS: dict[str, tuple[Situation, str, bytes, int]] = {
     "from an account, to one here that is away": (_HERE, "n", _to("cm"), 0),
     "from an account, to one here that nobody knows": (_HERE, "n", _to("cx"), 0),
     "from an account, to a member as if it had an account": (_HERE, "n", _to("cs"), 0),
+    "from a member without a link, where anybody may": (_OPEN, "s", _to("d"), 0),
     "from a stranger, which is malformed": (_HERE, "x", b"\xff", 0),
 }
 
@@ -355,6 +356,7 @@ _LOGINS: dict[str, tuple[Situation, str, bytes, dict[str, bool]]] = {
     "of anybody, where anybody may": (_OPEN, "x", _login(), {}),
     "of one who may not": (_HERE, "x", _login(), {}),
     "of a linked server, where anybody may": (_OPEN, "b", _login(), {}),
+    "of a member without a link, where anybody may": (_OPEN, "s", _login(), {}),
     "at a node without accounts": (_NODE, "n", _login(), {}),
     "through a tunnel": (_HERE, "n", _login(), {"tunnelled": True}),
     "on an unencrypted connection": (_OPEN, "x", _login(), {"encrypted": False}),

@@ -233,9 +233,8 @@ class Situation:
     def __init__(self, vector: Vector) -> None:
         self.node: Mapping[str, Any] = read(FILE)["nodes"][vector["node"]]
         may, self.linked = self.node["accounts"], frozenset(ids_of(self.node["linked"]))
-        self.accounts: Accounts[object] = Accounts(
-            None if may is None else ids_of(may), self.linked
-        )
+        servers = self.linked | {*ids_of(self.node["members"])}
+        self.accounts: Accounts[object] = Accounts(None if may is None else ids_of(may), servers)
         for one in ids_of(self.node["logged_in"]):
             self.accounts.login(one, object())
 
