@@ -14,6 +14,7 @@ from crypto.identity import NodeId
 from node.backoff import Pauses
 from node.config import NodeConfig
 from node.errors import ConfigError
+from node.federation.exports import Exports
 from node.federation.tunnel_record import TunnelRecord
 from node.links.link import Link
 from node.links.redial import random_fraction
@@ -33,6 +34,8 @@ from node.transport.backend import Backend, Listener
 from node.transport.driver import Driver
 from node.trust.accept_hook import AcceptHook, Decider
 from node.trust.policies import Pinned, TrustPolicy
+from node.tunnels.home import Home
+from node.tunnels.homes import Homes
 from node.tunnels.service import TunnelService, offer_tunnels
 from node.tunnels.switch import Switch
 from node.tunnels.via import Outers
@@ -50,6 +53,7 @@ class Meeting(Offering):
         self._listeners: list[Listener] = []
         self._links: set[Link] = set()
         self._outers = Outers(self.connect, loop)
+        self._homes = Homes(self)
 
     @property
     def backend(self) -> Backend:
@@ -112,19 +116,14 @@ class Meeting(Offering):
         node_id: NodeId,
         *,
         name: str,
-        also: Iterable[str] = (),
         timeout: float = CONNECT_TIMEOUT,
     ) -> Peer:
         """Do the handshake with the node `node_id` over whatever one of `dials` leads to
-        (`tunnel_dial`), or one of the addresses `also`; they are tried in turn, now and when the
-        session has lost its transport. `name` is for the log. Raises as `connect`."""
-        direct = [Address.parse(text) for text in also]
-        if any(one.node_id not in (None, node_id) for one in direct):
-            raise ConfigError(f"an address of another node than {node_id}")
-        ways = [*dials, *(self._dial(one.with_node_id(node_id)) for one in direct)]
+        (`tunnel_dial`); they are tried in turn, now and when the session has lost its transport.
+        `name` is for the log. Raises as `connect`."""
         policy = policy_for(None, Pinned(node_id), self.config)
         peer = self._peer(policy, name, initiator=True)
-        await open_peer(peer, ways, timeout, self._anew(name))
+        await open_peer(peer, dials, timeout, self._anew(name))
         return peer
 
     def serve_tunnels(
@@ -154,6 +153,37 @@ class Meeting(Offering):
                 node ids, or too many addresses.
         """
         return Link(self, self._links, address, also, trust=trust, pauses=pauses, draw=draw)
+
+    def home(
+        self,
+        address: str,
+        *,
+        exports: Iterable[str] = (),
+        also: Sequence[str] = (),
+        trust: TrustPolicy | AcceptHook | None = None,
+        pauses: Pauses | None = None,
+        draw: Callable[[], float] = random_fraction,
+    ) -> Home:
+        """Keep a server reachable at which this node has an account, and stay logged in there:
+        `async with` it. `exports` are what peers that come through a tunnel may ask for, at most
+        64 names and patterns that end in `*` (of calls, topics, events, labels of streams, and of
+        the bus), beside what `allow=` says; nothing by default. The rest is as in `link`.
+
+        Raises:
+            ConfigError: as `link`, or `exports` are not such patterns. AddressError: not an
+                address.
+        """
+        return Home(
+            self,
+            self._links,
+            self._homes,
+            address,
+            also,
+            exports=Exports(exports),
+            trust=trust,
+            pauses=pauses,
+            draw=draw,
+        )
 
     async def connect_stream(
         self,

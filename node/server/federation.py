@@ -4,7 +4,8 @@ them (docs/protocol.md section 19).
 All that it starts ends with its `async with`, which stands inside of the node's.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -23,7 +24,6 @@ from node.federation.directory import Directory
 from node.federation.exports import Exports
 from node.federation.tunnel_record import TunnelRecord
 from node.handlers.registry import Entry
-from node.meeting import CONNECT_TIMEOUT
 from node.node import CLOSE_TIMEOUT, Node
 from node.peer.peer import Peer
 from node.protocol.codes import FEDERATION_LABEL, TUNNEL_LABEL, CloseCode
@@ -32,6 +32,7 @@ from node.remote.redialling import DIAL_TIMEOUT
 from node.server.accounts import AccountsHere
 from node.server.directory import DirectoryDriver
 from node.server.findings import FederationFinding, findings
+from node.server.follows import Follows
 from node.server.link import DialServer, ServerLink
 from node.server.neighbours import Neighbours
 from node.server.opening import Opener
@@ -39,8 +40,8 @@ from node.server.switch import ServerSwitch
 from node.settings.federation import FederationSettings
 from node.transport.address import Address
 from node.trust.accounts import HostedAccounts
-from node.tunnels.dialling import tunnel_dial
 from node.tunnels.outlet import TunnelOutlet
+from node.tunnels.reaching import REACH_TIMEOUT, Reaching, Way
 from node.tunnels.service import TunnelService
 
 
@@ -118,6 +119,9 @@ class Federation:
         self._opener = Opener(self._directory, self._neighbour, self._now)
         self._switch = ServerSwitch(self._directory, self._opener, self._now)
         self._service: TunnelService | None = None
+        self._entered = AsyncExitStack()
+        self._reaching = Reaching(node, self._open)
+        self._follows = Follows(node, self._publisher, Exports(settings.follow), self._accounts.may)
 
     def __repr__(self) -> str:
         return f"<Federation of {self._node.node_id.short}: {len(self.servers)} servers>"
@@ -156,24 +160,29 @@ class Federation:
     # What to do with it.
 
     async def reach(
-        self, *to: NodeId, also: Iterable[str] = (), timeout: float = CONNECT_TIMEOUT
+        self,
+        *ids: NodeId | str,
+        also: Sequence[str] = (),
+        discover: bool = False,
+        timeout: float = REACH_TIMEOUT,
     ) -> Peer:
-        """A session with a server, `reach(id)`, or with a node at its home, `reach(home_id, id)`,
-        through a tunnel: what is said in it is end to end. It goes on by another path when one is
-        lost, and over the addresses `also` of the node itself. `timeout` is seconds for all.
+        """Open a session with a server, `reach(id)`, or with a node at its home, `reach(home_id,
+        id)`, end to end through a tunnel. It may ask there for what is exported.
+
+        The session goes on by another path if its own is lost. With direct addresses of the node in
+        `also`, or with `discover` if it is announced on the local network (extra `discovery`), it
+        moves there as soon as it can. It ends with the federation. `timeout` is seconds for all.
 
         Raises:
-            ConfigError: that is not one or two ids, the last of which is not ours. AddressError:
-                one of `also` cannot be read as one. TunnelRefusedError: no tunnel leads there.
-                UnreachableError, HandshakeError, NotTrustedError: as `Node.connect`.
+            ConfigError: not one or two node ids, this node's is the last, or `also` has addresses
+                of another node. AddressError: not a direct address.
+            TunnelRefusedError: no tunnel leads there; its `code` says why.
+            HandshakeError, NotTrustedError: as `Node.connect`.
         """
-        if not 1 <= len(to) <= 2 or len(set(to)) < len(to) or to[-1] == self._node.node_id:
-            raise ConfigError("reach another server, or a home and another node there")
-        target = to[-1]
-        dial = tunnel_dial(partial(self._open, to))
-        return await self._node.connect_by(
-            [dial], target, name=f"tunnel to {target.short}", also=also, timeout=timeout
-        )
+        way = Way(ids, also, discover=discover)
+        if way.target == self._node.node_id or len(set(way.ids)) < len(way.ids):
+            raise ConfigError("to be reached are another server, or a home and another node")
+        return await self._reaching.reach(way, f"{way.target.short} by a tunnel", timeout)
 
     def redial(self) -> None:
         """The network has changed: dial the links that are down now."""
@@ -191,11 +200,18 @@ class Federation:
         loop, handlers = self._node.backend, self._node.handlers
         if {FEDERATION_LABEL, TUNNEL_LABEL} & handlers.reserved.keys():
             raise ParleyError("the node is a server already, or takes tunnels from a home")
-        await self._hosted.begin(loop)
-        self._service = self._node.serve_tunnels(self._switch, self._joined)
-        handlers.exports.add(self._exports)
-        handlers.reserved[FEDERATION_LABEL] = Entry(FEDERATION_LABEL, self._neighbours.opened)
-        self._neighbours.begin(loop, self._dial)
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self._neighbours.end)
+            await self._hosted.begin(loop)
+            stack.callback(self._hosted.end)
+            stack.push_async_exit(self._close_sessions)
+            await stack.enter_async_context(self._follows)
+            stack.callback(self._withdraw)
+            self._service = self._node.serve_tunnels(self._switch, self._joined)
+            handlers.exports.add(self._exports)
+            handlers.reserved[FEDERATION_LABEL] = Entry(FEDERATION_LABEL, self._neighbours.opened)
+            self._neighbours.begin(loop, self._dial)
+            self._entered = stack.pop_all()
         return self
 
     async def __aexit__(
@@ -205,29 +221,35 @@ class Federation:
         exc_tb: TracebackType | None,
     ) -> None:
         """End the links and all that goes through them."""
+        await self._entered.__aexit__(exc_type, exc_val, exc_tb)
+
+    def _withdraw(self) -> None:
+        """Nobody opens a tunnel or makes a link any more."""
         handlers = self._node.handlers
         for label in (FEDERATION_LABEL, TUNNEL_LABEL):
             handlers.reserved.pop(label, None)
         handlers.exports.discard(self._exports)
-        try:
-            if exc_type is None:  # what is in tunnels is told by Close, as long as they are there
-                await self._close_inner()
-        finally:
-            self._hosted.end()
-            await self._neighbours.end()
 
-    async def _close_inner(self) -> None:
-        inner = [peer for peer in self._node.peers if peer.path and not peer.is_parted]
+    async def _close_sessions(self, exc_type: type[BaseException] | None, *_: object) -> None:
+        """Say Close in the sessions that go through tunnels, as long as there are any."""
+        graceful = exc_type is None
         with anyio.move_on_after(CLOSE_TIMEOUT):
+            await self._reaching.close(graceful=graceful)
+            if not graceful:
+                return
             async with anyio.create_task_group() as closing:
-                for peer in inner:
-                    closing.start_soon(peer.close, CloseCode.GOING_AWAY)
+                for peer in self._node.peers:
+                    if peer.path and not peer.is_parted:
+                        closing.start_soon(peer.close, CloseCode.GOING_AWAY)
 
     # Inside.
 
-    async def _open(self, to: tuple[NodeId, ...]) -> TunnelOutlet:
+    async def _open(self, to: Sequence[NodeId]) -> TunnelOutlet:
         trace = random_bytes(TRACE_SIZE)
         return await self._opener.to(to, trace=trace, timeout=DIAL_TIMEOUT)
+
+    async def _publisher(self, ids: Sequence[NodeId]) -> Peer:
+        return await self.reach(*ids)
 
     def _neighbour(self, node_id: NodeId) -> Peer | None:
         """The link with a server, or the session over which an account is logged in."""

@@ -77,7 +77,7 @@ async def test_whoever_may_not_is_refused(met: Meeting, anyio_backend: str) -> N
 
 
 async def test_nobody_logs_in_through_a_tunnel(met: Meeting, anyio_backend: str) -> None:
-    met.back.live.path = (met.client.node_id, met.server.node_id)
+    met.back.driver.path = (met.client.node_id, met.server.node_id)
     assert await refused(met) == {ResultCode.NOT_AUTHORISED}
     assert len(home(met)) == 0
 

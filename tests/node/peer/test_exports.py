@@ -42,7 +42,7 @@ async def serve(stream: Stream) -> None:
 def tunnel(met: Meeting) -> None:
     """Their connection goes through a tunnel now."""
     path = (met.client.node_id, met.server.node_id)
-    met.peer.live.path = met.back.live.path = path
+    met.peer.driver.path = met.back.driver.path = path
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ async def test_what_is_exported_and_for_how_long(
 async def test_it_is_asked_by_the_way_of_the_moment(
     met: Meeting, anyio_backend: str, ask: Ask
 ) -> None:
-    met.back.live.path = ()
+    met.back.driver.path = ()
     assert await code_of(ask, met.peer, NAME) == 0
     tunnel(met)
     assert await code_of(ask, met.peer, NAME) == ResultCode.NOT_AUTHORISED
@@ -152,14 +152,14 @@ async def test_calls_that_are_made_once(met: Meeting, anyio_backend: str) -> Non
 
     # The handshake of another connection says that calls are remembered.
     peer, back = await introduce(met.client, met.server)
-    back.live.path = met.back.live.path
+    back.driver.path = met.back.live.path
     assert await code_of(once, peer, "once.a") == ResultCode.NOT_AUTHORISED
     met.server.handlers.exports.add(Exports(["once.a"]))
     assert await code_of(once, peer, "once.a") == 0
 
 
 async def test_notes_go_on_when_the_session_moves(met: Meeting, anyio_backend: str) -> None:
-    met.back.live.path = ()
+    met.back.driver.path = ()
     async with met.peer.subscribe(NAME) as notes:
         tunnel(met)
         await met.server.topics[NAME].publish(1)
@@ -202,7 +202,7 @@ async def test_names_of_the_bus(anyio_backend: str) -> None:
             )  # all of a request, or nothing
         with pytest.raises(BusRefusedError, match="code 20"):
             await store.streams()  # of all names
-        bus.nodes.back.live.path = ()
+        bus.nodes.back.driver.path = ()
         await store.publish([event(4, "people.new")], durable=True)
         assert len(await store.streams()) == 2
         await store.aclose()

@@ -94,7 +94,7 @@ async def test_whom_nobody_reaches() -> None:
                 await first.reach(*to)
             assert caught.value.code == ResultCode.UNREACHABLE
         for wrong in ((), (ids[0],), (ids[1], ids[0]), (ids[1], ids[1]), tuple(ids[1:])):
-            with pytest.raises(ConfigError, match="reach another"):
+            with pytest.raises(ConfigError, match="to be reached are"):
                 await first.reach(*wrong)
         # Whom the card does not name as one who carries is asked all the same, by a liar.
         (link,) = first.links
@@ -214,7 +214,7 @@ async def test_a_session_goes_on_by_another_path_and_directly(tmp_path: Path) ->
         offer(four.nodes)
         await four.until(four.know_all)
         ids = [node.node_id for node in four.nodes]
-        direct = await four.nodes[2].listen(f"unix://{tmp_path}/2")
+        direct = f"unix://{tmp_path}/2"
         peer = await four.federations[0].reach(ids[2], also=[direct])
         assert four.numbers(peer.path) == [0, 1, 2]
         assert (await asked(peer))[0] == 2
@@ -222,6 +222,7 @@ async def test_a_session_goes_on_by_another_path_and_directly(tmp_path: Path) ->
         number, path, _ = await ticking(four, asked(peer))
         assert (number, four.numbers(path)) == (2, [0, 3, 2])
         assert (peer.resumes, four.numbers(peer.path)) == (1, [0, 3, 2])
+        await four.nodes[2].listen(direct)
         four.network.kill(four.nodes[3])
         # What asked for the exports of a tunnel is direct from here on.
         assert await ticking(four, peer.call("secret")) == "told"
@@ -240,3 +241,29 @@ async def test_a_link_that_is_silent_is_gone_around_and_not_who_waits_for_it() -
         near = await ticking(four, four.federations[0].reach(one.node_id))
         assert four.numbers(near.path) == [0, 1]
         four.network.way(one, other).heal()
+
+
+async def test_topics_elsewhere_are_followed_through_servers() -> None:
+    async with servers(
+        4, ring(4), exports=("news", "rest"), follow=("news",), accounts="any", resume=30.0
+    ) as four:
+        clients = [Node(Identity.create(), config=config(), clock=four.clock) for _ in range(2)]
+        async with clients[0], clients[1]:
+            await four.until(four.know_all)
+            publisher = four.nodes[2]
+            topic = publisher.topic("news", allow=[four.nodes[0].node_id])
+            publisher.topic("rest")
+            home, beside = [await logged_in(four, client, 0) for client in clients]
+            name = f"news@{publisher.node_id}"
+            async with home.subscribe(name) as one, beside.subscribe(name) as other:
+                assert [len(topic.subscribers), four.federations[2].tunnels] == [1, 1]
+                await topic.publish("before")
+                assert [await anext(sub) for sub in (one, other)] == ["before"] * 2
+                four.network.kill(four.nodes[1])
+                await topic.publish("after")
+                assert [await ticking(four, anext(sub)) for sub in (one, other)] == ["after"] * 2
+            await four.until(lambda: not topic.subscribers)
+            for wrong in (f"rest@{publisher.node_id}", f"none@{publisher.node_id}"):
+                with pytest.raises(CallRefused) as caught:
+                    await home.subscribe(wrong).__aenter__()
+                assert caught.value.code == ResultCode.NOT_AUTHORISED
