@@ -225,8 +225,8 @@ KINDS: Final = {
     # Of neighbours in a tunnel's path.
     "tunnel-differs": Meaning(
         FAULT,
-        "Two neighbours' records of a tunnel cannot both be true: more bytes went on than came, "
-        "or more were lost than a server can hold, or their paths differ in length.",
+        "Two neighbours' records of a tunnel cannot both be true: it has more bytes behind a "
+        "server than before it, or fewer by more than can be lost, or another length of its path.",
         "Which is; the events of their own link, which both sealed, can tell.",
     ),
     "tunnel-missing": Meaning(

@@ -14,7 +14,11 @@ from node.federation.limits import TUNNEL_MEMORY
 from pipeline.reconcile.ends import FINDING_COLUMNS
 
 LARGEST: Final = 2**63 - 1
+# Of a tunnel that was cut off, in a direction: what the first server held, and what was under way.
+MOST_LOST: Final = 2 * TUNNEL_MEMORY
 _PAIR: Final = ("trace", "hop", "one", "other")
+_MISSING: Final = "tunnel-missing"
+_OUTSIDE: Final = "not-covered"
 
 
 def total(column: Column | str) -> Column:
@@ -28,8 +32,47 @@ def compare_tunnels(tunnels: DataFrame, covered: DataFrame) -> DataFrame:
     `tunnels` are silver's, `covered` says from when to when each journal has records. Of a node
     without a journal nothing is said.
     """
-    pairs = _pairs(tunnels)
-    return _differing(pairs).unionByName(_missing(pairs, covered))
+    found = (
+        _pairs(tunnels)
+        .select(*_PAIR, f.explode(_disagreements()).alias("found"))
+        .select(f.struct(*_PAIR).alias("pair"), "found.*")
+        .where(f.col("evidence").isNotNull())
+        .join(covered, "journal", "left")
+    )
+    began, ended = f.col("record.began"), f.col("record.ended")
+    inside = (f.col("first") <= began) & (ended <= f.col("last"))
+    is_outside = (f.col("kind") == _MISSING) & ~inside
+    return (
+        found.where((f.col("kind") != _MISSING) | f.col("first").isNotNull())
+        .withColumn("kind", f.when(is_outside, _OUTSIDE).otherwise(f.col("kind")))
+        .groupBy("kind", "journal", f.when(f.col("kind") != _OUTSIDE, f.col("pair")).alias("of"))
+        .agg(
+            f.sum("count").alias("count"),
+            f.min("record").alias("record"),
+            f.min("evidence").alias("evidence"),
+        )
+        .select(
+            "kind",
+            "journal",
+            f.lit(None).cast("string").alias("session"),
+            f.lit(None).cast("string").alias("direction"),
+            f.lit(None).cast("long").alias("place"),
+            f.col("record.began").alias("time"),
+            f.col("record.segment").alias("segment"),
+            f.col("record.offset").alias("offset"),
+            "count",
+            f.when(f.col("kind") != _OUTSIDE, f.col("evidence"))
+            .otherwise(
+                f.format_string(
+                    "%d tunnels in the neighbours' journals that are not wholly within the times "
+                    "of this journal",
+                    f.col("count"),
+                )
+            )
+            .alias("evidence"),
+        )
+        .select(*FINDING_COLUMNS)
+    )
 
 
 def _pairs(tunnels: DataFrame) -> DataFrame:
@@ -68,16 +111,19 @@ def _pairs(tunnels: DataFrame) -> DataFrame:
     return forward.unionByName(back).groupBy(*_PAIR).agg(*of("one"), *of("other"))
 
 
-def _differing(pairs: DataFrame) -> DataFrame:
-    both = pairs.where((f.col("one_has") == f.col("other_has")) & (f.col("one_has") > 0))
-    found = both.withColumn("evidence", _contradiction()).where(f.col("evidence").isNotNull())
-    return found.select(
+def _disagreements() -> Column:
+    """What may be wrong with a pair, by journal; without evidence nothing is."""
+    has_both = (f.col("one_has") == f.col("other_has")) & (f.col("one_has") > 0)
+    differs = f.struct(
         f.lit("tunnel-differs").alias("kind"),
         f.col("one").alias("journal"),
-        *_where("one_record"),
+        f.col("one_record").alias("record"),
         f.col("one_has").alias("count"),
-        "evidence",
-    ).select(*FINDING_COLUMNS)
+        f.when(has_both, _contradiction()).alias("evidence"),
+    )
+    return f.array(
+        differs, _lacking("one", "other", "gave it to"), _lacking("other", "one", "got it from")
+    )
 
 
 def _contradiction() -> Column:
@@ -94,100 +140,47 @@ def _contradiction() -> Column:
             ),
         )
     ]
-    for way, (sender, sent), (receiver, passed) in (
+    for way, (first, before), (second, behind) in (
         ("forward", (one, "one_forward"), (other, "other_forward")),
         ("back", (other, "other_back"), (one, "one_back")),
     ):
-        lost = f.col(sent) - f.col(passed)
+        lost = f.col(before) - f.col(behind)
         sentences.append(
             f.when(
-                (lost < 0) | (lost > TUNNEL_MEMORY * f.col("one_has")),
+                (lost < 0) | (lost > MOST_LOST * f.col("one_has")),
                 f.format_string(
-                    f"tunnel %s, {way}: %s sent %d bytes to %s, which sent on %d",
+                    f"tunnel %s, {way}: %d bytes at %s, and behind it %d at %s",
                     f.col("trace"),
-                    sender,
-                    f.col(sent),
-                    receiver,
-                    f.col(passed),
+                    f.col(before),
+                    first,
+                    f.col(behind),
+                    second,
                 ),
             )
         )
     return f.coalesce(*sentences)
 
 
-def _missing(pairs: DataFrame, covered: DataFrame) -> DataFrame:
-    """What one side says and the other, which keeps a journal, does not."""
-    lacking = _lacking(pairs, "one", "other", "gave it to").unionByName(
-        _lacking(pairs, "other", "one", "got it from")
+def _lacking(witness: str, node: str, did: str) -> Column:
+    """That `node` has fewer records than the witness says there must be."""
+    has, expected = f.col(f"{node}_has"), f.col(f"{witness}_expects")
+    one = f.format_string(
+        f"tunnel %s: %s says that it {did} this node, which has no record of it",
+        f.col("trace"),
+        f.col(witness),
     )
-    known = lacking.join(covered.withColumnRenamed("journal", "node"), "node")
-    began, ended = f.col("record.began"), f.col("record.ended")
-    inside = (f.col("first") <= began) & (ended <= f.col("last"))
-    return (
-        known.withColumn("within", f.coalesce(inside, f.lit(False)))
-        .withColumn("pair", f.when(f.col("within"), f.struct(*_PAIR)))
-        .groupBy("node", "within", "pair")
-        .agg(
-            f.sum("missing").alias("count"),
-            f.min("record").alias("record"),
-            f.min("sentence").alias("sentence"),
-        )
-        .select(
-            f.when(f.col("within"), "tunnel-missing").otherwise("not-covered").alias("kind"),
-            f.col("node").alias("journal"),
-            *_where("record"),
-            "count",
-            f.when(f.col("within"), f.col("sentence"))
-            .otherwise(
-                f.format_string(
-                    "%d tunnels in the neighbours' journals that are not wholly within the times "
-                    "of this journal",
-                    f.col("count"),
-                )
-            )
-            .alias("evidence"),
-        )
-        .select(*FINDING_COLUMNS)
+    several = f.format_string(
+        f"tunnel %s: %s says %d times that it {did} this node, which has %d records of it",
+        f.col("trace"),
+        f.col(witness),
+        expected,
+        has,
     )
-
-
-def _lacking(pairs: DataFrame, witness: str, node: str, did: str) -> DataFrame:
-    """Pairs of which `node` has fewer records than the witness says there must be."""
-    missing = f.col(f"{witness}_expects") - f.col(f"{node}_has")
-    has = f.col(f"{node}_has")
-    return pairs.where(missing > 0).select(
-        *_PAIR,
-        f.col(node).alias("node"),
-        missing.alias("missing"),
+    sentence = f.when(has == 0, one).otherwise(several)
+    return f.struct(
+        f.lit(_MISSING).alias("kind"),
+        f.col(node).alias("journal"),
         f.col(f"{witness}_record").alias("record"),
-        f.when(
-            has == 0,
-            f.format_string(
-                f"tunnel %s: %s says that it {did} this node, which has no record of it",
-                f.col("trace"),
-                f.col(witness),
-            ),
-        )
-        .otherwise(
-            f.format_string(
-                f"tunnel %s: %s says %d times that it {did} this node, which has %d records of it",
-                f.col("trace"),
-                f.col(witness),
-                f.col(f"{witness}_expects"),
-                has,
-            )
-        )
-        .alias("sentence"),
+        (expected - has).alias("count"),
+        f.when(expected > has, sentence).alias("evidence"),
     )
-
-
-def _where(record: str) -> list[Column]:
-    """The columns of a finding that say where, by a record that shows it."""
-    return [
-        f.lit(None).cast("string").alias("session"),
-        f.lit(None).cast("string").alias("direction"),
-        f.lit(None).cast("long").alias("place"),
-        f.col(f"{record}.began").alias("time"),
-        f.col(f"{record}.segment").alias("segment"),
-        f.col(f"{record}.offset").alias("offset"),
-    ]

@@ -6,9 +6,8 @@ from datetime import timedelta
 import pytest
 from pyspark.sql import SparkSession
 
-from node.federation.limits import TUNNEL_MEMORY
 from pipeline.reconcile import FINDING_COLUMNS
-from pipeline.reconcile.tunnels import compare_tunnels
+from pipeline.reconcile.tunnels import MOST_LOST, compare_tunnels
 from tests.pipeline.silver_frames import START, TUNNELS, Row, frame, tunnel
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -29,13 +28,13 @@ def scenes() -> list[list[Row]]:
     origin = tunnel("origin", "a", "b", "t")  # and here it is: it has no record
 
     under_way = tunnel("under way", "s", "a", "b", "t")  # it was cut off
-    under_way["a"]["forward"] += TUNNEL_MEMORY
-    under_way["b"]["back"] += TUNNEL_MEMORY
+    under_way["a"]["forward"] += MOST_LOST
+    under_way["b"]["back"] += MOST_LOST
 
-    too_much = tunnel("too much", "s", "a", "b", "t")  # no server holds so many
-    too_much["a"]["forward"] += TUNNEL_MEMORY + 1
+    too_much = tunnel("too much", "s", "a", "b", "t")  # not so many can be
+    too_much["a"]["forward"] += MOST_LOST + 1
     too_much_back = tunnel("too much back", "s", "a", "b", "t")
-    too_much_back["b"]["back"] += TUNNEL_MEMORY + 1
+    too_much_back["b"]["back"] += MOST_LOST + 1
     made_up = tunnel("made up", "s", "a", "b", "t")  # more went on than came
     made_up["b"]["forward"] += 1
     made_up_back = tunnel("made up back", "s", "a", "b", "t")
@@ -100,7 +99,7 @@ def test_each_difference_between_two_servers_is_told_once(spark: SparkSession) -
     [outside] = [row for row in rows if row["kind"] == "not-covered"]
     assert (outside["journal"], outside["count"]) == ("l", 2)
     evidence = {row["evidence"] for row in rows}
-    assert "tunnel made up, forward: a sent 1000 bytes to b, which sent on 1001" in evidence
+    assert "tunnel made up, forward: 1000 bytes at a, and behind it 1001 at b" in evidence
     assert "tunnel last: a says that it gave it to this node, which has no record of it" in evidence
     assert (
         "tunnel thrice: a says 3 times that it gave it to this node, which has 2 records of it"
