@@ -251,6 +251,7 @@ PAGES: Final[dict[str, Page]] = {
             "parley.errors.ConfigError",
             "parley.errors.InsecureAddressError",
             "parley.errors.UnreachableError",
+            "parley.errors.TunnelRefusedError",
             "parley.errors.HandshakeError",
             "parley.errors.NotTrustedError",
             "parley.errors.IdentityChangedError",

@@ -5,6 +5,7 @@ What it is made of, how it lives and what it lets in is up to `Node`.
 
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import Final, cast
 
 from anyio.abc import ByteStream
@@ -12,6 +13,8 @@ from anyio.abc import ByteStream
 from crypto.identity import NodeId
 from node.backoff import Pauses
 from node.config import NodeConfig
+from node.errors import ConfigError
+from node.federation.tunnel_record import TunnelRecord
 from node.links.link import Link
 from node.links.redial import random_fraction
 from node.offering import Offering
@@ -24,12 +27,15 @@ from node.peer.dialling import (
     stream_dial,
 )
 from node.peer.peer import Peer
-from node.remote.redialling import Redialling
+from node.remote.redialling import Dial, Redialling
 from node.transport.address import Address
 from node.transport.backend import Backend, Listener
 from node.transport.driver import Driver
 from node.trust.accept_hook import AcceptHook, Decider
-from node.trust.policies import TrustPolicy
+from node.trust.policies import Pinned, TrustPolicy
+from node.tunnels.service import TunnelService, offer_tunnels
+from node.tunnels.switch import Switch
+from node.tunnels.via import Outers
 
 CONNECT_TIMEOUT: Final = 10.0
 
@@ -43,6 +49,7 @@ class Meeting(Offering):
         super().__init__(config, loop)
         self._listeners: list[Listener] = []
         self._links: set[Link] = set()
+        self._outers = Outers(self.connect, loop)
 
     @property
     def backend(self) -> Backend:
@@ -93,8 +100,41 @@ class Meeting(Offering):
         target, place = addresses[0], addresses[0].place
         policy = policy_for(target, trust, self.config)
         peer = self._peer(policy, place, initiator=True, dialled=place)
-        await open_peer(peer, addresses, timeout, self._anew(place))
+        dials = [self._dial(one) for one in addresses]
+        await open_peer(peer, dials, timeout, self._anew(place))
         return peer
+
+    async def connect_by(
+        self,
+        dials: Sequence[Dial],
+        node_id: NodeId,
+        *,
+        name: str,
+        timeout: float = CONNECT_TIMEOUT,
+    ) -> Peer:
+        """Do the handshake with the node `node_id` over whatever one of `dials` leads to
+        (`tunnel_dial`); they are tried in turn, now and when the session has lost its transport.
+        `name` is for the log. Raises as `connect`."""
+        policy = policy_for(None, Pinned(node_id), self.config)
+        peer = self._peer(policy, name, initiator=True)
+        await open_peer(peer, dials, timeout, self._anew(name))
+        return peer
+
+    def add_addresses(self, peer: Peer, addresses: Iterable[str]) -> None:
+        """Let the session of a peer that was dialled go on over these addresses of the same node,
+        too; AddressError, ConfigError as `connect`."""
+        dials = [self._dial(address) for address in map(Address.parse, addresses)]
+        if isinstance(peer.live.redialling, Redialling):
+            peer.live.redialling.add(dials)
+
+    def serve_tunnels(
+        self, switch: Switch, on_over: Callable[[TunnelRecord], None] = lambda record: None
+    ) -> TunnelService:
+        """Let peers dial tunnels to this node and through it, as `switch` decides. `on_over` is
+        given the record of each tunnel that was joined here. ParleyError if they may already."""
+        service = TunnelService(self.node_id, switch, self._accept, on_over)
+        offer_tunnels(self.handlers, service)
+        return service
 
     def link(
         self,
@@ -141,6 +181,18 @@ class Meeting(Offering):
         await open_over(peer, stream)
         became = peer.live.became
         return peer if became is None else cast(Peer, became.remote)
+
+    def _dial(self, address: Address) -> Dial:
+        """How an address is dialled.
+
+        Raises:
+            ConfigError: it is to be reached by a tunnel, and says no node id.
+        """
+        if address.scheme != "via":
+            return partial(self._loop().connect, address)
+        if address.node_id is None:
+            raise ConfigError("an address via a server says whom to reach there: #NODEID")
+        return self._outers.dial(address)
 
     def _anew(self, name: str) -> Callable[[TrustPolicy], Peer]:
         """What makes a peer that is only to prove that it answers."""
