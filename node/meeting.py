@@ -126,6 +126,13 @@ class Meeting(Offering):
         await open_peer(peer, dials, timeout, self._anew(name))
         return peer
 
+    def add_addresses(self, peer: Peer, addresses: Iterable[str]) -> None:
+        """Let the session of a peer that was dialled go on over these addresses of the same node,
+        too; AddressError, ConfigError as `connect`."""
+        dials = [self._dial(address) for address in map(Address.parse, addresses)]
+        if isinstance(peer.live.redialling, Redialling):
+            peer.live.redialling.add(dials)
+
     def serve_tunnels(
         self, switch: Switch, on_over: Callable[[TunnelRecord], None] = lambda record: None
     ) -> TunnelService:

@@ -36,13 +36,7 @@ from node.protocol.errors import (
 )
 from node.protocol.event import NO_PAYLOAD, Event
 from node.protocol.flow import Flow, stream_flows
-from node.protocol.limits import (
-    EVENT_COST,
-    LARGEST_CREDIT,
-    READ_ON,
-    WINDOWS_PART,
-    Limits,
-)
+from node.protocol.limits import EVENT_COST, LARGEST_CREDIT, READ_ON, WINDOWS_PART, Limits
 from node.protocol.outbox import Outbox, OutgoingEvent
 from node.protocol.reports import (
     EventReceived,
@@ -74,8 +68,8 @@ class Multiplexer:
     `limits` are those that were agreed; `windows` are those that a request (Subscribe)
     named for streams that will be opened in answer, by label; `expected` is how many Windows
     and Resets of the other side have a reason in what was sent and opened. What is reported
-    and not given back, and streams of the other side, are charged to `account`. Streams `tunnel`
-    stand apart: their windows are fixed, and whatever else the account holds does not end them.
+    and not given back, and streams of the other side, are charged to `account`. Tunnels stand
+    apart: their windows are fixed, and whatever else the account holds does not end them.
     """
 
     def __init__(
@@ -212,14 +206,11 @@ class Multiplexer:
         if not isinstance(label, str):  # the other side would end the connection
             raise TypeError("a label is text")
         limits = self.limits
-        apart = label == TUNNEL_LABEL
-        if apart:
+        if apart := label == TUNNEL_LABEL:
             window = credit = TUNNEL_WINDOW
         elif window is None:
-            window = limits.stream_window
             room = self._windows - self._streams.committed
-            if room < window:
-                window = max(LEAST_WINDOW, room)
+            window = max(LEAST_WINDOW, min(limits.stream_window, room))
         elif not 1 <= window <= LARGEST_CREDIT:
             raise ValueError(f"a window is 1..{LARGEST_CREDIT} bytes")
         cells: dict[int, Value] = {keys.LABEL: label}
@@ -318,8 +309,7 @@ class Multiplexer:
         self.give_back(stream, cost)
 
     def free(self, cost: int, count: int) -> None:
-        """What was reported is the caller's own business from now on; the credit is not yet given
-        back."""
+        """The caller bounds what was reported itself; its credit goes back with `give_back`."""
         self.unconsumed -= cost
         self._unconsumed_events -= count
         self._account.release(cost + EXTRA_WEIGHT * count)
@@ -340,13 +330,8 @@ class Multiplexer:
         if known is not None:
             self._streams.resize(known, window)
 
-    def has_credit(self, stream: int) -> bool:
-        """Whether an event on a stream from 2 up would not have to wait for credit."""
-        return self.credit(stream) > 0
-
     def credit(self, stream: int) -> int:
-        """What may be sent on a stream from 2 up, in bytes of cost; 0 if our direction has ended.
-        What waits in the outbox is not taken from it yet."""
+        """What may be sent on a stream from 2 up, what waits included; 0 if our side has ended."""
         known = self._streams.open.get(stream)
         return known.credit.left if known is not None and known.local_open else 0
 
@@ -378,8 +363,8 @@ class Multiplexer:
 
     def flow(self) -> Flow:
         """Credit and windows of all open streams."""
-        flows, committed = stream_flows(self._streams), self._streams.committed
-        return Flow(flows, self.unconsumed, committed, self.outbox.count)
+        streams = self._streams
+        return Flow(stream_flows(streams), self.unconsumed, streams.committed, self.outbox.count)
 
     # Steps of the above.
 
@@ -387,14 +372,13 @@ class Multiplexer:
         label = cells[keys.LABEL]
         apart = label == TUNNEL_LABEL
         window = TUNNEL_WINDOW if apart else self.limits.stream_window
-        credit = cells.get(keys.WINDOW, window)
-        window = self.windows.get(label, window)
+        credit, window = cells.get(keys.WINDOW, window), self.windows.get(label, window)
         self._streams.open_remote(stream, credit, window, apart=apart)
         self.expected += 2
-        if not self._account.has_room():
+        if self._account.has_room():
+            self._received.append(StreamOpened(stream, label))
+        else:
             self.reset(stream, CloseCode.OVERLOADED, "")
-            return
-        self._received.append(StreamOpened(stream, label))
 
     def _send_reset(self, stream: int, code: int, text: str) -> None:
         cells: dict[int, Value] = {keys.STREAM: stream, keys.CODE: code}

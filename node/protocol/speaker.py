@@ -139,7 +139,7 @@ class Speaker:
 
     def has_credit(self, stream: int) -> bool:
         """Whether what is sent on `stream`, one from 2 up, would not wait for credit."""
-        return self._session is not None and self._session.mux.has_credit(stream)
+        return self.credit(stream) > 0
 
     def credit(self, stream: int) -> int:
         """What may be sent on `stream`, one from 2 up, in bytes of cost; what waits in the outbox

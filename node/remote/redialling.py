@@ -6,7 +6,7 @@ It ends with the session, or as soon as that goes on.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final
 
 import anyio
@@ -48,13 +48,17 @@ class Redialling:
 
     def __init__(self, live: LiveConnection, dials: Sequence[Dial], prove: Prove) -> None:
         self._live = live
-        self._dials = dials
+        self._dials = list(dials)
         self._prove = prove
         self.next = 0
         self._wanted = False
         self._resumed_at = -NEVER
         self._runner: Runner | None = None
         self._pausing: Waiter | None = None
+
+    def add(self, dials: Iterable[Dial]) -> None:
+        """Try these, too."""
+        self._dials.extend(dials)
 
     def begin(self) -> None:
         """The session is parted."""

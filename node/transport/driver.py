@@ -39,9 +39,8 @@ class Driver:
     to be written, callers wait in `room`. What came is taken in turns (node/transport/turns.py):
     the core does some of it, its reports are handed on, and so forth until the time is up. Nothing
     is read while anything waits for that. While `gate`, which is set before the transport is there,
-    is shut, the core gets nothing and gives nothing, and its time stands still. A core that is
-    parted has lost its transport, and goes on with that of another driver (`hand_over`). `path` is
-    the way of the transport through a federation, empty for a direct one.
+    is shut, the core gets nothing and gives nothing, and its time stands still. A parted core goes
+    on with the transport of another driver (`hand_over`). `path` is its way through a federation.
     """
 
     __slots__ = (
@@ -78,13 +77,12 @@ class Driver:
         next_deadline: Callable[[], float],
         handle_deadline: Callable[[float], None],
     ) -> None:
-        self.core = core
-        self._loop = loop
+        self.core, self._loop = core, loop
         self._on_reports = on_reports
         self._next_deadline = next_deadline
         self._handle_deadline = handle_deadline
         self.high_water = HIGH_WATER
-        self.turns = Turns()
+        self.turns, self.rooms = Turns(), Rooms()
         self.gate: Gate = OPEN
         self._outlet: Outlet | None = None
         self._writable = self._paused = self._flush_due = False
@@ -92,7 +90,6 @@ class Driver:
         self._eof_came = self._eof_written = self._closed = False
         self._alarm = Alarm(loop, self._rung)
         self._grace_until = -NEVER
-        self.rooms = Rooms()
         self.was_connected = False  # there was a transport once
         self.path: tuple[NodeId, ...] = ()
         self.on_closed: Callable[[], None] | None = None  # the transport is closed
@@ -174,9 +171,8 @@ class Driver:
     def hand_over(self, to: "Driver", data: bytes) -> None:
         """Give the transport to another driver behind the same gate, with `data` and what this
         one has kept. This one is over, without a word."""
-        turns = self.turns
-        turns.size = WHOLE
-        data += turns.take()
+        self.turns.size = WHOLE
+        data += self.turns.take()
         outlet, self._outlet = self._outlet, None
         to.let_go()
         if outlet is None or to._closed:

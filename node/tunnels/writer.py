@@ -58,15 +58,9 @@ class TunnelWriter:
 
     def write(self, data: bytes, cost: int = 0) -> None:
         """Take bytes; what cannot be written now waits."""
-        at, size = 0, len(data)
-        if not self.pending:
-            while at < size and self._has_room():
-                whole = not at and size <= LARGEST_TUNNEL_DATA
-                piece = data if whole else memoryview(data)[at : at + LARGEST_TUNNEL_DATA]
-                self._queue(piece)
-                at += len(piece)
-        if at < size:
-            self.pending += memoryview(data)[at:]
+        put = 0 if self.pending else self._put(data)
+        if put < len(data):
+            self.pending += memoryview(data)[put:]
             self._pending_cost += cost
             self._wait()
         else:
@@ -86,12 +80,10 @@ class TunnelWriter:
         pending, taken = self.pending, 0
         if not self._live.core.outbox.waiting(self._stream.id):
             taken, self._put_cost = self._put_cost, 0
-        while pending and self._has_room():
-            with memoryview(pending) as view:
-                piece = bytes(view[:LARGEST_TUNNEL_DATA])
-            del pending[:LARGEST_TUNNEL_DATA]
-            self._queue(piece)
-            cost = min(len(piece), self._pending_cost) if pending else self._pending_cost
+        if pending:
+            put = self._put(pending)
+            del pending[:put]
+            cost = min(put, self._pending_cost) if pending else self._pending_cost
             self._pending_cost -= cost
             self._put_cost += cost
         if pending or self._put_cost >= GIVEN_BACK:
@@ -115,23 +107,34 @@ class TunnelWriter:
     @property
     def _crowded(self) -> bool:
         """Whether so much waits for the transport that tunnels add nothing."""
-        driver = self._live.driver
-        return self._live.core.queued_bytes > driver.high_water // WRITE_BUFFER_PART
+        live = self._live
+        return live.core.outbox.size > live.driver.high_water // WRITE_BUFFER_PART
 
-    def _has_room(self) -> bool:
+    def _put(self, data: bytes | bytearray) -> int:
+        """Queue what may be written now; returns how many bytes that is."""
         core, stream = self._live.core, self._stream.id
         waiting = core.outbox.waiting(stream)
         if not waiting:
             self._queued = 0
-        elif waiting >= WAITING_PIECES:
-            return False
-        return core.credit(stream) > self._queued and not self._crowded
-
-    def _queue(self, piece: bytes | memoryview) -> None:
-        # Where it cannot be sent the stream has ended, and whoever has this is told so.
-        with suppress(LocalProtocolError):
-            self._live.core.send_data(self._stream.id, piece)
-        self._queued += len(piece) + EVENT_COST
+        left = core.credit(stream) - self._queued
+        if left <= 0 or waiting >= WAITING_PIECES or self._crowded:
+            return 0
+        at, size = 0, len(data)
+        with memoryview(data) as view, suppress(LocalProtocolError):
+            while at < size and left > 0 and waiting < WAITING_PIECES:
+                end = min(at + LARGEST_TUNNEL_DATA, size)
+                piece: bytes | memoryview
+                if type(data) is not bytes:
+                    piece = bytes(view[at:end])
+                else:  # it cannot change, and is not copied until it is encrypted
+                    piece = data if end - at == size else view[at:end]
+                # Where it cannot be sent the stream has ended, and its taker is told so.
+                core.send_data(stream, piece)
+                waiting += 1
+                left -= end - at + EVENT_COST
+                self._queued += end - at + EVENT_COST
+                at = end
+        return at
 
     def _wait(self) -> None:
         if self._waits:

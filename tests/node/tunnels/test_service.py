@@ -16,7 +16,7 @@ from node.tunnels.account_switch import AccountSwitch
 from node.tunnels.dialling import dial_tunnel
 from node.tunnels.service import DIAL_PATIENCE
 from node.tunnels.switch import IncomingDial
-from tests.node.network import eventually, meeting, started
+from tests.node.network import PATIENCE, eventually, meeting, started
 from tests.node.tunnels.ways import Row, end_raw, row
 
 TRACE = bytes(16)
@@ -39,9 +39,9 @@ class Hanging:
         yield None
 
 
-async def refused(made: Row, **how: object) -> tuple[int, int | None]:
+async def refused(made: Row, timeout: float = PATIENCE) -> tuple[int, int | None]:
     with pytest.raises(TunnelRefusedError) as caught:
-        await made.open(**how)  # type: ignore[arg-type]  # a time-out
+        await made.open(timeout)
     return caught.value.code, caught.value.hop
 
 
@@ -89,8 +89,8 @@ async def test_who_gives_up_leaves_nothing_on_the_way(anyio_backend: str) -> Non
             tasks.cancel_scope.cancel()
         await eventually(lambda: switch.cancelled == 1)
         await eventually(lambda: not any(one.open for one in made.switches))
-        for ends in made.links:
-            await eventually(lambda ends=ends: not any(len(one.streams) for one in ends))
+        ends = [peer for pair in made.links for peer in pair]
+        await eventually(lambda: not any(len(peer.streams) for peer in ends))
 
 
 @pytest.mark.parametrize(
@@ -148,8 +148,8 @@ async def test_no_tunnel_leads_on_from_a_tunnel(anyio_backend: str) -> None:
             await dial_tunnel(peer, to=[made.target.node_id], trace=TRACE, timeout=5)
         assert caught.value.code == ResultCode.NOT_AUTHORISED
         stream = peer.streams.open_tunnel()
-        cells = {keys.TRACE: TRACE, keys.DEADLINE_MS: 1_000, keys.TO: [bytes(32)]}
-        answer = await stream.request(TUNNEL, DIAL, payload=encode(cells))
+        dial = encode({keys.TRACE: TRACE, keys.DEADLINE_MS: 1_000, keys.TO: [bytes(32)]})
+        answer = await stream.request(TUNNEL, DIAL, payload=dial)
         assert answer.cells[keys.CODE] == ResultCode.NOT_AUTHORISED
         await peer.close()
 

@@ -4,10 +4,12 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import anyio
 
+from crypto.auditor import AuditorPrivateKey
 from crypto.identity import Identity, NodeId
 from crypto.randomness import random_bytes
 from lbm import keys
@@ -16,17 +18,20 @@ from node.errors import TunnelRefusedError
 from node.federation.exports import Exports
 from node.federation.tunnel_record import TunnelRecord
 from node.handlers.registry import Entry
+from node.journal.journal import Journal
 from node.node import Node
 from node.peer.peer import Peer
 from node.protocol.codes import TUNNEL, TUNNEL_ANSWER, TUNNEL_LABEL, ResultCode
 from node.streams.stream import Stream
 from node.streams.tunnel_stream import TunnelStream
-from node.testing import FakeClock
+from node.testing import FakeClock, FaultyLink
 from node.tunnels.dialling import dial_tunnel, tunnel_dial
 from node.tunnels.outlet import TunnelOutlet
 from node.tunnels.switch import IncomingDial
 from node.tunnels.writer import TunnelWriter
 from tests.node.network import PATIENCE, config, introduce
+
+AUDITOR = AuditorPrivateKey.create().public
 
 
 class Passing:
@@ -107,18 +112,33 @@ class Row:
 
 @asynccontextmanager
 async def row(
-    count: int = 3, *, clock: FakeClock | None = None, **settings: Any
+    count: int = 3,
+    *,
+    clock: FakeClock | None = None,
+    journals: Path | None = None,
+    patience: float = PATIENCE,
+    last: FaultyLink | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Row]:
-    """So many nodes in a row; the first is an account of the second."""
-    nodes = [Node(Identity.create(), config=config(**settings), clock=clock) for _ in range(count)]
+    """So many nodes in a row; the first is an account of the second. Those between keep journals in
+    directories below `journals`, if there are to be some. `last`, which runs, is the link to the
+    target."""
+    nodes = []
+    for place in range(count):
+        journal = None
+        if journals is not None and 0 < place < count - 1:
+            journal = Journal.open(journals / str(place), AUDITOR)
+        settled = config(**settings)
+        nodes.append(Node(Identity.create(), config=settled, clock=clock, journal=journal))
     nodes[-1].handlers.exports.add(Exports(["*"]))
     made = Row(nodes)
-    with anyio.fail_after(PATIENCE):
+    with anyio.fail_after(patience):
         async with AsyncExitStack() as stack:
             for node in reversed(nodes):
                 await stack.enter_async_context(node)
             for one, other in pairwise(nodes):
-                made.links.append(await introduce(one, other))
+                link = last if other is nodes[-1] else None
+                made.links.append(await introduce(one, other, link=link))
             for node in nodes[1:]:
                 switch = Passing(node)
                 switch.ways[(made.target.node_id,)] = made.path
