@@ -52,8 +52,9 @@ PAGES: Final[dict[str, Page]] = {
     "links": Page(
         "Links",
         "A node that is kept reachable, over as many sessions as it takes. Links are made with "
-        "[Node.link](node.md#nodelink).",
-        ("parley.Link", "parley.LinkSubscription"),
+        "[Node.link](node.md#nodelink), those with a server that knows this node with "
+        "[Node.home](node.md#nodehome).",
+        ("parley.Link", "parley.Home", "parley.LinkSubscription"),
         "bad-network",
     ),
     "calls": Page(

@@ -3,19 +3,23 @@
 Through it the node reaches others, and they reach it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, Self
 
 from crypto.identity import NodeId
 from crypto.randomness import random_bytes
+from lbm.codec import Encodable
 from node.backoff import Pauses
 from node.errors import CallTimeout, ParleyError, PeerClosedError, TunnelRefusedError
 from node.federation.exports import Exports
+from node.federation.topic_names import read_topic_name
 from node.links.link import Link
 from node.links.redial import random_fraction
 from node.peer.login import log_in, log_out
+from node.peer.once_key import OnceKey
 from node.peer.peer import Peer
+from node.peer.requests import DEFAULT_TIMEOUT
 from node.protocol.codes import CloseCode, ResultCode
 from node.protocol.errors import LocalProtocolError
 from node.protocol.federation_types import TRACE_SIZE
@@ -24,8 +28,10 @@ from node.trust.policies import TrustPolicy
 from node.tunnels.dialling import dial_tunnel
 from node.tunnels.homes import HomedNode, Homes
 from node.tunnels.outlet import TunnelOutlet
+from node.tunnels.publishers import Publishers
 from node.tunnels.reaching import REACH_TIMEOUT, Reaching, Way
 from node.tunnels.via import TIMEOUT
+from node.typed.models import Model
 
 # Seconds that leaving takes at most, if the home does not answer.
 LEAVE_TIMEOUT: Final = 1.0
@@ -57,6 +63,7 @@ class Home(Link):
         self.exports = exports
         self._homes = homes
         self._reaching = Reaching(node, self._tunnel, draw)
+        self._publishers = Publishers(lambda way, timeout: self.reach(*way, timeout=timeout))
 
     def __repr__(self) -> str:
         return f"<Home at {self._places}, {'up' if self.is_up else 'down'}>"
@@ -95,6 +102,37 @@ class Home(Link):
         left = timeout - (self.backend.now() - began)
         name = f"{way.target.short} by {self._places}"
         return await self._reaching.reach(way, name, max(0.0, left))
+
+    async def publish(
+        self,
+        topic: str,
+        data: Encodable | Model = None,
+        *,
+        timeout: float | None = DEFAULT_TIMEOUT,
+        headers: Mapping[str, Encodable] | None = None,
+        once: bool | bytes | OnceKey = False,
+    ) -> int | None:
+        """Publish a note of a topic that has us among its writers: `TOPIC@SERVER`, or
+        `TOPIC@HOME/NODE` of a node that is logged in there, end to end through a tunnel; or a topic
+        of the home. Returns its number, None if the topic does not remember.
+
+        Raises:
+            CallRefused: as `Peer.publish`; 20 also if the topic's node does not export
+                `publish:TOPIC`. LocalProtocolError: notes for 8 nodes are on their way. What
+                `reach` raises, and `Peer.call`.
+        """
+        elsewhere = read_topic_name(topic)
+        if elsewhere is None or elsewhere.to == (self.server,):
+            own = topic if elsewhere is None else elsewhere.topic
+            return await super().publish(own, data, timeout=timeout, headers=headers, once=once)
+        began = self.backend.now()
+        reaching = REACH_TIMEOUT if timeout is None else min(timeout, REACH_TIMEOUT)
+        async with self._publishers.at(elsewhere.to, reaching) as peer:
+            if timeout is not None:
+                timeout = max(0.0, timeout - (self.backend.now() - began))
+            return await peer.publish(
+                elsewhere.topic, data, timeout=timeout, headers=headers, once=once
+            )
 
     async def _tunnel(self, to: Sequence[NodeId]) -> TunnelOutlet:
         try:

@@ -302,7 +302,8 @@ class Slow(Members):
 
 
 async def test_a_policy_that_does_not_return(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watched_file, "UNREADABLE", 0.1)
+    for module in (reviews, watched_file):
+        monkeypatch.setattr(module, "UNREADABLE", 0.1)
     slow = Slow()
     async with court(slow) as there:
         try:

@@ -19,13 +19,17 @@ from node.errors import (
     ParleyError,
     PeerClosedError,
     TunnelRefusedError,
+    UnreachableError,
 )
 from node.federation.accounts import Accounts
+from node.federation.exports import Exports
 from node.links.places import RESOLVERS
 from node.node import Node
 from node.peer.peer import Peer
 from node.protocol.codes import TUNNEL_LABEL, CloseCode, ResultCode
+from node.protocol.errors import LocalProtocolError
 from node.remote.redialling import Redialling
+from node.tunnels import publishers
 from node.tunnels.dialling import dial_tunnel
 from node.tunnels.home import Home
 from parley import Call
@@ -319,13 +323,79 @@ async def test_it_moves_to_a_direct_address_and_back(
     assert peer.resumes == 2
 
 
-async def test_a_direct_address_that_nobody_answers_at(
-    place: Place, anyio_backend: str, tmp_path: Path
+async def test_a_node_that_is_nowhere_near(
+    place: Place, anyio_backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    asked = []
+
+    async def resolve(address: str) -> list[str]:
+        asked.append(address)
+        raise UnreachableError("nobody announces it")
+
+    monkeypatch.setitem(RESOLVERS, "mdns", resolve)
     two = await place.two(resume=30.0)
-    peer = await two.reach(also=[f"unix://{tmp_path}/nobody"])
+    peer = await two.reach(also=[f"unix://{tmp_path}/nobody"], discover=True)
     redialling = peer.live.redialling
     assert isinstance(redialling, Redialling)
-    await eventually(lambda: redialling._runner is None)
+    await eventually(lambda: bool(asked) and redialling._runner is None)
     assert await peer.call("who") == f"{two.alice.node_id} by 2"
     assert (peer.resumes, redialling.next) == (0, 0)  # if it is lost, a tunnel is the first
+
+
+# Writing in topics.
+
+
+async def test_notes_for_topics_elsewhere(place: Place, anyio_backend: str) -> None:
+    two = await place.two()
+    server, alice, bob = two.server, two.alice.node_id, two.bob
+    bob.topic("room", keep=10, writers=[alice])
+    server.node.topic("here", writers=[alice])
+    there = f"room@{server.id}/{bob.node_id}"
+    with pytest.raises(CallRefused) as error:
+        await two.home.publish(there, "hello")
+    assert error.value.code == ResultCode.NOT_AUTHORISED  # it is not exported
+    bob.handlers.exports.add(Exports(["publish:room"]))
+    assert [await two.home.publish(there, text, once=True) for text in ("a", "b")] == [1, 2]
+    assert len(server.switch.dials) == 1  # all by one tunnel
+    assert await two.home.publish("here", 1) is None
+    assert await two.home.publish(f"here@{server.id}", 1) is None
+    with pytest.raises(CallRefused):
+        await two.home.publish("nothing@nowhere", 1)  # a name like any other, at the home
+    with pytest.raises(TunnelRefusedError):
+        await two.home.publish(f"room@{alice}", 1)
+    for one in bob.peers:
+        if one.node_id == alice:
+            one.live.drop(CloseCode.GOING_AWAY)
+    await eventually(lambda: all(one.node_id != bob.node_id for one in two.alice.peers))
+    assert await two.home.publish(there, "c") == 3
+    assert len(server.switch.dials) == 3
+
+
+async def test_only_a_few_publishers_are_kept(
+    place: Place, anyio_backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publishers, "MOST_PUBLISHERS", 1)
+    two = await place.two()
+    server, alice, bob = two.server, two.alice, two.bob
+    reached: list[Peer] = []
+
+    async def reach(way: publishers.Way, timeout: float) -> Peer:
+        reached.append(await two.home.reach(*way, timeout=timeout))
+        return reached[-1]
+
+    kept = publishers.Publishers(reach)
+    ours, other = (server.id, bob.node_id), (server.id, alice.node_id)
+    async with kept.at(ours, 5.0) as peer:
+        with pytest.raises(LocalProtocolError, match="notes for 1 publishers"):
+            async with kept.at(other, 5.0):
+                pass
+        async with kept.at(ours, 5.0) as same:
+            assert same is peer
+    with pytest.raises(TunnelRefusedError):
+        async with kept.at(other, 5.0):
+            pass
+    assert peer.is_gone  # it had to make room
+    assert len(kept) == 0  # and what was not reached is not kept
+    async with kept.at(ours, 5.0) as another:
+        assert another is not peer
+    assert reached == [peer, another]
