@@ -8,7 +8,7 @@ opens what a pattern closed. Nothing is run here.
 import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from node.errors import ConfigError, ParleyError
 from node.federation.accounts import Accounts
@@ -19,11 +19,6 @@ from node.messaging.application_events import answering_types
 from node.messaging.topics import PUBLISH
 from node.protocol.codes import RESERVED_LABELS, Supercategory
 from node.transport.loop import Waiter
-
-if TYPE_CHECKING:
-    from node.handlers.topic import Topic
-    from node.protocol.codes import ResultCode
-    from node.remote.remote import Remote
 
 H = TypeVar("H")
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -200,7 +195,7 @@ class Handlers:
     reserved: dict[str, Entry[Any]] = field(default_factory=dict)
     exports: set[Exports] = field(default_factory=set)
     accounts: Accounts[Any] | None = None
-    find_elsewhere: "Callable[[str, Remote], Topic | ResultCode] | None" = None
+    find_elsewhere: Callable[[str, Any], Any] | None = None  # its Topic is made with handlers
     # For the log, of what peers cause apart from failures of one handler.
     unsent: LogRation = field(default_factory=LogRation)
     refused: LogRation = field(default_factory=LogRation)

@@ -158,9 +158,7 @@ class LinkSubscription(Generic[D]):
                 has ended it.
         """
         await left_after(
-            lambda: self._changes.until(
-                lambda: self.is_over or (self._session is not None and self._session.is_open)
-            ),
+            lambda: self._changes.until(lambda: self.is_over or self._is_subscribed),
             timeout,
             self._link.backend.now,
         )
@@ -289,6 +287,11 @@ class LinkSubscription(Generic[D]):
         return part.recovered and self._told
 
     # Inside.
+
+    @property
+    def _is_subscribed(self) -> bool:
+        session, newest = self._session, self._newest
+        return session is not None and session.is_open and not (newest and newest.was_lost)
 
     async def _first(self) -> None:
         link, timeout = self._link, self._timeout

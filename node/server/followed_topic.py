@@ -7,10 +7,8 @@ be, since the topic was made anew or does not remember, all subscriptions here a
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Final
-
-import anyio
 
 from crypto.identity import NodeId
 from lbm.codec import Value
@@ -23,23 +21,19 @@ from node.messaging.kept import Kept, TopicPosition
 from node.messaging.notes import DROPPED_HEADER, Headers, encode_note, read_headers
 from node.messaging.stream_feed import StreamFeed
 from node.node import Node
-from node.peer.peer import Peer
 from node.peer.subscription import Subscription
 from node.protocol.codes import CloseCode, ResultCode
 from node.protocol.errors import ProtocolError
 from node.protocol.limits import EVENT_COST
+from node.server.shared_sessions import SharedSessions
 from node.transport.job import Job
 from node.transport.waiting import turn_of
 
 logger = logging.getLogger("parley.server")
 
-Reach = Callable[[Sequence[NodeId]], Awaitable[Peer]]
-
 # Bytes of cost of one topic's last notes, for those who subscribe again; and of what may wait
 # unread of it.
 KEPT_BYTES: Final = 256 * 1024
-# Seconds to reach the publisher, and as many for its answer.
-TIMEOUT: Final = 30.0
 _INTERRUPTED: Final = "the publisher is lost, or began anew"
 
 
@@ -51,13 +45,18 @@ class FollowedTopic(Topic[Any]):
     """
 
     def __init__(
-        self, name: str, elsewhere: TopicElsewhere, node: Node, reach: Reach, first: NodeId | None
+        self,
+        name: str,
+        elsewhere: TopicElsewhere,
+        node: Node,
+        sessions: SharedSessions,
+        first: NodeId | None,
     ) -> None:
         super().__init__(name, node.handlers, lambda: node.backend, node.config.limits.max_payload)
         self.first = first
         self.is_ending = False
         self._elsewhere = elsewhere
-        self._reach = reach
+        self._sessions = sessions
         self._job = Job(node.backend, self._changes)
         self._opening = 0  # those who wait for the publisher's answer, or have just had it
         self._is_begun = False  # the publisher has accepted once
@@ -140,10 +139,7 @@ class FollowedTopic(Topic[Any]):
         except StreamResetError as reset:
             self._ending = reset.code, reset.text
         except CallRefused as refused:
-            code = refused.code
-            if code == ResultCode.ALREADY_SUBSCRIBED:  # this node is, and not who asks
-                code = ResultCode.OVERLOADED
-            self._refusal = CallRefused(code, refused.data)
+            self._refusal = CallRefused(refused.code, refused.data)
         except TimeoutError:
             self._refusal = CallRefused(ResultCode.DEADLINE_EXCEEDED)
         except (ParleyError, ProtocolError) as error:
@@ -161,11 +157,10 @@ class FollowedTopic(Topic[Any]):
             StreamResetError: the publisher has reset it.
         """
         topic, to = self._elsewhere
-        with anyio.fail_after(TIMEOUT):
-            peer = await self._reach(to)
-        async with peer.subscribe(
-            topic, timeout=TIMEOUT, window=KEPT_BYTES, after=after
-        ) as subscription:
+        async with (
+            self._sessions.to(to) as peer,
+            peer.subscribe(topic, window=KEPT_BYTES, after=after) as subscription,
+        ):
             if not self._goes_on(subscription):
                 return False
             self._is_live = True

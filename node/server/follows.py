@@ -18,7 +18,8 @@ from node.messaging.kept import TopicPosition
 from node.node import Node
 from node.protocol.codes import ResultCode
 from node.remote.remote import Remote
-from node.server.followed_topic import FollowedTopic, Reach
+from node.server.followed_topic import FollowedTopic
+from node.server.shared_sessions import Reach, SharedSessions
 
 # Topics elsewhere that are followed at a time, and those of them for which one account was first.
 MOST_FOLLOWED: Final = 1_024
@@ -29,16 +30,16 @@ _NO_DATA: Final = "no data goes to the publisher of a topic elsewhere"
 class Follows:
     """The topics elsewhere that `node` follows, within its `async with`.
 
-    `reach` gives a peer by one id, a server's, or by two, those of a home and of a node there; it
-    raises ParleyError if there is none. `follow` names the topics, by their names there or with
-    what follows the @; `is_account` says who may subscribe to them.
+    `reach` opens a session by one id, a server's, or by two, those of a home and of a node there,
+    which is closed here; it raises ParleyError where it cannot. `follow` names the topics, by their
+    names there or with what follows the @; `is_account` says who may subscribe to them.
     """
 
     def __init__(
         self, node: Node, reach: Reach, follow: Exports, is_account: Callable[[NodeId], bool]
     ) -> None:
         self._node = node
-        self._reach = reach
+        self._sessions = SharedSessions(reach)
         self._follow = follow
         self._is_account = is_account
         self._topics: dict[str, FollowedTopic] = {}
@@ -115,7 +116,7 @@ class Follows:
         of_account = sum(topic.first == first for topic in self._topics.values())
         if len(self._topics) >= MOST_FOLLOWED or of_account >= MOST_OF_ACCOUNT:
             raise CallRefused(ResultCode.OVERLOADED)
-        topic = FollowedTopic(name, elsewhere, self._node, self._reach, first)
+        topic = FollowedTopic(name, elsewhere, self._node, self._sessions, first)
         self._topics[name] = topic
         topic.start(after, lambda: self._topics.pop(name))
         return topic

@@ -24,7 +24,7 @@ from node.server import follows as follows_module
 from node.server.followed_topic import KEPT_BYTES
 from node.server.follows import Follows
 from parley import Node, Peer, SubscribeRequest
-from tests.node.network import PATIENCE, config, eventually, introduce, new_node
+from tests.node.network import PATIENCE, config, eventually, introduce, new_node, nothing_left
 
 pytestmark = pytest.mark.anyio
 
@@ -48,8 +48,7 @@ class Federated:
         self.reached.append(to)
         if self.fails is not None:
             raise self.fails
-        if self.session is None or not self.session.is_open:
-            self.session, _ = await introduce(self.server, self.publisher)
+        self.session, _ = await introduce(self.server, self.publisher)
         return self.session
 
     def name(self, topic: str = "news.eu") -> str:
@@ -187,6 +186,16 @@ async def test_who_subscribes_again_at_once_is_subscribed(world: Federated) -> N
     await eventually(lambda: not world.follows.topics)
 
 
+async def test_nothing_is_left_when_servers_end_in_the_middle(anyio_backend: str) -> None:
+    with nothing_left():
+        async with federation() as world:
+            topic = world.publisher.topic("news.eu", keep=10)
+            sub = await world.to_ann.subscribe(world.name()).__aenter__()
+            await topic.publish(1)
+            assert await anext(sub) == 1
+            del sub, topic, world
+
+
 # The session to the publisher is lost.
 
 
@@ -223,8 +232,7 @@ async def test_what_was_forgotten_meanwhile_is_told_by_numbers(world: Federated)
             await gate.wait()
             return await introduced(to)
 
-        (followed,) = world.follows._topics.values()
-        followed._reach = later
+        world.follows._sessions._reach = later
         await world.cut()
         await topic.until(lambda: not topic.subscribers)
         for number in range(10):
@@ -338,11 +346,25 @@ async def test_what_the_publisher_refuses(world: Federated) -> None:
     assert not world.follows.topics
 
 
-async def test_the_server_itself_is_subscribed(world: Federated) -> None:
-    world.publisher.topic("news.eu")
-    peer = await world.reach([])
-    async with peer.subscribe("news.eu"):
-        assert await refusal(world.to_ann, world.name()) == ResultCode.OVERLOADED
+async def test_topics_of_one_publisher_share_a_session(world: Federated) -> None:
+    for name in ("news.eu", "news.us"):
+        world.publisher.topic(name)
+    async with world.to_ann.subscribe(world.name("news.us")):
+        async with world.to_ann.subscribe(world.name()), world.to_bob.subscribe(world.name()):
+            assert len(world.reached) == len(world.publisher.peers) == 1
+        await eventually(lambda: len(world.follows.topics) == 1)
+        assert len(world.publisher.peers) == 1
+    await eventually(lambda: not world.publisher.peers)
+    assert len(world.follows._sessions) == 0
+
+
+async def test_the_server_may_be_subscribed_itself(world: Federated) -> None:
+    topic = world.publisher.topic("news.eu")
+    peer, _ = await introduce(world.server, world.publisher)
+    async with peer.subscribe("news.eu"), world.to_ann.subscribe(world.name()):
+        assert len(topic.subscribers) == 2
+    await eventually(lambda: not world.follows.topics)
+    assert peer.is_open
 
 
 @pytest.mark.parametrize("error", [ParleyError("no"), RuntimeError("a bug")])
@@ -361,7 +383,7 @@ async def test_who_gives_up_leaves_nothing(world: Federated) -> None:
         await anyio.sleep_forever()
         raise AssertionError
 
-    world.follows._reach = never
+    world.follows._sessions._reach = never
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(world.to_ann.subscribe(world.name()).__aenter__)
         await gate.wait()
@@ -417,9 +439,9 @@ async def test_one_reader_alone_loses_nothing_and_costs_a_bounded_amount(world: 
     for number in range(count):
         await topic.publish([number, bytes(size)])
     async with world.to_ann.subscribe(world.name(), window=1) as ann:
-        got = []
+        got: list[Any] = []
         for _ in range(count):
-            got.append((await anext(ann))[0])
+            got += [note[0] for note in await take(ann, 1)]
             here = topic_here(world)
             assert here.kept_bytes <= KEPT_BYTES
             assert sum(one.waiting_bytes for one in here.subscribers) <= 1 << 20
@@ -440,7 +462,7 @@ async def test_a_slow_one_does_not_hold_up_another(world: Federated) -> None:
         assert [note[0] for note in await take(ann, count)] == list(range(count))
         got: list[Any] = []
         while bob.number < count:
-            got.append((await anext(bob))[0])
+            got += [note[0] for note in await take(bob, 1)]
         assert got == sorted(got)
         assert bob.gaps == count - len(got) > 0
 
@@ -452,7 +474,7 @@ async def test_losses_on_the_way_here_are_told(world: Federated) -> None:
         for number in range(600):
             await topic.publish([number, bytes(10_000)])
         await topic.publish("last")
-        got = []
+        got: list[Any] = []
         while not got or got[-1] != "last":
             got.append(await anext(ann))
         assert ann.dropped == topic.dropped == 601 - len(got) > 0
