@@ -6,7 +6,7 @@ import anyio
 import pytest
 
 from crypto.identity import Identity
-from node.errors import ConfigError, ParleyError
+from node.errors import ConfigError, ParleyError, UnreachableError
 from node.node import Node
 from node.protocol.codes import FEDERATION_LABEL, TUNNEL_LABEL
 from node.server.federation import Federation
@@ -53,8 +53,14 @@ async def live(how: str) -> None:
                 assert one.handlers.accounts is None
                 assert [link.peer for link in ours.links] == [None]
                 await eventually(lambda: not one.peers)
-        with pytest.raises(ParleyError):
-            await ours.reach(other.node_id)
+
+
+async def test_it_reaches_nobody_once_it_is_left() -> None:
+    async with new_node() as one, new_node() as other:
+        async with Federation(one, settings(other)) as federation:
+            pass
+        with pytest.raises(UnreachableError):
+            await federation.reach(other.node_id)
 
 
 @pytest.mark.parametrize("how", ["in order", "error", "cancelled"])
